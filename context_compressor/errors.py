@@ -1,0 +1,81 @@
+"""Every exception that leaves the library."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class ContextCompressorError(Exception):
+    """Base of every error that this library raises on purpose."""
+
+
+class InvalidMessageError(ContextCompressorError, ValueError):
+    """Report a message that is not what its format says; the text names index, field and what was expected."""
+
+
+class InvalidArgumentError(ContextCompressorError, TypeError):
+    """Report an argument of the wrong type; the text shows the value and what is accepted."""
+
+
+class InvalidStateError(ContextCompressorError, ValueError):
+    """Report saved state that cannot be loaded: an unknown version, a missing or malformed field."""
+
+
+class ContextOverflowError(ContextCompressorError):
+    """Report that what may not leave the view, plus the smallest stand-ins, exceeds the budget.
+
+    Attributes:
+        budget: what a view may cost, in tokens.
+        needed: the smallest view that could be built, in tokens.
+        fixed: `(message id, tokens)` of each message that may not leave.
+    """
+
+    def __init__(self, message: str, *, budget: int, needed: int, fixed: Sequence[tuple[str, int]]) -> None:
+        super().__init__(message)
+        self.budget = budget
+        self.needed = needed
+        self.fixed = tuple(fixed)
+
+
+class RedactionError(ContextCompressorError):
+    """Report that the user's `redact` callable failed, so that no text could be stored or summarised."""
+
+
+class OffloadError(ContextCompressorError):
+    """Base of the errors of an offload store."""
+
+
+class OffloadNotFoundError(OffloadError, LookupError):
+    """Report a ref that is absent or malformed."""
+
+
+class OffloadCollisionError(OffloadError):
+    """Report that another text already holds this ref; the text at hand was not stored."""
+
+
+class OffloadCorruptError(OffloadError):
+    """Report a stored text whose hash no longer matches its ref: truncated or tampered with."""
+
+
+class OffloadWriteError(OffloadError):
+    """Report that a text could not be made durable; nothing was stored."""
+
+
+class OffloadFullError(OffloadWriteError):
+    """Report a full disk or an exhausted quota."""
+
+
+class OffloadPermissionError(OffloadWriteError):
+    """Report a directory or file that this process may not write or read."""
+
+
+class SummarizerError(ContextCompressorError):
+    """Report that a summariser gave no usable summary."""
+
+
+class SummarizerTimeoutError(SummarizerError):
+    """Report that a summariser did not answer in time."""
+
+
+class SummaryRejectedError(SummarizerError):
+    """Report a summary that was refused, and why: empty, the template, an error text, longer than allowed."""

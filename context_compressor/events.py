@@ -1,0 +1,40 @@
+"""What happened, for people and tools that watch."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Literal
+
+EventKind = Literal["compact", "compress", "merge", "edit", "failure"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CompressionEvent:
+    """One moment in which the view changed other than by growing, or in which something failed."""
+
+    kind: EventKind
+    """`compact` (stubs only), `compress` (new segments), `merge` (segments merged), `edit` (a change made
+    by the user: delete, marks, the base), `failure` (a summariser or the store; the next means down was used)."""
+    reason: str
+    """Why it happened, in a few words, e.g. "over budget"."""
+    tokens_before: int
+    """Tokens of the view before."""
+    tokens_after: int
+    """Tokens of the view after."""
+    refs: tuple[str, ...] = ()
+    """Refs of the texts that left the view."""
+    message_ids: tuple[str, ...] = ()
+    """Ids of the messages concerned."""
+    summary_input_tokens: int = 0
+    """Tokens read by whoever summarised, extractive included."""
+    summary_output_tokens: int = 0
+    """Tokens written by whoever summarised, extractive included."""
+    seconds: float = 0.0
+    """Wall-clock seconds from plan to commit."""
+    error: str | None = None
+    """What failed, for kind `failure`."""
+
+
+EventHook = Callable[[CompressionEvent], Awaitable[None] | None] | Callable[[CompressionEvent], object]
+"""A callable, sync or async, that receives every event; its errors are logged and contained."""

@@ -1,0 +1,213 @@
+"""`Msg`: one message of a conversation, field-compatible with AgentScope's `Msg`."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, Literal, Self, cast
+
+from context_compressor.errors import InvalidMessageError
+
+Role = Literal["user", "assistant", "system"]
+Block = dict[str, Any]
+"""A content block, a plain dict. `type` is one of text, thinking, tool_use, tool_result, image, audio, video,
+file, or anything else, which is carried along untouched."""
+
+ROLES = ("user", "assistant", "system")
+
+
+def new_id() -> str:
+    """Return a fresh message id: 22 hexadecimal digits from the system's random source."""
+    return secrets.token_hex(11)
+
+
+def copy_json(value: Any) -> Any:
+    """Return a deep copy of a JSON-like value; strings are shared, containers are not.
+
+    Some five times as fast as `copy.deepcopy`, which keeps a memo that JSON-like data does not need.
+    """
+    kind = type(value)
+    if kind is dict:
+        return {key: copy_json(item) for key, item in value.items()}
+    if kind is list:
+        return [copy_json(item) for item in value]
+    if kind is tuple:
+        return tuple(copy_json(item) for item in value)
+    return value
+
+
+class Msg:
+    """One message: id, name, role, content (text or a list of blocks), metadata, timestamp, invocation_id.
+
+    Args:
+        name: who speaks.
+        content: a string, or a list of blocks (plain dicts with a `type`).
+        role: "user", "assistant" or "system". Tool results travel in messages of role "system" with
+            `tool_result` blocks (AgentScope's way); ask `is_instruction` whether a message is an instruction.
+        metadata: anything JSON-like; `from_openai` keeps here what blocks cannot say.
+        timestamp: "YYYY-MM-DD HH:MM:SS.mmm", local time; now when None.
+        invocation_id: id of the model call that produced the message, if any.
+        id: generated when None.
+
+    Raises:
+        InvalidMessageError: an argument is not of its kind; the text names the field.
+    """
+
+    __slots__ = ("content", "id", "invocation_id", "metadata", "name", "role", "timestamp")
+
+    def __init__(
+        self,
+        name: str,
+        content: str | list[Block],
+        role: Role,
+        metadata: dict[str, Any] | None = None,
+        timestamp: str | None = None,
+        invocation_id: str | None = None,
+        *,
+        id: str | None = None,
+    ) -> None:
+        if role not in ROLES:
+            raise InvalidMessageError(f"role: expected one of {', '.join(ROLES)}, got {role!r}")
+        if not isinstance(name, str):
+            raise InvalidMessageError(f"name: expected a string, got {type(name).__name__}")
+        if not isinstance(content, str):
+            _check_blocks(content)
+        self.id = new_id() if id is None else id
+        self.name = name
+        self.role: Role = role
+        self.content = content
+        self.metadata = metadata
+        self.timestamp = (
+            datetime.now().isoformat(sep=" ", timespec="milliseconds") if timestamp is None else timestamp
+        )
+        self.invocation_id = invocation_id
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the message as JSON-like data, with AgentScope's keys; `invocation_id` only when set."""
+        data: dict[str, Any] = {
+            "id": self.id,
+            "name": self.name,
+            "role": self.role,
+            "content": copy_json(self.content),
+            "metadata": copy_json(self.metadata),
+            "timestamp": self.timestamp,
+        }
+        if self.invocation_id is not None:
+            data["invocation_id"] = self.invocation_id
+        return data
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Build a message from `to_dict`'s form, AgentScope's included.
+
+        Raises:
+            InvalidMessageError: a key is missing or of the wrong kind; the text names it.
+        """
+        if not isinstance(data, Mapping):
+            raise InvalidMessageError(f"message: expected a dict, got {type(data).__name__}")
+        for key in ("name", "role", "content"):
+            if key not in data:
+                raise InvalidMessageError(f"{key}: missing; a message needs name, role and content")
+        for key in ("id", "timestamp", "invocation_id"):
+            if data.get(key) is not None and not isinstance(data[key], str):
+                raise InvalidMessageError(f"{key}: expected a string, got {type(data[key]).__name__}")
+        metadata = data.get("metadata")
+        if metadata is not None and not isinstance(metadata, dict):
+            raise InvalidMessageError(f"metadata: expected a dict or null, got {type(metadata).__name__}")
+        return cls(
+            data["name"],
+            copy_json(data["content"]),
+            data["role"],
+            copy_json(metadata),
+            data.get("timestamp"),
+            data.get("invocation_id"),
+            id=data.get("id"),
+        )
+
+    def copy(self) -> Msg:
+        """Return an independent copy under the same id."""
+        other = object.__new__(Msg)
+        other.id = self.id
+        other.name = self.name
+        other.role = self.role
+        other.content = self.content if type(self.content) is str else copy_json(self.content)
+        other.metadata = None if self.metadata is None else copy_json(self.metadata)
+        other.timestamp = self.timestamp
+        other.invocation_id = self.invocation_id
+        return other
+
+    def get_content_blocks(self, block_type: str | None = None) -> list[Block]:
+        """Return the content as blocks, a string as one text block; only those of `block_type` when given."""
+        content = self.content
+        blocks: list[Block] = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        return [block for block in blocks if block_type is None or block.get("type") == block_type]
+
+    def get_text_content(self, separator: str = "\n") -> str | None:
+        """Return the text blocks joined by `separator`, or None when there is none."""
+        if isinstance(self.content, str):
+            return self.content
+        texts = [block["text"] for block in self.content if block.get("type") == "text"]
+        return separator.join(texts) if texts else None
+
+    def has_content_blocks(self, block_type: str | None = None) -> bool:
+        """Tell whether the message holds a block, of `block_type` when given."""
+        return bool(self.get_content_blocks(block_type))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Msg):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in Msg.__slots__)
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def __repr__(self) -> str:
+        fields = ", ".join(
+            f"{name}={getattr(self, name)!r}"
+            for name in ("id", "name", "role", "content", "metadata", "timestamp", "invocation_id")
+        )
+        return f"Msg({fields})"
+
+
+def _check_blocks(content: object) -> None:
+    if not isinstance(content, list):
+        raise InvalidMessageError(f"content: expected a string or a list of blocks, got {type(content).__name__}")
+    for index, block in enumerate(content):
+        if not isinstance(block, dict):
+            raise InvalidMessageError(f"content[{index}]: expected a dict, got {type(block).__name__}")
+        check = _BLOCK_CHECKS.get(cast("str", block.get("type")))
+        if check is not None:
+            for key, kinds in check:
+                if not isinstance(block.get(key), kinds):
+                    expected = " or ".join(kind.__name__ for kind in kinds)
+                    raise InvalidMessageError(
+                        f"content[{index}].{key}: expected {expected} in a {block['type']} block, "
+                        f"got {type(block.get(key)).__name__}"
+                    )
+
+
+_BLOCK_CHECKS: dict[str, tuple[tuple[str, tuple[type, ...]], ...]] = {
+    "text": (("text", (str,)),),
+    "thinking": (("thinking", (str,)),),
+    "tool_use": (("id", (str,)), ("name", (str,)), ("input", (dict,))),
+    "tool_result": (("id", (str,)), ("output", (str, list))),
+}
+
+
+def tool_calls(msg: Msg) -> Iterable[Block]:
+    """Yield the `tool_use` blocks of a message, in order."""
+    return () if isinstance(msg.content, str) else (b for b in msg.content if b.get("type") == "tool_use")
+
+
+def tool_results(msg: Msg) -> Iterable[Block]:
+    """Yield the `tool_result` blocks of a message, in order."""
+    return () if isinstance(msg.content, str) else (b for b in msg.content if b.get("type") == "tool_result")
+
+
+def is_instruction(msg: Msg) -> bool:
+    """Tell whether a message speaks to the model as an instruction: role `system` and no tool result in it.
+
+    AgentScope's tool-result messages carry role `system` too, so the role alone does not tell.
+    """
+    return msg.role == "system" and not any(True for _ in tool_results(msg))

@@ -1,0 +1,47 @@
+"""What a summariser is: the request, the answer, the protocol."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from context_compressor.messages.msg import Msg
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SummaryRequest:
+    """What is to be summarised."""
+
+    messages: tuple[Msg, ...]
+    """The messages that will leave the view, oldest first, with stubs where texts left before."""
+    max_tokens: int
+    """What the summary may cost, in tokens of the memory's counter."""
+    previous: str | None = None
+    """An earlier summary that the new one replaces: carry its content forward."""
+    facts: tuple[str, ...] = ()
+    """Facts that the summary must keep, one line each."""
+    instructions: str | None = None
+    """What the user wants the summary to mind, in their words."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Summary:
+    """What a summariser wrote."""
+
+    text: str
+    input_tokens: int = 0
+    """Tokens read, as the model reported them; 0 when unknown."""
+    output_tokens: int = 0
+    """Tokens written, as the model reported them; 0 when unknown."""
+
+
+@runtime_checkable
+class Summarizer(Protocol):
+    """Write a summary of messages. Structural: any object with these two members will do."""
+
+    remote: bool
+    """Whether a call leaves the process."""
+
+    async def summarize(self, request: SummaryRequest) -> Summary:
+        """Return a summary of `request.messages` in at most `request.max_tokens` tokens."""
+        ...

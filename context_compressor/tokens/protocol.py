@@ -1,0 +1,25 @@
+"""What a token counter is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol, runtime_checkable
+
+from context_compressor.messages.msg import Msg
+
+
+@runtime_checkable
+class TokenCounter(Protocol):
+    """Measure texts and messages in tokens.
+
+    A counter should be additive: a list of messages costs no more than the sum of its messages counted alone,
+    because the wrapper counts each message once in its life and adds up.
+    """
+
+    def count_text(self, text: str) -> int:
+        """Return the tokens of a text; strings that look like special tokens count as plain text."""
+        ...
+
+    def count_messages(self, messages: Sequence[Msg | dict[str, Any]]) -> int:
+        """Return the tokens of messages (`Msg` or chat dicts), calls, results, names and overhead included."""
+        ...
