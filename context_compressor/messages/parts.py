@@ -1,0 +1,60 @@
+"""The texts of a message that can leave it, each with an address."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, NamedTuple
+
+from context_compressor.messages.msg import Block, Msg
+
+PartPath = tuple[int, ...]
+"""Where a text stands: `()` a string content; `(i,)` text block i; `(i, -1)` the string output of the
+tool result in block i; `(i, j)` text block j in the list output of the tool result in block i."""
+
+
+class TextPart(NamedTuple):
+    """A text of a message, with its address."""
+
+    path: PartPath
+    kind: Literal["text", "tool_result"]
+    text: str
+
+
+def text_parts(msg: Msg) -> list[TextPart]:
+    """Return the message's plain texts and tool-result texts, in order; thinking and arguments are not among them."""
+    if isinstance(msg.content, str):
+        return [TextPart((), "text", msg.content)]
+    return list(_block_parts(msg.content))
+
+
+def _block_parts(blocks: list[Block]) -> Iterator[TextPart]:
+    for i, block in enumerate(blocks):
+        kind = block.get("type")
+        if kind == "text":
+            yield TextPart((i,), "text", block["text"])
+        elif kind == "tool_result":
+            output = block["output"]
+            if isinstance(output, str):
+                yield TextPart((i, -1), "tool_result", output)
+            else:
+                for j, inner in enumerate(output):
+                    if isinstance(inner, dict) and inner.get("type") == "text" and isinstance(inner.get("text"), str):
+                        yield TextPart((i, j), "tool_result", inner["text"])
+
+
+def replace_texts(msg: Msg, texts: Mapping[PartPath, str]) -> Msg:
+    """Return a copy of `msg` in which the texts at the given addresses are replaced."""
+    other = msg.copy()
+    for path, text in texts.items():
+        if not path:
+            other.content = text
+            continue
+        assert isinstance(other.content, list)
+        block: dict[str, Any] = other.content[path[0]]
+        if len(path) == 1:
+            block["text"] = text
+        elif path[1] == -1:
+            block["output"] = text
+        else:
+            block["output"][path[1]]["text"] = text
+    return other
