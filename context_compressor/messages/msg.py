@@ -172,7 +172,9 @@ class Msg:
 
 def _check_blocks(content: object) -> None:
     if not isinstance(content, list):
-        raise InvalidMessageError(f"content: expected a string or a list of blocks, got {type(content).__name__}")
+        raise InvalidMessageError(
+            f"content: expected a string or a list of blocks, got {type(content).__name__}"
+        )
     for index, block in enumerate(content):
         if not isinstance(block, dict):
             raise InvalidMessageError(f"content[{index}]: expected a dict, got {type(block).__name__}")

@@ -21,7 +21,7 @@ class TextPart(NamedTuple):
 
 
 def text_parts(msg: Msg) -> list[TextPart]:
-    """Return the message's plain texts and tool-result texts, in order; thinking and arguments are not among them."""
+    """Return the message's plain texts and tool-result texts, in order; thinking and arguments are not."""
     if isinstance(msg.content, str):
         return [TextPart((), "text", msg.content)]
     return list(_block_parts(msg.content))
@@ -38,7 +38,11 @@ def _block_parts(blocks: list[Block]) -> Iterator[TextPart]:
                 yield TextPart((i, -1), "tool_result", output)
             else:
                 for j, inner in enumerate(output):
-                    if isinstance(inner, dict) and inner.get("type") == "text" and isinstance(inner.get("text"), str):
+                    if (
+                        isinstance(inner, dict)
+                        and inner.get("type") == "text"
+                        and isinstance(inner.get("text"), str)
+                    ):
                         yield TextPart((i, j), "tool_result", inner["text"])
 
 

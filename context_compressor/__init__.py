@@ -1,0 +1,1 @@
+"""Short-term memory middleware for LLM agents."""

@@ -1,0 +1,122 @@
+"""`CompressionConfig`: every threshold of a compressed memory, checked when it is made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, Strict, model_validator
+
+Tokens = Annotated[int, Strict()]
+Ratio = Annotated[float, Field(gt=0, le=1)]
+
+_DEFAULT_TOOL_TOKENS = 2_000
+_DEFAULT_PREVIEW_TOKENS = 200
+
+
+class CompressionConfig(BaseModel):
+    """Say how large a view may be and by which means it is kept there.
+
+    Names and defaults are those of ReMe's short-term memory, whose `working_summary_mode` is accepted for
+    `mode`. Unknown fields, and set values that cannot work together, are refused by name
+    (`pydantic.ValidationError`, a `ValueError`); defaults give way to what was set.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    mode: Literal["compact", "compress", "auto"] = "auto"
+    """Which means come first: `compact` never calls a model, `compress` starts with summaries, `auto`
+    compacts and then compresses unless compacting was enough. The budget outranks the mode."""
+    max_total_tokens: Tokens = Field(20_000, gt=0)
+    """Tokens that the whole view may cost, instructions and recent messages included."""
+    reserved_tokens: Tokens = Field(0, ge=0)
+    """Tokens held back for what the memory does not see: a system prompt or tool schemas added later."""
+    max_tool_message_tokens: Tokens = Field(_DEFAULT_TOOL_TOKENS, gt=0)
+    """Tokens above which a tool result outside the recent messages is compacted."""
+    group_token_threshold: Annotated[int | None, Strict()] = Field(None, gt=0)
+    """Tokens of messages that one summary covers at most; None: all of an event in one group."""
+    keep_recent_count: Tokens = Field(10, ge=0)
+    """Messages at the end that stay word for word as long as the budget allows."""
+    compact_ratio_threshold: Ratio = 0.75
+    """In `auto`, compacting is enough where it left at most this share of the tokens and of the budget."""
+    target_ratio: Annotated[float, Field(gt=0, lt=1)] = 0.5
+    """Share of the budget beside the fixed messages that an event aims at. Lower: rarer events, each a
+    broken prompt cache; higher: more stays word for word."""
+    arrival_ratio: Ratio = 0.25
+    """Share of the budget above which a tool result is compacted as it arrives, however recent."""
+    preview_tokens: Tokens = Field(_DEFAULT_PREVIEW_TOKENS, ge=0)
+    """Tokens of preview that a stub shows; fewer when many stubs share the room."""
+    keep_first_user: bool = True
+    """Whether the first user message stays out of segments."""
+    pinned_mark: str | None = "pinned"
+    """Mark of messages whose exchange never leaves the view; None: no such mark."""
+    volatile_marks: frozenset[str] = frozenset({"hint"})
+    """Marks of messages that come and go; they never enter a segment."""
+    exclude_tools: frozenset[str] = frozenset()
+    """Names of tools whose results are never compacted."""
+    redact: Callable[[str], str] | None = Field(None, exclude=True)
+    """Applied to every text before it reaches the store or a summariser."""
+    summary_instructions: str | None = None
+    """What every summary should mind, in the user's words; handed to the summariser."""
+    on_failure: Literal["fallback", "raise"] = "fallback"
+    """What a failing summariser or store leads to: the next means down and an event, or an exception."""
+    summarizer_timeout_seconds: float = Field(120.0, gt=0)
+    """Seconds after which a summary is given up."""
+    store_timeout_seconds: float = Field(30.0, gt=0)
+    """Seconds after which one call of the store is given up."""
+
+    @property
+    def budget(self) -> int:
+        """Tokens that a view may cost: `max_total_tokens - reserved_tokens`."""
+        return self.max_total_tokens - self.reserved_tokens
+
+    @model_validator(mode="before")
+    @classmethod
+    def _accept_reme_name(cls, data: Any) -> Any:
+        if isinstance(data, dict) and "working_summary_mode" in data:
+            data = dict(data)
+            alias = data.pop("working_summary_mode")
+            if data.setdefault("mode", alias) != alias:
+                raise ValueError(
+                    f"mode ({data['mode']!r}) and working_summary_mode ({alias!r}) are two names of one "
+                    "field; give one of them"
+                )
+        return data
+
+    @model_validator(mode="after")
+    def _check_together(self) -> Self:
+        if self.reserved_tokens >= self.max_total_tokens:
+            raise ValueError(
+                f"reserved_tokens ({self.reserved_tokens}) must be below max_total_tokens "
+                f"({self.max_total_tokens}); lower it, or raise max_total_tokens"
+            )
+        self._clamp_defaults()
+        if self.max_tool_message_tokens >= self.max_total_tokens > 1:
+            raise ValueError(
+                f"max_tool_message_tokens ({self.max_tool_message_tokens}) must be below max_total_tokens "
+                f"({self.max_total_tokens}); lower it, or raise the budget"
+            )
+        if self.preview_tokens >= self.max_tool_message_tokens > 1:
+            raise ValueError(
+                f"preview_tokens ({self.preview_tokens}) must be below max_tool_message_tokens "
+                f"({self.max_tool_message_tokens}); lower it, or raise max_tool_message_tokens"
+            )
+        if self.pinned_mark in self.volatile_marks:
+            raise ValueError(
+                f"pinned_mark ({self.pinned_mark!r}) must not be one of volatile_marks: a message cannot "
+                "both stay for ever and come and go"
+            )
+        return self
+
+    def _clamp_defaults(self) -> None:
+        """Bring values that the user did not set in line with those that they did."""
+        given = self.model_fields_set
+        tool, preview = self.max_tool_message_tokens, self.preview_tokens
+        if "max_tool_message_tokens" not in given:
+            tool = max(1, min(tool, self.budget // 2))
+            if "preview_tokens" in given:
+                tool = max(tool, preview + 1)
+        if "preview_tokens" not in given:
+            preview = min(preview, tool // 2)
+        object.__setattr__(self, "max_tool_message_tokens", tool)
+        object.__setattr__(self, "preview_tokens", preview)

@@ -1,0 +1,359 @@
+"""Deciding what leaves the view. Pure: no clock, no I/O, no randomness.
+
+The means come in one order, in every mode, each tried only while the one before was not enough: compact old tool
+results, compress old exchanges, then (only for the budget) compact recent tool results, compress recent exchanges,
+cut long user and assistant texts, and at the very end leave nothing but refs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from context_compressor.compression.config import CompressionConfig
+from context_compressor.compression.ledger import ItemKey
+from context_compressor.compression.transcript import tool_names
+from context_compressor.compression.units import Marks, Unit, classify
+from context_compressor.compression.view import ViewItem
+from context_compressor.messages.parts import PartPath, text_parts
+
+SEGMENT_SHARE = 0.25
+"""Share of the budget beside the fixed messages that all segments together may hold; beyond it they merge."""
+SUMMARY_RATIO = 0.2
+"""Tokens of summary per token summarised. Lower saves more, higher loses less of what is needed later."""
+MIN_SUMMARY_TOKENS = 64
+"""A summary below this says too little to be worth its label."""
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """Tokens that a stand-in costs before it says anything, by the counter in use."""
+
+    stub: int
+    """A stub without preview."""
+    segment: int
+    """A segment that only names its ref, as a message."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStub:
+    """A text that is to leave, and what its stub may cost in tokens."""
+
+    item: ItemKey
+    path: PartPath
+    max_tokens: int
+    head_and_tail: bool
+    """Whether the preview must keep head and tail: a user's or assistant's own words."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedSegment:
+    """Units that are to leave together, and what their summary may cost in tokens; 0: only the ref."""
+
+    units: tuple[Unit, ...]
+    summary_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What an event is to do, and the tokens that the view has afterwards at most."""
+
+    stubs: tuple[PlannedStub, ...]
+    segments: tuple[PlannedSegment, ...]
+    reason: str
+    projected_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """Everything that a decision rests on, beside the view."""
+
+    config: CompressionConfig
+    costs: Costs
+    marks: Marks = field(default_factory=Marks)
+    fresh: Collection[ItemKey] = frozenset()
+    """Items that no view has shown yet."""
+    blocked: Collection[tuple[ItemKey, PartPath]] = frozenset()
+    """Texts that could not be stubbed (a collision, or no gain)."""
+    extra_tokens: int = 0
+    """Tokens of fixed messages that are not items: the base memory's own summary."""
+    manual: bool = False
+    """Whether the user asked for the event: then everything that may leave does."""
+
+
+def plan(items: Sequence[ViewItem], situation: Situation) -> Plan | None:
+    """Return what should leave the view now, or None when nothing should or could.
+
+    The result may still exceed the budget where the fixed messages alone do; the engine judges that.
+    """
+    draft = _Draft(items, situation)
+    config, budget = situation.config, situation.config.budget
+    draft.stub_arrivals()
+    if draft.projected <= budget and not situation.manual:
+        return draft.finish("arrival")
+    before = draft.tokens_now
+    if config.mode != "compress":
+        draft.stub_results(old=True, above=config.max_tool_message_tokens, goal=None)
+    enough = (
+        draft.projected <= budget
+        if config.mode == "compact"
+        else config.mode == "auto"
+        and (
+            draft.projected <= draft.target
+            or draft.projected <= config.compact_ratio_threshold * min(before, budget)
+        )
+    )
+    if not enough:
+        draft.compress((u for u in draft.units if u.compressible), draft.target)
+    if draft.projected > budget:
+        _force(draft)
+    return draft.finish("asked for" if situation.manual else "over budget")
+
+
+def _force(draft: _Draft) -> None:
+    """Take the means that only the budget justifies, the mildest first."""
+    budget = draft.situation.config.budget
+    # Stopping at the budget itself would force the next turn's event, too, and so on every turn.
+    goal = (draft.target + budget) // 2
+    draft.stub_results(old=False, above=0, goal=goal)
+    if draft.projected > budget:
+        recent = [u for u in draft.units if u.recent and not (u.fixed or u.volatile or u.kept)]
+        draft.compress(recent[:-1], goal)
+    if draft.projected > budget:
+        draft.stub_texts(goal=goal)
+    if draft.projected > budget:
+        draft.shrink_to_refs()
+
+
+class _Draft:
+    """A plan in the making: what leaves so far, and what the view would cost."""
+
+    def __init__(self, items: Sequence[ViewItem], situation: Situation) -> None:
+        self.situation = situation
+        config = situation.config
+        self.units = classify(items, config, situation.marks)
+        self.stubs: dict[tuple[ItemKey, PartPath], PlannedStub] = {}
+        self.leaving: dict[ItemKey, Unit] = {}
+        self.merging: list[Unit] = []
+        self.refs_only = config.mode == "compact"
+        self._saved: dict[ItemKey, int] = {}
+        self.tokens_now = situation.extra_tokens + sum(unit.tokens for unit in self.units)
+        self._staying = self.tokens_now
+        self._segments_cost = 0
+        fixed = situation.extra_tokens + sum(unit.tokens for unit in self.units if unit.fixed)
+        room = max(0, config.budget - fixed)
+        self.target = 0 if situation.manual else int(fixed + config.target_ratio * room)
+        self._share = int(SEGMENT_SHARE * room)
+
+    @property
+    def projected(self) -> int:
+        """Tokens of the view after the plan, at most."""
+        return self._staying + self._segments_cost
+
+    # Stubs
+
+    def stub_arrivals(self) -> None:
+        """Compact tool results that are too large to enter the view whole."""
+        limit = self.situation.config.arrival_ratio * self.situation.config.budget
+        for unit in self.units:
+            if not unit.fixed and any(item.key in self.situation.fresh for item in unit.items):
+                for tokens, item, path in self._results(unit):
+                    if tokens > limit and item.key in self.situation.fresh:
+                        self._stub(unit, item, path, tokens, self._full_stub)
+
+    def stub_results(self, *, old: bool, above: int, goal: int | None) -> None:
+        """Compact tool results larger than `above` tokens, the largest first, until `goal` (None: all)."""
+        found = [
+            (tokens, unit, item, path)
+            for unit in self.units
+            if not (unit.fixed or unit.segment or unit.key in self.leaving) and unit.recent != old
+            for tokens, item, path in self._results(unit)
+            if tokens > above and path not in item.stubs
+        ]
+        for tokens, unit, item, path in sorted(found, key=lambda entry: -entry[0]):
+            if goal is not None and self.projected <= goal:
+                return
+            self._stub(unit, item, path, tokens, self._full_stub)
+
+    def stub_texts(self, *, goal: int) -> None:
+        """Cut long texts of any speaker, the largest first, each only as far as `goal` needs."""
+        found = [
+            (tokens, unit, item, part.path)
+            for unit in self._may_stub()
+            for item in unit.items
+            for part, tokens in zip(text_parts(item.source), item.shown_part_tokens(), strict=True)
+            if part.kind == "text" and part.path not in item.stubs
+        ]
+        for tokens, unit, item, path in sorted(found, key=lambda entry: -entry[0]):
+            if self.projected <= goal:
+                return
+            spared = tokens - (self.projected - goal)
+            self._stub(unit, item, path, tokens, max(self._full_stub, spared), head_and_tail=True)
+
+    def _may_stub(self) -> list[Unit]:
+        return [u for u in self.units if not (u.fixed or u.segment or u.key in self.leaving)]
+
+    def _results(self, unit: Unit) -> Iterable[tuple[int, ViewItem, PartPath]]:
+        """Yield the tool-result texts of a unit that may be compacted, with their tokens."""
+        if unit.segment:
+            return
+        names: dict[str, str] | None = None
+        excluded = self.situation.config.exclude_tools
+        for item in unit.items:
+            if item.kind != "message":
+                continue
+            for part, tokens in zip(text_parts(item.source), item.shown_part_tokens(), strict=True):
+                if part.kind != "tool_result":
+                    continue
+                if excluded:
+                    names = tool_names(unit.items) if names is None else names
+                    block = item.source.content[part.path[0]]
+                    assert isinstance(block, dict)
+                    if names.get(block["id"], block.get("name")) in excluded:
+                        continue
+                yield tokens, item, part.path
+
+    @property
+    def _full_stub(self) -> int:
+        return self.situation.costs.stub + self.situation.config.preview_tokens
+
+    def _stub(
+        self,
+        unit: Unit,
+        item: ViewItem,
+        path: PartPath,
+        tokens: int,
+        max_tokens: int,
+        *,
+        head_and_tail: bool = False,
+    ) -> None:
+        """Plan a stub where it is smaller than what it replaces, with as much preview as then fits."""
+        max_tokens = min(max_tokens, tokens - 1)
+        if max_tokens < self.situation.costs.stub or (item.key, path) in self.situation.blocked:
+            return
+        earlier = self.stubs.get((item.key, path))
+        saved = (earlier.max_tokens if earlier else tokens) - max_tokens
+        if saved <= 0:
+            return
+        self.stubs[item.key, path] = PlannedStub(item.key, path, max_tokens, head_and_tail)
+        self._saved[unit.key] = self._saved.get(unit.key, 0) + saved
+        self._staying -= saved
+
+    # Segments
+
+    def compress(self, candidates: Iterable[Unit], goal: int) -> None:
+        """Let units leave, the oldest first, until the view reaches `goal` tokens."""
+        grouped = sum(self._tokens_of(unit) for unit in self.leaving.values())
+        threshold = self.situation.config.group_token_threshold
+        for unit in candidates:
+            if self.projected <= goal:
+                break
+            if unit.key in self.leaving:
+                continue
+            tokens = self._tokens_of(unit)
+            self.leaving[unit.key] = unit
+            self._staying -= tokens
+            grouped += tokens
+            groups = 1 if threshold is None else -(-grouped // threshold)
+            self._segments_cost = groups * self._segment_cost(grouped // groups)
+        self._settle()
+
+    def _tokens_of(self, unit: Unit) -> int:
+        return unit.tokens - self._saved.get(unit.key, 0)
+
+    def _segment_cost(self, grouped_tokens: int) -> int:
+        return self.situation.costs.segment + self._summary_tokens(grouped_tokens)
+
+    def _summary_tokens(self, grouped_tokens: int) -> int:
+        if self.refs_only:
+            return 0
+        wanted = max(MIN_SUMMARY_TOKENS, int(grouped_tokens * SUMMARY_RATIO))
+        # Half the share, so that the segments of two events stand before they merge.
+        wanted = min(wanted, max(MIN_SUMMARY_TOKENS, self._share // 2))
+        return wanted if self.situation.costs.segment + wanted < grouped_tokens else 0
+
+    def _settle(self) -> None:
+        """Drop groups that would not gain, merge segments beyond their share, and reckon exactly."""
+        for group in self._groups():
+            tokens = sum(self._tokens_of(unit) for unit in group)
+            if self._segment_cost(tokens) >= tokens:
+                for unit in group:
+                    del self.leaving[unit.key]
+                    self._staying += self._tokens_of(unit)
+        self._segments_cost = sum(
+            self._segment_cost(sum(self._tokens_of(unit) for unit in group)) for group in self._groups()
+        )
+        standing = [unit for unit in self.units if unit.segment and unit.key not in self.leaving]
+        held = sum(unit.tokens for unit in standing)
+        if not self.merging and len(standing) > 1 and held + self._segments_cost > self._share:
+            merged = self._segment_cost(held)
+            if merged < held:
+                self.merging = standing
+                self._staying -= held
+        if self.merging:
+            self._segments_cost += self._segment_cost(sum(unit.tokens for unit in self.merging))
+
+    def _groups(self) -> list[list[Unit]]:
+        """Return the leaving units in groups of at most `group_token_threshold` tokens, in view order."""
+        threshold = self.situation.config.group_token_threshold
+        groups: list[list[Unit]] = []
+        filled = 0
+        # Merged segments stand before the messages of their group, as the ledger lists them.
+        for unit in sorted(self.leaving.values(), key=lambda u: (not u.segment, u.position)):
+            tokens = self._tokens_of(unit)
+            if not groups or (threshold is not None and filled + tokens > threshold and not self.refs_only):
+                groups.append([])
+                filled = 0
+            groups[-1].append(unit)
+            filled += tokens
+        return groups
+
+    # The last means
+
+    def shrink_to_refs(self) -> None:
+        """Leave nothing but refs, step by step, until the budget holds."""
+        budget = self.situation.config.budget
+        self.refs_only = True
+        self._settle()
+        for unit in self._may_stub():
+            if self.projected <= budget:
+                return
+            self._stub_minimally(unit)
+        steps = (
+            [u for u in self.units if not (u.fixed or u.volatile or u.kept or u.recent)],
+            [u for u in self.units if not (u.fixed or u.volatile or u.kept)],
+            [u for u in self.units if not (u.fixed or u.volatile)],
+        )
+        for units in steps:
+            if self.projected <= budget:
+                return
+            self.merging = []
+            for unit in units:
+                self.leaving.setdefault(unit.key, unit)
+            self._staying = self.situation.extra_tokens + sum(
+                self._tokens_of(unit) for unit in self.units if unit.key not in self.leaving
+            )
+            self._segments_cost = self.situation.costs.segment if self.leaving else 0
+
+    def _stub_minimally(self, unit: Unit) -> None:
+        for item in unit.items:
+            if item.kind != "message":
+                continue
+            shown = zip(text_parts(item.source), item.shown_part_tokens(), strict=True)
+            for part, tokens in shown:
+                text = part.kind == "text"
+                self._stub(unit, item, part.path, tokens, self.situation.costs.stub, head_and_tail=text)
+
+    def finish(self, reason: str) -> Plan | None:
+        """Return the plan, or None when it would not make the view smaller."""
+        segments = [
+            PlannedSegment(tuple(group), self._summary_tokens(sum(self._tokens_of(u) for u in group)))
+            for group in self._groups()
+        ]
+        if self.merging:
+            held = sum(unit.tokens for unit in self.merging)
+            segments.append(PlannedSegment(tuple(self.merging), self._summary_tokens(held)))
+        if not (self.stubs or segments) or self.projected >= self.tokens_now:
+            return None
+        stubs = tuple(stub for stub in self.stubs.values())
+        return Plan(stubs, tuple(segments), reason, self.projected)

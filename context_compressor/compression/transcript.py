@@ -1,0 +1,175 @@
+"""Readable transcripts of what leaves the view. Pure; texts stand verbatim, media by their ref.
+
+Transcripts hold no generated ids and no timestamps, so the same messages give the same transcript, and the same
+ref, in any process.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from context_compressor.compression.view import ViewItem
+from context_compressor.errors import RedactionError
+from context_compressor.messages.msg import Block, Msg, tool_calls
+from context_compressor.messages.parts import PartPath, replace_texts, text_parts
+from context_compressor.offload.protocol import ref_of
+
+Redact = Callable[[str], str]
+
+_MEDIA_URL = re.compile(r"data:[^,;\s]*(?:;[^,;\s]+)*;base64,")
+_MEDIA_MIN_CHARACTERS = 200
+"""Shorter data URLs stay in the transcript: their stand-in would not be smaller."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """A transcript and the media texts (`data:` URLs) that it names by ref."""
+
+    text: str
+    media: tuple[str, ...]
+
+
+def tool_names(items: Sequence[ViewItem]) -> dict[str, str]:
+    """Return the tool that each call id in these items calls; results fed alone do not know it."""
+    return {call["id"]: call["name"] for item in items for call in tool_calls(item.source)}
+
+
+def redacted_text(text: str, redact: Redact | None) -> str:
+    """Return the text after redaction.
+
+    Raises:
+        RedactionError: the callable raised, or did not return a string.
+    """
+    if redact is None:
+        return text
+    try:
+        result = redact(text)
+    except Exception as error:
+        raise RedactionError(f"redact failed on a text of {len(text)} characters: {error!r}") from error
+    if not isinstance(result, str):
+        raise RedactionError(f"redact must return a string, returned {type(result).__name__}")
+    return result
+
+
+def shown_message(
+    item: ViewItem,
+    names: Mapping[str, str],
+    redact: Redact | None = None,
+    overrides: Mapping[PartPath, str] | None = None,
+) -> Msg:
+    """Return an item's message as summaries and transcripts read it: redacted, stubs in place, results named.
+
+    Args:
+        item: the item of the view.
+        names: tool names by call id.
+        redact: applied to every string that is not a stub's.
+        overrides: stand-ins for single texts, by address; they win over redaction and stubs.
+    """
+    replaced = {path: stub.text for path, stub in item.stubs.items()} | dict(overrides or {})
+    msg = item.msg.copy() if item.kind == "segment" else item.source.copy()
+    if redact is not None and item.kind != "segment":
+        kept = {part.path for part in text_parts(msg)} & replaced.keys()
+        msg.content = _redacted(msg.content, redact, kept, ())
+    msg = replace_texts(msg, replaced)
+    if not isinstance(msg.content, str):
+        for block in msg.content:
+            if block.get("type") == "tool_result" and block["id"] in names:
+                block["name"] = names[block["id"]]
+    return msg
+
+
+_STRUCTURE = frozenset({"type", "id", "name", "role"})
+"""Keys whose values name things rather than say them; redaction leaves them, or nothing would pair."""
+
+
+def _redacted(value: Any, redact: Redact, kept: set[PartPath], path: PartPath) -> Any:
+    if isinstance(value, str):
+        return value if path in kept or value == "" else redacted_text(value, redact)
+    if isinstance(value, list):
+        return [_redacted(item, redact, kept, (*path, index)) for index, item in enumerate(value)]
+    if isinstance(value, dict):
+        result = {}
+        for key, item in value.items():
+            if key in _STRUCTURE and isinstance(item, str):
+                result[key] = item
+            elif key == "output" and isinstance(item, str):
+                result[key] = _redacted(item, redact, kept, (*path, -1))
+            else:
+                result[key] = _redacted(item, redact, kept, path)
+        return result
+    return value
+
+
+def render_transcript(messages: Sequence[Msg], *, segments: int = 0) -> Transcript:
+    """Return the transcript of messages as `shown_message` gives them.
+
+    Args:
+        messages: what leaves the view, oldest first.
+        segments: how many of them, at the start, are earlier segments that are merged; the transcript is then
+            the list of their contents, each with its own ref.
+    """
+    media: dict[str, None] = {}
+    sections = []
+    if segments:
+        sections.append(f"[Contents: {segments} earlier parts of the conversation, oldest first]")
+    if len(messages) > segments:
+        sections.append(f"[Transcript of {len(messages) - segments} messages, oldest first]")
+    for msg in messages:
+        lines: list[str] = []
+        title = msg.role
+        if isinstance(msg.content, str):
+            lines.append(msg.content)
+        else:
+            results = [block for block in msg.content if block.get("type") == "tool_result"]
+            if results:
+                title = "result of " + ", ".join(str(block.get("name") or msg.name) for block in results)
+            for block in msg.content:
+                lines += _render_block(block, media)
+        if title == "user" and msg.name not in ("user", ""):
+            title = f"user {msg.name}"
+        sections.append(f"=== {title} ===\n" + "\n".join(lines))
+    return Transcript("\n\n".join(sections), tuple(media))
+
+
+def _render_block(block: Block, media: dict[str, None]) -> list[str]:
+    kind = block.get("type")
+    if kind == "text":
+        return [block["text"]]
+    if kind == "thinking":
+        return ["[thinking]", block["thinking"]]
+    if kind == "tool_use":
+        arguments = block.get("raw_input")
+        if arguments is None:
+            arguments = json.dumps(block["input"], ensure_ascii=False, default=str)
+        return [f"[call of {block['name']}]", arguments]
+    if kind == "tool_result":
+        output = block["output"]
+        if isinstance(output, str):
+            return [output]
+        return [line for inner in output for line in _render_block(inner, media)]
+    source = block.get("source")
+    if isinstance(source, dict) and isinstance(source.get("data"), str) and source.get("type") == "base64":
+        url = f"data:{source.get('media_type', '')};base64,{source['data']}"
+        block = {**block, "source": {**source, "data": _media_ref(url, media)}}
+    return [json.dumps(_without_media(block, media), ensure_ascii=False, default=str)]
+
+
+def _without_media(value: Any, media: dict[str, None]) -> Any:
+    if isinstance(value, str):
+        return _media_ref(value, media) if _MEDIA_URL.match(value) else value
+    if isinstance(value, list):
+        return [_without_media(item, media) for item in value]
+    if isinstance(value, dict):
+        return {key: _without_media(item, media) for key, item in value.items()}
+    return value
+
+
+def _media_ref(url: str, media: dict[str, None]) -> str:
+    if len(url) < _MEDIA_MIN_CHARACTERS:
+        return url
+    media[url] = None
+    return ref_of(url)

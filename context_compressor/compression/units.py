@@ -1,0 +1,98 @@
+"""What the planner decides about: the exchanges of a view, and what role each plays."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from context_compressor.compression.config import CompressionConfig
+from context_compressor.compression.ledger import ItemKey
+from context_compressor.compression.view import ViewItem, message_id
+from context_compressor.messages.exchanges import ORPHAN_REPAIR
+from context_compressor.messages.msg import is_instruction
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """Ids of the messages whose marks matter to the planner."""
+
+    pinned: Collection[str] = frozenset()
+    volatile: Collection[str] = frozenset()
+
+
+@dataclass(slots=True, eq=False)
+class Unit:
+    """An exchange, a segment or a single message of the view: what stays or leaves together."""
+
+    key: ItemKey
+    items: list[ViewItem]
+    position: int
+    """Index among the units of the view."""
+    tokens: int = 0
+    segment: bool = False
+    fixed: bool = False
+    """May not leave: an instruction before the first other message, or pinned."""
+    volatile: bool = False
+    """Comes and goes by its mark; never enters a segment."""
+    kept: bool = False
+    """The first user message, or the newest later instruction: leaves only when nothing else is left."""
+    recent: bool = False
+    """Among the last `keep_recent_count` messages."""
+
+    @property
+    def compressible(self) -> bool:
+        """Whether a segment may cover it before the budget is at stake."""
+        return not (self.segment or self.fixed or self.volatile or self.kept or self.recent)
+
+
+def classify(items: Sequence[ViewItem], config: CompressionConfig, marks: Marks) -> list[Unit]:
+    """Return the units of a view, in order, with their roles."""
+    units: list[Unit] = []
+    for item in items:
+        if not units or units[-1].key != item.exchange:
+            units.append(Unit(item.exchange, [], len(units), segment=item.kind == "segment"))
+        units[-1].items.append(item)
+        units[-1].tokens += item.tokens
+    leading = True
+    newest_instruction: Unit | None = None
+    first_user: Unit | None = None
+    behind_segment = False
+    for unit in units:
+        first = unit.items[0]
+        ids = {message_id(key) for item in unit.items for key in item.covered} if not unit.segment else set()
+        unit.volatile = any(id in marks.volatile for id in ids)
+        instruction = not unit.segment and is_instruction(first.source)
+        if leading and not instruction and not unit.volatile:
+            leading = False
+        unit.fixed = not unit.volatile and (
+            (leading and instruction) or any(id in marks.pinned for id in ids)
+        )
+        if instruction and not leading and not unit.volatile:
+            newest_instruction = unit
+        behind_segment = behind_segment or unit.segment
+        if (
+            first_user is None
+            and not behind_segment
+            and first.kind == "message"
+            and first.source.role == "user"
+            and first.repair != ORPHAN_REPAIR
+            and not unit.volatile
+        ):
+            first_user = unit
+    if newest_instruction is not None:
+        newest_instruction.kept = True
+    if first_user is not None and config.keep_first_user:
+        first_user.kept = True
+    _find_recent(units, config.keep_recent_count)
+    return units
+
+
+def _find_recent(units: Sequence[Unit], keep_recent_count: int) -> None:
+    left = keep_recent_count
+    for unit in reversed(units):
+        if left <= 0:
+            return
+        if unit.segment or unit.volatile:
+            continue
+        unit.recent = True
+        left -= len(unit.items)

@@ -1,0 +1,190 @@
+"""The view as items, and how it grows: `advance`. Pure: no clock, no I/O, no randomness."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from context_compressor.compression.ledger import SEGMENT_PART, ItemKey, Ledger, SegmentEdit, StubEdit
+from context_compressor.messages.exchanges import ExchangeBuilder, ExchangeMessage
+from context_compressor.messages.msg import Msg
+from context_compressor.messages.parts import PartPath, replace_texts, text_parts
+from context_compressor.tokens.measure import MessageTokens
+
+Measure = Callable[[Msg], MessageTokens]
+"""Counts a message that was not counted before."""
+
+SEGMENT_NAME = "memory"
+"""Who a segment speaks as. Its role is `user`: models imitate summaries that come as `assistant`."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ViewItem:
+    """One message of the view, with what deciding needs to know about it."""
+
+    key: ItemKey
+    kind: Literal["message", "placeholder", "segment"]
+    exchange: ItemKey
+    """Key of the first item of its exchange: items with the same one stay or leave together."""
+    source: Msg
+    """The message before stubs; never handed out."""
+    msg: Msg
+    """The view's own copy, which callers receive."""
+    tokens: int
+    part_tokens: tuple[int, ...]
+    """Tokens of each text of `source`, in the order of `text_parts`."""
+    stubs: Mapping[PartPath, StubEdit] = field(default_factory=dict)
+    covered: tuple[str, ...] = ()
+    """Keys of the history messages that it shows or stands for."""
+    repair: str | None = None
+    """What was repaired, for the log."""
+
+    def shown_part_tokens(self) -> list[int]:
+        """Return the tokens of each text as the view shows it, stubs in place."""
+        parts = text_parts(self.source)
+        return [
+            self.stubs[part.path].tokens if part.path in self.stubs else tokens
+            for part, tokens in zip(parts, self.part_tokens, strict=True)
+        ]
+
+
+def message_id(key: str) -> str:
+    """Return the message id of a history key; later messages under a reused id have keys of their own."""
+    return key.split("\0", 1)[0]
+
+
+def advance(
+    items: Sequence[ViewItem],
+    new_messages: Iterable[tuple[str, Msg]],
+    *,
+    builder: ExchangeBuilder,
+    ledger: Ledger,
+    counted: Mapping[str, MessageTokens],
+    measure: Measure,
+) -> list[ViewItem]:
+    """Return the view after `new_messages` were added to the history.
+
+    Started with no items, a new builder and the whole history, it rebuilds the view from the ledger.
+
+    Args:
+        items: the view so far.
+        new_messages: `(history key, message)` in order; the messages are kept, so hand over private copies.
+        builder: the pairing so far; it moves on.
+        ledger: which messages are covered by segments, which texts by stubs.
+        counted: tokens of messages that were counted before, by history key.
+        measure: counts the others.
+    """
+    result = list(items)
+    standing = {item.key for item in items if item.kind == "segment"}
+    for key, msg in new_messages:
+        for exchange in builder.feed(key, msg):
+            first = ItemKey(exchange[0].key, exchange[0].part)
+            for message in exchange:
+                item_key = ItemKey(message.key, message.part)
+                segment = ledger.top_segment_of(item_key)
+                if segment is None:
+                    tokens = counted.get(message.key) if message.repair is None else None
+                    item = _message_item(item_key, first, message, tokens or measure(message.msg))
+                    stubs = ledger.stubs_of(item_key)
+                    result.append(with_stubs(item, stubs, measure) if stubs else item)
+                elif (segment_key := ItemKey(segment.id, SEGMENT_PART)) not in standing:
+                    standing.add(segment_key)
+                    result.append(segment_item(segment, ledger, measure))
+    return result
+
+
+def rebuild(
+    history: Iterable[tuple[str, Msg]],
+    ledger: Ledger,
+    *,
+    counted: Mapping[str, MessageTokens],
+    measure: Measure,
+) -> tuple[list[ViewItem], ExchangeBuilder]:
+    """Return the view that history and ledger give, from scratch, and the pairing to go on with."""
+    builder = ExchangeBuilder()
+    items = advance([], history, builder=builder, ledger=ledger, counted=counted, measure=measure)
+    return items, builder
+
+
+def _message_item(
+    key: ItemKey, exchange: ItemKey, message: ExchangeMessage, tokens: MessageTokens
+) -> ViewItem:
+    shown = message.msg.copy()
+    if message.placeholder:
+        _note(shown, "placeholder", [message_id(message.key)], [])
+    return ViewItem(
+        key=key,
+        kind="placeholder" if message.placeholder else "message",
+        exchange=exchange,
+        source=message.msg,
+        msg=shown,
+        tokens=tokens.total,
+        part_tokens=tokens.texts,
+        covered=(message.key,),
+        repair=message.repair,
+    )
+
+
+def with_stubs(item: ViewItem, stubs: Mapping[PartPath, StubEdit], measure: Measure) -> ViewItem:
+    """Return the item with exactly these stubs in place of its texts."""
+    shown = replace_texts(item.source, {path: stub.text for path, stub in stubs.items()})
+    if stubs:
+        refs = [stub.ref for _, stub in sorted(stubs.items())]
+        _note(shown, "stub", [message_id(key) for key in item.covered], refs)
+    return replace(item, msg=shown, tokens=measure(shown).total, stubs=dict(stubs))
+
+
+def segment_item(segment: SegmentEdit, ledger: Ledger, measure: Measure) -> ViewItem:
+    """Return the item that shows a segment."""
+    covered = tuple(dict.fromkeys(item.key for item in ledger.items_under(segment)))
+    source = Msg(SEGMENT_NAME, segment.text, "user", timestamp="", id=segment.id)
+    shown = source.copy()
+    _note(shown, "segment", [message_id(key) for key in covered], [segment.ref])
+    tokens = measure(source)
+    key = ItemKey(segment.id, SEGMENT_PART)
+    return ViewItem(
+        key=key,
+        kind="segment",
+        exchange=key,
+        source=source,
+        msg=shown,
+        tokens=tokens.total,
+        part_tokens=tokens.texts,
+        covered=covered,
+    )
+
+
+def _note(msg: Msg, kind: str, covered_ids: list[str], refs: list[str]) -> None:
+    """Write provenance into a view's message."""
+    provenance = {"kind": kind, "covered_ids": covered_ids, "ref": refs[0] if refs else None}
+    if len(refs) > 1:
+        provenance["refs"] = refs
+    msg.metadata = {**(msg.metadata or {}), "compression": provenance}
+
+
+def apply_edits(
+    items: Sequence[ViewItem],
+    edits: Iterable[StubEdit | SegmentEdit],
+    ledger: Ledger,
+    measure: Measure,
+) -> list[ViewItem]:
+    """Return the view after edits that the ledger already holds: stubs in place, covered items replaced."""
+    stubbed = {edit.item for edit in edits if isinstance(edit, StubEdit)}
+    replaced_by: dict[ItemKey, SegmentEdit] = {}
+    for edit in edits:
+        if isinstance(edit, SegmentEdit):
+            replaced_by.update((key, edit) for key in edit.items)
+            replaced_by.update((ItemKey(child, SEGMENT_PART), edit) for child in edit.children)
+    result: list[ViewItem] = []
+    placed: set[str] = set()
+    for item in items:
+        segment = replaced_by.get(item.key)
+        if segment is None:
+            if item.key in stubbed:
+                item = with_stubs(item, ledger.stubs_of(item.key), measure)
+            result.append(item)
+        elif segment.id not in placed and ledger.segment(segment.id) is not None:
+            placed.add(segment.id)
+            result.append(segment_item(segment, ledger, measure))
+    return result

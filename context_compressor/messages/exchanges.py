@@ -1,0 +1,199 @@
+"""Exchanges: the runs of messages that stay or leave together, and the pairing of calls with results.
+
+This is the only place that knows pairing. `ExchangeBuilder` reads a history message by message and gives
+out exchanges that any chat-completions provider accepts; what it decides depends on the order of the messages
+alone, so reading the same history again gives the same exchanges.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from context_compressor.messages.msg import Block, Msg, tool_calls, tool_results
+from context_compressor.messages.repair import (
+    is_empty_assistant,
+    orphan_message,
+    placeholder_message,
+    with_plain_content,
+    with_refusal_as_text,
+    wrapped_arguments,
+)
+
+_MAX_CALL_ID_CHARACTERS = 40
+"""OpenAI refuses longer call ids, so renamed ones stay below."""
+
+
+ORPHAN_REPAIR = "result without an open call"
+"""The repair of a result that stands as a labelled user message."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeMessage:
+    """One message of an exchange, as a view may show it."""
+
+    key: str
+    """The history message it comes from; for a placeholder, the message whose call it answers."""
+    msg: Msg
+    """The message; the very object that was fed when nothing had to be repaired."""
+    repair: str | None = None
+    """What was repaired, for the log."""
+    placeholder: bool = False
+    part: str = ""
+    """Set where one history message gives several: with `key` it names this one."""
+
+
+Exchange = tuple[ExchangeMessage, ...]
+"""An assistant message with tool calls plus all their results, else one message."""
+
+
+@dataclass(slots=True)
+class _OpenCall:
+    original_id: str
+    id: str
+    name: str
+    answered: bool = False
+
+
+class ExchangeBuilder:
+    """Turn history messages, fed in order, into valid exchanges.
+
+    An exchange whose results are not all there is withheld until they are, or until another message
+    follows; then placeholders answer what is missing. A result with no open call is given out at once.
+    """
+
+    def __init__(self) -> None:
+        self._messages: list[ExchangeMessage] = []
+        self._calls: list[_OpenCall] = []
+        self._used_ids: set[str] = set()
+        self._reuses: Counter[str] = Counter()
+
+    @property
+    def withheld(self) -> tuple[str, ...]:
+        """Keys of the messages that wait for results."""
+        return tuple(dict.fromkeys(message.key for message in self._messages))
+
+    def feed(self, key: str, msg: Msg) -> list[Exchange]:
+        """Read the next history message; return the exchanges that became complete, in order."""
+        if isinstance(msg.content, str):
+            return self._feed_message(key, msg)
+        results = [block for block in msg.content if block.get("type") == "tool_result"]
+        if not results:
+            return self._feed_message(key, msg)
+        rest = [block for block in msg.content if block.get("type") != "tool_result"]
+        if not rest:
+            return self._feed_results(key, msg, results)
+        # Both in one message: an assistant's own results follow its calls, anybody else's results come first.
+        lead, results_msg = _with_content(msg, rest), _with_content(msg, results)
+        if msg.role == "assistant":
+            first = self._feed_message(key, lead)
+            return [*first, *self._feed_results(key, results_msg, results, "#results")]
+        return [*self._feed_results(key, results_msg, results), *self._feed_message(key, lead, "#text")]
+
+    def _feed_message(self, key: str, msg: Msg, part: str = "") -> list[Exchange]:
+        shown = msg
+        if msg.role == "assistant" and is_empty_assistant(msg):
+            shown = with_refusal_as_text(msg)
+            if shown is msg:
+                return []
+        closed = self._close()
+        shown = with_plain_content(shown)
+        calls = list(tool_calls(shown))
+        if not calls:
+            repair = None if shown is msg else "content rewritten"
+            return [*closed, (_named(key, shown, repair, part),)]
+        self._messages = [self._open(key, shown, calls)]
+        return closed
+
+    def _open(self, key: str, msg: Msg, calls: list[Block]) -> ExchangeMessage:
+        repaired: dict[int, Block] = {}
+        for call in calls:
+            call_id = self._claim_id(call["id"])
+            self._calls.append(_OpenCall(call["id"], call_id, call["name"]))
+            block = wrapped_arguments(call)
+            if call_id != call["id"]:
+                block = {**block, "id": call_id}
+            if block is not call:
+                repaired[id(call)] = block
+        if not repaired:
+            return ExchangeMessage(key, msg)
+        assert isinstance(msg.content, list)
+        shown = _with_content(msg, [repaired.get(id(block), block) for block in msg.content])
+        return ExchangeMessage(key, shown, "call ids renamed or arguments wrapped")
+
+    def _claim_id(self, original: str) -> str:
+        call_id = original
+        while not call_id or call_id in self._used_ids:
+            self._reuses[original] += 1
+            suffix = f"_{self._reuses[original]}"
+            call_id = (original or "call")[: _MAX_CALL_ID_CHARACTERS - len(suffix)] + suffix
+        self._used_ids.add(call_id)
+        return call_id
+
+    def _feed_results(self, key: str, msg: Msg, results: list[Block], part: str = "") -> list[Exchange]:
+        paired: list[Block] = []
+        orphans: list[Block] = []
+        for result in results:
+            call = next((c for c in self._calls if not c.answered and c.original_id == result["id"]), None)
+            if call is None:
+                orphans.append(result)
+                continue
+            call.answered = True
+            paired.append(result if result["id"] == call.id else {**result, "id": call.id})
+        if paired:
+            same = len(paired) == len(results) and all(a is b for a, b in zip(paired, results, strict=True))
+            shown = msg if same else _with_content(msg, paired)
+            self._messages.append(_named(key, shown, None if same else "result ids renamed", part))
+        exchanges: list[Exchange] = []
+        for number, result in enumerate(orphans):
+            name = f"#orphan{number}" if paired or number else part
+            exchanges.append((_named(key, orphan_message(msg, result), ORPHAN_REPAIR, name),))
+        if all(call.answered for call in self._calls):
+            exchanges += self._close()
+        return exchanges
+
+    def _close(self) -> list[Exchange]:
+        """Complete the open exchange with placeholders."""
+        messages = self._messages
+        if not messages:
+            return []
+        first = messages[0]
+        for call in self._calls:
+            if not call.answered:
+                filler = placeholder_message(first.msg, call.id, call.name)
+                note = "a call without result answered by a placeholder"
+                part = filler.id.removeprefix(first.msg.id)
+                messages.append(ExchangeMessage(first.key, filler, note, placeholder=True, part=part))
+        self._messages, self._calls = [], []
+        return [tuple(messages)]
+
+
+def _with_content(msg: Msg, blocks: list[Block]) -> Msg:
+    other = msg.copy()
+    other.content = [dict(block) for block in blocks]
+    return other
+
+
+def _named(key: str, msg: Msg, repair: str | None, part: str) -> ExchangeMessage:
+    """Give a repaired message its own id where one history message gives several."""
+    if part:
+        msg.id += part
+    return ExchangeMessage(key, msg, repair, part=part)
+
+
+def build_exchanges(messages: Iterable[tuple[str, Msg]]) -> list[Exchange]:
+    """Return the complete exchanges of `(key, message)` pairs; a trailing incomplete one is withheld."""
+    builder = ExchangeBuilder()
+    return [exchange for key, msg in messages for exchange in builder.feed(key, msg)]
+
+
+def repaired(messages: Iterable[Msg]) -> list[Msg]:
+    """Return messages as a provider accepts them; a trailing exchange that lacks results is left out."""
+    pairs = ((str(index), msg) for index, msg in enumerate(messages))
+    return [message.msg for exchange in build_exchanges(pairs) for message in exchange]
+
+
+def is_simple(msg: Msg) -> bool:
+    """Tell whether a message takes no part in pairing: no call, no result."""
+    return not any(True for _ in tool_calls(msg)) and not any(True for _ in tool_results(msg))

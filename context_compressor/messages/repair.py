@@ -1,0 +1,100 @@
+"""Message-level repairs: what makes one message acceptable to a chat-completions provider.
+
+History keeps the original; these functions return what a view shows instead.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from context_compressor.messages.msg import Block, Msg, copy_json
+
+MISSING_RESULT = "[No result was recorded for this call.]"
+"""Output of the placeholder that answers a call whose result never came."""
+
+
+def is_empty_assistant(msg: Msg) -> bool:
+    """Tell whether an assistant message would reach the provider with neither content nor calls.
+
+    Thinking alone does not count as content: it travels beside the content, which would be null.
+    """
+    if msg.role != "assistant":
+        return False
+    if isinstance(msg.content, str):
+        return not msg.content.strip()
+    return all(_is_blank(block) for block in msg.content)
+
+
+def _is_blank(block: Block) -> bool:
+    kind = block.get("type")
+    return kind == "thinking" or (kind == "text" and not block["text"].strip())
+
+
+def with_refusal_as_text(msg: Msg) -> Msg:
+    """Return the message with its refusal, which only metadata holds, as its text; unchanged without one."""
+    refusal = ((msg.metadata or {}).get("openai") or {}).get("refusal")
+    if not isinstance(refusal, str) or not refusal.strip():
+        return msg
+    other = msg.copy()
+    other.content = refusal
+    other.metadata = None
+    return other
+
+
+def with_plain_content(msg: Msg) -> Msg:
+    """Return a user message or instruction in a form that providers accept.
+
+    An empty list of parts becomes an empty text; a call in a message that is not the assistant's, which no
+    wire format can say, becomes text.
+    """
+    if isinstance(msg.content, str):
+        return msg
+    if not msg.content:
+        other = msg.copy()
+        other.content = ""
+        other.metadata = None
+        return other
+    if msg.role != "assistant" and any(block.get("type") == "tool_use" for block in msg.content):
+        other = msg.copy()
+        other.content = [
+            {"type": "text", "text": f"[Call of {block['name']}: {block.get('raw_input') or block['input']}]"}
+            if block.get("type") == "tool_use"
+            else block
+            for block in copy_json(msg.content)
+        ]
+        return other
+    return msg
+
+
+def wrapped_arguments(block: Block) -> Block:
+    """Return a `tool_use` block whose arguments are an object on the wire, too.
+
+    Arguments that were no JSON object stand in `input` as `{"arguments": text}` and in `raw_input` as
+    received; without the latter the wire shows the former.
+    """
+    raw = block.get("raw_input")
+    if raw is not None and block["input"] == {"arguments": raw}:
+        return {key: value for key, value in block.items() if key != "raw_input"}
+    return block
+
+
+def orphan_message(msg: Msg, result: Block) -> Msg:
+    """Return the labelled user message that stands for a result with no open call."""
+    name = result.get("name") or msg.name
+    blocks: list[Block] = [{"type": "text", "text": f"[Result of tool {name}, which answers no open call:]"}]
+    output: Any = result["output"]
+    if isinstance(output, str):
+        output = [{"type": "text", "text": output}]
+    blocks += [block for block in copy_json(output) if block.get("text") != ""]
+    other = msg.copy()
+    other.name = str(name)
+    other.role = "user"
+    other.content = blocks
+    other.metadata = None
+    return other
+
+
+def placeholder_message(call: Msg, call_id: str, name: str) -> Msg:
+    """Return the fixed answer to a call whose result never came; its id and time derive from the call's."""
+    result = {"type": "tool_result", "id": call_id, "name": name, "output": MISSING_RESULT}
+    return Msg(name, [result], "system", timestamp=call.timestamp, id=f"{call.id}:missing:{call_id}")

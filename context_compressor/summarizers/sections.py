@@ -1,0 +1,117 @@
+"""The one form that every summary has: seven sections, in the conversation's language."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+
+class Section(NamedTuple):
+    """A section of a summary."""
+
+    key: str
+    english: str
+    chinese: str
+    hint: str
+    """What the prompt asks for here; an answer that repeats it has filled in nothing."""
+
+
+SECTIONS = (
+    Section("goal", "Goal", "目标", "what the user wants to achieve"),
+    Section(
+        "instructions",
+        "User instructions and constraints",
+        "用户的指示与约束",
+        "what the user asked for, forbade or prefers, in their own words",
+    ),
+    Section("decisions", "Decisions", "决定", "what was decided, and why"),
+    Section(
+        "facts",
+        "Facts and values",
+        "事实与数值",
+        "ids, paths, names, numbers, commands and error texts, verbatim, each with what it is",
+    ),
+    Section("done", "Done", "已完成", "what was done, with its outcome"),
+    Section("progress", "In progress", "进行中", "what is under way, and its state"),
+    Section("next", "Next steps", "下一步", "what remains to be done, in order"),
+)
+"""After the sections that structured compaction prompts in coding agents share. Facts have their own section because
+ids and paths are what every summary loses first (Factory's evaluation of 2025, see FIELD.md)."""
+
+_KEYS = {title.casefold(): s.key for s in SECTIONS for title in (s.english, s.chinese)}
+_HINTS = {s.hint.casefold() for s in SECTIONS}
+_HEADING = re.compile(r"(?:#{1,6}\s*|\*\*|\d{1,2}[.)、]\s*)+(?P<title>[^\n]*?)[\s*:：]*")
+_BULLET = re.compile(r"(?:[-*•+]|\d{1,2}[.)、])\s+")
+_PLACEHOLDERS = frozenset(
+    {
+        *("", "none", "n/a", "na", "null", "nil", "nothing", "empty", "undefined", "tbd", "todo", "...", "…"),
+        *("not applicable", "none yet", "not specified", "unknown", "no summary", "summary", "nothing to summarize"),
+        *("无", "暂无", "没有", "空", "未知", "不适用", "省略", "none of note", "no content", "(empty)", "-", "--", "---"),
+    }
+)
+_CJK = re.compile(r"[\u3400-\u9fff\uf900-\ufaff]")
+_LATIN_WORD = re.compile(r"[A-Za-z]{2,}")
+_LANGUAGE_SAMPLE_CHARS = 2_000
+
+
+def section_of_heading(line: str) -> str | None:
+    """Return the key of the section that `line` opens, or None when it opens none that we know."""
+    match = _HEADING.fullmatch(line.strip())
+    return _KEYS.get(match["title"].strip().casefold()) if match else None
+
+
+def is_heading(line: str) -> bool:
+    """Tell whether `line` is a Markdown heading, of whatever title."""
+    return line.lstrip().startswith("#") and _HEADING.fullmatch(line.strip()) is not None
+
+
+def is_placeholder(line: str) -> bool:
+    """Tell whether `line` says nothing: blank, "none" and its kin, or the template's own hint."""
+    text = strip_bullet(line).strip(" \t*_`'\"<>()[]{}（）【】.。!").casefold()
+    return text in _PLACEHOLDERS or text in _HINTS
+
+
+def strip_bullet(line: str) -> str:
+    """Return `line` without its indentation and list mark."""
+    line = line.strip()
+    match = _BULLET.match(line)
+    return line[match.end() :] if match else line.removeprefix("-").strip() if line in {"-", "--", "---"} else line
+
+
+def parse_sections(text: str) -> dict[str, list[str]]:
+    """Return the lines of a summary by section, list marks and placeholders dropped.
+
+    Lines under no heading of ours, as a free-form summary has them, go to `facts`.
+    """
+    found: dict[str, list[str]] = {}
+    key = "facts"
+    for line in text.splitlines():
+        opened = section_of_heading(line)
+        if opened is not None:
+            key = opened
+        elif is_heading(line):
+            key = "facts"
+        elif not is_placeholder(line):
+            found.setdefault(key, []).append(strip_bullet(line))
+    return found
+
+
+def render_sections(lines: Mapping[str, Sequence[str]], *, chinese: bool) -> str:
+    """Return the sections that have lines as Markdown, in the fixed order."""
+    blocks = []
+    for section in SECTIONS:
+        if lines.get(section.key):
+            title = section.chinese if chinese else section.english
+            blocks.append(f"## {title}\n" + "\n".join(f"- {line}" for line in lines[section.key]))
+    return "\n\n".join(blocks)
+
+
+def is_chinese(texts: Iterable[str]) -> bool:
+    """Tell whether texts are mostly Chinese: more characters of it than words of Latin letters."""
+    han = latin = 0
+    for text in texts:
+        sample = text[:_LANGUAGE_SAMPLE_CHARS]
+        han += len(_CJK.findall(sample))
+        latin += len(_LATIN_WORD.findall(sample))
+    return han > latin
