@@ -27,15 +27,15 @@ class CompressionConfig(BaseModel):
     mode: Literal["compact", "compress", "auto"] = "auto"
     """Which means come first: `compact` never calls a model, `compress` starts with summaries, `auto`
     compacts and then compresses unless compacting was enough. The budget outranks the mode."""
-    max_total_tokens: Tokens = Field(20_000, gt=0)
+    max_total_tokens: Tokens = Field(default=20_000, gt=0)
     """Tokens that the whole view may cost, instructions and recent messages included."""
-    reserved_tokens: Tokens = Field(0, ge=0)
+    reserved_tokens: Tokens = Field(default=0, ge=0)
     """Tokens held back for what the memory does not see: a system prompt or tool schemas added later."""
-    max_tool_message_tokens: Tokens = Field(_DEFAULT_TOOL_TOKENS, gt=0)
+    max_tool_message_tokens: Tokens = Field(default=_DEFAULT_TOOL_TOKENS, gt=0)
     """Tokens above which a tool result outside the recent messages is compacted."""
-    group_token_threshold: Annotated[int | None, Strict()] = Field(None, gt=0)
+    group_token_threshold: Annotated[int | None, Strict()] = Field(default=None, gt=0)
     """Tokens of messages that one summary covers at most; None: all of an event in one group."""
-    keep_recent_count: Tokens = Field(10, ge=0)
+    keep_recent_count: Tokens = Field(default=10, ge=0)
     """Messages at the end that stay word for word as long as the budget allows."""
     compact_ratio_threshold: Ratio = 0.75
     """In `auto`, compacting is enough where it left at most this share of the tokens and of the budget."""
@@ -44,7 +44,7 @@ class CompressionConfig(BaseModel):
     broken prompt cache; higher: more stays word for word."""
     arrival_ratio: Ratio = 0.25
     """Share of the budget above which a tool result is compacted as it arrives, however recent."""
-    preview_tokens: Tokens = Field(_DEFAULT_PREVIEW_TOKENS, ge=0)
+    preview_tokens: Tokens = Field(default=_DEFAULT_PREVIEW_TOKENS, ge=0)
     """Tokens of preview that a stub shows; fewer when many stubs share the room."""
     keep_first_user: bool = True
     """Whether the first user message stays out of segments."""
@@ -54,15 +54,15 @@ class CompressionConfig(BaseModel):
     """Marks of messages that come and go; they never enter a segment."""
     exclude_tools: frozenset[str] = frozenset()
     """Names of tools whose results are never compacted."""
-    redact: Callable[[str], str] | None = Field(None, exclude=True)
+    redact: Callable[[str], str] | None = Field(default=None, exclude=True)
     """Applied to every text before it reaches the store or a summariser."""
     summary_instructions: str | None = None
     """What every summary should mind, in the user's words; handed to the summariser."""
     on_failure: Literal["fallback", "raise"] = "fallback"
     """What a failing summariser or store leads to: the next means down and an event, or an exception."""
-    summarizer_timeout_seconds: float = Field(120.0, gt=0)
+    summarizer_timeout_seconds: float = Field(default=120.0, gt=0)
     """Seconds after which a summary is given up."""
-    store_timeout_seconds: float = Field(30.0, gt=0)
+    store_timeout_seconds: float = Field(default=30.0, gt=0)
     """Seconds after which one call of the store is given up."""
 
     @property

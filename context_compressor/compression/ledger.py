@@ -1,13 +1,13 @@
 """The ledger: the append-only record of edits to the view, and what follows from it.
 
-Edits are appended and never changed; a later stub of the same text replaces an earlier one, a withdrawal takes
-a segment or an item's stubs back. The serialised form is versioned.
+Edits are appended and never changed; a later stub of the same text replaces an earlier one, a withdrawal
+takes a segment or an item's stubs back. The serialised form is versioned.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -39,6 +39,8 @@ class StubEdit:
     """The stub as the view shows it."""
     tokens: int
     """Tokens of the stub's text."""
+    page: bool = False
+    """Whether the text was a page of `ref`: then `ref` names its source, and the stub says which lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +79,14 @@ class Ledger:
     Attributes:
         entries: every edit ever committed, oldest first.
         pending: refs whose text is not durable yet; read-back serves them from the history.
+        unwanted: refs whose text nothing names any more and which the store has yet to remove.
         frontier: how many history messages have been seen.
     """
 
     def __init__(self) -> None:
         self.entries: list[Edit] = []
         self.pending: set[str] = set()
+        self.unwanted: set[str] = set()
         self.frontier = 0
         self._stubs: dict[ItemKey, dict[PartPath, StubEdit]] = {}
         self._segments: dict[str, SegmentEdit] = {}
@@ -126,6 +130,11 @@ class Ledger:
             yield from current.items
             stack += [self._segments[child] for child in reversed(current.children)]
 
+    def items(self) -> Iterator[ItemKey]:
+        """Yield every item that a live stub or segment concerns."""
+        yield from self._stubs
+        yield from self._holder
+
     def is_live(self, ref: str) -> bool:
         """Tell whether a live edit names `ref`."""
         return self._named[ref] > 0
@@ -138,11 +147,14 @@ class Ledger:
                 found.update((ref, None) for ref in _refs_of(edit) if self._named[ref] > 0)
         return list(found)
 
-    def new_segment_id(self, ref: str) -> str:
-        """Return an id for a segment with this ref: the same ledger gives the same id in any process."""
+    def new_segment_id(self, ref: str, taken: Collection[str] = ()) -> str:
+        """Return an id for a segment with this ref, not among `taken`.
+
+        The same ledger gives the same id in any process; a withdrawn segment's id is not given again.
+        """
         stem = "segment-" + ref.removeprefix("ctx://")
         number, segment_id = 1, stem
-        while segment_id in self._used_ids:
+        while segment_id in self._used_ids or segment_id in taken:
             number += 1
             segment_id = f"{stem}-{number}"
         return segment_id
@@ -153,16 +165,16 @@ class Ledger:
         if isinstance(edit, StubEdit):
             by_path = self._stubs.setdefault(edit.item, {})
             earlier = by_path.get(edit.path)
+            by_path[edit.path] = edit
+            self._name(edit)
             if earlier is not None:
                 self._forget(earlier)
-            by_path[edit.path] = edit
-            self._named[edit.ref] += 1
         elif isinstance(edit, SegmentEdit):
             self._segments[edit.id] = edit
             self._used_ids.add(edit.id)
             self._holder.update((item, edit.id) for item in edit.items)
             self._parent.update((child, edit.id) for child in edit.children)
-            self._named.update(_refs_of(edit))
+            self._name(edit)
         elif edit.segment is not None:
             self._withdraw_segment(edit.segment)
         elif edit.item is not None:
@@ -178,12 +190,20 @@ class Ledger:
         self._parent.pop(segment_id, None)
         self._forget(segment)
 
+    def _name(self, edit: StubEdit | SegmentEdit) -> None:
+        refs = _refs_of(edit)
+        self._named.update(refs)
+        self.unwanted.difference_update(refs)
+
     def _forget(self, edit: StubEdit | SegmentEdit) -> None:
         for ref in _refs_of(edit):
             self._named[ref] -= 1
             if self._named[ref] <= 0:
                 del self._named[ref]
-                self.pending.discard(ref)
+                if ref in self.pending:
+                    self.pending.discard(ref)
+                else:
+                    self.unwanted.add(ref)
 
     def withdraw_segments_over(self, item: ItemKey) -> list[SegmentEdit]:
         """Withdraw every segment that covers `item`, the outermost first; return them.
@@ -206,6 +226,7 @@ class Ledger:
             "version": LEDGER_VERSION,
             "frontier": self.frontier,
             "pending": sorted(self.pending),
+            "unwanted": sorted(self.unwanted),
             "entries": [_edit_to_dict(edit) for edit in self.entries],
         }
 
@@ -231,6 +252,7 @@ class Ledger:
                 except (KeyError, TypeError, ValueError, AttributeError) as error:
                     raise InvalidStateError(f"ledger.entries[{index}]: malformed ({error!r})") from error
             ledger.pending = {ref for ref in data["pending"] if ledger.is_live(ref)}
+            ledger.unwanted = {_text(ref) for ref in data["unwanted"] if not ledger.is_live(ref)}
         except (KeyError, TypeError, ValueError) as error:
             if isinstance(error, InvalidStateError):
                 raise
@@ -262,6 +284,7 @@ def _edit_to_dict(edit: Edit) -> dict[str, Any]:
             "ref": edit.ref,
             "text": edit.text,
             "tokens": edit.tokens,
+            "page": edit.page,
         }
     if isinstance(edit, SegmentEdit):
         return {
@@ -287,6 +310,7 @@ def _edit_from_dict(data: Mapping[str, Any]) -> Edit:
             _text(data["ref"]),
             _text(data["text"]),
             int(data["tokens"]),
+            bool(data["page"]),
         )
     if kind == "segment":
         return SegmentEdit(

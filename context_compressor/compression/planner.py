@@ -1,8 +1,8 @@
 """Deciding what leaves the view. Pure: no clock, no I/O, no randomness.
 
-The means come in one order, in every mode, each tried only while the one before was not enough: compact old tool
-results, compress old exchanges, then (only for the budget) compact recent tool results, compress recent exchanges,
-cut long user and assistant texts, and at the very end leave nothing but refs.
+The means come in one order, in every mode, each tried only while the one before was not enough: compact old
+tool results, compress old exchanges, then (only for the budget) compact recent tool results, compress recent
+exchanges, cut long user and assistant texts, and at the very end leave nothing but refs.
 """
 
 from __future__ import annotations
@@ -42,8 +42,6 @@ class PlannedStub:
     item: ItemKey
     path: PartPath
     max_tokens: int
-    head_and_tail: bool
-    """Whether the preview must keep head and tail: a user's or assistant's own words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,15 +92,13 @@ def plan(items: Sequence[ViewItem], situation: Situation) -> Plan | None:
     before = draft.tokens_now
     if config.mode != "compress":
         draft.stub_results(old=True, above=config.max_tool_message_tokens, goal=None)
-    enough = (
-        draft.projected <= budget
-        if config.mode == "compact"
-        else config.mode == "auto"
-        and (
-            draft.projected <= draft.target
-            or draft.projected <= config.compact_ratio_threshold * min(before, budget)
+    if config.mode == "compact":
+        enough = draft.projected <= budget
+    else:
+        bearable = config.compact_ratio_threshold * min(before, budget)
+        enough = (
+            config.mode == "auto" and not situation.manual and draft.projected <= max(draft.target, bearable)
         )
-    )
     if not enough:
         draft.compress((u for u in draft.units if u.compressible), draft.target)
     if draft.projected > budget:
@@ -188,7 +184,7 @@ class _Draft:
             if self.projected <= goal:
                 return
             spared = tokens - (self.projected - goal)
-            self._stub(unit, item, path, tokens, max(self._full_stub, spared), head_and_tail=True)
+            self._stub(unit, item, path, tokens, max(self._full_stub, spared))
 
     def _may_stub(self) -> list[Unit]:
         return [u for u in self.units if not (u.fixed or u.segment or u.key in self.leaving)]
@@ -206,7 +202,7 @@ class _Draft:
                 if part.kind != "tool_result":
                     continue
                 if excluded:
-                    names = tool_names(unit.items) if names is None else names
+                    names = names or tool_names(item.source for item in unit.items)
                     block = item.source.content[part.path[0]]
                     assert isinstance(block, dict)
                     if names.get(block["id"], block.get("name")) in excluded:
@@ -224,8 +220,6 @@ class _Draft:
         path: PartPath,
         tokens: int,
         max_tokens: int,
-        *,
-        head_and_tail: bool = False,
     ) -> None:
         """Plan a stub where it is smaller than what it replaces, with as much preview as then fits."""
         max_tokens = min(max_tokens, tokens - 1)
@@ -235,7 +229,7 @@ class _Draft:
         saved = (earlier.max_tokens if earlier else tokens) - max_tokens
         if saved <= 0:
             return
-        self.stubs[item.key, path] = PlannedStub(item.key, path, max_tokens, head_and_tail)
+        self.stubs[item.key, path] = PlannedStub(item.key, path, max_tokens)
         self._saved[unit.key] = self._saved.get(unit.key, 0) + saved
         self._staying -= saved
 
@@ -341,8 +335,7 @@ class _Draft:
                 continue
             shown = zip(text_parts(item.source), item.shown_part_tokens(), strict=True)
             for part, tokens in shown:
-                text = part.kind == "text"
-                self._stub(unit, item, part.path, tokens, self.situation.costs.stub, head_and_tail=text)
+                self._stub(unit, item, part.path, tokens, self.situation.costs.stub)
 
     def finish(self, reason: str) -> Plan | None:
         """Return the plan, or None when it would not make the view smaller."""
@@ -355,5 +348,4 @@ class _Draft:
             segments.append(PlannedSegment(tuple(self.merging), self._summary_tokens(held)))
         if not (self.stubs or segments) or self.projected >= self.tokens_now:
             return None
-        stubs = tuple(stub for stub in self.stubs.values())
-        return Plan(stubs, tuple(segments), reason, self.projected)
+        return Plan(tuple(self.stubs.values()), tuple(segments), reason, self.projected)

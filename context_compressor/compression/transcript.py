@@ -1,21 +1,20 @@
 """Readable transcripts of what leaves the view. Pure; texts stand verbatim, media by their ref.
 
-Transcripts hold no generated ids and no timestamps, so the same messages give the same transcript, and the same
-ref, in any process.
+Transcripts hold no generated ids and no timestamps, so the same messages give the same transcript, and the
+same ref, in any process.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from context_compressor.compression.view import ViewItem
 from context_compressor.errors import RedactionError
 from context_compressor.messages.msg import Block, Msg, tool_calls
-from context_compressor.messages.parts import PartPath, replace_texts, text_parts
+from context_compressor.messages.parts import PartPath, replace_texts
 from context_compressor.offload.protocol import ref_of
 
 Redact = Callable[[str], str]
@@ -33,9 +32,9 @@ class Transcript:
     media: tuple[str, ...]
 
 
-def tool_names(items: Sequence[ViewItem]) -> dict[str, str]:
-    """Return the tool that each call id in these items calls; results fed alone do not know it."""
-    return {call["id"]: call["name"] for item in items for call in tool_calls(item.source)}
+def tool_names(messages: Iterable[Msg]) -> dict[str, str]:
+    """Return the tool that each call id in these messages calls; a result fed alone does not know it."""
+    return {call["id"]: call["name"] for msg in messages for call in tool_calls(msg)}
 
 
 def redacted_text(text: str, redact: Redact | None) -> str:
@@ -56,25 +55,24 @@ def redacted_text(text: str, redact: Redact | None) -> str:
 
 
 def shown_message(
-    item: ViewItem,
+    source: Msg,
+    stubs: Mapping[PartPath, str],
     names: Mapping[str, str],
     redact: Redact | None = None,
-    overrides: Mapping[PartPath, str] | None = None,
 ) -> Msg:
-    """Return an item's message as summaries and transcripts read it: redacted, stubs in place, results named.
+    """Return a message as summaries and transcripts read it: redacted, stubs in place, results named.
 
     Args:
-        item: the item of the view.
+        source: the message before stubs.
+        stubs: stand-ins for single texts, by address; these are not redacted again.
         names: tool names by call id.
-        redact: applied to every string that is not a stub's.
-        overrides: stand-ins for single texts, by address; they win over redaction and stubs.
+        redact: applied to every other string.
     """
-    replaced = {path: stub.text for path, stub in item.stubs.items()} | dict(overrides or {})
-    msg = item.msg.copy() if item.kind == "segment" else item.source.copy()
-    if redact is not None and item.kind != "segment":
-        kept = {part.path for part in text_parts(msg)} & replaced.keys()
-        msg.content = _redacted(msg.content, redact, kept, ())
-    msg = replace_texts(msg, replaced)
+    msg = source
+    if redact is not None:
+        msg = source.copy()
+        msg.content = _redacted(msg.content, redact, set(stubs), ())
+    msg = replace_texts(msg, stubs)
     if not isinstance(msg.content, str):
         for block in msg.content:
             if block.get("type") == "tool_result" and block["id"] in names:
@@ -120,7 +118,7 @@ def render_transcript(messages: Sequence[Msg], *, segments: int = 0) -> Transcri
         sections.append(f"[Transcript of {len(messages) - segments} messages, oldest first]")
     for msg in messages:
         lines: list[str] = []
-        title = msg.role
+        title: str = msg.role
         if isinstance(msg.content, str):
             lines.append(msg.content)
         else:

@@ -32,8 +32,8 @@ class ViewItem:
     msg: Msg
     """The view's own copy, which callers receive."""
     tokens: int
-    part_tokens: tuple[int, ...]
-    """Tokens of each text of `source`, in the order of `text_parts`."""
+    source_tokens: MessageTokens
+    """Tokens of `source` and of each of its texts, in the order of `text_parts`."""
     stubs: Mapping[PartPath, StubEdit] = field(default_factory=dict)
     covered: tuple[str, ...] = ()
     """Keys of the history messages that it shows or stands for."""
@@ -45,7 +45,7 @@ class ViewItem:
         parts = text_parts(self.source)
         return [
             self.stubs[part.path].tokens if part.path in self.stubs else tokens
-            for part, tokens in zip(parts, self.part_tokens, strict=True)
+            for part, tokens in zip(parts, self.source_tokens.texts, strict=True)
         ]
 
 
@@ -120,7 +120,7 @@ def _message_item(
         source=message.msg,
         msg=shown,
         tokens=tokens.total,
-        part_tokens=tokens.texts,
+        source_tokens=tokens,
         covered=(message.key,),
         repair=message.repair,
     )
@@ -150,7 +150,7 @@ def segment_item(segment: SegmentEdit, ledger: Ledger, measure: Measure) -> View
         source=source,
         msg=shown,
         tokens=tokens.total,
-        part_tokens=tokens.texts,
+        source_tokens=tokens,
         covered=covered,
     )
 

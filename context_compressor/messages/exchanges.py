@@ -91,6 +91,10 @@ class ExchangeBuilder:
             return [*first, *self._feed_results(key, results_msg, results, "#results")]
         return [*self._feed_results(key, results_msg, results), *self._feed_message(key, lead, "#text")]
 
+    def flush(self) -> list[Exchange]:
+        """Complete what is withheld, as if another message followed."""
+        return self._close()
+
     def _feed_message(self, key: str, msg: Msg, part: str = "") -> list[Exchange]:
         shown = msg
         if msg.role == "assistant" and is_empty_assistant(msg):
@@ -179,6 +183,7 @@ def _named(key: str, msg: Msg, repair: str | None, part: str) -> ExchangeMessage
     """Give a repaired message its own id where one history message gives several."""
     if part:
         msg.id += part
+        repair = repair or "split from calls or results in the same message"
     return ExchangeMessage(key, msg, repair, part=part)
 
 
@@ -189,9 +194,10 @@ def build_exchanges(messages: Iterable[tuple[str, Msg]]) -> list[Exchange]:
 
 
 def repaired(messages: Iterable[Msg]) -> list[Msg]:
-    """Return messages as a provider accepts them; a trailing exchange that lacks results is left out."""
-    pairs = ((str(index), msg) for index, msg in enumerate(messages))
-    return [message.msg for exchange in build_exchanges(pairs) for message in exchange]
+    """Return messages as a provider accepts them; calls without results get placeholders, at the end too."""
+    builder = ExchangeBuilder()
+    exchanges = [e for index, msg in enumerate(messages) for e in builder.feed(str(index), msg)]
+    return [message.msg for exchange in [*exchanges, *builder.flush()] for message in exchange]
 
 
 def is_simple(msg: Msg) -> bool:

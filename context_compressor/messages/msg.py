@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, Self
 
 from context_compressor.errors import InvalidMessageError
 
@@ -34,6 +34,10 @@ def copy_json(value: Any) -> Any:
         return [copy_json(item) for item in value]
     if kind is tuple:
         return tuple(copy_json(item) for item in value)
+    if isinstance(value, dict):  # a subclass, such as an SDK's message
+        return {key: copy_json(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [copy_json(item) for item in value]
     return value
 
 
@@ -178,13 +182,14 @@ def _check_blocks(content: object) -> None:
     for index, block in enumerate(content):
         if not isinstance(block, dict):
             raise InvalidMessageError(f"content[{index}]: expected a dict, got {type(block).__name__}")
-        check = _BLOCK_CHECKS.get(cast("str", block.get("type")))
+        kind = block.get("type")
+        check = _BLOCK_CHECKS.get(kind) if isinstance(kind, str) else None
         if check is not None:
             for key, kinds in check:
                 if not isinstance(block.get(key), kinds):
                     expected = " or ".join(kind.__name__ for kind in kinds)
                     raise InvalidMessageError(
-                        f"content[{index}].{key}: expected {expected} in a {block['type']} block, "
+                        f"content[{index}].{key}: expected {expected} in a {kind} block, "
                         f"got {type(block.get(key)).__name__}"
                     )
 

@@ -27,13 +27,21 @@ def is_empty_assistant(msg: Msg) -> bool:
 
 def _is_blank(block: Block) -> bool:
     kind = block.get("type")
-    return kind == "thinking" or (kind == "text" and not block["text"].strip())
+    return kind == "thinking" or _is_refusal_field(block) or (kind == "text" and not block["text"].strip())
+
+
+def _is_refusal_field(block: Block) -> bool:
+    return block.get("type") == "refusal" and (block.get("openai") or {}).get("form") == "field"
 
 
 def with_refusal_as_text(msg: Msg) -> Msg:
-    """Return the message with its refusal, which only metadata holds, as its text; unchanged without one."""
-    refusal = ((msg.metadata or {}).get("openai") or {}).get("refusal")
-    if not isinstance(refusal, str) or not refusal.strip():
+    """Return a message that holds a refusal and no content with the refusal as its content.
+
+    Providers write a refusal beside null content, and accept no null content back. Unchanged without one.
+    """
+    blocks = [] if isinstance(msg.content, str) else msg.content
+    refusal = "\n".join(str(block["refusal"]) for block in blocks if _is_refusal_field(block))
+    if not refusal.strip():
         return msg
     other = msg.copy()
     other.content = refusal

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,20 +14,27 @@ from context_compressor.summarizers.sections import is_placeholder, parse_sectio
 
 _READ_CHARS = 60_000
 """How much of one text is read, half from each end: a result beyond it is data, and time matters more."""
-_TELLING_ARGUMENTS = (
-    *("path", "file_path", "filename", "file", "command", "cmd", "query", "pattern", "url", "sql", "code", "name", "id"),
+_OUTCOME_CHARS = 6_000
+"""The same for finding a result's outcome, which stands at an end."""
+_TELLING_ARGUMENTS = tuple("path file_path filename file command cmd query pattern url sql code name id".split())
+_DIRECTORIES = re.compile(r"(?<![\w:/.@~-])/?(?:[\w.@~-]+/)+(?=[\w.-])")
+_LONG_DIRECTORIES = re.compile(r"(?<![\w:/.@~-])(?=[\w.@~/-]{24})/?(?:[\w.@~-]+/)+(?=[\w.-])")
+_CHANGE_OF_DIRECTORY = re.compile(r"cd \S+ && ")
+_TALLY = re.compile(
+    r"^[^\n]*\b\d+ (?:passed|failed|errors?)\b[^\n]*$|^(?:Ran \d+ tests?[^\n]*|FAILED \([^\n]*)$", re.MULTILINE
 )
-_ERROR = re.compile(
-    r"^[ \t>E]*((?:[\w.]*(?:Error|Exception|Warning)\b|(?:error|fatal|failed|failure|FAILED|ERROR)\b)[^\n]{3,}"
-    r"|[^\n]{0,120}(?:No such file or directory|command not found|[Pp]ermission denied|not found)[^\n]{0,60})$",
+_FAILED_TALLY = re.compile(r"\b[1-9]\d* (?:failed|errors?)\b|^FAILED")
+_ERROR_LINE = re.compile(
+    r"^[ \t>E]*(?:[\w.]*(?:Error|Exception)\b|(?:error|fatal|failed|failure|FAILED|ERROR|错误)\b)[^\n]{3,}",
     re.MULTILINE,
 )
-_TALLY = re.compile(r"^[^\n]*\b\d+ (?:passed|failed|errors?)\b[^\n]*$|^(?:Ran \d+ tests?[^\n]*|FAILED \([^\n]*)$", re.MULTILINE)
-_FAILED_TALLY = re.compile(r"\b[1-9]\d* (?:failed|errors?)\b|^FAILED")
-_WRAPPING = re.compile(r"</?[\w-]+>")
+_ERROR_PHRASES = ("No such file or directory", "ommand not found", "ermission denied", "not found")
+_SUCCESS = re.compile(
+    r"\W*(?:success|ok\b|done\b|no output|the file \S+ has been|file created|edited |applied )", re.IGNORECASE
+)
+_TAG = re.compile(r"</?[\w-]+>")
 _JSON_MARKS = str.maketrans({"{": " ", "}": " ", "[": " ", "]": " ", '"': None})
 _SPACES = re.compile(r"\s+")
-_CD = re.compile(r"cd (\S+) && ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +52,32 @@ class Call:
 
     name: str
     subject: str
-    """Its telling argument, on one line."""
+    """Its telling arguments, on one line."""
     position: float
-    outcome: str | None = None
+    outcome: str = ""
     failed: bool = False
+
+    @property
+    def title(self) -> str:
+        """The call on one line, without its outcome; the facts name a long path once, in full."""
+        subject = _LONG_DIRECTORIES.sub("", self.subject)
+        return f"{self.name}: {subject}" if subject else self.name
 
     @property
     def label(self) -> str:
         """The call in few words, to name beside what it brought."""
-        return f"{self.name} {cut(self.subject, 40)}".rstrip()
+        return f"{self.name} {cut(_DIRECTORIES.sub('', self.subject), 36)}".rstrip()
+
+
+@dataclass(frozen=True, slots=True)
+class CarriedLine:
+    """A line of an earlier summary."""
+
+    section: str
+    text: str
+    position: float
+    rank: float
+    """Where in its section it stood: 0 first, towards 1 last."""
 
 
 @dataclass(slots=True)
@@ -64,44 +88,48 @@ class Digest:
     """What users, and later instructions, said."""
     replies: list[Statement] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
+    carried: list[CarriedLine] = field(default_factory=list)
     sources: list[Source] = field(default_factory=list)
-    carried: dict[str, list[str]] = field(default_factory=dict)
-    """Lines of earlier summaries, by section."""
+    """Every text but the earlier summaries."""
 
 
-def digest(messages: Sequence[Msg], previous: str | None) -> Digest:
+def digest_messages(messages: Sequence[Msg], previous: str | None) -> Digest:
     """Read `messages`, and the earlier summary that the new one replaces."""
-    result = Digest()
+    digest = Digest()
     if previous:
-        _carry(result, previous)
+        _carry(digest, previous, 0.0)
     open_calls: dict[str, Call] = {}
     last = max(1, len(messages) - 1)
     for index, msg in enumerate(messages):
-        kind = ((msg.metadata or {}).get("compression") or {}).get("kind")
+        provenance = (msg.metadata or {}).get("compression")
+        kind = provenance.get("kind") if isinstance(provenance, dict) else None
         if kind == "segment":
-            _carry(result, msg.get_text_content() or "")
-            continue
-        if kind != "placeholder":
-            _read(result, msg, index / last, open_calls)
-    return result
+            _carry(digest, msg.get_text_content() or "", index / last)
+        elif kind != "placeholder":
+            _read(digest, msg, index / last, open_calls)
+    return digest
 
 
 def cut(text: str, max_chars: int) -> str:
     """Return `text` on one line of at most `max_chars` characters, cut between words, with an ellipsis."""
-    text = _SPACES.sub(" ", text[: max_chars * 4]).strip()
-    if len(text) <= max_chars:
-        return text
-    head = text[:max_chars]
+    line = _SPACES.sub(" ", text[: max_chars * 4]).strip()
+    if len(line) <= max_chars:
+        return line
+    head = line[: max(0, max_chars - 2)]
     space = head.rfind(" ")
     return f"{head[:space] if space > max_chars // 2 else head} …"
 
 
-def _carry(result: Digest, text: str) -> None:
-    """Take over the lines of an earlier summary; the label around a segment's text is not part of it."""
-    text = "\n".join(line for line in text.splitlines() if "ctx://" not in line and not _is_label(line))
-    for key, lines in parse_sections(text).items():
-        known = result.carried.setdefault(key, [])
-        known += [line for line in lines if line not in known]
+def _carry(digest: Digest, text: str, position: float) -> None:
+    """Take over the lines of an earlier summary; the label around a segment's text is no part of it."""
+    body = "\n".join(line for line in text.splitlines() if "ctx://" not in line and not _is_label(line))
+    sections = parse_sections(body)
+    # What was under way or next is known as of the newest summary only.
+    digest.carried = [line for line in digest.carried if line.section not in {"progress", "next"} or not sections]
+    for section, lines in sections.items():
+        digest.carried += [
+            CarriedLine(section, line, position, rank / len(lines)) for rank, line in enumerate(lines)
+        ]
 
 
 def _is_label(line: str) -> bool:
@@ -109,51 +137,49 @@ def _is_label(line: str) -> bool:
     return (line[:1], line[-1:]) in {("[", "]"), ("<", ">")}
 
 
-def _read(result: Digest, msg: Msg, position: float, open_calls: dict[str, Call]) -> None:
-    speaker = "user" if msg.role == "user" or is_instruction(msg) else "assistant"
+def _read(digest: Digest, msg: Msg, position: float, open_calls: dict[str, Call]) -> None:
+    by_user = msg.role == "user" or is_instruction(msg)
     for block in msg.get_content_blocks():
         kind = block.get("type")
         if kind == "text":
-            text = _bounded(block["text"])
-            if is_placeholder(text):
-                continue
-            statements = result.requests if speaker == "user" else result.replies
-            statements.append(Statement(text, position))
-            result.sources.append(Source(speaker, speaker, text, position))  # type: ignore[arg-type]
+            text = _ends(block["text"], _READ_CHARS)
+            if not is_placeholder(text):
+                (digest.requests if by_user else digest.replies).append(Statement(text, position))
+                speaker = Source("user", "user", text, position) if by_user else None
+                digest.sources.append(speaker or Source("assistant", "assistant", text, position))
         elif kind == "tool_use":
-            call = _read_call(result, block, position)
+            call = Call(block["name"], describe_arguments(block["input"]), position)
+            digest.calls.append(call)
             open_calls[block["id"]] = call
+            arguments = _ends("\n".join(_flatten(block["input"])), _READ_CHARS)
+            digest.sources.append(Source("call", call.label, arguments, position))
         elif kind == "tool_result":
-            _read_result(result, block, position, open_calls)
+            _read_result(digest, block, position, open_calls)
 
 
-def _read_call(result: Digest, block: Block, position: float) -> Call:
-    call = Call(block["name"], describe_arguments(block["input"]), position)
-    result.calls.append(call)
-    text = "\n".join(_flatten(block["input"]))
-    result.sources.append(Source("call", call.label, _bounded(text), position))
-    return call
-
-
-def _read_result(result: Digest, block: Block, position: float, open_calls: dict[str, Call]) -> None:
+def _read_result(digest: Digest, block: Block, position: float, open_calls: dict[str, Call]) -> None:
     output = block["output"]
     if not isinstance(output, str):
         output = "\n".join(b["text"] for b in output if isinstance(b, dict) and isinstance(b.get("text"), str))
-    text = _bounded(output)
+    text = _ends(output, _READ_CHARS)
     call = open_calls.pop(block["id"], None)
     if call is None:
         call = Call(str(block.get("name") or "tool"), "", position)
-        result.calls.append(call)
+        digest.calls.append(call)
     call.outcome, call.failed = read_outcome(text)
-    result.sources.append(Source("result", call.label, text, position))
+    if call.subject and call.subject in call.outcome:
+        call.outcome = ""  # an echo of the command
+    digest.sources.append(Source("result", call.label, text, position))
 
 
-def _bounded(text: str) -> str:
-    half = _READ_CHARS // 2
-    return text if len(text) <= _READ_CHARS else f"{text[:half]}\n{text[-half:]}"
+def _ends(text: str, max_chars: int) -> str:
+    if len(text) > max_chars:
+        text = f"{text[: max_chars // 2]}\n{text[-(max_chars // 2) :]}"
+    # Text inside JSON inside text: its line breaks are escapes, and would glue `n` to the words that follow.
+    return text.replace("\\n", "\n") if text.count("\\n") > 2 else text
 
 
-def _flatten(value: Any, key: str = "") -> Iterable[str]:
+def _flatten(value: Any, key: str = "") -> Iterator[str]:
     """Yield the scalars of an argument object as `key: value` lines, so that keys stand beside values."""
     if isinstance(value, dict):
         for name, item in value.items():
@@ -167,17 +193,16 @@ def _flatten(value: Any, key: str = "") -> Iterable[str]:
 
 def describe_arguments(arguments: dict[str, Any]) -> str:
     """Return the telling arguments of a call on one line: a path, a command, a query before anything else."""
-    parts = []
-    rest = [key for key in arguments if key not in _TELLING_ARGUMENTS]
-    for key in [*(key for key in _TELLING_ARGUMENTS if key in arguments), *rest]:
+    first = [key for key in _TELLING_ARGUMENTS if key in arguments]
+    parts: list[str] = []
+    for key in first + [key for key in arguments if key not in first]:
         value = arguments[key]
         if value is None or value in ("", [], {}):
             continue
-        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        text = _CD.sub("", text, count=1) if text.startswith("cd ") else text
-        first_line = text.strip().split("\n", 1)[0]
-        parts.append(cut(first_line, 120) if key in _TELLING_ARGUMENTS else f"{key}={cut(first_line, 50)}")
-        if len(parts) == 4:
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+        line = _CHANGE_OF_DIRECTORY.sub("", text.strip(), count=1).split("\n", 1)[0]
+        parts.append(cut(line, 120) if key in first else f"{key}={cut(line, 40)}")
+        if len(parts) == 3:
             break
     return cut(" ".join(parts), 180)
 
@@ -185,19 +210,35 @@ def describe_arguments(arguments: dict[str, Any]) -> str:
 def read_outcome(text: str) -> tuple[str, bool]:
     """Return a result's outcome on one line, and whether it reports a failure.
 
-    An error line outranks a test tally, which outranks the first line that says anything.
+    A test tally outranks an error line, which outranks the first line that says anything.
     """
-    ends = text if len(text) <= 6_000 else f"{text[:3_000]}\n{text[-3_000:]}"
-    tally = _TALLY.findall(ends)
-    if tally:
-        return cut(tally[-1], 120), bool(_FAILED_TALLY.search(tally[-1]))
-    if not text.lstrip().startswith(("{", "[")):
-        errors = _ERROR.findall(ends)
-        if errors:
-            return cut(errors[-1], 160), True
-        for line in ends.splitlines():
-            plain = _WRAPPING.sub("", line).strip()
-            if any(map(str.isalnum, plain)) and plain != "0":
-                return cut(plain, 100), False
-        return "", False
-    return cut(ends[:800].translate(_JSON_MARKS), 140), '"error"' in ends[:200].casefold()
+    ends = _ends(text, _OUTCOME_CHARS)
+    if ends.lstrip().startswith(("{", "[")):
+        return cut(ends[:800].translate(_JSON_MARKS), 140), '"error"' in ends[:200].casefold()
+    tallies = _TALLY.findall(ends)
+    if tallies:
+        return cut(tallies[-1], 120), _FAILED_TALLY.search(tallies[-1]) is not None
+    error = _find_error(ends)
+    if error:
+        return cut(error, 160), True
+    for line in ends.splitlines():
+        plain = _TAG.sub("", line).strip()
+        if plain != "0" and any(map(str.isalnum, plain)):
+            if _SUCCESS.match(plain):
+                return "ok", False
+            lines = text.count("\n") + 1
+            return (f"{cut(plain, 60)} ({lines} lines)" if lines > 12 else cut(plain, 100)), False
+    return "", False
+
+
+def _find_error(text: str) -> str | None:
+    lines: list[str] = _ERROR_LINE.findall(text)
+    if lines:
+        return lines[-1]
+    for phrase in _ERROR_PHRASES:
+        at = text.rfind(phrase)
+        if at >= 0:
+            line = text[text.rfind("\n", 0, at) + 1 :].split("\n", 1)[0]
+            if len(line) <= 200:
+                return line
+    return None

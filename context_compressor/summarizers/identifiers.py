@@ -1,32 +1,42 @@
-"""Find the identifiers of a conversation and rank them by how likely the agent is to need them again."""
+"""Find the identifiers of a conversation, and rank them by how likely the agent is to need them again."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 MIN_CHARS = 5
 MAX_CHARS = 120
+"""Lengths of an identifier in characters: below, it is a word or a small number; above, it is data."""
 
-_TOKEN = re.compile(r"https?://[^\s\"'<>\\)\]}，。]+|[A-Za-z0-9_@/.#~-]+")
+_TOKEN = re.compile(r"https?://[^\s\"'`<>\\)\]}，。]++|(?<![<\\])[A-Za-z0-9_@/.#~-]{5,}+")
+"""Not after `<` or a backslash: `</output>` is a tag, and `\\nNext` begins with the end of an escape."""
 _TELLING = re.compile(r"[0-9_@/]|[^.]\.[^.]|[a-z][A-Z]")
-"""What makes a token an identifier: a digit, underscore, slash, at sign, inner dot or camel case."""
+"""A digit, underscore, slash, at sign, inner dot or camel case makes a token an identifier."""
+_LEADING = "-~"
 _TRAILING = ".,:;-#/~"
-_LEADING = ".-~"
 _NUMBER = re.compile(r"[0-9.,:/TZ+-]+")
-_WORD_BEFORE = re.compile(r"([A-Za-z\u3400-\u9fff][\w.-]{1,30})[\"'`]?\s{0,2}[:=(（：]?\s{0,2}[\"'`({\[#$]{0,3}$")
+_KEY_BEFORE = re.compile(
+    r"(?:(?<![\w.@/-])([A-Za-z]{3,24}|[\u3400-\u9fff]{2,8})[ \"'`]{0,3}[:=(（：]?"
+    r"|([A-Za-z][\w-]{1,30})[\"'`]?[:：])[ \"'`({\[#$]{0,3}$"
+)
+_WORDS_BEFORE = re.compile(
+    r"(?:(?<![\w.@/'-])[A-Za-z][a-z']{0,15}[ ,:;(\"'`*]{1,3}){1,3}[#$]?$|[\u3400-\u9fff]{1,8}[ ：:“\"]?$"
+)
+_WORDS_AFTER = re.compile(r"[\"'`*)]{0,3}((?: [A-Za-z][a-z']{0,15}){1,2})(?![\w.@/-])")
 _EMPTY_WORDS = frozenset(
-    "a an and are as at be by for from has have in is it its of on or self that the this to was were will with".split()
+    "a an and are as at be by for from has have in is it its of on or self that the this to was were with".split()
 )
 
 
 class Source(NamedTuple):
     """A text of the conversation, with where it came from."""
 
-    kind: Literal["user", "assistant", "call", "result"]
+    kind: Literal["user", "assistant", "call", "result", "carried"]
     label: str
     """What to name beside an identifier found here: the call that brought it, or who said it."""
     text: str
@@ -41,8 +51,6 @@ class Identifier:
     text: str
     source: int
     """Index of the newest source that holds it."""
-    start: int
-    """Where it first stands in that source."""
     occurrences: int = 0
     messages: int = 0
     in_calls: bool = False
@@ -55,42 +63,31 @@ class Identifier:
     """Estimated chance, 0 to 1, that the agent uses it again soon."""
 
 
-def find_tokens(text: str) -> Iterator[tuple[str, int]]:
-    """Yield each identifier in `text` with its offset, in order; longer than `MAX_CHARS` is data, not a name."""
-    for match in _TOKEN.finditer(text):
-        token = match.group()
-        if len(token) < MIN_CHARS or not _TELLING.search(token, 0, MAX_CHARS):
+def count_identifiers(text: str) -> dict[str, int]:
+    """Return how often each identifier stands in `text`, in the order of their first appearance."""
+    counts: dict[str, int] = {}
+    # Distinct tokens are few, so all but `findall` and `Counter`, which run in C, works on those.
+    for token, count in Counter(_TOKEN.findall(text)).items():
+        if (token.isalpha() and (token.islower() or token.istitle())) or not _TELLING.search(token, 0, MAX_CHARS):
             continue
-        start = match.start()
-        stripped = token.rstrip(_TRAILING)
-        if stripped[:1] in _LEADING:
-            short = stripped.lstrip(_LEADING)
-            start += len(stripped) - len(short)
-            stripped = short
-        if MIN_CHARS <= len(stripped) <= MAX_CHARS and _TELLING.search(stripped) and stripped[:6] != "//ctx":
-            yield stripped, start
+        name = token.rstrip(_TRAILING).lstrip("./" if token.startswith(".") else _LEADING)
+        if MIN_CHARS <= len(name) <= MAX_CHARS and _TELLING.search(name) and not name.startswith("//"):
+            counts[name] = counts.get(name, 0) + count
+    return counts
 
 
 def rank_identifiers(sources: Sequence[Source]) -> list[Identifier]:
-    """Return the identifiers of `sources` with their value, most valuable first."""
+    """Return the identifiers of `sources` with their value, those first that give most value per character."""
     found: dict[str, Identifier] = {}
     for index, source in enumerate(sources):
-        first: dict[str, int] = {}
-        counts: dict[str, int] = {}
-        for token, start in find_tokens(source.text):
-            if token in counts:
-                counts[token] += 1
-            else:
-                counts[token] = 1
-                first[token] = start
+        counts = count_identifiers(source.text)
         crowd = len(counts)
         kind = source.kind
         for token, count in counts.items():
             known = found.get(token)
             if known is None:
-                known = found[token] = Identifier(token, index, first[token])
+                known = found[token] = Identifier(token, index)
             known.source = index
-            known.start = first[token]
             known.occurrences += count
             known.messages += 1
             if crowd < known.crowd:
@@ -105,19 +102,18 @@ def rank_identifiers(sources: Sequence[Source]) -> list[Identifier]:
     ranked = list(found.values())
     for identifier in ranked:
         identifier.value = _value(identifier, sources[identifier.source].position)
-    ranked.sort(key=lambda identifier: -identifier.value)
+    ranked.sort(key=lambda identifier: -identifier.value / (8 + len(identifier.text)))
     return ranked
 
 
 def _value(identifier: Identifier, position: float) -> float:
     """Estimate how likely an identifier is to be used again, from its use so far.
 
-    A logistic model. Its weights were fitted once, then rounded, on 248 cuts through the recorded sessions of
-    `data/dev` (coding, customer service, browsing, chat): what the next eight assistant messages named. Use in an
-    earlier call, repetition and recency speak for an identifier; having only ever been printed by a tool, among
-    many, speaks against it. What a user named is weighed above the fit: users notice when it is lost.
+    A logistic model. Its weights were fitted once, then rounded, over 248 cuts through recorded sessions (coding,
+    customer service, browsing, chat), to what the next eight assistant messages named. Use in an earlier call,
+    repetition and recency speak for an identifier; having only ever been printed by a tool, among many, speaks
+    against it. What a user named is weighed above the fit: users notice when it is lost.
     """
-    token = identifier.text
     score = -1.7
     if identifier.in_calls:
         score += 0.35 + 0.75 * identifier.last_call_position**2
@@ -128,20 +124,35 @@ def _value(identifier: Identifier, position: float) -> float:
     score += 0.25 * math.log2(identifier.messages) + 0.15 * math.log2(identifier.occurrences)
     score += 0.25 * position + 0.4 * position**3
     score -= 0.3 * math.log(1 + min(identifier.crowd, 400))
-    score -= 0.35 * len(token) / 40
-    if _NUMBER.fullmatch(token):
+    score -= 0.35 * len(identifier.text) / 40
+    if _NUMBER.fullmatch(identifier.text):
         score -= 1.2
     return 1 / (1 + math.exp(-score))
 
 
-def describe(identifier: Identifier, source: Source) -> str:
-    """Return the identifier with the word before it in its source, which often says what it is.
+def describe(token: str, source: Source) -> str:
+    """Return an identifier with the words beside it in its source, which often say what it is.
 
-    `order_id: #W123` for a JSON value, `def parse_date` for code, the identifier alone where no word helps.
+    `order_id #W123` for a JSON value, `def parse_date` for code, `cancel reservation 5BGGWZ` for speech; the
+    identifier alone where no word helps.
     """
-    before = source.text[max(0, identifier.start - 40) : identifier.start]
-    match = _WORD_BEFORE.search(before)
-    if match is None or match[1].casefold() in _EMPTY_WORDS or "\n" in match[0]:
-        return identifier.text
-    word = match[1].strip(".-")
-    return f"{word} {identifier.text}" if word != identifier.text else identifier.text
+    text = source.text
+    start = _find_whole(text, token)
+    before = text[max(0, start - 48) : start]
+    if source.kind in ("user", "assistant"):
+        match = _WORDS_BEFORE.search(before)
+        if match:
+            return " ".join(match[0].split()) + ("" if match[0].endswith(("#", "$")) else " ") + token
+        match = _WORDS_AFTER.match(text, start + len(token))
+        return f"{token}{match[1]}" if match else token
+    match = _KEY_BEFORE.search(before)
+    word = (match[1] or match[2]) if match else ""
+    return token if not word or word.casefold() in _EMPTY_WORDS else f"{word} {token}"
+
+
+def _find_whole(text: str, token: str) -> int:
+    """Return where `token` stands in `text` as no part of a longer word; 0 where it does not."""
+    start = text.find(token)
+    while start > 0 and (text[start - 1].isalnum() or text[start + len(token) : start + len(token) + 1].isalnum()):
+        start = text.find(token, start + 1)
+    return max(0, start)

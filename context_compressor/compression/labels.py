@@ -1,0 +1,22 @@
+"""The words that stand around summaries and refs in a view."""
+
+from __future__ import annotations
+
+
+def segment_text(ref: str, message_count: int, summary: str | None) -> str:
+    """Return the text of a segment: a label that names the ref, then the summary if there is one.
+
+    The label says that the memory speaks: the role is `user`, and a model must not take it for the user's.
+    """
+    where = f"Full text: {ref} (read_offloaded, grep_offloaded)."
+    if summary is None:
+        return f"[Earlier conversation: {message_count} messages left the view. {where}]"
+    return (
+        f"[Summary by the memory, not by the user, of {message_count} earlier messages. {where}]\n{summary}"
+    )
+
+
+def summary_of(segment: str) -> str | None:
+    """Return the summary inside a segment's text, without its label; None when it only names its ref."""
+    _, newline, summary = segment.partition("\n")
+    return summary if newline else None

@@ -1,0 +1,80 @@
+"""Making a stored text again from history and ledger: for refs that are pending, or that a store has lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from context_compressor.compression.ledger import ItemKey, Ledger, SegmentEdit
+from context_compressor.compression.transcript import (
+    Redact,
+    Transcript,
+    redacted_text,
+    render_transcript,
+    shown_message,
+    tool_names,
+)
+from context_compressor.compression.view import SEGMENT_NAME
+from context_compressor.messages.exchanges import build_exchanges
+from context_compressor.messages.msg import Msg
+from context_compressor.messages.parts import text_parts
+from context_compressor.offload.protocol import ref_of
+
+
+class Recovery:
+    """Render again what a ledger's refs name.
+
+    Args:
+        history: `(history key, message)` of every message, in order.
+        ledger: the edits; stubs and segments that are live can be recovered.
+        redact: what was applied when the texts were stored.
+    """
+
+    def __init__(self, history: Iterable[tuple[str, Msg]], ledger: Ledger, redact: Redact | None) -> None:
+        exchanges = build_exchanges(history)
+        self._sources = {
+            ItemKey(message.key, message.part): message.msg for exchange in exchanges for message in exchange
+        }
+        self._names = tool_names(self._sources.values())
+        self._ledger = ledger
+        self._redact = redact
+
+    def text_of(self, ref: str) -> str | None:
+        """Return the text under `ref`, or None when history no longer gives a text with this ref."""
+        for stub in self._ledger.stubs():
+            if stub.ref == ref and not stub.page:
+                text = self.stubbed_text(stub.item, stub.path)
+                if text is not None and ref_of(text) == ref:
+                    return text
+        for segment in self._ledger.segments():
+            if ref == segment.ref or ref in segment.media_refs:
+                transcript = self.transcript_of(segment)
+                if transcript is not None:
+                    for text in (transcript.text, *transcript.media):
+                        if ref_of(text) == ref:
+                            return text
+        return None
+
+    def stubbed_text(self, item: ItemKey, path: tuple[int, ...]) -> str | None:
+        """Return the text for which a stub stands, redacted; None when the message has no such text."""
+        source = self._sources.get(item)
+        if source is not None:
+            for part in text_parts(source):
+                if part.path == path:
+                    return redacted_text(part.text, self._redact)
+        return None
+
+    def transcript_of(self, segment: SegmentEdit) -> Transcript | None:
+        """Return a segment's transcript, or None when a message that it covers is gone."""
+        messages: list[Msg] = []
+        for child in segment.children:
+            edit = self._ledger.segment(child)
+            if edit is None:
+                return None
+            messages.append(Msg(SEGMENT_NAME, edit.text, "user", timestamp="", id=edit.id))
+        for item in segment.items:
+            source = self._sources.get(item)
+            if source is None:
+                return None
+            stubs = {path: stub.text for path, stub in self._ledger.stubs_of(item).items()}
+            messages.append(shown_message(source, stubs, self._names, self._redact))
+        return render_transcript(messages, segments=len(segment.children))

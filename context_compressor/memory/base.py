@@ -1,0 +1,225 @@
+"""`MemoryBase`: what a working memory is. AgentScope's contract, with one answer to every corner case."""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from typing import Any
+
+from context_compressor.errors import InvalidArgumentError
+from context_compressor.messages.msg import Msg
+
+_SUMMARY_TIMESTAMP = "1970-01-01 00:00:00.000"
+
+
+class MemoryBase(ABC):
+    """Hold a conversation's messages in order, each with its marks.
+
+    The same in every backend:
+
+    - A message whose id is known is not added again; the one that is there gets the marks it comes with.
+    - Messages come out in the order in which they went in, whatever filter is applied.
+    - Counts are counts of messages changed: none is counted twice, none that stays as it was.
+    - A call that raises `InvalidArgumentError` or `ValueError` has changed nothing.
+    - Messages are copied on the way in and out: no caller can change the history by writing into one.
+    - Every method works before the first `add`.
+    """
+
+    _compressed_summary: str = ""
+
+    @abstractmethod
+    async def add(
+        self, memories: Msg | list[Msg] | None, marks: str | list[str] | None = None, **kwargs: Any
+    ) -> None:
+        """Append messages, all or none, each with the given marks; None adds nothing.
+
+        Raises:
+            InvalidArgumentError: not messages, or not marks.
+        """
+
+    @abstractmethod
+    async def delete(self, msg_ids: list[str], **kwargs: Any) -> int:
+        """Remove the messages with these ids and return how many were removed; unknown ids are skipped.
+
+        Raises:
+            InvalidArgumentError: not a list of strings.
+        """
+
+    @abstractmethod
+    async def delete_by_mark(self, mark: str | list[str], *args: Any, **kwargs: Any) -> int:
+        """Remove the messages that bear the mark, or any of the marks, and return how many were removed.
+
+        Raises:
+            InvalidArgumentError: not a mark or a list of marks.
+        """
+
+    @abstractmethod
+    async def size(self) -> int:
+        """Return how many messages there are; the compressed summary is none."""
+
+    @abstractmethod
+    async def clear(self) -> None:
+        """Remove every message, and the compressed summary."""
+
+    @abstractmethod
+    async def get_memory(
+        self,
+        mark: str | None = None,
+        exclude_mark: str | None = None,
+        prepend_summary: bool = True,
+        **kwargs: Any,
+    ) -> list[Msg]:
+        """Return the messages, as copies, in the order in which they were added.
+
+        Args:
+            mark: only messages that bear it.
+            exclude_mark: only messages that do not bear it; both may be given.
+            prepend_summary: begin with the compressed summary as a user message, if there is one.
+            kwargs: for other implementations.
+
+        Raises:
+            InvalidArgumentError: a mark is neither a string nor None.
+        """
+
+    @abstractmethod
+    async def update_messages_mark(
+        self, new_mark: str | None, old_mark: str | None = None, msg_ids: list[str] | None = None
+    ) -> int:
+        """Add, replace or remove a mark, and return how many messages changed.
+
+        Args:
+            new_mark: the mark to add; None removes `old_mark`.
+            old_mark: only messages that bear it, which lose it.
+            msg_ids: only these messages; all when None.
+
+        Raises:
+            InvalidArgumentError: an argument of the wrong type.
+            ValueError: neither `new_mark` nor `old_mark`.
+        """
+
+    @abstractmethod
+    async def update_compressed_summary(self, summary: str) -> None:
+        """Set the summary with which `get_memory` begins; "" removes it.
+
+        Raises:
+            InvalidArgumentError: not a string.
+        """
+
+    @abstractmethod
+    def state_dict(self) -> dict[str, Any]:
+        """Return what is needed to bring this memory back, as data that goes through `json.dumps`."""
+
+    @abstractmethod
+    def load_state_dict(self, state: dict[str, Any], strict: bool = True) -> None:
+        """Replace everything by what `state_dict` returned.
+
+        Args:
+            state: the saved state.
+            strict: refuse what is missing or unknown, instead of passing over it.
+
+        Raises:
+            InvalidStateError: the state cannot be loaded; the memory is as it was.
+        """
+
+    def revision(self) -> int | None:
+        """Return a number that differs after every change, at no cost; None if this memory does not keep one.
+
+        A wrapper compares it to notice a change made behind its back, without reading the messages.
+        """
+        return None
+
+
+def as_messages(memories: object) -> list[Msg]:
+    """Return what `add` accepts as a list.
+
+    Raises:
+        InvalidArgumentError: anything else than a `Msg`, a list of them, or None.
+    """
+    if memories is None:
+        return []
+    if isinstance(memories, Msg):
+        return [memories]
+    if not isinstance(memories, list):
+        raise InvalidArgumentError(f"memories: expected a Msg, a list of Msg or None, got {_shown(memories)}")
+    for index, item in enumerate(memories):
+        if not isinstance(item, Msg):
+            raise InvalidArgumentError(
+                f"memories[{index}]: expected a Msg, got {_shown(item)}; make one from chat dicts with "
+                "from_openai, from another library's message with Msg.from_dict(other.to_dict())"
+            )
+    return list(memories)
+
+
+def as_marks(marks: object, argument: str = "marks", *, is_optional: bool = True) -> list[str]:
+    """Return marks as a list, each once, in order.
+
+    Raises:
+        InvalidArgumentError: anything else than a string, a list of strings, or, if optional, None.
+    """
+    if marks is None and is_optional:
+        return []
+    if isinstance(marks, str):
+        return [marks]
+    if isinstance(marks, list) and all(isinstance(mark, str) for mark in marks):
+        return list(dict.fromkeys(marks))
+    accepted = "a string, a list of strings or None" if is_optional else "a string or a list of strings"
+    raise InvalidArgumentError(f"{argument}: expected {accepted}, got {_shown(marks)}")
+
+
+def as_mark(mark: object, argument: str) -> str | None:
+    """Return a single mark, or None.
+
+    Raises:
+        InvalidArgumentError: anything else than a string or None.
+    """
+    if mark is None or isinstance(mark, str):
+        return mark
+    raise InvalidArgumentError(f"{argument}: expected a string or None, got {_shown(mark)}")
+
+
+def as_ids(msg_ids: object) -> list[str]:
+    """Return ids as a list, each once, in order.
+
+    Raises:
+        InvalidArgumentError: anything else than a list of strings.
+    """
+    if isinstance(msg_ids, list) and all(isinstance(msg_id, str) for msg_id in msg_ids):
+        return list(dict.fromkeys(msg_ids))
+    raise InvalidArgumentError(f"msg_ids: expected a list of strings, got {_shown(msg_ids)}")
+
+
+def as_summary(summary: object) -> str:
+    """Return a summary.
+
+    Raises:
+        InvalidArgumentError: not a string.
+    """
+    if isinstance(summary, str):
+        return summary
+    raise InvalidArgumentError(f"summary: expected a string, got {_shown(summary)}")
+
+
+def check_mark_update(new_mark: object, old_mark: object, msg_ids: object) -> None:
+    """Check the arguments of `update_messages_mark`.
+
+    Raises:
+        InvalidArgumentError: one of the wrong type.
+        ValueError: neither mark is given.
+    """
+    as_mark(new_mark, "new_mark")
+    as_mark(old_mark, "old_mark")
+    if msg_ids is not None:
+        as_ids(msg_ids)
+    if new_mark is None and old_mark is None:
+        raise ValueError("new_mark and old_mark are both None; name the mark to add, to replace or to remove")
+
+
+def summary_message(summary: str) -> Msg:
+    """Return the user message with which `get_memory` begins: for the same summary the same, id included."""
+    digest = hashlib.sha256(summary.encode("utf-8", "surrogatepass")).hexdigest()
+    return Msg("user", summary, "user", timestamp=_SUMMARY_TIMESTAMP, id=f"summary_{digest[:16]}")
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return f"{text if len(text) <= 200 else text[:200] + '…'} ({type(value).__name__})"

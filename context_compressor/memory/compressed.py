@@ -1,0 +1,370 @@
+"""`CompressedMemory`: wraps any memory; `get_memory` returns a view that fits the budget."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from context_compressor.compression.config import CompressionConfig
+from context_compressor.errors import InvalidStateError
+from context_compressor.events import CompressionEvent, EventHook
+from context_compressor.memory.base import MemoryBase, as_ids, as_marks, as_messages
+from context_compressor.memory.in_memory import InMemoryMemory
+from context_compressor.memory.state import MemoryState
+from context_compressor.memory.stats import CompressionStats
+from context_compressor.memory.sync import ListFollower
+from context_compressor.memory.upkeep import Upkeep
+from context_compressor.messages.exchanges import repaired
+from context_compressor.messages.msg import Msg
+from context_compressor.messages.parts import text_parts
+from context_compressor.offload.in_memory import InMemoryOffloadStore
+from context_compressor.offload.pages import parse_page
+from context_compressor.offload.protocol import OffloadStore
+from context_compressor.summarizers.extractive import ExtractiveSummarizer
+from context_compressor.summarizers.protocol import Summarizer
+from context_compressor.tokens.measure import measure_off_loop
+from context_compressor.tokens.protocol import TokenCounter
+from context_compressor.tokens.tiktoken_counter import TiktokenCounter
+
+STATE_KEY = "compression"
+"""Where the ledger stands beside the base memory's own keys in a saved state."""
+
+
+class CompressedMemory(MemoryBase):
+    """Wrap a memory so that what it returns fits a token budget.
+
+    The history stays whole in `base`; `get_memory` returns a view of it that never exceeds
+    `config.budget` tokens, is accepted by any chat-completions provider, and changes only at events. Whatever
+    left the view is named in it by ref; `OffloadTools(memory)` reads it back.
+
+    Args:
+        base: any `MemoryBase`; a new `InMemoryMemory` when None.
+        config: thresholds; the defaults when None.
+        store: where texts that leave the view go; a new `InMemoryOffloadStore` when None. Its namespace must
+            belong to this memory alone.
+        summarizer: who writes summaries; an `ExtractiveSummarizer` (no model) when None.
+        counter: measures messages, each once; a `TiktokenCounter` (offline) when None.
+        on_event: receives every `CompressionEvent`, sync or async; its errors are logged and contained.
+
+    Attributes:
+        base: the wrapped memory.
+        config: the thresholds.
+        store: the offload store.
+        counter: the token counter.
+    """
+
+    def __init__(
+        self,
+        base: MemoryBase | None = None,
+        config: CompressionConfig | None = None,
+        store: OffloadStore | None = None,
+        summarizer: Summarizer | None = None,
+        counter: TokenCounter | None = None,
+        on_event: EventHook | None = None,
+    ) -> None:
+        super().__init__()
+        self.base = InMemoryMemory() if base is None else base
+        self.config = CompressionConfig() if config is None else config
+        self.store: OffloadStore = InMemoryOffloadStore() if store is None else store
+        self.counter: TokenCounter = TiktokenCounter() if counter is None else counter
+        extractive = ExtractiveSummarizer(self.counter)
+        self._summarizer: Summarizer = extractive if summarizer is None else summarizer
+        self._upkeep = Upkeep(
+            base=self.base,
+            config=self.config,
+            store=self.store,
+            summarizer=self._summarizer,
+            fallback=extractive,
+            counter=self.counter,
+            on_event=on_event,
+        )
+        self._follower = ListFollower(self)
+
+    # Adding
+
+    async def add(
+        self, memories: Msg | list[Msg] | None, marks: str | list[str] | None = None, **kwargs: Any
+    ) -> None:
+        """Add messages to the history, with marks; a message whose id is known is not added again.
+
+        Raises:
+            InvalidArgumentError: not messages, or not marks; nothing was added.
+        """
+        messages, mark_names = as_messages(memories), as_marks(marks)
+        if not messages:
+            return
+        copies = [msg.copy() for msg in messages]
+        counted = [await measure_off_loop(self.counter, msg) for msg in copies]
+        upkeep = self._upkeep
+        events: list[CompressionEvent] = []
+        async with upkeep.lock:
+            if upkeep.stale or await upkeep.history.has_changed(len(upkeep.state.index)):
+                await upkeep.refresh(events)
+            state = upkeep.state
+            upkeep.stale = True  # until both base and state hold the messages
+            await self.base.add(messages, marks=mark_names, **kwargs)
+            again = bool(kwargs.get("allow_duplicates"))
+            for msg, tokens in zip(copies, counted, strict=True):
+                if again or msg.id not in state.index:
+                    state.enqueue(msg, tokens)
+                for mark in mark_names:
+                    state.index.marks.setdefault(mark, set()).add(msg.id)
+            upkeep.history.remember()
+            upkeep.stale = await upkeep.history.has_changed(len(state.index))
+        await upkeep.deliver(events)
+
+    async def sync(self, messages: Iterable[Any]) -> None:
+        """Make the history say what a list of chat dicts says, for loops that own their list.
+
+        What is new at the end is added; where the list differs from what was synced before, the messages from
+        there on are deleted and added anew.
+
+        Raises:
+            InvalidMessageError: a message is malformed; nothing was changed.
+        """
+        await self._follower.follow(messages)
+
+    # Reading
+
+    async def get_memory(
+        self,
+        mark: str | None = None,
+        exclude_mark: str | None = None,
+        prepend_summary: bool = True,
+        **kwargs: Any,
+    ) -> list[Msg]:
+        """Return the view: messages that fit the budget and that any chat-completions provider accepts.
+
+        Args:
+            mark: return instead the history messages that bear it, repaired but not budgeted.
+            exclude_mark: leave out exchanges and segments all of whose messages bear it.
+            prepend_summary: False leaves segments and the base memory's own summary out.
+            kwargs: handed to the base memory with `mark`.
+
+        Raises:
+            ContextOverflowError: what may not leave exceeds the budget.
+            RedactionError: the `redact` callable failed.
+            SummarizerError, OffloadError: only with `on_failure="raise"`.
+        """
+        if mark is not None:
+            matching = await self.base.get_memory(
+                mark=mark, exclude_mark=exclude_mark, prepend_summary=False, **kwargs
+            )
+            return repaired(matching)
+        upkeep = self._upkeep
+        if not upkeep.is_current():
+            await upkeep.bring_up_to_date()
+        state = upkeep.state
+        if exclude_mark is None and prepend_summary:
+            return state.messages.copy()
+        view = state.messages
+        if exclude_mark is not None:
+            if exclude_mark not in state.index.marks:
+                state.index.marks[exclude_mark] = await upkeep.history.ids_bearing(exclude_mark)
+            view = state.without_marked(exclude_mark)
+        if not prepend_summary:
+            summaries = {id(item.msg) for item in state.items if item.kind == "segment"}
+            view = [msg for msg in view if id(msg) not in summaries and not state.is_summary(msg)]
+        return list(view)
+
+    async def get_history(self) -> list[Msg]:
+        """Return every message, as added."""
+        return await self.base.get_memory(prepend_summary=False)
+
+    async def size(self) -> int:
+        """Return how many messages the history holds."""
+        return await self.base.size()
+
+    def revision(self) -> int | None:
+        """Return the base memory's revision."""
+        return self.base.revision()
+
+    def stats(self) -> CompressionStats:
+        """Return where the memory stands; the view is that of the last `get_memory`."""
+        state, totals = self._upkeep.state, self._upkeep.totals
+        return CompressionStats(
+            history_tokens=state.index.total_tokens,
+            view_tokens=state.tokens,
+            saved_tokens=state.index.total_tokens - state.tokens,
+            events=totals.events,
+            offloaded=sum(1 for _ in state.ledger.stubs()),
+            segments=sum(item.kind == "segment" for item in state.items),
+            summarizer_calls=totals.calls,
+            summarizer_input_tokens=totals.input_tokens,
+            summarizer_output_tokens=totals.output_tokens,
+            summarizer_seconds=totals.seconds,
+        )
+
+    async def compress_now(self) -> CompressionEvent | None:
+        """Compress by hand all that may leave, whatever the fill level; None if there was nothing to gain.
+
+        Raises:
+            ContextOverflowError, RedactionError, SummarizerError, OffloadError: as `get_memory`.
+        """
+        events: list[CompressionEvent] = []
+        try:
+            async with self._upkeep.event_lock:
+                return await self._upkeep.run_event(events, manual=True)
+        finally:
+            await self._upkeep.deliver(events)
+
+    # Changing
+
+    async def delete(self, msg_ids: list[str], **kwargs: Any) -> int:
+        """Delete messages from history, view and store; return how many were there.
+
+        A segment's id stands for all the messages that it covers.
+        """
+        return await self._remove(as_ids(msg_ids), lambda ids: self.base.delete(ids, **kwargs))
+
+    async def delete_by_mark(self, mark: str | list[str], *args: Any, **kwargs: Any) -> int:
+        """Delete the messages that bear any of the marks; return how many."""
+        names = as_marks(mark)
+        bearing = [id for name in names for id in await self._upkeep.history.ids_bearing(name)]
+        return await self._remove(bearing, lambda _: self.base.delete_by_mark(mark, *args, **kwargs))
+
+    async def _remove(self, ids: list[str], remove: Callable[[list[str]], Awaitable[int]]) -> int:
+        upkeep = self._upkeep
+        events: list[CompressionEvent] = []
+        try:
+            async with upkeep.lock:
+                await upkeep.refresh(events)
+                expanded = upkeep.state.expand(ids)
+                keys = upkeep.state.index.keys_of(expanded)
+                upkeep.stale = True  # until both base and state have forgotten them
+                count = await remove(expanded)
+                upkeep.history.remember()
+                upkeep.stale = False
+                if keys:
+                    await upkeep.forget(keys, events)
+            await upkeep.sweep_when_idle()
+        finally:
+            await upkeep.deliver(events)
+        return count
+
+    async def clear(self) -> None:
+        """Delete everything: history, marks, summaries, and the stored texts."""
+        upkeep = self._upkeep
+        events: list[CompressionEvent] = []
+        async with upkeep.lock:
+            before = upkeep.state.tokens
+            upkeep.stale = True
+            await self.base.clear()
+            upkeep.start_empty()
+            if before:
+                upkeep.note_edit(events, "cleared", before, ())
+        await upkeep.sweep_when_idle()
+        await upkeep.deliver(events)
+
+    async def update_messages_mark(
+        self, new_mark: str | None, old_mark: str | None = None, msg_ids: list[str] | None = None
+    ) -> int:
+        """Change marks as the base memory does; a segment's id stands for all the ids that it covers.
+
+        A message that becomes pinned returns to the view, its segment is withdrawn.
+        """
+        upkeep = self._upkeep
+        events: list[CompressionEvent] = []
+        try:
+            async with upkeep.lock:
+                await upkeep.refresh(events)
+                ids = None if msg_ids is None else upkeep.state.expand(as_ids(msg_ids))
+                upkeep.stale = True
+                count = await self.base.update_messages_mark(new_mark, old_mark=old_mark, msg_ids=ids)
+                upkeep.history.remember()
+                upkeep.stale = False
+                await upkeep.marks_changed([mark for mark in (new_mark, old_mark) if mark], events)
+            await upkeep.sweep_when_idle()
+        finally:
+            await upkeep.deliver(events)
+        return count
+
+    async def update_compressed_summary(self, summary: str) -> None:
+        """Set the base memory's own summary, which the view shows behind the leading instructions."""
+        upkeep = self._upkeep
+        events: list[CompressionEvent] = []
+        async with upkeep.lock:
+            await upkeep.refresh(events)
+            before = upkeep.state.tokens
+            await self.base.update_compressed_summary(summary)
+            upkeep.history.remember()
+            upkeep.state.set_summary(summary)
+            upkeep.note_edit(events, "summary set", before, ())
+        await upkeep.deliver(events)
+
+    # State
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the base memory's state and, under `compression`, the ledger; JSON-like data."""
+        return {**self.base.state_dict(), STATE_KEY: self._upkeep.state.to_dict()}
+
+    def load_state_dict(self, state: dict[str, Any], strict: bool = True) -> None:
+        """Load what `state_dict` returned, or a base memory's own state, which starts with an empty ledger.
+
+        Raises:
+            InvalidStateError: the state is malformed; nothing was changed.
+        """
+        if not isinstance(state, Mapping):
+            raise InvalidStateError(f"state: expected a dict, got {type(state).__name__}")
+        own = state.get(STATE_KEY)
+        loaded = MemoryState(self.config, self.counter)
+        tokens: dict[str, int] = {}
+        if own is not None:
+            if not isinstance(own, Mapping):
+                raise InvalidStateError(f"{STATE_KEY}: expected a dict, got {type(own).__name__}")
+            loaded, tokens = MemoryState.load(own, self.config, self.counter)
+        self.base.load_state_dict({k: v for k, v in state.items() if k != STATE_KEY}, strict=strict)
+        self._upkeep.start_from(loaded, tokens)
+
+    # What left the view
+
+    @property
+    def budget_tokens(self) -> int:
+        """Tokens that a view may cost."""
+        return self.config.budget
+
+    async def reachable_refs(self) -> list[str]:
+        """Return the refs that this memory's ledger names, those stored last first."""
+        return self._upkeep.state.ledger.refs()
+
+    async def read_ref(self, ref: str) -> str:
+        """Return a text that left the view; made from the history where the store does not have it.
+
+        Raises:
+            OffloadNotFoundError: the ref is malformed, or not one of this memory's.
+            OffloadError: the store failed, and the history does not give the text either.
+        """
+        return await self._upkeep.read_ref(ref)
+
+    def standing_page_tokens(self) -> int:
+        """Return the tokens of the pages of stored texts that stand in the view."""
+        state = self._upkeep.state
+        shown = [
+            (item.source, item.tokens) for item in state.items if item.kind == "message" and not item.stubs
+        ]
+        shown += [(msg, counted.total) for _, msg, counted in state.queue]
+        return sum(
+            tokens
+            for msg, tokens in shown
+            if any(part.kind == "tool_result" and parse_page(part.text) for part in text_parts(msg))
+        )
+
+    # Life
+
+    async def aclose(self) -> None:
+        """Close the clients that summarisers made; the memory can be used again afterwards."""
+        close = getattr(self._summarizer, "aclose", None)
+        if close is not None:
+            await close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()

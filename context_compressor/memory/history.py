@@ -1,0 +1,82 @@
+"""The base memory as the wrapper sees it: reading it whole, noticing changes made behind its back."""
+
+from __future__ import annotations
+
+from context_compressor.compression.ledger import ItemKey, Ledger, Withdrawal
+from context_compressor.compression.recovery import Recovery
+from context_compressor.memory.base import MemoryBase
+from context_compressor.memory.index import keyed
+from context_compressor.messages.msg import Msg
+from context_compressor.offload.protocol import ref_of
+
+
+class BaseHistory:
+    """Read a base memory, and tell whether somebody else changed it.
+
+    With a `revision()` every change is seen at once; without, a change of size at every call, and any other
+    when an event reads the history anyway.
+    """
+
+    def __init__(self, base: MemoryBase) -> None:
+        self._base = base
+        self._revision = base.revision()
+
+    @property
+    def has_revision(self) -> bool:
+        """Whether the base memory counts its changes."""
+        return self._revision is not None
+
+    def is_unchanged(self) -> bool:
+        """Tell, without waiting, that nothing changed; False when that takes a look at the size."""
+        return self._revision is not None and self._base.revision() == self._revision
+
+    async def has_changed(self, expected_size: int) -> bool:
+        """Tell whether somebody else changed the base memory since `remember`."""
+        if self._revision is not None:
+            return self._base.revision() != self._revision
+        return await self._base.size() != expected_size
+
+    def remember(self) -> None:
+        """Take the present state of the base memory as known."""
+        self._revision = self._base.revision()
+
+    async def read(self) -> list[tuple[str, Msg]]:
+        """Return every message with its key, in order, as private copies."""
+        self.remember()
+        return await self.peek()
+
+    async def peek(self) -> list[tuple[str, Msg]]:
+        """Return the same without taking the state of the base memory as known."""
+        messages = await self._base.get_memory(prepend_summary=False)
+        return keyed(msg.copy() for msg in messages)
+
+    async def ids_bearing(self, mark: str) -> set[str]:
+        """Return the ids of the messages that bear a mark."""
+        return {msg.id for msg in await self._base.get_memory(mark=mark, prepend_summary=False)}
+
+    @property
+    def summary(self) -> str:
+        """The base memory's own summary, "" when it has none."""
+        return getattr(self._base, "_compressed_summary", "") or ""
+
+
+def withdraw_outdated(ledger: Ledger, recovery: Recovery) -> bool:
+    """Withdraw stubs and segments whose messages are gone or say something else now; tell whether any."""
+    outdated: list[ItemKey] = []
+    for stub in ledger.stubs():
+        text = recovery.stubbed_text(stub.item, stub.path)
+        if text is None or (not stub.page and ref_of(text) != stub.ref):
+            outdated.append(stub.item)
+    # Stubs stand in transcripts: look at those only after the stubs, or a changed text could pass.
+    for item in dict.fromkeys(outdated):
+        ledger.withdraw_segments_over(item)
+        ledger.append(Withdrawal(item=item))
+    withdrawn = bool(outdated)
+    for segment in list(ledger.segments()):
+        if ledger.segment(segment.id) is None or not segment.items:
+            continue
+        transcript = recovery.transcript_of(segment)
+        if transcript is None or ref_of(transcript.text) != segment.ref:
+            ledger.withdraw_segments_over(segment.items[0])
+            withdrawn = True
+    return withdrawn

@@ -1,0 +1,87 @@
+"""The texts that left the view: reading them back, storing late what the store refused, removing the dead."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from context_compressor.compression.config import CompressionConfig
+from context_compressor.compression.engine import write_text
+from context_compressor.compression.ledger import Ledger
+from context_compressor.compression.recovery import Recovery
+from context_compressor.errors import OffloadError, OffloadNotFoundError
+from context_compressor.memory.history import BaseHistory
+from context_compressor.offload.protocol import OffloadStore, check_ref
+
+logger = logging.getLogger(__name__)
+
+
+class OffloadedTexts:
+    """Give access to what a ledger names.
+
+    Args:
+        config: redaction and the store's time limit in seconds.
+        store: where the texts are.
+        history: what they can be made from again.
+    """
+
+    def __init__(self, config: CompressionConfig, store: OffloadStore, history: BaseHistory) -> None:
+        self._config = config
+        self._store = store
+        self._history = history
+
+    async def read(self, ref: str, ledger: Ledger) -> str:
+        """Return a text that the ledger names; made from the history where the store does not have it.
+
+        Raises:
+            OffloadNotFoundError: the ledger does not name the ref, or the text is nowhere any more.
+            OffloadError: the store failed, and the history does not give the text either.
+        """
+        if not ledger.is_live(check_ref(ref)):
+            raise OffloadNotFoundError(f"{ref} is not one of this memory's refs")
+        failure: OffloadError
+        if ref in ledger.pending:
+            failure = OffloadNotFoundError(f"{ref} was never stored, and its messages are gone")
+        else:
+            try:
+                async with asyncio.timeout(self._config.store_timeout_seconds):
+                    return await self._store.read(ref)
+            except OffloadError as error:
+                failure = error
+            except Exception as error:
+                failure = OffloadError(f"the store failed to give {ref}: {error!r}")
+        text = (await self._recovery(ledger)).text_of(ref)
+        if text is None:
+            raise failure
+        return text
+
+    async def _recovery(self, ledger: Ledger) -> Recovery:
+        return Recovery(await self._history.peek(), ledger, self._config.redact)
+
+    async def retry_pending(self, ledger: Ledger) -> None:
+        """Try again to store what the store refused; it stays pending where that fails again."""
+        if not ledger.pending:
+            return
+        recovery = await self._recovery(ledger)
+        for ref in sorted(ledger.pending):
+            text = recovery.text_of(ref)
+            if text is None:
+                continue
+            try:
+                await write_text(self._store, text, self._config.store_timeout_seconds)
+            except OffloadError as error:
+                logger.warning("%s is still not stored: %s", ref, error)
+                return
+            ledger.pending.discard(ref)
+
+    async def sweep(self, ledger: Ledger) -> None:
+        """Remove from the store what nothing names any more; it stays unwanted where that fails."""
+        for ref in sorted(ledger.unwanted):
+            if not ledger.is_live(ref):
+                try:
+                    async with asyncio.timeout(self._config.store_timeout_seconds):
+                        await self._store.delete(ref)
+                except Exception as error:
+                    logger.warning("%s could not be removed, it is tried again: %r", ref, error)
+                    return
+            ledger.unwanted.discard(ref)

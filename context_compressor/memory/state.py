@@ -1,0 +1,293 @@
+"""What a compressed memory holds beside the history: ledger, index, the view. No I/O."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from context_compressor.compression.config import CompressionConfig
+from context_compressor.compression.engine import Performed
+from context_compressor.compression.ledger import ItemKey, Ledger, SegmentEdit, StubEdit, Withdrawal
+from context_compressor.compression.planner import Costs, Situation
+from context_compressor.compression.units import Marks, classify
+from context_compressor.compression.view import ViewItem, advance, apply_edits, message_id, rebuild
+from context_compressor.errors import InvalidStateError
+from context_compressor.memory.index import HistoryIndex
+from context_compressor.messages.exchanges import ExchangeBuilder, is_simple
+from context_compressor.messages.msg import Msg, is_instruction
+from context_compressor.messages.parts import PartPath
+from context_compressor.tokens.measure import MessageTokens, measure
+from context_compressor.tokens.protocol import TokenCounter
+
+logger = logging.getLogger(__name__)
+
+STATE_VERSION = 1
+
+
+class MemoryState:
+    """The view as it stands, and all that is needed to move it on.
+
+    Attributes:
+        index: keys, tokens and marks of the history.
+        ledger: the edits.
+        items: the view, item by item.
+        messages: what `get_memory` hands out: the items' messages, the base memory's own summary included.
+        tokens: what `messages` costs.
+        queue: messages added since the view was last moved on.
+        fresh: items that no view has shown yet.
+        blocked: texts that could not be stubbed.
+        generation: grows with every change that is not growth: an event planned before it is outdated.
+    """
+
+    def __init__(self, config: CompressionConfig, counter: TokenCounter) -> None:
+        self.config = config
+        self._counter = counter
+        self.index = HistoryIndex()
+        self.ledger = Ledger()
+        self.items: list[ViewItem] = []
+        self.messages: list[Msg] = []
+        self.tokens = 0
+        self.queue: list[tuple[str, Msg, MessageTokens]] = []
+        self.fresh: set[ItemKey] = set()
+        self.blocked: set[tuple[ItemKey, PartPath]] = set()
+        self.generation = 0
+        self._builder = ExchangeBuilder()
+        self._summary: Msg | None = None
+        self._summary_tokens = 0
+
+    def measure(self, msg: Msg) -> MessageTokens:
+        """Count a message that the wrapper made or repaired."""
+        return measure(self._counter, msg)
+
+    # Growing
+
+    def enqueue(self, msg: Msg, counted: MessageTokens) -> None:
+        """Note a message that the history received; `msg` is kept."""
+        self.queue.append((self.index.append(msg.id, counted.total), msg, counted))
+
+    def advance(self) -> None:
+        """Move the view on to the end of the history."""
+        if not self.queue:
+            return
+        before = len(self.items)
+        counted = {key: tokens for key, _, tokens in self.queue}
+        items = advance(
+            self.items,
+            [(key, msg) for key, msg, _ in self.queue],
+            builder=self._builder,
+            ledger=self.ledger,
+            counted=counted,
+            measure=self.measure,
+        )
+        self.queue = []
+        self.ledger.frontier = len(self.index)
+        grown = items[before:]
+        self._log_repairs(grown)
+        self.items = items
+        self.fresh.update(item.key for item in grown)
+        if self._summary is None or before:
+            self.messages.extend(item.msg for item in grown)
+            self.tokens += sum(item.tokens for item in grown)
+        else:
+            self._show(items)
+
+    @staticmethod
+    def _log_repairs(items: Iterable[ViewItem]) -> None:
+        for item in items:
+            if item.repair is not None:
+                logger.info("message %s repaired in the view: %s", message_id(item.covered[0]), item.repair)
+
+    # Changing
+
+    def _show(self, items: Sequence[ViewItem]) -> None:
+        self.items = list(items)
+        self.messages = [item.msg for item in self.items]
+        self.tokens = sum(item.tokens for item in self.items)
+        if self._summary is not None:
+            # Behind the leading instructions: those stay what the model reads first.
+            place = next((i for i, item in enumerate(items) if not is_instruction(item.source)), len(items))
+            self.messages.insert(place, self._summary)
+            self.tokens += self._summary_tokens
+
+    def set_summary(self, summary: str) -> None:
+        """Show the base memory's own summary, or none when it is empty."""
+        if summary == (self._summary.content if self._summary is not None else ""):
+            return
+        self._summary, self._summary_tokens = None, 0
+        if summary:
+            self._summary = Msg("user", summary, "user", timestamp="", id="compressed-summary")
+            self._summary_tokens = self.measure(self._summary).total
+        self.generation += 1
+        self._show(self.items)
+
+    def is_summary(self, msg: Msg) -> bool:
+        """Tell whether a message of the view is the base memory's own summary."""
+        return msg is self._summary
+
+    def rebuild(
+        self,
+        history: Sequence[tuple[str, Msg]],
+        counted: Mapping[str, MessageTokens],
+        unseen: Collection[str],
+    ) -> None:
+        """Build the view anew from the whole history and the ledger.
+
+        Args:
+            history: every message with its key; the messages are kept.
+            counted: tokens of messages that were counted before, by key.
+            unseen: keys of messages that no view has shown yet.
+        """
+        items, self._builder = rebuild(history, self.ledger, counted=counted, measure=self.measure)
+        self.queue = []
+        self.fresh = {item.key for item in items if item.key in self.fresh or item.key.key in unseen}
+        self.ledger.frontier = len(history)
+        self.blocked.clear()
+        self.generation += 1
+        self._log_repairs(items)
+        self._show(items)
+
+    def commit(self, done: Performed, fresh: Collection[ItemKey]) -> None:
+        """Append an event's edits to the ledger and show them."""
+        edits: list[StubEdit | SegmentEdit] = [*done.stubs, *done.segments]
+        for edit in edits:
+            self.ledger.append(edit)
+        self.ledger.pending |= {ref for ref in done.pending if self.ledger.is_live(ref)}
+        self.ledger.pending -= done.written
+        self.blocked |= done.blocked
+        self.fresh.difference_update(fresh)
+        self._show(apply_edits(self.items, edits, self.ledger, self.measure))
+
+    def drop_simple(self, keys: Collection[str]) -> bool:
+        """Drop deleted messages from the view where nothing else depends on them.
+
+        Returns:
+            Whether that was so; if not, nothing changed and the view has to be rebuilt.
+        """
+        found: set[str] = set()
+        kept: list[ViewItem] = []
+        previous: ViewItem | None = None
+        for item in self.items:
+            if item.kind != "segment" and item.covered[0] in keys:
+                alone = item.repair is None and item.kind == "message" and is_simple(item.source)
+                # What stands before may have been completed only because this message followed.
+                if not alone or item.stubs or (previous is not None and previous.kind != "message"):
+                    return False
+                found.add(item.covered[0])
+            else:
+                kept.append(item)
+            previous = item
+        if len(found) < len(set(keys)):
+            return False
+        self.fresh &= {item.key for item in kept}
+        self.generation += 1
+        self.ledger.frontier -= len(found)
+        self._show(kept)
+        return True
+
+    def withdraw(self, item: ItemKey) -> list[SegmentEdit]:
+        """Withdraw whatever stands in for an item; return the segments that went."""
+        segments = self.ledger.withdraw_segments_over(item)
+        if self.ledger.stubs_of(item):
+            self.ledger.append(Withdrawal(item=item))
+        return segments
+
+    def items_of(self, keys: Collection[str]) -> list[ItemKey]:
+        """Return the items, in the view or in the ledger, that come from these history messages."""
+        wanted = set(keys)
+        found = {ItemKey(key): None for key in keys}
+        found |= {item.key: None for item in self.items if item.key.key in wanted}
+        if wanted:
+            found |= {key: None for key in self.ledger.items() if key.key in wanted}
+        return list(found)
+
+    # Asking
+
+    def situation(self, costs: Costs, *, manual: bool = False) -> Situation:
+        """Return what the planner needs beside the items."""
+        volatile = [self.index.bearing(mark) for mark in self.config.volatile_marks]
+        return Situation(
+            config=self.config,
+            costs=costs,
+            marks=Marks(
+                pinned=self.index.bearing(self.config.pinned_mark),
+                volatile=frozenset().union(*volatile),
+            ),
+            fresh=frozenset(self.fresh),
+            blocked=frozenset(self.blocked),
+            extra_tokens=self._summary_tokens,
+            manual=manual,
+        )
+
+    def has_large_arrival(self) -> bool:
+        """Tell whether a message came that may be too large to enter the view whole."""
+        if not self.fresh:
+            return False
+        limit = self.config.arrival_ratio * self.config.budget
+        return any(item.key in self.fresh and item.tokens > limit for item in self.items)
+
+    def fixed_tokens(self) -> list[tuple[str, int]]:
+        """Return `(message id, tokens)` of each message that may not leave the view."""
+        pinned = Marks(pinned=self.index.bearing(self.config.pinned_mark))
+        units = classify(self.items, self.config, pinned)
+        return [(item.msg.id, item.tokens) for unit in units if unit.fixed for item in unit.items]
+
+    def expand(self, message_ids: Iterable[str]) -> list[str]:
+        """Return message ids with each segment's id replaced by the ids that it covers."""
+        expanded: dict[str, None] = {}
+        for id in message_ids:
+            segment = None if id in self.index else self.ledger.segment(id)
+            if segment is None:
+                expanded[id] = None
+            else:
+                expanded.update((message_id(key.key), None) for key in self.ledger.items_under(segment))
+        return list(expanded)
+
+    def without_marked(self, mark: str) -> list[Msg]:
+        """Return the view without the exchanges and segments all of whose messages bear `mark`."""
+        ids = self.index.bearing(mark)
+        if not ids:
+            return self.messages.copy()
+        by_exchange: dict[ItemKey, list[ViewItem]] = {}
+        for item in self.items:
+            by_exchange.setdefault(item.exchange, []).append(item)
+        dropped = {
+            exchange
+            for exchange, items in by_exchange.items()
+            if all(message_id(key) in ids for item in items for key in item.covered)
+        }
+        gone = {id(item.msg) for item in self.items if item.exchange in dropped}
+        return [msg for msg in self.messages if id(msg) not in gone]
+
+    # Saved form
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return ledger and token counts as JSON-like data."""
+        return {
+            "version": STATE_VERSION,
+            "ledger": self.ledger.to_dict(),
+            "encoding": getattr(self._counter, "encoding_name", None),
+            "tokens": dict(self.index.tokens),
+        }
+
+    @classmethod
+    def load(
+        cls, data: Mapping[str, Any], config: CompressionConfig, counter: TokenCounter
+    ) -> tuple[MemoryState, dict[str, int]]:
+        """Read the saved form; return the state and the token counts of known messages, by key.
+
+        Raises:
+            InvalidStateError: an unknown version, or a field that is missing or malformed.
+        """
+        version = data.get("version")
+        if version != STATE_VERSION:
+            raise InvalidStateError(
+                f"compression.version: this release reads {STATE_VERSION}, the state has {version!r}"
+            )
+        tokens = data.get("tokens")
+        if not isinstance(tokens, dict) or not all(type(count) is int for count in tokens.values()):
+            raise InvalidStateError("compression.tokens: expected a dict of integers")
+        state = cls(config, counter)
+        state.ledger = Ledger.from_dict(data.get("ledger"))
+        same = data.get("encoding") == getattr(counter, "encoding_name", None)
+        return state, dict(tokens) if same else {}

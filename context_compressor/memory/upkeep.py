@@ -1,0 +1,390 @@
+"""Keeping a view in step with its history: noticing changes, running events, delivering them."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import time
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from context_compressor.compression.config import CompressionConfig
+from context_compressor.compression.engine import Engine, Performed
+from context_compressor.compression.ledger import ItemKey
+from context_compressor.compression.planner import Plan, plan
+from context_compressor.compression.recovery import Recovery
+from context_compressor.compression.view import message_id
+from context_compressor.errors import ContextOverflowError
+from context_compressor.events import CompressionEvent, EventHook
+from context_compressor.memory.base import MemoryBase
+from context_compressor.memory.history import BaseHistory, withdraw_outdated
+from context_compressor.memory.index import HistoryIndex
+from context_compressor.memory.offloaded import OffloadedTexts
+from context_compressor.memory.state import MemoryState
+from context_compressor.messages.msg import Msg
+from context_compressor.offload.protocol import OffloadStore
+from context_compressor.summarizers.protocol import Summarizer
+from context_compressor.tokens.measure import MessageTokens, measure_off_loop
+from context_compressor.tokens.protocol import TokenCounter
+
+logger = logging.getLogger(__name__)
+
+_MAX_EVENTS_PER_CALL = 12
+"""Events that one call may run before it gives up: each leaves a smaller view, so few are ever needed."""
+
+
+@dataclass(slots=True)
+class Totals:
+    """What events came to since the memory was made."""
+
+    events: int = 0
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    seconds: float = 0.0
+
+
+class Upkeep:
+    """Move the state of a compressed memory on.
+
+    Args:
+        base: the wrapped memory.
+        config: thresholds.
+        store: where texts go.
+        summarizer: who writes summaries.
+        fallback: who writes them when that fails.
+        counter: measures messages.
+        on_event: receives every event.
+
+    Attributes:
+        state: ledger, index and view; replaced as a whole when a saved state is loaded or all is cleared.
+        history: the base memory as read by the wrapper.
+        texts: what left the view.
+        lock: guards base and state together, across the awaits of a base call, so that both see changes in
+            the same order. Never held while a summary is written, a text stored for an event, or an event
+            delivered.
+        event_lock: one event at a time: a second caller over budget waits for the first one's view and pays
+            for none. Taken before `lock` where both are.
+        stale: whether state and base may have come apart: then the next refresh reads the base whole.
+    """
+
+    def __init__(
+        self,
+        *,
+        base: MemoryBase,
+        config: CompressionConfig,
+        store: OffloadStore,
+        summarizer: Summarizer,
+        fallback: Summarizer,
+        counter: TokenCounter,
+        on_event: EventHook | None,
+    ) -> None:
+        self.state = MemoryState(config, counter)
+        self.history = BaseHistory(base)
+        self.lock = asyncio.Lock()
+        self.event_lock = asyncio.Lock()
+        self.stale = True
+        self.totals = Totals()
+        self._config = config
+        self._counter = counter
+        self._on_event = on_event
+        self._loaded_tokens: dict[str, int] | None = None
+        self.texts = OffloadedTexts(config, store, self.history)
+        self._engine = Engine(
+            config=config,
+            store=store,
+            summarizer=summarizer,
+            fallback=fallback,
+            counter=counter,
+            read_ref=self.read_ref,
+        )
+
+    def is_current(self) -> bool:
+        """Tell, without waiting, that the view is that of the whole history and fits."""
+        state = self.state
+        return not (
+            self.stale
+            or state.queue
+            or state.fresh
+            or state.tokens > self._config.budget
+            or not self.history.is_unchanged()
+        )
+
+    async def bring_up_to_date(self) -> None:
+        """Move the view to the end of the history and run the events that takes.
+
+        Raises:
+            ContextOverflowError, RedactionError, and with `on_failure="raise"` SummarizerError, OffloadError.
+        """
+        events: list[CompressionEvent] = []
+        try:
+            for _ in range(_MAX_EVENTS_PER_CALL):
+                async with self.lock:
+                    await self.refresh(events)
+                    if not self._needs_event():
+                        return
+                async with self.event_lock:
+                    await self.run_event(events)
+            raise self._overflow()
+        finally:
+            await self.deliver(events)
+
+    def _needs_event(self) -> bool:
+        state = self.state
+        if state.tokens > self._config.budget or state.has_large_arrival():
+            return True
+        state.fresh.clear()
+        return False
+
+    async def refresh(self, events: list[CompressionEvent]) -> None:
+        """Bring the view to the end of the history, read anew if somebody else changed it. Holds: lock."""
+        if self.stale or await self.history.has_changed(len(self.state.index)):
+            await self._reread(events)
+        self.state.advance()
+
+    async def _reread(self, events: list[CompressionEvent]) -> None:
+        """Read the whole base memory; queue what was added, rebuild the view if anything else changed."""
+        self.stale = True
+        history = await self.history.read()
+        state, loaded = self.state, self._loaded_tokens
+        index, old = HistoryIndex(), state.index
+        before = state.tokens
+        known = dict(old.tokens) if loaded is None else loaded
+        counted = self._still_valid(history)
+        recovery = Recovery(history, state.ledger, self._config.redact)
+        changed = withdraw_outdated(state.ledger, recovery)
+        changed = changed or list(old.tokens) != [key for key, _ in history[: len(old)]]
+        changed = changed or any(
+            item.kind == "message" and item.repair is None and item.covered[0] not in counted
+            for item in state.items
+        )
+        for key, msg in history:
+            covered = state.ledger.top_segment_of(ItemKey(key)) is not None
+            if key not in counted and not (covered and key in known):
+                counted[key] = await measure_off_loop(self._counter, msg)
+            index.append(msg.id, counted[key].total if key in counted else known[key])
+        watched = {*old.marks, *self._config.volatile_marks}
+        if self._config.pinned_mark is not None:
+            watched.add(self._config.pinned_mark)
+        for mark in watched:
+            index.marks[mark] = await self.history.ids_bearing(mark)
+        pinned_left = self._release(index.bearing(self._config.pinned_mark))
+        state.set_summary(self.history.summary)
+        state.index = index
+        if changed or pinned_left or loaded is not None:
+            seen = (
+                {key for key, _ in history[: state.ledger.frontier]}
+                if loaded is not None
+                else set(old.tokens)
+            )
+            unseen = {key for key in index.tokens if key not in seen} | {key for key, _, _ in state.queue}
+            state.rebuild(history, counted, unseen)
+            if loaded is None:
+                self.note_edit(events, "the base memory was changed", before, ())
+        else:
+            for key, msg in history[len(old) :]:
+                state.queue.append((key, msg, counted[key]))
+        self._loaded_tokens = None
+        self.stale = False
+
+    def _still_valid(self, history: Sequence[tuple[str, Msg]]) -> dict[str, MessageTokens]:
+        """Return the counts of messages whose content is as it was when they were counted."""
+        now = dict(history)
+        valid = {
+            item.covered[0]: item.source_tokens
+            for item in self.state.items
+            if item.kind == "message" and item.repair is None and now.get(item.covered[0]) == item.source
+        }
+        return valid | {key: tokens for key, msg, tokens in self.state.queue if now.get(key) == msg}
+
+    def _release(self, pinned: Collection[str]) -> bool:
+        """Withdraw what stands in for pinned messages: they may not leave; tell whether there was any."""
+        state = self.state
+        left = False
+        for id in pinned:
+            for item in (ItemKey(id), *(item.key for item in state.items if item.key.key == id)):
+                if state.ledger.top_segment_of(item) is not None or state.ledger.stubs_of(item):
+                    state.withdraw(item)
+                    left = True
+        return left
+
+    async def rebuild(self) -> None:
+        """Build the view anew from base and ledger after an edit of our own. Holds: lock."""
+        history = await self.history.read()
+        counted = self._still_valid(history)
+        for key, msg in history:
+            if key not in counted and self.state.ledger.top_segment_of(ItemKey(key)) is None:
+                counted[key] = await measure_off_loop(self._counter, msg)
+        self.state.rebuild(history, counted, {key for key, _, _ in self.state.queue})
+
+    async def forget(self, keys: Sequence[str], events: list[CompressionEvent]) -> None:
+        """Take messages that left the base memory out of view, ledger and index. Holds: lock."""
+        state = self.state
+        before = state.tokens
+        items = [ItemKey(key) for key in keys]
+        covered = any(state.ledger.top_segment_of(i) is not None or state.ledger.stubs_of(i) for i in items)
+        state.index.remove(keys)
+        if covered or not state.drop_simple(set(keys)):
+            for item in state.items_of(keys):
+                state.withdraw(item)
+            await self.rebuild()
+        self.note_edit(events, "deleted", before, [message_id(key) for key in keys])
+
+    async def marks_changed(self, marks: Iterable[str], events: list[CompressionEvent]) -> None:
+        """Read anew who bears these marks; bring back what is pinned now. Holds: lock."""
+        state = self.state
+        before = state.tokens
+        for mark in marks:
+            state.index.marks[mark] = await self.history.ids_bearing(mark)
+        state.generation += 1
+        if self._release(state.index.bearing(self._config.pinned_mark)):
+            await self.rebuild()
+            self.note_edit(events, "pinned messages returned", before, ())
+
+    def note_edit(self, events: list[CompressionEvent], reason: str, before: int, ids: Sequence[str]) -> None:
+        """Note an event of kind `edit`."""
+        events.append(
+            CompressionEvent(
+                kind="edit",
+                reason=reason,
+                tokens_before=before,
+                tokens_after=self.state.tokens,
+                message_ids=tuple(dict.fromkeys(ids)),
+            )
+        )
+
+    def start_empty(self) -> None:
+        """Forget everything; the stored texts become unwanted."""
+        ledger = self.state.ledger
+        unwanted = {ref for ref in ledger.refs() if ref not in ledger.pending} | ledger.unwanted
+        generation = self.state.generation + 1
+        self.state = MemoryState(self._config, self._counter)
+        self.state.generation = generation
+        self.state.ledger.unwanted = unwanted
+
+    def start_from(self, state: MemoryState, loaded_tokens: dict[str, int]) -> None:
+        """Take a loaded state; the next refresh reads the base memory and rebuilds the view."""
+        self.state = state
+        self._loaded_tokens = loaded_tokens
+        self.stale = True
+
+    async def read_ref(self, ref: str) -> str:
+        """Return a text that the ledger names.
+
+        Raises:
+            OffloadError: as `OffloadedTexts.read`.
+        """
+        return await self.texts.read(ref, self.state.ledger)
+
+    # Events
+
+    async def run_event(
+        self, events: list[CompressionEvent], *, manual: bool = False
+    ) -> CompressionEvent | None:
+        """Plan, perform and commit one event. The caller holds the event lock."""
+        started = time.monotonic()
+        await self.texts.retry_pending(self.state.ledger)
+        async with self.lock:
+            # Without a revision only a full look tells whether the content of the base changed.
+            self.stale = self.stale or not self.history.has_revision
+            await self.refresh(events)
+            state = self.state
+            if not manual and not self._needs_event():
+                return None
+            planned = plan(state.items, state.situation(self._engine.costs(), manual=manual))
+            if planned is None:
+                state.fresh.clear()
+                if state.tokens > self._config.budget:
+                    raise self._overflow()
+                return None
+            generation, items, fresh = state.generation, list(state.items), set(state.fresh)
+        done = Performed()
+        try:
+            await self._engine.perform(planned, items, state.ledger.new_segment_id, done)
+            async with self.lock:
+                if state is not self.state or generation != state.generation:
+                    return None
+                before = state.tokens
+                state.commit(done, fresh)
+                event = self._report(planned, done, before, time.monotonic() - started, events)
+        finally:
+            ledger = self.state.ledger
+            ledger.unwanted |= {ref for ref in done.written if not ledger.is_live(ref)}
+        await self.texts.sweep(self.state.ledger)
+        return event
+
+    def _report(
+        self,
+        planned: Plan,
+        done: Performed,
+        before: int,
+        seconds: float,
+        events: list[CompressionEvent],
+    ) -> CompressionEvent | None:
+        use = done.use
+        totals = self.totals
+        totals.calls += use.calls
+        totals.input_tokens += use.remote_input_tokens
+        totals.output_tokens += use.remote_output_tokens
+        totals.seconds += seconds if use.calls else 0.0
+        after = self.state.tokens
+        for failure in done.failures:
+            events.append(
+                CompressionEvent(
+                    kind="failure",
+                    reason=planned.reason,
+                    tokens_before=before,
+                    tokens_after=after,
+                    error=failure,
+                )
+            )
+        if not (done.stubs or done.segments):
+            return None
+        merged = all(segment.children and not segment.items for segment in done.segments)
+        ids = [stub.item.key for stub in done.stubs]
+        ids += [item.key for segment in done.segments for item in segment.items]
+        event = CompressionEvent(
+            kind="compact" if not done.segments else "merge" if merged else "compress",
+            reason=planned.reason,
+            tokens_before=before,
+            tokens_after=after,
+            refs=tuple(dict.fromkeys([e.ref for e in done.stubs] + [e.ref for e in done.segments])),
+            message_ids=tuple(dict.fromkeys(message_id(key) for key in ids)),
+            summary_input_tokens=use.input_tokens,
+            summary_output_tokens=use.output_tokens,
+            seconds=seconds,
+        )
+        events.append(event)
+        return event
+
+    def _overflow(self) -> ContextOverflowError:
+        fixed = self.state.fixed_tokens()
+        budget, needed = self._config.budget, self.state.tokens
+        named = ", ".join(f"{id} ({tokens:,})" for id, tokens in fixed) or "none"
+        return ContextOverflowError(
+            f"the smallest view takes {needed:,} tokens, the budget is {budget:,}; messages that may not "
+            f"leave, with their tokens: {named}; raise max_total_tokens, or shorten or unpin them",
+            budget=budget,
+            needed=needed,
+            fixed=fixed,
+        )
+
+    async def sweep_when_idle(self) -> None:
+        """Remove what nothing names any more, unless an event is running: that one does it at its end."""
+        if self.state.ledger.unwanted and not self.event_lock.locked():
+            async with self.event_lock:
+                await self.texts.sweep(self.state.ledger)
+
+    async def deliver(self, events: Sequence[CompressionEvent]) -> None:
+        """Hand events to the hook; its errors are logged and contained."""
+        self.totals.events += len(events)
+        if self._on_event is None:
+            return
+        for event in events:
+            try:
+                answer = self._on_event(event)
+                if inspect.isawaitable(answer):
+                    await answer
+            except Exception:
+                logger.exception("on_event failed for an event of kind %s", event.kind)

@@ -1,0 +1,128 @@
+"""What the modules of the chat-dict codec share: remarks, plain copies of what comes in, error texts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from context_compressor.errors import InvalidMessageError
+from context_compressor.messages.msg import Block, copy_json
+
+REMARK: Final = "openai"
+"""The one key under which the codec keeps what content cannot say: in a message's metadata about the message
+dict, in a block about that block's call or part. A JSON-like dict, absent when there is nothing to say."""
+
+MAX_DEPTH: Final = 100
+"""How deep JSON data may nest. Fixed, because what recursion bears depends on the caller's stack, and the
+same message must read the same way everywhere."""
+
+MISSING: Final = object()
+"""Stands for a key that is not there, where None means null."""
+
+_SCALARS = frozenset({str, int, float, bool, type(None)})
+
+_PARSED_BY_SDK = {
+    "parsed": True,
+    "parsed_arguments": True,
+    "function": {"parsed_arguments": True},
+    "tool_calls": {"__all__": {"function": {"parsed_arguments": True}}},
+}
+"""What `client.chat.completions.parse` adds to a message: second readings of the content and the arguments,
+which the API refuses when they are sent back (openai-node #1161)."""
+
+
+def wrong(path: str, expected: str, value: object) -> InvalidMessageError:
+    """Return the error that names a field, what was expected there and what was found."""
+    if value is MISSING:
+        return InvalidMessageError(f"{path}: expected {expected}, but it is missing")
+    found = "None" if value is None else type(value).__name__
+    return InvalidMessageError(f"{path}: expected {expected}, got {found}")
+
+
+def as_dict(value: object) -> dict[str, Any] | None:
+    """Return a dict, another Mapping or an SDK's (pydantic) object as a dict, not a deep copy; else None."""
+    if isinstance(value, dict):
+        return value
+    if isinstance(value, Mapping):
+        return dict(value)
+    dump = getattr(value, "model_dump", None)
+    if dump is None or isinstance(value, type):
+        return None
+    options: dict[str, Any] = {"mode": "json", "warnings": False, "exclude": _PARSED_BY_SDK}
+    data = dump(exclude_unset=True, **options)
+    # A class of the user's own may give its role by default, which "unset" leaves out.
+    if "role" not in data and getattr(value, "role", None) is not None:
+        data = dump(exclude_none=True, **options)
+    return data if isinstance(data, dict) else None
+
+
+def plain(value: Any, path: str, depth: int = MAX_DEPTH) -> Any:
+    """Return an independent copy of `value` in dicts, lists and scalars only.
+
+    Raises:
+        InvalidMessageError: something in it is not JSON data, or nests deeper than `MAX_DEPTH`.
+    """
+    kind = type(value)
+    if kind in _SCALARS:
+        return value
+    if depth == 0:
+        raise InvalidMessageError(f"{path}: nested more than {MAX_DEPTH} deep")
+    if kind is dict:
+        for key in value:
+            if not isinstance(key, str):
+                raise wrong(path, "keys that are strings", key)
+        return {key: plain(item, path, depth - 1) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item, path, depth - 1) for item in value]
+    if isinstance(value, str):  # a subclass: an enum, mostly
+        return str.__str__(value)
+    if isinstance(value, int | float):
+        return int(value) if isinstance(value, int) else float(value)
+    data = as_dict(value)
+    if data is None:
+        raise wrong(path, "JSON data", value)
+    return plain(dict(data), path, depth)
+
+
+def remember(
+    data: Mapping[str, Any], canonical: Iterable[str], known: Iterable[str], path: str
+) -> dict[str, Any]:
+    """Return the remark that brings `data` back from its known fields: `keys`, `extra`, each only if needed.
+
+    Args:
+        data: the dict that came in.
+        canonical: the keys that `assemble` gets as fields, in order, when there is no remark.
+        known: the keys whose values live in content.
+        path: where `data` stands, with its dot, for errors.
+    """
+    keys = list(data)
+    if keys == list(canonical):
+        return {}
+    extra = {key: plain(value, f"{path}{key}") for key, value in data.items() if key not in known}
+    remark: dict[str, Any] = {}
+    if keys != [*canonical, *extra]:
+        remark["keys"] = keys
+    if extra:
+        remark["extra"] = extra
+    return remark
+
+
+def assemble(fields: dict[str, Any], remark: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `fields` and the remark's extra keys in the remark's order; what an edit added comes last."""
+    keys: list[str] = remark.get("keys", [])
+    extra: dict[str, Any] = remark.get("extra", {})
+    if not keys and not extra:
+        return fields
+    ordered: dict[str, Any] = {}
+    for key in (*keys, *fields, *extra):
+        if key in fields:
+            ordered[key] = fields[key]
+        elif key in extra:
+            ordered[key] = copy_json(extra[key])
+    return ordered
+
+
+def remark_of(holder: Block | None) -> dict[str, Any]:
+    """Return the codec's remark in a block or in a message's metadata; empty when there is none."""
+    remark = holder.get(REMARK) if holder else None
+    return remark if isinstance(remark, dict) else {}

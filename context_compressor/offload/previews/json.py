@@ -1,0 +1,157 @@
+"""Preview JSON: its shape, its keys, and real values of the first and last items."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from context_compressor.offload.fitting import CHARS_PER_TOKEN_BOUND, largest_fitting
+from context_compressor.tokens.protocol import TokenCounter
+
+MAX_JSON_CHARACTERS = 2_000_000
+"""Longer texts are previewed as plain text: parsing takes some 20 ms per million characters."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Detail:
+    """How much is shown: characters per string, items at either end of a list, keys per object, levels."""
+
+    string: int
+    head: int
+    tail: int
+    keys: int
+    depth: int
+
+
+_DETAILS = (
+    _Detail(24, 0, 0, 6, 1),
+    _Detail(32, 1, 0, 8, 2),
+    _Detail(40, 1, 1, 10, 3),
+    _Detail(50, 1, 1, 14, 3),
+    _Detail(60, 1, 1, 20, 4),
+    _Detail(80, 2, 1, 24, 4),
+    _Detail(100, 3, 1, 30, 5),
+    _Detail(120, 4, 2, 30, 5),
+    _Detail(160, 6, 3, 40, 6),
+    _Detail(240, 10, 5, 50, 6),
+    _Detail(400, 20, 10, 60, 8),
+    _Detail(1000, 40, 20, 100, 12),
+)
+"""From the poorest to the richest; the richest that fits is shown."""
+
+
+class _Number(str):
+    """A number as it is written, so that none is rounded and none is too long to convert."""
+
+    __slots__ = ()
+
+
+class _TooLong(Exception):
+    """The rendering outgrew what could ever fit."""
+
+
+def preview_json(text: str, max_tokens: int, counter: TokenCounter) -> str | None:
+    """Return the shape of a JSON object or array in at most `max_tokens`.
+
+    None when the text is not JSON, is larger than `MAX_JSON_CHARACTERS`, is nested too deeply to parse, or
+    when not even its barest shape fits.
+    """
+    if len(text) > MAX_JSON_CHARACTERS or text.lstrip()[:1] not in ("{", "["):
+        return None
+    try:
+        value = json.loads(text, parse_int=_Number, parse_float=_Number, parse_constant=_Number)
+    except (ValueError, RecursionError):
+        return None
+    most = max_tokens * CHARS_PER_TOKEN_BOUND
+
+    def cost(count: int) -> int:
+        try:
+            return counter.count_text(_Renderer(_DETAILS[count - 1], most).render(value, 0))
+        except (_TooLong, RecursionError):
+            return max_tokens + 1
+
+    best = largest_fitting(cost, len(_DETAILS), max_tokens, len(_DETAILS) // 2)
+    return _Renderer(_DETAILS[best - 1], most).render(value, 0) if best else None
+
+
+class _Renderer:
+    """Write a value at one level of detail, and give up beyond `room` characters."""
+
+    def __init__(self, detail: _Detail, room: int) -> None:
+        self._detail = detail
+        self._room = room
+
+    def render(self, value: Any, depth: int) -> str:
+        if isinstance(value, dict):
+            return self._object(value, depth)
+        if isinstance(value, list):
+            return self._array(value, depth)
+        if isinstance(value, _Number):
+            return self._spend(self._shorten(value))
+        if isinstance(value, str):
+            return self._spend(self._string(value))
+        return self._spend(json.dumps(value))
+
+    def _spend(self, written: str) -> str:
+        self._room -= len(written)
+        if self._room < 0:
+            raise _TooLong
+        return written
+
+    def _shorten(self, text: str) -> str:
+        return text if len(text) <= self._detail.string else f"{text[: self._detail.string]}…"
+
+    def _string(self, value: str) -> str:
+        if len(value) <= self._detail.string + 12:  # no longer than the note that it was cut
+            return json.dumps(value, ensure_ascii=False)
+        return (
+            f"{json.dumps(value[: self._detail.string] + '…', ensure_ascii=False)} ({len(value)} characters)"
+        )
+
+    def _object(self, value: dict[str, Any], depth: int) -> str:
+        if not value:
+            return self._spend("{}")
+        names = list(value)
+        if depth >= self._detail.depth:
+            return self._spend(f"{{{len(names)} keys: {self._names(names)}}}")
+        shown = names[: self._detail.keys]
+        members = [
+            f"{self._spend(self._string(name))}: {self.render(value[name], depth + 1)}" for name in shown
+        ]
+        if len(names) > len(shown):
+            rest = names[len(shown) :]
+            members.append(self._spend(f"… {len(rest)} more keys: {self._names(rest)}"))
+        return f"{{{', '.join(members)}}}"
+
+    def _names(self, names: list[str]) -> str:
+        shown = [self._shorten(name) for name in names[: self._detail.keys]]
+        return ", ".join(shown) + (", …" if len(names) > len(shown) else "")
+
+    def _array(self, value: list[Any], depth: int) -> str:
+        if not value:
+            return self._spend("[]")
+        if depth >= self._detail.depth or self._detail.head == 0:
+            return self._spend(f"[{self._count(value)}{self._common_keys(value)}]")
+        head, tail = self._detail.head, self._detail.tail
+        if len(value) <= head + tail:
+            return f"[{self._items(value, depth)}]"
+        left_out = len(value) - head - tail
+        parts = [self._items(value[:head], depth), self._spend(f"… {left_out} more …")]
+        if tail:
+            parts.append(self._items(value[-tail:], depth))
+        return f"[{self._spend(self._count(value))}: {', '.join(parts)}]"
+
+    def _items(self, items: Iterable[Any], depth: int) -> str:
+        return ", ".join(self.render(item, depth + 1) for item in items)
+
+    @staticmethod
+    def _count(value: list[Any]) -> str:
+        kind = "object" if all(isinstance(item, dict) for item in value) else "item"
+        return f"{len(value)} {kind}{'' if len(value) == 1 else 's'}"
+
+    def _common_keys(self, value: list[Any]) -> str:
+        if not isinstance(value[0], dict):
+            return ""
+        return f", keys {self._names(list(value[0]))}"

@@ -1,0 +1,86 @@
+"""Make one page of a stored text, by line and column. Pure; for large texts call it off the event loop."""
+
+from __future__ import annotations
+
+from context_compressor.offload.fitting import CHARS_PER_TOKEN_BOUND, largest_fitting
+from context_compressor.offload.pages import END, closing_more, lines_page, split_lines
+from context_compressor.tokens.protocol import TokenCounter
+
+
+def read_page(
+    text: str,
+    ref: str,
+    counter: TokenCounter,
+    *,
+    max_tokens: int,
+    offset: int = 1,
+    column: int = 1,
+    limit: int | None = None,
+) -> str:
+    """Return as many lines as fit `max_tokens`, or a sentence that says why none can be shown.
+
+    Args:
+        text: the stored text.
+        ref: its ref.
+        counter: what the whole page is counted by.
+        max_tokens: what the page may cost.
+        offset: the first line, from 1.
+        column: the character of that line to begin with, from 1.
+        limit: how many lines at most; None for as many as fit.
+    """
+    lines = split_lines(text)
+    total = len(lines)
+    if offset > total:
+        plural = "" if total == 1 else "s"
+        return f"There is no line {offset}: {ref} has {total} line{plural}."
+    length = len(lines[offset - 1])
+    if column > max(length, 1):
+        return f"There is no column {column}: line {offset} of {ref} has {length} characters."
+    wanted = lines[offset - 1 : total if limit is None else offset - 1 + limit]
+    wanted[0] = wanted[0][column - 1 :]
+
+    def whole(count: int) -> str:
+        following = offset + count
+        closing = closing_more(following) if following <= total else END
+        return lines_page(ref, wanted[:count], offset, total, closing, from_column=column)
+
+    def cut(count: int, characters: int) -> str:
+        """Show `count` whole lines and the beginning of the next."""
+        part = wanted[count][:characters]
+        number = offset + count
+        start = column if count == 0 else 1
+        closing = closing_more(number, start + characters, len(lines[number - 1]))
+        return lines_page(
+            ref,
+            [*wanted[:count], part],
+            offset,
+            total,
+            closing,
+            from_column=column,
+            to_column=start + characters - 1,
+        )
+
+    most = max_tokens * CHARS_PER_TOKEN_BOUND
+    upper = _lines_within(wanted, most)
+    guess = _lines_within(wanted, max_tokens * 3)
+    count = largest_fitting(lambda n: counter.count_text(whole(n)), upper, max_tokens, guess)
+    # A long line must be cut when nothing else fits; it may be when half the page would stay empty.
+    if count < len(wanted) and (count == 0 or counter.count_text(whole(count)) < max_tokens // 2):
+        upper = min(len(wanted[count]) - 1, most)
+        characters = largest_fitting(
+            lambda n: counter.count_text(cut(count, n)), upper, max_tokens, max_tokens * 2
+        )
+        if characters:
+            return cut(count, characters)
+    if count == 0:
+        return f"No room for a page of {ref}: {max_tokens} tokens are left for it, less than its frame takes."
+    return whole(count)
+
+
+def _lines_within(lines: list[str], characters: int) -> int:
+    """Return how many of the first lines hold at most `characters`, their line feeds included."""
+    for count, line in enumerate(lines):
+        characters -= len(line) + 1
+        if characters < 0:
+            return count
+    return len(lines)

@@ -1,0 +1,77 @@
+"""The schemas of the read-back tools, in OpenAI's form: what the model is told about them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+READ_TOOL = "read_offloaded"
+GREP_TOOL = "grep_offloaded"
+
+SCHEMAS: list[dict[str, Any]] = [
+    {
+        "type": "function",
+        "function": {
+            "name": READ_TOOL,
+            "description": (
+                "Read a text that was moved out of this conversation, one page at a time. "
+                "Use it when a note such as [Offloaded ... ctx://...] or a summary names a ref "
+                "and you need the exact text."
+            ),
+            "parameters": {
+                "type": "object",
+                "properties": {
+                    "ref": {"type": "string", "description": "The ref as shown: ctx:// and 16 hex digits."},
+                    "offset": {
+                        "type": "integer",
+                        "minimum": 1,
+                        "description": "First line to show. Default 1.",
+                    },
+                    "limit": {
+                        "type": "integer",
+                        "minimum": 1,
+                        "description": "Lines to show. Default: as many as fit one page.",
+                    },
+                    "column": {
+                        "type": "integer",
+                        "minimum": 1,
+                        "description": "First character of that line, to go on in a long line. Default 1.",
+                    },
+                },
+                "required": ["ref"],
+            },
+        },
+    },
+    {
+        "type": "function",
+        "function": {
+            "name": GREP_TOOL,
+            "description": (
+                "Search the texts that were moved out of this conversation, newest match first. "
+                "Answers with refs and line numbers for read_offloaded. "
+                "Cheaper than reading when you know a name, id or word to look for."
+            ),
+            "parameters": {
+                "type": "object",
+                "properties": {
+                    "pattern": {
+                        "type": "string",
+                        "description": "Regular expression (Python syntax); ^ and $ match at each line.",
+                    },
+                    "ref": {"type": "string", "description": "Search only this text. Default: all texts."},
+                    "ignore_case": {"type": "boolean", "description": "Default false."},
+                    "context": {
+                        "type": "integer",
+                        "minimum": 0,
+                        "description": "Lines to show before and after each match. Default 0.",
+                    },
+                    "limit": {
+                        "type": "integer",
+                        "minimum": 1,
+                        "description": "Matches to show, up to one page. Default: a short answer.",
+                    },
+                },
+                "required": ["pattern"],
+            },
+        },
+    },
+]

@@ -1,0 +1,243 @@
+"""Search stored texts with a pattern from outside: compile it safely, find lines, make one page of them."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from typing import NamedTuple
+
+import regex
+
+from context_compressor.offload.fitting import largest_fitting
+from context_compressor.offload.pages import (
+    FoundLine,
+    FoundSection,
+    closing_found,
+    found_page,
+    split_lines,
+)
+from context_compressor.tokens.protocol import TokenCounter
+
+SEARCH_SECONDS = 2.0
+"""What one search may take over all texts, their loading not included: a pattern from a model can run for
+ever."""
+
+MAX_PATTERN_CHARACTERS = 1000
+MAX_REPEATS = 100_000
+"""Product of the `{n}` in a pattern. `regex` unrolls nested ones when it compiles, which no timeout stops:
+`((x{500}){500}){500}` takes gigabytes, 100,000 takes 0.1 s."""
+
+LINE_WIDTHS = (200, 80, 24)
+"""Characters shown of a long line, the first width with which anything fits: 200 hold a path or a stack frame
+with what stands around it."""
+
+_FIRST_GUESS = 8
+"""Matches tried first: about what the 300 tokens of an ordinary search hold."""
+
+_REPEAT = re.compile(r"\{\s*(\d+)")
+_RECURSION = re.compile(r"\(\?(?:R|&|P>|[+-]?\d)")
+
+
+class PatternError(ValueError):
+    """Report a pattern that cannot be used; the text is an answer for the model."""
+
+
+def compile_pattern(pattern: str, ignore_case: bool) -> regex.Pattern[str]:
+    """Compile a pattern from outside; `^` and `$` match at every line.
+
+    Raises:
+        PatternError: it is invalid, too long, recursive, or its repeats multiply beyond `MAX_REPEATS`.
+    """
+    if len(pattern) > MAX_PATTERN_CHARACTERS:
+        raise PatternError(
+            f"The pattern has {len(pattern)} characters; use at most {MAX_PATTERN_CHARACTERS}."
+        )
+    repeats = 1
+    for match in _REPEAT.finditer(pattern):
+        repeats *= max(int(match[1][:9]), 1)
+        if repeats > MAX_REPEATS:
+            raise PatternError(
+                f"The counted repeats of this pattern multiply beyond {MAX_REPEATS}; lower them."
+            )
+    if _RECURSION.search(pattern):
+        # Measured: such a pattern takes a gigabyte of memory per second before the timeout ends it.
+        raise PatternError("Patterns that call themselves are not supported; write it without recursion.")
+    try:
+        return regex.compile(pattern, regex.MULTILINE | (regex.IGNORECASE if ignore_case else 0))
+    except (regex.error, RecursionError, MemoryError, OverflowError, ValueError) as error:
+        raise PatternError(
+            f"Invalid pattern: {error}. "
+            "Put a backslash before each of . * + ? ( ) [ ] { } | ^ $ \\ that is meant literally."
+        ) from error
+
+
+class Hit(NamedTuple):
+    """A match: the line in which it begins (1-based), and offsets into the text."""
+
+    number: int
+    line_start: int
+    line_end: int
+    match_start: int
+
+
+@dataclass(frozen=True, slots=True)
+class TextHits:
+    """What was found in one text, in the order of the text."""
+
+    ref: str
+    text: str
+    hits: list[Hit]
+    seconds: float = 0.0
+    timed_out: bool = False
+
+    @property
+    def total_lines(self) -> int:
+        """Lines of the whole text."""
+        return self.text.count("\n") + 1
+
+
+_Pick = tuple[TextHits, Hit, int]
+"""A match to show, with its text and how many lines read the same."""
+
+
+def search_text(text: str, ref: str, pattern: regex.Pattern[str], seconds: float) -> TextHits:
+    """Find matches in `text`, for at most `seconds`: one per line, more in a line too long to show whole.
+
+    Searches the whole text and counts line feeds between matches: a line without a match costs no step.
+    """
+    hits: list[Hit] = []
+    began = time.monotonic()
+    number, start, end, timed_out = 1, 0, -1, False  # of the line of the latest match
+    position = line_start = 0  # where to go on, and the start of that line
+    try:
+        while position <= len(text):
+            # `concurrent` releases the interpreter lock, so that the event loop goes on meanwhile.
+            left = max(began + seconds - time.monotonic(), 1e-6)
+            match = pattern.search(text, position, timeout=left, concurrent=True)
+            if match is None:
+                break
+            line_start = text.rfind("\n", position, match.start()) + 1 or line_start
+            if end < line_start:
+                number += text.count("\n", start, line_start)
+                start = line_start
+                end = text.find("\n", match.start())
+                end = len(text) if end < 0 else end
+            hits.append(Hit(number, start, end, match.start()))
+            following = max(match.end(), match.start() + LINE_WIDTHS[0])
+            if following < end:
+                position = following
+            else:
+                position = line_start = end + 1
+    except TimeoutError:
+        timed_out = True
+    except MemoryError as error:
+        raise PatternError("This pattern needs too much memory; simplify it.") from error
+    return TextHits(ref, text, hits, time.monotonic() - began, timed_out)
+
+
+def search_page(
+    found: Sequence[TextHits],
+    counter: TokenCounter,
+    *,
+    max_tokens: int,
+    limit: int | None = None,
+    context: int = 0,
+    stopped_seconds: int = 0,
+    unreadable: int = 0,
+) -> str:
+    """Return one page of what was found (at least one hit), or a sentence when not even one match fits.
+
+    Texts come in the order given, newest first; within a text the last match comes first. Without context,
+    lines that read the same are shown once, at their newest place, with a count. With context, neighbouring
+    blocks are joined, and a block reads from top to bottom.
+
+    Args:
+        found: the texts with hits, newest first.
+        counter: what the whole page is counted by.
+        max_tokens: what the page may cost.
+        limit: how many matches at most; None for as many as fit.
+        context: lines to show before and after each match.
+        stopped_seconds: after how long the search was stopped; 0 when it came to its end.
+        unreadable: how many texts could not be read.
+    """
+    matches = sum(len(text.hits) for text in found)
+    picks = [(text, hit, 1) for text in found for hit in reversed(text.hits)]
+    if not context:
+        picks = _without_repeats(picks)
+    lines = {text.ref: split_lines(text.text) if context else [] for text in found}
+    totals = {text.ref: text.total_lines for text in found}
+
+    def page(width: int, count: int) -> str:
+        sections = []
+        for ref, group in groupby(picks[:count], lambda pick: pick[0].ref):
+            shown = list(group)
+            sections.append(
+                FoundSection(
+                    ref,
+                    totals[ref],
+                    len(shown[0][0].hits),
+                    _blocks(shown, lines[ref], context, width)
+                    if context
+                    else [_cut_hit(text, hit, width, repeats) for text, hit, repeats in shown],
+                )
+            )
+        covered = sum(repeats for _, _, repeats in picks[:count])
+        return found_page(sections, closing_found(covered, matches, stopped_seconds, unreadable))
+
+    def page_tokens(width: int, count: int) -> int:
+        return counter.count_text(page(width, count))
+
+    upper = min(len(picks), max_tokens if limit is None else limit, max_tokens)
+    for width in LINE_WIDTHS:
+        count = largest_fitting(partial(page_tokens, width), upper, max_tokens, _FIRST_GUESS)
+        if count:
+            return page(width, count)
+    text, hit, _ = picks[0]
+    return f"{matches} matches, and no room to show one: the newest is in line {hit.number} of {text.ref}."
+
+
+def _without_repeats(picks: Sequence[_Pick]) -> list[_Pick]:
+    newest: dict[object, _Pick] = {}
+    for text, hit, _ in picks:
+        # A line that can only be shown in part is never taken for a repeat of another.
+        is_short = hit.line_end - hit.line_start <= LINE_WIDTHS[0]
+        key = text.text[hit.line_start : hit.line_end] if is_short else (text.ref, hit)
+        before = newest.get(key)
+        newest[key] = (text, hit, 1) if before is None else (before[0], before[1], before[2] + 1)
+    return list(newest.values())
+
+
+def _blocks(shown: Sequence[_Pick], lines: Sequence[str], context: int, width: int) -> list[FoundLine]:
+    by_line: dict[int, list[_Pick]] = {}
+    for pick in reversed(shown):
+        by_line.setdefault(pick[1].number, []).append(pick)
+    numbers: set[int] = set()
+    for number in by_line:
+        numbers.update(range(max(number - context, 1), min(number + context, len(lines)) + 1))
+    blocks: list[list[int]] = []
+    for number in sorted(numbers):
+        if blocks and blocks[-1][-1] == number - 1:
+            blocks[-1].append(number)
+        else:
+            blocks.append([number])
+    found: list[FoundLine] = []
+    for number in (number for block in reversed(blocks) for number in block):
+        if number in by_line:
+            found.extend(_cut_hit(text, hit, width) for text, hit, _ in by_line[number])
+        else:
+            line = lines[number - 1]
+            is_long = len(line) > width
+            found.append(FoundLine(number, line[:width], 1 if is_long else None, is_match=False))
+    return found
+
+
+def _cut_hit(text: TextHits, hit: Hit, width: int, repeats: int = 1) -> FoundLine:
+    if hit.line_end - hit.line_start <= width:
+        return FoundLine(hit.number, text.text[hit.line_start : hit.line_end], None, repeats)
+    # A third of the width before the match, the rest for the match and what follows it.
+    begin = min(max(hit.match_start - width // 3, hit.line_start), hit.line_end - width)
+    return FoundLine(hit.number, text.text[begin : begin + width], begin - hit.line_start + 1, repeats)

@@ -1,0 +1,137 @@
+"""Measure a message once: what it costs, and what each of its texts costs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from context_compressor.errors import InvalidArgumentError
+from context_compressor.messages.msg import Block, Msg
+from context_compressor.messages.parts import text_parts
+from context_compressor.tokens.media import ENCODED_CHARACTERS, is_encoded
+from context_compressor.tokens.protocol import TokenCounter
+
+OFF_LOOP_CHARACTERS = 10_000
+"""Messages with more characters than this, together, are counted in a thread.
+
+Measured with the Qwen vocabulary: 10,000 characters take 0.5 ms in English and 1.4 ms in Chinese, a hop to a
+thread and back 0.05 ms.
+"""
+
+
+@dataclass(frozen=True)
+class MessageTokens:
+    """What a message costs.
+
+    Attributes:
+        total: tokens of the whole message.
+        texts: tokens of each of its texts, aligned with `text_parts(msg)`; never more than `total` together.
+    """
+
+    total: int
+    texts: tuple[int, ...]
+
+
+def measure(counter: TokenCounter, msg: Msg) -> MessageTokens:
+    """Return what a message and its texts cost, asking the counter once.
+
+    A counter with a method `measure(msg) -> MessageTokens` knows the texts. From any other,
+    `count_messages([msg])` gives the total, of which each text gets its share by characters.
+
+    Raises:
+        InvalidArgumentError: the counter returned anything but a number of tokens.
+    """
+    measure_message = getattr(counter, "measure", None)
+    if measure_message is not None:
+        measured = measure_message(msg)
+        if isinstance(measured, MessageTokens) and len(measured.texts) == len(text_parts(msg)):
+            return measured
+        raise InvalidArgumentError(
+            f"{counter!r}.measure returned {measured!r}; expected MessageTokens with a number for each of "
+            f"{len(text_parts(msg))} texts"
+        )
+    total = counter.count_messages([msg])
+    if not isinstance(total, int) or isinstance(total, bool) or total < 0:
+        raise InvalidArgumentError(
+            f"{counter!r}.count_messages returned {total!r}; expected tokens as an int, 0 or more"
+        )
+    characters = max(count_characters(msg), 1)
+    return MessageTokens(total, tuple(total * len(part.text) // characters for part in text_parts(msg)))
+
+
+async def measure_off_loop(counter: TokenCounter, msg: Msg) -> MessageTokens:
+    """Measure a message as `measure` does; a large one in a thread, a small one at once.
+
+    Raises:
+        InvalidArgumentError: the counter returned anything but a number of tokens.
+    """
+    return (await measure_all_off_loop(counter, [msg]))[0]
+
+
+async def measure_all_off_loop(counter: TokenCounter, messages: Sequence[Msg]) -> list[MessageTokens]:
+    """Measure messages as `measure` does: together in one thread if they are large together, else at once.
+
+    A counter whose `is_loaded` is false still has a vocabulary to read, and is asked in a thread too.
+
+    Raises:
+        InvalidArgumentError: the counter returned anything but a number of tokens.
+    """
+
+    def measure_all() -> list[MessageTokens]:
+        return [measure(counter, msg) for msg in messages]
+
+    if not messages:
+        return []
+    if not getattr(counter, "is_loaded", True) or sum(map(count_characters, messages)) > OFF_LOOP_CHARACTERS:
+        return await asyncio.to_thread(measure_all)
+    return measure_all()
+
+
+def count_characters(msg: Msg) -> int:
+    """Return the characters of a message's texts, thinking, names and arguments; of media none."""
+    if isinstance(msg.content, str):
+        return len(msg.name) + len(msg.content)
+    return len(msg.name) + sum(map(_count_block_characters, msg.content))
+
+
+def _count_block_characters(block: Block) -> int:
+    match block.get("type"):
+        case "text":
+            return len(block["text"])
+        case "thinking":
+            return len(block["thinking"])
+        case "tool_use":
+            return len(block["name"]) + len(arguments_text(block))
+        case "tool_result":
+            output = block["output"]
+            return len(output) if isinstance(output, str) else sum(map(_count_inner_characters, output))
+        case _:
+            return _count_other_characters(block)
+
+
+def _count_inner_characters(inner: Any) -> int:
+    if isinstance(inner, dict) and inner.get("type") == "text" and isinstance(inner.get("text"), str):
+        return len(inner["text"])
+    return _count_other_characters(inner)
+
+
+def _count_other_characters(value: Any) -> int:
+    if isinstance(value, dict):
+        return sum(map(_count_other_characters, value.values()))
+    if isinstance(value, list):
+        return sum(map(_count_other_characters, value))
+    # A look at the beginning tells media from text; to read megabytes would take as long as counting them.
+    return 0 if not isinstance(value, str) or is_encoded(value[: 4 * ENCODED_CHARACTERS]) else len(value)
+
+
+def arguments_text(block: Block) -> str:
+    """Return a tool call's arguments as they will be written: `raw_input`, unless `input` has outgrown it."""
+    raw = block.get("raw_input")
+    compact = json.dumps(block["input"], ensure_ascii=False, separators=(",", ":"), default=str)
+    # Nothing that parses to `input` is shorter than its compact form, so a shorter text is out of date.
+    if isinstance(raw, str) and len(raw) >= len(compact):
+        return raw
+    return json.dumps(block["input"], ensure_ascii=False, default=str)

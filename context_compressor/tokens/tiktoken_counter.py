@@ -1,0 +1,220 @@
+"""`TiktokenCounter`, the default counter: it works offline, and exactly where it has the vocabulary."""
+
+from __future__ import annotations
+
+import json
+import threading
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+from context_compressor.errors import InvalidArgumentError
+from context_compressor.messages.msg import Block, Msg
+from context_compressor.tokens.images import ImageFormula, highest_tokens, openai_formula, qwen_tokens
+from context_compressor.tokens.measure import MessageTokens, arguments_text
+from context_compressor.tokens.media import block_tokens
+from context_compressor.tokens.vocabularies import (
+    ESTIMATE,
+    ESTIMATED,
+    QWEN,
+    Vocabulary,
+    VocabularyError,
+    find_qwen_file,
+    is_at_hand,
+    is_qwen,
+    load_vocabulary,
+    openai_encoding_name,
+)
+
+CALL_TOKENS = 14
+"""What a tool call costs besides its name and arguments. Chat templates either write its id (Mistral, Kimi)
+or tags and JSON keys around it (Qwen: 14 tokens), and OpenAI publishes neither; so the larger of the two is
+counted."""
+RESULT_TOKENS = 4
+"""The same for a tool result (Qwen: `<tool_response>`, `</tool_response>` and two line breaks)."""
+NAME_TOKENS = 1
+"""OpenAI's cookbook: a name costs its own tokens and one more."""
+
+_loading = threading.Lock()  # or two threads that count first at once would both warn
+
+_ROLE_WORDS = frozenset({"user", "assistant", "system", "tool", "developer", "function"})
+
+
+class TiktokenCounter:
+    """Count tokens with the vocabulary that a model reads, offline.
+
+    No model, or a Qwen one (`qwen…`, `qwq…`, `qvq…`, with or without a vendor's prefix): the vocabulary in
+    the `dashscope` package. An OpenAI model: its own, if tiktoken has it in its cache; nothing is ever
+    downloaded. Any other model, or an OpenAI one whose vocabulary is not at hand: Qwen's, with one warning
+    from the constructor; Qwen's vocabulary splits digits, so it rather counts too much. Where the file of the
+    `dashscope` package is missing or damaged: an estimate that errs on the high side
+    (`context_compressor.tokens.estimate`), with one warning.
+
+    Construction is cheap; the vocabulary is read at first need (0.3 s) and shared in the process. Threads may
+    share a counter.
+
+    Args:
+        model: the name of the model whose tokens are counted; also chooses how images are counted.
+
+    Raises:
+        InvalidArgumentError: `model` is neither a string nor None.
+    """
+
+    def __init__(self, model: str | None = None) -> None:
+        if model is not None and not isinstance(model, str):
+            raise InvalidArgumentError(f"model: expected the name of a model or None, got {model!r}")
+        self.model = model
+        self._vocabulary: Vocabulary | None = None
+        self._vocabulary_name, problem = _choose_vocabulary(model)
+        if problem:
+            warnings.warn(problem, stacklevel=2)
+        self._image_formula = _image_formula(model)
+
+    @property
+    def encoding_name(self) -> str:
+        """The vocabulary in use: "qwen", tiktoken's name of an encoding, or "estimate"."""
+        return self._load().name
+
+    @property
+    def is_loaded(self) -> bool:
+        """Tell whether the vocabulary has been read, so that counting starts at once."""
+        return self._vocabulary is not None
+
+    def count_text(self, text: str) -> int:
+        """Return the tokens of a text; strings that look like special tokens count as plain text."""
+        return self._load().count(text)
+
+    def count_messages(self, messages: Sequence[Msg | dict[str, Any]]) -> int:
+        """Return the tokens of messages (`Msg` or chat dicts), calls, results, names, overhead and all.
+
+        A list costs the sum of its messages. A message with several tool results is counted as the
+        several messages that it is on the wire. The few tokens that a provider adds once per request are not
+        counted.
+
+        Raises:
+            InvalidMessageError: a dict is not a chat message.
+        """
+        return sum(self.measure(_as_msg(message)).total for message in messages)
+
+    def measure(self, msg: Msg) -> MessageTokens:
+        """Return what a message costs, and each of its texts (those of `text_parts`, in that order)."""
+        vocabulary = self._load()
+        return _Measurement(vocabulary, self._image_formula).of(msg)
+
+    def _load(self) -> Vocabulary:
+        if self._vocabulary is None:
+            with _loading:
+                if self._vocabulary is None:
+                    self._vocabulary = self._read()
+        return self._vocabulary
+
+    def _read(self) -> Vocabulary:
+        try:
+            return load_vocabulary(self._vocabulary_name)
+        except VocabularyError as error:
+            warnings.warn(f"{error}; counting with an estimate that errs on the high side", stacklevel=4)
+            return ESTIMATED
+
+    def __repr__(self) -> str:
+        return f"TiktokenCounter({'' if self.model is None else repr(self.model)})"
+
+
+class _Measurement:
+    """One message being measured."""
+
+    def __init__(self, vocabulary: Vocabulary, image_formula: ImageFormula) -> None:
+        self._count = vocabulary.count
+        self._message_tokens = vocabulary.message_tokens
+        self._image_formula = image_formula
+        self._texts: list[int] = []
+        self._others = 0
+
+    def of(self, msg: Msg) -> MessageTokens:
+        wire_messages = 1
+        if isinstance(msg.content, str):
+            self._texts.append(self._count(msg.content))
+        else:
+            results = 0
+            for block in msg.content:
+                results += block.get("type") == "tool_result"
+                self._add(block)
+            wire_messages = results + (results < len(msg.content)) or 1
+        self._others += wire_messages * self._message_tokens
+        # A name that only repeats the role is not on the wire, or is the role.
+        if msg.name and msg.name not in _ROLE_WORDS:
+            self._others += NAME_TOKENS + self._count(msg.name)
+        return MessageTokens(self._others + sum(self._texts), tuple(self._texts))
+
+    def _add(self, block: Block) -> None:
+        match block.get("type"):
+            case "text":
+                self._texts.append(self._count(block["text"]))
+            case "thinking":
+                self._others += self._count(block["thinking"])
+            case "tool_use":
+                self._others += self._count(block["name"]) + self._count(arguments_text(block))
+                self._others += max(CALL_TOKENS, self._count(block["id"]))
+            case "tool_result":
+                self._add_result(block)
+            case _:
+                self._others += block_tokens(block, self._count, self._image_formula)
+
+    def _add_result(self, block: Block) -> None:
+        name, output = block.get("name"), block["output"]
+        self._others += max(RESULT_TOKENS, self._count(block["id"]))
+        if isinstance(name, str):
+            self._others += self._count(name)
+        if isinstance(output, str):
+            self._texts.append(self._count(output))
+            return
+        for inner in output:
+            if isinstance(inner, dict) and inner.get("type") == "text" and isinstance(inner.get("text"), str):
+                self._texts.append(self._count(inner["text"]))
+            elif isinstance(inner, dict):
+                self._others += block_tokens(inner, self._count, self._image_formula)
+            else:
+                self._others += self._count(json.dumps(inner, ensure_ascii=False, default=str))
+
+
+def _as_msg(message: Msg | dict[str, Any]) -> Msg:
+    if isinstance(message, Msg):
+        return message
+    from context_compressor.messages.openai import from_openai  # only needed for dicts
+
+    return from_openai([message])[0]
+
+
+def _choose_vocabulary(model: str | None) -> tuple[str, str | None]:
+    """Return the name of the vocabulary for `model`, and what to warn of."""
+    problems = []
+    if model is not None and not is_qwen(model):
+        name = openai_encoding_name(model)
+        if name is None:
+            problems.append(
+                f"no vocabulary is known for the model {model!r}; leave the model out if that is meant, "
+                "or pass a token counter of your own"
+            )
+        elif is_at_hand(name):
+            return name, None
+        else:
+            problems.append(
+                f"{name}, the vocabulary of {model!r}, is not in tiktoken's cache, and nothing is "
+                f"downloaded from here; run tiktoken.get_encoding({name!r}) once where there is a network, "
+                "or let TIKTOKEN_CACHE_DIR name a folder that has it"
+            )
+    chosen = QWEN
+    if find_qwen_file() is None:
+        problems.append("the dashscope package has no resources/qwen.tiktoken; install a release that has it")
+        chosen = ESTIMATE
+    if not problems:
+        return chosen, None
+    instead = "an estimate that errs on the high side" if chosen == ESTIMATE else "Qwen's vocabulary"
+    return chosen, f"{'; '.join(problems)}. Counting with {instead}"
+
+
+def _image_formula(model: str | None) -> ImageFormula:
+    if model is None:
+        return highest_tokens
+    if is_qwen(model):
+        return qwen_tokens
+    return openai_formula(model) if openai_encoding_name(model) else highest_tokens

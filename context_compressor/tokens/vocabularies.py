@@ -1,0 +1,200 @@
+"""Where vocabularies come from: only files that are on this machine, never the network."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import importlib.util
+import os
+import re
+import tempfile
+import threading
+import unicodedata
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from context_compressor.tokens.estimate import estimate_tokens
+
+if TYPE_CHECKING:
+    import tiktoken
+
+QWEN = "qwen"
+ESTIMATE = "estimate"
+
+QWEN_MESSAGE_TOKENS = 5
+"""Qwen's chat template: `<|im_start|>`, role, line break before a message; `<|im_end|>`, line break behind."""
+OPENAI_MESSAGE_TOKENS = 4
+"""OpenAI's cookbook, "How to count tokens with tiktoken": three tokens around a message, one for the role."""
+
+CHUNK_CHARACTERS = 4_000
+"""Longer texts are encoded in chunks of this many characters.
+
+tiktoken panics on some 500,000 blanks in a row, and its releases before 0.13 take quadratic time for a text
+that is one word (7 s for 50,000 ideographs). Chunks end before a blank between words, where every pattern has
+a boundary, so that counts stay exact; where 500 characters hold no such blank, a cut costs a token or two.
+"""
+
+_CHUNK_END = re.compile(r"(?<=\S) ")
+_CHUNK_END_SEARCH_CHARACTERS = 500
+
+# As in dashscope/tokenizers/qwen_tokenizer.py, whose package is slow to import.
+_QWEN_PATTERN = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+
+_QWEN_TOKENS = 151_643  # where the special tokens begin; fewer lines mean a file cut short
+
+# From tiktoken_ext/openai_public.py: where tiktoken would fetch a vocabulary, and the SHA-256 it insists on.
+_OPENAI_FILES = {
+    "o200k_base": (
+        "https://openaipublic.blob.core.windows.net/encodings/o200k_base.tiktoken",
+        "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
+    ),
+    "cl100k_base": (
+        "https://openaipublic.blob.core.windows.net/encodings/cl100k_base.tiktoken",
+        "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
+    ),
+}
+_OPENAI_FILES["o200k_harmony"] = _OPENAI_FILES["o200k_base"]
+
+_loading = threading.Lock()  # two threads that count first at once would each parse 2.5 MB
+
+
+class VocabularyError(Exception):
+    """Say why a vocabulary cannot be used; never leaves this package."""
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """A way to turn texts into tokens.
+
+    Attributes:
+        name: "qwen", "estimate", or tiktoken's name of an encoding.
+        count: return the tokens of a text; special-token strings are plain text.
+        message_tokens: what a message costs besides its texts, its role included.
+    """
+
+    name: str
+    count: Callable[[str], int]
+    message_tokens: int
+
+
+ESTIMATED = Vocabulary(ESTIMATE, estimate_tokens, QWEN_MESSAGE_TOKENS)
+
+
+def is_qwen(model: str) -> bool:
+    """Tell whether a model, with or without its vendor's prefix, reads Qwen's vocabulary."""
+    return model.rpartition("/")[2].lower().startswith(("qwen", "qwq", "qvq"))
+
+
+def openai_encoding_name(model: str) -> str | None:
+    """Return tiktoken's name for an OpenAI model's encoding, None for any other model."""
+    from tiktoken.model import encoding_name_for_model
+
+    try:
+        name = encoding_name_for_model(model.rpartition("/")[2].lower())
+    except KeyError:
+        return None
+    return name if name in _OPENAI_FILES else None
+
+
+def find_qwen_file() -> Path | None:
+    """Return the vocabulary file of the `dashscope` package, found without importing it: that takes 1 s."""
+    try:
+        spec = importlib.util.find_spec("dashscope")
+    except (ImportError, ValueError):
+        return None
+    for folder in (spec and spec.submodule_search_locations) or ():
+        path = Path(folder) / "resources" / "qwen.tiktoken"
+        if path.is_file():
+            return path
+    return None
+
+
+def is_at_hand(encoding_name: str) -> bool:
+    """Tell whether tiktoken gives an OpenAI encoding without the network: from memory or its cache."""
+    from tiktoken.registry import ENCODINGS
+
+    if encoding_name in ENCODINGS:
+        return True
+    url, sha256 = _OPENAI_FILES[encoding_name]
+    folder = os.environ.get("TIKTOKEN_CACHE_DIR", os.environ.get("DATA_GYM_CACHE_DIR"))
+    if folder == "":  # tiktoken's way to say: no cache
+        return False
+    cache_folder = Path(folder or Path(tempfile.gettempdir(), "data-gym-cache"))
+    try:
+        data = (cache_folder / hashlib.sha1(url.encode()).hexdigest()).read_bytes()
+        return hashlib.sha256(data).hexdigest() == sha256
+    except OSError:
+        return False
+
+
+def load_vocabulary(name: str) -> Vocabulary:
+    """Return the vocabulary of that name, read once in the life of the process.
+
+    Raises:
+        VocabularyError: its file is missing, unreadable or damaged; the text says which.
+    """
+    if name == ESTIMATE:
+        return ESTIMATED
+    with _loading:
+        return _load_qwen() if name == QWEN else _load_openai(name)
+
+
+@cache
+def _load_qwen() -> Vocabulary:
+    import tiktoken
+
+    path = find_qwen_file()
+    if path is None:
+        raise VocabularyError("the dashscope package with its resources/qwen.tiktoken is not installed")
+    try:
+        lines = [line.split() for line in path.read_bytes().splitlines() if line]
+        ranks = {base64.b64decode(token, validate=True): int(rank) for token, rank in lines}
+    except (OSError, ValueError) as error:
+        raise VocabularyError(f"{path} cannot be read ({error})") from error
+    # What tiktoken needs, or it panics: a token for every byte, and no rank twice.
+    complete = len(ranks) >= _QWEN_TOKENS and all(bytes([byte]) in ranks for byte in range(256))
+    if not complete or len(set(ranks.values())) < len(ranks):
+        raise VocabularyError(f"{path} is damaged")
+    encoding = tiktoken.Encoding(QWEN, pat_str=_QWEN_PATTERN, mergeable_ranks=ranks, special_tokens={})
+
+    def count(text: str) -> int:
+        return _count(encoding, unicodedata.normalize("NFC", text))  # as dashscope's tokenizer does
+
+    return Vocabulary(QWEN, count, QWEN_MESSAGE_TOKENS)
+
+
+@cache
+def _load_openai(name: str) -> Vocabulary:
+    import tiktoken
+
+    # Asked again right here: without the file, get_encoding would turn to the network and could hang.
+    if not is_at_hand(name):
+        raise VocabularyError(f"tiktoken's cache no longer holds {name}")
+    encoding = tiktoken.get_encoding(name)
+    return Vocabulary(name, lambda text: _count(encoding, text), OPENAI_MESSAGE_TOKENS)
+
+
+def _count(encoding: tiktoken.Encoding, text: str) -> int:
+    # encode_ordinary knows no special tokens, and replaces lone surrogates. Its batch form is faster only
+    # with several threads, which belong to the application; the private core gains 1 %.
+    if len(text) <= CHUNK_CHARACTERS:
+        return len(encoding.encode_ordinary(text))
+    return sum(len(encoding.encode_ordinary(chunk)) for chunk in split_text(text))
+
+
+def split_text(text: str) -> Iterator[str]:
+    """Yield `text` in chunks that cost together what the text costs; see `CHUNK_CHARACTERS`."""
+    start = 0
+    while len(text) - start > CHUNK_CHARACTERS:
+        limit = start + CHUNK_CHARACTERS
+        found = _CHUNK_END.search(text, limit - _CHUNK_END_SEARCH_CHARACTERS, limit)
+        end = found.start() if found else limit
+        yield text[start:end]
+        start = end
+    yield text[start:]

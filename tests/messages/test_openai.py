@@ -1,0 +1,731 @@
+"""The chat-dict codec: exact both ways, editable in between, clear about what is malformed."""
+
+from __future__ import annotations
+
+import copy
+import json
+import sys
+from enum import Enum
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+from dashscope.api_entities.dashscope_response import GenerationResponse, Message
+from hypothesis import given
+from openai.types.chat import ChatCompletion, ChatCompletionMessage, ParsedChatCompletionMessage
+from pydantic import BaseModel
+
+from context_compressor.errors import InvalidArgumentError, InvalidMessageError
+from context_compressor.messages.msg import Msg, is_instruction
+from context_compressor.messages.openai import from_openai, parse_arguments, to_openai
+from tests.support import strategies
+from tests.support.recordings import DIRECTORY, requires_recordings, sessions
+
+CALL = {"id": "call_1", "type": "function", "function": {"name": "search", "arguments": '{"q": "x"}'}}
+
+
+def calling(**changes: Any) -> dict[str, Any]:
+    """Return an assistant dict with one call, with changes."""
+    return {"role": "assistant", "content": None, "tool_calls": [copy.deepcopy(CALL)]} | changes
+
+
+def assert_round_trip(history: list[Any]) -> list[Msg]:
+    before = json.dumps(history)
+    msgs = from_openai(history)
+    assert len(msgs) == len(history)
+    result = to_openai(msgs)
+    assert result == history
+    assert json.dumps(result) == before
+    assert json.dumps(history) == before
+    return msgs
+
+
+# --- round trip
+
+
+@requires_recordings
+@pytest.mark.parametrize("name", sorted(path.name.split(".")[0] for path in DIRECTORY.glob("*.jsonl.gz")))
+def test_every_recorded_session_round_trips(name):
+    for session in sessions(name):
+        for msg in assert_round_trip(session["messages"]):
+            json.dumps(msg.metadata)
+
+
+@given(strategies.chat_histories(valid=True))
+def test_valid_histories_round_trip(history):
+    assert_round_trip(history)
+
+
+@given(strategies.chat_histories(valid=False))
+def test_histories_with_broken_pairing_round_trip(history):
+    assert_round_trip(history)
+
+
+@given(strategies.chat_histories(valid=False))
+def test_messages_survive_their_own_serialised_form(history):
+    msgs = [Msg.from_dict(json.loads(json.dumps(msg.to_dict()))) for msg in from_openai(history)]
+    assert json.dumps(to_openai(msgs)) == json.dumps(history)
+
+
+PART_MESSAGES = [
+    {"role": "user", "content": [part]}
+    for part in (
+        {"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}},
+        {"type": "image_url", "image_url": {"url": "https://a/b.png", "detail": "low"}},
+        {"image_url": {"detail": "low", "url": "data:image/png;base64,AA=="}, "type": "image_url"},
+        {"type": "image_url", "image_url": "data:image/png;base64,AA=="},
+        {"type": "image_url", "image_url": {"url": None}},
+        {"type": "input_audio", "input_audio": {"format": "wav", "data": "AA=="}},
+        {"type": "video_url", "video_url": {"url": "https://a/b.mp4"}},
+        {"type": "video", "video": ["https://a/1.png", "https://a/2.png"]},
+        {"type": "file", "file": {"file_id": "f"}},
+        {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]},
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AA=="}},
+        {"text": "typeless"},
+        {"image": "https://a/b.png", "min_pixels": 1},
+        {"image": "data:image/png;base64,AA=="},
+        {"video": ["https://a/1.png"], "fps": 2},
+        {"audio": "oss://a/b.mp3"},
+    )
+]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        calling(content=""),
+        calling(content=[]),
+        {"role": "assistant", "tool_calls": [CALL]},
+        calling(content="one"),
+        calling(content=[{"type": "text", "text": "one"}]),
+        calling(content=[{"text": "one", "type": "text"}]),
+        calling(content=[{"type": "text", "text": "one", "cache_control": {}}]),
+        calling(content=[{"type": "text", "text": "one"}, {"type": "refusal", "refusal": "no"}]),
+        calling(reasoning_content="why", refusal=None),
+        calling(function_call={"name": "f", "arguments": ""}),
+        {"role": "assistant", "content": None},
+        {"role": "assistant", "content": []},
+        {"role": "assistant", "content": ""},
+        {"role": "assistant", "audio": {"id": "audio_1"}},
+        {"role": "assistant", "content": "x", "tool_calls": None, "function_call": None},
+        {"role": "assistant", "content": "x", "tool_calls": []},
+        {"role": "assistant", "content": "x", "reasoning_content": None},
+        {"role": "assistant", "content": "x", "reasoning_content": ""},
+        {"role": "assistant", "content": [{"type": "text", "text": "x"}], "reasoning_content": "why"},
+        {"role": "assistant", "content": "x", "refusal": "no", "audio": None},
+        {"role": "assistant", "content": None, "function_call": {"arguments": "{}", "name": "f", "x": 1}},
+        {"role": "function", "name": "f", "content": None},
+        {"role": "function", "content": "out", "name": "f", "tool_call_id": "x"},
+        {"role": "tool", "tool_call_id": "", "content": None},
+        {"role": "tool", "tool_call_id": "x", "content": [{"text": "typeless"}], "name": None},
+        {"role": "developer", "content": "rules", "name": "n"},
+        {"content": "order", "role": "user"},
+        {"role": "user", "content": "x", "name": "bob", "unknown": {"a": [1, None]}},
+        {"role": "user", "content": []},
+        {"role": "user", "content": "x", "tool_calls": [{"not": "ours"}], "tool_call_id": 5},
+        *PART_MESSAGES,
+    ],
+    ids=json.dumps,
+)
+def test_each_shape_round_trips(message):
+    (msg,) = assert_round_trip([message])
+    json.dumps(msg.metadata)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        {"index": 0, **CALL},
+        {"function": {"arguments": "{}", "name": "f"}, "id": "", "type": "function"},
+        {"id": "x", "function": {"name": "f", "arguments": "{}"}},
+        {"id": "x", "type": None, "function": {"name": "f", "arguments": "{}"}},
+        {"id": "x", "type": "builtin_function", "function": {"name": "f", "arguments": "{}", "y": 1}},
+        {"id": "x", "type": "function", "function": {"name": "f", "arguments": {"a": [1.0, None]}}},
+        {"id": "x", "type": "custom", "custom": {"name": "f", "input": "free text"}},
+        {"type": "custom", "id": "x", "custom": {"input": "", "name": "f", "z": 0}, "index": 3},
+        *(
+            {"id": "x", "type": "function", "function": {"name": "f", "arguments": raw}}
+            for raw in strategies.OBJECT_ARGUMENTS + strategies.OTHER_ARGUMENTS
+        ),
+    ],
+    ids=lambda call: json.dumps(call)[:60],
+)
+def test_each_call_shape_round_trips(call):
+    (msg,) = assert_round_trip([{"role": "assistant", "content": None, "tool_calls": [call]}])
+    assert isinstance(msg.content[0]["input"], dict)
+
+
+# --- what the messages look like
+
+
+def test_plain_dicts_need_no_remark():
+    history = [
+        {"role": "system", "content": "rules"},
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": None, "reasoning_content": "why", "tool_calls": [CALL]},
+        {"role": "tool", "tool_call_id": "call_1", "content": "found"},
+        {"role": "assistant", "content": "done"},
+    ]
+    msgs = assert_round_trip(history)
+    assert [msg.metadata for msg in msgs] == [None] * 5
+    assert [msg.name for msg in msgs] == ["system", "user", "assistant", "search", "assistant"]
+    assert [msg.role for msg in msgs] == ["system", "user", "assistant", "system", "assistant"]
+    assert [msg.content for msg in msgs] == [
+        "rules",
+        "hi",
+        [
+            {"type": "thinking", "thinking": "why"},
+            {
+                "type": "tool_use",
+                "id": "call_1",
+                "name": "search",
+                "input": {"q": "x"},
+                "raw_input": '{"q": "x"}',
+            },
+        ],
+        [{"type": "tool_result", "id": "call_1", "name": "search", "output": "found"}],
+        "done",
+    ]
+
+
+def test_a_result_is_named_after_the_latest_call_with_its_id():
+    again = copy.deepcopy(CALL)
+    again["function"]["name"] = "read"
+    result = {"role": "tool", "tool_call_id": "call_1", "content": "x"}
+    msgs = assert_round_trip([result, calling(), result, calling(tool_calls=[again]), result])
+    assert [msg.name for msg in msgs if msg.role == "system"] == ["tool", "search", "read"]
+    assert [msg.content[0]["name"] for msg in msgs if msg.role == "system"] == ["tool", "search", "read"]
+
+
+def test_a_name_that_was_given_wins_over_the_call():
+    (_, msg) = from_openai(
+        [calling(), {"role": "tool", "tool_call_id": "call_1", "name": "mine", "content": "x"}]
+    )
+    assert (msg.name, msg.content[0]["name"]) == ("mine", "mine")
+
+
+def test_developer_messages_are_instructions_and_results_are_not():
+    developer, tool = from_openai(
+        [{"role": "developer", "content": "rules"}, {"role": "tool", "tool_call_id": "x", "content": "y"}]
+    )
+    assert is_instruction(developer)
+    assert not is_instruction(tool)
+
+
+def test_media_parts_become_blocks_with_a_source():
+    blocks = [from_openai([message])[0].content[0] for message in PART_MESSAGES]
+    assert blocks[1] == {
+        "type": "image",
+        "source": {"type": "url", "url": "https://a/b.png", "detail": "low"},
+    }
+    assert blocks[2]["source"] == {
+        "type": "base64",
+        "detail": "low",
+        "media_type": "image/png",
+        "data": "AA==",
+    }
+    assert blocks[3]["source"] == {"type": "base64", "media_type": "image/png", "data": "AA=="}
+    assert blocks[5] == {
+        "type": "audio",
+        "source": {"type": "base64", "media_type": "audio/wav", "data": "AA=="},
+    }
+    assert blocks[6] == {"type": "video", "source": {"type": "url", "url": "https://a/b.mp4"}}
+    assert [block["type"] for block in blocks[-5:]] == ["text", "image", "image", "video", "audio"]
+
+
+def test_texts_of_every_form_are_text_blocks():
+    parts = [{"type": "text", "text": "a"}, {"text": "b", "type": "text", "x": 1}, {"text": "c"}]
+    (msg,) = assert_round_trip([{"role": "user", "content": parts}])
+    assert msg.get_text_content() == "a\nb\nc"
+
+
+@pytest.mark.parametrize(
+    "url", ["data:image/png;base64,AA==", "data:a;b=c;base64,AA==", "data:,x", "data:;base64,"]
+)
+def test_data_urls_come_back_exactly(url):
+    (msg,) = assert_round_trip(
+        [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}]
+    )
+    exact = url in ("data:image/png;base64,AA==", "data:;base64,")
+    assert msg.content[0]["source"]["type"] == ("base64" if exact else "url")
+
+
+# --- arguments
+
+
+@pytest.mark.parametrize("raw", strategies.OBJECT_ARGUMENTS)
+def test_arguments_that_are_objects_are_parsed(raw):
+    assert parse_arguments(raw) == json.loads(raw)
+
+
+@pytest.mark.parametrize("raw", strategies.OTHER_ARGUMENTS, ids=lambda raw: raw[:20])
+def test_arguments_that_are_no_objects_are_wrapped(raw):
+    assert parse_arguments(raw) == {"arguments": raw}
+
+
+def test_nesting_is_limited_at_the_same_depth_everywhere():
+    # 99 lists in one object: 100 deep
+    fits, too_deep = ('{"a":' + "[" * n + "]" * n + "}" for n in (99, 100))
+    assert parse_arguments(fits) == json.loads(fits)
+    assert parse_arguments(too_deep) == {"arguments": too_deep}
+    wide = '{"a": [' + ", ".join(["{}"] * 1000) + "]}"
+    assert parse_arguments(wide) == json.loads(wide)
+
+
+def test_integers_beyond_the_digit_limit_are_wrapped():
+    raw = '{"n": ' + "1" * (sys.get_int_max_str_digits() + 1) + "}"
+    assert parse_arguments(raw) == {"arguments": raw}
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [(1, 2), (1, True), (1, 1.0), (0, False), ("a", "b"), ({"x": 1, "y": 2}, {"y": 2, "x": 1})],
+)
+def test_an_edited_input_is_sent_instead_of_the_raw_text(old, new):
+    call = {
+        "id": "i",
+        "type": "function",
+        "function": {"name": "f", "arguments": json.dumps({"a": old}) + " "},
+    }
+    (msg,) = from_openai([calling(tool_calls=[call])])
+    msg.content[0]["input"]["a"] = new
+    assert to_openai([msg])[0]["tool_calls"][0]["function"]["arguments"] == json.dumps({"a": new})
+
+
+def test_malformed_arguments_are_wrapped_once_raw_input_is_dropped():
+    call = {"id": "i", "type": "function", "function": {"name": "f", "arguments": '{"路径": '}}
+    (msg,) = from_openai([calling(tool_calls=[call])])
+    del msg.content[0]["raw_input"]
+    sent = to_openai([msg])[0]["tool_calls"][0]["function"]["arguments"]
+    assert sent == '{"arguments": "{\\"路径\\": "}'
+
+
+def test_an_input_that_json_cannot_hold_is_still_sent_as_an_object():
+    msg = Msg("a", [{"type": "tool_use", "id": "i", "name": "f", "input": {"a": float("nan")}}], "assistant")
+    arguments = to_openai([msg])[0]["tool_calls"][0]["function"]["arguments"]
+    assert json.loads(arguments) == {"arguments": '{"a": NaN}'}
+
+
+def test_an_input_that_is_no_json_is_refused():
+    msg = Msg("a", [{"type": "tool_use", "id": "i", "name": "f", "input": {"a": object()}}], "assistant")
+    with pytest.raises(InvalidMessageError, match=r"tool_use\.input: expected JSON data"):
+        to_openai([msg])
+
+
+# --- edits show
+
+
+def test_edited_texts_names_and_ids_show():
+    history = [
+        {"content": "hi", "name": "bob", "role": "user"},
+        calling(content="", reasoning_content="why", refusal="no"),
+        {"content": "old", "role": "tool", "name": "search", "tool_call_id": "call_1", "x": 1},
+        {"role": "user", "content": [{"text": "old"}]},
+    ]
+    user, assistant, tool, typeless = from_openai(history)
+    user.content, user.name = "changed", "alice"
+    thinking, refusal, use = assistant.content
+    thinking["thinking"], refusal["refusal"], use["id"], use["name"] = "because", "never", "call_2", "find"
+    assistant.content.insert(1, {"type": "text", "text": "now with text"})
+    tool.content[0] |= {"id": "call_2", "output": "new", "name": "find"}
+    typeless.content[0]["text"] = "new"
+    assert to_openai([user, assistant, tool, typeless]) == [
+        {"content": "changed", "name": "alice", "role": "user"},
+        {
+            "role": "assistant",
+            "content": "now with text",
+            "tool_calls": [CALL | {"id": "call_2", "function": CALL["function"] | {"name": "find"}}],
+            "reasoning_content": "because",
+            "refusal": "never",
+        },
+        {"content": "new", "role": "tool", "name": "find", "tool_call_id": "call_2", "x": 1},
+        {"role": "user", "content": [{"text": "new"}]},
+    ]
+
+
+def test_removed_blocks_are_gone_and_added_calls_replace_a_null():
+    removed, added = from_openai(
+        [calling(content="x", name="n"), {"tool_calls": None, "role": "assistant", "content": "y"}]
+    )
+    added.content = [{"type": "text", "text": "y"}, removed.content[1]]
+    removed.content = removed.content[:1]
+    assert to_openai([removed, added]) == [
+        {"role": "assistant", "content": [{"type": "text", "text": "x"}], "name": "n"},
+        {"tool_calls": [CALL], "role": "assistant", "content": "y"},
+    ]
+
+
+def test_a_changed_role_wins_over_the_remark():
+    (msg,) = from_openai([{"role": "developer", "content": "x"}])
+    msg.role = "user"
+    assert to_openai([msg]) == [{"role": "user", "content": "x"}]
+
+
+def test_provenance_and_foreign_metadata_are_not_sent():
+    metadata = {"compression": {"kind": "stub"}, "mine": 1, "openai": "not a remark"}
+    assert to_openai([Msg("bob", "x", "user", metadata)]) == [{"role": "user", "content": "x"}]
+
+
+# --- messages that did not come from chat dicts
+
+
+def use(call_id: str) -> dict[str, Any]:
+    return {"type": "tool_use", "id": call_id, "name": "f", "input": {"城": 1}}
+
+
+def outcome(call_id: str, output: Any) -> dict[str, Any]:
+    return {"type": "tool_result", "id": call_id, "name": "f", "output": output}
+
+
+TEXT = {"type": "text", "text": "so"}
+
+
+@pytest.mark.parametrize(
+    ("msg", "expected"),
+    [
+        (
+            Msg("Friday", [TEXT, use("a"), use("b")], "assistant"),
+            [{"role": "assistant", "content": "so", "tool_calls": ["a", "b"]}],
+        ),
+        (
+            Msg("Friday", [TEXT, TEXT, use("a")], "assistant"),
+            [{"role": "assistant", "content": [TEXT, TEXT], "tool_calls": ["a"]}],
+        ),
+        (
+            Msg("Friday", [use("a")], "assistant"),
+            [{"role": "assistant", "content": None, "tool_calls": ["a"]}],
+        ),
+        (
+            Msg(
+                "F",
+                [{"type": "thinking", "thinking": "a"}, {"type": "thinking", "thinking": "b"}, TEXT],
+                "assistant",
+            ),
+            [{"role": "assistant", "content": "so", "reasoning_content": "a\nb"}],
+        ),
+        (
+            Msg("system", [outcome("a", "x"), outcome("b", [TEXT])], "system"),
+            [
+                {"role": "tool", "tool_call_id": "a", "content": "x"},
+                {"role": "tool", "tool_call_id": "b", "content": [TEXT]},
+            ],
+        ),
+        (
+            Msg("Friday", [outcome("a", "x"), TEXT, use("a")], "assistant"),
+            [
+                {"role": "assistant", "content": "so", "tool_calls": ["a"]},
+                {"role": "tool", "tool_call_id": "a", "content": "x"},
+            ],
+        ),
+        (
+            Msg("bob", [TEXT, outcome("a", "x")], "user"),
+            [{"role": "tool", "tool_call_id": "a", "content": "x"}, {"role": "user", "content": [TEXT]}],
+        ),
+        (Msg("system", "rules", "system"), [{"role": "system", "content": "rules"}]),
+        (
+            Msg(
+                "bob",
+                [
+                    {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AA"}},
+                    {"type": "image", "source": {"type": "url", "url": "https://a"}},
+                    {"type": "audio", "source": {"type": "base64", "media_type": "audio/mpeg", "data": "AA"}},
+                    {"type": "audio", "source": {"type": "url", "url": "https://a/b.WAV?c"}},
+                    {"type": "video", "source": {"type": "url", "url": "https://a"}},
+                ],
+                "user",
+            ),
+            [
+                {
+                    "role": "user",
+                    "content": [
+                        {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}},
+                        {"type": "image_url", "image_url": {"url": "https://a"}},
+                        {"type": "input_audio", "input_audio": {"format": "mp3", "data": "AA"}},
+                        {
+                            "type": "input_audio",
+                            "input_audio": {"data": "https://a/b.WAV?c", "format": "wav"},
+                        },
+                        {"type": "video_url", "video_url": {"url": "https://a"}},
+                    ],
+                }
+            ],
+        ),
+    ],
+)
+def test_agentscope_messages_become_chat_dicts(msg, expected):
+    for message in expected:
+        if "tool_calls" in message:
+            message["tool_calls"] = [
+                {"id": call_id, "type": "function", "function": {"name": "f", "arguments": '{"城": 1}'}}
+                for call_id in message["tool_calls"]
+            ]
+    result = to_openai([msg])
+    assert result == expected
+    assert [list(message) for message in result if message["role"] == "tool"] == [
+        list(message) for message in expected if message["role"] == "tool"
+    ]
+
+
+@given(strategies.messages())
+def test_agentscope_messages_settle_after_one_conversion(msgs):
+    sent = to_openai(msgs)
+    assert_round_trip(sent)
+    blocks = [block for msg in msgs for block in msg.get_content_blocks()]
+    calls = [call["id"] for message in sent for call in message.get("tool_calls", ())]
+    assert calls == [block["id"] for block in blocks if block["type"] == "tool_use"]
+    results = [message["tool_call_id"] for message in sent if message["role"] == "tool"]
+    assert results == [block["id"] for block in blocks if block["type"] == "tool_result"]
+
+
+# --- malformed input
+
+
+def with_call(**changes: Any) -> dict[str, Any]:
+    return calling(tool_calls=[CALL, copy.deepcopy(CALL) | changes])
+
+
+@pytest.mark.parametrize(
+    ("message", "error"),
+    [
+        ("hello", "messages[1]: expected a chat dict, got str"),
+        (None, "messages[1]: expected a chat dict, got None"),
+        (Msg("a", "b", "user"), "messages[1]: expected a chat dict, got Msg"),
+        ({"content": "x"}, "messages[1].role: expected one of system, developer"),
+        ({"role": "bot", "content": "x"}, "tool, function, got 'bot'"),
+        ({"role": ["user"], "content": "x"}, "messages[1].role: expected one of"),
+        ({"role": "user"}, "messages[1].content: expected a string or a list of parts, but it is missing"),
+        (
+            {"role": "user", "content": None},
+            "messages[1].content: expected a string or a list of parts, got None",
+        ),
+        (
+            {"role": "system", "content": 5},
+            "messages[1].content: expected a string or a list of parts, got int",
+        ),
+        (
+            {"role": "developer", "content": {}},
+            "messages[1].content: expected a string or a list of parts, got dict",
+        ),
+        ({"role": "user", "content": ["x"]}, "messages[1].content[0]: expected a dict, got str"),
+        (
+            {"role": "user", "content": [{"type": "text", "text": "x"}, {"type": "text"}]},
+            "messages[1].content[1].text: expected a string",
+        ),
+        (
+            {"role": "user", "content": [{"text": 5}]},
+            "messages[1].content[0].text: expected a string, got int",
+        ),
+        (
+            {"role": "user", "content": [{"type": 5}]},
+            "messages[1].content[0].type: expected a string, got int",
+        ),
+        ({"role": "user", "content": "x", "name": 5}, "messages[1].name: expected a string, got int"),
+        ({"role": "user", "content": "x", "y": {1}}, "messages[1].y: expected JSON data, got set"),
+        (
+            {"role": "user", "content": "x", "y": {1: 2}},
+            "messages[1].y: expected keys that are strings, got int",
+        ),
+        (
+            {"role": "assistant", "content": 5},
+            "messages[1].content: expected a string or a list of parts, got int",
+        ),
+        (
+            {"role": "assistant", "content": "x", "reasoning_content": []},
+            "messages[1].reasoning_content: expected",
+        ),
+        (
+            {"role": "assistant", "content": "x", "refusal": {}},
+            "messages[1].refusal: expected a string, got dict",
+        ),
+        ({"role": "assistant", "audio": "id"}, "messages[1].audio: expected a dict, got str"),
+        (calling(tool_calls={}), "messages[1].tool_calls: expected a list, got dict"),
+        (calling(tool_calls=["x"]), "messages[1].tool_calls[0]: expected a dict, got str"),
+        (with_call(id=None), "messages[1].tool_calls[1].id: expected a string, got None"),
+        (with_call(type=5), "messages[1].tool_calls[1].type: expected a string, got int"),
+        (with_call(function="f"), "messages[1].tool_calls[1].function: expected a dict, got str"),
+        (with_call(type="custom"), "messages[1].tool_calls[1].custom: expected a dict, but it is missing"),
+        (
+            with_call(function={"arguments": "{}"}),
+            "messages[1].tool_calls[1].function.name: expected a string, but it is missing",
+        ),
+        (
+            with_call(function={"name": "f", "arguments": 5}),
+            "messages[1].tool_calls[1].function.arguments: expected a string, got int",
+        ),
+        (
+            with_call(function={"name": "f"}),
+            "messages[1].tool_calls[1].function.arguments: expected a string, but it is missing",
+        ),
+        (
+            with_call(type="custom", custom={"name": "f", "input": {}}),
+            "messages[1].tool_calls[1].custom.input: expected a string, got dict",
+        ),
+        (
+            {"role": "assistant", "function_call": {"name": None, "arguments": "{}"}},
+            "messages[1].function_call.name: expected a string, got None",
+        ),
+        ({"role": "tool", "content": "x"}, "messages[1].tool_call_id: expected a string, but it is missing"),
+        (
+            {"role": "tool", "tool_call_id": 7, "content": "x"},
+            "messages[1].tool_call_id: expected a string, got int",
+        ),
+        ({"role": "tool", "tool_call_id": "x"}, "messages[1].content: expected a string or a list of parts"),
+        ({"role": "function", "content": "x"}, "messages[1].name: expected a string, but it is missing"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_malformed_messages_are_refused_by_index_and_field(message, error):
+    with pytest.raises(InvalidMessageError) as caught:
+        from_openai([{"role": "user", "content": "fine"}, message])
+    assert error in str(caught.value)
+
+
+def test_data_that_nests_too_deep_is_refused():
+    deep: Any = "x"
+    for _ in range(5000):
+        deep = [deep]
+    with pytest.raises(InvalidMessageError, match=r"messages\[0\]\.y: nested more than 100 deep"):
+        from_openai([{"role": "user", "content": "x", "y": deep}])
+
+
+@pytest.mark.parametrize("value", ["text", b"bytes", {"role": "user", "content": "x"}, None, 5])
+def test_a_single_message_instead_of_a_list_is_refused(value):
+    with pytest.raises(InvalidArgumentError, match="messages: expected a list"):
+        from_openai(value)
+    with pytest.raises(InvalidArgumentError, match="messages: expected a list"):
+        to_openai(value)
+
+
+def test_only_messages_are_turned_into_dicts():
+    with pytest.raises(InvalidArgumentError, match="messages: expected a list of Msg, got Msg"):
+        to_openai(Msg("a", "b", "user"))
+    with pytest.raises(InvalidArgumentError, match=r"messages\[1\]: expected a Msg, got dict"):
+        to_openai([Msg("a", "b", "user"), {"role": "user", "content": "x"}])
+
+
+# --- SDK objects
+
+
+def completion(message: dict[str, Any]) -> ChatCompletion:
+    choice = {"index": 0, "finish_reason": "stop", "message": message}
+    return ChatCompletion.model_validate(
+        {"id": "x", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
+    )
+
+
+SDK_MESSAGE = {
+    "content": "lone \ud800",
+    "refusal": None,
+    "role": "assistant",
+    "annotations": [],
+    "tool_calls": [{"id": "call_1", "function": CALL["function"], "type": "function", "index": 0}],
+    "reasoning_content": "why",
+}
+
+
+def test_an_openai_message_object_comes_back_as_what_the_api_sent():
+    message = completion(SDK_MESSAGE).choices[0].message
+    (msg,) = from_openai([message])
+    assert to_openai([msg]) == [SDK_MESSAGE]
+    assert msg.content[0] == {"type": "thinking", "thinking": "why"}
+
+
+def test_sdk_objects_inside_a_dict_are_accepted():
+    message = completion(SDK_MESSAGE).choices[0].message
+    built = {"role": "assistant", "content": message.content, "tool_calls": message.tool_calls}
+    assert to_openai(from_openai([built])) == [
+        {"role": "assistant", "content": "lone \ud800", "tool_calls": SDK_MESSAGE["tool_calls"]}
+    ]
+
+
+def test_a_parsed_message_is_sent_without_what_the_sdk_parsed():
+    class Answer(BaseModel):
+        x: int
+
+    call = {
+        "id": "c",
+        "type": "function",
+        "function": {"name": "f", "arguments": "{}", "parsed_arguments": {}},
+    }
+    message = ParsedChatCompletionMessage[Answer].model_validate(
+        {"role": "assistant", "content": '{"x": 1}', "parsed": {"x": 1}, "tool_calls": [call]}
+    )
+    (result,) = to_openai(from_openai([message]))
+    assert sorted(result) == ["content", "role", "tool_calls"]
+    assert result["tool_calls"][0]["function"] == {"name": "f", "arguments": "{}"}
+
+
+def test_an_object_that_gives_its_role_by_default_is_accepted():
+    class User(BaseModel):
+        role: str = "user"
+        content: str
+        name: str | None = None
+
+    assert to_openai(from_openai([User(content="x")])) == [{"role": "user", "content": "x"}]
+
+
+def test_a_whole_message_object_instead_of_a_list_is_refused():
+    with pytest.raises(InvalidArgumentError, match="got ChatCompletionMessage"):
+        from_openai(ChatCompletionMessage(role="assistant", content="x"))
+
+
+def test_dashscope_message_objects_are_accepted():
+    response = GenerationResponse.from_api_response(
+        GenerationResponse(
+            status_code=200,
+            request_id="x",
+            output={
+                "choices": [{"finish_reason": "stop", "message": calling(content="", reasoning_content="")}]
+            },
+        )
+    )
+    messages = [Message(role="user", content=[{"text": "hi"}]), response.output.choices[0].message]
+    assert isinstance(messages[1], Message)
+    result = to_openai(from_openai(messages))
+    assert json.dumps(result) == json.dumps([dict(message) for message in messages])
+    assert all(type(message) is dict for message in result)
+
+
+def test_roles_and_names_may_come_from_an_enum():
+    class Role(str, Enum):  # noqa: UP042 - what users wrote before StrEnum, whose str() is no text of ours
+        USER = "user"
+
+    for message in (
+        {"role": Role.USER, "content": "x"},
+        {"role": Role.USER, "content": "x", "name": Role.USER},
+    ):
+        (msg,) = from_openai([message])
+        assert type(msg.role) is type(msg.name) is str
+        assert json.dumps(to_openai([msg])) == json.dumps([message])
+
+
+def test_any_mapping_and_any_iterable_are_accepted():
+    message = MappingProxyType(
+        {"role": "user", "content": (MappingProxyType({"type": "text", "text": "x"}),)}
+    )
+    msgs = from_openai(message for _ in range(2))
+    assert to_openai(iter(msgs)) == [{"role": "user", "content": [{"type": "text", "text": "x"}]}] * 2
+
+
+# --- aliasing
+
+
+def containers(value: Any) -> list[Any]:
+    """Return every dict and list in `value`."""
+    if isinstance(value, Msg):
+        return containers([value.content, value.metadata])
+    if isinstance(value, dict):
+        return [value, *(found for item in value.values() for found in containers(item))]
+    if isinstance(value, list):
+        return [value, *(found for item in value for found in containers(item))]
+    return []
+
+
+@given(strategies.chat_histories(valid=False))
+def test_nothing_is_shared_between_dicts_messages_and_output(history):
+    before = copy.deepcopy(history)
+    msgs = from_openai(history)
+    first, second = to_openai(msgs), to_openai(msgs)
+    groups = [{id(found) for found in containers(value)} for value in (history, msgs, first, second)]
+    assert len(set().union(*groups)) == sum(map(len, groups))
+    assert history == before
