@@ -28,8 +28,9 @@ def stub_text(
         what: what the text was. Other than for a tool result, the preview is always of head and tail.
     """
     lines = text.count("\n") + 1
+    plural = "" if lines == 1 else "s"
     header = (
-        f"[Offloaded {what} {ref}: {lines} lines, {len(text)} characters, {tokens} tokens; "
+        f"[Offloaded {what} {ref}: {lines} line{plural}, {len(text)} characters, {tokens} tokens; "
         f"see {READ_TOOL}, {GREP_TOOL}]"
     )
     header_tokens = counter.count_text(header)

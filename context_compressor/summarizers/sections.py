@@ -42,12 +42,12 @@ ids and paths are what every summary loses first (Factory's evaluation of 2025, 
 _KEYS = {title.casefold(): s.key for s in SECTIONS for title in (s.english, s.chinese)}
 _HINTS = {s.hint.casefold() for s in SECTIONS}
 _HEADING = re.compile(r"(?:#{1,6}\s*|\*\*|\d{1,2}[.)、]\s*)+(?P<title>[^\n]*?)[\s*:：]*")
-_BULLET = re.compile(r"(?:[-*•+]|\d{1,2}[.)、])\s+")
+_BULLET = re.compile(r"(?:(?:[-*•+]|\d{1,2}[.)、])(?:\s+|$))+")
 _PLACEHOLDERS = frozenset(
     {
         *("", "none", "n/a", "na", "null", "nil", "nothing", "empty", "undefined", "tbd", "todo", "...", "…"),
         *("not applicable", "none yet", "not specified", "unknown", "no summary", "summary", "nothing to summarize"),
-        *("无", "暂无", "没有", "空", "未知", "不适用", "省略", "none of note", "no content", "(empty)", "-", "--", "---"),
+        *("no content", "-", "--", "---", "无", "暂无", "没有", "空", "未知", "不适用", "省略"),
     }
 )
 _CJK = re.compile(r"[\u3400-\u9fff\uf900-\ufaff]")
@@ -76,7 +76,7 @@ def strip_bullet(line: str) -> str:
     """Return `line` without its indentation and list mark."""
     line = line.strip()
     match = _BULLET.match(line)
-    return line[match.end() :] if match else line.removeprefix("-").strip() if line in {"-", "--", "---"} else line
+    return line[match.end() :] if match else line
 
 
 def parse_sections(text: str) -> dict[str, list[str]]:

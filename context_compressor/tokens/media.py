@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from context_compressor.messages.msg import Block
+from context_compressor.messages.openai_common import REMARK
 from context_compressor.tokens.images import ImageFormula, image_size
 
 Kind = Literal["image", "audio", "video", "file"]
@@ -48,7 +49,7 @@ def block_tokens(block: Block, count_text: Callable[[str], int], image_formula: 
     """
     kind = kind_of(block.get("type"))
     media = _Media(image_formula)
-    rest = media.take_out(block, kind, None)
+    rest = media.take_out({key: value for key, value in block.items() if key != REMARK}, kind, None)
     if kind is None or kind == "file":
         if kind and not media.found and _refers(block):
             media.add(kind, None, None)
@@ -110,8 +111,10 @@ class _Media:
 
 
 def _detail(block: Block) -> object:
-    inner = block.get("image_url")
-    return inner.get("detail") if isinstance(inner, dict) else block.get("detail")
+    holders = (block.get("source"), block.get("image_url"), block)
+    return next(
+        (holder["detail"] for holder in holders if isinstance(holder, dict) and "detail" in holder), None
+    )
 
 
 def _refers(value: Any) -> bool:

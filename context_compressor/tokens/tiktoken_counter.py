@@ -10,6 +10,8 @@ from typing import Any
 
 from context_compressor.errors import InvalidArgumentError
 from context_compressor.messages.msg import Block, Msg
+from context_compressor.messages.openai import from_openai
+from context_compressor.messages.openai_common import remark_of
 from context_compressor.tokens.images import ImageFormula, highest_tokens, openai_formula, qwen_tokens
 from context_compressor.tokens.measure import MessageTokens, arguments_text
 from context_compressor.tokens.media import block_tokens
@@ -98,8 +100,7 @@ class TiktokenCounter:
 
     def measure(self, msg: Msg) -> MessageTokens:
         """Return what a message costs, and each of its texts (those of `text_parts`, in that order)."""
-        vocabulary = self._load()
-        return _Measurement(vocabulary, self._image_formula).of(msg)
+        return _Measurement(msg, self._load(), self._image_formula).run()
 
     def _load(self) -> Vocabulary:
         if self._vocabulary is None:
@@ -122,28 +123,32 @@ class TiktokenCounter:
 class _Measurement:
     """One message being measured."""
 
-    def __init__(self, vocabulary: Vocabulary, image_formula: ImageFormula) -> None:
+    def __init__(self, msg: Msg, vocabulary: Vocabulary, image_formula: ImageFormula) -> None:
+        self._msg = msg
         self._count = vocabulary.count
         self._message_tokens = vocabulary.message_tokens
         self._image_formula = image_formula
         self._texts: list[int] = []
         self._others = 0
 
-    def of(self, msg: Msg) -> MessageTokens:
-        wire_messages = 1
-        if isinstance(msg.content, str):
-            self._texts.append(self._count(msg.content))
+    def run(self) -> MessageTokens:
+        content = self._msg.content
+        if isinstance(content, str):
+            self._texts.append(self._count(content))
+            self._add_overhead()
         else:
-            results = 0
-            for block in msg.content:
-                results += block.get("type") == "tool_result"
+            for block in content:
                 self._add(block)
-            wire_messages = results + (results < len(msg.content)) or 1
-        self._others += wire_messages * self._message_tokens
-        # A name that only repeats the role is not on the wire, or is the role.
-        if msg.name and msg.name not in _ROLE_WORDS:
-            self._others += NAME_TOKENS + self._count(msg.name)
+            # Results go as messages of their own; what stands beside them, or nothing at all, goes as one.
+            if not content or any(block.get("type") != "tool_result" for block in content):
+                self._add_overhead()
         return MessageTokens(self._others + sum(self._texts), tuple(self._texts))
+
+    def _add_overhead(self) -> None:
+        self._others += self._message_tokens
+        name = self._msg.name
+        if name and name not in _ROLE_WORDS:  # a name that repeats the role is not sent
+            self._others += NAME_TOKENS + self._count(name)
 
     def _add(self, block: Block) -> None:
         match block.get("type"):
@@ -160,10 +165,10 @@ class _Measurement:
                 self._others += block_tokens(block, self._count, self._image_formula)
 
     def _add_result(self, block: Block) -> None:
-        name, output = block.get("name"), block["output"]
-        self._others += max(RESULT_TOKENS, self._count(block["id"]))
-        if isinstance(name, str):
-            self._others += self._count(name)
+        output = block["output"]
+        self._others += self._message_tokens + max(RESULT_TOKENS, self._count(block["id"]))
+        if _sends_result_name(self._msg, block):
+            self._others += NAME_TOKENS + self._count(block["name"])
         if isinstance(output, str):
             self._texts.append(self._count(output))
             return
@@ -176,11 +181,22 @@ class _Measurement:
                 self._others += self._count(json.dumps(inner, ensure_ascii=False, default=str))
 
 
+def _sends_result_name(msg: Msg, block: Block) -> bool:
+    """Tell whether a tool result is sent with the name of its tool.
+
+    `from_openai` looks the name up when a dict has none; such a name must not count, or the same dict would
+    cost more beside its call than alone.
+    """
+    name, remark = block.get("name"), remark_of(msg.metadata)
+    is_looked_up = (
+        name == msg.name and remark.get("role") != "function" and "name" not in remark.get("keys", ())
+    )
+    return isinstance(name, str) and not is_looked_up
+
+
 def _as_msg(message: Msg | dict[str, Any]) -> Msg:
     if isinstance(message, Msg):
         return message
-    from context_compressor.messages.openai import from_openai  # only needed for dicts
-
     return from_openai([message])[0]
 
 

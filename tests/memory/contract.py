@@ -159,6 +159,12 @@ class MemoryContract:
         assert await ids_of(memory, mark="x", exclude_mark="x") == ""
         assert await ids_of(memory, mark="unknown") == ""
 
+    async def test_few_marked_among_many_stay_in_order(self, memory: MemoryBase) -> None:
+        await memory.add(make_msgs("abcdefghijklmnopqrstuvwxyz"))
+        for marked in ("qb", "zia", "yxpc"):
+            await memory.update_messages_mark(marked, msg_ids=list(marked))
+            assert await ids_of(memory, mark=marked) == "".join(sorted(marked))
+
     async def test_a_new_mark_goes_to_all_or_to_those_named(self, memory: MemoryBase) -> None:
         await memory.add(make_msgs("abc"))
         assert await memory.update_messages_mark("x", msg_ids=["a", "missing", "a"]) == 1

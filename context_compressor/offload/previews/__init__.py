@@ -20,6 +20,8 @@ NAMES_SHARE = 0.5
 """Part of a preview given to the names in the text; the gain that `name_line` cites was measured with it."""
 
 _MIN_TOKENS_FOR_NAMES = 50
+_WORTH_ANOTHER = 0.15
+"""Part of a preview that may stay empty."""
 
 
 def preview(text: str, max_tokens: int, counter: TokenCounter, *, plain: bool = False) -> str:
@@ -33,18 +35,26 @@ def preview(text: str, max_tokens: int, counter: TokenCounter, *, plain: bool = 
     """
     if max_tokens < _MIN_TOKENS_FOR_NAMES:
         return _body(text, max_tokens, counter, plain)
-    body = _body(text, max_tokens - int(max_tokens * NAMES_SHARE), counter, plain)
-    room = max_tokens - counter.count_text(body) - 1
-    while room > 0:
-        names = name_line(text, body, room, counter)
-        if not names:
+    names_tokens = int(max_tokens * NAMES_SHARE)
+    body = _body(text, max_tokens - names_tokens, counter, plain)
+    names = name_line(text, body, names_tokens, counter)
+    joined = _join(body, names)
+    left_over = max_tokens - counter.count_text(joined)
+    room = max_tokens - counter.count_text(names) - 1
+    # Once more with what the names leave over, where it is worth the time; or with less, since joining two
+    # texts may cost a token or two more than both.
+    while left_over < 0 or left_over > max_tokens * _WORTH_ANOTHER:
+        body = _body(text, room, counter, plain)
+        joined = _join(body, names)
+        left_over = max_tokens - counter.count_text(joined)
+        if left_over >= 0:
             break
-        joined = f"{body}\n{names}" if body else names
-        excess = counter.count_text(joined) - max_tokens
-        if excess <= 0:
-            return joined
-        room -= excess
-    return body
+        room += left_over
+    return joined
+
+
+def _join(body: str, names: str) -> str:
+    return "\n".join(filter(None, (body, names)))
 
 
 def _body(text: str, max_tokens: int, counter: TokenCounter, plain: bool) -> str:

@@ -115,14 +115,14 @@ class _Renderer:
             return self._spend("{}")
         names = list(value)
         if depth >= self._detail.depth:
-            return self._spend(f"{{{len(names)} keys: {self._names(names)}}}")
+            return self._spend(f"{{{_counted(len(names), 'key')}: {self._names(names)}}}")
         shown = names[: self._detail.keys]
         members = [
             f"{self._spend(self._string(name))}: {self.render(value[name], depth + 1)}" for name in shown
         ]
         if len(names) > len(shown):
             rest = names[len(shown) :]
-            members.append(self._spend(f"… {len(rest)} more keys: {self._names(rest)}"))
+            members.append(self._spend(f"… {len(rest)} more: {self._names(rest)}"))
         return f"{{{', '.join(members)}}}"
 
     def _names(self, names: list[str]) -> str:
@@ -148,10 +148,13 @@ class _Renderer:
 
     @staticmethod
     def _count(value: list[Any]) -> str:
-        kind = "object" if all(isinstance(item, dict) for item in value) else "item"
-        return f"{len(value)} {kind}{'' if len(value) == 1 else 's'}"
+        return _counted(len(value), "object" if all(isinstance(item, dict) for item in value) else "item")
 
     def _common_keys(self, value: list[Any]) -> str:
         if not isinstance(value[0], dict):
             return ""
         return f", keys {self._names(list(value[0]))}"
+
+
+def _counted(count: int, thing: str) -> str:
+    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"

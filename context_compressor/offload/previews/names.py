@@ -14,14 +14,18 @@ SCANNED_CHARACTERS = 100_000
 
 _WORD = re.compile(rf"[A-Za-z0-9_/#][A-Za-z0-9_./:#@-]{{3,{MAX_NAME_CHARACTERS}}}")
 _NAME_LIKE = re.compile(r"[0-9_/]|[a-z][A-Z]|\w\.\w")
-"""What tells an identifier from a word of prose: a digit, an underscore, a slash, a camel hump, an inner dot."""
+"""What tells an identifier from a word of prose: a digit, an underscore, a slash, a hump, an inner dot."""
+
+_DIGITS = re.compile(r"[0-9]+")
+_MAX_ALIKE = 8
+"""Names shown that differ in their digits only: timestamps and running numbers would push out all others."""
 
 
 def name_line(text: str, shown: str, max_tokens: int, counter: TokenCounter) -> str:
     """Return one line with the names that stand most often in `text`, `shown` left out; "" when none fits.
 
     Measured on 217 large tool results of recorded agent sessions: with half of a 200-token preview given to
-    this line, the share of identifiers the agent used next that stand in the preview rises from 0.16 to 0.42.
+    this line, the share of identifiers the agent used next that stand in the preview rises from 0.16 to 0.41.
     """
     names = _names(text, shown, max_tokens)
 
@@ -39,16 +43,16 @@ def _names(text: str, shown: str, most: int) -> list[str]:
     for word in _WORD.findall(text):
         counts[word] = counts.get(word, 0) + 1
     names: dict[str, None] = {}
+    alike: dict[str, int] = {}
     # The sort is stable: among names that stand equally often, the first in the text comes first.
     for word in sorted(counts, key=lambda word: -counts[word]):
         name = word.strip("./:-")
         # A word of full length was cut from something longer: base64, a hash of hashes.
-        if (
-            len(word) <= MAX_NAME_CHARACTERS
-            and len(name) > 3
-            and _NAME_LIKE.search(name)
-            and name not in shown
-        ):
+        if len(word) > MAX_NAME_CHARACTERS or len(name) < 4 or not _NAME_LIKE.search(name) or name in names:
+            continue
+        shape = _DIGITS.sub("0", name)
+        alike[shape] = alike.get(shape, 0) + 1
+        if alike[shape] <= _MAX_ALIKE and name not in shown:
             names[name] = None
             if len(names) >= most:
                 break

@@ -1,0 +1,74 @@
+"""`FallbackSummarizer`: ask one summariser after the other."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+
+from context_compressor.errors import SummarizerError
+from context_compressor.summarizers.protocol import Summarizer, Summary, SummaryRequest
+from context_compressor.summarizers.validation import summarize_checked
+from context_compressor.tokens.protocol import TokenCounter
+
+
+class FallbackSummarizer:
+    """Return the first summary that passes the checks, asking each summariser in turn.
+
+    Args:
+        first, second, more: who to ask, in this order.
+        counter: measures summaries; a `TiktokenCounter()` when None.
+        timeout_seconds: how long each may take, so that one which hangs does not use up the time of the next;
+            None waits for ever.
+    """
+
+    def __init__(
+        self,
+        first: Summarizer,
+        second: Summarizer,
+        *more: Summarizer,
+        counter: TokenCounter | None = None,
+        timeout_seconds: float | None = 60.0,
+    ) -> None:
+        self._summarizers = (first, second, *more)
+        self._counter = counter
+        self._timeout_seconds = timeout_seconds
+
+    @property
+    def remote(self) -> bool:
+        """Whether any of them leaves the process."""
+        return any(summarizer.remote for summarizer in self._summarizers)
+
+    async def summarize(self, request: SummaryRequest) -> Summary:
+        """Return a checked summary of `request.messages`.
+
+        Raises:
+            SummarizerError: none gave one; the text says of each why not.
+        """
+        if self._counter is None:
+            from context_compressor.tokens.tiktoken_counter import TiktokenCounter
+
+            self._counter = TiktokenCounter()
+        replaced_tokens = self._counter.count_messages(request.messages)
+        if request.previous:
+            replaced_tokens += self._counter.count_text(request.previous)
+        failures: list[str] = []
+        for summarizer in self._summarizers:
+            try:
+                return await summarize_checked(
+                    summarizer,
+                    request,
+                    self._counter,
+                    replaced_tokens=replaced_tokens,
+                    input_tokens_estimate=replaced_tokens,
+                    timeout_seconds=self._timeout_seconds,
+                )
+            except SummarizerError as error:
+                failures.append(f"{type(summarizer).__name__}: {error}")
+        raise SummarizerError(f"all {len(failures)} summarisers failed: {'; '.join(failures)}")
+
+    async def aclose(self) -> None:
+        """Close those that can be closed, all of them even when one fails."""
+        async with AsyncExitStack() as stack:
+            for summarizer in self._summarizers:
+                close = getattr(summarizer, "aclose", None)
+                if close is not None:
+                    stack.push_async_callback(close)

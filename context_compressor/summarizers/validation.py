@@ -1,0 +1,255 @@
+"""The one place where summaries are checked, whoever wrote them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from dataclasses import replace
+from typing import NamedTuple
+
+from context_compressor.errors import SummarizerError, SummarizerTimeoutError, SummaryRejectedError
+from context_compressor.messages.msg import Msg
+from context_compressor.summarizers.cutting import cut_to_tokens
+from context_compressor.summarizers.prompts import render_conversation, system_prompt
+from context_compressor.summarizers.protocol import Summarizer, Summary, SummaryRequest
+from context_compressor.summarizers.sections import is_heading, is_placeholder, section_of_heading
+from context_compressor.tokens.protocol import TokenCounter
+
+PARROT_WINDOW_CHARS = 300
+"""A summary may quote sentences; a stretch this long that stands in the material word for word is copied."""
+PARROT_SHARE = 0.8
+"""What part of a summary may be such stretches before it counts as a copy: a long quote among other lines may stand."""
+PARROT_MIN_CHARS = 400
+"""Shorter texts may repeat the material: there is no shorter way to say a short message."""
+
+_MAX_APOLOGY_CHARS = 600
+"""Error texts and refusals are short; a long text that begins with such words is about them."""
+_CANCELLATION_GRACE_SECONDS = 0.5
+
+_REASONING = re.compile(r"^[ \t]*<(think|thinking|thought|reasoning)>.*?</\1>", re.DOTALL | re.IGNORECASE | re.MULTILINE)
+_OPEN_REASONING = re.compile(r"^[ \t]*<(?:think|thinking|thought|reasoning)>.*", re.DOTALL | re.IGNORECASE | re.MULTILINE)
+_END_OF_REASONING = re.compile(
+    r".*(?:^[ \t]*</(?:think|thinking|thought|reasoning)>|</(?:think|thinking|thought|reasoning)>[ \t]*$)",
+    re.DOTALL | re.IGNORECASE | re.MULTILINE,
+)
+_CODE_FENCE = re.compile(r"```[\w-]*\n(.*)\n```", re.DOTALL)
+_APOLOGY = re.compile(
+    r"\W*(?:"
+    r"(?:[\w.]*(?:error|exception))(?: code)?\b[^\n:：]{0,60}[:：]"
+    r"|error\b|traceback \(most recent call last\)"
+    r"|(?:http[/ ])?[45]\d\d\b|internal server error|bad gateway|service unavailable|gateway time-?out|too many requests"
+    r"|(?:the )?(?:request|connection|operation) (?:was |has )?(?:timed out|failed|aborted|reset|refused)"
+    r"|rate limit|(?:you|we)(?:'ve| have)? (?:exceeded|reached|hit) (?:your|the|our)"
+    r"|(?:i'm |i am |we are |we're )?(?:very |so |really )?sorry\b|(?:my )?apolog(?:y|ies|ize)|unfortunately, i"
+    r"|i (?:can't|cannot|can not|won't|will not|am unable|am not able)|i'm (?:unable|not able)"
+    r"|as an ai\b|(?:there is|there's|i (?:don't|do not) (?:see|have)|you (?:haven't|have not) provided) (?:no|any|a)\b"
+    r"|no (?:conversation|content|messages?|text|input)\b|please provide|previous conversation was too long"
+    r"|failed to (?:generate|create|produce|summari[sz]e)|(?:could|can)(?:n't| ?not) (?:generate|create|summari[sz]e)"
+    r"|(?:非常|很)?(?:抱歉|对不起)|我无法|无法(?:生成|总结|处理)|错误[:：]|发生(?:了)?错误|请求(?:失败|超时|过于频繁)|请提供"
+    r")",
+    re.IGNORECASE,
+)
+_HTML = re.compile(r"\s*<(?:!doctype html|html|head|body)\b", re.IGNORECASE)
+_ERROR_KEYS = ("error", "errors", "detail", "error_message")
+
+
+class _Attempt(NamedTuple):
+    """One answer, with what it cost."""
+
+    text: str
+    tokens: int
+    """Of the text, by our counter."""
+    input_tokens: int
+    output_tokens: int
+
+
+async def summarize_checked(
+    summarizer: Summarizer,
+    request: SummaryRequest,
+    counter: TokenCounter,
+    *,
+    replaced_tokens: int,
+    material: str | None = None,
+    input_tokens_estimate: int = 0,
+    timeout_seconds: float | None = None,
+) -> Summary:
+    """Ask for a summary and return it only if it can stand in for what it replaces.
+
+    One that is longer than `request.max_tokens` is asked for once more, with a note, then cut.
+
+    Args:
+        summarizer: who writes it.
+        request: what is asked.
+        counter: measures the summary.
+        replaced_tokens: what the messages cost that it replaces; it must cost less.
+        material: what was summarised, as text, to recognise a copy; rendered from the request when None.
+        input_tokens_estimate: what to report as read where the summariser reports nothing.
+        timeout_seconds: for all of it, the second attempt included; None waits for ever.
+
+    Returns:
+        The summary, its text cleaned. Its token counts are those reported, both attempts added up; where none
+        are reported, `input_tokens_estimate` and what the text counts.
+
+    Raises:
+        SummaryRejectedError: the summary cannot be used; the text says why.
+        SummarizerTimeoutError: there was none in time.
+        SummarizerError: the summariser failed; chained from its exception.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = None if timeout_seconds is None else loop.time() + timeout_seconds
+
+    async def attempt(asked: SummaryRequest) -> _Attempt:
+        left = None if deadline is None else max(0.0, deadline - loop.time())
+        summary = await _call(summarizer, asked, left, timeout_seconds)
+        text = check_summary(summary, request, material=material)
+        read, written = _reported(summary.input_tokens), _reported(summary.output_tokens)
+        tokens = counter.count_text(text)
+        return _Attempt(text, tokens, read or input_tokens_estimate, written or tokens)
+
+    answer = await attempt(request)
+    read, written = answer.input_tokens, answer.output_tokens
+    if answer.tokens > request.max_tokens:
+        try:
+            second = await attempt(_shorter(request, answer.tokens))
+        except SummarizerError:
+            pass  # the first can still be cut
+        else:
+            read += second.input_tokens
+            written += second.output_tokens
+            answer = min(answer, second, key=lambda candidate: candidate.tokens)
+    text = cut_to_tokens(answer.text, request.max_tokens, counter)
+    _check_says_something(text, f"{request.max_tokens} tokens leave nothing of it")
+    tokens = answer.tokens if text == answer.text else counter.count_text(text)
+    if tokens >= replaced_tokens:
+        raise SummaryRejectedError(
+            f"summary rejected: its {tokens} tokens are not fewer than the {replaced_tokens} that it would replace"
+        )
+    return Summary(text=text, input_tokens=read, output_tokens=written)
+
+
+def check_summary(summary: object, request: SummaryRequest, *, material: str | None = None) -> str:
+    """Return the text of a summary, cleaned of reasoning and wrapping; lengths are not checked here.
+
+    Raises:
+        SummaryRejectedError: it is no summary, says nothing, is an error text, or a copy of the material.
+    """
+    if not isinstance(summary, Summary) or not isinstance(summary.text, str):
+        got = type(summary.text if isinstance(summary, Summary) else summary).__name__
+        raise SummaryRejectedError(f"summary rejected: expected a Summary with a text, got {got}")
+    text = strip_reasoning(summary.text)
+    wrapped = _CODE_FENCE.fullmatch(text)
+    text = wrapped[1].strip() if wrapped else text
+    _check_says_something(text, "it says nothing: empty, a placeholder, or only the template")
+    if _is_error_text(text):
+        raise SummaryRejectedError(f"summary rejected: an error or refusal, not a summary: {text[:100]!r}")
+    if len(text) >= PARROT_MIN_CHARS and _is_copy(text, request, material):
+        raise SummaryRejectedError("summary rejected: it repeats the material or the prompt instead of summarising")
+    return text
+
+
+def strip_reasoning(text: str) -> str:
+    """Return `text` without a model's reasoning, which stands in tags; left open, it hides all that follows.
+
+    Tags count at the start of a line only: within one, a summary speaks of them.
+    """
+    text = _REASONING.sub("", text)
+    # Some chat templates open the tag in the prompt, so that the answer only closes it.
+    text = _END_OF_REASONING.sub("", text, count=1)
+    return _OPEN_REASONING.sub("", text).strip()
+
+
+def _check_says_something(text: str, reason: str) -> None:
+    lines = text.strip(" …").splitlines()
+    if all(is_placeholder(line) or section_of_heading(line) or is_heading(line) for line in lines):
+        raise SummaryRejectedError(f"summary rejected: {reason}")
+
+
+def _is_error_text(text: str) -> bool:
+    if _HTML.match(text):
+        return True
+    if len(text) <= _MAX_APOLOGY_CHARS and _APOLOGY.match(text):
+        return True
+    if not text.startswith("{"):
+        return False
+    try:
+        data = json.loads(text)
+    except ValueError:
+        return False
+    return isinstance(data, dict) and any(data.get(key) for key in _ERROR_KEYS)
+
+
+def _is_copy(text: str, request: SummaryRequest, material: str | None) -> bool:
+    """Tell whether a text is the material over again: most of its windows stand in it, or all of it in the text.
+
+    Earlier summaries within the material are no part of it here: carrying their lines forward is what is asked.
+    """
+    given = render_conversation(request.messages) if material is None else material
+    for carried in [request.previous, *(msg.get_text_content() for msg in request.messages if _is_segment(msg))]:
+        if carried:
+            given = given.replace(carried, "")
+    said, given = " ".join(text.split()), " ".join(given.split())
+    if len(given) >= PARROT_MIN_CHARS and given in said:
+        return True
+    given = f"{given}\n{' '.join(system_prompt(chinese=False).split())}"
+    if said in given:
+        return True
+    windows = [
+        said[start : start + PARROT_WINDOW_CHARS]
+        for start in range(0, len(said) - PARROT_WINDOW_CHARS + 1, PARROT_WINDOW_CHARS)
+    ]
+    return len(windows) > 1 and sum(window in given for window in windows) >= PARROT_SHARE * len(windows)
+
+
+def _is_segment(msg: Msg) -> bool:
+    provenance = (msg.metadata or {}).get("compression")
+    return isinstance(provenance, dict) and provenance.get("kind") == "segment"
+
+
+def _shorter(request: SummaryRequest, tokens: int) -> SummaryRequest:
+    note = (
+        f"Your last summary of this took {tokens} tokens; the limit is {request.max_tokens}. "
+        "Write it again, shorter: keep what the agent needs most, and leave out the rest."
+    )
+    return replace(request, instructions=f"{request.instructions}\n{note}" if request.instructions else note)
+
+
+def _reported(tokens: object) -> int:
+    return tokens if isinstance(tokens, int) and tokens > 0 else 0
+
+
+async def _call(
+    summarizer: Summarizer, request: SummaryRequest, seconds: float | None, timeout_seconds: float | None
+) -> Summary:
+    """Call a summariser in a task of its own: one that ignores its cancellation cannot hold us up."""
+    name = type(summarizer).__name__
+
+    async def call() -> Summary:
+        return await summarizer.summarize(request)
+
+    task = asyncio.create_task(call())
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())  # whoever has gone need not be told
+    try:
+        await asyncio.wait({task}, timeout=seconds)
+        if not task.done():
+            raise SummarizerTimeoutError(f"{name} did not answer within {timeout_seconds} seconds")
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.wait({task}, timeout=_CANCELLATION_GRACE_SECONDS)
+    if task.cancelled():
+        # Nobody cancelled us, so this must not look as if somebody had.
+        raise SummarizerError(f"{name} was cancelled from within")
+    try:
+        return task.result()
+    except SummarizerError:
+        raise
+    except TimeoutError as error:
+        raise SummarizerTimeoutError(f"{name} timed out: {_brief(error)}") from error
+    except Exception as error:
+        raise SummarizerError(f"{name} failed: {_brief(error)}") from error
+
+
+def _brief(error: Exception) -> str:
+    text = " ".join(str(error).split())[:300]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
