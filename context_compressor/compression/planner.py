@@ -277,7 +277,7 @@ class _Draft:
         self._segments_cost = sum(
             self._segment_cost(sum(self._tokens_of(unit) for unit in group)) for group in self._groups()
         )
-        standing = [unit for unit in self.units if unit.segment and unit.key not in self.leaving]
+        standing = [u for u in self.units if u.segment and not u.volatile and u.key not in self.leaving]
         held = sum(unit.tokens for unit in standing)
         if not self.merging and len(standing) > 1 and held + self._segments_cost > self._share:
             merged = self._segment_cost(held)
@@ -293,9 +293,10 @@ class _Draft:
         groups: list[list[Unit]] = []
         filled = 0
         # Merged segments stand before the messages of their group, as the ledger lists them.
-        for unit in sorted(self.leaving.values(), key=lambda u: (not u.segment, u.position)):
+        for unit in sorted(self.leaving.values(), key=lambda u: (u.volatile, not u.segment, u.position)):
             tokens = self._tokens_of(unit)
-            if not groups or (threshold is not None and filled + tokens > threshold and not self.refs_only):
+            full = threshold is not None and filled + tokens > threshold and not self.refs_only
+            if not groups or full or groups[-1][0].volatile or unit.volatile:
                 groups.append([])
                 filled = 0
             groups[-1].append(unit)
@@ -317,6 +318,11 @@ class _Draft:
             [u for u in self.units if not (u.fixed or u.volatile or u.kept or u.recent)],
             [u for u in self.units if not (u.fixed or u.volatile or u.kept)],
             [u for u in self.units if not (u.fixed or u.volatile)],
+            [
+                u
+                for u in self.units
+                if not u.fixed and not (u.volatile and u.tokens <= self.situation.costs.segment)
+            ],
         )
         for units in steps:
             if self.projected <= budget:
@@ -327,7 +333,7 @@ class _Draft:
             self._staying = self.situation.extra_tokens + sum(
                 self._tokens_of(unit) for unit in self.units if unit.key not in self.leaving
             )
-            self._segments_cost = self.situation.costs.segment if self.leaving else 0
+            self._segments_cost = len(self._groups()) * self.situation.costs.segment
 
     def _stub_minimally(self, unit: Unit) -> None:
         for item in unit.items:

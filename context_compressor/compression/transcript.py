@@ -140,10 +140,7 @@ def _render_block(block: Block, media: dict[str, None]) -> list[str]:
     if kind == "thinking":
         return ["[thinking]", block["thinking"]]
     if kind == "tool_use":
-        arguments = block.get("raw_input")
-        if arguments is None:
-            arguments = json.dumps(block["input"], ensure_ascii=False, default=str)
-        return [f"[call of {block['name']}]", arguments]
+        return [f"[call of {block['name']}]", _arguments_text(block)]
     if kind == "tool_result":
         output = block["output"]
         if isinstance(output, str):
@@ -154,6 +151,17 @@ def _render_block(block: Block, media: dict[str, None]) -> list[str]:
         url = f"data:{source.get('media_type', '')};base64,{source['data']}"
         block = {**block, "source": {**source, "data": _media_ref(url, media)}}
     return [json.dumps(_without_media(block, media), ensure_ascii=False, default=str)]
+
+
+def _arguments_text(block: Block) -> str:
+    """Return a call's arguments as received; those that were never an object stand under a key of ours."""
+    if "raw_input" in block:
+        return str(block["raw_input"])
+    custom = (block.get("openai") or {}).get("form") == "custom"
+    wrapped = block["input"].get("input" if custom else "arguments")
+    if len(block["input"]) == 1 and isinstance(wrapped, str):
+        return wrapped
+    return json.dumps(block["input"], ensure_ascii=False, default=str)
 
 
 def _without_media(value: Any, media: dict[str, None]) -> Any:

@@ -33,7 +33,7 @@ class Unit:
     fixed: bool = False
     """May not leave: an instruction before the first other message, or pinned."""
     volatile: bool = False
-    """Comes and goes by its mark; never enters a segment."""
+    """Comes and goes by its mark; never enters a segment with others."""
     kept: bool = False
     """The first user message, or the newest later instruction: leaves only when nothing else is left."""
     recent: bool = False
@@ -59,14 +59,18 @@ def classify(items: Sequence[ViewItem], config: CompressionConfig, marks: Marks)
     behind_segment = False
     for unit in units:
         first = unit.items[0]
-        ids = {message_id(key) for item in unit.items for key in item.covered} if not unit.segment else set()
-        unit.volatile = any(id in marks.volatile for id in ids)
+        covered = [message_id(key) for item in unit.items for key in item.covered]
+        if unit.segment:
+            unit.volatile = len(covered) <= len(marks.volatile) and all(
+                id in marks.volatile for id in covered
+            )
+        else:
+            unit.volatile = any(id in marks.volatile for id in covered)
         instruction = not unit.segment and is_instruction(first.source)
         if leading and not instruction and not unit.volatile:
             leading = False
-        unit.fixed = not unit.volatile and (
-            (leading and instruction) or any(id in marks.pinned for id in ids)
-        )
+        pinned = not unit.segment and any(id in marks.pinned for id in covered)
+        unit.fixed = not unit.volatile and ((leading and instruction) or pinned)
         if instruction and not leading and not unit.volatile:
             newest_instruction = unit
         behind_segment = behind_segment or unit.segment

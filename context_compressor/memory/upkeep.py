@@ -213,6 +213,8 @@ class Upkeep:
         """Build the view anew from base and ledger after an edit of our own. Holds: lock."""
         history = await self.history.read()
         counted = self._still_valid(history)
+        # Pairing may have changed, and with it what a message says in the view.
+        withdraw_outdated(self.state.ledger, Recovery(history, self.state.ledger, self._config.redact))
         for key, msg in history:
             if key not in counted and self.state.ledger.top_segment_of(ItemKey(key)) is None:
                 counted[key] = await measure_off_loop(self._counter, msg)

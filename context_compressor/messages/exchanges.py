@@ -14,10 +14,14 @@ from dataclasses import dataclass
 from context_compressor.messages.msg import Block, Msg, tool_calls, tool_results
 from context_compressor.messages.repair import (
     is_empty_assistant,
+    is_legacy_call,
+    is_legacy_result,
     orphan_message,
     placeholder_message,
     with_plain_content,
     with_refusal_as_text,
+    with_result_content,
+    without_empty_calls,
     wrapped_arguments,
 )
 
@@ -53,7 +57,12 @@ class _OpenCall:
     original_id: str
     id: str
     name: str
+    legacy: bool
+    """Whether it is a `function_call`, which only a message of role `function` answers."""
     answered: bool = False
+
+    def awaits(self, original_id: str, legacy: bool) -> bool:
+        return not self.answered and self.original_id == original_id and self.legacy == legacy
 
 
 class ExchangeBuilder:
@@ -105,6 +114,7 @@ class ExchangeBuilder:
         shown = with_plain_content(shown)
         calls = list(tool_calls(shown))
         if not calls:
+            shown = without_empty_calls(shown)
             repair = None if shown is msg else "content rewritten"
             return [*closed, (_named(key, shown, repair, part),)]
         self._messages = [self._open(key, shown, calls)]
@@ -114,7 +124,7 @@ class ExchangeBuilder:
         repaired: dict[int, Block] = {}
         for call in calls:
             call_id = self._claim_id(call["id"])
-            self._calls.append(_OpenCall(call["id"], call_id, call["name"]))
+            self._calls.append(_OpenCall(call["id"], call_id, call["name"], is_legacy_call(call)))
             block = wrapped_arguments(call)
             if call_id != call["id"]:
                 block = {**block, "id": call_id}
@@ -136,19 +146,22 @@ class ExchangeBuilder:
         return call_id
 
     def _feed_results(self, key: str, msg: Msg, results: list[Block], part: str = "") -> list[Exchange]:
+        legacy = is_legacy_result(msg)
         paired: list[Block] = []
         orphans: list[Block] = []
         for result in results:
-            call = next((c for c in self._calls if not c.answered and c.original_id == result["id"]), None)
+            call = next((c for c in self._calls if c.awaits(result["id"], legacy)), None)
             if call is None:
                 orphans.append(result)
                 continue
             call.answered = True
             paired.append(result if result["id"] == call.id else {**result, "id": call.id})
         if paired:
+            shown, paired = with_result_content(msg, paired)
             same = len(paired) == len(results) and all(a is b for a, b in zip(paired, results, strict=True))
-            shown = msg if same else _with_content(msg, paired)
-            self._messages.append(_named(key, shown, None if same else "result ids renamed", part))
+            if not same:
+                shown = _with_content(shown, paired)
+            self._messages.append(_named(key, shown, None if shown is msg else "result rewritten", part))
         exchanges: list[Exchange] = []
         for number, result in enumerate(orphans):
             name = f"#orphan{number}" if paired or number else part
@@ -165,7 +178,7 @@ class ExchangeBuilder:
         first = messages[0]
         for call in self._calls:
             if not call.answered:
-                filler = placeholder_message(first.msg, call.id, call.name)
+                filler = placeholder_message(first.msg, call.id, call.name, legacy=call.legacy)
                 note = "a call without result answered by a placeholder"
                 part = filler.id.removeprefix(first.msg.id)
                 messages.append(ExchangeMessage(first.key, filler, note, placeholder=True, part=part))

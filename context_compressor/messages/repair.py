@@ -74,6 +74,29 @@ def with_plain_content(msg: Msg) -> Msg:
     return msg
 
 
+def without_empty_calls(msg: Msg) -> Msg:
+    """Return an assistant message without the empty list of calls that clients write and providers refuse."""
+    remark = (msg.metadata or {}).get("openai") or {}
+    if remark.get("extra", {}).get("tool_calls") != []:
+        return msg
+    other = msg.copy()
+    assert other.metadata is not None
+    del other.metadata["openai"]["extra"]["tool_calls"]
+    if "keys" in remark:
+        other.metadata["openai"]["keys"].remove("tool_calls")
+    return other
+
+
+def with_result_content(msg: Msg, results: list[Block]) -> tuple[Msg, list[Block]]:
+    """Return a result message and its results with a text where the wire would show null or an empty list."""
+    remark = (msg.metadata or {}).get("openai") or {}
+    if remark.get("content") == "null" and not is_legacy_result(msg):
+        msg = msg.copy()
+        assert msg.metadata is not None
+        del msg.metadata["openai"]["content"]
+    return msg, [{**block, "output": ""} if block["output"] == [] else block for block in results]
+
+
 def wrapped_arguments(block: Block) -> Block:
     """Return a `tool_use` block whose arguments are an object on the wire, too.
 
@@ -102,7 +125,19 @@ def orphan_message(msg: Msg, result: Block) -> Msg:
     return other
 
 
-def placeholder_message(call: Msg, call_id: str, name: str) -> Msg:
+def is_legacy_call(block: Block) -> bool:
+    """Tell whether a `tool_use` block is a `function_call` on the wire."""
+    return bool((block.get("openai") or {}).get("form") == "function_call")
+
+
+def is_legacy_result(msg: Msg) -> bool:
+    """Tell whether a result message has role `function` on the wire."""
+    return bool(((msg.metadata or {}).get("openai") or {}).get("role") == "function")
+
+
+def placeholder_message(call: Msg, call_id: str, name: str, *, legacy: bool) -> Msg:
     """Return the fixed answer to a call whose result never came; its id and time derive from the call's."""
     result = {"type": "tool_result", "id": call_id, "name": name, "output": MISSING_RESULT}
-    return Msg(name, [result], "system", timestamp=call.timestamp, id=f"{call.id}:missing:{call_id}")
+    metadata = {"openai": {"role": "function"}} if legacy else None
+    id = f"{call.id}:missing:{call_id}"
+    return Msg(name, [result], "system", metadata, timestamp=call.timestamp, id=id)

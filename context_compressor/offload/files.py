@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from aiofiles.os import wrap
 
@@ -38,6 +38,9 @@ _TEMPORARY_PREFIX, _TEMPORARY_SUFFIX = ".writing-", ".tmp"
 _ABANDONED_SECONDS = 24 * 3600
 """Age at which a temporary file belongs to a process that died: no write takes a day, and a clock that is
 off by hours (network disks) does no harm."""
+
+_GRACE_SECONDS = 5.0
+"""How long a cancelled operation waits for its thread: an fsync on a busy disk can take seconds."""
 
 _OPEN_FLAGS = (
     os.O_RDONLY
@@ -85,7 +88,7 @@ class FileOffloadStore:
     async def write(self, text: str) -> str:
         """Make `text` durable and return its ref; a text that is already stored is not written again.
 
-        Cancelled, it waits for the step under way (at most one fsync) and leaves no partial file.
+        Cancelled, it waits for the step under way (one fsync at most) and leaves no partial file.
 
         Raises:
             OffloadCollisionError: another text holds this ref.
@@ -108,7 +111,7 @@ class FileOffloadStore:
             OffloadError: the disk failed otherwise.
         """
         check_ref(ref)
-        return await _off_loop(lambda _: self._load(ref))
+        return await _off_loop(lambda _: self._read(ref))
 
     async def delete(self, ref: str) -> None:
         """Remove the text under `ref`, durably; absent is fine.
@@ -182,6 +185,13 @@ class FileOffloadStore:
             )
         return True
 
+    def _read(self, ref: str) -> str:
+        try:
+            return self._load(ref)
+        except OSError as error:
+            file = self._file(ref)
+            raise _disk_error(error, f"{ref} could not be read from {file}", OffloadError) from error
+
     def _load(self, ref: str) -> str:
         file = self._file(ref)
         try:
@@ -198,7 +208,7 @@ class FileOffloadStore:
         except OSError as error:
             if error.errno == errno.ELOOP:
                 raise _corrupt_error(ref, file, "is a link, which is not followed") from error
-            raise _disk_error(error, f"{ref} could not be read from {file}", OffloadError) from error
+            raise
         try:
             text = data.decode("utf-8", "surrogatepass")
         except UnicodeDecodeError as error:
@@ -243,6 +253,8 @@ async def _off_loop(work: Callable[[threading.Event], T]) -> T:
     """Run blocking work in a thread; cancelled, tell the work so and wait for its end.
 
     A thread cannot be interrupted. Left alone, it would go on writing behind the back of whoever cancelled.
+    It is left alone only after `_GRACE_SECONDS`: then the disk hangs, and a caller with a time limit must
+    not.
     """
     cancelled = threading.Event()
     task = asyncio.ensure_future(wrap(work)(cancelled))
@@ -250,12 +262,18 @@ async def _off_loop(work: Callable[[threading.Event], T]) -> T:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         cancelled.set()
-        while not task.done():
+        task.add_done_callback(_look_at)
+        give_up = time.monotonic() + _GRACE_SECONDS
+        while not task.done() and (left := give_up - time.monotonic()) > 0:
             with suppress(asyncio.CancelledError):
-                await asyncio.wait([task])
-        if not task.cancelled():
-            task.exception()  # looked at, so that asyncio does not report it as lost
+                await asyncio.wait([task], timeout=left)
         raise
+
+
+def _look_at(task: asyncio.Future[Any]) -> None:
+    """Take note of an error nobody waits for, so that asyncio does not report it as lost."""
+    if not task.cancelled():
+        task.exception()
 
 
 def _make_directory(path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from math import ceil
 from typing import Any, Protocol
 
 from context_compressor.errors import OffloadCorruptError, OffloadError, OffloadNotFoundError
@@ -226,7 +227,7 @@ class OffloadTools:
             max_tokens=room if limit else min(room, GREP_TOKENS),
             limit=limit,
             context=context,
-            stopped_seconds=round(SEARCH_SECONDS) if stopped else 0,
+            stopped_seconds=ceil(SEARCH_SECONDS) if stopped else 0,
             unreadable=len(unreadable),
         )
 

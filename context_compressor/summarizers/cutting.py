@@ -13,8 +13,8 @@ _BOUNDARY = re.compile(r"[.!?][\"')\]]*(?=\s)|[。！？；…][”’』」）]
 def cut_to_tokens(text: str, max_tokens: int, counter: TokenCounter) -> str:
     """Return `text` in at most `max_tokens` tokens, cut at the end of a sentence or line, with an ellipsis.
 
-    Where that would lose more than half of what fits, as in a text without sentences, it is cut between characters.
-    Returns "" where not even one character and the ellipsis fit.
+    Where that would lose more than half of what fits, as in a text without sentences, it is cut between
+    characters. Returns "" where not even one character and the ellipsis fit.
     """
     if counter.count_text(text) <= max_tokens:
         return text

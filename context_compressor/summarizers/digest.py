@@ -1,4 +1,4 @@
-"""Read messages into what an extractive summary is made of: statements, calls with outcomes, earlier summaries."""
+"""Read messages into what an extractive summary is made of: statements, calls, earlier summaries."""
 
 from __future__ import annotations
 
@@ -16,12 +16,16 @@ _READ_CHARS = 60_000
 """How much of one text is read, half from each end: a result beyond it is data, and time matters more."""
 _OUTCOME_CHARS = 6_000
 """The same for finding a result's outcome, which stands at an end."""
-_TELLING_ARGUMENTS = tuple("path file_path filename file command cmd query pattern url sql code name id".split())
+_TELLING_ARGUMENTS = (
+    *("path", "file_path", "filename", "file", "command", "cmd", "query", "pattern", "url", "sql", "code"),
+    *("name", "id"),
+)
 _DIRECTORIES = re.compile(r"(?<![\w:/.@~-])/?(?:[\w.@~-]+/)+(?=[\w.-])")
 _LONG_DIRECTORIES = re.compile(r"(?<![\w:/.@~-])(?=[\w.@~/-]{24})/?(?:[\w.@~-]+/)+(?=[\w.-])")
 _CHANGE_OF_DIRECTORY = re.compile(r"cd \S+ && ")
 _TALLY = re.compile(
-    r"^[^\n]*\b\d+ (?:passed|failed|errors?)\b[^\n]*$|^(?:Ran \d+ tests?[^\n]*|FAILED \([^\n]*)$", re.MULTILINE
+    r"^[^\n]*\b\d+ (?:passed|failed|errors?)\b[^\n]*$|^(?:Ran \d+ tests?[^\n]*|FAILED \([^\n]*)$",
+    re.MULTILINE,
 )
 _FAILED_TALLY = re.compile(r"\b[1-9]\d* (?:failed|errors?)\b|^FAILED")
 _ERROR_LINE = re.compile(
@@ -125,7 +129,9 @@ def _carry(digest: Digest, text: str, position: float) -> None:
     body = "\n".join(line for line in text.splitlines() if "ctx://" not in line and not _is_label(line))
     sections = parse_sections(body)
     # What was under way or next is known as of the newest summary only.
-    digest.carried = [line for line in digest.carried if line.section not in {"progress", "next"} or not sections]
+    digest.carried = [
+        line for line in digest.carried if line.section not in {"progress", "next"} or not sections
+    ]
     for section, lines in sections.items():
         digest.carried += [
             CarriedLine(section, line, position, rank / len(lines)) for rank, line in enumerate(lines)
@@ -160,7 +166,9 @@ def _read(digest: Digest, msg: Msg, position: float, open_calls: dict[str, Call]
 def _read_result(digest: Digest, block: Block, position: float, open_calls: dict[str, Call]) -> None:
     output = block["output"]
     if not isinstance(output, str):
-        output = "\n".join(b["text"] for b in output if isinstance(b, dict) and isinstance(b.get("text"), str))
+        output = "\n".join(
+            b["text"] for b in output if isinstance(b, dict) and isinstance(b.get("text"), str)
+        )
     text = _ends(output, _READ_CHARS)
     call = open_calls.pop(block["id"], None)
     if call is None:

@@ -12,9 +12,9 @@ from context_compressor.summarizers.protocol import SummaryRequest
 from context_compressor.summarizers.sections import is_chinese, render_sections, strip_bullet
 
 SHARES = {"goal": 0.12, "instructions": 0.16, "done": 0.18, "decisions": 0.06, "progress": 0.05, "next": 0.04}
-"""What part of the room each section may fill at first. The rest, and what they leave, is for facts: identifiers
-are what an agent cannot reconstruct. Measured on recorded sessions, each tenth moved from facts to calls costs
-2 to 3 % of the identifiers that are needed later, while a reader understands little without calls."""
+"""What part of the room each section may fill at first. The rest, and what they leave, is for facts:
+identifiers are what an agent cannot reconstruct. Measured on recorded sessions, each tenth moved from facts
+to calls costs 2 to 3 % of the identifiers that are needed later; without calls a reader is lost."""
 CARRIED_FACTS_SHARE = 0.35
 """What part of the room for facts sentences of an earlier summary may fill."""
 
@@ -23,24 +23,35 @@ _INDEX_LINE_CHARS = 190
 _STATEMENT_CHARS = 280
 """No single quote is longer: a summary quotes sentences, and does not repeat messages (see `validation`)."""
 _TAIL_CHARS = 150
-_CARRIED_VALUES = {"goal": 2.0, "instructions": 0.5, "decisions": 0.35, "facts": 0.4, "done": 0.15, "next": 0.05}
+_CARRIED_VALUES = {
+    "goal": 2.0,
+    "instructions": 0.5,
+    "decisions": 0.35,
+    "facts": 0.4,
+    "done": 0.15,
+    "next": 0.05,
+}
 
 _IMPERATIVE = re.compile(
-    r"\b(?:must|never|always|don't|do not|only|instead|should|make sure|please|need|want|prefer|rather|stop|avoid"
-    r"|remember|important|no longer|change|cancel)\b|请|必须|不要|别|务必|只|改|需要|应该|希望|记住|不能|禁止",
+    r"\b(?:must|never|always|don't|do not|only|instead|should|make sure|please|need|want|prefer|rather|stop"
+    r"|avoid|remember|important|no longer|change|cancel)\b"
+    r"|请|必须|不要|别|务必|只|改|需要|应该|希望|记住|不能|禁止",
     re.IGNORECASE,
 )
 _DECISION = re.compile(
-    r"\b(?:decid\w+|instead of|because|root cause|the (?:issue|problem|bug|fix|solution|cause) (?:is|was)|turns out"
-    r"|(?:I'll|I will|we should|let's) use|chose|conclu\w+|found that|therefore)\b|决定|因为|原因是|改用|选择了|结论",
+    r"\b(?:decid\w+|instead of|because|root cause|the (?:issue|problem|bug|fix|solution|cause) (?:is|was)"
+    r"|turns out|(?:I'll|I will|we should|let's) use|chose|conclu\w+|found that|therefore)\b"
+    r"|决定|因为|原因是|改用|选择了|结论",
     re.IGNORECASE,
 )
 _PENDING = re.compile(
-    r"\b(?:next step|next,|remaining|still need|todo|to do|not yet|will now)\b|接下来|下一步|剩下|还需要|尚未",
+    r"\b(?:next step|next,|remaining|still need|todo|to do|not yet|will now)\b"
+    r"|接下来|下一步|剩下|还需要|尚未",
     re.IGNORECASE,
 )
 _CHANGING = re.compile(
-    r"writ|edit|creat|updat|delet|remov|cancel|book|send|commit|modif|insert|replac|exchang|return", re.IGNORECASE
+    r"writ|edit|creat|updat|delet|remov|cancel|book|send|commit|modif|insert|replac|exchang|return",
+    re.IGNORECASE,
 )
 _ASSENT = re.compile(
     r"\W*(?:(?:yes|no|ok(?:ay)?|sure|thanks?|thank you|go ahead|continue|please|好的?|是的?|谢谢|继续)\W*)*",
@@ -77,7 +88,8 @@ class Draft:
         lines = sorted(self._candidates(digest), key=lambda line: -line.value)
         self._lines = _without_repeats(lines)
         self._by_section = {
-            section: [line for line in self._lines if line.section == section] for section in (*SHARES, "facts")
+            section: [line for line in self._lines if line.section == section]
+            for section in (*SHARES, "facts")
         }
 
     def _candidates(self, digest: Digest) -> Iterator[_Line]:
@@ -87,7 +99,7 @@ class Draft:
                 continue
             section = carried.section
             if section == "goal":
-                # The oldest goal is the goal; what began a later part of the conversation is one more request.
+                # The oldest goal is the goal; what began a later part is one more request.
                 goals += 1
                 section = "goal" if goals == 1 else "instructions"
             value = _CARRIED_VALUES.get(section, 0.0) + 0.3 * carried.position - 0.1 * carried.rank
@@ -126,7 +138,9 @@ class Draft:
             sentences = [part for part in parts if len(part) > 15 and not part.startswith("#")]
             for sentence in sentences:
                 if _DECISION.search(sentence):
-                    yield self._line("decisions", cut(sentence, 200), 0.3 + 0.4 * said.position, said.position)
+                    yield self._line(
+                        "decisions", cut(sentence, 200), 0.3 + 0.4 * said.position, said.position
+                    )
                 elif _PENDING.search(sentence):
                     yield self._line("next", cut(sentence, 200), said.position**2, said.position)
             if not digest.calls and sentences:
@@ -164,8 +178,8 @@ class Draft:
     def _index(self, chosen: list[_Line], room: float) -> tuple[list[str], int, bool]:
         """Return lines that name identifiers, their length, and whether all are named.
 
-        Identifiers that `chosen` names are left out. The lines with the most valuable come first, so that a later
-        summary which carries them forward knows their rank.
+        Identifiers that `chosen` names are left out. The lines with the most valuable come first, so that a
+        later summary which carries them forward knows their rank.
         """
         covered = frozenset().union(*(line.identifiers for line in chosen))
         groups: dict[str, list[tuple[int, str]]] = {}
@@ -186,8 +200,14 @@ class Draft:
                     break
                 continue
             spent += cost
-            groups.setdefault(source.label, []).append((identifier.source << 32 | source.text.find(name), item))
-        return [line for label, items in groups.items() for line in _wrap(label, sorted(items))], spent, complete
+            groups.setdefault(source.label, []).append(
+                (identifier.source << 32 | source.text.find(name), item)
+            )
+        return (
+            [line for label, items in groups.items() for line in _wrap(label, sorted(items))],
+            spent,
+            complete,
+        )
 
 
 def _index_items(line: CarriedLine) -> tuple[str, str] | None:
@@ -199,7 +219,7 @@ def _index_items(line: CarriedLine) -> tuple[str, str] | None:
 
 
 def _carried_source(line: CarriedLine) -> Source:
-    """Return a line of an earlier summary as a source of identifiers; those higher in their section weigh more."""
+    """Return a line of an earlier summary as a source of identifiers; the first of a section weigh most."""
     position = line.position * (1 - 0.5 * line.rank)
     if line.section == "done":
         name, _, rest = line.text.partition(": ")
@@ -232,7 +252,9 @@ def _take(lines: list[_Line], room: float, chosen: list[_Line], left: list[_Line
             spent += cost
         elif index == 0 and room > 60:
             text = cut(line.text, int(room) - 3)
-            chosen.append(_Line(line.section, text, line.value, line.position, frozenset(count_identifiers(text))))
+            chosen.append(
+                _Line(line.section, text, line.value, line.position, frozenset(count_identifiers(text)))
+            )
             spent += len(text) + 3
         else:
             left.append(line)
@@ -248,7 +270,7 @@ def _first_request(requests: list[Statement]) -> Statement | None:
 
 
 def _quote(text: str) -> str:
-    """Return a long text's head and tail: a task is stated at the head, and what to mind often at the tail."""
+    """Return a text's head and tail: a task is stated at the head, and what to mind often at the tail."""
     line = cut(text, len(text) + 3)
     if len(line) <= _STATEMENT_CHARS:
         return line

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from context_compressor.messages.parts import text_parts
 from context_compressor.summarizers.cutting import cut_to_tokens
 from context_compressor.summarizers.digest import digest_messages
 from context_compressor.summarizers.drafting import Draft
@@ -20,9 +21,9 @@ _ROUNDS = 6
 class ExtractiveSummarizer:
     """Summarise without a model: quote requests, list calls with outcomes, name what will be needed again.
 
-    Deterministic, and never longer than asked. Fills the room it is given: what each section leaves goes to the
-    identifiers (paths, ids, names) that the agent is likeliest to use again, each beside a word that says what it
-    is. Some 7 ms for 10,000 tokens of messages.
+    Deterministic, and never longer than asked. Fills the room it is given: what each section leaves goes to
+    the identifiers (paths, ids, names) that the agent is likeliest to use again, each beside a word that says
+    what it is. Some 7 ms for 10,000 tokens of messages.
 
     Args:
         counter: measures the summary; a `TiktokenCounter()` when None.
@@ -35,7 +36,7 @@ class ExtractiveSummarizer:
 
     async def summarize(self, request: SummaryRequest) -> Summary:
         """Return a summary of `request.messages` in at most `request.max_tokens` tokens."""
-        size = sum(len(str(msg.content)) for msg in request.messages)
+        size = sum(len(part.text) for msg in request.messages for part in text_parts(msg))
         if size <= _ON_LOOP_CHARS:
             return Summary(text=self._write(request))
         return Summary(text=await asyncio.to_thread(self._write, request))

@@ -31,11 +31,7 @@ class FallbackSummarizer:
         self._summarizers = (first, second, *more)
         self._counter = counter
         self._timeout_seconds = timeout_seconds
-
-    @property
-    def remote(self) -> bool:
-        """Whether any of them leaves the process."""
-        return any(summarizer.remote for summarizer in self._summarizers)
+        self.remote = any(summarizer.remote for summarizer in self._summarizers)
 
     async def summarize(self, request: SummaryRequest) -> Summary:
         """Return a checked summary of `request.messages`.

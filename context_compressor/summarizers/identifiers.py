@@ -29,7 +29,27 @@ _WORDS_BEFORE = re.compile(
 )
 _WORDS_AFTER = re.compile(r"[\"'`*)]{0,3}((?: [A-Za-z][a-z']{0,15}){1,2})(?![\w.@/-])")
 _EMPTY_WORDS = frozenset(
-    "a an and are as at be by for from has have in is it its of on or self that the this to was were with".split()
+    {
+        *(
+            "a",
+            "an",
+            "and",
+            "are",
+            "as",
+            "at",
+            "be",
+            "by",
+            "for",
+            "from",
+            "has",
+            "have",
+            "in",
+            "is",
+            "it",
+            "its",
+        ),
+        *("of", "on", "or", "self", "that", "the", "this", "to", "was", "were", "with"),
+    }
 )
 
 
@@ -58,7 +78,7 @@ class Identifier:
     only_results: bool = True
     last_call_position: float = 0.0
     crowd: int = 1 << 30
-    """How many identifiers stand in the sparsest source that holds it: one of two says more than one of 300."""
+    """How many identifiers stand in the sparsest source with it; one of two says more than one of 300."""
     value: float = 0.0
     """Estimated chance, 0 to 1, that the agent uses it again soon."""
 
@@ -68,7 +88,9 @@ def count_identifiers(text: str) -> dict[str, int]:
     counts: dict[str, int] = {}
     # Distinct tokens are few, so all but `findall` and `Counter`, which run in C, works on those.
     for token, count in Counter(_TOKEN.findall(text)).items():
-        if (token.isalpha() and (token.islower() or token.istitle())) or not _TELLING.search(token, 0, MAX_CHARS):
+        if (token.isalpha() and (token.islower() or token.istitle())) or not _TELLING.search(
+            token, 0, MAX_CHARS
+        ):
             continue
         name = token.rstrip(_TRAILING).lstrip("./" if token.startswith(".") else _LEADING)
         if MIN_CHARS <= len(name) <= MAX_CHARS and _TELLING.search(name) and not name.startswith("//"):
@@ -77,7 +99,7 @@ def count_identifiers(text: str) -> dict[str, int]:
 
 
 def rank_identifiers(sources: Sequence[Source]) -> list[Identifier]:
-    """Return the identifiers of `sources` with their value, those first that give most value per character."""
+    """Return the identifiers of `sources` with their value, most value per character first."""
     found: dict[str, Identifier] = {}
     for index, source in enumerate(sources):
         counts = count_identifiers(source.text)
@@ -109,10 +131,10 @@ def rank_identifiers(sources: Sequence[Source]) -> list[Identifier]:
 def _value(identifier: Identifier, position: float) -> float:
     """Estimate how likely an identifier is to be used again, from its use so far.
 
-    A logistic model. Its weights were fitted once, then rounded, over 248 cuts through recorded sessions (coding,
-    customer service, browsing, chat), to what the next eight assistant messages named. Use in an earlier call,
-    repetition and recency speak for an identifier; having only ever been printed by a tool, among many, speaks
-    against it. What a user named is weighed above the fit: users notice when it is lost.
+    A logistic model. Its weights were fitted once, then rounded, over 248 cuts through recorded sessions
+    (coding, customer service, browsing, chat), to what the next eight assistant messages named. Use in an
+    earlier call, repetition and recency speak for an identifier; having only ever been printed by a tool,
+    among many, speaks against it. What a user named is weighed above the fit: users notice when it is lost.
     """
     score = -1.7
     if identifier.in_calls:
@@ -153,6 +175,8 @@ def describe(token: str, source: Source) -> str:
 def _find_whole(text: str, token: str) -> int:
     """Return where `token` stands in `text` as no part of a longer word; 0 where it does not."""
     start = text.find(token)
-    while start > 0 and (text[start - 1].isalnum() or text[start + len(token) : start + len(token) + 1].isalnum()):
+    while start > 0 and (
+        text[start - 1].isalnum() or text[start + len(token) : start + len(token) + 1].isalnum()
+    ):
         start = text.find(token, start + 1)
     return max(0, start)

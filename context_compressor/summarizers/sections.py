@@ -36,8 +36,8 @@ SECTIONS = (
     Section("progress", "In progress", "进行中", "what is under way, and its state"),
     Section("next", "Next steps", "下一步", "what remains to be done, in order"),
 )
-"""After the sections that structured compaction prompts in coding agents share. Facts have their own section because
-ids and paths are what every summary loses first (Factory's evaluation of 2025, see FIELD.md)."""
+"""After the sections that structured compaction prompts in coding agents share. Facts have their own section
+because ids and paths are what every summary loses first (Factory's evaluation of summarisers, 2025)."""
 
 _KEYS = {title.casefold(): s.key for s in SECTIONS for title in (s.english, s.chinese)}
 _HINTS = {s.hint.casefold() for s in SECTIONS}
@@ -46,7 +46,15 @@ _BULLET = re.compile(r"(?:(?:[-*•+]|\d{1,2}[.)、])(?:\s+|$))+")
 _PLACEHOLDERS = frozenset(
     {
         *("", "none", "n/a", "na", "null", "nil", "nothing", "empty", "undefined", "tbd", "todo", "...", "…"),
-        *("not applicable", "none yet", "not specified", "unknown", "no summary", "summary", "nothing to summarize"),
+        *(
+            "not applicable",
+            "none yet",
+            "not specified",
+            "unknown",
+            "no summary",
+            "summary",
+            "nothing to summarize",
+        ),
         *("no content", "-", "--", "---", "无", "暂无", "没有", "空", "未知", "不适用", "省略"),
     }
 )

@@ -19,7 +19,7 @@ from context_compressor.tokens.protocol import TokenCounter
 PARROT_WINDOW_CHARS = 300
 """A summary may quote sentences; a stretch this long that stands in the material word for word is copied."""
 PARROT_SHARE = 0.8
-"""What part of a summary may be such stretches before it counts as a copy: a long quote among other lines may stand."""
+"""How much of a summary such stretches may be before it is a copy; one long quote may stand."""
 PARROT_MIN_CHARS = 400
 """Shorter texts may repeat the material: there is no shorter way to say a short message."""
 
@@ -27,28 +27,36 @@ _MAX_APOLOGY_CHARS = 600
 """Error texts and refusals are short; a long text that begins with such words is about them."""
 _CANCELLATION_GRACE_SECONDS = 0.5
 
-_REASONING = re.compile(r"^[ \t]*<(think|thinking|thought|reasoning)>.*?</\1>", re.DOTALL | re.IGNORECASE | re.MULTILINE)
-_OPEN_REASONING = re.compile(r"^[ \t]*<(?:think|thinking|thought|reasoning)>.*", re.DOTALL | re.IGNORECASE | re.MULTILINE)
-_END_OF_REASONING = re.compile(
-    r".*(?:^[ \t]*</(?:think|thinking|thought|reasoning)>|</(?:think|thinking|thought|reasoning)>[ \t]*$)",
-    re.DOTALL | re.IGNORECASE | re.MULTILINE,
-)
+_TAG = "(?:think|thinking|thought|reasoning)"
+_REASONING = re.compile(rf"^[ \t]*<({_TAG})>.*?</\1>", re.DOTALL | re.IGNORECASE | re.MULTILINE)
+_OPEN_REASONING = re.compile(rf"^[ \t]*<{_TAG}>.*", re.DOTALL | re.IGNORECASE | re.MULTILINE)
+_END_OF_REASONING = re.compile(rf".*^[ \t]*</{_TAG}>", re.DOTALL | re.IGNORECASE | re.MULTILINE)
+_TRAILING_END_OF_REASONING = re.compile(rf"[^#]*</{_TAG}>[ \t]*$", re.IGNORECASE | re.MULTILINE)
 _CODE_FENCE = re.compile(r"```[\w-]*\n(.*)\n```", re.DOTALL)
 _APOLOGY = re.compile(
-    r"\W*(?:"
-    r"(?:[\w.]*(?:error|exception))(?: code)?\b[^\n:：]{0,60}[:：]"
-    r"|error\b|traceback \(most recent call last\)"
-    r"|(?:http[/ ])?[45]\d\d\b|internal server error|bad gateway|service unavailable|gateway time-?out|too many requests"
-    r"|(?:the )?(?:request|connection|operation) (?:was |has )?(?:timed out|failed|aborted|reset|refused)"
-    r"|rate limit|(?:you|we)(?:'ve| have)? (?:exceeded|reached|hit) (?:your|the|our)"
-    r"|(?:i'm |i am |we are |we're )?(?:very |so |really )?sorry\b|(?:my )?apolog(?:y|ies|ize)|unfortunately, i"
-    r"|i (?:can't|cannot|can not|won't|will not|am unable|am not able)|i'm (?:unable|not able)"
-    r"|as an ai\b|(?:there is|there's|i (?:don't|do not) (?:see|have)|you (?:haven't|have not) provided) (?:no|any|a)\b"
-    r"|no (?:conversation|content|messages?|text|input)\b|please provide|previous conversation was too long"
-    r"|failed to (?:generate|create|produce|summari[sz]e)|(?:could|can)(?:n't| ?not) (?:generate|create|summari[sz]e)"
-    r"|(?:非常|很)?(?:抱歉|对不起)|我无法|无法(?:生成|总结|处理)|错误[:：]|发生(?:了)?错误|请求(?:失败|超时|过于频繁)|请提供"
-    r")",
-    re.IGNORECASE,
+    r"""\W*(?:
+    # "Error: ...", "APIError(429): ...", "Error code: 500", and what HTTP libraries and gateways say
+    [\w.]*(?:error|exception)(?:\ code)?[^\n:：a-z]{0,12}[:：] | traceback\ \(most\ recent
+    | (?:an\ |unknown\ |unexpected\ )?error(?:\ has)?(?:\ occurred|\s*$)
+    | (?:http[/ ]?)?[45]\d\d\b[\s:,-]*
+      (?:error|too|internal|bad|service|gateway|unauthori|forbidden|not\ found|client|server|$)
+    | (?:internal\ server\ error | bad\ gateway | service\ unavailable | gateway\ time-?out)\b
+    | (?:the\ )?(?:request|connection|operation)\ (?:was\ |has\ )?(?:timed\ out|failed|aborted|reset|refused)
+    # limits
+    | too\ many\ requests\b | rate\ limit(?:ed)?\b[^\n]{0,20}(?:reached|exceeded|hit|error|[:.]|$)
+    | (?:you|we)(?:'ve|\ have)?\ (?:exceeded|reached|hit)\ [^\n]{0,40}\b(?:limit|quota)
+    # refusals
+    | (?:i'm\ |i\ am\ |we\ are\ |we're\ )?(?:very\ |so\ |really\ )?sorry\b
+    | (?:my\ )?apolog(?:y|ies)\b | i\ apologi[sz]e\b | as\ an\ ai\b | please\ provide\b
+    | (?:unfortunately,\ )?i(?:\ (?:can't|cannot|can\ not|won't|will\ not)|(?:\ am|'m)\ (?:un|not\ )able)\b
+    | (?:there(?:'s|\ is)\ (?:no|nothing) | i\ (?:don't|do\ not)\ (?:see|have) | no)\b[^\n]{0,40}
+      \b(?:provided|given|to\ summari[sz]e|available|access)
+    | (?:failed\ to|couldn't|could\ not|can't|cannot|unable\ to)\ (?:generate|create|produce|summari[sz]e)
+    | previous\ conversation\ was\ too\ long
+    | (?:非常|很)?(?:抱歉|对不起) | 我无法 | 无法(?:生成|总结|处理) | 错误[:：] | 发生(?:了)?错误 | 请提供
+    | 请求(?:失败|超时|过于频繁)
+    )""",
+    re.IGNORECASE | re.VERBOSE,
 )
 _HTML = re.compile(r"\s*<(?:!doctype html|html|head|body)\b", re.IGNORECASE)
 _ERROR_KEYS = ("error", "errors", "detail", "error_message")
@@ -123,7 +131,7 @@ async def summarize_checked(
     tokens = answer.tokens if text == answer.text else counter.count_text(text)
     if tokens >= replaced_tokens:
         raise SummaryRejectedError(
-            f"summary rejected: its {tokens} tokens are not fewer than the {replaced_tokens} that it would replace"
+            f"summary rejected: its {tokens} tokens are not fewer than the {replaced_tokens} it would replace"
         )
     return Summary(text=text, input_tokens=read, output_tokens=written)
 
@@ -144,7 +152,9 @@ def check_summary(summary: object, request: SummaryRequest, *, material: str | N
     if _is_error_text(text):
         raise SummaryRejectedError(f"summary rejected: an error or refusal, not a summary: {text[:100]!r}")
     if len(text) >= PARROT_MIN_CHARS and _is_copy(text, request, material):
-        raise SummaryRejectedError("summary rejected: it repeats the material or the prompt instead of summarising")
+        raise SummaryRejectedError(
+            "summary rejected: it repeats the material or the prompt instead of summarising"
+        )
     return text
 
 
@@ -156,6 +166,8 @@ def strip_reasoning(text: str) -> str:
     text = _REASONING.sub("", text)
     # Some chat templates open the tag in the prompt, so that the answer only closes it.
     text = _END_OF_REASONING.sub("", text, count=1)
+    torn = _TRAILING_END_OF_REASONING.match(text)
+    text = text[torn.end() :] if torn else text
     return _OPEN_REASONING.sub("", text).strip()
 
 
@@ -168,7 +180,7 @@ def _check_says_something(text: str, reason: str) -> None:
 def _is_error_text(text: str) -> bool:
     if _HTML.match(text):
         return True
-    if len(text) <= _MAX_APOLOGY_CHARS and _APOLOGY.match(text):
+    if len(text) <= _MAX_APOLOGY_CHARS and _APOLOGY.match(text.replace("’", "'")):
         return True
     if not text.startswith("{"):
         return False
@@ -180,12 +192,16 @@ def _is_error_text(text: str) -> bool:
 
 
 def _is_copy(text: str, request: SummaryRequest, material: str | None) -> bool:
-    """Tell whether a text is the material over again: most of its windows stand in it, or all of it in the text.
+    """Tell whether a text is the material over again: most of its windows stand in it, or all of it in the
+    text.
 
-    Earlier summaries within the material are no part of it here: carrying their lines forward is what is asked.
+    Earlier summaries in the material do not count: carrying their lines forward is what is asked.
     """
     given = render_conversation(request.messages) if material is None else material
-    for carried in [request.previous, *(msg.get_text_content() for msg in request.messages if _is_segment(msg))]:
+    for carried in [
+        request.previous,
+        *(msg.get_text_content() for msg in request.messages if _is_segment(msg)),
+    ]:
         if carried:
             given = given.replace(carried, "")
     said, given = " ".join(text.split()), " ".join(given.split())
@@ -228,7 +244,9 @@ async def _call(
         return await summarizer.summarize(request)
 
     task = asyncio.create_task(call())
-    task.add_done_callback(lambda done: done.cancelled() or done.exception())  # whoever has gone need not be told
+    task.add_done_callback(
+        lambda done: done.cancelled() or done.exception()
+    )  # whoever has gone need not be told
     try:
         await asyncio.wait({task}, timeout=seconds)
         if not task.done():

@@ -85,19 +85,21 @@ async def measure_all_off_loop(counter: TokenCounter, messages: Sequence[Msg]) -
 
     if not messages:
         return []
-    if not getattr(counter, "is_loaded", True) or sum(map(count_characters, messages)) > OFF_LOOP_CHARACTERS:
+    # Media are not tokenised, but megabytes of them are read through, to be sure that they are media.
+    characters = sum(count_characters(msg, with_media=True) for msg in messages)
+    if characters > OFF_LOOP_CHARACTERS or not getattr(counter, "is_loaded", True):
         return await asyncio.to_thread(measure_all)
     return measure_all()
 
 
-def count_characters(msg: Msg) -> int:
-    """Return the characters of a message's texts, thinking, names and arguments; of media none."""
+def count_characters(msg: Msg, *, with_media: bool = False) -> int:
+    """Return the characters of a message's texts, thinking, names, arguments; of media if asked."""
     if isinstance(msg.content, str):
         return len(msg.name) + len(msg.content)
-    return len(msg.name) + sum(map(_count_block_characters, msg.content))
+    return len(msg.name) + sum(_count_block_characters(block, with_media) for block in msg.content)
 
 
-def _count_block_characters(block: Block) -> int:
+def _count_block_characters(block: Block, with_media: bool) -> int:
     match block.get("type"):
         case "text":
             return len(block["text"])
@@ -107,24 +109,28 @@ def _count_block_characters(block: Block) -> int:
             return len(block["name"]) + len(arguments_text(block))
         case "tool_result":
             output = block["output"]
-            return len(output) if isinstance(output, str) else sum(map(_count_inner_characters, output))
+            if isinstance(output, str):
+                return len(output)
+            return sum(_count_inner_characters(inner, with_media) for inner in output)
         case _:
-            return _count_other_characters(block)
+            return _count_other_characters(block, with_media)
 
 
-def _count_inner_characters(inner: Any) -> int:
+def _count_inner_characters(inner: Any, with_media: bool) -> int:
     if isinstance(inner, dict) and inner.get("type") == "text" and isinstance(inner.get("text"), str):
         return len(inner["text"])
-    return _count_other_characters(inner)
+    return _count_other_characters(inner, with_media)
 
 
-def _count_other_characters(value: Any) -> int:
+def _count_other_characters(value: Any, with_media: bool) -> int:
     if isinstance(value, dict):
-        return sum(map(_count_other_characters, value.values()))
+        value = list(value.values())
     if isinstance(value, list):
-        return sum(map(_count_other_characters, value))
-    # A look at the beginning tells media from text; to read megabytes would take as long as counting them.
-    return 0 if not isinstance(value, str) or is_encoded(value[: 4 * ENCODED_CHARACTERS]) else len(value)
+        return sum(_count_other_characters(item, with_media) for item in value)
+    if not isinstance(value, str):
+        return 0
+    # The beginning tells media from text; to read megabytes here would take too long on the loop.
+    return len(value) if with_media or not is_encoded(value[: 4 * ENCODED_CHARACTERS]) else 0
 
 
 def arguments_text(block: Block) -> str:

@@ -37,7 +37,7 @@ _KINDS: dict[str, Kind] = {
 _KIND = re.compile(r"(?<![a-z])(image|audio|video|file|document|application/)")
 _REFERENCE_KEYS = frozenset({"url", "file_id", "file_url", "file_uri", "document_url"})
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)?[^,]{0,200};base64,")
-_BASE64 = re.compile(r"[A-Za-z0-9+/_=\r\n-]+")
+_BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_=\r\n"
 
 
 def block_tokens(block: Block, count_text: Callable[[str], int], image_formula: ImageFormula) -> int:
@@ -67,9 +67,11 @@ def kind_of(text: object) -> Kind | None:
 
 def is_encoded(text: str) -> bool:
     """Tell whether a string is a data URL or looks like base64, and is too long to be counted as text."""
-    if len(text) <= ENCODED_CHARACTERS:
+    if len(text) <= ENCODED_CHARACTERS or not text.isascii():
         return False
-    return _DATA_URL.match(text) is not None or _BASE64.fullmatch(text) is not None
+    url = _DATA_URL.match(text)
+    data = text[url.end() :] if url else text
+    return not data.encode().translate(None, _BASE64)  # nothing else is left; 1 GB/s
 
 
 class _Media:
@@ -98,15 +100,18 @@ class _Media:
         if isinstance(value, list):
             return [self.take_out(item, kind, detail, key) for item in value]
         # What stands under "text" is text, even a long hexadecimal number.
-        if not isinstance(value, str) or key == "text" or not is_encoded(value):
+        if not isinstance(value, str) or key == "text":
             return value
         url = _DATA_URL.match(value)
+        data = value[url.end() :] if url else value
         kind = (url and kind_of(url[1])) or kind
+        if not is_encoded(value) and not (kind == "image" and image_size(data)):
+            return value
         if kind is None:
             # Opaque, like redacted thinking: its characters or a file, whichever is less.
             self.tokens += min(len(value), FILE_TOKENS)
         else:
-            self.add(kind, value[url.end() :] if url else value, detail)
+            self.add(kind, data, detail)
         return ""
 
 

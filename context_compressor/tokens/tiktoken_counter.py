@@ -37,7 +37,7 @@ RESULT_TOKENS = 4
 NAME_TOKENS = 1
 """OpenAI's cookbook: a name costs its own tokens and one more."""
 
-_loading = threading.Lock()  # or two threads that count first at once would both warn
+_loading = threading.Lock()  # or threads that count first at once would each read the file, and warn
 
 _ROLE_WORDS = frozenset({"user", "assistant", "system", "tool", "developer", "function"})
 
@@ -188,10 +188,10 @@ def _sends_result_name(msg: Msg, block: Block) -> bool:
     cost more beside its call than alone.
     """
     name, remark = block.get("name"), remark_of(msg.metadata)
-    is_looked_up = (
-        name == msg.name and remark.get("role") != "function" and "name" not in remark.get("keys", ())
-    )
-    return isinstance(name, str) and not is_looked_up
+    if not isinstance(name, str):
+        return False
+    is_given = "name" in remark.get("keys", ()) and "name" not in remark.get("extra", ())
+    return is_given or remark.get("role") == "function" or name != msg.name
 
 
 def _as_msg(message: Msg | dict[str, Any]) -> Msg:

@@ -8,7 +8,6 @@ import importlib.util
 import os
 import re
 import tempfile
-import threading
 import unicodedata
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ QWEN = "qwen"
 ESTIMATE = "estimate"
 
 QWEN_MESSAGE_TOKENS = 5
-"""Qwen's chat template: `<|im_start|>`, role, line break before a message; `<|im_end|>`, line break behind."""
+"""Qwen's chat template: `<|im_start|>`, role, line break before a message; `<|im_end|>`, line break after."""
 OPENAI_MESSAGE_TOKENS = 4
 """OpenAI's cookbook, "How to count tokens with tiktoken": three tokens around a message, one for the role."""
 
@@ -60,8 +59,6 @@ _OPENAI_FILES = {
     ),
 }
 _OPENAI_FILES["o200k_harmony"] = _OPENAI_FILES["o200k_base"]
-
-_loading = threading.Lock()  # two threads that count first at once would each parse 2.5 MB
 
 
 class VocabularyError(Exception):
@@ -134,15 +131,14 @@ def is_at_hand(encoding_name: str) -> bool:
 
 
 def load_vocabulary(name: str) -> Vocabulary:
-    """Return the vocabulary of that name, read once in the life of the process.
+    """Return the vocabulary of that name, read once in the life of the process; one thread at a time.
 
     Raises:
         VocabularyError: its file is missing, unreadable or damaged; the text says which.
     """
     if name == ESTIMATE:
         return ESTIMATED
-    with _loading:
-        return _load_qwen() if name == QWEN else _load_openai(name)
+    return _load_qwen() if name == QWEN else _load_openai(name)
 
 
 @cache

@@ -13,8 +13,9 @@ SCANNED_CHARACTERS = 100_000
 """Read from either end of a text; scanning takes some 3 ms per 100,000 characters."""
 
 _WORD = re.compile(rf"[A-Za-z0-9_/#][A-Za-z0-9_./:#@-]{{3,{MAX_NAME_CHARACTERS}}}")
-_NAME_LIKE = re.compile(r"[0-9_/]|[a-z][A-Z]|\w\.\w")
-"""What tells an identifier from a word of prose: a digit, an underscore, a slash, a hump, an inner dot."""
+_NAME_LIKE = re.compile(r"[0-9_]|\w/|[a-z][A-Z]|\w\.\w")
+"""What tells an identifier from a word of prose: a digit, an underscore, a slash (not that of `</div>`),
+a hump, an inner dot."""
 
 _DIGITS = re.compile(r"[0-9]+")
 _MAX_ALIKE = 8
@@ -46,7 +47,7 @@ def _names(text: str, shown: str, most: int) -> list[str]:
     alike: dict[str, int] = {}
     # The sort is stable: among names that stand equally often, the first in the text comes first.
     for word in sorted(counts, key=lambda word: -counts[word]):
-        name = word.strip("./:-")
+        name = word.rstrip("./:-")
         # A word of full length was cut from something longer: base64, a hash of hashes.
         if len(word) > MAX_NAME_CHARACTERS or len(name) < 4 or not _NAME_LIKE.search(name) or name in names:
             continue

@@ -14,7 +14,7 @@ PIECE_CHARACTERS = 160
 """A line is shown in pieces of this length, so that one long line does not take the room of all others."""
 
 MIN_PIECE_CHARACTERS = 20
-"""In a small preview of few lines the pieces are shorter, down to this, so that head and tail both have one."""
+"""In a small preview of few lines the pieces are shorter, down to this: head and tail shall both have one."""
 
 FEW_LINES = 8
 """Up to so many lines, the pieces of one line follow each other (prose, minified code); with more lines, each
@@ -91,7 +91,7 @@ class _Lines:
         self._are_few = len(lines) <= FEW_LINES
         self._size = PIECE_CHARACTERS
         if self._are_few:
-            self._size = min(max(max_tokens * 3 // 4, MIN_PIECE_CHARACTERS), PIECE_CHARACTERS)
+            self._size = min(max(max_tokens // 2, MIN_PIECE_CHARACTERS), PIECE_CHARACTERS)
 
     def piece(self, piece: _Piece) -> str:
         return self._lines[piece.line][piece.part * self._size : (piece.part + 1) * self._size]

@@ -1,0 +1,348 @@
+"""The laws, over random histories, configurations and operations."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from context_compressor import (
+    CompressedMemory,
+    CompressionConfig,
+    CompressionEvent,
+    InMemoryOffloadStore,
+    Msg,
+    SummaryRequest,
+    Summary,
+    TiktokenCounter,
+    from_openai,
+    to_openai,
+)
+from context_compressor.compression.view import rebuild
+from context_compressor.errors import ContextOverflowError
+from context_compressor.memory.index import keyed
+from context_compressor.messages.msg import is_instruction
+from context_compressor.messages.repair import is_empty_assistant
+from tests.support.strategies import chat_histories, messages
+from tests.support.validity import problems
+
+COUNTER = TiktokenCounter()
+REF = re.compile(r"ctx://[0-9a-f]{16}")
+MARKS = ("pinned", "hint", "other")
+
+
+class Terse:
+    """A summariser that always says the same, in few words."""
+
+    remote = False
+
+    async def summarize(self, request: SummaryRequest) -> Summary:
+        return Summary(text="Earlier work went on as planned; see the transcript for what was said.")
+
+
+class Failing:
+    """A summariser that never works."""
+
+    remote = True
+
+    async def summarize(self, request: SummaryRequest) -> Summary:
+        raise ConnectionError("no route to model")
+
+
+class Refusing(InMemoryOffloadStore):
+    """A store that refuses to take anything while it is told to."""
+
+    refusing = False
+
+    async def write(self, text: str) -> str:
+        if self.refusing:
+            raise OSError(28, "No space left on device")
+        return await super().write(text)
+
+
+@st.composite
+def configs(draw: st.DrawFn) -> CompressionConfig:
+    values: dict[str, Any] = {
+        "mode": draw(st.sampled_from(("auto", "compact", "compress"))),
+        "max_total_tokens": draw(st.sampled_from((200, 500, 1_000, 2_000, 4_000))),
+        "keep_recent_count": draw(st.sampled_from((0, 1, 3, 10))),
+        "group_token_threshold": draw(st.sampled_from((None, 60, 400))),
+        "target_ratio": draw(st.sampled_from((0.1, 0.5, 0.9))),
+        "arrival_ratio": draw(st.sampled_from((0.1, 0.25, 1.0))),
+        "keep_first_user": draw(st.booleans()),
+        "exclude_tools": draw(st.sampled_from((frozenset(), frozenset({"bash", "search"})))),
+    }
+    if draw(st.booleans()):
+        values["reserved_tokens"] = values["max_total_tokens"] // 10
+    return CompressionConfig(**values)
+
+
+def strings(value: Any) -> list[str]:
+    """Return the texts that a chat dict says: contents, reasoning, arguments."""
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, list):
+        return [text for item in value for text in strings(item)]
+    return []
+
+
+def said(msg: Msg) -> list[str]:
+    """Return the texts of a message that must never be lost."""
+    found: list[str] = []
+    for block in msg.get_content_blocks():
+        match block.get("type"):
+            case "text":
+                found.append(block["text"])
+            case "thinking":
+                found.append(block["thinking"])
+            case "tool_use":
+                found += [block["raw_input"]] if "raw_input" in block else strings([*block["input"].values()])
+            case "tool_result" if isinstance(block["output"], str):
+                found.append(block["output"])
+            case "tool_result":
+                found += [b["text"] for b in block["output"] if b.get("type") == "text"]
+    return [text for text in found if isinstance(text, str) and text.strip()]
+
+
+class Laws(RuleBasedStateMachine):
+    @initialize(
+        config=configs(), summarizer=st.sampled_from((None, Terse(), Failing())), redacts=st.booleans()
+    )
+    def start(self, config: CompressionConfig, summarizer: Any, redacts: bool) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.store = Refusing()
+        self.config = config
+        self.summarizer = summarizer
+        self.events: list[CompressionEvent] = []
+        self.memory = self.new_memory()
+        self.added: list[Msg] = []
+        self.last: tuple[int, list[dict[str, Any]]] = (0, [])
+        self.number = 0
+
+    def new_memory(self) -> CompressedMemory:
+        return CompressedMemory(
+            config=self.config,
+            store=self.store,
+            summarizer=self.summarizer,
+            counter=COUNTER,
+            on_event=self.events.append,
+        )
+
+    def run(self, awaitable: Any) -> Any:
+        return self.loop.run_until_complete(awaitable)
+
+    @rule(history=chat_histories(valid=False, max_turns=5), mark=st.sampled_from((None, None, None, *MARKS)))
+    def add(self, history: list[dict[str, Any]], mark: str | None) -> None:
+        read = from_openai(history)
+        self.added += read
+        self.run(self.memory.add(read, marks=mark))
+
+    @rule(history=chat_histories(valid=True, max_turns=6))
+    def add_one_by_one(self, history: list[dict[str, Any]]) -> None:
+        for msg in from_openai(history):
+            self.added.append(msg)
+            self.run(self.memory.add(msg))
+            self.check_view()
+
+    @rule(msgs=messages())
+    def add_agentscope_style(self, msgs: list[Msg]) -> None:
+        for msg in msgs:
+            self.number += 1
+            msg.id = f"agentscope-{self.number}"
+        self.added += msgs
+        self.run(self.memory.add(msgs))
+
+    @rule(lines=st.integers(50, 600), volatile=st.booleans())
+    def add_large_result(self, lines: int, volatile: bool) -> None:
+        self.number += 1
+        id = f"large-{self.number}"
+        text = "\n".join(f"{self.number}:{line} src/module_{line % 7}.py: value {line * 37}" for line in range(lines))
+        call = {"id": id, "type": "function", "function": {"name": "read_file", "arguments": "{}"}}
+        read = from_openai(
+            [
+                {"role": "assistant", "content": None, "tool_calls": [call]},
+                {"role": "tool", "tool_call_id": id, "content": text},
+            ]
+        )
+        self.added += read
+        self.run(self.memory.add(read))
+
+    @rule(data=st.data())
+    def delete_some(self, data: st.DataObject) -> None:
+        shown = [msg.id for msg in self.memory._upkeep.state.messages]
+        known = [msg.id for msg in self.added]
+        if not known:
+            return
+        ids = data.draw(st.lists(st.sampled_from(shown + known), max_size=3))
+        gone = set(self.memory._upkeep.state.expand(ids))
+        self.run(self.memory.delete(ids))
+        self.forget(gone)
+
+    def forget(self, gone: set[str]) -> None:
+        texts = {text for msg in self.added if msg.id in gone for text in said(msg)}
+        self.added = [msg for msg in self.added if msg.id not in gone]
+        kept = "\0".join(text for msg in self.added for text in said(msg))
+        stored = self.store.texts()
+        for text in texts:
+            if len(text) > 200 and text not in kept:
+                assert text not in stored.values(), "a deleted text is still stored"
+                assert not any(text in other for other in stored.values()), "still in a transcript"
+
+    @rule(mark=st.sampled_from(MARKS))
+    def delete_marked(self, mark: str) -> None:
+        gone = {msg.id for msg in self.run(self.memory.base.get_memory(mark=mark, prepend_summary=False))}
+        self.run(self.memory.delete_by_mark(mark))
+        self.forget(gone)
+
+    @rule(data=st.data(), mark=st.sampled_from(MARKS))
+    def mark_some(self, data: st.DataObject, mark: str) -> None:
+        shown = [msg.id for msg in self.memory._upkeep.state.messages]
+        if shown:
+            ids = data.draw(st.lists(st.sampled_from(shown), max_size=2))
+            self.run(self.memory.update_messages_mark(mark, msg_ids=ids))
+
+    @rule(mark=st.sampled_from(MARKS))
+    def unmark(self, mark: str) -> None:
+        self.run(self.memory.update_messages_mark(None, old_mark=mark))
+
+    @rule()
+    def clear(self) -> None:
+        self.run(self.memory.clear())
+        self.added = []
+        assert self.run(self.store.refs()) == []
+
+    @rule()
+    def compress_now(self) -> None:
+        try:
+            self.run(self.memory.compress_now())
+        except ContextOverflowError:
+            self.check_overflow()
+
+    @rule(refuse=st.booleans())
+    def refuse_writes(self, refuse: bool) -> None:
+        self.store.refusing = refuse
+
+    @rule(data=st.data())
+    def change_the_base_directly(self, data: st.DataObject) -> None:
+        known = [msg.id for msg in self.added]
+        if known and data.draw(st.booleans()):
+            id = data.draw(st.sampled_from(known))
+            self.run(self.memory.base.delete([id]))
+            self.added = [msg for msg in self.added if msg.id != id]
+        else:
+            msg = Msg("user", "added behind the wrapper's back", "user")
+            self.added.append(msg)
+            self.run(self.memory.base.add(msg))
+
+    @rule(new_store=st.booleans())
+    def save_and_load(self, new_store: bool) -> None:
+        try:
+            before = [msg.to_dict() for msg in self.run(self.memory.get_memory())]
+        except ContextOverflowError:
+            return
+        state = json.loads(json.dumps(self.memory.state_dict()))
+        if new_store and not self.store.refusing:
+            self.store = Refusing()
+        calls = len(self.events)
+        self.memory = self.new_memory()
+        self.memory.load_state_dict(state)
+        after = [msg.to_dict() for msg in self.run(self.memory.get_memory())]
+        assert after == before, next((a, b) for a, b in zip(before, after) if a != b)
+        assert not any(event.kind == "compress" for event in self.events[calls:])
+
+    @invariant()
+    def history_is_whole(self) -> None:
+        if hasattr(self, "memory"):
+            history = self.run(self.memory.get_history())
+            assert [msg.id for msg in history] == [msg.id for msg in self.added]
+            assert [msg.to_dict() for msg in history] == [msg.to_dict() for msg in self.added]
+
+    @invariant()
+    def view_keeps_the_laws(self) -> None:
+        if hasattr(self, "memory"):
+            self.check_view()
+
+    def check_view(self) -> None:
+        try:
+            view = self.run(self.memory.get_memory())
+        except ContextOverflowError:
+            self.check_overflow()
+            self.last = (len(self.events), [])
+            return
+        wire = to_openai(view)
+        state = self.memory._upkeep.state
+        found = problems(wire)
+        if "only instructions" in found:
+            shown = {m.id for m in view}
+            others = [m for m in self.added if not is_instruction(m) and m.id in shown]
+            assert not others
+            found.remove("only instructions")
+        assert not found, found
+        assert COUNTER.count_messages(view) <= self.config.budget
+        assert COUNTER.count_messages(view) == self.memory.stats().view_tokens
+        events, earlier = self.last
+        if events == len(self.events):
+            assert wire[: len(earlier)] == earlier, "the view changed without an event"
+        self.last = (len(self.events), wire)
+        self.check_rebuilt(state)
+        self.check_nothing_lost(view, state)
+
+    def check_rebuilt(self, state: Any) -> None:
+        history = keyed(self.run(self.memory.get_history()))
+        items, _ = rebuild(history, state.ledger, counted={}, measure=state.measure)
+        assert [(i.key, i.kind, i.tokens, i.msg.to_dict()) for i in items] == [
+            (i.key, i.kind, i.tokens, i.msg.to_dict()) for i in state.items
+        ]
+
+    def check_nothing_lost(self, view: list[Msg], state: Any) -> None:
+        for item in state.items:
+            if item.stubs:
+                assert item.tokens < item.source_tokens.total, (item.stubs, item.source, item.source_tokens)
+        parts = [text for msg in view for text in said(msg)]
+        todo = [ref for text in parts for ref in REF.findall(text)]
+        seen: set[str] = set()
+        while todo:
+            ref = todo.pop()
+            if ref not in seen and state.ledger.is_live(ref):
+                seen.add(ref)
+                text = self.run(self.memory.read_ref(ref))
+                parts.append(text)
+                todo += REF.findall(text)
+        everything = "\0".join(parts)
+        withheld = {key for key in state._builder.withheld}
+        for key, msg in keyed(self.added):
+            if key not in withheld and not is_empty_assistant(msg):
+                for text in said(msg):
+                    assert text in everything, f"lost: {text[:80]!r} of {msg.role} {msg.content!r:.500}"
+
+    def check_overflow(self) -> None:
+        """An overflow is right only where fixed and volatile messages leave no room for one stand-in each."""
+        state = self.memory._upkeep.state
+        must_stay = sum(tokens for _, tokens in state.fixed_tokens())
+        hints = state.index.bearing("hint")
+        must_stay += sum(
+            min(item.tokens, 60) if item.kind != "segment" else 0
+            for item in state.items
+            if any(key in hints for key in item.covered)
+        )
+        assert must_stay + 70 > self.config.budget, [
+            (item.key, item.kind, item.tokens) for item in state.items
+        ]
+
+    def teardown(self) -> None:
+        if hasattr(self, "loop"):
+            self.loop.close()
+
+
+Laws.TestCase.settings = settings(
+    max_examples=60,
+    stateful_step_count=12,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
+)
+TestLaws = Laws.TestCase

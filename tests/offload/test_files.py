@@ -1,0 +1,447 @@
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import stat
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from context_compressor.errors import (
+    InvalidArgumentError,
+    OffloadCorruptError,
+    OffloadError,
+    OffloadFullError,
+    OffloadNotFoundError,
+    OffloadPermissionError,
+    OffloadWriteError,
+)
+from context_compressor.offload import files
+from context_compressor.offload.files import FileOffloadStore
+from context_compressor.offload.protocol import ref_of
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> FileOffloadStore:
+    return FileOffloadStore(tmp_path / "memory")
+
+
+def file_of(store: FileOffloadStore, text: str) -> Path:
+    return store.directory / f"{ref_of(text).removeprefix('ctx://')}.txt"
+
+
+def names_in(store: FileOffloadStore) -> list[str]:
+    return sorted(path.name for path in store.directory.iterdir()) if store.directory.exists() else []
+
+
+def failing(code: int) -> Callable[..., Any]:
+    def fail(*args: Any, **kwargs: Any) -> Any:
+        raise OSError(code, os.strerror(code))
+
+    return fail
+
+
+def run_python(code: str, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(code), *arguments],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+class TestLayout:
+    async def test_a_text_is_one_file_of_its_bytes(self, store: FileOffloadStore) -> None:
+        text = "naïve\r\n\ud800\n"
+        await store.write(text)
+        assert names_in(store) == [file_of(store, text).name]
+        assert file_of(store, text).read_bytes() == text.encode("utf-8", "surrogatepass")
+
+    async def test_files_and_new_directories_are_the_owners_alone(self, tmp_path: Path) -> None:
+        parent = tmp_path / "existing"
+        parent.mkdir(0o755)
+        store = FileOffloadStore(parent / "new" / "newer", "ns")
+        before = os.umask(0)
+        try:
+            await store.write("text")
+        finally:
+            os.umask(before)
+        assert stat.S_IMODE(file_of(store, "text").stat().st_mode) == 0o600
+        for directory in (parent / "new", parent / "new" / "newer", store.directory):
+            assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+        assert stat.S_IMODE(parent.stat().st_mode) == 0o755
+
+    async def test_nothing_is_made_before_the_first_write(self, store: FileOffloadStore) -> None:
+        assert await store.refs() == []
+        await store.delete("ctx://0123456789abcdef")
+        with pytest.raises(OffloadNotFoundError):
+            await store.read("ctx://0123456789abcdef")
+        assert not store.directory.parent.exists()
+
+    async def test_a_relative_path_survives_a_change_of_directory(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        store = FileOffloadStore("memory")
+        ref = await store.write("text")
+        (tmp_path / "elsewhere").mkdir()
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        assert await store.read(ref) == "text"
+
+    async def test_namespaces_are_apart(self, tmp_path: Path) -> None:
+        one, other = FileOffloadStore(tmp_path, "one"), FileOffloadStore(tmp_path, "other")
+        ref = await one.write("text")
+        assert await other.refs() == []
+        with pytest.raises(OffloadNotFoundError):
+            await other.read(ref)
+
+    @pytest.mark.parametrize(
+        "namespace", ["", ".", "..", ".hidden", "a/b", "../up", "a\\b", "a b", "é", "a\n", "a\0", "x" * 65]
+    )
+    def test_a_namespace_is_never_a_path(self, tmp_path: Path, namespace: str) -> None:
+        with pytest.raises(ValueError, match="namespace"):
+            FileOffloadStore(tmp_path, namespace)
+
+    @pytest.mark.parametrize("namespace", ["a", "A.b_c-9", "-", "x" * 64])
+    async def test_other_namespaces_work(self, tmp_path: Path, namespace: str) -> None:
+        store = FileOffloadStore(tmp_path, namespace)
+        assert await store.read(await store.write("text")) == "text"
+
+    def test_arguments_of_the_wrong_type_are_named(self) -> None:
+        with pytest.raises(InvalidArgumentError, match="path"):
+            FileOffloadStore(5)  # type: ignore[arg-type]
+        with pytest.raises(InvalidArgumentError, match="namespace"):
+            FileOffloadStore("x", 5)  # type: ignore[arg-type]
+
+    async def test_refs_ignore_other_files(self, store: FileOffloadStore) -> None:
+        ref = await store.write("text")
+        (store.directory / "notes.txt").write_text("mine")
+        (store.directory / ".writing-abc.tmp").write_text("half")
+        (store.directory / "0123456789abcdef.txt").mkdir()
+        assert await store.refs() == [ref]
+
+    async def test_a_stored_text_is_not_written_again(self, store: FileOffloadStore) -> None:
+        await store.write("text")
+        before = file_of(store, "text").stat()
+        await store.write("text")
+        await FileOffloadStore(store.directory.parent).write("text")
+        after = file_of(store, "text").stat()
+        assert (before.st_ino, before.st_mtime_ns) == (after.st_ino, after.st_mtime_ns)
+
+    async def test_a_path_with_braces_and_percents_is_named_as_it_is(self, tmp_path: Path) -> None:
+        store = FileOffloadStore(tmp_path / "{x} %s")
+        ref = await store.write("text")
+        file_of(store, "text").write_text("other")
+        with pytest.raises(OffloadCorruptError, match=r"\{x\} %s"):
+            await store.read(ref)
+
+
+class TestDamage:
+    @pytest.mark.parametrize("damaged", [b"", b"tex", b"text\n", b"TEXT", b"\xff\xfe"])
+    async def test_a_changed_file_is_corrupt_and_names_the_mend(
+        self, store: FileOffloadStore, damaged: bytes
+    ) -> None:
+        ref = await store.write("text")
+        file_of(store, "text").write_bytes(damaged)
+        with pytest.raises(OffloadCorruptError, match=f"{ref}.*{store.directory}.*delete it"):
+            await store.read(ref)
+
+    @pytest.mark.parametrize("damaged", [b"", b"tex", b"\xff\xfe"])
+    async def test_writing_the_right_text_mends_it(self, store: FileOffloadStore, damaged: bytes) -> None:
+        ref = await store.write("text")
+        file_of(store, "text").write_bytes(damaged)
+        assert await store.write("text") == ref
+        assert await store.read(ref) == "text"
+        assert names_in(store) == [file_of(store, "text").name]
+
+    async def test_a_link_is_not_followed(self, store: FileOffloadStore, tmp_path: Path) -> None:
+        secret = tmp_path / "secret"
+        secret.write_text("text")  # even with the right content
+        ref = await store.write("text")
+        file_of(store, "text").unlink()
+        file_of(store, "text").symlink_to(secret)
+        with pytest.raises(OffloadCorruptError, match="link"):
+            await store.read(ref)
+        assert await store.refs() == []
+        await store.write("text")
+        assert not file_of(store, "text").is_symlink()
+        assert secret.read_text() == "text"
+
+    async def test_a_pipe_does_not_block_the_reader(self, store: FileOffloadStore) -> None:
+        ref = await store.write("text")
+        file_of(store, "text").unlink()
+        os.mkfifo(file_of(store, "text"))
+        with pytest.raises(OffloadCorruptError, match="not a regular file"):
+            await store.read(ref)
+
+    async def test_a_directory_in_the_place_of_a_file_is_reported(self, store: FileOffloadStore) -> None:
+        await store.write("other")
+        file_of(store, "text").mkdir()
+        with pytest.raises(OffloadCorruptError, match="not a regular file"):
+            await store.read(ref_of("text"))
+        with pytest.raises(OffloadWriteError):
+            await store.write("text")
+        assert len(names_in(store)) == 2
+
+    async def test_a_file_in_the_place_of_the_directory_is_reported(self, tmp_path: Path) -> None:
+        (tmp_path / "memory").write_text("not a directory")
+        store = FileOffloadStore(tmp_path / "memory")
+        with pytest.raises(OffloadWriteError, match="memory"):
+            await store.write("text")
+        with pytest.raises(OffloadNotFoundError):
+            await store.read(ref_of("text"))
+        assert await store.refs() == []
+
+
+class TestFailingDisk:
+    """Errors are simulated: tests may run as root, for whom file modes refuse nothing."""
+
+    @pytest.mark.parametrize(
+        ("code", "kind", "mend"),
+        [
+            (errno.ENOSPC, OffloadFullError, "free disk space"),
+            (errno.EDQUOT, OffloadFullError, "quota"),
+            (errno.EACCES, OffloadPermissionError, "access"),
+            (errno.EPERM, OffloadPermissionError, "access"),
+            (errno.EROFS, OffloadPermissionError, "another path"),
+            (errno.EIO, OffloadWriteError, "another path"),
+        ],
+    )
+    @pytest.mark.parametrize("call", ["write", "fsync", "open"])
+    async def test_a_failed_write_names_ref_path_and_mend_and_leaves_nothing(
+        self,
+        store: FileOffloadStore,
+        monkeypatch: pytest.MonkeyPatch,
+        call: str,
+        code: int,
+        kind: type[OffloadError],
+        mend: str,
+    ) -> None:
+        await store.write("earlier")
+        with monkeypatch.context() as patched:
+            patched.setattr(os, call, failing(code))
+            with pytest.raises(kind, match=f"(?s){ref_of('text')}.*{store.directory}.*{mend}") as caught:
+                await store.write("text")
+        assert type(caught.value) is kind
+        assert isinstance(caught.value.__cause__, OSError)
+        assert names_in(store) == [file_of(store, "earlier").name]
+        assert await store.write("text") == ref_of("text")
+
+    async def test_a_disk_that_fills_up_within_a_text_leaves_nothing(
+        self, store: FileOffloadStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        real_write, calls = os.write, 0
+
+        def short_write(descriptor: int, data: memoryview) -> int:
+            nonlocal calls
+            calls += 1
+            if calls > 2:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return real_write(descriptor, data[:10])
+
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "write", short_write)
+            with pytest.raises(OffloadFullError):
+                await store.write("x" * 100)
+        assert names_in(store) == []
+
+    async def test_short_writes_are_completed(
+        self, store: FileOffloadStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        real_write = os.write
+        text = "0123456789" * 10
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "write", lambda descriptor, data: real_write(descriptor, data[:7]))
+            await store.write(text)
+        assert await store.read(ref_of(text)) == text
+
+    def test_a_real_limit_on_file_size_leaves_nothing(self, store: FileOffloadStore) -> None:
+        code = """
+            import asyncio, resource, sys
+            from context_compressor.errors import OffloadWriteError
+            from context_compressor.offload.files import FileOffloadStore
+            resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))
+            async def main():
+                store = FileOffloadStore(sys.argv[1])
+                try:
+                    await store.write("x" * 20000)
+                except OffloadWriteError as error:
+                    print(error)
+            asyncio.run(main())
+        """
+        process = run_python(code, str(store.directory.parent))
+        output, errors = process.communicate()
+        assert process.returncode == 0, errors
+        assert "could not be written" in output
+        assert names_in(store) == []
+
+    async def test_a_disk_without_hard_links_is_used_all_the_same(
+        self, store: FileOffloadStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(os, "link", failing(errno.EPERM))
+        assert await store.read(await store.write("text")) == "text"
+        assert names_in(store) == [file_of(store, "text").name]
+
+    async def test_a_disk_that_cannot_sync_directories_is_used_all_the_same(
+        self, store: FileOffloadStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        real_fsync = os.fsync
+
+        def fsync(descriptor: int) -> None:
+            if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+                raise OSError(errno.EINVAL, "Invalid argument")
+            real_fsync(descriptor)
+
+        monkeypatch.setattr(os, "fsync", fsync)
+        assert await store.read(await store.write("text")) == "text"
+
+    async def test_file_and_directory_are_synced_before_write_returns(
+        self, store: FileOffloadStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        synced: list[bool] = []
+        real_fsync = os.fsync
+
+        def fsync(descriptor: int) -> None:
+            synced.append(stat.S_ISDIR(os.fstat(descriptor).st_mode))
+            real_fsync(descriptor)
+
+        await store.write("earlier")
+        monkeypatch.setattr(os, "fsync", fsync)
+        await store.write("text")
+        assert synced == [False, True]
+
+    async def test_reading_without_permission_says_so(
+        self, store: FileOffloadStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        ref = await store.write("text")
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "open", failing(errno.EACCES))
+            with pytest.raises(OffloadPermissionError, match="could not be read"):
+                await store.read(ref)
+            patched.setattr(os, "open", failing(errno.EIO))
+            with pytest.raises(OffloadError, match="could not be read"):
+                await store.read(ref)
+            patched.setattr(os, "scandir", failing(errno.EACCES))
+            with pytest.raises(OffloadPermissionError, match="could not be listed"):
+                await store.refs()
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "unlink", failing(errno.EROFS))
+            patched.setattr(Path, "unlink", failing(errno.EROFS))
+            with pytest.raises(OffloadPermissionError, match="could not be removed"):
+                await store.delete(ref)
+        assert await store.read(ref) == "text"
+
+
+class HeldFsync:
+    """Holds every fsync until released, as a busy disk does."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.entered = threading.Event()
+        self.release = threading.Event()
+        self._real = os.fsync
+        monkeypatch.setattr(os, "fsync", self._fsync)
+
+    def _fsync(self, descriptor: int) -> None:
+        self.entered.set()
+        self.release.wait()
+        self._real(descriptor)
+
+
+class TestCancellation:
+    async def test_a_cancelled_write_leaves_no_file(
+        self, store: FileOffloadStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        await store.write("earlier")
+        fsync = HeldFsync(monkeypatch)
+        writing = asyncio.create_task(store.write("text"))
+        await asyncio.to_thread(fsync.entered.wait)
+        writing.cancel()
+        await asyncio.sleep(0)
+        writing.cancel()  # impatience changes nothing
+        await asyncio.sleep(0)
+        assert not writing.done()
+        fsync.release.set()
+        with pytest.raises(asyncio.CancelledError):
+            await writing
+        assert names_in(store) == [file_of(store, "earlier").name]
+
+    async def test_a_disk_that_hangs_does_not_hold_who_cancels(
+        self, store: FileOffloadStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        await store.write("earlier")
+        monkeypatch.setattr(files, "_GRACE_SECONDS", 0.0)
+        fsync = HeldFsync(monkeypatch)
+        writing = asyncio.create_task(store.write("text"))
+        await asyncio.to_thread(fsync.entered.wait)
+        writing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await writing
+        fsync.release.set()
+        await asyncio.get_running_loop().shutdown_default_executor()  # waits for the thread
+        assert names_in(store) == [file_of(store, "earlier").name]
+
+    async def test_the_event_loop_runs_while_the_disk_works(
+        self, store: FileOffloadStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        await store.write("earlier")
+        fsync = HeldFsync(monkeypatch)
+        writing = asyncio.create_task(store.write("text"))
+        await asyncio.to_thread(fsync.entered.wait)  # would never return if the loop were held
+        fsync.release.set()
+        assert await writing == ref_of("text")
+
+
+class TestProcesses:
+    def test_two_processes_share_a_directory(self, store: FileOffloadStore) -> None:
+        code = """
+            import asyncio, sys
+            from context_compressor.offload.files import FileOffloadStore
+            async def main():
+                store = FileOffloadStore(sys.argv[1])
+                await asyncio.gather(*(store.write(f"text {i} " * 200) for i in range(40)))
+            asyncio.run(main())
+        """
+        processes = [run_python(code, str(store.directory.parent)) for _ in range(2)]
+        for process in processes:
+            _, errors = process.communicate()
+            assert process.returncode == 0, errors
+        texts = [f"text {i} " * 200 for i in range(40)]
+        assert asyncio.run(store.refs()) == sorted(map(ref_of, texts))
+        assert len(names_in(store)) == 40
+        for text in texts:
+            assert asyncio.run(store.read(ref_of(text))) == text
+
+    def test_a_process_that_dies_while_writing_leaves_no_text(self, store: FileOffloadStore) -> None:
+        code = """
+            import asyncio, os, sys
+            from context_compressor.offload.files import FileOffloadStore
+            store = FileOffloadStore(sys.argv[1])
+            asyncio.run(store.write("earlier"))
+            os.fsync = lambda descriptor: os._exit(9)
+            asyncio.run(store.write("text"))
+        """
+        process = run_python(code, str(store.directory.parent))
+        process.communicate()
+        assert process.returncode == 9
+        assert asyncio.run(store.refs()) == [ref_of("earlier")]
+        with pytest.raises(OffloadNotFoundError):
+            asyncio.run(store.read(ref_of("text")))
+
+        left_behind = [name for name in names_in(store) if name.startswith(".")]
+        assert len(left_behind) == 1
+        asyncio.run(FileOffloadStore(store.directory.parent).write("young ones stay"))
+        assert left_behind[0] in names_in(store)
+        os.utime(store.directory / left_behind[0], (0, 0))
+        asyncio.run(FileOffloadStore(store.directory.parent).write("old ones go"))
+        assert left_behind[0] not in names_in(store)
+        assert len(names_in(store)) == 3

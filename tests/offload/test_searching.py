@@ -1,0 +1,217 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from context_compressor.offload import searching
+from context_compressor.offload.pages import page_matches, parse_page
+from context_compressor.offload.protocol import ref_of
+from context_compressor.offload.searching import (
+    PatternError,
+    TextHits,
+    compile_pattern,
+    search_page,
+    search_text,
+)
+from context_compressor.tokens.tiktoken_counter import TiktokenCounter
+
+COUNTER = TiktokenCounter()
+TEXTS = st.lists(
+    st.sampled_from(["", "alpha", "beta 12", "alpha beta", "\r", "中文 alpha", "Alpha"]), max_size=12
+).map("\n".join)
+PATTERNS = ["alpha", "^", "$", "^$", ".", r"\d+$", "^a", r"\s", "", "a|b", r"^.*$", r"(?=b)", r"[^a]+"]
+
+
+def hits_in(text: str, pattern: str, ignore_case: bool = False) -> TextHits:
+    found = search_text(text, ref_of(text), compile_pattern(pattern, ignore_case), 60.0)
+    assert not found.timed_out
+    return found
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+@given(text=TEXTS)
+def test_the_lines_found_are_those_a_match_begins_in(pattern: str, text: str) -> None:
+    expected = {text.count("\n", 0, m.start()) + 1 for m in re.finditer(pattern, text, re.MULTILINE)}
+    found = hits_in(text, pattern)
+    numbers = [hit.number for hit in found.hits]
+    assert numbers == sorted(set(numbers))
+    if r"\s" not in pattern and "[^" not in pattern:  # these run over line ends, and so swallow line starts
+        assert set(numbers) == expected
+    assert set(numbers) >= expected
+    lines = text.split("\n")
+    for hit in found.hits:
+        assert text[hit.line_start : hit.line_end] == lines[hit.number - 1]
+        assert hit.line_start <= hit.match_start <= hit.line_end
+
+
+def test_ignoring_case_is_asked_for() -> None:
+    assert len(hits_in("Error\nerror", "error").hits) == 1
+    assert len(hits_in("Error\nerror", "error", ignore_case=True).hits) == 2
+
+
+def test_a_long_line_has_many_matches() -> None:
+    text = "start\n" + ", ".join(f"id-{i:05d} {'x' * 300}" for i in range(50)) + "\nend id-1"
+    found = hits_in(text, r"id-\d+")
+    assert [hit.number for hit in found.hits] == [2] * 50 + [3]
+    page = search_page([found], COUNTER, max_tokens=2000, limit=3)
+    assert re.findall(r"id-00\d+", page) == ["id-00049", "id-00048"]
+    assert page_matches(page, {found.ref: text})
+
+
+def test_a_line_of_millions_of_characters_is_searched_at_once() -> None:
+    # Scanning from the line's start for each match would take minutes.
+    text = "word 12345 " * 500_000
+    assert len(hits_in(text, r"\d+").hits) > 20_000
+
+
+def test_a_text_of_many_lines_is_searched_at_once() -> None:
+    text = "\n".join(f"line {i}" for i in range(300_000))
+    found = hits_in(text, r"99999$")
+    assert [hit.number for hit in found.hits] == [100_000, 200_000, 300_000]
+
+
+class TestPages:
+    def test_the_last_line_comes_first_and_repeats_are_counted(self) -> None:
+        older, newer = "warn a\nwarn b\nok\nwarn a", "warn b\nwarn c"
+        found = [hits_in(newer, "warn"), hits_in(older, "warn")]
+        page = search_page(found, COUNTER, max_tokens=300)
+        assert page.split("\n") == [
+            f"[{ref_of(newer)} matches: 2, lines: 2]",
+            "2| warn c",
+            "1 x2| warn b",
+            f"[{ref_of(older)} matches: 3, lines: 4]",
+            "4 x2| warn a",
+            "[end]",
+        ]
+        assert page_matches(page, {ref_of(older): older, ref_of(newer): newer})
+
+    def test_limit_keeps_the_newest_and_says_how_many_there_are(self) -> None:
+        text = "\n".join(f"warn {i}" for i in range(50))
+        page = search_page([hits_in(text, "warn")], COUNTER, max_tokens=300, limit=2)
+        assert page.split("\n")[1:] == [
+            "50| warn 49",
+            "49| warn 48",
+            "[more: 2 of 50 matches shown; raise limit, name a ref or narrow the pattern]",
+        ]
+
+    def test_context_joins_neighbours_and_reads_downwards(self) -> None:
+        text = "\n".join("hit" if i in (3, 5, 20) else f"l{i}" for i in range(1, 25))
+        page = search_page([hits_in(text, "hit")], COUNTER, max_tokens=400, context=1)
+        assert page.split("\n")[1:-1] == [
+            "19- l19",
+            "20| hit",
+            "21- l21",
+            "2- l2",
+            "3| hit",
+            "4- l4",
+            "5| hit",
+            "6- l6",
+        ]
+        assert page_matches(page, {ref_of(text): text})
+
+    def test_context_stops_at_the_ends_of_the_text(self) -> None:
+        page = search_page([hits_in("hit\nb", "hit")], COUNTER, max_tokens=300, context=50)
+        assert page.split("\n")[1:-1] == ["1| hit", "2- b"]
+
+    def test_context_of_long_lines_is_cut(self) -> None:
+        text = "\n".join(["x" * 5000, "y" * 1000 + " hit " + "z" * 1000 + " hit", "w" * 5000])
+        page = search_page([hits_in(text, "hit")], COUNTER, max_tokens=1500, context=1)
+        assert page_matches(page, {ref_of(text): text})
+        assert [line.split("|")[0].split("- ")[0] for line in page.split("\n")[1:-1]] == [
+            "1:1-200",
+            "2:936-1135",
+            "2:1810-2009",
+            "3:1-200",
+        ]
+
+    @given(
+        st.lists(TEXTS, min_size=1, max_size=3, unique=True),
+        st.sampled_from(["a", "^", r"\w+"]),
+        st.integers(0, 3),
+        st.sampled_from([60, 150, 300]),
+        st.none() | st.integers(1, 5),
+    )
+    def test_every_page_fits_and_matches_its_sources(
+        self, texts: list[str], pattern: str, context: int, max_tokens: int, limit: int | None
+    ) -> None:
+        found = [hits for text in texts if (hits := hits_in(text, pattern)).hits]
+        if not found:
+            return
+        page = search_page(found, COUNTER, max_tokens=max_tokens, context=context, limit=limit)
+        assert COUNTER.count_text(page) <= max_tokens
+        if parse_page(page) is not None:
+            assert page_matches(page, {ref_of(text): text for text in texts})
+        else:
+            assert "no room" in page
+
+    def test_long_lines_are_cut_around_the_match(self) -> None:
+        text = "a" * 5000 + " needle " + "b" * 5000
+        page = search_page([hits_in(text, "needle")], COUNTER, max_tokens=300)
+        assert "needle" in page
+        assert len(page) < 500
+        assert page_matches(page, {ref_of(text): text})
+
+    def test_fragments_shrink_before_the_page_gives_up(self) -> None:
+        text = "中文字符" * 500 + "needle" + "中文字符" * 500
+        page = search_page([hits_in(text, "needle")], COUNTER, max_tokens=110)
+        assert "needle" in page
+        assert COUNTER.count_text(page) <= 110
+
+    def test_no_room_at_all_names_the_place(self) -> None:
+        text = "a\nneedle"
+        answer = search_page([hits_in(text, "needle")], COUNTER, max_tokens=20)
+        assert f"line 2 of {ref_of(text)}" in answer
+
+
+class TestPatternsFromOutside:
+    @pytest.mark.parametrize(
+        "pattern",
+        ["(", "[a", "*", "\\", "(?P<a", "(" * 450 + ")" * 450, "\\N{NO SUCH NAME}"],
+    )
+    def test_an_invalid_pattern_is_explained(self, pattern: str) -> None:
+        with pytest.raises(PatternError, match=r"Invalid pattern: .*backslash"):
+            compile_pattern(pattern, False)
+
+    def test_repeats_that_multiply_are_refused_before_they_take_the_memory(self) -> None:
+        for pattern in ["((x{500}){500}){500}", "(?:(?:a{1000}){1000}){1000,}", "a{99999999999999999999}"]:
+            with pytest.raises(PatternError, match="multiply"):
+                compile_pattern(pattern, False)
+        compile_pattern(r"[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}.{0,1000}.{0,1000}.{0,1000}", False)
+
+    @pytest.mark.parametrize("pattern", ["(?R)?a", "(a(?1)?)", "(?P<n>a(?&n)?)", "(?P<n>a(?P>n)?)"])
+    def test_recursion_is_refused(self, pattern: str) -> None:
+        with pytest.raises(PatternError, match="recursion"):
+            compile_pattern(pattern, False)
+
+    def test_a_long_pattern_is_refused(self) -> None:
+        with pytest.raises(PatternError, match="1001 characters"):
+            compile_pattern("a" * 1001, False)
+
+    @pytest.mark.parametrize("pattern", [r"(a|aa)+$", r"(?:a|a)+$", r"(a|a)*b?\d$"])
+    def test_a_pattern_that_never_ends_is_stopped(self, pattern: str) -> None:
+        found = search_text("a" * 60 + "!", "ref", compile_pattern(pattern, False), 0.05)
+        assert found.timed_out
+        assert found.hits == []
+
+    def test_what_was_found_before_the_stop_is_kept(self) -> None:
+        text = "ab1\n" + "a" * 60 + "!"
+        found = search_text(text, ref_of(text), compile_pattern(r"(a|a)*b?\d$", False), 0.05)
+        assert found.timed_out
+        assert [hit.number for hit in found.hits] == [1]
+        page = search_page([found], COUNTER, max_tokens=300, stopped_seconds=2)
+        assert "stopped after 2 s" in page
+        assert page_matches(page, {ref_of(text): text})
+
+    def test_the_interpreter_is_free_while_a_pattern_runs(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        seen: list[object] = []
+
+        class Spy:
+            def search(self, text: str, position: int, *, timeout: float, concurrent: bool) -> None:
+                seen.append(concurrent)
+
+        search_text("text", "ref", Spy(), 1.0)  # type: ignore[arg-type]
+        assert seen == [True]
+        assert searching.SEARCH_SECONDS == 2.0

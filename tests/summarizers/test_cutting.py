@@ -1,0 +1,67 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from context_compressor.summarizers.cutting import cut_to_tokens, drop_torn_end
+from tests.summarizers.support import PieceCounter
+
+counter = PieceCounter()
+
+
+def test_a_text_that_fits_is_returned_as_it_is():
+    assert cut_to_tokens("one two three", 3, counter) == "one two three"
+
+
+def test_cuts_at_the_end_of_a_sentence_and_marks_it():
+    text = "First fact here. Second fact here. Third fact here, which is longer than the room."
+    assert cut_to_tokens(text, 14, counter) == "First fact here. Second fact here. …"
+
+
+def test_a_dot_inside_a_path_ends_no_sentence():
+    text = "The file is src/app.py and it is long enough. Next sentence that does not fit any more at all."
+    assert cut_to_tokens(text, 18, counter) == "The file is src/app.py and it is long enough. …"
+
+
+def test_cuts_at_the_end_of_a_line():
+    text = "\n".join(f"- line {n}" for n in range(1, 10))
+    cut = cut_to_tokens(text, 10, counter)
+    assert cut == "- line 1\n- line 2\n- line 3 …"
+
+
+def test_chinese_sentences_end_without_a_space():
+    text = "第一句话在这里。第二句话在这里。第三句话很长很长很长很长很长。"
+    assert cut_to_tokens(text, 18, counter) == "第一句话在这里。第二句话在这里。 …"
+
+
+def test_a_text_without_sentences_is_cut_between_characters():
+    assert cut_to_tokens("一" * 100, 11, counter) == "一" * 10 + " …"
+
+
+def test_nothing_is_left_where_nothing_fits():
+    assert cut_to_tokens("word " * 10, 0, counter) == ""
+
+
+@given(
+    text=st.text(alphabet="ab .\n。1é", max_size=300),
+    max_tokens=st.integers(min_value=0, max_value=120),
+)
+def test_never_costs_more_than_allowed(text: str, max_tokens: int):
+    assert counter.count_text(cut_to_tokens(text, max_tokens, counter)) <= max_tokens
+
+
+def test_a_huge_text_is_not_counted_whole_again_and_again():
+    counted = 0
+
+    class Watching(PieceCounter):
+        def count_text(self, text: str) -> int:
+            nonlocal counted
+            counted += len(text)
+            return super().count_text(text)
+
+    text = "A sentence of some words. " * 100_000
+    cut_to_tokens(text, 100, Watching())
+    assert counted < 1.1 * len(text)
+
+
+def test_a_torn_end_is_dropped_up_to_the_last_whole_line():
+    assert drop_torn_end("## Goal\n- whole line\n- torn li") == "## Goal\n- whole line …"
+    assert drop_torn_end("torn from the sta") == "torn from the sta …"

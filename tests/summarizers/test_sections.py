@@ -1,0 +1,49 @@
+import pytest
+
+from context_compressor.summarizers.prompts import template
+from context_compressor.summarizers.sections import (
+    SECTIONS,
+    is_chinese,
+    is_placeholder,
+    parse_sections,
+    render_sections,
+)
+
+
+@pytest.mark.parametrize("chinese", [False, True])
+def test_what_is_rendered_is_read_back(chinese: bool):
+    lines = {section.key: [f"{section.key} one", f"{section.key} two"] for section in SECTIONS}
+    assert parse_sections(render_sections(lines, chinese=chinese)) == lines
+
+
+def test_headings_are_known_in_the_forms_that_models_write():
+    text = "**Goal:**\n- a\n# FACTS AND VALUES\n* b\n3. Next steps\n1. c\n### 已完成：\n- d"
+    assert parse_sections(text) == {"goal": ["a"], "facts": ["b"], "next": ["c"], "done": ["d"]}
+
+
+def test_a_free_form_summary_is_kept_as_facts():
+    text = "The user wants tea.\n\n## Something else\nIt is green."
+    assert parse_sections(text) == {"facts": ["The user wants tea.", "It is green."]}
+
+
+@pytest.mark.parametrize(
+    "line", ["", "-", "- None", "N/A", "null", "(none)", "**None.**", "...", "无", "- 暂无。", "[]"]
+)
+def test_placeholders_say_nothing(line: str):
+    assert is_placeholder(line)
+
+
+@pytest.mark.parametrize("line", ["none of the tests failed", "0", "无法连接", "null pointer in main"])
+def test_lines_that_merely_begin_like_placeholders_are_kept(line: str):
+    assert not is_placeholder(line)
+
+
+def test_the_template_says_nothing():
+    assert parse_sections(template(chinese=False)) == {}
+    assert parse_sections(template(chinese=True)) == {}
+
+
+def test_language_is_that_of_most_of_the_text():
+    assert is_chinese(["请修复 parse_date 的时区错误，谢谢"])
+    assert not is_chinese(["please fix the time zone of parse_date, thank you", "好"])
+    assert not is_chinese([])

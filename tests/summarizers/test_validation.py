@@ -1,0 +1,354 @@
+import asyncio
+import json
+
+import pytest
+
+from context_compressor.errors import SummarizerError, SummarizerTimeoutError, SummaryRejectedError
+from context_compressor.summarizers import validation
+from context_compressor.summarizers.prompts import render_conversation, system_prompt, template
+from context_compressor.summarizers.protocol import Summary
+from context_compressor.summarizers.validation import check_summary, strip_reasoning, summarize_checked
+from tests.summarizers.support import Acting, PieceCounter, Scripted, assistant, request, segment, user
+
+counter = PieceCounter()
+GOOD = "## Goal\n- Fix parse_date in src/utils/dates.py\n\n## Done\n- read: dates.py → 120 lines"
+STORY = [
+    f"Paragraph {n}: the engineer opened module_{n}.py, found that the cache was never cleared after request {n}, "
+    f"and wrote down the number {n * 7919} before going on to the next part of the system."
+    for n in range(60)
+]
+
+
+async def checked(summarizer, asked=None, **kw):
+    asked = asked or request(user("Please fix parse_date, it loses the time zone."))
+    return await summarize_checked(summarizer, asked, counter, **{"replaced_tokens": 10_000, **kw})
+
+
+async def test_a_good_summary_passes_unchanged():
+    summary = await checked(Scripted(GOOD))
+    assert summary.text == GOOD
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "",
+            "   \n ",
+            "NONE",
+            "None.",
+            "N/A",
+            "null",
+            "...",
+            "无。",
+            "## Goal\n- none\n\n## Done\n- N/A",
+            "## Goal\n## Done",
+        ),
+        template(chinese=False),
+        template(chinese=True),
+        *("```markdown\n" + template(chinese=False) + "\n```", "# Summary", "**Goal:**\n\n**Done:**\nNone"),
+    ],
+)
+async def test_a_summary_that_says_nothing_is_rejected(text: str):
+    with pytest.raises(SummaryRejectedError, match="says nothing"):
+        await checked(Scripted(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("Error: rate limit exceeded", "Error code: 429 - {'error': {'message': 'Rate limit reached'}}"),
+        *(
+            "openai.RateLimitError: too many",
+            "An error occurred",
+            "Internal Server Error",
+            "502 Bad Gateway",
+            "HTTP 500",
+        ),
+        *(
+            "429 Too Many Requests",
+            "Rate limit reached for gpt-4o-mini in organization org-x",
+            "Request timed out.",
+        ),
+        *(
+            "I'm sorry, but I can't help with that.",
+            "Sorry, I cannot summarize this.",
+            "I apologize, but no.",
+            "I can’t",
+        ),
+        *(
+            "I cannot assist with that request.",
+            "As an AI language model, I have no memory.",
+            "You exceeded your quota",
+        ),
+        *("<!DOCTYPE html><html><head><title>Error</title></head>" + "<p>x</p>" * 500, "<html>503</html>"),
+        *(
+            json.dumps({"error": {"message": "invalid api key"}}),
+            '{"detail": "Not Found"}',
+            "Traceback (most recent call last):",
+        ),
+        *(
+            "There is no conversation to summarize.",
+            "Please provide the conversation.",
+            "No messages were provided.",
+        ),
+        *("抱歉，我无法完成这个请求。", "错误：请求超时", "Previous conversation was too long to summarize."),
+    ],
+)
+async def test_error_texts_and_refusals_are_rejected(text: str):
+    with pytest.raises(SummaryRejectedError, match="error or refusal"):
+        await checked(Scripted(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Error handling was added to src/parser.py; the tests pass.",
+        "404 pages now render; the route table lives in app/routes.py.",
+        "Rate limiting was moved into middleware.py.",
+        "We have reached the point where every test passes.",
+        "There is a bug in parse_date: it loses the time zone.",
+        "TypeError in src/x.py line 4 was fixed by casting the id.",
+        "No tests failed after the change to dates.py.",
+        '{"goal": "fix parse_date", "done": ["read dates.py"]}',
+        "## Goal\n- Explain 'Error: rate limit exceeded'",
+        "- the tag `<think>` is stripped\n- and </think> too",
+    ],
+)
+async def test_summaries_about_errors_pass(text: str):
+    assert (await checked(Scripted(text))).text == text
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        (f"<think>hm\n## Goal\n- draft</think>\n{GOOD}", GOOD),
+        (f"<THINKING>\nhm\n</THINKING>{GOOD}", GOOD),
+        (f"<think>one</think>\n<think>two</think>\n{GOOD}", GOOD),
+        (f"The user wants a fix.\n</think>\n\n{GOOD}", GOOD),
+        (f"I should list it.</think>\n{GOOD}", GOOD),
+        ("<think>never closed\n## Goal\n- draft", ""),
+        (f"{GOOD}\n<think>and now", GOOD),
+        (
+            "## Goal\n- handle `</think>`\n- and text before </think>",
+            "## Goal\n- handle `</think>`\n- and text before </think>",
+        ),
+    ],
+)
+def test_reasoning_is_stripped(text: str, left: str):
+    assert strip_reasoning(text) == left
+
+
+async def test_reasoning_alone_is_no_summary():
+    with pytest.raises(SummaryRejectedError, match="says nothing"):
+        await checked(Scripted("<think>The user wants a fix for parse_date"))
+
+
+async def test_a_code_fence_around_the_summary_is_taken_off():
+    assert (await checked(Scripted(f"```markdown\n{GOOD}\n```"))).text == GOOD
+
+
+@pytest.mark.parametrize(
+    "wrong", [None, "a string", 5, {"text": GOOD}, Summary(text=None), Summary(text=b"x")]
+)  # type: ignore[arg-type]
+async def test_what_is_no_summary_is_rejected(wrong: object):
+    async def act(_request):
+        return wrong
+
+    with pytest.raises(SummaryRejectedError, match="expected a Summary"):
+        await checked(Acting(act))
+
+
+class TestCopies:
+    material = (user(" ".join(STORY[:20])), assistant(" ".join(STORY[20:40])), user(" ".join(STORY[40:])))
+
+    def check(self, text: str, *messages, **kw) -> str:
+        return check_summary(Summary(text=text), request(*(messages or self.material), **kw))
+
+    @pytest.mark.parametrize(
+        "copy",
+        [
+            " ".join(STORY[3:9]),
+            "\n\n".join(STORY[3:9]),
+            "Here is the conversation so far:\n" + " ".join(STORY[:15]),
+            " ".join(STORY),
+            render_conversation(material),
+            system_prompt(chinese=False),
+        ],
+        ids=["stretch", "other line breaks", "with preamble", "across messages", "rendered", "the prompt"],
+    )
+    def test_repeating_the_material_is_rejected(self, copy: str):
+        with pytest.raises(SummaryRejectedError, match="repeats"):
+            self.check(copy)
+
+    def test_quoted_sentences_pass(self):
+        quotes = "## Facts and values\n" + "\n".join(f"- {STORY[n]}" for n in range(0, 60, 7))
+        assert self.check(quotes) == quotes
+
+    def test_one_long_quote_among_other_lines_passes(self):
+        text = f"{GOOD}\n- The user said: {STORY[2]}\n" + "\n".join(
+            f"- own words number {n}" for n in range(30)
+        )
+        assert self.check(text) == text
+
+    def test_a_short_message_may_be_repeated(self):
+        assert self.check("Order #W123 ships on Monday.", user("Order #W123 ships on Monday."))
+
+    def test_material_inside_the_summary_is_a_copy(self):
+        short = " ".join(STORY[:3])
+        with pytest.raises(SummaryRejectedError, match="repeats"):
+            self.check(f"Words before. [user] {short} Words after.", user(short))
+
+    def test_lines_of_earlier_summaries_may_be_carried_forward(self):
+        earlier = "## Facts and values\n" + "\n".join(f"- {line}" for line in STORY[:20])
+        later = "## Facts and values\n" + "\n".join(f"- {line}" for line in STORY[20:40])
+        merged = earlier + "\n" + "\n".join(f"- {line}" for line in STORY[20:40])
+        messages = (segment(later),)
+        rendered = f"[user]\n{segment(earlier).content}\n\n{render_conversation(messages)}"
+        asked = request(*messages, previous=earlier)
+        assert check_summary(Summary(text=merged), asked, material=rendered) == merged
+
+
+class TestLengths:
+    async def test_it_must_be_smaller_than_what_it_replaces(self):
+        size = counter.count_text(GOOD)
+        with pytest.raises(SummaryRejectedError, match=f"{size} tokens are not fewer than the {size}"):
+            await checked(Scripted(GOOD), replaced_tokens=size)
+        assert (await checked(Scripted(GOOD), replaced_tokens=size + 1)).text == GOOD
+
+    async def test_one_that_is_too_long_is_asked_for_again_with_a_note(self):
+        long = GOOD + "\n- more" * 200
+        summarizer = Scripted(long, GOOD)
+        asked = request(user("Please fix it."), max_tokens=100, instructions="Keep prices.")
+        summary = await checked(summarizer, asked)
+        assert summary.text == GOOD
+        first, second = summarizer.requests
+        assert first is asked
+        assert second.instructions is not None
+        assert second.instructions.startswith("Keep prices.\n")
+        assert str(counter.count_text(long)) in second.instructions
+        assert "100" in second.instructions
+
+    async def test_one_that_stays_too_long_is_asked_for_once_and_cut_at_a_line(self):
+        summarizer = Scripted(GOOD + "\n- more of it" * 300, GOOD + "\n- more of it" * 200)
+        summary = await checked(summarizer, request(user("x y z"), max_tokens=100))
+        assert len(summarizer.requests) == 2
+        assert counter.count_text(summary.text) <= 100
+        assert summary.text.startswith(GOOD)
+        assert summary.text.endswith("- more of it …")
+
+    @pytest.mark.parametrize("second", [RuntimeError("gone"), "NONE", "Error: no"])
+    async def test_a_failing_second_attempt_leaves_the_first_to_be_cut(self, second: object):
+        summary = await checked(
+            Scripted(GOOD + "\n- more" * 200, second), request(user("x y z"), max_tokens=100)
+        )
+        assert summary.text.startswith(GOOD)
+        assert summary.text.endswith("…")
+
+    async def test_a_limit_that_leaves_nothing_is_a_rejection(self):
+        with pytest.raises(SummaryRejectedError, match="1 tokens leave nothing"):
+            await checked(Scripted(GOOD), request(user("x"), max_tokens=1))
+
+
+class TestTokenCounts:
+    async def test_reported_counts_are_passed_on(self):
+        summary = await checked(
+            Scripted(Summary(text=GOOD, input_tokens=7, output_tokens=5)), input_tokens_estimate=99
+        )
+        assert (summary.input_tokens, summary.output_tokens) == (7, 5)
+
+    async def test_missing_counts_are_filled_in(self):
+        summary = await checked(Scripted(GOOD), input_tokens_estimate=99)
+        assert (summary.input_tokens, summary.output_tokens) == (99, counter.count_text(GOOD))
+
+    async def test_both_attempts_are_added_up(self):
+        long = Summary(text=GOOD + "\n- more" * 200, input_tokens=10, output_tokens=300)
+        short = Summary(text=GOOD, input_tokens=11, output_tokens=30)
+        summary = await checked(Scripted(long, short), request(user("x y z"), max_tokens=100))
+        assert (summary.input_tokens, summary.output_tokens) == (21, 330)
+
+    async def test_nonsense_counts_are_taken_for_missing(self):
+        nonsense = Summary(text=GOOD, input_tokens=-3, output_tokens="many")  # type: ignore[arg-type]
+        summary = await checked(Scripted(nonsense), input_tokens_estimate=99)
+        assert (summary.input_tokens, summary.output_tokens) == (99, counter.count_text(GOOD))
+
+
+class TestFailures:
+    async def test_any_exception_becomes_a_summarizer_error_that_names_it(self):
+        cause = KeyError("choices")
+        with pytest.raises(SummarizerError, match=r"Scripted failed: KeyError: 'choices'") as caught:
+            await checked(Scripted(cause))
+        assert caught.value.__cause__ is cause
+
+    async def test_summarizer_errors_pass_as_they_are(self):
+        cause = SummarizerError("no key")
+        with pytest.raises(SummarizerError) as caught:
+            await checked(Scripted(cause))
+        assert caught.value is cause
+
+    async def test_its_own_timeout_is_a_timeout(self):
+        with pytest.raises(SummarizerTimeoutError, match="Scripted timed out"):
+            await checked(Scripted(TimeoutError()))
+
+    async def test_one_that_hangs_is_given_up_and_cancelled(self):
+        cancelled = asyncio.Event()
+
+        async def act(_request):
+            try:
+                await asyncio.Event().wait()
+            finally:
+                cancelled.set()
+
+        with pytest.raises(SummarizerTimeoutError, match=r"Acting did not answer within 0\.01 seconds"):
+            await checked(Acting(act), timeout_seconds=0.01)
+        assert cancelled.is_set()
+
+    async def test_one_that_ignores_its_cancellation_does_not_hold_us_up(self, monkeypatch):
+        monkeypatch.setattr(validation, "_CANCELLATION_GRACE_SECONDS", 0)
+        release = asyncio.Event()
+        ended = asyncio.Event()
+
+        async def act(_request):
+            while not release.is_set():
+                try:
+                    await release.wait()
+                except asyncio.CancelledError:
+                    continue
+            ended.set()
+            raise RuntimeError("too late for anybody to hear")
+
+        with pytest.raises(SummarizerTimeoutError):
+            await checked(Acting(act), timeout_seconds=0.01)
+        release.set()
+        await ended.wait()
+
+    async def test_our_cancellation_reaches_the_summarizer(self):
+        started, cancelled = asyncio.Event(), asyncio.Event()
+
+        async def act(_request):
+            started.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                cancelled.set()
+
+        task = asyncio.create_task(checked(Acting(act)))
+        await started.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert cancelled.is_set()
+
+    async def test_a_summarizer_that_cancels_itself_cancels_nobody_else(self):
+        with pytest.raises(SummarizerError, match="cancelled from within"):
+            await checked(Scripted(asyncio.CancelledError()))
+
+    async def test_one_that_is_no_coroutine_is_a_failure(self):
+        class Plain:
+            remote = False
+
+            def summarize(self, _request):
+                return Summary(text=GOOD)
+
+        with pytest.raises(SummarizerError, match="Plain failed: TypeError"):
+            await checked(Plain())

@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+import base64
+import json
+import random
+from typing import Any
+
+import pytest
+
+from context_compressor.messages.msg import Block
+from context_compressor.tokens.images import openai_tiles
+from context_compressor.tokens.media import (
+    AUDIO_TOKENS,
+    FILE_TOKENS,
+    UNKNOWN_IMAGE_SIZE,
+    VIDEO_TOKENS,
+    block_tokens,
+    is_encoded,
+    kind_of,
+)
+from tests.tokens.test_images import encoded, png
+
+FORMULA = openai_tiles(85, 170)
+UNKNOWN_IMAGE = FORMULA(*UNKNOWN_IMAGE_SIZE, False)
+LARGE = base64.b64encode(random.Random(1).randbytes(30_000)).decode()
+IMAGE = encoded(png(1_024, 1_024))
+TINY = f"data:image/png;base64,{encoded(png(10, 10)[:60])}"
+PLAIN = "It is not base64, it is what the tool said. " * 50
+
+
+def cost(block: Block) -> int:
+    """What a block costs when every character is a token."""
+    return block_tokens(block, len, FORMULA)
+
+
+@pytest.mark.parametrize(
+    ("block", "tokens"),
+    [
+        ({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": IMAGE}}, 765),
+        (
+            {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": LARGE}},
+            UNKNOWN_IMAGE,
+        ),
+        (
+            {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}},
+            UNKNOWN_IMAGE,
+        ),
+        ({"type": "image", "source": {"type": "url", "url": "https://x.org/" + "a" * 500}}, UNKNOWN_IMAGE),
+        ({"type": "image", "source": {"type": "url", "url": "u", "detail": "low"}}, 85),
+        ({"type": "image", "source": {"type": "base64", "data": IMAGE, "detail": "low"}}, 85),
+        ({"type": "image", "detail": "low", "source": {"type": "base64", "data": IMAGE}}, 85),
+        ({"type": "image_url", "image_url": {"url": f"data:image/png;base64,{IMAGE}"}}, 765),
+        ({"type": "image_url", "image_url": {"url": f"data:image/png;base64,{IMAGE}", "detail": "low"}}, 85),
+        ({"type": "image_url", "image_url": f"data:image/png;base64,{IMAGE}"}, 765),
+        ({"type": "image_url", "image_url": {"url": "https://x.org/a.png", "detail": "low"}}, 85),
+        ({"type": "image_url", "image_url": {"url": None}}, UNKNOWN_IMAGE),
+        ({"type": "image"}, UNKNOWN_IMAGE),
+        ({"type": "image", "source": {"type": "base64", "data": encoded(png(10, 10)[:60])}}, 255),
+        ({"type": "image_url", "image_url": {"url": TINY}}, 255),
+        (
+            {"type": "audio", "source": {"type": "base64", "media_type": "audio/wav", "data": LARGE}},
+            AUDIO_TOKENS,
+        ),
+        ({"type": "input_audio", "input_audio": {"data": LARGE, "format": "mp3"}}, AUDIO_TOKENS),
+        ({"type": "audio", "source": {"type": "url", "url": "https://x.org/a.mp3"}}, AUDIO_TOKENS),
+        ({"type": "video", "source": {"type": "url", "url": "https://x.org/a.mp4"}}, VIDEO_TOKENS),
+        ({"type": "video_url", "video_url": {"url": f"data:video/mp4;base64,{LARGE}"}}, VIDEO_TOKENS),
+        ({"type": "video", "video": [f"data:image/png;base64,{IMAGE}"] * 3}, 3 * 765),
+        ({"type": "image", "source": {"type": "url", "url": "u"}, "openai": {"form": "url"}}, UNKNOWN_IMAGE),
+    ],
+)
+def test_images_audio_and_video_cost_what_their_kind_costs(block: Block, tokens: int) -> None:
+    assert cost(block) == tokens
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        {"type": "file", "file": {"file_id": "file-1"}},
+        {"type": "file", "file": {"filename": "a.pdf", "file_data": f"data:application/pdf;base64,{LARGE}"}},
+        {"type": "file", "source": {"type": "url", "url": "https://x.org/a.pdf"}},
+        {"type": "document_url", "document_url": f"data:application/pdf;base64,{LARGE}"},
+        {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": LARGE}},
+        {"type": "document", "source": {"type": "file", "file_id": "f"}},
+        {"type": "input_file", "file_data": LARGE},
+    ],
+)
+def test_a_file_costs_its_constant_and_its_json_without_the_data(block: Block) -> None:
+    assert FILE_TOKENS < cost(block) < FILE_TOKENS + 200
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        {"type": "tool_reference", "tool_name": "get_rate"},
+        {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": PLAIN}},
+        {"type": "document", "source": {"type": "content", "content": [{"type": "text", "text": PLAIN}]}},
+        {"type": "server_tool_use", "id": "s1", "input": {"query": PLAIN}},
+        {"type": "anything", "data": PLAIN},
+        {"type": "anything", "text": "ab" * 5_000},
+        {"type": "profile_update", "url": "https://x.org"},
+        {"text": "typeless"},
+        {},
+    ],
+)
+def test_other_blocks_and_plain_documents_are_counted_as_json_text(block: Block) -> None:
+    assert cost(block) == len(json.dumps(block, ensure_ascii=False))
+
+
+@pytest.mark.parametrize("kind", ["image", "audio", "video"])
+def test_a_long_text_posing_as_media_is_counted_as_text(kind: str) -> None:
+    block = {"type": kind, "source": {"type": "base64", "media_type": f"{kind}/x", "data": PLAIN}}
+    assert cost(block) > len(PLAIN)
+
+
+def test_media_inside_an_unknown_block_cost_what_their_kind_costs() -> None:
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": IMAGE}}
+    found = {"type": "web_search_result", "content": [{"type": "text", "text": PLAIN}, image, image]}
+    assert 2 * 765 + len(PLAIN) < cost(found) < 2 * 765 + len(PLAIN) + 400
+
+
+def test_an_opaque_string_costs_its_characters_or_a_file() -> None:
+    assert FILE_TOKENS <= cost({"type": "redacted_thinking", "data": LARGE}) < FILE_TOKENS + 60
+    assert 300 <= cost({"type": "redacted_thinking", "data": LARGE[:300]}) < 360
+
+
+def test_the_remarks_of_from_openai_cost_nothing() -> None:
+    refusal = {"type": "refusal", "refusal": "I cannot."}
+    assert cost({**refusal, "openai": {"form": "field"}}) == cost(refusal)
+
+
+def test_what_json_cannot_say_is_counted_by_its_text() -> None:
+    assert cost({"type": "anything", "when": {1, 2}}) > 0
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("image", "image"),
+        ("image_url", "image"),
+        ("input_image", "image"),
+        ("image/png", "image"),
+        ("input_audio", "audio"),
+        ("video_url", "video"),
+        ("file", "file"),
+        ("input_file", "file"),
+        ("document_url", "file"),
+        ("application/pdf", "file"),
+        ("profile", None),
+        ("application_form", None),
+        ("text/plain", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_a_kind_is_read_from_types_and_media_types(text: Any, kind: str | None) -> None:
+    assert kind_of(text) == kind
+
+
+def test_only_long_strings_without_blanks_are_taken_for_base64() -> None:
+    assert is_encoded(LARGE)
+    assert is_encoded("\r\n".join(LARGE[i : i + 76] for i in range(0, 1_000, 76)))
+    assert is_encoded("data:image/svg+xml;charset=utf-8;base64," + LARGE)
+    assert not is_encoded(LARGE[:200])
+    assert not is_encoded(LARGE + " said the tool")
+    assert not is_encoded("你好" * 200)
+    assert not is_encoded("data:text/plain," + PLAIN)
+    assert not is_encoded("data:image/png;base64," + PLAIN)
