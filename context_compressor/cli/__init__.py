@@ -1,0 +1,1 @@
+"""The command line: `context-compressor compress | read | grep | demo`."""

@@ -296,7 +296,7 @@ class _Draft:
         for unit in sorted(self.leaving.values(), key=lambda u: (u.volatile, not u.segment, u.position)):
             tokens = self._tokens_of(unit)
             full = threshold is not None and filled + tokens > threshold and not self.refs_only
-            if not groups or full or groups[-1][0].volatile or unit.volatile:
+            if not groups or full or groups[-1][0].volatile != unit.volatile:
                 groups.append([])
                 filled = 0
             groups[-1].append(unit)
@@ -318,11 +318,7 @@ class _Draft:
             [u for u in self.units if not (u.fixed or u.volatile or u.kept or u.recent)],
             [u for u in self.units if not (u.fixed or u.volatile or u.kept)],
             [u for u in self.units if not (u.fixed or u.volatile)],
-            [
-                u
-                for u in self.units
-                if not u.fixed and not (u.volatile and u.tokens <= self.situation.costs.segment)
-            ],
+            [u for u in self.units if not u.fixed],
         )
         for units in steps:
             if self.projected <= budget:

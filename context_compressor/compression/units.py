@@ -33,7 +33,7 @@ class Unit:
     fixed: bool = False
     """May not leave: an instruction before the first other message, or pinned."""
     volatile: bool = False
-    """Comes and goes by its mark; never enters a segment with others."""
+    """Comes and goes by its mark; enters a segment only with its like, and last of all."""
     kept: bool = False
     """The first user message, or the newest later instruction: leaves only when nothing else is left."""
     recent: bool = False
@@ -67,8 +67,7 @@ def classify(items: Sequence[ViewItem], config: CompressionConfig, marks: Marks)
         else:
             unit.volatile = any(id in marks.volatile for id in covered)
         instruction = not unit.segment and is_instruction(first.source)
-        if leading and not instruction and not unit.volatile:
-            leading = False
+        leading = leading and instruction
         pinned = not unit.segment and any(id in marks.pinned for id in covered)
         unit.fixed = not unit.volatile and ((leading and instruction) or pinned)
         if instruction and not leading and not unit.volatile:

@@ -205,18 +205,20 @@ class MemoryState:
 
     def situation(self, costs: Costs, *, manual: bool = False) -> Situation:
         """Return what the planner needs beside the items."""
-        volatile = [self.index.bearing(mark) for mark in self.config.volatile_marks]
         return Situation(
             config=self.config,
             costs=costs,
-            marks=Marks(
-                pinned=self.index.bearing(self.config.pinned_mark),
-                volatile=frozenset().union(*volatile),
-            ),
+            marks=self._marks(),
             fresh=frozenset(self.fresh),
             blocked=frozenset(self.blocked),
             extra_tokens=self._summary_tokens,
             manual=manual,
+        )
+
+    def _marks(self) -> Marks:
+        volatile = [self.index.bearing(mark) for mark in self.config.volatile_marks]
+        return Marks(
+            pinned=self.index.bearing(self.config.pinned_mark), volatile=frozenset().union(*volatile)
         )
 
     def has_large_arrival(self) -> bool:
@@ -228,8 +230,7 @@ class MemoryState:
 
     def fixed_tokens(self) -> list[tuple[str, int]]:
         """Return `(message id, tokens)` of each message that may not leave the view."""
-        pinned = Marks(pinned=self.index.bearing(self.config.pinned_mark))
-        units = classify(self.items, self.config, pinned)
+        units = classify(self.items, self.config, self._marks())
         return [(item.msg.id, item.tokens) for unit in units if unit.fixed for item in unit.items]
 
     def expand(self, message_ids: Iterable[str]) -> list[str]:

@@ -14,7 +14,7 @@ REF_PATTERN = re.compile(r"ctx://[0-9a-f]{16}(?![0-9a-f])")
 
 
 def ref_of(text: str) -> str:
-    """Return a text's ref: `ctx://` and the first 16 hex digits of SHA-256 over UTF-8 with `surrogatepass`."""
+    """Return a text's ref: `ctx://` and 16 hex digits of its SHA-256 over UTF-8 with `surrogatepass`."""
     return REF_PREFIX + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 

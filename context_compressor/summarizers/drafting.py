@@ -15,6 +15,8 @@ SHARES = {"goal": 0.12, "instructions": 0.16, "done": 0.18, "decisions": 0.06, "
 """What part of the room each section may fill at first. The rest, and what they leave, is for facts:
 identifiers are what an agent cannot reconstruct. Measured on recorded sessions, each tenth moved from facts
 to calls costs 2 to 3 % of the identifiers that are needed later; without calls a reader is lost."""
+LEAST_CHARS = {"goal": 160, "instructions": 120}
+"""What these may fill in any room, up to thrice their share: a goal of three words says nothing."""
 CARRIED_FACTS_SHARE = 0.35
 """What part of the room for facts sentences of an earlier summary may fill."""
 
@@ -75,7 +77,7 @@ class Draft:
     """The candidates for one summary, from which `write` chooses."""
 
     def __init__(self, digest: Digest, request: SummaryRequest) -> None:
-        self._facts = [f" {fact}"[1:] for fact in request.facts]
+        self._facts = [" ".join(fact.splitlines()) for fact in request.facts]
         self._chinese = is_chinese(
             [s.text for s in digest.requests + digest.replies] or [line.text for line in digest.carried]
         )
@@ -158,12 +160,13 @@ class Draft:
 
     def write(self, room_chars: float) -> tuple[str, bool]:
         """Return the best summary of about `room_chars` characters, and whether everything went into it."""
-        room = room_chars - _HEADINGS_CHARS - sum(len(fact) + 3 for fact in self._facts)
+        room = room_chars - min(_HEADINGS_CHARS, room_chars / 4) - sum(len(fact) + 3 for fact in self._facts)
         chosen: list[_Line] = []
         left: list[_Line] = []
         spent = 0
         for section, share in SHARES.items():
-            spent += _take(self._by_section[section], share * room, chosen, left)
+            least = min(LEAST_CHARS.get(section, 0), 3 * share * room)
+            spent += _take(self._by_section[section], max(share * room, least), chosen, left)
         spent += _take(self._by_section["facts"], CARRIED_FACTS_SHARE * (room - spent), chosen, left)
         index, used, complete = self._index(chosen, room - spent)
         left.sort(key=lambda line: -line.value)
@@ -250,7 +253,7 @@ def _take(lines: list[_Line], room: float, chosen: list[_Line], left: list[_Line
         if spent + cost <= room:
             chosen.append(line)
             spent += cost
-        elif index == 0 and room > 60:
+        elif index == 0 and room > 40:
             text = cut(line.text, int(room) - 3)
             chosen.append(
                 _Line(line.section, text, line.value, line.position, frozenset(count_identifiers(text)))

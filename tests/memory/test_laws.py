@@ -321,15 +321,11 @@ class Laws(RuleBasedStateMachine):
                     assert text in everything, f"lost: {text[:80]!r} of {msg.role} {msg.content!r:.500}"
 
     def check_overflow(self) -> None:
-        """An overflow is right only where fixed and volatile messages leave no room for one stand-in each."""
+        """An overflow is right only where fixed messages leave no room for one segment of each kind."""
         state = self.memory._upkeep.state
         must_stay = sum(tokens for _, tokens in state.fixed_tokens())
         hints = state.index.bearing("hint")
-        must_stay += sum(
-            min(item.tokens, 60) if item.kind != "segment" else 0
-            for item in state.items
-            if any(key in hints for key in item.covered)
-        )
+        must_stay += 70 * any(key in hints for item in state.items for key in item.covered)
         assert must_stay + 70 > self.config.budget, [
             (item.key, item.kind, item.tokens) for item in state.items
         ]

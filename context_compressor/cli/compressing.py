@@ -1,0 +1,229 @@
+"""`compress`: sessions in, views out, and what happened on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import logging
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Any
+
+from context_compressor.cli.exits import NO, CommandError
+from context_compressor.cli.inputs import Session, SessionFile
+from context_compressor.compression.config import CompressionConfig
+from context_compressor.errors import ContextOverflowError, InvalidMessageError
+from context_compressor.events import CompressionEvent
+from context_compressor.memory.compressed import CompressedMemory
+from context_compressor.memory.stats import CompressionStats
+from context_compressor.messages.exchanges import ExchangeBuilder
+from context_compressor.messages.msg import Msg
+from context_compressor.messages.openai import from_openai, to_openai
+from context_compressor.offload.files import FileOffloadStore
+from context_compressor.summarizers.protocol import Summarizer
+from context_compressor.tokens.protocol import TokenCounter
+from context_compressor.tokens.tiktoken_counter import TiktokenCounter
+
+_MESSAGES_PER_STEP = 50
+"""Messages counted between two steps of the progress bar: some 10 ms of work."""
+_SLUG_CHARACTERS = 40
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+_MESSAGE_INDEX = re.compile(r"messages\[(\d+)\]")
+
+ProgressHook = Callable[[int], object]
+"""Called with the number of messages done since the last call."""
+
+
+class KeepingStore(FileOffloadStore):
+    """A file store that forgets nothing.
+
+    A memory removes what its own ledger no longer names. Here the output of an earlier run over the same
+    session may still name it.
+    """
+
+    async def delete(self, ref: str) -> None:
+        """Keep the text."""
+
+
+@dataclass(frozen=True, slots=True)
+class StandIn:
+    """A message of the view that stands for what left it."""
+
+    kind: str
+    """`stub`, `segment` or `placeholder`."""
+    refs: tuple[str, ...]
+    covers: tuple[int, ...]
+    """Indexes of the messages it stands for."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionReport:
+    """What became of one session."""
+
+    number: int
+    line: int | None
+    namespace: str
+    messages: int
+    view: list[dict[str, Any]]
+    stats: CompressionStats
+    stand_ins: tuple[StandIn, ...]
+    events: tuple[CompressionEvent, ...]
+    notes: tuple[str, ...] = ()
+    """What the user should know: repairs, failures that were got over, messages held back."""
+
+
+@dataclass(slots=True)
+class Compressor:
+    """Compress sessions one after the other, each into its own namespace of one directory."""
+
+    config: CompressionConfig
+    store: str
+    summarizer: Summarizer | None = None
+    namespace: str | None = None
+    counter: TokenCounter = field(default_factory=TiktokenCounter)
+
+    async def compress(self, source: SessionFile, on_progress: ProgressHook) -> list[SessionReport]:
+        """Compress every session of `source`, all of them read before the first is worked on.
+
+        Raises:
+            CommandError: a message is malformed, a session does not fit, or the store cannot be used.
+        """
+        for session in source.sessions:
+            read_messages(source, session)
+        namespaces = name_sessions(source, self.namespace)
+        return [
+            await self._compress_one(source, number, namespaces[number - 1], on_progress)
+            for number in range(1, len(source.sessions) + 1)
+        ]
+
+    async def _compress_one(
+        self, source: SessionFile, number: int, namespace: str, on_progress: ProgressHook
+    ) -> SessionReport:
+        session = source.sessions[number - 1]
+        history = read_messages(source, session)
+        try:
+            store = KeepingStore(self.store, namespace)
+        except ValueError as error:
+            raise CommandError(f"--namespace: {error}") from None
+        events: list[CompressionEvent] = []
+        memory = CompressedMemory(
+            config=self.config,
+            store=store,
+            summarizer=self.summarizer,
+            counter=self.counter,
+            on_event=events.append,
+        )
+        with _collected_logs() as logged:
+            for start in range(0, len(history), _MESSAGES_PER_STEP):
+                step = history[start : start + _MESSAGES_PER_STEP]
+                await memory.add(step)
+                on_progress(len(step))
+                await asyncio.sleep(0)  # small messages are counted without a pause, and Ctrl-C needs one
+            try:
+                view = await memory.get_memory()
+            except ContextOverflowError as error:
+                reason = str(error).replace("max_total_tokens", "--budget")
+                raise CommandError(f"{source.place(session)}: {reason}", NO) from None
+            finally:
+                await memory.aclose()
+        failures = [event.error for event in events if event.kind == "failure" and event.error is not None]
+        for failure in failures:
+            # A summary that failed was made by other means. A text that was not stored would be lost.
+            if failure.startswith("Offload"):
+                raise CommandError(f"--store {self.store}: {failure}")
+        withheld = _withheld(history)
+        notes = [*logged, *failures]
+        if withheld:
+            notes.append(f"{withheld[0]} to {withheld[-1]} left out: its tool calls have no results yet")
+        return SessionReport(
+            number=number,
+            line=session.line,
+            namespace=namespace,
+            messages=len(history),
+            view=to_openai(view),
+            stats=memory.stats(),
+            stand_ins=tuple(stand_in for msg in view if (stand_in := _stand_in(msg)) is not None),
+            events=tuple(events),
+            notes=tuple(dict.fromkeys(notes)),
+        )
+
+
+def read_messages(source: SessionFile, session: Session) -> list[Msg]:
+    """Return the messages of a session, each under an id that says where it stands.
+
+    Raises:
+        CommandError: one is malformed; names file, line and field.
+    """
+    try:
+        history = from_openai(session.messages)
+    except InvalidMessageError as error:
+        found = _MESSAGE_INDEX.match(str(error))
+        place = source.place(session, int(found[1]) if found else None)
+        raise CommandError(f"{place}: {error}") from None
+    for index, msg in enumerate(history):
+        msg.id, msg.timestamp = f"messages[{index}]", ""
+    return history
+
+
+def name_sessions(source: SessionFile, namespace: str | None) -> list[str]:
+    """Return a namespace for each session: as asked for, else from the file's name or the session's own id.
+
+    A name from outside only lends letters, and a digest of the messages keeps sessions apart that share it.
+    """
+    if namespace is not None:
+        count = len(source.sessions)
+        return [namespace] if count == 1 else [f"{namespace}-{number}" for number in range(1, count + 1)]
+    stem = PurePath(source.name).name.split(".")[0]
+    names = []
+    for number, session in enumerate(source.sessions, 1):
+        slug = session.id or (stem if len(source.sessions) == 1 else f"{stem}-{number}")
+        digest = hashlib.sha256(json.dumps(session.messages).encode()).hexdigest()[:8]
+        names.append(f"{_UNSAFE.sub('-', slug)[-_SLUG_CHARACTERS:].strip('.-') or 'session'}-{digest}")
+    return names
+
+
+def _withheld(history: Sequence[Msg]) -> tuple[str, ...]:
+    """Return the ids of the messages at the end that no view shows before their results are there."""
+    builder = ExchangeBuilder()
+    for msg in history:
+        builder.feed(msg.id, msg)
+    return builder.withheld
+
+
+def _stand_in(msg: Msg) -> StandIn | None:
+    provenance = (msg.metadata or {}).get("compression")
+    if provenance is None:
+        return None
+    refs = provenance.get("refs") or [provenance["ref"]]
+    covers = [int(found[1]) for id in provenance["covered_ids"] if (found := _MESSAGE_INDEX.match(id))]
+    return StandIn(provenance["kind"], tuple(ref for ref in refs if ref), tuple(covers))
+
+
+class _Collector(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.texts.append(record.getMessage())
+
+
+@contextmanager
+def _collected_logs() -> Iterator[list[str]]:
+    """Collect what the library logs, repairs included, instead of letting it run into the report."""
+    logger = logging.getLogger("context_compressor")
+    before = logger.level, logger.propagate
+    collector = _Collector()
+    logger.addHandler(collector)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    try:
+        yield collector.texts
+    finally:
+        logger.removeHandler(collector)
+        logger.setLevel(before[0])
+        logger.propagate = before[1]

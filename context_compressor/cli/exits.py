@@ -1,0 +1,34 @@
+"""How a command ends: its exit code, and the one line that says what went wrong."""
+
+from __future__ import annotations
+
+from typing import Final
+
+DONE: Final = 0
+NO: Final = 1
+"""The answer is no: nothing matched, no such text, the messages do not fit the budget, a check failed."""
+TROUBLE: Final = 2
+"""What was asked could not be done: a wrong option, bad input, a file or store that cannot be used."""
+INTERRUPTED: Final = 130
+"""Ctrl-C; 128 + SIGINT, as shells report it."""
+BROKEN_PIPE: Final = 141
+"""Whoever read the output has gone; 128 + SIGPIPE, what a filter that dies of it reports."""
+
+
+class CommandError(Exception):
+    """End a command with one line on stderr.
+
+    Args:
+        message: what is wrong, where, and how to mend it.
+        code: the exit code.
+    """
+
+    def __init__(self, message: str, code: int = TROUBLE) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def one_line(text: str) -> str:
+    """Return `text` on one line, with what a terminal would not show as characters escaped."""
+    joined = " ".join(text.split())
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in joined)

@@ -1,0 +1,196 @@
+"""Say what `compress` did: as tables for people, as JSON for programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from context_compressor.cli.compressing import SessionReport, StandIn
+from context_compressor.cli.exits import one_line
+from context_compressor.cli.inputs import SessionFile
+from context_compressor.compression.config import CompressionConfig
+
+_MAX_ROWS = 40
+"""Sessions shown in the table; `--json` has all."""
+_MAX_STAND_INS = 12
+_MAX_NOTES = 8
+
+
+def saved_percent(before: int, after: int) -> float:
+    """Return how much smaller `after` is, in per cent of `before`."""
+    return 100 * (before - after) / before if before else 0.0
+
+
+def print_report(
+    console: Console, source: SessionFile, reports: Sequence[SessionReport], budget: int, store: str
+) -> None:
+    """Print the table of tokens before and after, what left the view, and what to know besides."""
+    console.print(_sessions_table(reports, budget))
+    if len(reports) > _MAX_ROWS:
+        console.print(f"{len(reports) - _MAX_ROWS} more sessions are counted in the total; --json lists all")
+    if len(reports) == 1 and reports[0].stand_ins:
+        console.print(_stand_ins_table(reports[0].stand_ins))
+    stored = [report for report in reports if _refs(report)]
+    if len(stored) == 1:
+        _say(console, f"Full texts: {store}, namespace {stored[0].namespace}")
+    elif stored:
+        _say(console, f"Full texts: {store}, a namespace per session, {stored[0].namespace} and others")
+    if stored:
+        _say(console, f"Read them:  context-compressor read {_refs(stored[0])[0]}{_store_option(store)}")
+    notes = [
+        f"{source.name if r.line is None else f'line {r.line}'}: {note}" for r in reports for note in r.notes
+    ]
+    for note in notes[:_MAX_NOTES]:
+        _say(console, f"note: {note}", "yellow")
+    if len(notes) > _MAX_NOTES:
+        _say(console, f"note: {len(notes) - _MAX_NOTES} more; --json lists all", "yellow")
+
+
+def _say(console: Console, text: str, style: str = "") -> None:
+    # Names and errors come from outside: not markup, and not to be broken where someone will copy them.
+    console.print(Text(one_line(text), style), soft_wrap=True)
+
+
+def _store_option(store: str) -> str:
+    from context_compressor.cli.settings import DEFAULT_STORE
+
+    return "" if store == DEFAULT_STORE else f" --store {store}"
+
+
+def _sessions_table(reports: Sequence[SessionReport], budget: int) -> Table:
+    table = Table(title=f"Views within {budget:,} tokens", title_justify="left", title_style="bold")
+    table.add_column("session", overflow="ellipsis", no_wrap=True, max_width=24)
+    for name in ("messages", "tokens", "view", "saved", "offloaded", "summaries"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for report in reports[:_MAX_ROWS]:
+        table.add_row(report.namespace, *_row([report]))
+    if len(reports) > 1:
+        table.add_section()
+        table.add_row(f"{len(reports)} sessions", *_row(reports), style="bold")
+    return table
+
+
+def _row(reports: Sequence[SessionReport]) -> tuple[str, ...]:
+    before = sum(report.stats.history_tokens for report in reports)
+    after = sum(report.stats.view_tokens for report in reports)
+    return (
+        f"{sum(r.messages for r in reports)} > {sum(len(r.view) for r in reports)}",
+        f"{before:,}",
+        f"{after:,}",
+        f"{saved_percent(before, after):.0f} %",
+        str(sum(report.stats.offloaded for report in reports)),
+        str(sum(report.stats.segments for report in reports)),
+    )
+
+
+def _stand_ins_table(stand_ins: Sequence[StandIn]) -> Table:
+    table = Table(title="What stands for what left", title_justify="left", title_style="bold")
+    table.add_column("stand-in", no_wrap=True)
+    table.add_column("for", no_wrap=True)
+    table.add_column("full text", no_wrap=True)
+    for stand_in in stand_ins[:_MAX_STAND_INS]:
+        kind = "summary" if stand_in.kind == "segment" else stand_in.kind
+        refs = stand_in.refs[0] if stand_in.refs else ""
+        more = f" and {len(stand_in.refs) - 1} more" if len(stand_in.refs) > 1 else ""
+        table.add_row(kind, _covered(stand_in.covers), refs + more)
+    if len(stand_ins) > _MAX_STAND_INS:
+        table.add_row("...", f"{len(stand_ins) - _MAX_STAND_INS} more", "")
+    return table
+
+
+def _covered(covers: Sequence[int]) -> str:
+    if not covers:
+        return ""
+    first, last = min(covers), max(covers)
+    return f"messages[{first}]" if first == last else f"messages[{first}] to [{last}] ({len(covers)})"
+
+
+def _refs(report: SessionReport) -> list[str]:
+    """Return the refs stored for a session, in the order of storing."""
+    return list(dict.fromkeys(ref for event in report.events for ref in event.refs))
+
+
+# For programs
+
+
+def report_json(
+    source: SessionFile,
+    reports: Sequence[SessionReport],
+    config: CompressionConfig,
+    *,
+    output: str,
+    store: str,
+) -> str:
+    """Return the report as one JSON object."""
+    before = sum(report.stats.history_tokens for report in reports)
+    after = sum(report.stats.view_tokens for report in reports)
+    value = {
+        "input": source.name,
+        "output": output,
+        "form": source.form.value,
+        "store": store,
+        "config": config.model_dump(
+            mode="json",
+            include={
+                "mode",
+                "max_total_tokens",
+                "max_tool_message_tokens",
+                "keep_recent_count",
+                "group_token_threshold",
+            },
+        ),
+        "total": {
+            "sessions": len(reports),
+            "messages": sum(report.messages for report in reports),
+            "view_messages": sum(len(report.view) for report in reports),
+            "tokens": before,
+            "view_tokens": after,
+            "saved_tokens": before - after,
+            "saved_percent": round(saved_percent(before, after), 1),
+            "offloaded": sum(report.stats.offloaded for report in reports),
+            "segments": sum(report.stats.segments for report in reports),
+            "summarizer_calls": sum(report.stats.summarizer_calls for report in reports),
+            "summarizer_input_tokens": sum(report.stats.summarizer_input_tokens for report in reports),
+            "summarizer_output_tokens": sum(report.stats.summarizer_output_tokens for report in reports),
+        },
+        "sessions": [_session_value(report) for report in reports],
+    }
+    return json.dumps(value, indent=2)
+
+
+def _session_value(report: SessionReport) -> dict[str, Any]:
+    stats = report.stats
+    return {
+        "session": report.number,
+        "line": report.line,
+        "namespace": report.namespace,
+        "messages": report.messages,
+        "view_messages": len(report.view),
+        "tokens": stats.history_tokens,
+        "view_tokens": stats.view_tokens,
+        "saved_tokens": stats.saved_tokens,
+        "saved_percent": round(saved_percent(stats.history_tokens, stats.view_tokens), 1),
+        "offloaded": stats.offloaded,
+        "segments": stats.segments,
+        "refs": _refs(report),
+        "stand_ins": [
+            {"kind": s.kind, "refs": list(s.refs), "messages": list(s.covers)} for s in report.stand_ins
+        ],
+        "events": [
+            {
+                "kind": event.kind,
+                "reason": event.reason,
+                "tokens_before": event.tokens_before,
+                "tokens_after": event.tokens_after,
+                "refs": list(event.refs),
+                "error": event.error,
+            }
+            for event in report.events
+        ],
+        "notes": list(report.notes),
+    }

@@ -1,0 +1,77 @@
+"""Turn options into what the library takes; refuse what cannot work in the words of the command line."""
+
+from __future__ import annotations
+
+import os
+from enum import StrEnum
+from typing import Any
+
+from pydantic import ValidationError
+
+from context_compressor.cli.exits import CommandError
+from context_compressor.compression.config import CompressionConfig
+from context_compressor.summarizers.protocol import Summarizer
+
+DEFAULT_STORE = "working_memory"
+DEFAULT_MODEL = "gpt-4o-mini"
+
+_OPTIONS = {
+    "max_total_tokens": "--budget",
+    "mode": "--mode",
+    "max_tool_message_tokens": "--max-tool-message-tokens",
+    "keep_recent_count": "--keep-recent",
+    "group_token_threshold": "--group-tokens",
+}
+
+
+class Mode(StrEnum):
+    """The modes of `CompressionConfig`."""
+
+    AUTO = "auto"
+    COMPACT = "compact"
+    COMPRESS = "compress"
+
+
+class SummarizerKind(StrEnum):
+    """The summarisers that the command line offers."""
+
+    EXTRACTIVE = "extractive"
+    OPENAI = "openai"
+
+
+def make_config(**fields: Any) -> CompressionConfig:
+    """Return the config that the options given make; those that are None keep their defaults.
+
+    Raises:
+        CommandError: a value is wrong, or two cannot work together; names option and field.
+    """
+    try:
+        return CompressionConfig(**{name: value for name, value in fields.items() if value is not None})
+    except ValidationError as error:
+        first = error.errors()[0]
+        message = first["msg"].removeprefix("Value error, ")
+        if first["loc"]:
+            field = str(first["loc"][0])
+            message = f"{_OPTIONS.get(field, field)} ({field}): {message}, got {first['input']!r}"
+        raise CommandError(message) from None
+
+
+def make_summarizer(kind: SummarizerKind, model: str | None, base_url: str | None) -> Summarizer | None:
+    """Return the summariser asked for; None stands for the library's default, the extractive one.
+
+    Raises:
+        CommandError: a model is asked for without a key, or options of a model without one.
+    """
+    if kind is SummarizerKind.EXTRACTIVE:
+        if model is not None or base_url is not None:
+            option = "--model" if model is not None else "--base-url"
+            raise CommandError(f"{option} needs --summarizer openai; the extractive summariser asks no model")
+        return None
+    if not os.environ.get("OPENAI_API_KEY"):
+        raise CommandError(
+            "--summarizer openai needs a key: set OPENAI_API_KEY (any text where the server at --base-url "
+            "asks for none), or use --summarizer extractive"
+        )
+    from context_compressor.summarizers.openai import OpenAISummarizer
+
+    return OpenAISummarizer(model or DEFAULT_MODEL, base_url=base_url)

@@ -1,0 +1,96 @@
+import pytest
+
+from context_compressor.messages.msg import Msg
+from context_compressor.summarizers.digest import describe_arguments, digest_messages, read_outcome
+from tests.summarizers.support import assistant, call, result, segment, user
+
+
+@pytest.mark.parametrize(
+    ("text", "outcome", "failed"),
+    [
+        ("", "", False),
+        ("<returncode>0</returncode>\n<output>\n</output>", "", False),
+        ("<returncode>0</returncode>\n<output>\nall good here\n</output>", "all good here", False),
+        ("Successfully replaced text in /a/very/long/path.py. Changed 4 lines.", "ok", False),
+        ("The file /x/y.py has been edited. Here's the result...", "ok", False),
+        ("collected 9 items\n...\n2 failed, 7 passed in 0.3s\n", "2 failed, 7 passed in 0.3s", True),
+        ("0 failed, 7 passed\n", "0 failed, 7 passed", False),
+        ("Ran 12 tests in 0.1s\n\nOK", "Ran 12 tests in 0.1s", False),
+        ("Traceback (most recent call last):\n  File \"a.py\"\nKeyError: 'x'\n", "KeyError: 'x'", True),
+        ("bash: line 1: foo: command not found", "bash: line 1: foo: command not found", True),
+        ("cat: a.txt: No such file or directory\n", "cat: a.txt: No such file or directory", True),
+        ('{"status": "open", "items": [{"id": "7"}]}', "status: open, items: id: 7", False),
+        ('{"error": "order not found"}', "error: order not found", True),
+        ("\n".join(f"line {n}" for n in range(40)), "line 0 (40 lines)", False),
+    ],
+)
+def test_the_outcome_of_a_result_is_one_telling_line(text: str, outcome: str, failed: bool):
+    assert read_outcome(text) == (outcome, failed)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "described"),
+    [
+        ({}, ""),
+        ({"path": "src/a.py"}, "src/a.py"),
+        ({"limit": 20, "path": "src/a.py"}, "src/a.py limit=20"),
+        ({"command": "cd /repo && pytest -q\necho done"}, "pytest -q"),
+        ({"order_id": "#W1", "reason": "", "items": []}, "order_id=#W1"),
+        ({"filter": {"city": "北京"}}, 'filter={"city": "北京"}'),
+    ],
+)
+def test_arguments_are_described_by_what_tells_most(arguments: dict, described: str):
+    assert describe_arguments(arguments) == described
+
+
+def test_results_are_matched_to_their_calls():
+    digest = digest_messages(
+        [
+            call("read", "a", path="x.py"),
+            call("grep", "b", pattern="f"),
+            result("b", "x.py:3"),
+            result("a", "text"),
+        ],
+        None,
+    )
+    assert [(c.name, c.outcome) for c in digest.calls] == [("read", "text"), ("grep", "x.py:3")]
+
+
+def test_a_result_without_its_call_is_named_by_its_tool():
+    [read] = digest_messages([result("gone", "text", "read")], None).calls
+    assert (read.name, read.outcome) == ("read", "text")
+
+
+def test_instructions_speak_as_the_user_and_reasoning_not_at_all():
+    thinking = Msg("assistant", [{"type": "thinking", "thinking": "secret"}], "assistant")
+    digest = digest_messages([Msg("system", "Be brief.", "system"), thinking, assistant("Hello.")], None)
+    assert [said.text for said in digest.requests] == ["Be brief."]
+    assert [said.text for said in digest.replies] == ["Hello."]
+
+
+def test_segments_are_read_as_summaries_and_their_label_is_dropped():
+    digest = digest_messages([segment("## Goal\n- g\n\n## Done\n- d")], "## Goal\n- older")
+    assert [(line.section, line.text) for line in digest.carried] == [
+        ("goal", "older"),
+        ("goal", "g"),
+        ("done", "d"),
+    ]
+    assert digest.requests == []
+
+
+def test_what_was_next_is_known_as_of_the_newest_summary_only():
+    digest = digest_messages([segment("## Next steps\n- b")], "## Next steps\n- a\n## Done\n- d")
+    assert [(line.section, line.text) for line in digest.carried] == [("done", "d"), ("next", "b")]
+
+
+def test_a_bare_reference_to_what_left_says_nothing():
+    bare = user(
+        "[Earlier conversation: 3 messages left the view. Full text: ctx://0123456789abcdef (read_offloaded).]",
+        metadata={"compression": {"kind": "segment"}},
+    )
+    assert digest_messages([bare], None).carried == []
+
+
+def test_line_breaks_inside_json_strings_are_line_breaks():
+    digest = digest_messages([result("a", '{"text": "one\\nDisallow: /x_y\\nlast\\n"}', "fetch")], None)
+    assert "\nDisallow: /x_y\n" in digest.sources[0].text

@@ -1,0 +1,307 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from context_compressor.messages.msg import Msg, tool_calls
+from context_compressor.summarizers.extractive import ExtractiveSummarizer
+from context_compressor.summarizers.identifiers import count_identifiers
+from context_compressor.summarizers.prompts import render_conversation
+from context_compressor.summarizers.sections import parse_sections
+from context_compressor.summarizers.validation import summarize_checked
+from tests.summarizers.support import (
+    PieceCounter,
+    assistant,
+    call,
+    from_dicts,
+    request,
+    result,
+    segment,
+    user,
+)
+from tests.support.recordings import requires_recordings, sessions
+
+counter = PieceCounter()
+
+
+async def summarize(*messages: Msg, **kw) -> str:
+    return (await ExtractiveSummarizer(counter).summarize(request(*messages, **kw))).text
+
+
+async def sections(*messages: Msg, **kw) -> dict[str, list[str]]:
+    return parse_sections(await summarize(*messages, **kw))
+
+
+REPAIR = (
+    user("Please fix parse_date in src/utils/dates.py: it loses the time zone of every value it reads."),
+    call("read", "1", path="src/utils/dates.py"),
+    result(
+        "1", "import datetime\n\ndef parse_date(value):\n    return datetime.strptime(value, FORMAT)\n" * 5
+    ),
+    assistant(
+        "The problem is that strptime gets no time zone. I will use fromisoformat instead of strptime."
+    ),
+    user("ok"),
+    user("You must not change the public API, and keep Python 3.8 working."),
+    call("bash", "2", command="cd /repo && pytest tests/test_dates.py"),
+    result("2", "E   ValueError: Invalid isoformat string: '2024-01-01Z'\n1 failed, 3 passed in 0.21s"),
+    assistant("One test fails. Next step: handle the Z suffix."),
+)
+
+
+async def test_each_section_is_drawn_from_the_messages():
+    found = await sections(*REPAIR)
+    assert found["goal"] == [REPAIR[0].content]
+    assert found["instructions"] == [REPAIR[5].content]
+    assert "I will use fromisoformat instead of strptime." in found["decisions"]
+    assert "bash: pytest tests/test_dates.py → 1 failed, 3 passed in 0.21s" in found["done"]
+    assert any(line.startswith("read: src/utils/dates.py → import datetime") for line in found["done"])
+    assert found["progress"] == ["One test fails. Next step: handle the Z suffix."]
+    assert "Next step: handle the Z suffix." in found["next"]
+
+
+async def test_the_same_request_gives_the_same_summary():
+    assert await summarize(*REPAIR) == await summarize(*REPAIR)
+
+
+async def test_identifiers_stand_beside_a_word_that_says_what_they_are():
+    orders = json.dumps([{"order_id": f"#W{n}77120", "status": "open"} for n in range(5)])
+    summary = await summarize(
+        user("Where are my orders?"), call("find_orders", "1", user_id="mia_garcia_4516"), result("1", orders)
+    )
+    for n in range(5):
+        [line] = [line for line in summary.splitlines() if f"#W{n}77120" in line]
+        assert "order_id" in line or "find_orders" in line
+
+
+async def test_what_calls_used_and_users_named_outranks_what_tools_printed():
+    listing = "\n".join(f"src/generated/module_{n}.py" for n in range(400))
+    summary = await summarize(
+        user("The bug must be in core_engine.py, nowhere else, I am quite sure about that."),
+        call("ls", "1", path="src"),
+        result("1", listing),
+        call("read", "2", path="src/core_engine.py"),
+        result("2", "def run_engine(): ..."),
+        max_tokens=120,
+    )
+    assert "src/core_engine.py" in summary
+    assert "core_engine.py" in summary
+
+
+async def test_a_long_request_keeps_its_head_and_tail():
+    text = "Build the importer. " + "It reads many files of many kinds. " * 40 + "Never touch prod.db."
+    [goal] = (await sections(user(text)))["goal"]
+    assert goal.startswith("Build the importer.")
+    assert goal.endswith("Never touch prod.db.")
+
+
+async def test_newest_and_imperative_instructions_are_preferred():
+    chatter = [
+        user(f"That is interesting, number {n} was nice to read about in the evening.") for n in range(40)
+    ]
+    found = await sections(
+        user("Let us plan the trip to the mountains together, step by step."),
+        *chatter[:20],
+        user("You must never book flights before noon."),
+        *chatter[20:],
+        max_tokens=150,
+    )
+    assert "You must never book flights before noon." in found["instructions"]
+    assert chatter[-1].content in found["instructions"]
+
+
+async def test_facts_that_must_be_kept_are_kept_verbatim():
+    facts = ("invoice INV-77 is paid", "ref ctx://0123456789abcdef holds the log")
+    found = await sections(*REPAIR, facts=facts, max_tokens=80)
+    assert found["facts"][:2] == list(facts)
+
+
+async def test_lines_that_speak_of_what_the_user_wants_kept_are_preferred():
+    chatter = [
+        user(f"Please tell me something about the weather in place number {n}, will you?") for n in range(40)
+    ]
+    question = user("How much is the blue kettle?")
+    messages = [*chatter[:1], question, *chatter[1:]]
+    assert question.content not in await summarize(*messages, max_tokens=150)
+    assert question.content in await summarize(
+        *messages, max_tokens=150, instructions="Keep everything on kettles"
+    )
+
+
+async def test_a_chinese_conversation_is_summarised_under_chinese_headings():
+    summary = await summarize(
+        user("请修复 src/utils/dates.py 里的 parse_date，它丢失了时区。"),
+        assistant("原因是 strptime 没有处理时区。接下来我要改用 fromisoformat。"),
+        user("不要修改公共接口，必须兼容旧版本。"),
+    )
+    assert "## 目标\n- 请修复 src/utils/dates.py 里的 parse_date，它丢失了时区。" in summary
+    assert "## 用户的指示与约束\n- 不要修改公共接口，必须兼容旧版本。" in summary
+    assert "## 决定\n- 原因是 strptime 没有处理时区。" in summary
+    assert "Goal" not in summary
+
+
+async def test_a_conversation_without_tools_keeps_what_was_said():
+    summary = await summarize(
+        user("I bought a red bicycle in Utrecht last May."),
+        assistant("Great! A bicycle from Utrecht is a fine companion for the whole summer season."),
+        user("My brother Jan wants one too."),
+    )
+    assert "red bicycle in Utrecht" in summary
+    assert "My brother Jan wants one too." in summary
+    assert "fine companion" in summary
+
+
+class TestEarlierSummaries:
+    earlier = (
+        "## Goal\n- Fix parse_date\n\n## User instructions and constraints\n- keep the public API\n\n"
+        "## Facts and values\n- read dates.py: def parse_date, def format_date\n- the server runs on port 8080\n\n"
+        "## Done\n- read: dates.py → ok\n\n## In progress\n- reading the tests\n\n## Next steps\n- write a test"
+    )
+
+    async def test_they_are_carried_forward_by_section(self):
+        found = await sections(*REPAIR[1:], previous=self.earlier)
+        assert found["goal"] == ["Fix parse_date"]
+        assert "keep the public API" in found["instructions"]
+        assert "the server runs on port 8080" in found["facts"]
+        assert "format_date" in " ".join(found["facts"])
+        assert "read: dates.py → ok" in found["done"]
+        assert "reading the tests" not in found["progress"]
+
+    async def test_segments_are_merged_line_by_line(self):
+        later = "## Goal\n- Also fix format_date\n\n## Facts and values\n- the server runs on port 8080\n- user ID u_77"
+        found = await sections(segment(self.earlier), segment(later))
+        assert found["goal"] == ["Fix parse_date"]
+        assert "Also fix format_date" in found["instructions"]
+        assert " ".join(found["facts"]).count("port 8080") == 1
+        assert "u_77" not in found["goal"]
+        assert not any("memory" in line or "ctx://" in line for lines in found.values() for line in lines)
+
+    async def test_a_free_form_summary_is_carried_too(self):
+        found = await sections(*REPAIR[1:], previous="The customer Mia wants a refund.\nShe paid by card.")
+        assert {"The customer Mia wants a refund.", "She paid by card."} <= set(found["facts"])
+
+    async def test_what_is_used_again_survives_many_summaries(self):
+        previous = None
+        for n in range(6):
+            noise = "\n".join(f"value_{n}_{k} = {k}" for k in range(200))
+            previous = await summarize(
+                user(f"Continue with part {n} of the account acc_lasting_1, please, as before."),
+                call("query", f"c{n}", account="acc_lasting_1"),
+                result(f"c{n}", noise),
+                previous=previous,
+                max_tokens=300,
+            )
+        assert "acc_lasting_1" in previous
+        assert "part 0 of the account" in previous
+
+
+@st.composite
+def conversations(draw) -> list[Msg]:
+    texts = st.sampled_from(
+        [
+            *(
+                "ok",
+                "",
+                "Please fix src/a_b.py now, it must work.",
+                "word " * 400,
+                "/x" * 300,
+                "é" * 50,
+                "请修复这个错误。" * 30,
+            ),
+            *(
+                "Error: no",
+                '{"id": "W_123", "n": [1, 2]}',
+                "## Goal\n- inner",
+                "\ud83d",
+                "a\\nb\\nc\\nd_e",
+                "\n\n- \n#",
+            ),
+        ]
+    )
+    messages: list[Msg] = []
+    for index in range(draw(st.integers(0, 8))):
+        kind = draw(st.sampled_from(["user", "assistant", "call", "segment", "orphan"]))
+        text = draw(texts)
+        if kind == "user":
+            messages.append(user(text))
+        elif kind == "assistant":
+            messages.append(assistant(text))
+        elif kind == "segment":
+            messages.append(segment(text))
+        elif kind == "orphan":
+            messages.append(result(f"o{index}", [{"type": "image"}, {"type": "text", "text": text}]))
+        else:
+            messages += [
+                call("tool_x", str(index), path=text, n=None, deep={"a": [text]}),
+                result(str(index), text),
+            ]
+    return messages
+
+
+@given(
+    messages=conversations(),
+    max_tokens=st.integers(1, 300),
+    previous=st.sampled_from(
+        [None, "", "## Done\n- read: x_y.py → ok\n## Facts and values\n- a b: c_d, e_f", "free"]
+    ),
+    facts=st.sampled_from([(), ("fact_1 is true",), ("long " * 100,)]),
+)
+def test_it_never_costs_more_than_allowed(messages: list[Msg], max_tokens: int, previous: str | None, facts):
+    asked = request(*messages, max_tokens=max_tokens, previous=previous, facts=facts)
+    assert counter.count_text(ExtractiveSummarizer(counter)._write(asked)) <= max_tokens
+
+
+async def test_a_large_material_is_summarised_off_the_event_loop(monkeypatch):
+    import threading
+
+    threads = []
+    summarizer = ExtractiveSummarizer(counter)
+    write = summarizer._write
+    monkeypatch.setattr(
+        summarizer, "_write", lambda asked: threads.append(threading.current_thread()) or write(asked)
+    )
+    await summarizer.summarize(request(user("small")))
+    await summarizer.summarize(request(user("some words " * 20_000)))
+    assert [thread is threading.main_thread() for thread in threads] == [True, False]
+
+
+def _said(msg: Msg) -> str:
+    texts = [block["text"] for block in msg.get_content_blocks("text")]
+    return "\n".join([*texts, *(str(value) for call in tool_calls(msg) for value in call["input"].values())])
+
+
+@requires_recordings
+async def test_on_recorded_sessions_it_keeps_most_identifiers_that_are_needed_next():
+    """At 1,000 tokens for some 8,000: each summary passes the checks and fills its room, and of the identifiers
+    that the next assistant messages use and the material holds, most are found in it."""
+    used = kept = 0
+    for name in (
+        "swe_mini_deepseek",
+        "coding_sessions_claude_code",
+        "swe_openhands_pr5306",
+        "synthetic_concat",
+    ):
+        for session in list(sessions(name))[:6]:
+            messages = from_dicts(session["messages"])
+            material: list[Msg] = []
+            for index, msg in enumerate(messages):
+                material.append(msg)
+                size = sum(counter.count_text(_said(m)) for m in material)
+                size += sum(counter.count_text(str(m.content)) for m in material if m.role == "system")
+                if size < 8_000:
+                    continue
+                asked = request(*material, max_tokens=1_000)
+                summary = await summarize_checked(
+                    ExtractiveSummarizer(counter), asked, counter, replaced_tokens=size
+                )
+                assert counter.count_text(summary.text) > 800
+                following = [m for m in messages[index + 1 :] if m.role == "assistant"][:8]
+                wanted = set().union(*(count_identifiers(_said(m)) for m in following)) & set(
+                    count_identifiers(render_conversation(material))
+                )
+                used += len(wanted)
+                kept += len(wanted & set(count_identifiers(summary.text)))
+                material = []
+    assert used > 500
+    assert kept / used > 0.75

@@ -1,0 +1,68 @@
+import pytest
+
+from context_compressor.summarizers.identifiers import Source, count_identifiers, describe, rank_identifiers
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("see src/utils/dates.py, line 42.", ["src/utils/dates.py"]),
+        ("def parse_date(value): return self.cache", ["parse_date", "self.cache"]),
+        (
+            "order #W1234567 of mia_garcia_4516 (mia@example.com)",
+            ["#W1234567", "mia_garcia_4516", "mia@example.com"],
+        ),
+        ("getOrderDetails, SQLCompiler and URLs", ["getOrderDetails", "SQLCompiler"]),
+        ('"id": "credit_card_4065275"', ["credit_card_4065275"]),
+        (
+            "at https://docs.python.org/3/library/re.html#syntax.",
+            ["https://docs.python.org/3/library/re.html#syntax"],
+        ),
+        ("in ./app/main.py and ../lib/x_y.py", ["app/main.py", "lib/x_y.py"]),
+        ("订单号是A-20931，路径为/etc/hosts。", ["A-20931", "/etc/hosts"]),
+        ("plain words, Sentences. And so on... v1 a_b", []),
+        ("<output>\\nNext</output>", []),
+        ("x" * 60 + "1" * 61, []),
+        ("ctx://0123456789abcdef", []),
+    ],
+)
+def test_identifiers_are_found_whole(text: str, found: list[str]):
+    assert list(count_identifiers(text)) == found
+
+
+def test_a_megabyte_without_a_break_takes_no_time():
+    """Quadratic scanning would take minutes."""
+    for data in ("a" * 2**20, "aB" * 2**19, "a-" * 2**19, "/" * 2**20, "0" * 2**20, "https://" + "a" * 2**20):
+        assert count_identifiers(data) == {}
+
+
+def test_use_in_calls_repetition_and_recency_speak_for_an_identifier():
+    noise = " ".join(f"noise_{n}" for n in range(100))
+    ranked = rank_identifiers(
+        [
+            Source("result", "ls", f"{noise} used_name", 0.0),
+            Source("call", "read", "used_name", 0.5),
+            Source("result", "ls", "printed_again", 0.6),
+            Source("result", "ls", "printed_again printed_once", 0.9),
+        ]
+    )
+    order = [identifier.text for identifier in ranked]
+    assert order[:3] == ["used_name", "printed_again", "printed_once"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "token", "described"),
+    [
+        ("result", '{"order_id": "#W123456", "status": "open"}', "#W123456", "order_id #W123456"),
+        ("result", "12: def parse_date(value):", "parse_date", "def parse_date"),
+        ("result", "class DateParser:\n    x", "DateParser", "class DateParser"),
+        ("call", "path: src/a.py", "src/a.py", "path src/a.py"),
+        ("result", "a = b\nparse_date(1)", "parse_date", "parse_date"),
+        ("user", "please cancel reservation 3FRNFB now", "3FRNFB", "please cancel reservation 3FRNFB"),
+        ("user", "3FRNFB is the one", "3FRNFB", "3FRNFB is the"),
+        ("result", "in the x_y", "x_y", "x_y"),
+        ("result", "订单号：A-20931", "A-20931", "订单号 A-20931"),
+    ],
+)
+def test_a_word_beside_an_identifier_says_what_it_is(kind, text: str, token: str, described: str):
+    assert describe(token, Source(kind, "label", text, 0.0)) == described
