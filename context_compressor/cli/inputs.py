@@ -142,8 +142,10 @@ def _as_session(name: str, value: Any, line: int | None) -> Session:
         raise CommandError(f'{place}: expected a list of chat messages or {{"messages": [...]}}, got {kind}')
     if "messages" not in value:
         keys = ", ".join(list(value)[:5]) or "none"
-        raise CommandError(f"{place}: messages: expected a list of chat messages, but the key is missing "
-                           f"(keys found: {keys})")
+        raise CommandError(
+            f"{place}: messages: expected a list of chat messages, but the key is missing "
+            f"(keys found: {keys})"
+        )
     if not isinstance(value["messages"], list):
         kind = "null" if value["messages"] is None else type(value["messages"]).__name__
         raise CommandError(f"{place}: messages: expected a list of chat messages, got {kind}")
@@ -174,7 +176,9 @@ def _decode(name: str, data: bytes) -> str:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         byte = data[error.start]
-        raise CommandError(f"{name}, line {line}: byte 0x{byte:02x} is not UTF-8; save the file as UTF-8") from None
+        raise CommandError(
+            f"{name}, line {line}: byte 0x{byte:02x} is not UTF-8; save the file as UTF-8"
+        ) from None
 
 
 def _load(text: str) -> Any:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -19,6 +20,7 @@ _MAX_ROWS = 40
 """Sessions shown in the table; `--json` has all."""
 _MAX_STAND_INS = 12
 _MAX_NOTES = 8
+_LOOK: dict[str, Any] = {"title_justify": "left", "title_style": "bold", "box": SIMPLE, "pad_edge": False}
 
 
 def saved_percent(before: int, after: int) -> float:
@@ -30,18 +32,18 @@ def print_report(
     console: Console, source: SessionFile, reports: Sequence[SessionReport], budget: int, store: str
 ) -> None:
     """Print the table of tokens before and after, what left the view, and what to know besides."""
-    console.print(_sessions_table(reports, budget))
+    console.print(_sessions_table(source, reports, budget, max(16, console.width - 64)))
     if len(reports) > _MAX_ROWS:
         console.print(f"{len(reports) - _MAX_ROWS} more sessions are counted in the total; --json lists all")
     if len(reports) == 1 and reports[0].stand_ins:
-        console.print(_stand_ins_table(reports[0].stand_ins))
+        console.print(_stand_ins_table(reports[0]))
     stored = [report for report in reports if _refs(report)]
     if len(stored) == 1:
         _say(console, f"Full texts: {store}, namespace {stored[0].namespace}")
     elif stored:
         _say(console, f"Full texts: {store}, a namespace per session, {stored[0].namespace} and others")
     if stored:
-        _say(console, f"Read them:  context-compressor read {_refs(stored[0])[0]}{_store_option(store)}")
+        _say(console, f"Read one: context-compressor read {_refs(stored[0])[0]}{_store_option(store)}")
     notes = [
         f"{source.name if r.line is None else f'line {r.line}'}: {note}" for r in reports for note in r.notes
     ]
@@ -62,13 +64,19 @@ def _store_option(store: str) -> str:
     return "" if store == DEFAULT_STORE else f" --store {store}"
 
 
-def _sessions_table(reports: Sequence[SessionReport], budget: int) -> Table:
-    table = Table(title=f"Views within {budget:,} tokens", title_justify="left", title_style="bold")
-    table.add_column("session", overflow="ellipsis", no_wrap=True, max_width=24)
+def _sessions_table(
+    source: SessionFile, reports: Sequence[SessionReport], budget: int, name_width: int
+) -> Table:
+    table = Table(title=f"Views within {budget:,} tokens", **_LOOK)
+    table.add_column("session")
     for name in ("messages", "tokens", "view", "saved", "offloaded", "summaries"):
         table.add_column(name, justify="right", no_wrap=True)
     for report in reports[:_MAX_ROWS]:
-        table.add_row(report.namespace, *_row([report]))
+        name = source.sessions[report.number - 1].id or (
+            source.name if report.line is None else f"line {report.line}"
+        )
+        shown = name if len(name) <= name_width else f"{name[: name_width - 1]}…"
+        table.add_row(Text(one_line(shown)), *_row([report]))
     if len(reports) > 1:
         table.add_section()
         table.add_row(f"{len(reports)} sessions", *_row(reports), style="bold")
@@ -79,7 +87,7 @@ def _row(reports: Sequence[SessionReport]) -> tuple[str, ...]:
     before = sum(report.stats.history_tokens for report in reports)
     after = sum(report.stats.view_tokens for report in reports)
     return (
-        f"{sum(r.messages for r in reports)} > {sum(len(r.view) for r in reports)}",
+        f"{sum(r.messages for r in reports):,} > {sum(len(r.view) for r in reports):,}",
         f"{before:,}",
         f"{after:,}",
         f"{saved_percent(before, after):.0f} %",
@@ -88,26 +96,42 @@ def _row(reports: Sequence[SessionReport]) -> tuple[str, ...]:
     )
 
 
-def _stand_ins_table(stand_ins: Sequence[StandIn]) -> Table:
-    table = Table(title="What stands for what left", title_justify="left", title_style="bold")
-    table.add_column("stand-in", no_wrap=True)
-    table.add_column("for", no_wrap=True)
-    table.add_column("full text", no_wrap=True)
-    for stand_in in stand_ins[:_MAX_STAND_INS]:
-        kind = "summary" if stand_in.kind == "segment" else stand_in.kind
-        refs = stand_in.refs[0] if stand_in.refs else ""
-        more = f" and {len(stand_in.refs) - 1} more" if len(stand_in.refs) > 1 else ""
-        table.add_row(kind, _covered(stand_in.covers), refs + more)
-    if len(stand_ins) > _MAX_STAND_INS:
-        table.add_row("...", f"{len(stand_ins) - _MAX_STAND_INS} more", "")
+def _stand_ins_table(report: SessionReport) -> Table:
+    table = Table(title="What left the view", **_LOOK)
+    for name in ("what", "messages", "full text"):
+        table.add_column(name, no_wrap=True)
+    rows = [_stand_in_row(stand_in) for stand_in in report.stand_ins]
+    named = {ref for stand_in in report.stand_ins for ref in stand_in.refs}
+    rows += [("offloaded", "inside a summary", ref) for ref in _refs(report) if ref not in named]
+    for row in rows[:_MAX_STAND_INS]:
+        table.add_row(*row)
+    if len(rows) > _MAX_STAND_INS:
+        table.add_row("...", f"{len(rows) - _MAX_STAND_INS} more", "")
     return table
+
+
+def _stand_in_row(stand_in: StandIn) -> tuple[str, str, str]:
+    what = {"segment": "summarised", "stub": "offloaded", "placeholder": "no result"}[stand_in.kind]
+    more = f" and {len(stand_in.refs) - 1} more" if len(stand_in.refs) > 1 else ""
+    return what, _covered(stand_in.covers), (stand_in.refs[0] if stand_in.refs else "") + more
 
 
 def _covered(covers: Sequence[int]) -> str:
     if not covers:
         return ""
     first, last = min(covers), max(covers)
-    return f"messages[{first}]" if first == last else f"messages[{first}] to [{last}] ({len(covers)})"
+    return str(first) if first == last else f"{first} to {last} ({len(covers)} messages)"
+
+
+def _ranges(covers: Sequence[int]) -> list[list[int]]:
+    """Return indexes as `[first, last]` pairs."""
+    ranges: list[list[int]] = []
+    for index in sorted(covers):
+        if ranges and ranges[-1][1] == index - 1:
+            ranges[-1][1] = index
+        else:
+            ranges.append([index, index])
+    return ranges
 
 
 def _refs(report: SessionReport) -> list[str]:
@@ -179,7 +203,8 @@ def _session_value(report: SessionReport) -> dict[str, Any]:
         "segments": stats.segments,
         "refs": _refs(report),
         "stand_ins": [
-            {"kind": s.kind, "refs": list(s.refs), "messages": list(s.covers)} for s in report.stand_ins
+            {"kind": s.kind, "refs": list(s.refs), "message_ranges": _ranges(s.covers)}
+            for s in report.stand_ins
         ],
         "events": [
             {

@@ -149,11 +149,14 @@ async def _grep(pattern: str, view: StoreView, ref: str | None, ignore_case: boo
             trouble = str(error)  # the other texts can still be searched
             continue
         found = await asyncio.to_thread(search_text, text, name, compiled, GREP_SECONDS)
-        numbers = list(dict.fromkeys(hit.number for hit in found.hits))
+        lines = split_lines(text)
+        if lines[-1] == "":
+            lines.pop()  # a line feed ends the last line; it does not begin another
+        numbers = [n for n in dict.fromkeys(hit.number for hit in found.hits) if n <= len(lines)]
         if numbers:
             if code == DONE and context:
                 write_stdout("--\n")
-            write_stdout("".join(_matches(name, split_lines(text), numbers, context)))
+            write_stdout("".join(_matches(name, lines, numbers, context)))
             code = DONE
         if found.timed_out:
             trouble = f"{name}: the search was stopped after {GREP_SECONDS:g} s; simplify the pattern"

@@ -239,7 +239,8 @@ class Engine:
         if planned.summary_tokens:
             request = self._request(messages, children, planned.summary_tokens)
             summary = await self._summarize(request, replaced_tokens, transcript.text, done)
-        count = len({key for item in items for key in item.covered})
+        merged = sum(len(item.covered) for item in items if item.kind == "segment")
+        count = merged + len({item.key.key for item in items if item.kind != "segment"})
         return SegmentEdit(
             id="",
             items=tuple(item.key for item in items if item.kind != "segment"),
@@ -268,15 +269,12 @@ class Engine:
     def _request(self, messages: Sequence[Msg], children: int, max_tokens: int) -> SummaryRequest:
         """Return the request; the oldest summary of a merge is what the new one carries forward."""
         previous = None
-        copies = [msg.copy() for msg in messages]
-        if children and len(copies) > 1:
-            oldest = copies[0].content
+        if children and len(messages) > 1:
+            oldest = messages[0].content
             assert isinstance(oldest, str)
             previous = summary_of(oldest)
-            if previous is not None:
-                del copies[0]
         return SummaryRequest(
-            messages=tuple(copies),
+            messages=tuple(messages if previous is None else messages[1:]),
             max_tokens=max_tokens,
             previous=previous,
             instructions=self._config.summary_instructions,

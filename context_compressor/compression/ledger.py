@@ -24,6 +24,11 @@ class ItemKey(NamedTuple):
     part: str = ""
 
 
+def message_id(key: str) -> str:
+    """Return the message id of a history key; later messages under a reused id have keys of their own."""
+    return key.split("\0", 1)[0]
+
+
 SEGMENT_PART = "@segment"
 """The part of a segment's own key, which keeps segment ids and message ids apart."""
 
@@ -94,6 +99,7 @@ class Ledger:
         self._parent: dict[str, str] = {}
         self._named: Counter[str] = Counter()
         self._used_ids: set[str] = set()
+        self._ids_under: dict[str, tuple[str, ...]] = {}
 
     def stubs_of(self, item: ItemKey) -> Mapping[PartPath, StubEdit]:
         """Return the live stubs of an item, by address."""
@@ -122,13 +128,21 @@ class Ledger:
             segment_id = parent
         return segment_id
 
-    def items_under(self, segment: SegmentEdit) -> Iterator[ItemKey]:
-        """Yield every item that a segment covers, through the segments it merged, in order."""
-        stack: list[SegmentEdit] = [segment]
-        while stack:
-            current = stack.pop()
-            yield from current.items
-            stack += [self._segments[child] for child in reversed(current.children)]
+    def ids_under(self, segment_id: str) -> tuple[str, ...]:
+        """Return the ids of the messages that a segment covers, those of the segments it merged first.
+
+        Kept for segments that nothing has merged yet: joining those of children is all that a merge costs,
+        and copies at every level of merging would add up to far more than the history.
+        """
+        ids = self._ids_under.get(segment_id)
+        if ids is None:
+            segment = self._segments[segment_id]
+            own = tuple(dict.fromkeys(message_id(item.key) for item in segment.items))
+            ids = sum((self.ids_under(child) for child in segment.children), ()) + own
+            for child in segment.children:
+                self._ids_under.pop(child, None)
+            self._ids_under[segment_id] = ids
+        return ids
 
     def items(self) -> Iterator[ItemKey]:
         """Yield every item that a live stub or segment concerns."""
@@ -183,6 +197,7 @@ class Ledger:
 
     def _withdraw_segment(self, segment_id: str) -> None:
         segment = self._segments.pop(segment_id)
+        self._ids_under.pop(segment_id, None)
         for item in segment.items:
             del self._holder[item]
         for child in segment.children:

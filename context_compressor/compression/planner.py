@@ -152,7 +152,11 @@ class _Draft:
         """Compact tool results that are too large to enter the view whole."""
         limit = self.situation.config.arrival_ratio * self.situation.config.budget
         for unit in self.units:
-            if not unit.fixed and any(item.key in self.situation.fresh for item in unit.items):
+            if (
+                unit.tokens > limit
+                and not unit.fixed
+                and any(item.key in self.situation.fresh for item in unit.items)
+            ):
                 for tokens, item, path in self._results(unit):
                     if tokens > limit and item.key in self.situation.fresh:
                         self._stub(unit, item, path, tokens, self._full_stub)
@@ -162,7 +166,8 @@ class _Draft:
         found = [
             (tokens, unit, item, path)
             for unit in self.units
-            if not (unit.fixed or unit.segment or unit.key in self.leaving) and unit.recent != old
+            if unit.tokens > above and unit.recent != old
+            if not (unit.fixed or unit.segment or unit.key in self.leaving)
             for tokens, item, path in self._results(unit)
             if tokens > above and path not in item.stubs
         ]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.ledger import ItemKey
-from context_compressor.compression.view import ViewItem, message_id
+from context_compressor.compression.view import ViewItem
 from context_compressor.messages.exchanges import ORPHAN_REPAIR
 from context_compressor.messages.msg import is_instruction
 
@@ -59,16 +59,14 @@ def classify(items: Sequence[ViewItem], config: CompressionConfig, marks: Marks)
     behind_segment = False
     for unit in units:
         first = unit.items[0]
-        covered = [message_id(key) for item in unit.items for key in item.covered]
-        if unit.segment:
-            unit.volatile = len(covered) <= len(marks.volatile) and all(
-                id in marks.volatile for id in covered
-            )
-        else:
-            unit.volatile = any(id in marks.volatile for id in covered)
+        unit.volatile = _is_volatile(unit, marks)
         instruction = not unit.segment and is_instruction(first.source)
         leading = leading and instruction
-        pinned = not unit.segment and any(id in marks.pinned for id in covered)
+        pinned = (
+            bool(marks.pinned)
+            and not unit.segment
+            and any(id in marks.pinned for item in unit.items for id in item.covered)
+        )
         unit.fixed = not unit.volatile and ((leading and instruction) or pinned)
         if instruction and not leading and not unit.volatile:
             newest_instruction = unit
@@ -88,6 +86,15 @@ def classify(items: Sequence[ViewItem], config: CompressionConfig, marks: Marks)
         first_user.kept = True
     _find_recent(units, config.keep_recent_count)
     return units
+
+
+def _is_volatile(unit: Unit, marks: Marks) -> bool:
+    if not marks.volatile:
+        return False
+    if unit.segment:
+        covered = unit.items[0].covered
+        return len(covered) <= len(marks.volatile) and all(id in marks.volatile for id in covered)
+    return any(id in marks.volatile for item in unit.items for id in item.covered)
 
 
 def _find_recent(units: Sequence[Unit], keep_recent_count: int) -> None:

@@ -6,7 +6,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from context_compressor.compression.ledger import SEGMENT_PART, ItemKey, Ledger, SegmentEdit, StubEdit
+from context_compressor.compression.ledger import (
+    SEGMENT_PART,
+    ItemKey,
+    Ledger,
+    SegmentEdit,
+    StubEdit,
+    message_id,
+)
 from context_compressor.messages.exchanges import ExchangeBuilder, ExchangeMessage
 from context_compressor.messages.msg import Msg
 from context_compressor.messages.parts import PartPath, replace_texts, text_parts
@@ -36,7 +43,7 @@ class ViewItem:
     """Tokens of `source` and of each of its texts, in the order of `text_parts`."""
     stubs: Mapping[PartPath, StubEdit] = field(default_factory=dict)
     covered: tuple[str, ...] = ()
-    """Keys of the history messages that it shows or stands for."""
+    """Ids of the history messages that it shows or stands for."""
     repair: str | None = None
     """What was repaired, for the log."""
 
@@ -47,11 +54,6 @@ class ViewItem:
             self.stubs[part.path].tokens if part.path in self.stubs else tokens
             for part, tokens in zip(parts, self.source_tokens.texts, strict=True)
         ]
-
-
-def message_id(key: str) -> str:
-    """Return the message id of a history key; later messages under a reused id have keys of their own."""
-    return key.split("\0", 1)[0]
 
 
 def advance(
@@ -76,7 +78,7 @@ def advance(
         measure: counts the others.
     """
     result = list(items)
-    standing = {item.key for item in items if item.kind == "segment"}
+    standing: set[ItemKey] | None = None
     for key, msg in new_messages:
         for exchange in builder.feed(key, msg):
             first = ItemKey(exchange[0].key, exchange[0].part)
@@ -88,7 +90,10 @@ def advance(
                     item = _message_item(item_key, first, message, tokens or measure(message.msg))
                     stubs = ledger.stubs_of(item_key)
                     result.append(with_stubs(item, stubs, measure) if stubs else item)
-                elif (segment_key := ItemKey(segment.id, SEGMENT_PART)) not in standing:
+                    continue
+                if standing is None:
+                    standing = {item.key for item in items if item.kind == "segment"}
+                if (segment_key := ItemKey(segment.id, SEGMENT_PART)) not in standing:
                     standing.add(segment_key)
                     result.append(segment_item(segment, ledger, measure))
     return result
@@ -112,7 +117,7 @@ def _message_item(
 ) -> ViewItem:
     shown = message.msg.copy()
     if message.placeholder:
-        _note(shown, "placeholder", [message_id(message.key)], [])
+        _note(shown, "placeholder", (message_id(message.key),), [])
     return ViewItem(
         key=key,
         kind="placeholder" if message.placeholder else "message",
@@ -121,7 +126,7 @@ def _message_item(
         msg=shown,
         tokens=tokens.total,
         source_tokens=tokens,
-        covered=(message.key,),
+        covered=(message_id(message.key),),
         repair=message.repair,
     )
 
@@ -131,16 +136,16 @@ def with_stubs(item: ViewItem, stubs: Mapping[PartPath, StubEdit], measure: Meas
     shown = replace_texts(item.source, {path: stub.text for path, stub in stubs.items()})
     if stubs:
         refs = [stub.ref for _, stub in sorted(stubs.items())]
-        _note(shown, "stub", [message_id(key) for key in item.covered], refs)
+        _note(shown, "stub", item.covered, refs)
     return replace(item, msg=shown, tokens=measure(shown).total, stubs=dict(stubs))
 
 
 def segment_item(segment: SegmentEdit, ledger: Ledger, measure: Measure) -> ViewItem:
     """Return the item that shows a segment."""
-    covered = tuple(dict.fromkeys(item.key for item in ledger.items_under(segment)))
+    covered = ledger.ids_under(segment.id)
     source = Msg(SEGMENT_NAME, segment.text, "user", timestamp="", id=segment.id)
     shown = source.copy()
-    _note(shown, "segment", [message_id(key) for key in covered], [segment.ref])
+    _note(shown, "segment", covered, [segment.ref])
     tokens = measure(source)
     key = ItemKey(segment.id, SEGMENT_PART)
     return ViewItem(
@@ -155,9 +160,9 @@ def segment_item(segment: SegmentEdit, ledger: Ledger, measure: Measure) -> View
     )
 
 
-def _note(msg: Msg, kind: str, covered_ids: list[str], refs: list[str]) -> None:
+def _note(msg: Msg, kind: str, covered: tuple[str, ...], refs: list[str]) -> None:
     """Write provenance into a view's message."""
-    provenance = {"kind": kind, "covered_ids": covered_ids, "ref": refs[0] if refs else None}
+    provenance = {"kind": kind, "covered_ids": list(covered), "ref": refs[0] if refs else None}
     if len(refs) > 1:
         provenance["refs"] = refs
     msg.metadata = {**(msg.metadata or {}), "compression": provenance}

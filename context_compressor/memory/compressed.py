@@ -23,7 +23,7 @@ from context_compressor.offload.pages import parse_page
 from context_compressor.offload.protocol import OffloadStore
 from context_compressor.summarizers.extractive import ExtractiveSummarizer
 from context_compressor.summarizers.protocol import Summarizer
-from context_compressor.tokens.measure import measure_off_loop
+from context_compressor.tokens.measure import measure_all_off_loop
 from context_compressor.tokens.protocol import TokenCounter
 from context_compressor.tokens.tiktoken_counter import TiktokenCounter
 
@@ -95,7 +95,7 @@ class CompressedMemory(MemoryBase):
         if not messages:
             return
         copies = [msg.copy() for msg in messages]
-        counted = [await measure_off_loop(self.counter, msg) for msg in copies]
+        counted = await measure_all_off_loop(self.counter, copies)
         upkeep = self._upkeep
         events: list[CompressionEvent] = []
         async with upkeep.lock:

@@ -8,10 +8,16 @@ from typing import Any
 
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.engine import Performed
-from context_compressor.compression.ledger import ItemKey, Ledger, SegmentEdit, StubEdit, Withdrawal
+from context_compressor.compression.ledger import (
+    ItemKey,
+    Ledger,
+    SegmentEdit,
+    StubEdit,
+    Withdrawal,
+)
 from context_compressor.compression.planner import Costs, Situation
 from context_compressor.compression.units import Marks, classify
-from context_compressor.compression.view import ViewItem, advance, apply_edits, message_id, rebuild
+from context_compressor.compression.view import ViewItem, advance, apply_edits, rebuild
 from context_compressor.errors import InvalidStateError
 from context_compressor.memory.index import HistoryIndex
 from context_compressor.messages.exchanges import ExchangeBuilder, is_simple
@@ -35,7 +41,7 @@ class MemoryState:
         messages: what `get_memory` hands out: the items' messages, the base memory's own summary included.
         tokens: what `messages` costs.
         queue: messages added since the view was last moved on.
-        fresh: items that no view has shown yet.
+        fresh: items that no view has shown yet, with their tokens.
         blocked: texts that could not be stubbed.
         generation: grows with every change that is not growth: an event planned before it is outdated.
     """
@@ -49,7 +55,7 @@ class MemoryState:
         self.messages: list[Msg] = []
         self.tokens = 0
         self.queue: list[tuple[str, Msg, MessageTokens]] = []
-        self.fresh: set[ItemKey] = set()
+        self.fresh: dict[ItemKey, int] = {}
         self.blocked: set[tuple[ItemKey, PartPath]] = set()
         self.generation = 0
         self._builder = ExchangeBuilder()
@@ -85,7 +91,7 @@ class MemoryState:
         grown = items[before:]
         self._log_repairs(grown)
         self.items = items
-        self.fresh.update(item.key for item in grown)
+        self.fresh.update((item.key, item.tokens) for item in grown)
         if self._summary is None or before:
             self.messages.extend(item.msg for item in grown)
             self.tokens += sum(item.tokens for item in grown)
@@ -96,7 +102,7 @@ class MemoryState:
     def _log_repairs(items: Iterable[ViewItem]) -> None:
         for item in items:
             if item.repair is not None:
-                logger.info("message %s repaired in the view: %s", message_id(item.covered[0]), item.repair)
+                logger.info("message %s repaired in the view: %s", item.covered[0], item.repair)
 
     # Changing
 
@@ -140,7 +146,9 @@ class MemoryState:
         """
         items, self._builder = rebuild(history, self.ledger, counted=counted, measure=self.measure)
         self.queue = []
-        self.fresh = {item.key for item in items if item.key in self.fresh or item.key.key in unseen}
+        self.fresh = {
+            item.key: item.tokens for item in items if item.key in self.fresh or item.key.key in unseen
+        }
         self.ledger.frontier = len(history)
         self.blocked.clear()
         self.generation += 1
@@ -155,7 +163,8 @@ class MemoryState:
         self.ledger.pending |= {ref for ref in done.pending if self.ledger.is_live(ref)}
         self.ledger.pending -= done.written
         self.blocked |= done.blocked
-        self.fresh.difference_update(fresh)
+        for key in fresh:
+            self.fresh.pop(key, None)
         self._show(apply_edits(self.items, edits, self.ledger, self.measure))
 
     def drop_simple(self, keys: Collection[str]) -> bool:
@@ -168,18 +177,19 @@ class MemoryState:
         kept: list[ViewItem] = []
         previous: ViewItem | None = None
         for item in self.items:
-            if item.kind != "segment" and item.covered[0] in keys:
+            if item.kind != "segment" and item.key.key in keys:
                 alone = item.repair is None and item.kind == "message" and is_simple(item.source)
                 # What stands before may have been completed only because this message followed.
                 if not alone or item.stubs or (previous is not None and previous.kind != "message"):
                     return False
-                found.add(item.covered[0])
+                found.add(item.key.key)
             else:
                 kept.append(item)
             previous = item
         if len(found) < len(set(keys)):
             return False
-        self.fresh &= {item.key for item in kept}
+        shown = {item.key for item in kept}
+        self.fresh = {key: tokens for key, tokens in self.fresh.items() if key in shown}
         self.generation += 1
         self.ledger.frontier -= len(found)
         self._show(kept)
@@ -223,10 +233,8 @@ class MemoryState:
 
     def has_large_arrival(self) -> bool:
         """Tell whether a message came that may be too large to enter the view whole."""
-        if not self.fresh:
-            return False
         limit = self.config.arrival_ratio * self.config.budget
-        return any(item.key in self.fresh and item.tokens > limit for item in self.items)
+        return any(tokens > limit for tokens in self.fresh.values())
 
     def fixed_tokens(self) -> list[tuple[str, int]]:
         """Return `(message id, tokens)` of each message that may not leave the view."""
@@ -241,7 +249,7 @@ class MemoryState:
             if segment is None:
                 expanded[id] = None
             else:
-                expanded.update((message_id(key.key), None) for key in self.ledger.items_under(segment))
+                expanded.update(dict.fromkeys(self.ledger.ids_under(segment.id)))
         return list(expanded)
 
     def without_marked(self, mark: str) -> list[Msg]:
@@ -255,7 +263,7 @@ class MemoryState:
         dropped = {
             exchange
             for exchange, items in by_exchange.items()
-            if all(message_id(key) in ids for item in items for key in item.covered)
+            if all(id in ids for item in items for id in item.covered)
         }
         gone = {id(item.msg) for item in self.items if item.exchange in dropped}
         return [msg for msg in self.messages if id(msg) not in gone]

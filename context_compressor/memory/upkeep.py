@@ -11,10 +11,9 @@ from dataclasses import dataclass
 
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.engine import Engine, Performed
-from context_compressor.compression.ledger import ItemKey
+from context_compressor.compression.ledger import ItemKey, message_id
 from context_compressor.compression.planner import Plan, plan
 from context_compressor.compression.recovery import Recovery
-from context_compressor.compression.view import message_id
 from context_compressor.errors import ContextOverflowError
 from context_compressor.events import CompressionEvent, EventHook
 from context_compressor.memory.base import MemoryBase
@@ -156,7 +155,7 @@ class Upkeep:
         changed = withdraw_outdated(state.ledger, recovery)
         changed = changed or list(old.tokens) != [key for key, _ in history[: len(old)]]
         changed = changed or any(
-            item.kind == "message" and item.repair is None and item.covered[0] not in counted
+            item.kind == "message" and item.repair is None and item.key.key not in counted
             for item in state.items
         )
         for key, msg in history:
@@ -192,9 +191,9 @@ class Upkeep:
         """Return the counts of messages whose content is as it was when they were counted."""
         now = dict(history)
         valid = {
-            item.covered[0]: item.source_tokens
+            item.key.key: item.source_tokens
             for item in self.state.items
-            if item.kind == "message" and item.repair is None and now.get(item.covered[0]) == item.source
+            if item.kind == "message" and item.repair is None and now.get(item.key.key) == item.source
         }
         return valid | {key: tokens for key, msg, tokens in self.state.queue if now.get(key) == msg}
 

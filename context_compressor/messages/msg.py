@@ -22,6 +22,9 @@ def new_id() -> str:
     return secrets.token_hex(11)
 
 
+_SCALARS = frozenset({str, int, float, bool, type(None)})
+
+
 def copy_json(value: Any) -> Any:
     """Return a deep copy of a JSON-like value; strings are shared, containers are not.
 
@@ -29,9 +32,11 @@ def copy_json(value: Any) -> Any:
     """
     kind = type(value)
     if kind is dict:
-        return {key: copy_json(item) for key, item in value.items()}
+        return {key: item if type(item) is str else copy_json(item) for key, item in value.items()}
     if kind is list:
-        return [copy_json(item) for item in value]
+        return [item if type(item) is str else copy_json(item) for item in value]
+    if kind in _SCALARS:
+        return value
     if kind is tuple:
         return tuple(copy_json(item) for item in value)
     if isinstance(value, dict):  # a subclass, such as an SDK's message

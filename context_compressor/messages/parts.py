@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
-from context_compressor.messages.msg import Block, Msg
+from context_compressor.messages.msg import Msg
 
 PartPath = tuple[int, ...]
 """Where a text stands: `()` a string content; `(i,)` text block i; `(i, -1)` the string output of the
@@ -24,26 +24,21 @@ def text_parts(msg: Msg) -> list[TextPart]:
     """Return the message's plain texts and tool-result texts, in order; thinking and arguments are not."""
     if isinstance(msg.content, str):
         return [TextPart((), "text", msg.content)]
-    return list(_block_parts(msg.content))
-
-
-def _block_parts(blocks: list[Block]) -> Iterator[TextPart]:
-    for i, block in enumerate(blocks):
+    parts: list[TextPart] = []
+    for i, block in enumerate(msg.content):
         kind = block.get("type")
         if kind == "text":
-            yield TextPart((i,), "text", block["text"])
+            parts.append(TextPart((i,), "text", block["text"]))
         elif kind == "tool_result":
             output = block["output"]
             if isinstance(output, str):
-                yield TextPart((i, -1), "tool_result", output)
+                parts.append(TextPart((i, -1), "tool_result", output))
             else:
                 for j, inner in enumerate(output):
-                    if (
-                        isinstance(inner, dict)
-                        and inner.get("type") == "text"
-                        and isinstance(inner.get("text"), str)
-                    ):
-                        yield TextPart((i, j), "tool_result", inner["text"])
+                    text = inner.get("text") if inner.get("type") == "text" else None
+                    if isinstance(text, str):
+                        parts.append(TextPart((i, j), "tool_result", text))
+    return parts
 
 
 def replace_texts(msg: Msg, texts: Mapping[PartPath, str]) -> Msg:

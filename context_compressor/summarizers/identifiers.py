@@ -15,7 +15,7 @@ MAX_CHARS = 120
 
 _TOKEN = re.compile(r"https?://[^\s\"'`<>\\)\]}，。]++|(?<![<\\])[A-Za-z0-9_@/.#~-]{5,}+")
 """Not after `<` or a backslash: `</output>` is a tag, and `\\nNext` begins with the end of an escape."""
-_TELLING = re.compile(r"[0-9_@/]|[^.]\.[^.]|[a-z][A-Z]")
+_TELLING = re.compile(r"[0-9_@/]|[^.]\.[^.]|[a-z][A-Z]|[A-Z]{2}[a-z]{2}")
 """A digit, underscore, slash, at sign, inner dot or camel case makes a token an identifier."""
 _LEADING = "-~"
 _TRAILING = ".,:;-#/~"

@@ -21,5 +21,5 @@ class TokenCounter(Protocol):
         ...
 
     def count_messages(self, messages: Sequence[Msg | dict[str, Any]]) -> int:
-        """Return the tokens of messages (`Msg` or chat dicts), calls, results, names and overhead included."""
+        """Return the tokens of messages (`Msg` or chat dicts): calls, results, names, overhead included."""
         ...

@@ -31,7 +31,7 @@ OPENAI_MESSAGE_TOKENS = 4
 CHUNK_CHARACTERS = 4_000
 """Longer texts are encoded in chunks of this many characters.
 
-tiktoken panics on some 500,000 blanks in a row, and its releases before 0.13 take quadratic time for a text
+tiktoken panics on a million blanks in a row, and its releases up to 0.12 take quadratic time for a text
 that is one word (7 s for 50,000 ideographs). Chunks end before a blank between words, where every pattern has
 a boundary, so that counts stay exact; where 500 characters hold no such blank, a cut costs a token or two.
 """

@@ -10,7 +10,8 @@ from hypothesis import given
 from context_compressor.errors import InvalidArgumentError, InvalidStateError
 from context_compressor.memory.in_memory import InMemoryMemory
 from context_compressor.messages.msg import Msg
-from tests.memory.contract import MemoryContract, Operation, ids_of, make_msg, make_msgs, operations, replay
+from tests.memory.contract import MemoryContract, ids_of, make_msg, make_msgs
+from tests.memory.model import Operation, operations, replay
 
 # As AgentScope 1.0's InMemoryMemory writes it.
 AGENTSCOPE_STATE: dict[str, Any] = {

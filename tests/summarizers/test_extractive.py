@@ -1,6 +1,5 @@
 import json
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -121,7 +120,7 @@ async def test_lines_that_speak_of_what_the_user_wants_kept_are_preferred():
     chatter = [
         user(f"Please tell me something about the weather in place number {n}, will you?") for n in range(40)
     ]
-    question = user("How much is the blue kettle?")
+    question = user("How much is the blue kettle in the window of the shop at the corner, if one may ask that?")
     messages = [*chatter[:1], question, *chatter[1:]]
     assert question.content not in await summarize(*messages, max_tokens=150)
     assert question.content in await summarize(

@@ -1,0 +1,218 @@
+"""What the wrapper costs beside counting, as ratios within one run.
+
+    python benchmarks/overhead.py
+
+Three ratios, each the median of several runs:
+
+- `add` and `get_memory` over a session of 1,000 turns, with a summariser that returns a constant, to a bare
+  tiktoken loop over the same texts;
+- `get_memory` without an event on a view of 1,000 messages, to `list(view)`;
+- `get_memory` with 100,000 messages in history to the same with 1,000, at the same view size, events included.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import base64
+import gc
+import json
+import random
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import tiktoken
+
+from context_compressor import (
+    CompressedMemory,
+    CompressionConfig,
+    Msg,
+    Summary,
+    SummaryRequest,
+    TiktokenCounter,
+    from_openai,
+)
+from context_compressor.tokens.vocabularies import find_qwen_file
+
+LIMITS = {"session": 1.5, "still": 20.0, "history": 2.0}
+
+
+class Constant:
+    """A summariser that costs nothing, so that what remains is the wrapper."""
+
+    remote = False
+
+    async def summarize(self, request: SummaryRequest) -> Summary:
+        return Summary(text="The work went on as planned; file names and results are in the transcript.")
+
+
+def make_session(turns: int, seed: int = 7) -> list[dict[str, Any]]:
+    """Return chat dicts of an agent that reads code: a call and its result per turn, some 300 tokens each."""
+    rng = random.Random(seed)
+    words = [f"{a}_{b}" for a in ("parse", "load", "merge", "check", "write") for b in ("file", "node", "key", "row")]
+    messages: list[dict[str, Any]] = [
+        {"role": "system", "content": "You are a careful engineer."},
+        {"role": "user", "content": "Find out why the nightly import loses rows, and mend it."},
+    ]
+    for turn in range(turns):
+        path = f"src/{rng.choice(words)}_{turn % 97}.py"
+        call = {
+            "id": f"call_{turn}",
+            "type": "function",
+            "function": {"name": "read_file", "arguments": json.dumps({"path": path, "offset": turn})},
+        }
+        lines = [
+            f"    {rng.choice(words)} = {rng.choice(words)}({rng.choice(words)}, limit={rng.randint(1, 9999)})"
+            for _ in range(rng.choice((5, 12, 20, 60)))
+        ]
+        text = f"Step {turn}: {rng.choice(words)} looks suspicious, so {path} comes next."
+        messages.append({"role": "assistant", "content": text, "tool_calls": [call]})
+        messages.append({"role": "tool", "tool_call_id": f"call_{turn}", "content": "\n".join(lines)})
+    return messages
+
+
+def texts_of(messages: list[dict[str, Any]]) -> list[str]:
+    """Return every text that a counter has to see."""
+    found: list[str] = []
+    for message in messages:
+        found.append(message.get("content") or "")
+        found += [call["function"]["arguments"] for call in message.get("tool_calls", [])]
+    return found
+
+
+def seconds_of(work: Callable[[], object]) -> float:
+    gc.collect()
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def bare_encoding() -> tiktoken.Encoding:
+    """Return the default vocabulary as tiktoken's own object, with nothing of ours around it."""
+    from dashscope.tokenizers.qwen_tokenizer import PAT_STR
+
+    lines = (line.split() for line in find_qwen_file().read_bytes().splitlines())
+    ranks = {base64.b64decode(token): int(rank) for token, rank in lines}
+    return tiktoken.Encoding("qwen", pat_str=PAT_STR, mergeable_ranks=ranks, special_tokens={})
+
+
+def measure_session(turns: int, budget: int, repeats: int) -> dict[str, float]:
+    """Return the cost of a whole session, in seconds, beside that of counting it."""
+    session = make_session(turns)
+    texts = texts_of(session)
+    encoding = bare_encoding()
+    read = from_openai(session)
+    groups: list[list[Msg]] = [read[:2], *(read[i : i + 2] for i in range(2, len(read), 2))]
+    events = 0
+
+    async def run() -> None:
+        nonlocal events
+        memory = CompressedMemory(
+            config=CompressionConfig(max_total_tokens=budget), summarizer=Constant(), counter=TiktokenCounter()
+        )
+        for group in groups:
+            await memory.add(group)
+            await memory.get_memory()
+        events = memory.stats().events
+
+    bare = [seconds_of(lambda: [len(encoding.encode_ordinary(text)) for text in texts]) for _ in range(repeats)]
+    wrapped = [seconds_of(lambda: asyncio.run(run())) for _ in range(repeats)]
+    tokens = sum(len(encoding.encode_ordinary(text)) for text in texts)
+    return {
+        "bare_seconds": statistics.median(bare),
+        "wrapped_seconds": statistics.median(wrapped),
+        "ratio": statistics.median(wrapped) / statistics.median(bare),
+        "tokens": tokens,
+        "events": events,
+    }
+
+
+def measure_still(messages: int, repeats: int) -> dict[str, float]:
+    """Return the cost of `get_memory` without an event, in microseconds, beside that of copying a list."""
+    loops = 2_000
+
+    async def run() -> tuple[float, float]:
+        memory = CompressedMemory(config=CompressionConfig(max_total_tokens=10_000_000))
+        await memory.add([Msg("user", f"message {number}", "user") for number in range(messages)])
+        view = await memory.get_memory()
+        start = time.perf_counter()
+        for _ in range(loops):
+            await memory.get_memory()
+        asked = time.perf_counter() - start
+        start = time.perf_counter()
+        for _ in range(loops):
+            list(view)
+        return asked, time.perf_counter() - start
+
+    runs = [asyncio.run(run()) for _ in range(repeats)]
+    asked, copied = (statistics.median(column) / loops * 1e6 for column in zip(*runs, strict=True))
+    return {"get_memory_microseconds": asked, "list_microseconds": copied, "ratio": asked / copied}
+
+
+def measure_history(small: int, large: int, repeats: int) -> dict[str, float]:
+    """Return seconds of `get_memory` over 200 further turns, events included, by length of the history."""
+    session = make_session(large // 2)
+    tail = make_session(200, seed=11)[2:]
+    for message in tail:
+        for call in message.get("tool_calls", []):
+            call["id"] = "tail_" + call["id"]
+        if "tool_call_id" in message:
+            message["tool_call_id"] = "tail_" + message["tool_call_id"]
+
+    async def run(length: int) -> tuple[float, int]:
+        memory = CompressedMemory(config=CompressionConfig(max_total_tokens=16_000), summarizer=Constant())
+        for start in range(0, length, 100):
+            await memory.add(from_openai(session[start : start + 100]))
+            await memory.get_memory()
+        before = memory.stats().events
+        spent = 0.0
+        read = from_openai(tail)
+        gc.collect()
+        for start in range(0, len(read), 2):
+            await memory.add(read[start : start + 2])
+            begun = time.perf_counter()
+            await memory.get_memory()
+            spent += time.perf_counter() - begun
+        return spent, memory.stats().events - before
+
+    few = [asyncio.run(run(small)) for _ in range(repeats)]
+    many = [asyncio.run(run(large)) for _ in range(max(1, repeats // 2))]
+    low = statistics.median(seconds for seconds, _ in few)
+    high = statistics.median(seconds for seconds, _ in many)
+    return {
+        "small_seconds": low,
+        "large_seconds": high,
+        "ratio": high / low,
+        "small_events": few[0][1],
+        "large_events": many[0][1],
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--turns", type=int, default=1_000, help="turns of the session (default 1000)")
+    parser.add_argument("--budget", type=int, default=16_000, help="tokens a view may cost (default 16000)")
+    parser.add_argument("--repeats", type=int, default=5, help="runs per figure (default 5)")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of lines")
+    options = parser.parse_args()
+    results = {
+        "session": measure_session(options.turns, options.budget, options.repeats),
+        "still": measure_still(1_000, options.repeats),
+        "history": measure_history(1_000, 100_000, options.repeats),
+    }
+    if options.json:
+        print(json.dumps(results, indent=2))
+    else:
+        for name, figures in results.items():
+            print(f"{name}: ratio {figures['ratio']:.2f} (at most {LIMITS[name]:g})")
+            for key, value in figures.items():
+                if key != "ratio":
+                    print(f"    {key.replace('_', ' ')}: {value:,.4g}" if value < 1_000 else f"    {key}: {value:,.0f}")
+    return 0 if all(results[name]["ratio"] <= limit for name, limit in LIMITS.items()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

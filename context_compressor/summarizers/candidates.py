@@ -1,0 +1,228 @@
+"""The lines that an extractive summary may consist of, each with a value."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from context_compressor.summarizers.digest import CarriedLine, Digest, Statement, cut
+from context_compressor.summarizers.identifiers import Source, count_identifiers
+from context_compressor.summarizers.sections import strip_bullet
+
+STATEMENT_CHARS = 280
+"""No single quote is longer: a summary quotes sentences, and does not repeat messages (see `validation`)."""
+GOAL_CHARS = 420
+"""The same for the goal, which is quoted in two pieces, head and tail."""
+
+_CARRIED_VALUES = {
+    "goal": 2.0,
+    "instructions": 0.5,
+    "decisions": 0.35,
+    "facts": 0.4,
+    "done": 0.15,
+    "next": 0.05,
+}
+_SENTENCE_CHARS = 200
+_SPARE_VALUES = {"user": 0.1, "assistant": 0.1, "call": 0.08, "result": 0.05}
+_READ_SENTENCES = 80
+"""How many sentences of one text are looked at, to fill room."""
+_REPLY_CHARS = 2_000
+"""How much of a reply is searched for decisions and plans."""
+
+_IMPERATIVE = re.compile(
+    r"\b(?:must|never|always|don't|do not|only|instead|should|make sure|please|need|want|prefer|rather|stop"
+    r"|avoid|remember|important|no longer|change|cancel)\b"
+    r"|请|必须|不要|别|务必|只|改|需要|应该|希望|记住|不能|禁止",
+    re.IGNORECASE,
+)
+_DECISION = re.compile(
+    r"\b(?:decid\w+|instead of|because|root cause|the (?:issue|problem|bug|fix|solution|cause) (?:is|was)"
+    r"|turns out|(?:I'll|I will|we should|let's) use|chose|conclu\w+|found that|therefore)\b"
+    r"|决定|因为|原因是|改用|选择了|结论",
+    re.IGNORECASE,
+)
+_PENDING = re.compile(
+    r"\b(?:next step|next,|remaining|still need|todo|to do|not yet|will now)\b"
+    r"|接下来|下一步|剩下|还需要|尚未",
+    re.IGNORECASE,
+)
+_CHANGING = re.compile(
+    r"writ|edit|creat|updat|delet|remov|cancel|book|send|commit|modif|insert|replac|exchang|return",
+    re.IGNORECASE,
+)
+_ASSENT = re.compile(
+    r"\W*(?:(?:yes|no|ok(?:ay)?|sure|thanks?|thank you|go ahead|continue|please|好的?|是的?|谢谢|继续)\W*)*",
+    re.IGNORECASE,
+)
+_SENTENCE_ENDS = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
+_INDEX_LINE = re.compile(r"([^:]{1,70}): (.+)")
+
+
+@dataclass(slots=True)
+class Line:
+    """A line that a summary may hold."""
+
+    section: str
+    text: str
+    value: float
+    position: float
+    """Where in its section it stands: 0 oldest, 1 newest; below 0 what earlier summaries said."""
+    identifiers: frozenset[str] = frozenset()
+    whole: Line | None = None
+    """What this line is cut from, if it is."""
+
+    def shortened(self, max_chars: int) -> Line:
+        """Return the line with its text quoted in at most `max_chars` characters."""
+        text = quote(self.text, max_chars)
+        return Line(self.section, text, self.value, self.position, frozenset(count_identifiers(text)), self)
+
+
+def quote(text: str, max_chars: int) -> str:
+    """Return a text's head and tail: a task is stated at the head, and what to mind often at the tail."""
+    line = " ".join(text.split())
+    if len(line) <= max_chars or max_chars < 120:
+        return cut(line, max_chars)
+    tail = line[-max_chars // 3 :]
+    return f"{cut(line, max_chars - len(tail))} {tail[tail.find(' ') + 1 :]}"
+
+
+def index_items(line: CarriedLine) -> tuple[str, str] | None:
+    """Return label and items of a line that only lists identifiers; these are ranked anew, one by one."""
+    match = _INDEX_LINE.fullmatch(line.text) if line.section == "facts" else None
+    if match and all(len(item.split()) <= 5 and count_identifiers(item) for item in match[2].split(", ")):
+        return match[1], match[2]
+    return None
+
+
+def carried_source(line: CarriedLine) -> Source:
+    """Return a line of an earlier summary as a source of identifiers; the first of a section weigh most."""
+    position = line.position * (1 - 0.5 * line.rank)
+    if line.section == "done":
+        name, _, rest = line.text.partition(": ")
+        return Source("call", name[:36], rest, position)
+    label, items = index_items(line) or ("", line.text)
+    return Source("carried", label, items, position)
+
+
+_Make = Callable[[str, str, float, float], Line]
+
+
+def line_maker(values: Mapping[str, float], keywords: frozenset[str]) -> _Make:
+    """Return what makes a line of section, text, value and position, and adds to its value what it names.
+
+    Args:
+        values: of identifiers.
+        keywords: words, case-folded, that the user wants the summary to mind.
+    """
+
+    def make(section: str, text: str, value: float, position: float) -> Line:
+        identifiers = frozenset(count_identifiers(text))
+        named = sorted((values.get(name, 0.0) for name in identifiers), reverse=True)
+        minded = 0.5 if keywords and any(word in text.casefold() for word in keywords) else 0.0
+        return Line(section, text, value + minded + 0.3 * sum(named[:4]), position, identifiers)
+
+    return make
+
+
+def collect_lines(digest: Digest, make: _Make) -> list[Line]:
+    """Return the candidate lines, most valuable first, none twice."""
+    lines = [*_carried_lines(digest, make), *_request_lines(digest, make)]
+    lines += [*_call_lines(digest, make), *_reply_lines(digest, make)]
+    return _unique(lines)
+
+
+def collect_spare_lines(digest: Digest, make: _Make) -> list[Line]:
+    """Return sentences of everything that was read, to fill what room the telling lines leave."""
+    lines = []
+    for source in digest.sources:
+        section = "instructions" if source.kind == "user" else "facts"
+        speaker = f"{source.label.split(' ', 1)[0]}: " if source.kind in ("call", "result") else ""
+        for sentence in _sentences(source.text):
+            value = _SPARE_VALUES.get(source.kind, 0.0) * (0.5 + source.position)
+            if source.kind == "user" and _IMPERATIVE.search(sentence):
+                value += 0.25
+            lines.append(make(section, speaker + cut(sentence, _SENTENCE_CHARS), value, source.position))
+    return _unique(lines)
+
+
+def _unique(lines: list[Line]) -> list[Line]:
+    unique: dict[tuple[str, str], Line] = {}
+    for line in sorted(lines, key=lambda line: -line.value):
+        # Of two calls alike, the outcome does not matter: the more valuable, mostly the newer, is kept.
+        unique.setdefault((line.section, line.text.split(" → ", 1)[0].casefold()), line)
+    return list(unique.values())
+
+
+def _carried_lines(digest: Digest, make: _Make) -> Iterator[Line]:
+    goals = 0
+    for line in digest.carried:
+        if index_items(line) or (line.section == "progress" and digest.replies):
+            continue
+        section = line.section
+        if section == "goal":
+            # The oldest goal is the goal; what began a later part is one more request.
+            goals += 1
+            section = "goal" if goals == 1 else "instructions"
+        value = _CARRIED_VALUES.get(section, 0.0) + 0.3 * line.position - 0.1 * line.rank
+        yield make(section, line.text, value, line.position - 2 + line.rank)
+
+
+def _request_lines(digest: Digest, make: _Make) -> Iterator[Line]:
+    requests = [said for said in digest.requests if not _ASSENT.fullmatch(said.text)]
+    has_goal = any(line.section == "goal" for line in digest.carried)
+    first = None if has_goal else _first_request(requests)
+    for said in requests:
+        if said is first:
+            yield make("goal", quote(said.text, GOAL_CHARS), 1.0, -0.5)
+            continue
+        text = cut(said.text, STATEMENT_CHARS)
+        value = 0.4 + 0.4 * said.position + (0.2 if _IMPERATIVE.search(text) else 0.0)
+        is_word = text.isascii() and " " not in text
+        yield make("instructions", text, value - (0.3 if is_word else 0.0), said.position)
+
+
+def _first_request(requests: list[Statement]) -> Statement | None:
+    """Return the first request that says something, else the longest of all."""
+    for said in requests:
+        if len(said.text) >= 40:
+            return said
+    return max(requests, key=lambda said: len(said.text), default=None)
+
+
+def _call_lines(digest: Digest, make: _Make) -> Iterator[Line]:
+    newest = {call.name: call for call in digest.calls}
+    for call in digest.calls:
+        if not call.subject and call.outcome in {"", "ok"}:
+            continue
+        text = f"{call.title} → {call.outcome}" if call.outcome else call.title
+        value = 0.1 + 0.4 * call.position**2
+        value += (0.15 if call.failed else 0.0) + (0.2 if _CHANGING.search(call.name) else 0.0)
+        # One of each kind, so that a busy tool does not crowd out the rest.
+        value += 0.25 if newest[call.name] is call else 0.0
+        yield make("done", text, value, call.position)
+
+
+def _reply_lines(digest: Digest, make: _Make) -> Iterator[Line]:
+    if digest.replies:
+        last = digest.replies[-1]
+        yield make("progress", cut(last.text, 240), 1.0, last.position)
+    for said in digest.replies:
+        sentences = list(_sentences(said.text[:_REPLY_CHARS]))
+        # In a conversation without tools, what was answered is what was done.
+        telling = None if digest.calls else next((s for s in sentences if len(s) > 40 and s[-1] != "!"), None)
+        for sentence in sentences:
+            text = cut(sentence, _SENTENCE_CHARS)
+            if _DECISION.search(sentence):
+                yield make("decisions", text, 0.3 + 0.4 * said.position, said.position)
+            elif _PENDING.search(sentence):
+                yield make("next", text, said.position**2, said.position)
+            elif sentence is telling:
+                yield make("done", text, 0.1 + 0.3 * said.position, said.position)
+
+
+def _sentences(text: str) -> Iterator[str]:
+    parts = _SENTENCE_ENDS.split(text[: _READ_SENTENCES * _SENTENCE_CHARS], maxsplit=_READ_SENTENCES)
+    for part in map(strip_bullet, parts[:_READ_SENTENCES]):
+        if len(part) > 15 and not part.startswith("#"):
+            yield part
