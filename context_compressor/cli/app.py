@@ -61,9 +61,7 @@ def _version() -> str:
 @app.callback(invoke_without_command=True)
 def _start(
     context: typer.Context,
-    version: Annotated[
-        bool, typer.Option("--version", help="Show the version.")
-    ] = False,
+    version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
 ) -> None:
     """Short-term memory for LLM agents: views that fit a token budget, with nothing lost.
 

@@ -65,7 +65,7 @@ def advance(
     counted: Mapping[str, MessageTokens],
     measure: Measure,
 ) -> list[ViewItem]:
-    """Return the view after `new_messages` were added to the history.
+    """Return the items by which the view grows when `new_messages` are added to the history.
 
     Started with no items, a new builder and the whole history, it rebuilds the view from the ledger.
 
@@ -77,7 +77,7 @@ def advance(
         counted: tokens of messages that were counted before, by history key.
         measure: counts the others.
     """
-    result = list(items)
+    result: list[ViewItem] = []
     standing: set[ItemKey] | None = None
     for key, msg in new_messages:
         for exchange in builder.feed(key, msg):

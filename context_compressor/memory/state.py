@@ -59,6 +59,7 @@ class MemoryState:
         self.blocked: set[tuple[ItemKey, PartPath]] = set()
         self.generation = 0
         self._builder = ExchangeBuilder()
+        self._withheld_counts: dict[str, MessageTokens] = {}
         self._summary: Msg | None = None
         self._summary_tokens = 0
 
@@ -76,9 +77,8 @@ class MemoryState:
         """Move the view on to the end of the history."""
         if not self.queue:
             return
-        before = len(self.items)
-        counted = {key: tokens for key, _, tokens in self.queue}
-        items = advance(
+        counted = self._withheld_counts | {key: tokens for key, _, tokens in self.queue}
+        grown = advance(
             self.items,
             [(key, msg) for key, msg, _ in self.queue],
             builder=self._builder,
@@ -87,16 +87,20 @@ class MemoryState:
             measure=self.measure,
         )
         self.queue = []
+        self._note_withheld(counted)
         self.ledger.frontier = len(self.index)
-        grown = items[before:]
         self._log_repairs(grown)
-        self.items = items
         self.fresh.update((item.key, item.tokens) for item in grown)
-        if self._summary is None or before:
-            self.messages.extend(item.msg for item in grown)
-            self.tokens += sum(item.tokens for item in grown)
-        else:
-            self._show(items)
+        if self._summary is not None and not self.items:
+            self._show(grown)
+            return
+        self.items.extend(grown)
+        self.messages.extend(item.msg for item in grown)
+        self.tokens += sum(item.tokens for item in grown)
+
+    def _note_withheld(self, counted: Mapping[str, MessageTokens]) -> None:
+        """Keep the counts of messages that wait for results: they enter the view later, counted once."""
+        self._withheld_counts = {key: counted[key] for key in self._builder.withheld if key in counted}
 
     @staticmethod
     def _log_repairs(items: Iterable[ViewItem]) -> None:
@@ -146,6 +150,7 @@ class MemoryState:
         """
         items, self._builder = rebuild(history, self.ledger, counted=counted, measure=self.measure)
         self.queue = []
+        self._note_withheld(counted)
         self.fresh = {
             item.key: item.tokens for item in items if item.key in self.fresh or item.key.key in unseen
         }

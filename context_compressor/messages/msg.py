@@ -32,9 +32,13 @@ def copy_json(value: Any) -> Any:
     """
     kind = type(value)
     if kind is dict:
-        return {key: item if type(item) is str else copy_json(item) for key, item in value.items()}
+        copied = value.copy()
+        for key, item in value.items():
+            if type(item) not in _SCALARS:
+                copied[key] = copy_json(item)
+        return copied
     if kind is list:
-        return [item if type(item) is str else copy_json(item) for item in value]
+        return [item if type(item) in _SCALARS else copy_json(item) for item in value]
     if kind in _SCALARS:
         return value
     if kind is tuple:

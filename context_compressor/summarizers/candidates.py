@@ -119,7 +119,7 @@ def line_maker(values: Mapping[str, float], keywords: frozenset[str]) -> _Make:
     def make(section: str, text: str, value: float, position: float) -> Line:
         identifiers = frozenset(count_identifiers(text))
         named = sorted((values.get(name, 0.0) for name in identifiers), reverse=True)
-        minded = 0.5 if keywords and any(word in text.casefold() for word in keywords) else 0.0
+        minded = 1.0 if keywords and any(word in text.casefold() for word in keywords) else 0.0
         return Line(section, text, value + minded + 0.3 * sum(named[:4]), position, identifiers)
 
     return make
@@ -208,17 +208,19 @@ def _reply_lines(digest: Digest, make: _Make) -> Iterator[Line]:
         last = digest.replies[-1]
         yield make("progress", cut(last.text, 240), 1.0, last.position)
     for said in digest.replies:
-        sentences = list(_sentences(said.text[:_REPLY_CHARS]))
+        text = said.text[:_REPLY_CHARS]
+        decides, plans = _DECISION.search(text), _PENDING.search(text)
         # In a conversation without tools, what was answered is what was done.
-        telling = None if digest.calls else next((s for s in sentences if len(s) > 40 and s[-1] != "!"), None)
-        for sentence in sentences:
-            text = cut(sentence, _SENTENCE_CHARS)
-            if _DECISION.search(sentence):
-                yield make("decisions", text, 0.3 + 0.4 * said.position, said.position)
-            elif _PENDING.search(sentence):
-                yield make("next", text, said.position**2, said.position)
-            elif sentence is telling:
-                yield make("done", text, 0.1 + 0.3 * said.position, said.position)
+        answers = not digest.calls
+        for sentence in _sentences(text) if decides or plans or answers else ():
+            if decides and _DECISION.search(sentence):
+                value = 0.3 + 0.4 * said.position
+                yield make("decisions", cut(sentence, _SENTENCE_CHARS), value, said.position)
+            elif plans and _PENDING.search(sentence):
+                yield make("next", cut(sentence, _SENTENCE_CHARS), said.position**2, said.position)
+            elif answers and len(sentence) > 40 and sentence[-1] != "!":
+                answers = False
+                yield make("done", cut(sentence, _SENTENCE_CHARS), 0.1 + 0.3 * said.position, said.position)
 
 
 def _sentences(text: str) -> Iterator[str]:

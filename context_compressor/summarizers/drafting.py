@@ -30,6 +30,54 @@ _HEADINGS_CHARS = 120
 _INDEX_LINE_CHARS = 190
 _MIN_LINE_CHARS = 40
 _KEYWORD = re.compile(r"[A-Za-z]{4,}|[\u3400-\u9fff]{2}")
+_COMMON_WORDS = frozenset(
+    {
+        *(
+            "about",
+            "again",
+            "also",
+            "always",
+            "any",
+            "every",
+            "everything",
+            "from",
+            "have",
+            "include",
+            "keep",
+            "leave",
+        ),
+        *(
+            "list",
+            "make",
+            "mention",
+            "most",
+            "must",
+            "note",
+            "only",
+            "please",
+            "remember",
+            "short",
+            "shorter",
+            "should",
+        ),
+        *(
+            "summary",
+            "sure",
+            "that",
+            "their",
+            "them",
+            "they",
+            "this",
+            "what",
+            "when",
+            "which",
+            "with",
+            "write",
+            "your",
+        ),
+    }
+)
+"""What people say in any wish; the others say what the wish is about."""
 
 
 class Draft:
@@ -43,7 +91,8 @@ class Draft:
         self._ranked = rank_identifiers(self._sources)
         self._described: dict[str, str] = {}
         values = {identifier.text: identifier.value for identifier in self._ranked}
-        keywords = frozenset(word.casefold() for word in _KEYWORD.findall(request.instructions or ""))
+        wish = (request.instructions or "").casefold()
+        keywords = frozenset(_KEYWORD.findall(wish)) - _COMMON_WORDS
         self._digest = digest
         self._make = line_maker(values, keywords)
         self._spare: list[Line] | None = None

@@ -136,8 +136,15 @@ def _count_other_characters(value: Any, with_media: bool) -> int:
 def arguments_text(block: Block) -> str:
     """Return a tool call's arguments as they will be written: `raw_input`, unless `input` has outgrown it."""
     raw = block.get("raw_input")
-    compact = json.dumps(block["input"], ensure_ascii=False, separators=(",", ":"), default=str)
-    # Nothing that parses to `input` is shorter than its compact form, so a shorter text is out of date.
-    if isinstance(raw, str) and len(raw) >= len(compact):
+    # Nothing that parses to `input` is shorter than the strings in it, so a shorter text is out of date.
+    if isinstance(raw, str) and len(raw) >= _string_characters(block["input"]):
         return raw
     return json.dumps(block["input"], ensure_ascii=False, default=str)
+
+
+def _string_characters(value: Any) -> int:
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, dict):
+        return sum(len(key) + _string_characters(item) for key, item in value.items())
+    return sum(map(_string_characters, value)) if isinstance(value, list) else 0

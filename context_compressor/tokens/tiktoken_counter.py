@@ -100,7 +100,8 @@ class TiktokenCounter:
 
     def measure(self, msg: Msg) -> MessageTokens:
         """Return what a message costs, and each of its texts (those of `text_parts`, in that order)."""
-        return _Measurement(msg, self._load(), self._image_formula).run()
+        vocabulary = self._vocabulary or self._load()
+        return _Measurement(msg, vocabulary, self._image_formula).run()
 
     def _load(self) -> Vocabulary:
         if self._vocabulary is None:
@@ -126,6 +127,7 @@ class _Measurement:
     def __init__(self, msg: Msg, vocabulary: Vocabulary, image_formula: ImageFormula) -> None:
         self._msg = msg
         self._count = vocabulary.count
+        self._count_name = vocabulary.count_name
         self._message_tokens = vocabulary.message_tokens
         self._image_formula = image_formula
         self._texts: list[int] = []
@@ -148,7 +150,7 @@ class _Measurement:
         self._others += self._message_tokens
         name = self._msg.name
         if name and name not in _ROLE_WORDS:  # a name that repeats the role is not sent
-            self._others += NAME_TOKENS + self._count(name)
+            self._others += NAME_TOKENS + self._count_name(name)
 
     def _add(self, block: Block) -> None:
         match block.get("type"):
@@ -157,8 +159,8 @@ class _Measurement:
             case "thinking":
                 self._others += self._count(block["thinking"])
             case "tool_use":
-                self._others += self._count(block["name"]) + self._count(arguments_text(block))
-                self._others += max(CALL_TOKENS, self._count(block["id"]))
+                self._others += self._count_name(block["name"]) + self._count(arguments_text(block))
+                self._others += max(CALL_TOKENS, self._count_name(block["id"]))
             case "tool_result":
                 self._add_result(block)
             case _:
@@ -166,9 +168,9 @@ class _Measurement:
 
     def _add_result(self, block: Block) -> None:
         output = block["output"]
-        self._others += self._message_tokens + max(RESULT_TOKENS, self._count(block["id"]))
+        self._others += self._message_tokens + max(RESULT_TOKENS, self._count_name(block["id"]))
         if _sends_result_name(self._msg, block):
-            self._others += NAME_TOKENS + self._count(block["name"])
+            self._others += NAME_TOKENS + self._count_name(block["name"])
         if isinstance(output, str):
             self._texts.append(self._count(output))
             return

@@ -10,8 +10,8 @@ import re
 import tempfile
 import unicodedata
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -65,6 +65,10 @@ class VocabularyError(Exception):
     """Say why a vocabulary cannot be used; never leaves this package."""
 
 
+_NAME_CHARACTERS = 64
+"""Longer names are not remembered, or a hostile one would be held for ever."""
+
+
 @dataclass(frozen=True)
 class Vocabulary:
     """A way to turn texts into tokens.
@@ -73,11 +77,22 @@ class Vocabulary:
         name: "qwen", "estimate", or tiktoken's name of an encoding.
         count: return the tokens of a text; special-token strings are plain text.
         message_tokens: what a message costs besides its texts, its role included.
+        count_name: as `count`, for names and ids, which come again and again and are remembered.
     """
 
     name: str
     count: Callable[[str], int]
     message_tokens: int
+    count_name: Callable[[str], int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        remembered = lru_cache(maxsize=4_096)(self.count)
+        count = self.count
+        object.__setattr__(
+            self,
+            "count_name",
+            lambda name: remembered(name) if len(name) <= _NAME_CHARACTERS else count(name),
+        )
 
 
 ESTIMATED = Vocabulary(ESTIMATE, estimate_tokens, QWEN_MESSAGE_TOKENS)

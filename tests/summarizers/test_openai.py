@@ -126,7 +126,7 @@ class TestRetries:
 
     async def test_an_exhausted_quota_is_not_tried_again(self, server: ModelServer):
         server.script(status(429, "You exceeded your current quota", error_code="insufficient_quota"))
-        with pytest.raises(SummarizerError, match="HTTP 429: .*quota"):
+        with pytest.raises(SummarizerError, match=r"HTTP 429: .*quota"):
             await summarizer(server).summarize(ASKED)
         assert len(server.requests) == 1
 

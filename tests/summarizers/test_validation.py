@@ -13,8 +13,8 @@ from tests.summarizers.support import Acting, PieceCounter, Scripted, assistant,
 counter = PieceCounter()
 GOOD = "## Goal\n- Fix parse_date in src/utils/dates.py\n\n## Done\n- read: dates.py → 120 lines"
 STORY = [
-    f"Paragraph {n}: the engineer opened module_{n}.py, found that the cache was never cleared after request {n}, "
-    f"and wrote down the number {n * 7919} before going on to the next part of the system."
+    f"Paragraph {n}: the engineer opened module_{n}.py, found that the cache was never cleared after request "
+    f"{n}, and wrote down the number {n * 7919} before going on to the next part of the system."
     for n in range(60)
 ]
 

@@ -1,0 +1,137 @@
+"""The tools of the scripted agent: real ones, over Python's own standard library, read-only."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+_LEFT_OUT = frozenset(
+    {
+        *("__pycache__", "site-packages", "dist-packages", "lib-dynload", "ensurepip", "idlelib"),
+        *("lib2to3", "pydoc_data", "test", "tests", "turtledemo"),
+    }
+)
+"""Directories that are no library code, or that distributions leave out: so the agent finds the same everywhere."""
+_SNIPPET_SECONDS = 20.0
+_MAX_LINES = 800
+
+
+class ToolFailed(Exception):
+    """Answer a call with this error text."""
+
+
+class StdlibTools:
+    """`list_dir`, `grep_files`, `read_file` and `run_python` for an agent that explores a library.
+
+    Answers hold relative paths and no times, so that the same Python gives the same session.
+
+    Args:
+        root: the directory to explore; the running Python's standard library when None.
+    """
+
+    def __init__(self, root: Path | None = None) -> None:
+        self.root = (Path(sysconfig.get_path("stdlib")) if root is None else root).resolve()
+        self._tools: dict[str, Callable[..., str]] = {
+            "list_dir": self.list_dir,
+            "grep_files": self.grep_files,
+            "read_file": self.read_file,
+            "run_python": self.run_python,
+        }
+
+    def call(self, name: str, arguments: dict[str, Any]) -> str:
+        """Run a tool; what goes wrong is an answer too, as for any agent."""
+        try:
+            return self._tools[name](**arguments)
+        except ToolFailed as error:
+            return f"Error: {error}"
+
+    def list_dir(self, path: str) -> str:
+        """List the Python files and packages of a directory, with sizes in bytes."""
+        directory = self._inside(path)
+        if not directory.is_dir():
+            raise ToolFailed(f"{path}: no such directory")
+        lines = []
+        for entry in sorted(directory.iterdir(), key=lambda entry: entry.name):
+            if entry.is_dir() and entry.name not in _LEFT_OUT and (entry / "__init__.py").exists():
+                lines.append(f"{entry.name}/")
+            elif entry.suffix == ".py":
+                lines.append(f"{entry.name}  {entry.stat().st_size}")
+        return "\n".join(lines) or "(no Python files)"
+
+    def grep_files(self, pattern: str, path: str, limit: int = 40) -> str:
+        """Search Python files for a regular expression; answers `path:line: text`."""
+        try:
+            compiled = re.compile(pattern)
+        except re.error as error:
+            raise ToolFailed(f"invalid pattern {pattern!r}: {error}") from None
+        found: list[str] = []
+        for file in self._python_files(self._inside(path)):
+            name = file.relative_to(self.root).as_posix()
+            for number, line in enumerate(_text(file).split("\n"), 1):
+                if compiled.search(line):
+                    found.append(f"{name}:{number}: {line.strip()}")
+                    if len(found) == limit:
+                        return "\n".join([*found, f"(stopped at {limit} lines)"])
+        return "\n".join(found) or "(nothing found)"
+
+    def read_file(self, path: str, offset: int = 1, limit: int = _MAX_LINES) -> str:
+        """Return numbered lines of a file."""
+        file = self._inside(path)
+        if not file.is_file():
+            raise ToolFailed(f"{path}: no such file")
+        lines = _text(file).split("\n")
+        last = min(offset - 1 + min(limit, _MAX_LINES), len(lines))
+        if offset > last:
+            raise ToolFailed(f"{path}: has {len(lines)} lines")
+        shown = [f"{number}\t{lines[number - 1]}" for number in range(offset, last + 1)]
+        if last < len(lines):
+            shown.append(f"({len(lines) - last} more lines)")
+        return "\n".join(shown)
+
+    def run_python(self, code: str) -> str:
+        """Run a snippet in a Python process of its own, and return what it printed."""
+        try:
+            # -I: neither the user's environment nor the current directory has a say in what is imported.
+            done = subprocess.run(
+                [sys.executable, "-I", "-X", "utf8", "-c", code],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=_SNIPPET_SECONDS,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise ToolFailed(f"stopped after {_SNIPPET_SECONDS:g} s") from None
+        output = b"".join((done.stdout, done.stderr)).decode("utf-8", "replace").replace("\r\n", "\n")
+        output = output.replace(f"{self.root}/", "")
+        return f"{output.rstrip()}\n(exit code {done.returncode})".lstrip()
+
+    def _inside(self, path: str) -> Path:
+        resolved = (self.root / path).resolve()
+        if not resolved.is_relative_to(self.root):
+            raise ToolFailed(f"{path}: outside the library")
+        return resolved
+
+    def _python_files(self, path: Path) -> Iterator[Path]:
+        if path.is_file():
+            yield path
+        elif path.is_dir():
+            for entry in sorted(path.iterdir(), key=lambda entry: entry.name):
+                if entry.is_dir():
+                    if entry.name not in _LEFT_OUT:
+                        yield from self._python_files(entry)
+                elif entry.suffix == ".py" and entry.resolve().is_relative_to(self.root):
+                    yield entry
+        else:
+            raise ToolFailed(f"{path.relative_to(self.root).as_posix()}: no such file or directory")
+
+
+@lru_cache(maxsize=4096)
+def _text(file: Path) -> str:
+    """Return a file's text; kept, since an agent greps the same files again and again."""
+    return file.read_text("utf-8", "replace")
