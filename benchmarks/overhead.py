@@ -50,9 +50,10 @@ class Constant:
 
 
 def make_session(turns: int, seed: int = 7) -> list[dict[str, Any]]:
-    """Return chat dicts of an agent that reads code: a call and its result per turn, some 600 tokens together.
+    """Return chat dicts of an agent that reads code: a call and its result per turn.
 
-    Sizes follow recorded coding sessions: results of 100 tokens in the median, some of thousands.
+    Sizes follow recorded sessions: some 340 tokens a message on average, half of the results far below, some
+    of thousands.
     """
     rng = random.Random(seed)
     words = [f"{a}_{b}" for a in ("parse", "load", "merge", "check", "write") for b in ("file", "node", "key", "row")]
@@ -69,7 +70,7 @@ def make_session(turns: int, seed: int = 7) -> list[dict[str, Any]]:
         }
         lines = [
             f"    {rng.choice(words)} = {rng.choice(words)}({rng.choice(words)}, limit={rng.randint(1, 9999)})"
-            for _ in range(rng.choice((2, 4, 6, 8, 15, 40, 120)))
+            for _ in range(rng.choice((2, 4, 6, 10, 20, 50, 150)))
         ]
         text = f"Step {turn}: {rng.choice(words)} looks suspicious, so {path} comes next."
         messages.append({"role": "assistant", "content": text, "tool_calls": [call]})

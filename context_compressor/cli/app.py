@@ -1,8 +1,8 @@
 """The commands and their options; each returns what is to be done, and `main` does it.
 
-Exit codes: 0 done · 1 the answer is no (nothing matched, no such text, a session that does not fit the budget, a
-check of the demo that failed) · 2 it could not be done (options, input, files) · 130 interrupted · 141 whoever
-read the output has gone.
+Exit codes: 0 done · 1 the answer is no (nothing matched, no such text, a session that does not fit the
+budget, a check of the demo that failed) · 2 it could not be done (options, input, files) · 130 interrupted ·
+141 whoever read the output has gone.
 """
 
 from __future__ import annotations
@@ -222,6 +222,10 @@ def grep(
 def demo(
     budget: Annotated[int, typer.Option(metavar="N", help="Tokens that a view may cost.")] = 16_000,
     turns: Annotated[int, typer.Option(min=1, max=400, metavar="N", help="Turns of the agent.")] = 80,
+    # Not the library's 10: as many of this agent's messages, half of them pages of code, fill the budget.
+    keep_recent: Annotated[
+        int, typer.Option(metavar="N", help="Messages at the end to keep word for word.")
+    ] = 6,
     summarizer: Summarizer = SummarizerKind.EXTRACTIVE,
     model: Model = None,
     base_url: BaseUrl = None,
@@ -233,8 +237,8 @@ def demo(
 ) -> Job:
     """Watch an agent's memory stay within its budget: no key, no network.
 
-    A scripted agent explores Python's own standard library with real tools and reads back, at the end, what had
-    left its view. Every request is checked. Exit code 1 where a check fails.
+    A scripted agent explores Python's own standard library with real tools and reads back, at the end, what
+    had left its view. Every request is checked. Exit code 1 where a check fails.
     """
 
     def job() -> int:
@@ -244,6 +248,7 @@ def demo(
             DemoOptions(
                 budget=budget,
                 turns=turns,
+                keep_recent=keep_recent,
                 summarizer=summarizer,
                 model=model,
                 base_url=base_url,

@@ -11,11 +11,13 @@ The plan is fixed; where it leads depends on what the tools find. The same Pytho
 
 from __future__ import annotations
 
+import builtins
 import json
+import keyword
 import re
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from context_compressor.cli.demo_tools import StdlibTools
 from context_compressor.cli.demo_topics import TOPICS, Topic
@@ -26,31 +28,47 @@ Call = tuple[str, dict[str, Any]]
 Plan = Generator["Move", list[str], None]
 """Yields moves, and is sent the results of each."""
 
-_READ_LINES = 210
-"""Lines of one read, some 2,500 tokens: what coding agents read at a time."""
+_READ_LINES = 250
+"""Lines of one read, some 3,000 tokens: what coding agents read at a time."""
+_SIDE_LINES = 150
+"""Lines of each of several reads at once."""
 _HIT = re.compile(r"^([\w/.-]+\.py):(\d+): (.*)$", re.MULTILINE)
-_CALLED = re.compile(r"(?<![\w.])(?:self\.|cls\.)?(_?[a-z]\w+)\(")
-_WORDS = frozenset(
-    {"if", "in", "for", "and", "not", "with", "while", "return", "print", "isinstance", "len", "super"}
+_CALLED = re.compile(r"(?<!def )(?<!class )\b([a-z_]\w+)\(")
+_DOCSTRING = re.compile(r'"""[\s\S]*?(?:"""|$)')
+_TRIVIAL = frozenset(
+    {*dir(builtins), *keyword.kwlist, "append", "get", "items", "join", "pop", "update", "extend"}
 )
 _WAITING = frozenset(
-    {"acquire", "wait", "select", "join", "get", "put", "read", "recv", "result", "sleep", "flush"}
+    {"acquire", "wait", "select", "recv", "result", "sleep", "flush", "read", "readline", "_fp_read"}
 )
 
 SYSTEM = (
-    "You are a careful engineer. Explore the code with list_dir, grep_files, read_file and run_python before you "
-    "claim anything. Cite file and line."
+    "You are a careful engineer. Explore the code with list_dir, grep_files, read_file and run_python before "
+    "you claim anything. Cite file and line."
 )
-REQUEST = (
-    "Explore Python's standard library and find out how it works inside, for a guide that our new colleagues will "
-    "read. Begin with these questions, then go on as you see fit:\n"
-    + "\n".join(f"- {topic.question}" for topic in TOPICS[:6])
-    + "\nCite file and line for everything, and check what you believe by running code."
+REQUEST = "\n".join(
+    (
+        "Explore Python's standard library and find out how it works inside, for a guide that our new "
+        "colleagues will read. Begin with these questions, then go on as you see fit:",
+        *(f"- {topic.question}" for topic in TOPICS[:6]),
+        "Cite file and line for everything, and check what you believe by running code.",
+    )
 )
 FOLLOW_UP = (
-    "This is going well. From here on, please also say of each function whether it can block, since that is what "
-    "our colleagues stumble over. Then go on with the next question."
+    "This is going well. From here on, please also say of each function whether it waits for anything, since "
+    "that is what our colleagues stumble over. Then go on with the next question."
 )
+
+
+class Definition(NamedTuple):
+    """Where a symbol is defined."""
+
+    symbol: str
+    path: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +83,13 @@ class Move:
 class Finding:
     """A definition the agent has read."""
 
-    symbol: str
-    path: str
-    line: int
+    definition: Definition
     sentence: str
+
+    @property
+    def pattern(self) -> str:
+        """Matches its first line, as `read_file` shows it."""
+        return rf"^{self.definition.line}\t\s*(async )?(def|class) {self.definition.symbol}\b"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +113,7 @@ class ScriptedSession:
     """An agent's session over a library.
 
     Args:
-        turns: requests to a model that the session takes; the last one ends it. Fewer when there is nothing left
-            to read, which takes some 400.
+        turns: requests to a model that the session takes; the last one ends it.
         tools: what the agent works with.
     """
 
@@ -101,7 +121,7 @@ class ScriptedSession:
     tools: StdlibTools = field(default_factory=StdlibTools)
     findings: list[Finding] = field(default_factory=list)
     """What was found so far, oldest first."""
-    _asks_about_blocking: bool = False
+    _says_what_waits: bool = False
 
     def steps(self) -> Iterator[Step]:
         """Play the session, running the tools as it goes."""
@@ -113,7 +133,7 @@ class ScriptedSession:
                 before = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": REQUEST}]
             elif turn == self.turns // 2 + 1:
                 before = [{"role": "user", "content": FOLLOW_UP}]
-                self._asks_about_blocking = True
+                self._says_what_waits = True
             if turn == self.turns:
                 yield Step(turn, before, {"role": "assistant", "content": self._conclusion()}, [], ())
                 return
@@ -146,59 +166,57 @@ class ScriptedSession:
 
     def _investigate(self, topic: Topic, remark: str) -> Generator[Move, list[str], str]:
         """Look into one topic; return what the last step showed, for the next text."""
-        names = "|".join(topic.symbols)
-        search: Call = (
-            "grep_files",
-            {"pattern": rf"^\s*(async )?(def|class) ({names})\b", "path": topic.place},
-        )
-        opening = (
-            f"{remark}Next question: {topic.question} The names to look for are {', '.join(topic.symbols)}."
-        )
-        if topic.guess:
-            guess: Call = ("read_file", {"path": topic.guess, "limit": _READ_LINES})
-            answers = yield Move(f"{opening} I expect it in {topic.guess}.", [guess, search])
-            if answers[1].startswith("Error"):
-                search[1]["path"] = topic.guess
-                answers = yield Move(f"Not a package here, a single file: {topic.guess}.", [search])
-        else:
-            answers = yield Move(opening, [search])
-        hits = _first_hits(answers[-1], topic.symbols)
+        hits = yield from self._search(topic, remark)
         if not hits:
             return f"{topic.symbols[0]} has another name in this version. "
-        path, line = hits[0]
-        symbol = topic.symbols[0]
-        where = (
-            {"path": path}
-            if topic.whole
-            else {"path": path, "offset": max(line - 20, 1), "limit": _READ_LINES}
-        )
-        text = f"{symbol} is at {path}:{line}. "
-        text += "The file is short, I read it whole." if topic.whole else "Reading from there."
-        (listing,) = yield Move(text, [("read_file", where)])
-        told = self._note(symbol, path, line, listing)
-        users: Call = ("grep_files", {"pattern": rf"\b{symbol}\(", "path": ".", "limit": 25})
-        calls = [users]
-        if not topic.whole:
-            onward = int(where["offset"]) + _READ_LINES
-            calls.append(("read_file", {"path": path, "offset": onward, "limit": _READ_LINES}))
-        yield Move(f"{told} Now: who calls {symbol}, and what comes after it in the file?", calls)
+        told = yield from self._read_first(topic, hits[0])
         if len(hits) > 1:
-            reads: list[Call] = [
-                ("read_file", {"path": path, "offset": max(line - 10, 1), "limit": _READ_LINES // 2})
-                for path, line in hits[1:3]
-            ]
-            listings = yield Move(
-                "The other half of the answer: "
-                + ", ".join(f"{path}:{line}" for path, line in hits[1:3])
-                + ".",
-                reads,
-            )
-            for other, (path, line), listing in zip(topic.symbols[1:], hits[1:3], listings, strict=False):
-                told = self._note(other, path, line, listing)
-        (printed,) = yield Move(
-            f"{told} To be sure, an experiment.", [("run_python", {"code": topic.snippet.strip()})]
-        )
-        return f"The experiment ended with `{printed.splitlines()[-2 if printed.count(chr(10)) else -1]}`. "
+            told = yield from self._read_others(hits[1:3])
+        code = topic.snippet.strip()
+        (printed,) = yield Move(f"{told} To be sure, an experiment.", [("run_python", {"code": code})])
+        lines = printed.split("\n")[:-1] or ["nothing"]  # the last line is the exit code
+        return f"The experiment ended with `{lines[-1]}`. "
+
+    def _search(self, topic: Topic, remark: str) -> Generator[Move, list[str], list[Definition]]:
+        """Look for the topic's symbols, and try the file that the agent guesses at the same time."""
+        pattern = rf"^\s*(async )?(def|class) ({'|'.join(topic.symbols)})\b"
+        search: Call = ("grep_files", {"pattern": pattern, "path": topic.place})
+        names = ", ".join(topic.symbols)
+        text = f"{remark}Next question: {topic.question} The names to look for are {names}."
+        if not topic.guess:
+            (found,) = yield Move(text, [search])
+            return _first_hits(found, topic.symbols)
+        guess: Call = ("read_file", {"path": topic.guess, "limit": _READ_LINES})
+        _, found = yield Move(f"{text} I expect it in {topic.guess}.", [guess, search])
+        if found.startswith("Error"):
+            search = ("grep_files", {"pattern": pattern, "path": topic.guess})
+            (found,) = yield Move(f"Not a package here, a single file: {topic.guess}.", [search])
+        return _first_hits(found, topic.symbols)
+
+    def _read_first(self, topic: Topic, found: Definition) -> Generator[Move, list[str], str]:
+        """Read where the central symbol is defined, then on, and look for its callers."""
+        calls: list[Call] = [("grep_files", {"pattern": rf"{found.symbol}\(", "path": ".", "limit": 25})]
+        if topic.whole:
+            where: dict[str, Any] = {"path": found.path}
+            how = "The file is short, I read it whole."
+        else:
+            first = max(found.line - 20, 1)
+            where = {"path": found.path, "offset": first, "limit": _READ_LINES}
+            how = "Reading from there."
+            calls.append(("read_file", {**where, "offset": first + _READ_LINES}))
+        (listing,) = yield Move(f"{found.symbol} is at {found}. {how}", [("read_file", where)])
+        told = self._note(found, listing)
+        yield Move(f"{told} Now: who calls {found.symbol}, and what comes after it in the file?", calls)
+        return told
+
+    def _read_others(self, found: Sequence[Definition]) -> Generator[Move, list[str], str]:
+        """Read where the other symbols are defined, all at once."""
+        reads: list[Call] = [
+            ("read_file", {"path": place.path, "offset": max(place.line - 10, 1), "limit": _SIDE_LINES})
+            for place in found
+        ]
+        listings = yield Move(f"The other half of the answer: {', '.join(map(str, found))}.", reads)
+        return [self._note(place, listing) for place, listing in zip(found, listings, strict=True)][-1]
 
     def _survey(self, listing: str) -> Plan:
         """Read on through modules that no topic touched, one by one."""
@@ -214,25 +232,24 @@ class ScriptedSession:
                     ("grep_files", {"pattern": r"^(class|def) \w", "path": name, "limit": 60}),
                 ],
             )
-            found = re.search(r": (?:class|def) (\w+)", answers[1])
-            hits = _first_hits(answers[1], (found[1],)) if found else []
-            if found and hits:
-                path, line = hits[0]
+            first = re.search(r": (?:class|def) (\w+)", answers[1])
+            for found in _first_hits(answers[1], (first[1],)) if first else ():
+                where = {"path": name, "offset": found.line, "limit": _READ_LINES}
                 (listing,) = yield Move(
-                    f"Its first definition is {found[1]}, at {path}:{line}.",
-                    [("read_file", {"path": path, "offset": line, "limit": _READ_LINES})],
+                    f"Its first definition is {found.symbol}, at {found}.", [("read_file", where)]
                 )
-                self._note(found[1], path, line, listing)
+                self._note(found, listing)
 
     # What the agent makes of what it reads
 
-    def _note(self, symbol: str, path: str, line: int, listing: str) -> str:
-        called = _calls_in(listing, symbol)
-        sentence = f"{symbol} ({path}:{line}) relies on {', '.join(called[:5]) or 'nothing else'}."
-        if self._asks_about_blocking:
+    def _note(self, found: Definition, listing: str) -> str:
+        """Keep, and return, what the agent makes of a definition that it has read."""
+        called = _calls_in(listing, found.symbol)
+        sentence = f"{found.symbol} ({found}) relies on {', '.join(called[:5]) or 'nothing else'}."
+        if self._says_what_waits:
             waits = [name for name in called if name in _WAITING]
-            sentence += f" It can block in {', '.join(waits)}." if waits else " It does not block by itself."
-        self.findings.append(Finding(symbol, path, line, sentence))
+            sentence += f" It waits in {', '.join(waits)}." if waits else " I see nothing in it that waits."
+        self.findings.append(Finding(found, sentence))
         return sentence
 
     def _conclusion(self) -> str:
@@ -257,17 +274,19 @@ def tool_message(id: str, content: str) -> ChatDict:
     return {"role": "tool", "tool_call_id": id, "content": content}
 
 
-def _first_hits(found: str, symbols: Sequence[str]) -> list[tuple[str, int]]:
+def _first_hits(found: str, symbols: Sequence[str]) -> list[Definition]:
     """Return where each symbol is defined, by a search's answer, in the order of `symbols`.
 
-    Where there are several definitions the last is taken: the first is often abstract.
+    A file that defines more of them goes first: where only one stands, it is mostly an abstract base.
     """
-    places: dict[str, tuple[str, int]] = {}
+    places: dict[str, dict[str, int]] = {}
     for path, line, text in _HIT.findall(found):
         for symbol in symbols:
             if re.search(rf"\b{symbol}\b", text):
-                places[symbol] = (path, int(line))
-    return [places[symbol] for symbol in symbols if symbol in places]
+                places.setdefault(path, {}).setdefault(symbol, int(line))
+    ranked = sorted(places, key=lambda path: len(places[path]))
+    best = {symbol: (path, places[path][symbol]) for path in ranked for symbol in places[path]}
+    return [Definition(symbol, *best[symbol]) for symbol in symbols if symbol in best]
 
 
 def _calls_in(listing: str, symbol: str) -> list[str]:
@@ -284,5 +303,5 @@ def _calls_in(listing: str, symbol: str) -> list[str]:
             break
         else:
             body.append(code)
-    names = (name for line in body for name in _CALLED.findall(line.split("#")[0]))
-    return [name for name in dict.fromkeys(names) if name not in _WORDS and name != symbol]
+    names = _CALLED.findall(_DOCSTRING.sub("", "\n".join(line.split("#")[0] for line in body)))
+    return [name for name in dict.fromkeys(names) if name not in _TRIVIAL and name != symbol]

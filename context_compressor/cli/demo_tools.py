@@ -17,7 +17,7 @@ _LEFT_OUT = frozenset(
         *("lib2to3", "pydoc_data", "test", "tests", "turtledemo"),
     }
 )
-"""Directories that are no library code, or that distributions leave out: so the agent finds the same everywhere."""
+"""Directories that are no library code, or that some distributions leave out."""
 _SNIPPET_SECONDS = 20.0
 _MAX_LINES = 800
 
@@ -67,13 +67,16 @@ class StdlibTools:
     def grep_files(self, pattern: str, path: str, limit: int = 40) -> str:
         """Search Python files for a regular expression; answers `path:line: text`."""
         try:
-            compiled = re.compile(pattern)
+            compiled = re.compile(pattern, re.MULTILINE)
         except re.error as error:
             raise ToolFailed(f"invalid pattern {pattern!r}: {error}") from None
         found: list[str] = []
         for file in self._python_files(self._inside(path)):
+            text = _text(file)
+            if not compiled.search(text):  # most files: one search instead of one per line
+                continue
             name = file.relative_to(self.root).as_posix()
-            for number, line in enumerate(_text(file).split("\n"), 1):
+            for number, line in enumerate(text.split("\n"), 1):
                 if compiled.search(line):
                     found.append(f"{name}:{number}: {line.strip()}")
                     if len(found) == limit:
@@ -125,7 +128,7 @@ class StdlibTools:
                 if entry.is_dir():
                     if entry.name not in _LEFT_OUT:
                         yield from self._python_files(entry)
-                elif entry.suffix == ".py" and entry.resolve().is_relative_to(self.root):
+                elif entry.suffix == ".py" and not entry.is_symlink():  # Debian links out of the library
                     yield entry
         else:
             raise ToolFailed(f"{path.relative_to(self.root).as_posix()}: no such file or directory")

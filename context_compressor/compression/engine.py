@@ -224,9 +224,11 @@ class Engine:
     ) -> SegmentEdit:
         items = [item for unit in planned.units for item in unit.items]
         messages: list[Msg] = []
+        may_hold_pages = not READ_TOOLS.isdisjoint(names.values())
         for item in items:
             stubs = {path: stub.text for path, stub in item.stubs.items()} | new_stubs.get(item.key, {})
-            stubs |= await self._stub_pages(item, stubs, names, done)
+            if may_hold_pages:
+                stubs |= await self._stub_pages(item, stubs, names, done)
             redact = None if item.kind == "segment" else self._config.redact
             messages.append(shown_message(item.source, stubs, names, redact))
         children = sum(item.kind == "segment" for item in items)

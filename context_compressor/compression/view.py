@@ -26,9 +26,9 @@ SEGMENT_NAME = "memory"
 """Who a segment speaks as. Its role is `user`: models imitate summaries that come as `assistant`."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class ViewItem:
-    """One message of the view, with what deciding needs to know about it."""
+    """One message of the view, with what deciding needs to know about it; never changed once made."""
 
     key: ItemKey
     kind: Literal["message", "placeholder", "segment"]

@@ -112,7 +112,8 @@ class CompressedMemory(MemoryBase):
                     state.index.marks.setdefault(mark, set()).add(msg.id)
             upkeep.history.remember()
             upkeep.stale = await upkeep.history.has_changed(len(state.index))
-        await upkeep.deliver(events)
+        if events:
+            await upkeep.deliver(events)
 
     async def sync(self, messages: Iterable[Any]) -> None:
         """Make the history say what a list of chat dicts says, for loops that own their list.

@@ -116,6 +116,11 @@ class Upkeep:
         Raises:
             ContextOverflowError, RedactionError, and with `on_failure="raise"` SummarizerError, OffloadError.
         """
+        if not self.stale and self.history.is_unchanged() and not self.lock.locked():
+            # The common case needs no lock: nobody is in the middle of anything, and nothing here waits.
+            self.state.advance()
+            if not self._needs_event():
+                return
         events: list[CompressionEvent] = []
         try:
             for _ in range(_MAX_EVENTS_PER_CALL):

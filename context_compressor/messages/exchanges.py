@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from context_compressor.messages.msg import Block, Msg, tool_calls, tool_results
 from context_compressor.messages.repair import (
@@ -33,8 +34,7 @@ ORPHAN_REPAIR = "result without an open call"
 """The repair of a result that stands as a labelled user message."""
 
 
-@dataclass(frozen=True, slots=True)
-class ExchangeMessage:
+class ExchangeMessage(NamedTuple):
     """One message of an exchange, as a view may show it."""
 
     key: str
@@ -61,9 +61,6 @@ class _OpenCall:
     """Whether it is a `function_call`, which only a message of role `function` answers."""
     answered: bool = False
 
-    def awaits(self, original_id: str, legacy: bool) -> bool:
-        return not self.answered and self.original_id == original_id and self.legacy == legacy
-
 
 class ExchangeBuilder:
     """Turn history messages, fed in order, into valid exchanges.
@@ -85,14 +82,13 @@ class ExchangeBuilder:
 
     def feed(self, key: str, msg: Msg) -> list[Exchange]:
         """Read the next history message; return the exchanges that became complete, in order."""
-        if isinstance(msg.content, str):
-            return self._feed_message(key, msg)
-        results = [block for block in msg.content if block.get("type") == "tool_result"]
+        results = tool_results(msg)
         if not results:
             return self._feed_message(key, msg)
-        rest = [block for block in msg.content if block.get("type") != "tool_result"]
-        if not rest:
+        if len(results) == len(msg.content):
             return self._feed_results(key, msg, results)
+        assert isinstance(msg.content, list)
+        rest = [block for block in msg.content if block.get("type") != "tool_result"]
         # Both in one message: an assistant's own results follow its calls, anybody else's results come first.
         lead, results_msg = _with_content(msg, rest), _with_content(msg, results)
         if msg.role == "assistant":
@@ -112,7 +108,7 @@ class ExchangeBuilder:
                 return []
         closed = self._close()
         shown = with_plain_content(shown)
-        calls = list(tool_calls(shown))
+        calls = tool_calls(shown)
         if not calls:
             shown = without_empty_calls(shown)
             repair = None if shown is msg else "content rewritten"
@@ -149,18 +145,21 @@ class ExchangeBuilder:
         legacy = is_legacy_result(msg)
         paired: list[Block] = []
         orphans: list[Block] = []
+        renamed = False
         for result in results:
-            call = next((c for c in self._calls if c.awaits(result["id"], legacy)), None)
+            call = self._open_call(result["id"], legacy)
             if call is None:
                 orphans.append(result)
                 continue
             call.answered = True
-            paired.append(result if result["id"] == call.id else {**result, "id": call.id})
+            if result["id"] != call.id:
+                renamed = True
+                result = {**result, "id": call.id}
+            paired.append(result)
         if paired:
-            shown, paired = with_result_content(msg, paired)
-            same = len(paired) == len(results) and all(a is b for a, b in zip(paired, results, strict=True))
-            if not same:
-                shown = _with_content(shown, paired)
+            shown = with_result_content(msg, paired)
+            if shown is msg and (renamed or orphans):
+                shown = _with_content(msg, paired)
             self._messages.append(_named(key, shown, None if shown is msg else "result rewritten", part))
         exchanges: list[Exchange] = []
         for number, result in enumerate(orphans):
@@ -169,6 +168,12 @@ class ExchangeBuilder:
         if all(call.answered for call in self._calls):
             exchanges += self._close()
         return exchanges
+
+    def _open_call(self, original_id: str, legacy: bool) -> _OpenCall | None:
+        for call in self._calls:
+            if call.original_id == original_id and not call.answered and call.legacy == legacy:
+                return call
+        return None
 
     def _close(self) -> list[Exchange]:
         """Complete the open exchange with placeholders."""
@@ -215,4 +220,4 @@ def repaired(messages: Iterable[Msg]) -> list[Msg]:
 
 def is_simple(msg: Msg) -> bool:
     """Tell whether a message takes no part in pairing: no call, no result."""
-    return not any(True for _ in tool_calls(msg)) and not any(True for _ in tool_results(msg))
+    return not tool_calls(msg) and not tool_results(msg)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Literal, Self
 
@@ -211,14 +211,14 @@ _BLOCK_CHECKS: dict[str, tuple[tuple[str, tuple[type, ...]], ...]] = {
 }
 
 
-def tool_calls(msg: Msg) -> Iterable[Block]:
-    """Yield the `tool_use` blocks of a message, in order."""
-    return () if isinstance(msg.content, str) else (b for b in msg.content if b.get("type") == "tool_use")
+def tool_calls(msg: Msg) -> list[Block]:
+    """Return the `tool_use` blocks of a message, in order."""
+    return [] if isinstance(msg.content, str) else [b for b in msg.content if b.get("type") == "tool_use"]
 
 
-def tool_results(msg: Msg) -> Iterable[Block]:
-    """Yield the `tool_result` blocks of a message, in order."""
-    return () if isinstance(msg.content, str) else (b for b in msg.content if b.get("type") == "tool_result")
+def tool_results(msg: Msg) -> list[Block]:
+    """Return the `tool_result` blocks of a message, in order."""
+    return [] if isinstance(msg.content, str) else [b for b in msg.content if b.get("type") == "tool_result"]
 
 
 def is_instruction(msg: Msg) -> bool:
@@ -226,4 +226,4 @@ def is_instruction(msg: Msg) -> bool:
 
     AgentScope's tool-result messages carry role `system` too, so the role alone does not tell.
     """
-    return msg.role == "system" and not any(True for _ in tool_results(msg))
+    return msg.role == "system" and not tool_results(msg)

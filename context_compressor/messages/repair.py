@@ -87,14 +87,23 @@ def without_empty_calls(msg: Msg) -> Msg:
     return other
 
 
-def with_result_content(msg: Msg, results: list[Block]) -> tuple[Msg, list[Block]]:
-    """Return a result message and its results with a text where the wire would show null or an empty list."""
+def with_result_content(msg: Msg, results: list[Block]) -> Msg:
+    """Return a result message whose content is a text where the wire would show null or an empty list.
+
+    Args:
+        msg: the message; returned as it is when nothing has to change.
+        results: its results, as they are to be shown.
+    """
     remark = (msg.metadata or {}).get("openai") or {}
-    if remark.get("content") == "null" and not is_legacy_result(msg):
-        msg = msg.copy()
-        assert msg.metadata is not None
-        del msg.metadata["openai"]["content"]
-    return msg, [{**block, "output": ""} if block["output"] == [] else block for block in results]
+    null = remark.get("content") == "null" and not is_legacy_result(msg)
+    if not null and all(block["output"] != [] for block in results):
+        return msg
+    other = msg.copy()
+    other.content = [{**block, "output": block["output"] or ""} for block in results]
+    if null:
+        assert other.metadata is not None
+        del other.metadata["openai"]["content"]
+    return other
 
 
 def wrapped_arguments(block: Block) -> Block:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, ParamSpec, TypeVar
 
 from context_compressor.errors import SummarizerError, SummarizerTimeoutError, SummaryRejectedError
 from context_compressor.messages.msg import Msg
@@ -26,6 +27,11 @@ PARROT_MIN_CHARS = 400
 _MAX_APOLOGY_CHARS = 600
 """Error texts and refusals are short; a long text that begins with such words is about them."""
 _CANCELLATION_GRACE_SECONDS = 0.5
+_ON_LOOP_CHARS = 100_000
+"""Up to this length, checking or counting holds the event loop for some 10 ms, and more goes to a thread."""
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 _TAG = "(?:think|thinking|thought|reasoning)"
 _REASONING = re.compile(rf"^[ \t]*<({_TAG})>.*?</\1>", re.DOTALL | re.IGNORECASE | re.MULTILINE)
@@ -110,9 +116,10 @@ async def summarize_checked(
     async def attempt(asked: SummaryRequest) -> _Attempt:
         left = None if deadline is None else max(0.0, deadline - loop.time())
         summary = await _call(summarizer, asked, left, timeout_seconds)
-        text = check_summary(summary, request, material=material)
+        size = len(material or "") + len(str(getattr(summary, "text", "")))
+        text = await _run(size, check_summary, summary, request, material)
         read, written = _reported(summary.input_tokens), _reported(summary.output_tokens)
-        tokens = counter.count_text(text)
+        tokens = await _run(len(text), counter.count_text, text)
         return _Attempt(text, tokens, read or input_tokens_estimate, written or tokens)
 
     answer = await attempt(request)
@@ -126,7 +133,9 @@ async def summarize_checked(
             read += second.input_tokens
             written += second.output_tokens
             answer = min(answer, second, key=lambda candidate: candidate.tokens)
-    text = cut_to_tokens(answer.text, request.max_tokens, counter)
+    text = answer.text
+    if answer.tokens > request.max_tokens:
+        text = await _run(len(text), cut_to_tokens, text, request.max_tokens, counter)
     _check_says_something(text, f"{request.max_tokens} tokens leave nothing of it")
     tokens = answer.tokens if text == answer.text else counter.count_text(text)
     if tokens >= replaced_tokens:
@@ -136,7 +145,7 @@ async def summarize_checked(
     return Summary(text=text, input_tokens=read, output_tokens=written)
 
 
-def check_summary(summary: object, request: SummaryRequest, *, material: str | None = None) -> str:
+def check_summary(summary: object, request: SummaryRequest, material: str | None = None) -> str:
     """Return the text of a summary, cleaned of reasoning and wrapping; lengths are not checked here.
 
     Raises:
@@ -232,6 +241,13 @@ def _shorter(request: SummaryRequest, tokens: int) -> SummaryRequest:
 
 def _reported(tokens: object) -> int:
     return tokens if isinstance(tokens, int) and tokens > 0 else 0
+
+
+async def _run(size: int, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+    """Call a function on the event loop, or in a thread when it has much to read."""
+    if size <= _ON_LOOP_CHARS:
+        return function(*args, **kwargs)
+    return await asyncio.to_thread(function, *args, **kwargs)
 
 
 async def _call(

@@ -14,7 +14,7 @@ _PIECES = re.compile(r"[A-Za-z]{1,6}|\d|[^\sA-Za-z\d]")
 
 
 class PieceCounter:
-    """A token is up to six letters, a digit or another character: near to a vocabulary, and easy to reason with."""
+    """A token is up to six letters, a digit or another character, and easy to reason with."""
 
     def count_text(self, text: str) -> int:
         return len(_PIECES.findall(text))

@@ -85,7 +85,7 @@ def test_what_was_next_is_known_as_of_the_newest_summary_only():
 
 def test_a_bare_reference_to_what_left_says_nothing():
     bare = user(
-        "[Earlier conversation: 3 messages left the view. Full text: ctx://0123456789abcdef (read_offloaded).]",
+        "[Earlier conversation: 3 messages left the view. Full text: ctx://0123456789abcdef.]",
         metadata={"compression": {"kind": "segment"}},
     )
     assert digest_messages([bare], None).carried == []

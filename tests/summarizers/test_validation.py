@@ -1,5 +1,6 @@
 import asyncio
 import json
+import threading
 
 import pytest
 
@@ -244,6 +245,22 @@ class TestLengths:
         )
         assert summary.text.startswith(GOOD)
         assert summary.text.endswith("…")
+
+    async def test_an_endless_answer_is_counted_and_cut_off_the_event_loop(self):
+        threads = set()
+
+        class Watching(PieceCounter):
+            def count_text(self, text: str) -> int:
+                if len(text) > 200_000:
+                    threads.add(threading.current_thread())
+                return super().count_text(text)
+
+        endless = GOOD + "\n- more of it" * 50_000
+        asked = request(user("x y z"), max_tokens=100)
+        summary = await summarize_checked(Scripted(endless), asked, Watching(), replaced_tokens=200)
+        assert summary.text.startswith(GOOD)
+        assert threads
+        assert threading.main_thread() not in threads
 
     async def test_a_limit_that_leaves_nothing_is_a_rejection(self):
         with pytest.raises(SummaryRejectedError, match="1 tokens leave nothing"):

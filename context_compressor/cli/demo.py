@@ -1,0 +1,197 @@
+"""`demo`: a scripted agent's session through a compressed memory, watched and checked."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+
+from rich.console import Console
+
+from context_compressor.cli.demo_agent import Call, ChatDict, ScriptedSession, assistant_message, tool_message
+from context_compressor.cli.demo_checks import first_found, page_lines, refused_because, stands_in
+from context_compressor.cli.demo_display import Display, LiveDisplay, PlainDisplay, print_summary
+from context_compressor.cli.demo_outcome import Outcome, ReadBack, Row
+from context_compressor.cli.exits import DONE, NO, CommandError
+from context_compressor.cli.settings import SummarizerKind, make_config, make_summarizer
+from context_compressor.errors import ContextOverflowError
+from context_compressor.events import CompressionEvent
+from context_compressor.memory.compressed import CompressedMemory
+from context_compressor.messages.openai import from_openai, to_openai
+from context_compressor.offload.files import FileOffloadStore
+from context_compressor.offload.schemas import GREP_TOOL, READ_TOOL
+from context_compressor.offload.tools import OffloadTools
+
+NAMESPACE = "demo"
+_READ_BACK_LINES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class DemoOptions:
+    """The options of `demo`, as given."""
+
+    budget: int
+    turns: int
+    keep_recent: int
+    summarizer: SummarizerKind
+    model: str | None
+    base_url: str | None
+    store: str | None
+    json: bool
+
+
+class DemoRun:
+    """Drive the scripted agent through a memory, request by request.
+
+    Args:
+        memory: the memory that is shown.
+        session: what the agent does.
+        display: shown every request.
+        events: the list to which the memory's hook appends.
+    """
+
+    def __init__(
+        self,
+        memory: CompressedMemory,
+        session: ScriptedSession,
+        display: Display,
+        events: Sequence[CompressionEvent],
+    ) -> None:
+        self._memory = memory
+        self._session = session
+        self._display = display
+        self._tools = OffloadTools(memory)
+        self._raw: list[ChatDict] = []
+        self._events = events
+        self._seen_events = 0
+        self.outcome = Outcome(".".join(map(str, sys.version_info[:3])), memory.budget_tokens)
+
+    async def run(self) -> Outcome:
+        """Play the session, then have the agent read back what left; return figures and checks."""
+        turn = 0
+        for step in self._session.steps():
+            turn = step.turn
+            await self._add(*step.before)
+            await self._request(turn, step.tools)
+            await self._add(step.reply, *step.results)
+        await self._read_back(turn + 1)
+        stats = self._memory.stats()
+        outcome = self.outcome
+        outcome.stored_texts = len(await self._memory.store.refs())
+        outcome.summarizer_calls = stats.summarizer_calls
+        outcome.summarizer_input_tokens = stats.summarizer_input_tokens
+        outcome.summarizer_output_tokens = stats.summarizer_output_tokens
+        for event in self._events:
+            outcome.events[event.kind] = outcome.events.get(event.kind, 0) + 1
+            if event.error is not None:
+                outcome.failures.append(event.error)
+        return outcome
+
+    async def _add(self, *messages: ChatDict) -> None:
+        self._raw.extend(messages)
+        await self._memory.add(from_openai(messages))
+
+    async def _request(self, turn: int, tools: tuple[str, ...]) -> list[ChatDict]:
+        """Ask for the view as an agent does before it calls its model; check and count it."""
+        view = await self._memory.get_memory()
+        wire = to_openai(view)
+        outcome = self.outcome
+        outcome.requests += 1
+        outcome.history_tokens = self._memory.stats().history_tokens
+        # Counted anew, not as the memory says.
+        outcome.view_tokens = self._memory.counter.count_messages(view)
+        outcome.peak_view_tokens = max(outcome.peak_view_tokens, outcome.view_tokens)
+        outcome.history_input_tokens += outcome.history_tokens
+        outcome.view_input_tokens += outcome.view_tokens
+        reason = refused_because(wire)
+        if reason is not None:
+            outcome.invalid_requests.append(f"turn {turn}: {reason}")
+        new_events, self._seen_events = tuple(self._events[self._seen_events :]), len(self._events)
+        self._display.show(Row(turn, tools, outcome.history_tokens, outcome.view_tokens, new_events))
+        return wire
+
+    async def _read_back(self, turn: int) -> None:
+        """Let the agent find and read a definition that it read long ago, and compare with the original."""
+        shown = "\n".join(
+            str(message.get("content")) for message in to_openai(await self._memory.get_memory())
+        )
+        gone = [f for f in self._session.findings if not re.search(f.pattern, shown, re.MULTILINE)]
+        if not gone:
+            return
+        finding = gone[0]
+        symbol = finding.definition.symbol
+        question = f"One more thing: quote the first lines of {symbol}, exactly as they stand."
+        await self._add({"role": "user", "content": question})
+        text = "I read it early on; it has left my context since. Searching what was moved out."
+        answer = await self._call(turn, text, (GREP_TOOL, {"pattern": finding.pattern}))
+        found = first_found(answer)
+        if found is None:
+            self.outcome.read_back = ReadBack(symbol, "", [answer], False)
+            return
+        ref, line = found
+        arguments = {"ref": ref, "offset": line, "limit": _READ_BACK_LINES}
+        page = await self._call(turn + 1, f"There it is: {ref}, line {line}.", (READ_TOOL, arguments))
+        await self._request(turn + 2, ())
+        lines = page_lines(page)
+        self.outcome.read_back = ReadBack(symbol, ref, lines, stands_in(lines, self._raw))
+
+    async def _call(self, turn: int, text: str, call: Call) -> str:
+        """Take one turn in which the assistant calls a read-back tool."""
+        name, arguments = call
+        await self._request(turn, (name,))
+        answer = await self._tools.call(name, arguments)
+        await self._add(
+            assistant_message(text, {f"call_{turn}_1": call}), tool_message(f"call_{turn}_1", answer)
+        )
+        return answer
+
+
+def run_demo(options: DemoOptions) -> int:
+    """Run the demo, show it, report; return the exit code.
+
+    Raises:
+        CommandError: an option is wrong, the budget too small, or there is no library to explore.
+    """
+    config = make_config(max_total_tokens=options.budget, keep_recent_count=options.keep_recent)
+    summarizer = make_summarizer(options.summarizer, options.model, options.base_url)
+    session = ScriptedSession(options.turns)
+    if not (session.tools.root / "json").is_dir():
+        raise CommandError(
+            f"{session.tools.root}: this Python keeps no library there that the agent could read"
+        )
+    console = Console(highlight=False)
+    display: Display = Display()
+    if not options.json:
+        make = LiveDisplay if console.is_terminal else PlainDisplay
+        display = make(console, options.budget, options.turns)
+    with _directory(options.store) as directory, display:
+        events: list[CompressionEvent] = []
+        memory = CompressedMemory(
+            config=config,
+            store=FileOffloadStore(directory, NAMESPACE),
+            summarizer=summarizer,
+            on_event=events.append,
+        )
+        try:
+            outcome = asyncio.run(DemoRun(memory, session, display, events).run())
+        except ContextOverflowError as error:
+            raise CommandError(str(error).replace("max_total_tokens", "--budget"), NO) from None
+    if options.json:
+        print(json.dumps({**asdict(outcome), "ok": outcome.is_good}, indent=2))
+    else:
+        print_summary(console, outcome, options.store)
+    return DONE if outcome.is_good else NO
+
+
+@contextmanager
+def _directory(store: str | None) -> Iterator[str]:
+    if store is not None:
+        yield store
+        return
+    with tempfile.TemporaryDirectory(prefix="context-compressor-") as directory:
+        yield directory

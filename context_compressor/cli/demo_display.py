@@ -1,0 +1,220 @@
+"""Show the demo: a live table in a terminal, short plain lines anywhere else."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from types import TracebackType
+from typing import Self
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from context_compressor.cli.demo_outcome import Outcome, Row
+from context_compressor.cli.exits import one_line
+from context_compressor.events import CompressionEvent
+
+_TURNS_PER_LINE = 10
+_BAR_WIDTH = 12
+_MAX_ROWS = 14
+_VERBS = {
+    "compact": "moved out",
+    "compress": "summarised",
+    "merge": "merged",
+    "edit": "edited",
+    "failure": "failed",
+}
+
+
+class Display:
+    """Show nothing: for programs, which read the outcome."""
+
+    def show(self, row: Row) -> None:
+        """Show one request."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Leave the terminal as it was found."""
+
+
+class PlainDisplay(Display):
+    """Print a line for every tenth turn and for every event.
+
+    Args:
+        console: where to print.
+        budget: tokens that a view may cost.
+        turns: how many the session takes.
+    """
+
+    def __init__(self, console: Console, budget: int, turns: int) -> None:
+        self._console = console
+        self._budget = budget
+        console.print(introduction(budget, turns), soft_wrap=True)
+        console.print()
+
+    def show(self, row: Row) -> None:
+        """Print the request's events, and the request itself if it is the tenth."""
+        for event in row.events:
+            self._console.print(f"turn {row.turn:3}  {_event_line(event)}", soft_wrap=True)
+        if row.turn % _TURNS_PER_LINE == 0:
+            share = 100 * row.view_tokens / self._budget
+            self._console.print(
+                f"turn {row.turn:3}  history {row.history_tokens:7,} tokens, view {row.view_tokens:6,} "
+                f"({share:.0f} % of the budget)",
+                soft_wrap=True,
+            )
+
+
+class LiveDisplay(Display):
+    """Keep a table of the last turns on the screen.
+
+    Args:
+        console: a terminal.
+        budget: tokens that a view may cost.
+        turns: how many the session takes.
+    """
+
+    def __init__(self, console: Console, budget: int, turns: int) -> None:
+        self._budget = budget
+        self._rows: deque[Row] = deque(maxlen=max(4, min(_MAX_ROWS, console.height - 12)))
+        console.print(introduction(budget, turns))
+        self._live = Live(console=console, refresh_per_second=12)
+
+    def show(self, row: Row) -> None:
+        """Add the request to the table."""
+        self._rows.append(row)
+        self._live.update(self._render())
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Leave the last state of the table on the screen."""
+        self._live.stop()
+
+    def _render(self) -> Group:
+        table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 2, 0, 0))
+        table.add_column("turn", justify="right", width=4)
+        table.add_column("tools", width=14, no_wrap=True)
+        table.add_column("history", justify="right", width=8)
+        table.add_column("view", justify="right", width=7)
+        table.add_column("of the budget", width=_BAR_WIDTH + 2)
+        table.add_column("event", no_wrap=True)
+        for row in self._rows:
+            table.add_row(
+                str(row.turn),
+                _tools_text(row.tools),
+                f"{row.history_tokens:,}",
+                f"{row.view_tokens:,}",
+                self._bar(row.view_tokens),
+                Text(_event_cell(row.events), "bold cyan" if row.events else ""),
+            )
+        return Group(table)
+
+    def _bar(self, tokens: int) -> Text:
+        share = tokens / self._budget
+        filled = round(min(share, 1) * _BAR_WIDTH)
+        colour = "green" if share < 0.75 else "yellow" if share <= 1 else "red"
+        return Text.assemble(("█" * filled, colour), ("░" * (_BAR_WIDTH - filled), "dim"))
+
+
+def introduction(budget: int, turns: int) -> str:
+    """Return what a newcomer needs to know before the first turn."""
+    plural = "" if turns == 1 else "s"
+    return (
+        f"A scripted agent explores Python's standard library: {turns} turn{plural}, real tools.\n"
+        f"history: all it has said and read. view: what a model would be sent, at most\n"
+        f"{budget:,} tokens; where the history outgrows that, older parts are moved out."
+    )
+
+
+def _tools_text(tools: tuple[str, ...]) -> str:
+    counts = Counter(tools)
+    if not counts:
+        return "(answer)"
+    first, count = next(iter(counts.items()))
+    if len(counts) > 1:
+        return f"{first} +{len(tools) - count}"
+    return first if count == 1 else f"{first} x{count}"
+
+
+def _event_cell(events: tuple[CompressionEvent, ...]) -> str:
+    if not events:
+        return ""
+    last = events[-1]
+    more = f" +{len(events) - 1}" if len(events) > 1 else ""
+    return f"{_VERBS[last.kind]} {last.tokens_before - last.tokens_after:,}{more}"
+
+
+def _event_line(event: CompressionEvent) -> str:
+    if event.kind == "failure":
+        return f"failure: {one_line(event.error or event.reason)}"
+    return (
+        f"{event.kind}: {event.tokens_before:,} tokens became {event.tokens_after:,}, "
+        f"{len(event.refs)} text{'' if len(event.refs) == 1 else 's'} stored"
+    )
+
+
+def print_summary(console: Console, outcome: Outcome, store: str | None) -> None:
+    """Print what the demo came to, the same in a terminal and a log."""
+    bad = outcome.invalid_requests
+    figures = [
+        ("requests", f"{outcome.requests}, invalid: {len(bad)}"),
+        ("history", f"{outcome.history_tokens:,} tokens"),
+        ("view at the end", _less(outcome.history_tokens, outcome.view_tokens)),
+        ("largest view", f"{outcome.peak_view_tokens:,} of {outcome.budget_tokens:,} tokens"),
+        ("events", ", ".join(f"{count} {kind}" for kind, count in outcome.events.items()) or "none"),
+        (
+            "texts stored",
+            f"{outcome.stored_texts}{', each one tool call away' if outcome.stored_texts else ''}",
+        ),
+        ("input, all turns", f"{outcome.history_input_tokens:,} tokens had each turn sent the history"),
+        ("", _less(outcome.history_input_tokens, outcome.view_input_tokens) + ", with views"),
+    ]
+    if outcome.summarizer_calls:
+        read, written = outcome.summarizer_input_tokens, outcome.summarizer_output_tokens
+        figures.append(
+            ("summaries", f"{outcome.summarizer_calls} calls, {read:,} tokens read, {written:,} written")
+        )
+    console.print()
+    for label, figure in figures:
+        console.print(Text.assemble((f"{label:18}", "bold"), figure), soft_wrap=True)
+    _print_read_back(console, outcome)
+    for problem in (*bad[:3], *outcome.failures[:3]):
+        console.print(Text(one_line(problem), "red"), soft_wrap=True)
+    if store is not None and outcome.stored_texts:
+        console.print(
+            f"\nThe texts are kept: context-compressor grep PATTERN --store {store}", soft_wrap=True
+        )
+
+
+def _less(before: int, after: int) -> str:
+    saved = 100 * (before - after) / before if before else 0.0
+    return f"{after:,} tokens ({saved:.0f} % less)"
+
+
+def _print_read_back(console: Console, outcome: Outcome) -> None:
+    back = outcome.read_back
+    console.print()
+    if back is None:
+        console.print("Nothing that the agent read has left its view; try more --turns.", soft_wrap=True)
+        return
+    console.print(
+        Text(f"Read back: {back.asked_for}, which had left the view, by {back.ref or 'search'}"),
+        soft_wrap=True,
+    )
+    for line in back.lines:
+        console.print(Text("  | " + line.expandtabs(4), "dim", no_wrap=True, overflow="ellipsis"))
+    if back.is_identical:
+        console.print(Text("Word for word what the agent had read.", "green"))
+    else:
+        console.print(Text("This is NOT what the agent had read.", "red"))
