@@ -7,6 +7,7 @@ budget, a check of the demo that failed) · 2 it could not be done (options, inp
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -220,7 +221,8 @@ def grep(
 
 @app.command()
 def demo(
-    budget: Annotated[int, typer.Option(metavar="N", help="Tokens that a view may cost.")] = 16_000,
+    # Below 2,000 tokens a page of what the agent reads back has no room.
+    budget: Annotated[int, typer.Option(min=2000, metavar="N", help="Tokens that a view may cost.")] = 16_000,
     turns: Annotated[int, typer.Option(min=1, max=400, metavar="N", help="Turns of the agent.")] = 80,
     # Not the library's 10: as many of this agent's messages, half of them pages of code, fill the budget.
     keep_recent: Annotated[
@@ -264,7 +266,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command line with `arguments`, those of the process when None; return the exit code."""
     try:
         code = _run(arguments)
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()  # here, where a broken pipe can still be reported
         return code
     except CommandError as error:
         _complain(str(error))
@@ -294,9 +297,13 @@ def _run(arguments: Sequence[str] | None) -> int:
 
 
 def _complain(message: str) -> None:
-    print(f"{PROGRAM}: {one_line(message)}", file=sys.stderr)
+    if sys.stderr is not None:
+        print(f"{PROGRAM}: {one_line(message)}", file=sys.stderr)
 
 
 def main() -> None:
     """Run the command line and end the process with its exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a poor terminal must not end a report
     sys.exit(run())

@@ -108,7 +108,7 @@ class Compressor:
         try:
             store = KeepingStore(self.store, namespace)
         except ValueError as error:
-            raise CommandError(f"--namespace: {error}") from None
+            raise CommandError(f"--{error}") from None
         events: list[CompressionEvent] = []
         memory = CompressedMemory(
             config=self.config,

@@ -11,13 +11,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 
-from rich.console import Console
-
 from context_compressor.cli.demo_agent import Call, ChatDict, ScriptedSession, assistant_message, tool_message
 from context_compressor.cli.demo_checks import first_found, page_lines, refused_because, stands_in
-from context_compressor.cli.demo_display import Display, LiveDisplay, PlainDisplay, print_summary
+from context_compressor.cli.demo_display import Display, make_display, print_summary
 from context_compressor.cli.demo_outcome import Outcome, ReadBack, Row
 from context_compressor.cli.exits import DONE, NO, CommandError
+from context_compressor.cli.outputs import make_console
 from context_compressor.cli.settings import SummarizerKind, make_config, make_summarizer
 from context_compressor.errors import ContextOverflowError
 from context_compressor.events import CompressionEvent
@@ -164,11 +163,8 @@ def run_demo(options: DemoOptions) -> int:
         raise CommandError(
             f"{session.tools.root}: this Python keeps no library there that the agent could read"
         )
-    console = Console(highlight=False)
-    display: Display = Display()
-    if not options.json:
-        make = LiveDisplay if console.is_terminal else PlainDisplay
-        display = make(console, options.budget, options.turns)
+    console = make_console()
+    display = Display() if options.json else make_display(console, options.budget, options.turns)
     with _directory(options.store) as directory, display:
         events: list[CompressionEvent] = []
         memory = CompressedMemory(

@@ -113,7 +113,8 @@ class ScriptedSession:
     """An agent's session over a library.
 
     Args:
-        turns: requests to a model that the session takes; the last one ends it.
+        turns: requests to a model that the session takes; the last one ends it. Fewer once every module was
+            read, after some 390.
         tools: what the agent works with.
     """
 
@@ -126,7 +127,7 @@ class ScriptedSession:
     def steps(self) -> Iterator[Step]:
         """Play the session, running the tools as it goes."""
         plan = self._plan()
-        move = next(plan)
+        move: Move | None = next(plan)
         for turn in range(1, self.turns + 1):
             before: list[ChatDict] = []
             if turn == 1:
@@ -134,7 +135,7 @@ class ScriptedSession:
             elif turn == self.turns // 2 + 1:
                 before = [{"role": "user", "content": FOLLOW_UP}]
                 self._says_what_waits = True
-            if turn == self.turns:
+            if turn == self.turns or move is None:
                 yield Step(turn, before, {"role": "assistant", "content": self._conclusion()}, [], ())
                 return
             ids = [f"call_{turn}_{number}" for number in range(1, len(move.calls) + 1)]
@@ -148,12 +149,8 @@ class ScriptedSession:
             )
             try:
                 move = plan.send(answers)
-            except StopIteration:
-                move = Move(
-                    "I have now looked at every module. Listing them once more.",
-                    [("list_dir", {"path": "."})],
-                )
-                plan = self._survey("")
+            except StopIteration:  # every module was read
+                move = None
 
     # The plan
 

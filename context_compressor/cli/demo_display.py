@@ -28,6 +28,13 @@ _VERBS = {
 }
 
 
+def make_display(console: Console, budget: int, turns: int) -> Display:
+    """Return what suits the place that the demo is printed to."""
+    if console.file.isatty() and not console.is_dumb_terminal and console.encoding.startswith("utf"):
+        return LiveDisplay(console, budget, turns)
+    return PlainDisplay(console, budget, turns)
+
+
 class Display:
     """Show nothing: for programs, which read the outcome."""
 
@@ -108,7 +115,7 @@ class LiveDisplay(Display):
         table.add_column("history", justify="right", width=8)
         table.add_column("view", justify="right", width=7)
         table.add_column("of the budget", width=_BAR_WIDTH + 2)
-        table.add_column("event", no_wrap=True)
+        table.add_column("event and tokens saved", no_wrap=True)
         for row in self._rows:
             table.add_row(
                 str(row.turn),
@@ -172,7 +179,7 @@ def print_summary(console: Console, outcome: Outcome, store: str | None) -> None
         ("history", f"{outcome.history_tokens:,} tokens"),
         ("view at the end", _less(outcome.history_tokens, outcome.view_tokens)),
         ("largest view", f"{outcome.peak_view_tokens:,} of {outcome.budget_tokens:,} tokens"),
-        ("events", ", ".join(f"{count} {kind}" for kind, count in outcome.events.items()) or "none"),
+        ("events", _events_text(outcome.events)),
         (
             "texts stored",
             f"{outcome.stored_texts}{', each one tool call away' if outcome.stored_texts else ''}",
@@ -189,12 +196,17 @@ def print_summary(console: Console, outcome: Outcome, store: str | None) -> None
     for label, figure in figures:
         console.print(Text.assemble((f"{label:18}", "bold"), figure), soft_wrap=True)
     _print_read_back(console, outcome)
-    for problem in (*bad[:3], *outcome.failures[:3]):
+    for problem in (*bad[:3], *dict.fromkeys(outcome.failures[:3])):
         console.print(Text(one_line(problem), "red"), soft_wrap=True)
+    hint = "Your own sessions: context-compressor compress chat.json -o small.json"
     if store is not None and outcome.stored_texts:
-        console.print(
-            f"\nThe texts are kept: context-compressor grep PATTERN --store {store}", soft_wrap=True
-        )
+        hint = f"The texts are kept: context-compressor grep PATTERN --store {store}"
+    console.print(f"\n{hint}", soft_wrap=True)
+
+
+def _events_text(events: dict[str, int]) -> str:
+    named = (f"{count} {kind} ({_VERBS[kind]})" for kind, count in sorted(events.items()))
+    return ", ".join(named) or "none"
 
 
 def _less(before: int, after: int) -> str:
@@ -208,10 +220,11 @@ def _print_read_back(console: Console, outcome: Outcome) -> None:
     if back is None:
         console.print("Nothing that the agent read has left its view; try more --turns.", soft_wrap=True)
         return
-    console.print(
-        Text(f"Read back: {back.asked_for}, which had left the view, by {back.ref or 'search'}"),
-        soft_wrap=True,
-    )
+    asked = f"Asked for {back.asked_for}, long out of its view, the agent"
+    if not back.ref:
+        console.print(Text(f"{asked} did not find it: {back.lines[0]}", "red"), soft_wrap=True)
+        return
+    console.print(Text(f"{asked} finds and reads it again\n({back.ref}):"), soft_wrap=True)
     for line in back.lines:
         console.print(Text("  | " + line.expandtabs(4), "dim", no_wrap=True, overflow="ellipsis"))
     if back.is_identical:

@@ -9,7 +9,21 @@ import sys
 import tempfile
 from pathlib import Path
 
+from rich.console import Console
+
 from context_compressor.cli.exits import CommandError
+
+
+class _PipeConsole(Console):
+    """A console that leaves it to `main` what a broken pipe means."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
+def make_console(*, stderr: bool = False) -> Console:
+    """Return a console on stdout or stderr that prints text as it is, unhighlighted."""
+    return _PipeConsole(stderr=stderr, highlight=False)
 
 
 def check_output(name: str) -> None:
@@ -74,7 +88,15 @@ def write_stdout(text: str) -> None:
 
     Raises:
         BrokenPipeError: whoever read it has gone.
+        CommandError: there is no stdout, or it takes no more.
     """
-    sys.stdout.flush()
-    sys.stdout.buffer.write(text.encode("utf-8", "surrogatepass"))
-    sys.stdout.buffer.flush()
+    if sys.stdout is None:
+        raise CommandError("stdout is closed")
+    try:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(text.encode("utf-8", "surrogatepass"))
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise CommandError(f"stdout: cannot be written: {error.strerror or error}") from None

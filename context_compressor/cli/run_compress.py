@@ -8,13 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from context_compressor.cli.compressing import Compressor
 from context_compressor.cli.exits import DONE
 from context_compressor.cli.inputs import read_sessions
-from context_compressor.cli.outputs import check_output, write_output, write_stdout
+from context_compressor.cli.outputs import check_output, make_console, write_output, write_stdout
 from context_compressor.cli.report import print_report, report_json
 from context_compressor.cli.settings import SummarizerKind, make_config, make_summarizer
 
@@ -49,7 +48,7 @@ def run_compress(options: CompressOptions) -> int:
     if options.output is not None:
         check_output(options.output)
     source = read_sessions(options.file)
-    console = Console(stderr=True, highlight=False)
+    console = make_console(stderr=True)
     progress = Progress(
         TextColumn("compressing"),
         BarColumn(),
@@ -58,7 +57,7 @@ def run_compress(options: CompressOptions) -> int:
         TimeRemainingColumn(),
         console=console,
         transient=True,
-        disable=options.quiet or not console.is_terminal,
+        disable=options.quiet or not console.file.isatty(),
     )
     compressor = Compressor(config, options.store, summarizer, options.namespace)
     with progress:

@@ -44,7 +44,7 @@ class StoreView:
                 FileOffloadStore(path, namespace)  # refuses a name that could leave the directory
             present = sorted(entry.name for entry in directory.iterdir() if entry.is_dir())
         except ValueError as error:
-            raise CommandError(f"--namespace: {error}") from None
+            raise CommandError(f"--{error}") from None
         except OSError as error:
             raise CommandError(f"--store {path}: cannot be listed: {error.strerror}") from None
         if namespace is not None and namespace not in present:

@@ -21,6 +21,8 @@ SEGMENT_SHARE = 0.25
 """Share of the budget beside the fixed messages that all segments together may hold; beyond it they merge."""
 SUMMARY_RATIO = 0.2
 """Tokens of summary per token summarised. Lower saves more, higher loses less of what is needed later."""
+MERGE_RATIO = 0.6
+"""Tokens of a merged summary per token of the summaries that it replaces: those are dense already."""
 MIN_SUMMARY_TOKENS = 64
 """A summary below this says too little to be worth its label."""
 
@@ -271,6 +273,10 @@ class _Draft:
         wanted = min(wanted, max(MIN_SUMMARY_TOKENS, self._share // 2))
         return wanted if self.situation.costs.segment + wanted < grouped_tokens else 0
 
+    def _merged_tokens(self, held: int) -> int:
+        """Return what the summary of segments that hold `held` tokens may cost."""
+        return 0 if self.refs_only else min(int(held * MERGE_RATIO), self._share // 2)
+
     def _settle(self) -> None:
         """Drop groups that would not gain, merge segments beyond their share, and reckon exactly."""
         for group in self._groups():
@@ -284,13 +290,14 @@ class _Draft:
         )
         standing = [u for u in self.units if u.segment and not u.volatile and u.key not in self.leaving]
         held = sum(unit.tokens for unit in standing)
-        if not self.merging and len(standing) > 1 and held + self._segments_cost > self._share:
-            merged = self._segment_cost(held)
-            if merged < held:
-                self.merging = standing
-                self._staying -= held
+        crowded = len(standing) > 1 and held + self._segments_cost > self._share
+        gains = self.situation.costs.segment + self._merged_tokens(held) < held
+        if not self.merging and crowded and gains:
+            self.merging = standing
+            self._staying -= held
         if self.merging:
-            self._segments_cost += self._segment_cost(sum(unit.tokens for unit in self.merging))
+            held = sum(unit.tokens for unit in self.merging)
+            self._segments_cost += self.situation.costs.segment + self._merged_tokens(held)
 
     def _groups(self) -> list[list[Unit]]:
         """Return the leaving units in groups of at most `group_token_threshold` tokens, in view order."""
@@ -352,7 +359,7 @@ class _Draft:
         ]
         if self.merging:
             held = sum(unit.tokens for unit in self.merging)
-            segments.append(PlannedSegment(tuple(self.merging), self._summary_tokens(held)))
+            segments.append(PlannedSegment(tuple(self.merging), self._merged_tokens(held)))
         if not (self.stubs or segments) or self.projected >= self.tokens_now:
             return None
         return Plan(tuple(self.stubs.values()), tuple(segments), reason, self.projected)

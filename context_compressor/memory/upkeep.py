@@ -288,37 +288,47 @@ class Upkeep:
     async def run_event(
         self, events: list[CompressionEvent], *, manual: bool = False
     ) -> CompressionEvent | None:
-        """Plan, perform and commit one event. The caller holds the event lock."""
+        """Plan, perform and commit one event; None when there was nothing to do. Holds: event lock.
+
+        An edit that comes while texts are stored and summaries written outdates the plan: it is made anew.
+        """
         started = time.monotonic()
         await self.texts.retry_pending(self.state.ledger)
-        async with self.lock:
-            # Without a revision only a full look tells whether the content of the base changed.
-            self.stale = self.stale or not self.history.has_revision
-            await self.refresh(events)
-            state = self.state
-            if not manual and not self._needs_event():
-                return None
-            planned = plan(state.items, state.situation(self._engine.costs(), manual=manual))
-            if planned is None:
-                state.fresh.clear()
-                if state.tokens > self._config.budget:
-                    raise self._overflow()
-                return None
-            generation, items, fresh = state.generation, list(state.items), set(state.fresh)
-        done = Performed()
-        try:
-            await self._engine.perform(planned, items, state.ledger.new_segment_id, done)
+        while True:
             async with self.lock:
-                if state is not self.state or generation != state.generation:
+                # Without a revision only a full look tells whether the content of the base changed.
+                self.stale = self.stale or not self.history.has_revision
+                await self.refresh(events)
+                state = self.state
+                planned = self._plan(manual=manual)
+                if planned is None:
                     return None
-                before = state.tokens
-                state.commit(done, fresh)
-                event = self._report(planned, done, before, time.monotonic() - started, events)
-        finally:
-            ledger = self.state.ledger
-            ledger.unwanted |= {ref for ref in done.written if not ledger.is_live(ref)}
-        await self.texts.sweep(self.state.ledger)
-        return event
+                generation, items, fresh = state.generation, list(state.items), set(state.fresh)
+            done = Performed()
+            try:
+                await self._engine.perform(planned, items, state.ledger.new_segment_id, done)
+                async with self.lock:
+                    outdated = state is not self.state or generation != state.generation
+                    if not outdated:
+                        before = state.tokens
+                        state.commit(done, fresh)
+            finally:
+                ledger = self.state.ledger
+                ledger.unwanted |= {ref for ref in done.written if not ledger.is_live(ref)}
+            if not outdated:
+                await self.texts.sweep(state.ledger)
+                return self._report(planned, done, before, time.monotonic() - started, events)
+
+    def _plan(self, *, manual: bool) -> Plan | None:
+        state = self.state
+        if not manual and not self._needs_event():
+            return None
+        planned = plan(state.items, state.situation(self._engine.costs(), manual=manual))
+        if planned is None:
+            state.fresh.clear()
+            if state.tokens > self._config.budget:
+                raise self._overflow()
+        return planned
 
     def _report(
         self,

@@ -27,7 +27,12 @@ def is_empty_assistant(msg: Msg) -> bool:
 
 def _is_blank(block: Block) -> bool:
     kind = block.get("type")
-    return kind == "thinking" or _is_refusal_field(block) or (kind == "text" and not block["text"].strip())
+    if kind == "text":
+        return not block["text"].strip()
+    typeless = kind is None or (block.get("openai") or {}).get("form") == "typeless"
+    if typeless and not any(value for key, value in block.items() if key not in ("type", "openai")):
+        return True
+    return kind == "thinking" or _is_refusal_field(block)
 
 
 def _is_refusal_field(block: Block) -> bool:

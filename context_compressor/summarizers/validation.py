@@ -33,11 +33,7 @@ _ON_LOOP_CHARS = 100_000
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
-_TAG = "(?:think|thinking|thought|reasoning)"
-_REASONING = re.compile(rf"^[ \t]*<({_TAG})>.*?</\1>", re.DOTALL | re.IGNORECASE | re.MULTILINE)
-_OPEN_REASONING = re.compile(rf"^[ \t]*<{_TAG}>.*", re.DOTALL | re.IGNORECASE | re.MULTILINE)
-_END_OF_REASONING = re.compile(rf".*^[ \t]*</{_TAG}>", re.DOTALL | re.IGNORECASE | re.MULTILINE)
-_TRAILING_END_OF_REASONING = re.compile(rf"[^#]*</{_TAG}>[ \t]*$", re.IGNORECASE | re.MULTILINE)
+_REASONING_TAG = re.compile(r"<(/?)(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
 _CODE_FENCE = re.compile(r"```[\w-]*\n(.*)\n```", re.DOTALL)
 _APOLOGY = re.compile(
     r"""\W*(?:
@@ -170,14 +166,25 @@ def check_summary(summary: object, request: SummaryRequest, material: str | None
 def strip_reasoning(text: str) -> str:
     """Return `text` without a model's reasoning, which stands in tags; left open, it hides all that follows.
 
-    Tags count at the start of a line only: within one, a summary speaks of them.
+    A tag opens reasoning only at the start of a line: within one, a summary speaks of it.
     """
-    text = _REASONING.sub("", text)
-    # Some chat templates open the tag in the prompt, so that the answer only closes it.
-    text = _END_OF_REASONING.sub("", text, count=1)
-    torn = _TRAILING_END_OF_REASONING.match(text)
-    text = text[torn.end() :] if torn else text
-    return _OPEN_REASONING.sub("", text).strip()
+    kept = ""
+    since = 0
+    inside = False
+    for tag in _REASONING_TAG.finditer(text):
+        start, end = tag.span()
+        starts_line = not text[text.rfind("\n", 0, start) + 1 : start].strip()
+        if inside:
+            if tag[1]:
+                inside, since = False, end
+        elif not tag[1]:
+            if starts_line:
+                kept += text[since:start]
+                inside = True
+        # Some chat templates open the tag in the prompt, so that the answer only closes it.
+        elif starts_line or (text[end : end + 1] in ("", "\n") and "#" not in kept + text[since:start]):
+            kept, since = "", end
+    return (kept if inside else kept + text[since:]).strip()
 
 
 def _check_says_something(text: str, reason: str) -> None:

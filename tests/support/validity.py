@@ -12,7 +12,8 @@ def problems(messages: list[dict]) -> list[str]:
 
     def close(where: str) -> None:
         nonlocal legacy_open
-        found.extend(f"{where}: call {id!r} has no result" for id, answered in open_calls.items() if not answered)
+        unanswered = [id for id, answered in open_calls.items() if not answered]
+        found.extend(f"{where}: call {id!r} has no result" for id in unanswered)
         open_calls.clear()
         if legacy_open:
             found.append(f"{where}: a function_call has no result")
@@ -85,6 +86,10 @@ def _check_arguments(arguments: object, where: str, found: list[str]) -> None:
 def _says_something(content: object) -> bool:
     if isinstance(content, str):
         return bool(content.strip())
-    if isinstance(content, list):
-        return any(part.get("type") not in (None, "text") or str(part.get("text", "")).strip() for part in content)
-    return False
+    return isinstance(content, list) and any(_part_says_something(part) for part in content)
+
+
+def _part_says_something(part: dict) -> bool:
+    if part.get("type") == "text" or (part.get("type") is None and set(part) <= {"text"}):
+        return bool(str(part.get("text", "")).strip())
+    return any(value for key, value in part.items() if key != "type")

@@ -1,0 +1,18 @@
+import pytest
+
+from context_compressor.cli.demo_agent import ScriptedSession
+from tests.cli.support import Cli
+
+
+@pytest.fixture
+def cli(capsys, tmp_path, monkeypatch) -> Cli:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.setenv("COLUMNS", "100")
+    return Cli(capsys)
+
+
+@pytest.fixture(scope="session")
+def recorded() -> list[dict]:
+    """A session of 24 turns, some 34,000 tokens."""
+    return [message for step in ScriptedSession(24).steps() for message in step.messages]

@@ -1,0 +1,316 @@
+import gzip
+import io
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from context_compressor import (
+    CompressionConfig,
+    FileOffloadStore,
+    TiktokenCounter,
+    compress_messages,
+    from_openai,
+)
+from tests.cli.support import command, environment, run_process
+from tests.support.validity import problems
+
+BUDGET = 8000
+
+
+@pytest.fixture
+def session_file(tmp_path, recorded):
+    path = tmp_path / "chat.json"
+    path.write_text(json.dumps(recorded))
+    return path
+
+
+def test_the_view_is_that_of_the_library(cli, session_file, recorded, tmp_path):
+    ran = cli("compress", "chat.json", "--budget", BUDGET)
+
+    config = CompressionConfig(max_total_tokens=BUDGET)
+    expected = compress_messages(recorded, config=config, store=FileOffloadStore(tmp_path / "other")).messages
+    assert ran.code == 0
+    assert json.loads(ran.out) == expected
+    assert problems(expected) == []
+    assert TiktokenCounter().count_messages(from_openai(expected)) <= BUDGET
+
+
+def test_every_form_comes_back_in_its_form(cli, tmp_path, recorded):
+    object_session = {"id": "a/b", "messages": recorded, "model": "m"}
+    (tmp_path / "object.json").write_text(json.dumps(object_session))
+    (tmp_path / "sessions.jsonl").write_text(f"{json.dumps(recorded)}\n{json.dumps(object_session)}\n")
+    (tmp_path / "messages.jsonl").write_text("".join(f"{json.dumps(m)}\n" for m in recorded))
+    (tmp_path / "array.json").write_text(json.dumps(recorded))
+    view = json.loads(cli("compress", "array.json", "--budget", BUDGET).out)
+    assert 0 < len(view) < len(recorded)
+
+    framed = json.loads(cli("compress", "object.json", "--budget", BUDGET).out)
+    lines = cli("compress", "sessions.jsonl", "--budget", BUDGET).out.splitlines()
+    messages = cli("compress", "messages.jsonl", "--budget", BUDGET).out.splitlines()
+
+    assert framed == {**object_session, "messages": view}
+    assert list(framed) == ["id", "messages", "model"]
+    assert [json.loads(line) for line in lines] == [view, framed]
+    assert [json.loads(line) for line in messages] == view
+
+
+def test_a_session_that_fits_comes_back_unchanged(cli, tmp_path):
+    text = '[{"role": "user", "content": "héllo", "name": "eve"}, {"content": null, "role": "assistant", "x": 1, '
+    text += (
+        '"tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{ }"}}]}, '
+    )
+    text += '{"role": "tool", "tool_call_id": "c", "content": [{"type": "text", "text": "ok"}]}]\n'
+    (tmp_path / "chat.json").write_text(text, encoding="utf-8")
+
+    ran = cli("compress", "chat.json")
+
+    assert ran.out == text
+    assert not (tmp_path / "working_memory").exists()
+
+
+def test_an_empty_session_stays_empty(cli, tmp_path):
+    (tmp_path / "chat.jsonl").write_text('{"messages": []}\n[]\n')
+
+    assert cli("compress", "chat.jsonl").out == '{"messages": []}\n[]\n'
+
+
+def test_output_goes_to_the_file_and_the_table_to_stderr(cli, session_file, tmp_path):
+    ran = cli("compress", "chat.json", "--budget", BUDGET, "-o", "small.json.gz")
+
+    assert (ran.code, ran.out) == (0, "")
+    assert "chat.json" in ran.err
+    assert "saved" in ran.err
+    view = json.loads(gzip.decompress((tmp_path / "small.json.gz").read_bytes()))
+    assert view == json.loads(cli("compress", "chat.json", "--budget", BUDGET).out)
+
+
+def test_the_input_may_be_the_output(cli, session_file):
+    view = cli("compress", "chat.json", "--budget", BUDGET).out
+
+    assert cli("compress", "chat.json", "--budget", BUDGET, "-o", "chat.json").code == 0
+    assert session_file.read_text() == view
+
+
+def test_stdin_gives_what_the_file_gives(cli, session_file, monkeypatch):
+    data = gzip.compress(session_file.read_bytes())
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+
+    assert (
+        cli("compress", "-", "--budget", BUDGET).out == cli("compress", "chat.json", "--budget", BUDGET).out
+    )
+
+
+def test_the_json_report_is_on_stderr_and_on_stdout_with_an_output(cli, session_file, recorded):
+    beside = cli("compress", "chat.json", "--budget", BUDGET, "--json")
+    alone = cli("compress", "chat.json", "--budget", BUDGET, "--json", "-o", "small.json")
+
+    report = json.loads(beside.err)
+    assert json.loads(alone.out) == {**report, "output": "small.json"}
+    assert alone.err == ""
+    (session,) = report["sessions"]
+    counter = TiktokenCounter()
+    assert session["tokens"] == counter.count_messages(from_openai(recorded))
+    assert session["view_tokens"] == counter.count_messages(from_openai(json.loads(beside.out)))
+    assert session["view_tokens"] <= BUDGET < session["tokens"]
+    assert report["total"]["saved_tokens"] == session["tokens"] - session["view_tokens"]
+    assert report["config"]["max_total_tokens"] == BUDGET
+    assert session["messages"] == len(recorded)
+    assert session["view_messages"] == len(json.loads(beside.out))
+
+
+def test_the_report_says_which_messages_each_stand_in_covers(cli, session_file, recorded):
+    report = json.loads(cli("compress", "chat.json", "--budget", BUDGET, "--json").err)
+    (session,) = report["sessions"]
+    (segment,) = [s for s in session["stand_ins"] if s["kind"] == "segment"]
+
+    covered = sum(last - first + 1 for first, last in segment["message_ranges"])
+    assert covered == len(recorded) - (session["view_messages"] - 1)
+    assert set(segment["refs"]) <= set(session["refs"])
+
+
+def test_totals_are_sums_over_sessions(cli, tmp_path, recorded):
+    short = [{"role": "user", "content": "hi"}]
+    (tmp_path / "f.jsonl").write_text(f"{json.dumps(recorded)}\n\n{json.dumps(short)}\n")
+
+    report = json.loads(cli("compress", "f.jsonl", "--budget", BUDGET, "--json").err)
+
+    assert [session["line"] for session in report["sessions"]] == [1, 3]
+    for key in (
+        "tokens",
+        "view_tokens",
+        "saved_tokens",
+        "messages",
+        "view_messages",
+        "offloaded",
+        "segments",
+    ):
+        assert report["total"][key] == sum(session[key] for session in report["sessions"])
+
+
+def test_quiet_says_nothing(cli, session_file):
+    ran = cli("compress", "chat.json", "--budget", BUDGET, "--quiet")
+
+    assert ran.err == ""
+    assert json.loads(ran.out)
+
+
+def test_options_reach_the_config(cli, session_file):
+    options = [
+        "--mode",
+        "compact",
+        "--max-tool-message-tokens",
+        700,
+        "--keep-recent",
+        4,
+        "--group-tokens",
+        3000,
+    ]
+
+    report = json.loads(cli("compress", "chat.json", "--max-total-tokens", BUDGET, *options, "--json").err)
+
+    assert report["config"] == {
+        "mode": "compact",
+        "max_total_tokens": BUDGET,
+        "max_tool_message_tokens": 700,
+        "keep_recent_count": 4,
+        "group_token_threshold": 3000,
+    }
+
+
+def namespaces(tmp_path, store="working_memory"):
+    return sorted(path.name for path in (tmp_path / store).iterdir())
+
+
+def test_each_session_has_a_namespace_of_its_own(cli, tmp_path, recorded):
+    sessions = [
+        recorded,
+        {"id": "../../etc/passwd", "messages": recorded[:-1]},
+        {"id": ".", "messages": recorded[:-2]},
+    ]
+    (tmp_path / "my chats.jsonl").write_text("".join(f"{json.dumps(s)}\n" for s in sessions))
+
+    report = json.loads(cli("compress", "my chats.jsonl", "--budget", BUDGET, "--json").err)
+
+    names = [session["namespace"] for session in report["sessions"]]
+    assert [name[:-9] for name in names] == ["my-chats-1", "etc-passwd", "session"]
+    assert namespaces(tmp_path) == sorted(names)
+
+
+def test_a_given_namespace_is_used_and_numbered_for_several(cli, session_file, tmp_path, recorded):
+    (tmp_path / "two.jsonl").write_text(f"{json.dumps(recorded)}\n{json.dumps(recorded[:-1])}\n")
+
+    cli("compress", "chat.json", "--budget", BUDGET, "--namespace", "mine")
+    cli("compress", "two.jsonl", "--budget", BUDGET, "--namespace", "mine")
+
+    assert namespaces(tmp_path) == ["mine", "mine-1", "mine-2"]
+
+
+def test_a_second_run_takes_nothing_away_from_the_first(cli, session_file, tmp_path):
+    first = json.loads(cli("compress", "chat.json", "--budget", BUDGET, "--namespace", "n", "--json").err)
+    cli("compress", "chat.json", "--budget", BUDGET // 2, "--namespace", "n")
+    cli("compress", "chat.json", "--budget", 200, "--namespace", "n")  # fails half-way
+
+    for ref in first["sessions"][0]["refs"]:
+        assert cli("read", ref, "--namespace", "n").code == 0
+
+
+def test_messages_that_wait_for_results_are_left_out_and_named(cli, tmp_path):
+    call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    messages = [{"role": "user", "content": "go"}, {"role": "assistant", "content": "", "tool_calls": [call]}]
+    (tmp_path / "chat.json").write_text(json.dumps(messages))
+
+    ran = cli("compress", "chat.json")
+
+    assert json.loads(ran.out) == messages[:1]
+    assert "messages[1]" in ran.err
+    assert "left out" in ran.err
+
+
+def test_repairs_are_named(cli, tmp_path):
+    messages = [{"role": "user", "content": "go"}, {"role": "tool", "tool_call_id": "x", "content": "late"}]
+    (tmp_path / "chat.json").write_text(json.dumps(messages))
+
+    ran = cli("compress", "chat.json")
+
+    assert problems(json.loads(ran.out)) == []
+    assert "note: chat.json: message messages[1] repaired in the view" in ran.err
+
+
+def test_many_sessions_are_counted_even_where_the_table_ends(cli, tmp_path):
+    (tmp_path / "f.jsonl").write_text('[{"role": "user", "content": "hi"}]\n' * 60)
+
+    ran = cli("compress", "f.jsonl")
+
+    assert "20 more sessions" in ran.err
+    assert "60 sessions" in ran.err
+
+
+def test_as_a_process_with_stdin_and_clean_stdout(tmp_path, session_file):
+    ran = run_process("compress", "-", "--budget", BUDGET, cwd=tmp_path, data=session_file.read_bytes())
+
+    assert ran.returncode == 0
+    assert problems(json.loads(ran.stdout)) == []
+    assert b"stdin" in ran.stderr
+    assert b"\x1b" not in ran.stderr  # no colours, no progress bar where nobody watches
+
+
+def test_a_terminal_shows_progress_and_gets_its_cursor_back(tmp_path, session_file):
+    leader, follower = pty.openpty()
+    process = subprocess.Popen(
+        command("compress", "chat.json", "--budget", BUDGET),
+        cwd=tmp_path,
+        env=environment(TERM="xterm"),
+        stdout=subprocess.DEVNULL,
+        stderr=follower,
+    )
+    os.close(follower)
+    shown = b""
+    while chunk := _read(leader):
+        shown += chunk
+    os.close(leader)
+
+    assert process.wait() == 0
+    assert b"compressing" in shown
+    assert shown.rfind(b"\x1b[?25h") > shown.rfind(b"\x1b[?25l")
+
+
+def _read(descriptor: int) -> bytes:
+    try:
+        return os.read(descriptor, 65536)
+    except OSError:  # Linux says so when the other end is closed
+        return b""
+
+
+def test_a_reader_that_leaves_is_no_error(tmp_path, session_file):
+    process = subprocess.Popen(
+        command("compress", "chat.json"),
+        cwd=tmp_path,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    process.stdout.close()
+
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    assert process.wait() == 141
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_a_full_disk_behind_stdout_is_one_line(tmp_path, session_file):
+    with open("/dev/full", "wb") as full:
+        ran = subprocess.run(
+            command("compress", "chat.json"),
+            cwd=tmp_path,
+            env=environment(),
+            stdout=full,
+            stderr=subprocess.PIPE,
+        )
+
+    assert ran.returncode == 2
+    assert ran.stderr == b"context-compressor: stdout: cannot be written: No space left on device\n"

@@ -1,0 +1,289 @@
+import json
+import os
+import pty
+import re
+import subprocess
+
+import pytest
+
+from context_compressor import TiktokenCounter, from_openai
+from context_compressor.cli.demo_agent import ScriptedSession
+from context_compressor.cli.demo_checks import first_found, page_lines, refused_because, stands_in
+from context_compressor.cli.demo_tools import StdlibTools
+from tests.cli.support import command, environment, run_process
+from tests.support.validity import problems
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> dict:
+    ran = run_process("demo", "--json", cwd=tmp_path_factory.mktemp("demo"))
+    assert (ran.returncode, ran.stderr) == (0, b"")
+    return json.loads(ran.stdout)
+
+
+def test_the_demo_keeps_what_it_promises(whole):
+    assert whole["ok"]
+    assert whole["history_tokens"] >= 140_000
+    assert whole["peak_view_tokens"] <= whole["budget_tokens"] == 16_000
+    assert whole["requests"] == 83
+    assert whole["invalid_requests"] == whole["failures"] == []
+    assert whole["view_input_tokens"] < whole["history_input_tokens"] / 4
+    assert whole["events"].keys() == {"compact", "compress"}
+
+
+def test_the_agent_reads_back_what_left_its_view(whole):
+    back = whole["read_back"]
+    assert back["is_identical"]
+    assert back["asked_for"] == "call_soon"
+    assert "def call_soon(" in back["lines"][0]
+
+
+def test_a_log_gets_short_plain_lines(tmp_path):
+    ran = run_process(
+        "demo", "--turns", 20, "--store", "kept", cwd=tmp_path, env=environment(FORCE_COLOR="1")
+    )
+
+    lines = ran.stdout.decode().splitlines()
+    assert ran.returncode == 0
+    assert "\x1b" not in re.sub(
+        "\x1b\\[[0-9;]*m", "", ran.stdout.decode()
+    )  # colours at most, no cursor moves
+    assert any(line.startswith("turn  10  history") for line in lines)
+    assert any("compact:" in line or "compress:" in line for line in lines)
+    assert any(line.endswith("23, invalid: 0") for line in lines)
+    assert all(len(line) <= 80 for line in lines)
+    assert list((tmp_path / "kept" / "demo").glob("*.txt"))
+
+
+def test_a_terminal_of_80_columns_gets_a_table_that_fits(tmp_path):
+    leader, follower = pty.openpty()
+    process = subprocess.Popen(
+        command("demo", "--turns", "20"),
+        cwd=tmp_path,
+        env=environment(TERM="xterm", COLUMNS="80", LINES="24"),
+        stdout=follower,
+        stderr=follower,
+    )
+    os.close(follower)
+    shown = b""
+    while chunk := _read(leader):
+        shown += chunk
+    os.close(leader)
+
+    assert process.wait() == 0
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode())
+    rows = re.split(r"[\r\n]+", plain)
+    assert max(map(len, rows)) <= 80
+    assert any(re.match(r" *11 +run_python +[\d,]+ +[\d,]+ +[█░]{12} +moved out [\d,]+", row) for row in rows)
+    assert "Word for word what the agent had read." in rows
+
+
+def _read(descriptor: int) -> bytes:
+    try:
+        return os.read(descriptor, 65536)
+    except OSError:  # Linux says so when the other end is closed
+        return b""
+
+
+def test_a_short_demo_says_that_nothing_left(cli):
+    ran = cli("demo", "--turns", 2)
+
+    assert ran.code == 0
+    assert "Nothing that the agent read has left its view" in ran.out
+    assert ran.err == ""
+
+
+def test_json_alone_stands_on_stdout(cli):
+    report = json.loads(cli("demo", "--turns", 12, "--json").out)
+
+    assert report["ok"]
+    assert report["read_back"] is not None
+
+
+def test_a_failed_check_ends_with_1(cli, monkeypatch):
+    monkeypatch.setattr("context_compressor.cli.demo.refused_because", lambda _: "made up")
+
+    ran = cli("demo", "--turns", 2)
+
+    assert ran.code == 1
+    assert "turn 1: made up" in ran.out
+
+
+def test_a_model_that_fails_is_got_over_and_named(cli, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+
+    ran = cli(
+        "demo", "--turns", 16, "--summarizer", "openai", "--base-url", "http://127.0.0.1:9/v1", "--json"
+    )
+
+    report = json.loads(ran.out)
+    assert ran.code == 0
+    assert report["failures"]
+    assert report["summarizer_calls"] > 0
+    assert report["peak_view_tokens"] <= 16_000
+
+
+# The scripted agent
+
+
+def test_a_session_is_the_same_every_time(recorded):
+    assert [m for step in ScriptedSession(24).steps() for m in step.messages] == recorded
+
+
+def test_a_session_is_a_valid_history_at_every_turn():
+    history: list[dict] = []
+    for step in ScriptedSession(40).steps():
+        assert problems([*history, *step.before]) == []
+        history += step.messages
+    assert problems(history) == []
+
+
+def test_a_session_is_a_believable_investigation():
+    steps = list(ScriptedSession(80).steps())
+    results = [result["content"] for step in steps for result in step.results]
+
+    assert [step.turn for step in steps] == list(range(1, 81))
+    assert {name for step in steps for name in step.tools} == {
+        "list_dir",
+        "grep_files",
+        "read_file",
+        "run_python",
+    }
+    assert sum(len(step.tools) > 1 for step in steps) >= 10
+    assert sum(result.startswith("Error") for result in results) >= 3
+    assert any(result.endswith("(exit code 1)") for result in results)
+    assert [step.turn for step in steps if any(m["role"] == "user" for m in step.before)] == [1, 41]
+    assert all(step.reply["content"] for step in steps)
+    assert "tool_calls" not in steps[-1].reply
+
+
+def test_a_session_holds_no_path_of_this_machine(recorded):
+    assert str(StdlibTools().root) not in json.dumps(recorded)
+
+
+def test_a_session_ends_when_all_is_read(tmp_path):
+    (tmp_path / "json").mkdir()
+    (tmp_path / "heapq.py").write_text("def heappush(heap, item):\n    sift(heap)\n")
+
+    steps = list(ScriptedSession(400, StdlibTools(tmp_path)).steps())
+
+    assert len(steps) < 100
+    assert steps[-1].tools == ()
+    assert "heappush (heapq.py:1) relies on sift." in steps[-1].reply["content"]
+
+
+def test_what_a_session_costs_is_far_above_the_budget(recorded):
+    assert TiktokenCounter().count_messages(from_openai(recorded)) > 30_000
+
+
+# Its tools
+
+
+@pytest.fixture
+def tools(tmp_path):
+    root = tmp_path / "lib"
+    (root / "pkg").mkdir(parents=True)
+    (root / "pkg" / "__init__.py").write_text("x = 1\ny = 2\nz = 3")
+    (root / "mod.py").write_text("import pkg\n")
+    (tmp_path / "secret.py").write_text("x = 'secret'\n")
+    (root / "link.py").symlink_to(tmp_path / "secret.py")
+    return StdlibTools(root)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "expected"),
+    [
+        ("list_dir", {"path": "."}, "link.py  13\nmod.py  11\npkg/"),
+        ("list_dir", {"path": "none"}, "Error: none: no such directory"),
+        (
+            "grep_files",
+            {"pattern": "^[xy] =", "path": "."},
+            "pkg/__init__.py:1: x = 1\npkg/__init__.py:2: y = 2",
+        ),
+        (
+            "grep_files",
+            {"pattern": "=", "path": "pkg", "limit": 1},
+            "pkg/__init__.py:1: x = 1\n(stopped at 1 lines)",
+        ),
+        ("grep_files", {"pattern": "secret", "path": "."}, "(nothing found)"),
+        ("grep_files", {"pattern": "x", "path": "none"}, "Error: none: no such file or directory"),
+        ("read_file", {"path": "pkg/__init__.py", "offset": 2, "limit": 1}, "2\ty = 2\n(1 more lines)"),
+        ("read_file", {"path": "none.py"}, "Error: none.py: no such file"),
+        ("read_file", {"path": "../secret.py"}, "Error: ../secret.py: outside the library"),
+        ("read_file", {"path": "link.py"}, "Error: link.py: outside the library"),
+        ("read_file", {"path": "mod.py", "offset": 9}, "Error: mod.py: has 2 lines"),
+        ("run_python", {"code": "print('hi')"}, "hi\n(exit code 0)"),
+        ("run_python", {"code": "raise SystemExit(3)"}, "(exit code 3)"),
+    ],
+)
+def test_tools_answer(tools, name, arguments, expected):
+    assert tools.call(name, arguments) == expected
+
+
+def test_a_pattern_that_is_none_is_an_answer_too(tools):
+    assert tools.call("grep_files", {"pattern": "(", "path": "."}).startswith("Error: invalid pattern '('")
+
+
+def test_a_snippet_that_never_ends_is_stopped(tools, monkeypatch):
+    monkeypatch.setattr("context_compressor.cli.demo_tools._SNIPPET_SECONDS", 0.2)
+
+    assert tools.call("run_python", {"code": "while True: pass"}) == "Error: stopped after 0.2 s"
+
+
+# Its checks
+
+
+def call(id, arguments="{}"):
+    return {"id": id, "type": "function", "function": {"name": "f", "arguments": arguments}}
+
+
+USER = {"role": "user", "content": "hi"}
+RESULT = {"role": "tool", "tool_call_id": "a", "content": "x"}
+
+
+@pytest.mark.parametrize(
+    ("messages", "reason"),
+    [
+        ([USER, {"role": "assistant", "content": "", "tool_calls": [call("a")]}, RESULT], None),
+        ([USER, RESULT], "without its call"),
+        ([USER, {"role": "assistant", "content": "", "tool_calls": [call("a")]}], "not answered"),
+        (
+            [USER, {"role": "assistant", "content": "", "tool_calls": [call("a")]}, USER, RESULT],
+            "not answered",
+        ),
+        ([USER, {"role": "assistant", "content": ""}], "empty assistant"),
+        (
+            [USER, {"role": "assistant", "content": "", "tool_calls": [call("a", "[]")]}, RESULT],
+            "no JSON object",
+        ),
+        (
+            [USER, {"role": "assistant", "content": "", "tool_calls": [call("a"), call("a")]}, RESULT],
+            "used twice",
+        ),
+        ([{"role": "system", "content": "x"}], "nothing but instructions"),
+    ],
+)
+def test_requests_that_a_provider_refuses_are_found(messages, reason):
+    found = refused_because(messages)
+
+    assert (found is None) == (reason is None)
+    assert reason is None or reason in found
+
+
+def test_pages_are_taken_apart():
+    ref = "ctx://0123456789abcdef"
+
+    assert first_found(f"[{ref} matches: 1, lines: 9]\n7| text\n[end]") == (ref, 7)
+    assert first_found(f"[{ref} matches: 1, lines: 9]\n7:20-30 x2| text\n[end]") == (ref, 7)
+    assert first_found("No line matches.") is None
+    assert page_lines(f"[{ref} lines 7-8 of 9]\na\nb\n[end]") == ["a", "b"]
+    assert page_lines("No text.") == []
+
+
+def test_only_whole_lines_in_order_count_as_read_back():
+    history = [{"content": "one\ntwo\nthree"}]
+
+    assert stands_in(["one", "two"], history)
+    assert not stands_in(["two", "one"], history)
+    assert not stands_in(["tw"], history)
+    assert not stands_in([], history)

@@ -1,0 +1,133 @@
+import gzip
+
+import pytest
+
+USER = b'{"role": "user", "content": "hi"}'
+
+BAD_FILES = {
+    "empty": (b"", ["f.json: is empty"]),
+    "blank": (b" \n\n ", ["f.json: is empty"]),
+    "scalar": (b"42", ["f.json: expected", "got int"]),
+    "null": (b"null", ["f.json: expected", "got null"]),
+    "broken": (b'[\n  {"role": "user",\n   "content" "hi"}\n]', ["f.json, line 3, column 14: invalid JSON"]),
+    "cut off": (b'[{"role": "user", "con', ["f.json, line 1, column 19: invalid JSON"]),
+    "broken JSONL": (b'{"messages": []}\n{"messages": [}\n', ["f.json, line 2, column 15: invalid JSON"]),
+    "nested too deep": (b"[" * 200_000, ["f.json, line 1: invalid JSON: nested too deep"]),
+    "endless number": (b"[" + b"1" * 5000 + b"]", ["f.json, line 1: invalid JSON"]),
+    "no messages": (b'{"id": 1, "turns": []}', ["f.json: messages:", "missing", "id, turns"]),
+    "messages no list": (b'{"messages": {}}', ["f.json: messages: expected a list", "got dict"]),
+    "scalar in JSONL": (b'{"messages": []}\n\n7\n', ["f.json, line 3: expected", "got int"]),
+    "wrong role": (
+        b'[{"role": "robot", "content": ""}]',
+        ["f.json: messages[0].role: expected one of", "'robot'"],
+    ),
+    "no role": (b"[%b, {}]" % USER, ["f.json: messages[1].role:", "missing"]),
+    "no dict": (b'[%b, "hi"]' % USER, ["f.json: messages[1]: expected a chat dict, got str"]),
+    "wrong field": (
+        b'[{"role": "tool", "tool_call_id": 5, "content": "x"}]',
+        ["f.json: messages[0].tool_call_id: expected a string, got int"],
+    ),
+    "session of JSONL": (
+        b'{"messages": [%b]}\n{"messages": [%b, {"role": "user"}]}\n' % (USER, USER),
+        ["f.json, line 2: messages[1].content:"],
+    ),
+    "message of JSONL": (
+        b"%b\n\n%b\n" % (USER, b'{"role": "user"}'),
+        ["f.json, line 3: messages[1].content:"],
+    ),
+    "not UTF-8": (b'[\n{"role": "user",\n"content": "\xff"}]', ["f.json, line 3: byte 0xff is not UTF-8"]),
+    "cut off gzip": (gzip.compress(USER * 50)[:-12], ["f.json: the gzip data is damaged"]),
+    "changed gzip": (gzip.compress(USER * 50)[:20] + b"\x00" * 20, ["f.json: the gzip data is damaged"]),
+}
+
+BAD_OPTIONS = {
+    "mode": (["--mode", "shrink"], ["--mode", "'shrink'", "'compact'"]),
+    "budget of nothing": (["--budget", "0"], ["--budget", "max_total_tokens", "greater than 0", "got 0"]),
+    "budget in words": (["--max-total-tokens", "many"], ["--max-total-tokens", "'many'"]),
+    "tool tokens": (
+        ["--budget", "4000", "--max-tool-message-tokens", "5000"],
+        ["max_tool_message_tokens (5000) must be below max_total_tokens (4000)"],
+    ),
+    "recent": (["--keep-recent", "-1"], ["--keep-recent (keep_recent_count)", "got -1"]),
+    "group": (["--group-tokens", "0"], ["--group-tokens (group_token_threshold)", "got 0"]),
+    "model": (["--model", "gpt-x"], ["--model needs --summarizer openai"]),
+    "base url": (["--base-url", "http://x"], ["--base-url needs --summarizer openai"]),
+    "key": (["--summarizer", "openai"], ["OPENAI_API_KEY", "--summarizer extractive"]),
+    "summarizer": (["--summarizer", "magic"], ["--summarizer", "'magic'"]),
+    "namespace": (["--namespace", "../up"], ["--namespace: '../up' cannot name a directory"]),
+    "output directory": (["-o", "."], ["--output .: is a directory"]),
+    "output nowhere": (["-o", "no/where.json"], ["--output no/where.json: there is no directory no"]),
+    "unknown": (["--shrink"], ["--shrink", "compress --help"]),
+}
+
+
+def assert_refused(ran, code: int, parts: list[str]) -> None:
+    assert ran.code == code, ran
+    assert ran.out == ""
+    assert ran.err.startswith("context-compressor: ")
+    assert ran.err.count("\n") == 1
+    assert ran.err.endswith("\n")
+    for part in parts:
+        assert part in ran.err
+
+
+@pytest.mark.parametrize("case", BAD_FILES)
+def test_bad_input_is_refused_with_file_line_and_field(cli, tmp_path, case):
+    data, parts = BAD_FILES[case]
+    (tmp_path / "f.json").write_bytes(data)
+
+    assert_refused(cli("compress", "f.json", "-o", "out.json"), 2, parts)
+    assert [path.name for path in tmp_path.iterdir()] == ["f.json"]
+
+
+@pytest.mark.parametrize("case", BAD_OPTIONS)
+def test_a_wrong_option_is_refused_by_name(cli, tmp_path, case):
+    options, parts = BAD_OPTIONS[case]
+    (tmp_path / "f.json").write_bytes(b"[%b]" % USER)
+
+    assert_refused(cli("compress", "f.json", *options), 2, parts)
+    assert [path.name for path in tmp_path.iterdir()] == ["f.json"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (["compress", "none.json"], ["none.json: there is no such file"]),
+        (["compress", "."], [".: is a directory"]),
+        (["compress", "nul\0byte"], ["nul\\x00byte: cannot be read"]),
+        (["compress"], ["FILE", "compress --help"]),
+        (["shrink"], ["shrink"]),
+        (["read", "12"], ["'12' is not a ref"]),
+        (["read", "ctx://0123456789abcdef", "--offset", "0"], ["--offset"]),
+        (["read", "ctx://0123456789abcdef"], ["--store working_memory: does not exist"]),
+        (["grep", "x", "--store", "none"], ["--store none: does not exist"]),
+        (["demo", "--summarizer", "openai"], ["OPENAI_API_KEY"]),
+        (["demo", "--budget", "100"], ["--budget"]),
+        (["demo", "--turns", "0"], ["--turns"]),
+        (["demo", "--keep-recent", "-2"], ["--keep-recent"]),
+    ],
+)
+def test_what_cannot_be_done_ends_with_2_and_one_line(cli, arguments, parts):
+    assert_refused(cli(*arguments), 2, parts)
+
+
+def test_a_session_that_cannot_fit_ends_with_1_and_says_what_is_too_large(cli, tmp_path):
+    (tmp_path / "f.jsonl").write_text(
+        '[{"role": "user", "content": "hi"}]\n'
+        '[{"role": "system", "content": "%s"}, {"role": "user", "content": "hi"}]\n' % ("word " * 500)
+    )
+
+    ran = cli("compress", "f.jsonl", "--budget", "300", "-o", "out.json")
+
+    assert_refused(ran, 1, ["f.jsonl, line 2:", "the budget is 300", "messages[0] (", "--budget"])
+    assert not (tmp_path / "out.json").exists()
+
+
+def test_a_store_that_cannot_be_written_is_trouble_since_texts_would_be_lost(cli, tmp_path):
+    (tmp_path / "store").write_text("a file, not a directory")
+    (tmp_path / "f.json").write_text('[{"role": "user", "content": "%s"}]' % ("word " * 500))
+
+    ran = cli("compress", "f.json", "--budget", "300", "--store", "store", "-o", "out.json")
+
+    assert_refused(ran, 2, ["--store store: Offload"])
+    assert not (tmp_path / "out.json").exists()

@@ -1,0 +1,125 @@
+import gzip
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from context_compressor.cli.exits import CommandError, one_line
+from context_compressor.cli.inputs import Form, parse_sessions, read_sessions
+from context_compressor.cli.outputs import write_output
+
+TEXTS = st.text(max_size=30)  # line separators, surrogate halves and control characters included
+MESSAGES = st.lists(
+    st.fixed_dictionaries({"role": st.sampled_from(["user", "assistant"]), "content": TEXTS}),
+    min_size=1,
+    max_size=4,
+)
+OBJECTS = st.builds(
+    lambda id, messages, more: {"id": id, "messages": messages, "more": more}, TEXTS, MESSAGES, TEXTS
+)
+SESSIONS = st.one_of(MESSAGES, OBJECTS)
+
+
+def load_all(text: str) -> list:
+    return [json.loads(line) for line in text.split("\n") if line]
+
+
+@given(SESSIONS, st.sampled_from([None, 2]), st.booleans())
+def test_one_json_value_comes_back_as_it_was(value, indent, ascii_only):
+    source = parse_sessions("f", json.dumps(value, indent=indent, ensure_ascii=ascii_only))
+
+    assert source.form is Form.ONE
+    text = source.dump([session.messages for session in source.sessions])
+    assert json.loads(text) == value
+    assert ("\n" in text.strip()) == (indent is not None)
+    text.encode()  # always UTF-8, lone surrogates escaped
+
+
+@given(st.lists(SESSIONS, min_size=2, max_size=4), st.sampled_from(["\n", "\r\n", "\n\n"]))
+def test_a_session_per_line_comes_back_a_session_per_line(values, newline):
+    text = newline.join(json.dumps(value, ensure_ascii=False) for value in values)
+    source = parse_sessions("f", text)
+
+    assert source.form is Form.SESSION_LINES
+    assert load_all(source.dump([session.messages for session in source.sessions])) == values
+
+
+@given(MESSAGES)
+def test_a_message_per_line_is_one_session(messages):
+    source = parse_sessions("f", "".join(f"{json.dumps(message)}\n" for message in messages))
+
+    assert source.form is Form.MESSAGE_LINES
+    assert [session.messages for session in source.sessions] == [messages]
+    assert load_all(source.dump([messages])) == messages
+
+
+def test_keys_beside_the_messages_keep_their_place():
+    source = parse_sessions("f", '{"id": 7, "messages": [], "model": "m"}')
+
+    assert source.dump([[{"role": "user", "content": "hi"}]]) == (
+        '{"id": 7, "messages": [{"role": "user", "content": "hi"}], "model": "m"}\n'
+    )
+    assert source.sessions[0].id == "7"
+
+
+@pytest.mark.parametrize("name", ["plain.json", "looks-plain.json", "named.json.gz"])
+def test_gzip_is_found_by_content_not_by_name(tmp_path, name):
+    data = b'[{"role": "user", "content": "hi"}]'
+    (tmp_path / name).write_bytes(data if name == "plain.json" else gzip.compress(data))
+
+    source = read_sessions(str(tmp_path / name))
+
+    assert source.sessions[0].messages == [{"role": "user", "content": "hi"}]
+
+
+def test_a_byte_order_mark_is_no_part_of_the_json(tmp_path):
+    (tmp_path / "f.json").write_bytes(b"\xef\xbb\xbf[]")
+
+    assert read_sessions(str(tmp_path / "f.json")).sessions[0].messages == []
+
+
+def test_output_is_the_same_file_for_the_same_text(tmp_path):
+    write_output(str(tmp_path / "a.json.gz"), "text")
+    write_output(str(tmp_path / "b.json.gz"), "text")
+
+    data = (tmp_path / "a.json.gz").read_bytes()
+    assert gzip.decompress(data) == b"text"
+    assert data == (tmp_path / "b.json.gz").read_bytes()
+
+
+def test_an_output_that_is_replaced_keeps_mode_and_link(tmp_path):
+    target, link = tmp_path / "target.json", tmp_path / "link.json"
+    target.write_text("old")
+    target.chmod(0o640)
+    link.symlink_to(target)
+
+    write_output(str(link), "new")
+
+    assert link.is_symlink()
+    assert target.read_text() == "new"
+    assert target.stat().st_mode & 0o777 == 0o640
+    assert {path.name for path in tmp_path.iterdir()} == {"target.json", "link.json"}
+
+
+def test_a_device_is_written_to_not_replaced():
+    write_output("/dev/null", "text")
+
+    with open("/dev/null") as device:
+        assert not device.isatty()
+        assert device.read() == ""
+
+
+def test_an_output_that_cannot_be_written_leaves_nothing(tmp_path, monkeypatch):
+    (tmp_path / "out.json").write_text("old")
+    monkeypatch.setattr("os.fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+
+    with pytest.raises(CommandError, match="No space left"):
+        write_output(str(tmp_path / "out.json"), "new")
+
+    assert [path.name for path in tmp_path.iterdir()] == ["out.json"]
+    assert (tmp_path / "out.json").read_text() == "old"
+
+
+def test_errors_stay_on_one_line_whatever_names_hold():
+    assert one_line("a\nb\x1b[31m\udcff") == "a b\\x1b[31m\\udcff"

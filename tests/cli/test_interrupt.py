@@ -1,0 +1,67 @@
+import json
+import signal
+import socket
+import subprocess
+
+import pytest
+
+from tests.cli.support import environment, start_process
+
+pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no SIGINT between processes here")
+
+
+def interrupt(process: subprocess.Popen) -> tuple[int, bytes, bytes]:
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate()
+    return process.returncode, out, err
+
+
+def test_ctrl_c_while_reading(tmp_path):
+    process = start_process("compress", "-", "-o", "out.json", cwd=tmp_path)
+    # More than a pipe holds: when this returns, the process is reading.
+    process.stdin.write(b" " * 1_000_000)
+
+    code, out, err = interrupt(process)
+
+    assert (code, out, err) == (130, b"", b"context-compressor: interrupted\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("existing", [None, "old"])
+def test_ctrl_c_while_a_model_summarises_leaves_the_output_as_it_was(tmp_path, recorded, existing):
+    (tmp_path / "chat.json").write_text(json.dumps(recorded))
+    if existing is not None:
+        (tmp_path / "out.json").write_text(existing)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/v1"
+        options = ["--budget", 6000, "--mode", "compress", "--summarizer", "openai", "--base-url", url]
+        process = start_process(
+            "compress",
+            "chat.json",
+            *options,
+            "-o",
+            "out.json",
+            cwd=tmp_path,
+            env=environment(OPENAI_API_KEY="none"),
+        )
+        connection, _ = server.accept()
+        with connection:
+            assert connection.recv(10) == b"POST /v1/c"
+
+            code, out, err = interrupt(process)
+
+    assert (code, out, err) == (130, b"", b"context-compressor: interrupted\n")
+    names = {"chat.json", "working_memory"} | ({"out.json"} if existing else set())
+    assert {path.name for path in tmp_path.iterdir()} <= names
+    if existing is not None:
+        assert (tmp_path / "out.json").read_text() == existing
+
+
+def test_ctrl_c_in_the_demo(tmp_path):
+    process = start_process("demo", cwd=tmp_path)
+    while not process.stdout.readline().startswith(b"turn"):
+        pass
+
+    code, _, err = interrupt(process)
+
+    assert (code, err) == (130, b"context-compressor: interrupted\n")

@@ -1,0 +1,166 @@
+import json
+
+import pytest
+
+from context_compressor import FileOffloadStore
+
+
+@pytest.fixture
+async def refs(tmp_path):
+    """Three texts in two namespaces, one of them in both."""
+    texts = {
+        "poem": "roses are red\nviolets are blue\nROSES again\nand so on\nend\n",
+        "bytes": "no newline at the end \udcff\r\nsecond line",
+        "shared": "stands in both\n",
+    }
+    for namespace, names in {"a": ("poem", "shared"), "b": ("bytes", "shared")}.items():
+        store = FileOffloadStore(tmp_path / "store", namespace)
+        for name in names:
+            texts[name + "_ref"] = await store.write(texts[name])
+    return texts
+
+
+def test_read_prints_the_text_as_it_was(cli, refs):
+    assert cli("read", refs["poem_ref"], "--store", "store").out == refs["poem"]
+    assert (
+        cli("read", refs["poem_ref"].removeprefix("ctx://").upper(), "--store", "store").out == refs["poem"]
+    )
+
+
+def test_read_prints_lone_surrogates_as_the_bytes_they_came_from(tmp_path, refs):
+    from tests.cli.support import run_process
+
+    ran = run_process("read", refs["bytes_ref"], "--store", "store", cwd=tmp_path)
+
+    assert ran.stdout == refs["bytes"].encode("utf-8", "surrogatepass")
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--offset", 2, "--limit", 1], "violets are blue\n"),
+        (["--limit", 2], "roses are red\nviolets are blue\n"),
+        (["--offset", 5], "end\n"),
+        (["--offset", 4, "--limit", 99], "and so on\nend\n"),
+    ],
+)
+def test_read_prints_the_lines_asked_for(cli, refs, options, expected):
+    assert cli("read", refs["poem_ref"], "--store", "store", *options).out == expected
+
+
+def test_read_looks_through_all_namespaces_or_the_one_named(cli, refs):
+    assert cli("read", refs["poem_ref"], "--store", "store", "--namespace", "a").code == 0
+
+    ran = cli("read", refs["poem_ref"], "--store", "store", "--namespace", "b")
+
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err.count("\n") == 1
+    assert refs["bytes_ref"] in ran.err
+
+
+def test_read_of_what_is_not_stored_says_what_is(cli, refs):
+    ran = cli("read", "ctx://0000000000000000", "--store", "store")
+
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err.count("\n") == 1
+    assert "stored there: ctx://" in ran.err
+
+
+def test_read_beyond_the_end_says_where_it_is(cli, refs):
+    ran = cli("read", refs["shared_ref"], "--store", "store", "--offset", 9)
+
+    assert ran.code == 1
+    assert "has 2 lines" in ran.err
+
+
+def test_a_damaged_text_is_trouble_unless_another_namespace_has_it(cli, refs, tmp_path):
+    name = refs["shared_ref"].removeprefix("ctx://") + ".txt"
+    (tmp_path / "store" / "a" / name).write_text("changed")
+
+    assert cli("read", refs["shared_ref"], "--store", "store").out == refs["shared"]
+    (tmp_path / "store" / "b" / name).unlink()
+    ran = cli("read", refs["shared_ref"], "--store", "store")
+    assert (ran.code, ran.out) == (2, "")
+    assert "was truncated or changed" in ran.err
+
+
+def test_an_unknown_namespace_is_refused_with_those_there_are(cli, refs):
+    ran = cli("grep", "x", "--store", "store", "--namespace", "c")
+
+    assert ran.code == 2
+    assert "there: a, b" in ran.err
+
+
+def test_grep_prints_ref_line_and_text(cli, refs):
+    ran = cli("grep", "^roses", "--store", "store")
+
+    assert (ran.code, ran.out) == (0, f"{refs['poem_ref']}:1:roses are red\n")
+
+
+def test_grep_ignores_case_and_shows_context(cli, refs):
+    ref = refs["poem_ref"]
+
+    ran = cli("grep", "roses", "-i", "-C", 1, "--store", "store", "--ref", ref)
+
+    assert ran.out == (
+        f"{ref}:1:roses are red\n{ref}-2-violets are blue\n{ref}:3:ROSES again\n{ref}-4-and so on\n"
+    )
+
+
+def test_grep_parts_blocks_of_context(cli, refs):
+    ref = refs["poem_ref"]
+
+    assert cli("grep", "red|end", "-C", 1, "--store", "store", "--ref", ref).out == (
+        f"{ref}:1:roses are red\n{ref}-2-violets are blue\n--\n{ref}-4-and so on\n{ref}:5:end\n"
+    )
+
+
+def test_grep_names_a_text_once_that_stands_in_two_namespaces(cli, refs):
+    assert cli("grep", "both", "--store", "store").out == f"{refs['shared_ref']}:1:stands in both\n"
+
+
+def test_grep_does_not_match_behind_the_last_line(cli, refs):
+    assert cli("grep", "^", "--store", "store", "--ref", refs["shared_ref"]).out.count("\n") == 1
+
+
+def test_grep_without_a_match_ends_with_1_and_says_nothing(cli, refs):
+    ran = cli("grep", "nothing like it", "--store", "store")
+
+    assert (ran.code, ran.out, ran.err) == (1, "", "")
+
+
+@pytest.mark.parametrize("pattern", ["(", "((x{500}){500}){500}", "(?R)"])
+def test_grep_refuses_a_pattern_that_cannot_be_used(cli, refs, pattern):
+    ran = cli("grep", pattern, "--store", "store")
+
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.count("\n") == 1
+
+
+async def test_grep_gives_up_on_a_pattern_that_never_ends(cli, tmp_path, monkeypatch):
+    await FileOffloadStore(tmp_path / "store").write("a" * 60 + "b")
+    monkeypatch.setattr("context_compressor.cli.stored.GREP_SECONDS", 0.05)
+    # In a thread: the test has an event loop, and the command starts its own.
+    import asyncio
+
+    ran = await asyncio.to_thread(cli, "grep", r"(a|aa)+(?<!b)$", "--store", "store")
+
+    assert ran.code == 2
+    assert "the search was stopped" in ran.err
+
+
+def test_what_left_the_view_is_found_and_read_again(cli, tmp_path, recorded):
+    (tmp_path / "chat.json").write_text(json.dumps(recorded))
+    cli("compress", "chat.json", "--budget", 8000, "-o", "small.json")
+    original = next(
+        m["content"] for m in recorded if m["role"] == "tool" and "def call_soon(" in m["content"]
+    )
+    line = next(line for line in original.split("\n") if "def call_soon(" in line)
+
+    found = cli("grep", r"^\d+\t.*def call_soon\(").out.splitlines()
+
+    ref, number, text = found[0].removeprefix("ctx://").split(":", 2)
+    assert text == line
+    read = cli("read", ref, "--offset", number, "--limit", 20).out
+    assert read in original + "\n"
+    assert read.count("\n") == 20

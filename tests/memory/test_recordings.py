@@ -1,0 +1,110 @@
+"""Every recorded session, fed message by message: valid, within budget, still between events, nothing lost."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from context_compressor import CompressedMemory, CompressionConfig, CompressionEvent, Msg, from_openai, to_openai
+from tests.memory.scripted import COUNTER, REF, kind_of, strings
+from tests.support.recordings import DIRECTORY, requires_recordings, sessions
+from tests.support.validity import problems
+
+STEMS = sorted(path.name.removesuffix(".jsonl.gz") for path in DIRECTORY.glob("*.jsonl.gz"))
+BUDGETS = (8_000, 16_000, 32_000)
+
+Dict = dict[str, Any]
+
+
+def replaced_texts(message: Dict) -> list[str]:
+    """Return what a transcript has to hold of a chat dict: contents, reasoning, arguments as received."""
+    content = message.get("content")
+    if isinstance(content, list):
+        texts = [part.get("text") for part in content if isinstance(part, dict)]
+    else:
+        texts = [content]
+    texts.append(message.get("reasoning_content"))
+    for call in message.get("tool_calls") or []:
+        texts.append(call["function"]["arguments"])
+    return [text for text in texts if isinstance(text, str) and text]
+
+
+class Replay:
+    """One session in one memory, with what was seen of it so far."""
+
+    def __init__(self, session: Dict, budget: int) -> None:
+        self.messages: list[Dict] = session["messages"]
+        self.events: list[CompressionEvent] = []
+        self.memory = CompressedMemory(
+            config=CompressionConfig(max_total_tokens=budget), counter=COUNTER, on_event=self.events.append
+        )
+        self.earlier: list[str] = []
+        self.seen_events = 0
+        self.originals: dict[str, Dict] = {}
+        self.checked_refs: set[str] = set()
+
+    async def run(self) -> None:
+        for message in self.messages:
+            (msg,) = from_openai([message])
+            self.originals[msg.id] = message
+            await self.memory.add(msg)
+            view = await self.memory.get_memory()
+            self.check_view(view)
+            if len(self.events) > self.seen_events:
+                await self.check_stand_ins(view)
+                self.seen_events = len(self.events)
+        assert to_openai(await self.memory.get_history()) == self.messages
+
+    def check_view(self, view: list[Msg]) -> None:
+        wire = to_openai(view)
+        found = [problem for problem in problems(wire) if problem != "only instructions" or self.has_spoken(view)]
+        assert found == []
+        assert COUNTER.count_messages(view) <= self.memory.config.budget
+        as_json = [json.dumps(message) for message in wire]
+        if len(self.events) == self.seen_events:
+            assert as_json[: len(self.earlier)] == self.earlier, "the view changed without an event"
+        self.earlier = as_json
+
+    def has_spoken(self, view: list[Msg]) -> bool:
+        """Tell whether anything but instructions was said, apart from what the view withholds."""
+        shown = {msg.id for msg in view}
+        return any(m["role"] not in ("system", "developer") for id, m in self.originals.items() if id in shown)
+
+    async def check_stand_ins(self, view: list[Msg]) -> None:
+        """Read back what left the view in the event just seen."""
+        for msg in view:
+            provenance = (msg.metadata or {}).get("compression")
+            if provenance is None or provenance["ref"] in self.checked_refs:
+                continue
+            if kind_of(msg) == "stub":
+                original = strings(self.originals[msg.id])
+                for ref in provenance.get("refs", [provenance["ref"]]):
+                    assert await self.memory.read_ref(ref) in original
+            elif kind_of(msg) == "segment":
+                stored = "\n\0".join(await self.under(provenance["ref"]))
+                for id in provenance["covered_ids"]:
+                    for text in replaced_texts(self.originals[id]):
+                        assert text in stored, f"lost of {id}: {text[:80]!r}"
+            self.checked_refs.add(provenance["ref"])
+
+    async def under(self, ref: str) -> list[str]:
+        """Return the texts under a ref, those that they name included; refs in quoted text may be foreign."""
+        live = set(await self.memory.reachable_refs())
+        found: dict[str, str] = {}
+        todo = [ref]
+        while todo:
+            ref = todo.pop()
+            if ref not in found and ref in live:
+                found[ref] = await self.memory.store.read(ref)
+                todo += REF.findall(found[ref])
+        return list(found.values())
+
+
+@requires_recordings
+@pytest.mark.parametrize("budget", BUDGETS)
+@pytest.mark.parametrize("stem", STEMS or ["none"])
+async def test_sessions_replay_within_the_laws(stem: str, budget: int) -> None:
+    for session in sessions(stem):
+        await Replay(session, budget).run()
