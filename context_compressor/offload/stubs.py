@@ -36,17 +36,18 @@ def stub_text(
     header_tokens = counter.count_text(header)
     if header_tokens > max_tokens:
         return minimal_stub(ref)
-    room = max_tokens - header_tokens - 1
-    while room >= _MIN_PREVIEW_TOKENS:
-        body = preview(text, room, counter, plain=what != "tool result")
-        if not body:
-            break
-        stub = f"{header}\n{body}"
-        excess = counter.count_text(stub) - max_tokens
-        if excess <= 0:
-            return stub
-        room -= excess  # joining two texts may cost a token more than both
-    return header
+
+    def count(shown: str) -> int:
+        # With its header, since joining two texts may cost a token more than both.
+        return counter.count_text(f"{header}\n{shown}") - header_tokens
+
+    room = max_tokens - header_tokens
+    if room <= _MIN_PREVIEW_TOKENS:
+        return header
+    shown = preview(
+        text, room, count, plain=what != "tool result", characters_per_token=len(text) / max(tokens, 1)
+    )
+    return f"{header}\n{shown}" if shown else header
 
 
 def minimal_stub(ref: str) -> str:

@@ -55,6 +55,7 @@ _ASSENT = re.compile(
     r"\W*(?:(?:yes|no|ok(?:ay)?|sure|thanks?|thank you|go ahead|continue|please|好的?|是的?|谢谢|继续)\W*)*",
     re.IGNORECASE,
 )
+_ASSENT_CHARS = 80
 _SENTENCE_ENDS = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
 _INDEX_LINE = re.compile(r"([^:]{1,70}): (.+)")
 
@@ -169,7 +170,7 @@ def _carried_lines(digest: Digest, make: _Make) -> Iterator[Line]:
 
 
 def _request_lines(digest: Digest, make: _Make) -> Iterator[Line]:
-    requests = [said for said in digest.requests if not _ASSENT.fullmatch(said.text)]
+    requests = [said for said in digest.requests if not _ASSENT.fullmatch(said.text[:_ASSENT_CHARS])]
     has_goal = any(line.section == "goal" for line in digest.carried)
     first = None if has_goal else _first_request(requests)
     for said in requests:

@@ -41,7 +41,7 @@ because ids and paths are what every summary loses first (Factory's evaluation o
 
 _KEYS = {title.casefold(): s.key for s in SECTIONS for title in (s.english, s.chinese)}
 _HINTS = {s.hint.casefold() for s in SECTIONS}
-_HEADING = re.compile(r"(?:#{1,6}\s*|\*\*|\d{1,2}[.)、]\s*)+(?P<title>[^\n]*?)[\s*:：]*")
+_HEADING_MARKS = re.compile(r"(?:#{1,6}\s*|\*\*|\d{1,2}[.)、]\s*)+")
 _BULLET = re.compile(r"(?:(?:[-*•+]|\d{1,2}[.)、])(?:\s+|$))+")
 _PLACEHOLDERS = frozenset(
     {
@@ -65,13 +65,14 @@ _LANGUAGE_SAMPLE_CHARS = 2_000
 
 def section_of_heading(line: str) -> str | None:
     """Return the key of the section that `line` opens, or None when it opens none that we know."""
-    match = _HEADING.fullmatch(line.strip())
-    return _KEYS.get(match["title"].strip().casefold()) if match else None
+    line = line.strip()
+    marks = _HEADING_MARKS.match(line)
+    return _KEYS.get(line[marks.end() :].strip(" \t*:：").casefold()) if marks else None
 
 
 def is_heading(line: str) -> bool:
     """Tell whether `line` is a Markdown heading, of whatever title."""
-    return line.lstrip().startswith("#") and _HEADING.fullmatch(line.strip()) is not None
+    return line.lstrip().startswith("#")
 
 
 def is_placeholder(line: str) -> bool:

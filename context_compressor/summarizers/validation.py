@@ -33,6 +33,7 @@ _ON_LOOP_CHARS = 100_000
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
+_MAX_INDENT = 200
 _REASONING_TAG = re.compile(r"<(/?)(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
 _CODE_FENCE = re.compile(r"```[\w-]*\n(.*)\n```", re.DOTALL)
 _APOLOGY = re.compile(
@@ -173,7 +174,8 @@ def strip_reasoning(text: str) -> str:
     inside = False
     for tag in _REASONING_TAG.finditer(text):
         start, end = tag.span()
-        starts_line = not text[text.rfind("\n", 0, start) + 1 : start].strip()
+        before = text[max(0, start - _MAX_INDENT) : start]
+        starts_line = not before.rpartition("\n")[2].strip() and (start <= _MAX_INDENT or "\n" in before)
         if inside:
             if tag[1]:
                 inside, since = False, end
@@ -182,9 +184,15 @@ def strip_reasoning(text: str) -> str:
                 kept += text[since:start]
                 inside = True
         # Some chat templates open the tag in the prompt, so that the answer only closes it.
-        elif starts_line or (text[end : end + 1] in ("", "\n") and "#" not in kept + text[since:start]):
+        elif starts_line or (
+            text[end : end + 1] in ("", "\n") and not _has_heading(kept, text, since, start)
+        ):
             kept, since = "", end
     return (kept if inside else kept + text[since:]).strip()
+
+
+def _has_heading(kept: str, text: str, start: int, end: int) -> bool:
+    return kept.startswith("#") or text.startswith("#", start) or text.find("\n#", start, end) >= 0
 
 
 def _check_says_something(text: str, reason: str) -> None:

@@ -60,11 +60,12 @@ def test_every_form_comes_back_in_its_form(cli, tmp_path, recorded):
 
 
 def test_a_session_that_fits_comes_back_unchanged(cli, tmp_path):
-    text = '[{"role": "user", "content": "héllo", "name": "eve"}, {"content": null, "role": "assistant", "x": 1, '
-    text += (
-        '"tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{ }"}}]}, '
+    function = '{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{ }"}}'
+    text = (
+        '[{"role": "user", "content": "héllo", "name": "eve"}, '
+        f'{{"content": null, "role": "assistant", "x": 1, "tool_calls": [{function}]}}, '
+        '{"role": "tool", "tool_call_id": "c", "content": [{"type": "text", "text": "ok"}]}]\n'
     )
-    text += '{"role": "tool", "tool_call_id": "c", "content": [{"type": "text", "text": "ok"}]}]\n'
     (tmp_path / "chat.json").write_text(text, encoding="utf-8")
 
     ran = cli("compress", "chat.json")
@@ -115,7 +116,9 @@ def test_the_json_report_is_on_stderr_and_on_stdout_with_an_output(cli, session_
     (session,) = report["sessions"]
     counter = TiktokenCounter()
     assert session["tokens"] == counter.count_messages(from_openai(recorded))
-    assert session["view_tokens"] == counter.count_messages(from_openai(json.loads(beside.out)))
+    # The name under which a segment speaks is counted, though chat dicts do not carry it.
+    sent = counter.count_messages(from_openai(json.loads(beside.out)))
+    assert sent <= session["view_tokens"] <= sent + 2 * session["segments"]
     assert session["view_tokens"] <= BUDGET < session["tokens"]
     assert report["total"]["saved_tokens"] == session["tokens"] - session["view_tokens"]
     assert report["config"]["max_total_tokens"] == BUDGET

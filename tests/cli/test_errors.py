@@ -43,7 +43,7 @@ BAD_FILES = {
 BAD_OPTIONS = {
     "mode": (["--mode", "shrink"], ["--mode", "'shrink'", "'compact'"]),
     "budget of nothing": (["--budget", "0"], ["--budget", "max_total_tokens", "greater than 0", "got 0"]),
-    "budget in words": (["--max-total-tokens", "many"], ["--max-total-tokens", "'many'"]),
+    "budget in words": (["--max-total-tokens", "many"], ["--max-total-tokens", "valid integer"]),
     "tool tokens": (
         ["--budget", "4000", "--max-tool-message-tokens", "5000"],
         ["max_tool_message_tokens (5000) must be below max_total_tokens (4000)"],

@@ -152,9 +152,8 @@ async def test_grep_gives_up_on_a_pattern_that_never_ends(cli, tmp_path, monkeyp
 def test_what_left_the_view_is_found_and_read_again(cli, tmp_path, recorded):
     (tmp_path / "chat.json").write_text(json.dumps(recorded))
     cli("compress", "chat.json", "--budget", 8000, "-o", "small.json")
-    original = next(
-        m["content"] for m in recorded if m["role"] == "tool" and "def call_soon(" in m["content"]
-    )
+    listings = [m["content"] for m in recorded if m["role"] == "tool" and m["content"][0].isdigit()]
+    original = next(text for text in listings if "def call_soon(" in text)
     line = next(line for line in original.split("\n") if "def call_soon(" in line)
 
     found = cli("grep", r"^\d+\t.*def call_soon\(").out.splitlines()

@@ -1,5 +1,6 @@
 import json
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -247,6 +248,40 @@ def conversations(draw) -> list[Msg]:
 def test_it_never_costs_more_than_allowed(messages: list[Msg], max_tokens: int, previous: str | None, facts):
     asked = request(*messages, max_tokens=max_tokens, previous=previous, facts=facts)
     assert counter.count_text(ExtractiveSummarizer(counter)._write(asked)) <= max_tokens
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "E",
+        "1",
+        "1 failed ",
+        "a.",
+        ".'",
+        "/",
+        "a/",
+        "# ",
+        "- ",
+        "ok ",
+        "x: ",
+        "\\n",
+        "\n",
+        "Error",
+        "是",
+        "<a>",
+    ],
+)
+async def test_rubbish_of_any_length_is_read_in_linear_time(piece: str):
+    """Quadratic scanning of a megabyte would take minutes."""
+    text = piece * (2**20 // len(piece))
+    messages = (
+        user(text),
+        assistant(text),
+        call("t", "1", path=text, more=[text]),
+        result("1", text),
+        segment(text),
+    )
+    assert counter.count_text(await summarize(*messages, previous=text, max_tokens=200)) <= 200
 
 
 async def test_a_large_material_is_summarised_off_the_event_loop(monkeypatch):

@@ -1,4 +1,5 @@
 import asyncio
+import contextlib
 import json
 import threading
 
@@ -158,6 +159,36 @@ async def test_what_is_no_summary_is_rejected(wrong: object):
 
     with pytest.raises(SummaryRejectedError, match="expected a Summary"):
         await checked(Acting(act))
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        *("<think>\n", "</think>\n", "x </think>\n", "<think></think>", "# </think>\n", "<think> "),
+        *(
+            "error ",
+            "Error",
+            "- ",
+            "# * ",
+            "**",
+            "1. ",
+            "#",
+            " ",
+            "\n",
+            "...\n",
+            "。",
+            "```\n",
+            "{",
+            "sorry ",
+        ),
+    ],
+)
+async def test_rubbish_of_any_length_is_checked_in_linear_time(piece: str):
+    """Quadratic scanning of a megabyte would take minutes."""
+    text = piece * (2**20 // len(piece))
+    for candidate in (text, f"{GOOD}\n{text}", f"{text}x"):
+        with contextlib.suppress(SummaryRejectedError):
+            check_summary(Summary(text=candidate), request(user("x")))
 
 
 class TestCopies:

@@ -4,67 +4,86 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from context_compressor.offload.previews.json import preview_json
-from context_compressor.offload.previews.names import name_line
-from context_compressor.offload.previews.text import preview_text
-from context_compressor.tokens.protocol import TokenCounter
+from context_compressor.offload.fitting import CHARS_PER_TOKEN_BOUND, largest_fitting
+from context_compressor.offload.previews.json import show_json
+from context_compressor.offload.previews.names import find_names, name_line, names_tokens
+from context_compressor.offload.previews.text import show_text
 
-Recogniser = Callable[[str, int, TokenCounter], str | None]
-"""Takes a text, a limit in tokens and the counter; returns a preview within the limit, or None when the text
-is not of its kind or nothing of it fits."""
+Show = Callable[[int], str]
+"""Returns a preview of about so many characters, the longer the more it is given; "" when nothing fits."""
 
-RECOGNISERS: tuple[Recogniser, ...] = (preview_json,)
+Recogniser = Callable[[str], Show | None]
+"""Takes a text; returns what shows it, or None when the text is not of its kind."""
+
+RECOGNISERS: tuple[Recogniser, ...] = (show_json,)
 """Asked in this order; what none of them knows is plain text."""
 
 NAMES_SHARE = 0.5
-"""Part of a preview given to the names in the text; the gain that `name_line` cites was measured with it."""
+"""Part of a preview kept for the names in the text; the gain that `name_line` cites was measured with it."""
+
+CHARACTERS_PER_TOKEN = 3.0
+"""Supposed where nothing is known of the text."""
 
 _MIN_TOKENS_FOR_NAMES = 50
-_WORTH_ANOTHER = 0.15
-"""Part of a preview that may stay empty."""
+_WELL_FILLED = 0.88
+"""Fill at which no better preview is looked for: a count of it takes a good third of all time spent here."""
+
+_COUNTS = 5
+"""After so many counts any preview that fits is taken."""
 
 
-def preview(text: str, max_tokens: int, counter: TokenCounter, *, plain: bool = False) -> str:
+def preview(
+    text: str,
+    max_tokens: int,
+    count: Callable[[str], int],
+    *,
+    plain: bool = False,
+    characters_per_token: float = CHARACTERS_PER_TOKEN,
+) -> str:
     """Return a preview of at most `max_tokens`, the same for the same text; "" when nothing fits.
+
+    Its size is estimated, and counted in the end, 1 or 2 times as a rule.
 
     Args:
         text: any text.
         max_tokens: what the preview may cost.
-        counter: what it is counted by.
+        count: counts the tokens of what would stand in the view.
         plain: whether only head and tail are wanted, whatever kind of text it is.
+        characters_per_token: of `text`, as far as known; saves counts.
     """
-    if max_tokens < _MIN_TOKENS_FOR_NAMES:
-        return _body(text, max_tokens, counter, plain)
-    names_tokens = int(max_tokens * NAMES_SHARE)
-    body = _body(text, max_tokens - names_tokens, counter, plain)
-    names = name_line(text, body, names_tokens, counter)
-    joined = _join(body, names)
-    left_over = max_tokens - counter.count_text(joined)
-    room = max_tokens - counter.count_text(names) - 1
-    # Once more with what the names leave over, where it is worth the time; or with less, since joining two
-    # texts may cost a token or two more than both.
-    while left_over < 0 or left_over > max_tokens * _WORTH_ANOTHER:
-        body = _body(text, room, counter, plain)
-        joined = _join(body, names)
-        left_over = max_tokens - counter.count_text(joined)
-        if left_over >= 0:
-            break
-        room += left_over
-    return joined
-
-
-def _join(body: str, names: str) -> str:
-    return "\n".join(filter(None, (body, names)))
-
-
-def _body(text: str, max_tokens: int, counter: TokenCounter, plain: bool) -> str:
     if max_tokens <= 0:
         return ""
+    density = min(max(characters_per_token, 0.25), CHARS_PER_TOKEN_BOUND)
+    show = _recognise(text, plain)
+    with_names = max_tokens >= _MIN_TOKENS_FOR_NAMES
+    names = find_names(text, max_tokens) if with_names else []
+    in_names = names_tokens(names)
+    made: dict[int, str] = {}
+
+    def cost(tokens: int) -> int:
+        """Make the preview that should cost `tokens`, and return what it does cost."""
+        body = show(int((tokens - min(tokens * NAMES_SHARE, in_names)) * density))
+        line = name_line(names, body, tokens - len(body) / density)
+        made[tokens] = "\n".join(filter(None, (body, line)))
+        return count(made[tokens])
+
+    best = largest_fitting(
+        cost,
+        max_tokens * CHARS_PER_TOKEN_BOUND,
+        max_tokens,
+        int(max_tokens * (1 + _WELL_FILLED) / 2),
+        good_enough=_WELL_FILLED,
+        calls=_COUNTS,
+    )
+    return made[best] if best else ""
+
+
+def _recognise(text: str, plain: bool) -> Show:
     for recognise in () if plain else RECOGNISERS:
-        shown = recognise(text, max_tokens, counter)
-        if shown is not None:
-            return shown
-    return preview_text(text, max_tokens, counter, errors=not plain)
+        show = recognise(text)
+        if show is not None:
+            return show
+    return show_text(text, errors=not plain)
 
 
-__all__ = ["RECOGNISERS", "Recogniser", "name_line", "preview", "preview_json", "preview_text"]
+__all__ = ["RECOGNISERS", "Recogniser", "Show", "find_names", "name_line", "preview", "show_json", "show_text"]

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
-
-from context_compressor.offload.fitting import CHARS_PER_TOKEN_BOUND, largest_fitting
-from context_compressor.tokens.protocol import TokenCounter
 
 MAX_JSON_CHARACTERS = 2_000_000
 """Longer texts are previewed as plain text: parsing takes some 20 ms per million characters."""
@@ -42,38 +39,43 @@ _DETAILS = (
 """From the poorest to the richest; the richest that fits is shown."""
 
 
-class _Number(str):
-    """A number as it is written, so that none is rounded and none is too long to convert."""
-
-    __slots__ = ()
+_WORDS = {None: "null", True: "true", False: "false"}
+_encode = json.JSONEncoder(ensure_ascii=False).encode
 
 
 class _TooLong(Exception):
     """The rendering outgrew what could ever fit."""
 
 
-def preview_json(text: str, max_tokens: int, counter: TokenCounter) -> str | None:
-    """Return the shape of a JSON object or array in at most `max_tokens`.
+def show_json(text: str) -> Callable[[int], str] | None:
+    """Return what shows the shape of a JSON object or array in so many characters.
 
-    None when the text is not JSON, is larger than `MAX_JSON_CHARACTERS`, is nested too deeply to parse, or
-    when not even its barest shape fits.
+    None when the text is not JSON, is larger than `MAX_JSON_CHARACTERS`, or is nested too deeply to parse.
     """
     if len(text) > MAX_JSON_CHARACTERS or text.lstrip()[:1] not in ("{", "["):
         return None
     try:
-        value = json.loads(text, parse_int=_Number, parse_float=_Number, parse_constant=_Number)
+        # Numbers as the bytes they are written in, so that none is rounded and none is too long to convert.
+        value = json.loads(text, parse_int=str.encode, parse_float=str.encode, parse_constant=str.encode)
     except (ValueError, RecursionError):
         return None
-    most = max_tokens * CHARS_PER_TOKEN_BOUND
 
-    def cost(count: int) -> int:
+    def render(level: int, characters: int) -> str:
         try:
-            return counter.count_text(_Renderer(_DETAILS[count - 1], most).render(value, 0))
+            return _Renderer(_DETAILS[level], characters).render(value, 0)
         except (_TooLong, RecursionError):
-            return max_tokens + 1
+            return ""
 
-    best = largest_fitting(cost, len(_DETAILS), max_tokens, len(_DETAILS) // 2)
-    return _Renderer(_DETAILS[best - 1], most).render(value, 0) if best else None
+    def show(characters: int) -> str:
+        shown = ""
+        for level in range(len(_DETAILS)):
+            richer = render(level, characters)
+            if not richer or len(richer) > characters:
+                break
+            shown = richer
+        return shown
+
+    return show
 
 
 class _Renderer:
@@ -88,11 +90,11 @@ class _Renderer:
             return self._object(value, depth)
         if isinstance(value, list):
             return self._array(value, depth)
-        if isinstance(value, _Number):
-            return self._spend(self._shorten(value))
+        if isinstance(value, bytes):
+            return self._spend(self._shorten(value.decode()))
         if isinstance(value, str):
             return self._spend(self._string(value))
-        return self._spend(json.dumps(value))
+        return self._spend(_WORDS[value])
 
     def _spend(self, written: str) -> str:
         self._room -= len(written)
@@ -105,9 +107,9 @@ class _Renderer:
 
     def _string(self, value: str) -> str:
         if len(value) <= self._detail.string + 12:  # no longer than the note that it was cut
-            return json.dumps(value, ensure_ascii=False)
+            return _encode(value)
         return (
-            f"{json.dumps(value[: self._detail.string] + '…', ensure_ascii=False)} ({len(value)} characters)"
+            f"{_encode(value[: self._detail.string] + '…')} ({len(value)} characters)"
         )
 
     def _object(self, value: dict[str, Any], depth: int) -> str:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from context_compressor.offload.fitting import CHARS_PER_TOKEN_BOUND, largest_fitting
 from context_compressor.offload.pages import split_lines
-from context_compressor.tokens.protocol import TokenCounter
 
 PIECE_CHARACTERS = 160
 """A line is shown in pieces of this length, so that one long line does not take the room of all others."""
@@ -22,6 +20,9 @@ line shows its first piece only (logs, tables, records)."""
 
 HEAD_SHARE, TAIL_SHARE, ERROR_SHARE = 0.4, 0.3, 0.3
 """How the characters of a preview are shared out; what one part leaves goes to the others."""
+
+_NUMBERS_CHARACTERS = 20
+"""What the line above a run of lines costs, in characters of text."""
 
 _LINES_LOOKED_AT = 10_000
 """From either end: after so many blank lines nothing is worth the time."""
@@ -40,6 +41,7 @@ _ERROR_WORDS = (
     "异常",
     "报错",
 )
+_ENGLISH_ERROR_WORDS = tuple(word for word in _ERROR_WORDS if word.isascii())
 _NO_ERROR = re.compile(
     r"\b(?:0|no|without) (?:errors?|failures?|exceptions?|failed)\b|\b(?:errors?|failed)[=:] ?0\b"
 )
@@ -54,96 +56,83 @@ class _Piece(NamedTuple):
     part: int
 
 
-def preview_text(text: str, max_tokens: int, counter: TokenCounter, *, errors: bool = True) -> str:
-    """Return head and tail of `text`, and its error lines, in at most `max_tokens`; "" when nothing fits.
+def show_text(text: str, *, errors: bool = True) -> Callable[[int], str]:
+    """Return what shows head and tail of `text`, and its error lines, in about so many characters.
 
     Args:
         text: any text.
-        max_tokens: what the preview may cost.
-        counter: what it is counted by.
         errors: whether lines that speak of errors have a share; without, head and tail take it all.
     """
-    if max_tokens <= 0:
-        return ""
-    lines = _Lines(split_lines(text), max_tokens)
-    pieces = lines.choose(_error_hits(text) if errors else [], max_tokens * CHARS_PER_TOKEN_BOUND)
-    if not pieces:
-        return ""
+    lines = split_lines(text)
+    folded = text.lower() if errors else ""
+    offsets = _error_offsets(folded)
 
-    def cost(count: int) -> int:
-        return counter.count_text(lines.render(pieces[:count]))
+    def show(characters: int) -> str:
+        sized = _Lines(lines, characters)
+        pieces = sized.choose(_error_places(folded, offsets), characters)
+        if pieces:
+            return sized.render(pieces)
+        return next((line for line in lines[:_LINES_LOOKED_AT] if line.strip()), "")[: max(characters, 0)]
 
-    count = largest_fitting(cost, len(pieces), max_tokens, lines.pieces_within(pieces, max_tokens * 3))
-    if count:
-        return lines.render(pieces[:count])
-    beginning = lines.piece(pieces[0])
-    length = largest_fitting(
-        lambda n: counter.count_text(beginning[:n]), len(beginning), max_tokens, max_tokens * 3
-    )
-    return beginning[:length]
+    return show
 
 
 class _Lines:
-    """The lines of a text, in pieces sized for a preview of `max_tokens`."""
+    """The lines of a text, in pieces sized for a preview of so many characters."""
 
-    def __init__(self, lines: Sequence[str], max_tokens: int) -> None:
+    def __init__(self, lines: Sequence[str], characters: int) -> None:
         self._lines = lines
         self._are_few = len(lines) <= FEW_LINES
-        self._size = PIECE_CHARACTERS
-        if self._are_few:
-            self._size = min(max(max_tokens // 2, MIN_PIECE_CHARACTERS), PIECE_CHARACTERS)
+        self._size = min(max(characters // (6 if self._are_few else 3), MIN_PIECE_CHARACTERS), PIECE_CHARACTERS)
 
-    def piece(self, piece: _Piece) -> str:
-        return self._lines[piece.line][piece.part * self._size : (piece.part + 1) * self._size]
+    def choose(self, error_places: Iterator[tuple[int, int]], characters: int) -> list[_Piece]:
+        """Return pieces of about `characters` together; what one part leaves goes to the others."""
+        chosen: set[_Piece] = set()
+        left = characters - self._take(self._errors(error_places), characters * ERROR_SHARE, 0, chosen)
+        head = left * HEAD_SHARE / (HEAD_SHARE + TAIL_SHARE)
+        from_head = self._from_head()
+        left -= self._take(from_head, head, left, chosen)
+        left -= self._take(self._from_tail(), left, left, chosen)
+        self._take(from_head, left, 0, chosen)
+        return sorted(chosen)
 
-    def pieces_within(self, pieces: Sequence[_Piece], characters: int) -> int:
-        """Return how many of the first pieces hold about `characters`, line numbers included."""
-        for count, piece in enumerate(pieces):
-            characters -= len(self.piece(piece)) + 4
-            if characters < 0:
-                return count
-        return len(pieces)
+    def _take(self, pieces: Iterator[_Piece], room: float, most: float, chosen: set[_Piece]) -> float:
+        """Add pieces to `chosen` up to `room` characters, the first one up to `most`; return what they take."""
+        taken, last = 0.0, -2
+        for piece in pieces:
+            if piece in chosen:
+                continue
+            line, part = piece
+            size = min(len(self._lines[line]) - part * self._size, self._size) + 1
+            if not -1 <= line - last <= 1:
+                size += _NUMBERS_CHARACTERS
+            if taken + size > room and (taken or size > most):
+                break
+            chosen.add(piece)
+            taken += size
+            last = line
+        return taken
 
-    def choose(self, error_hits: Sequence[tuple[int, int]], most_characters: int) -> list[_Piece]:
-        """Return pieces in the order in which they deserve a place, up to `most_characters`."""
-        parts = [
-            (HEAD_SHARE, self._from_head()),
-            (TAIL_SHARE, self._from_tail()),
-            (ERROR_SHARE, self._errors(error_hits)),
-        ]
-        spent = [0.0] * len(parts)
-        chosen: dict[_Piece, None] = {}
-        total = 0
-        while parts and total < most_characters:
-            place = min(range(len(parts)), key=lambda i: spent[i] / parts[i][0])
-            piece = next(parts[place][1], None)
-            if piece is None:
-                del parts[place], spent[place]
-            elif piece not in chosen:
-                chosen[piece] = None
-                size = len(self.piece(piece)) + 1
-                spent[place] += size
-                total += size
-        return list(chosen)
-
-    def _indexes(self, line: int) -> range:
-        if not self._lines[line].strip():
+    def _parts(self, line: int) -> range:
+        text = self._lines[line]
+        if not text or text.isspace():
             return range(0)
-        return range(-(-len(self._lines[line]) // self._size) if self._are_few else 1)
+        return range(-(-len(text) // self._size) if self._are_few else 1)
 
     def _from_head(self) -> Iterator[_Piece]:
-        numbers = range(min(len(self._lines), _LINES_LOOKED_AT))
-        return (_Piece(line, index) for line in numbers for index in self._indexes(line))
+        for line in range(min(len(self._lines), _LINES_LOOKED_AT)):
+            for part in self._parts(line):
+                yield _Piece(line, part)
 
     def _from_tail(self) -> Iterator[_Piece]:
         last = len(self._lines) - 1
-        numbers = range(last, max(last - _LINES_LOOKED_AT, -1), -1)
-        return (_Piece(line, index) for line in numbers for index in reversed(self._indexes(line)))
+        for line in range(last, max(last - _LINES_LOOKED_AT, -1), -1):
+            for part in reversed(self._parts(line)):
+                yield _Piece(line, part)
 
-    def _errors(self, hits: Sequence[tuple[int, int]]) -> Iterator[_Piece]:
-        """Yield the pieces with error words, the last and the first by turns, each before its neighbours."""
-        for i in range(len(hits)):
-            line, column = hits[-1 - i // 2] if i % 2 == 0 else hits[i // 2]
+    def _errors(self, places: Iterator[tuple[int, int]]) -> Iterator[_Piece]:
+        """Yield the pieces with error words, each before its neighbours."""
+        for line, column in places:
             # Folding case can move columns by a few characters in a text with a Turkish dotted capital I.
             yield _Piece(line, min(column, len(self._lines[line]) - 1) // self._size)
             for neighbour in (line + 1, line - 1):
@@ -194,22 +183,21 @@ def _stretches(pieces: Sequence[_Piece]) -> list[tuple[int, int, int]]:
     return stretches
 
 
-def _error_hits(text: str) -> list[tuple[int, int]]:
-    """Return `(line, column)` of the first and last error words, from 0, one per line."""
-    folded = text.lower()
-    offsets = sorted({offset for word in _ERROR_WORDS for offset in _occurrences(folded, word)})
-    hits: list[tuple[int, int]] = []
-    line, counted_to, seen = 0, 0, -1
-    for offset in offsets:
-        line += folded.count("\n", counted_to, offset)
-        counted_to = offset
-        if line == seen:
-            continue
-        nearby = folded[max(offset - 20, 0) : offset + 20]
-        if not _NO_ERROR.search(nearby):
-            hits.append((line, offset - folded.rfind("\n", 0, offset) - 1))
-            seen = line
-    return hits
+def _error_offsets(folded: str) -> list[int]:
+    """Return where the first and the last error words stand, in order."""
+    words = _ENGLISH_ERROR_WORDS if folded.isascii() else _ERROR_WORDS
+    return sorted({offset for word in words for offset in _occurrences(folded, word)})
+
+
+def _error_places(folded: str, offsets: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield `(line, column)` of error words, from 0, the last and the first by turns, one per line."""
+    seen = set()
+    for i in range(len(offsets)):
+        offset = offsets[-1 - i // 2] if i % 2 == 0 else offsets[i // 2]
+        start = folded.rfind("\n", 0, offset) + 1
+        if start not in seen and not _NO_ERROR.search(folded, max(offset - 20, 0), offset + 20):
+            seen.add(start)
+            yield folded.count("\n", 0, start), offset - start
 
 
 def _occurrences(folded: str, word: str) -> Iterator[int]:

@@ -1,0 +1,828 @@
+"""Failure is ordinary: summarisers and stores that fail, hang or lie, cancellation, concurrency, hooks."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from context_compressor import (
+    CompressedMemory,
+    CompressionEvent,
+    InMemoryOffloadStore,
+    OpenAISummarizer,
+    Summary,
+    SummaryRequest,
+    from_openai,
+    to_openai,
+)
+from context_compressor.errors import (
+    InvalidStateError,
+    OffloadCollisionError,
+    OffloadError,
+    OffloadFullError,
+    OffloadNotFoundError,
+    OffloadPermissionError,
+    OffloadWriteError,
+    SummarizerError,
+    SummarizerTimeoutError,
+)
+from context_compressor.summarizers.prompts import render_conversation, template
+from tests.memory.scripted import (
+    FaultyStore,
+    Gated,
+    GatedBase,
+    Noting,
+    assistant,
+    call,
+    config,
+    covered_ids,
+    everything,
+    exchange,
+    filled,
+    good_view,
+    kind_of,
+    new_memory,
+    nothing_lost,
+    result,
+    text,
+    turns,
+    user,
+    wire_text,
+)
+from tests.support.model_server import ModelServer, completion, status
+
+LONG = turns(6)
+"""Some 2,500 tokens: over the budget of 2,000."""
+
+
+async def hang() -> None:
+    await asyncio.Event().wait()
+
+
+def seen(memory: CompressedMemory) -> tuple[str, Any]:
+    """Return all that a failed call may not have changed."""
+    state = memory.state_dict()
+    stats = memory.stats()
+    return json.dumps(state), (stats.view_tokens, stats.offloaded, stats.segments, stats.history_tokens)
+
+
+# Adding and editing while a summary is written
+
+
+async def test_messages_added_during_a_slow_summary_are_all_in_the_next_view() -> None:
+    summarizer = Gated()
+    memory = new_memory(summarizer=summarizer)
+    await filled(memory, LONG)
+    reading = asyncio.create_task(memory.get_memory())
+    await summarizer.asked.wait()
+    late = [user(f"late {n}") for n in range(100)]
+    for message in late:
+        await memory.add(from_openai([message]))
+    assert not reading.done()
+    summarizer.gate.set()
+    await reading
+    view = await nothing_lost(memory, LONG + late)
+    shown = to_openai(view)
+    assert shown[-4:] == late[-4:]
+    assert len(summarizer.requests) <= 2
+
+
+async def test_two_readers_over_budget_pay_for_one_summary() -> None:
+    summarizer = Gated()
+    memory = new_memory(summarizer=summarizer)
+    await filled(memory, LONG)
+    readers = [asyncio.create_task(memory.get_memory()) for _ in range(2)]
+    await summarizer.asked.wait()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    summarizer.gate.set()
+    first, second = await asyncio.gather(*readers)
+    assert to_openai(first) == to_openai(second)
+    assert len(summarizer.requests) == 1
+
+
+async def test_a_message_deleted_during_a_slow_summary_is_in_no_view_and_no_store() -> None:
+    summarizer = Gated()
+    memory = new_memory(summarizer=summarizer)
+    added = await filled(memory, LONG)
+    reading = asyncio.create_task(memory.get_memory())
+    await summarizer.asked.wait()
+    gone = added[4]
+    assert await memory.delete([gone.id]) == 1
+    summarizer.gate.set()
+    view = await reading
+    assert gone.id not in covered_ids(view)
+    assert gone.id not in {msg.id for msg in view}
+    await nothing_lost(memory, LONG[:4] + LONG[5:])
+    assert not any("ask-t1:" in stored for stored in memory.store.texts().values())
+
+
+async def test_a_message_pinned_during_a_slow_summary_stays_in_the_view() -> None:
+    summarizer = Gated()
+    memory = new_memory(summarizer=summarizer)
+    added = await filled(memory, LONG)
+    reading = asyncio.create_task(memory.get_memory())
+    await summarizer.asked.wait()
+    await memory.update_messages_mark("pinned", msg_ids=[added[4].id])
+    summarizer.gate.set()
+    view = await reading
+    assert LONG[4] in to_openai(view)
+    await nothing_lost(memory, LONG)
+
+
+async def test_clearing_during_a_slow_summary_leaves_nothing() -> None:
+    summarizer = Gated()
+    memory = new_memory(summarizer=summarizer)
+    await filled(memory, LONG)
+    reading = asyncio.create_task(memory.get_memory())
+    await summarizer.asked.wait()
+    await memory.clear()
+    summarizer.gate.set()
+    assert await reading == []
+    assert await memory.get_memory() == []
+    assert await memory.store.refs() == []
+
+
+async def test_a_state_loaded_during_a_slow_summary_is_what_the_next_view_shows() -> None:
+    other = new_memory()
+    await filled(other, [user("another conversation")])
+    state = other.state_dict()
+    summarizer = Gated()
+    memory = new_memory(summarizer=summarizer)
+    await filled(memory, LONG)
+    reading = asyncio.create_task(memory.get_memory())
+    await summarizer.asked.wait()
+    memory.load_state_dict(state)
+    summarizer.gate.set()
+    await reading
+    assert to_openai(await memory.get_memory()) == [user("another conversation")]
+    await memory.compress_now()
+    assert await memory.store.refs() == []
+
+
+async def test_a_state_loaded_while_the_base_is_read_is_what_the_next_view_shows() -> None:
+    other = new_memory()
+    await filled(other, [user("another conversation")])
+    base = GatedBase()
+    await base.add(from_openai(turns(1)))
+    memory = new_memory(base=base)
+    base.stops = {"get_memory"}
+    reading = asyncio.create_task(memory.get_memory())
+    await base.reached.wait()
+    memory.load_state_dict(other.state_dict())
+    base.stops = set()
+    base.gate.set()
+    await reading
+    assert to_openai(await memory.get_memory()) == [user("another conversation")]
+
+
+async def test_asking_for_compression_while_a_message_is_deleted_still_compresses() -> None:
+    summarizer = Gated()
+    memory = new_memory(config(20_000), summarizer=summarizer)
+    added = await filled(memory, LONG)
+    await memory.get_memory()
+    asking = asyncio.create_task(memory.compress_now())
+    await summarizer.asked.wait()
+    await memory.delete([added[4].id])
+    summarizer.gate.set()
+    event = await asking
+    assert event is not None
+    assert memory.stats().segments == 1
+
+
+async def test_what_is_deleted_by_mark_while_it_is_added_does_not_stay_in_the_view() -> None:
+    base = GatedBase()
+    memory = new_memory(base=base)
+    await filled(memory, [user("before")])
+    await memory.get_memory()
+    base.stops = {"add"}
+    adding = asyncio.create_task(memory.add(from_openai([user("a hint")]), marks="hint"))
+    await base.reached.wait()
+    deleting = asyncio.create_task(memory.delete_by_mark("hint"))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    base.gate.set()
+    await asyncio.gather(adding, deleting)
+    expected = await memory.get_history()
+    assert to_openai(await memory.get_memory()) == to_openai(expected)
+
+
+# Cancellation
+
+
+async def test_a_cancelled_summary_leaves_everything_as_it_was() -> None:
+    summarizer = Gated()
+    memory = new_memory(summarizer=summarizer)
+    await filled(memory, LONG[:8])
+    await memory.get_memory()
+    await memory.add(from_openai(LONG[8:]))
+    before = None
+    reading = asyncio.create_task(memory.get_memory())
+    await summarizer.asked.wait()
+    before = seen(memory)
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    after = seen(memory)
+    assert after[1] == before[1]
+    assert json.loads(after[0])["compression"]["ledger"]["entries"] == []
+    summarizer.gate.set()
+    view = await nothing_lost(memory, LONG)
+    named = await everything(memory, view)
+    assert all(ref in named for ref in await memory.store.refs())
+
+
+async def test_a_cancelled_write_that_went_through_is_removed_again() -> None:
+    written = asyncio.Event()
+
+    class SlowToAnswer(InMemoryOffloadStore):
+        slow = True
+
+        async def write(self, text: str) -> str:
+            ref = await super().write(text)
+            if self.slow:
+                written.set()
+                await hang()
+            return ref
+
+    store = SlowToAnswer()
+    memory = new_memory(store=store)
+    added = await filled(memory, LONG)
+    reading = asyncio.create_task(memory.get_memory())
+    await written.wait()
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    store.slow = False
+    await memory.delete([msg.id for msg in added[:8]])  # so that the next event stores something else
+    await filled(memory, turns(6, tag="u"))
+    named = await everything(memory, await good_view(memory))
+    assert [ref for ref in await store.refs() if ref not in named] == []
+
+
+async def test_a_deletion_cancelled_half_way_still_leaves_the_view() -> None:
+    base = GatedBase()
+    memory = new_memory(base=base)
+    added = await filled(memory, LONG)
+    covered = covered_ids(await memory.get_memory())
+    base.stops = {"get_memory"}
+    deleting = asyncio.create_task(memory.delete([covered[0]]))
+    await base.reached.wait()
+    deleting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await deleting
+    base.stops = set()
+    left = await memory.get_history()
+    view = await good_view(memory)
+    shown = {msg.id for msg in view} | set(covered_ids(view))
+    if covered[0] not in {msg.id for msg in left}:
+        assert covered[0] not in shown
+    assert len(left) >= len(added) - 1
+    await nothing_lost(memory, to_openai(left))
+
+
+async def test_a_mark_change_cancelled_half_way_is_noticed_later() -> None:
+    base = GatedBase()
+    memory = new_memory(base=base)
+    await filled(memory, LONG)
+    first = covered_ids(await memory.get_memory())[0]
+    base.stops = {"get_memory"}
+    marking = asyncio.create_task(memory.update_messages_mark("pinned", msg_ids=[first]))
+    await base.reached.wait()
+    marking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await marking
+    base.stops = set()
+    pinned = [msg.id for msg in await base.get_memory(mark="pinned")]
+    view = await good_view(memory)
+    assert all(id in {msg.id for msg in view} for id in pinned)
+
+
+async def test_a_cancelled_add_leaves_view_and_history_agreeing() -> None:
+    base = GatedBase()
+    memory = new_memory(base=base)
+    await filled(memory, [user("one")])
+    base.stops = {"add"}
+    adding = asyncio.create_task(memory.add(from_openai([user("two")])))
+    await base.reached.wait()
+    adding.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await adding
+    base.stops = set()
+    assert to_openai(await memory.get_memory()) == to_openai(await memory.get_history())
+
+
+# Summarisers
+
+
+class Misbehaving:
+    """A summariser that does one thing wrong at the calls named, all of them when none is."""
+
+    remote = True
+
+    def __init__(self, wrong: Callable[[SummaryRequest], Awaitable[Any]], at: int | None = None) -> None:
+        self.wrong = wrong
+        self.at = at
+        self.calls = 0
+
+    async def summarize(self, request: SummaryRequest) -> Summary:
+        self.calls += 1
+        if self.at is None or self.calls == self.at:
+            return await self.wrong(request)  # type: ignore[no-any-return]
+        return Summary(text=f"- Call {self.calls}: the work went on as planned.")
+
+
+async def raises(request: SummaryRequest) -> Any:
+    raise ConnectionError("no route to model")
+
+
+async def hangs(request: SummaryRequest) -> Any:
+    await hang()
+
+
+async def cancels_itself(request: SummaryRequest) -> Any:
+    raise asyncio.CancelledError
+
+
+def says(answer: Any) -> Callable[[SummaryRequest], Awaitable[Any]]:
+    async def say(request: SummaryRequest) -> Any:
+        return answer(request) if callable(answer) else answer
+
+    return say
+
+
+WRONG: dict[str, Callable[[SummaryRequest], Awaitable[Any]]] = {
+    "raises": raises,
+    "hangs": hangs,
+    "cancels itself": cancels_itself,
+    "None": says(None),
+    "a string": says("just a string"),
+    "a Summary that holds no string": says(Summary(text=None)),  # type: ignore[arg-type]
+    "a Summary that holds bytes": says(Summary(text=b"bytes")),  # type: ignore[arg-type]
+    "empty": says(Summary(text="")),
+    "blank": says(Summary(text=" \n\t")),
+    "NONE": says(Summary(text="NONE")),
+    "the template": says(Summary(text=template(chinese=False))),
+    "an error text": says(Summary(text="Error: 429 too many requests")),
+    "an apology": says(Summary(text="I'm sorry, but I cannot summarize this conversation.")),
+    "reasoning only": says(Summary(text="<think>let me see</think>")),
+    "the transcript": says(lambda request: Summary(text=render_conversation(request.messages))),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+async def test_a_summariser_that_misbehaves_costs_no_message(name: str) -> None:
+    events: list[CompressionEvent] = []
+    settings = config(summarizer_timeout_seconds=0.01)
+    memory = new_memory(settings, summarizer=Misbehaving(WRONG[name]), on_event=events.append)
+    await filled(memory, LONG)
+    view = await nothing_lost(memory, LONG)
+    assert any(kind_of(msg) == "segment" for msg in view)
+    failures = [event for event in events if event.kind == "failure"]
+    assert failures
+    assert all(event.error for event in failures)
+    assert events[-1].kind == "compress"
+
+
+async def test_a_failure_event_names_the_error() -> None:
+    events: list[CompressionEvent] = []
+    memory = new_memory(summarizer=Misbehaving(raises), on_event=events.append)
+    await filled(memory, LONG)
+    await memory.get_memory()
+    (failure,) = [event for event in events if event.kind == "failure"]
+    assert "ConnectionError: no route to model" in (failure.error or "")
+    assert failure.tokens_before > failure.tokens_after
+
+
+async def test_a_summary_that_is_too_long_is_cut_to_what_it_may_cost() -> None:
+    ramble = says(lambda request: Summary(text=text("ramble", 3_000)))
+    memory = new_memory(summarizer=Misbehaving(ramble))
+    await filled(memory, LONG)
+    view = await nothing_lost(memory, LONG)
+    assert "ramble:0" in wire_text(view)
+    assert "ramble:2999" not in wire_text(view)
+
+
+@pytest.mark.parametrize("at", range(1, 7))
+async def test_each_summary_in_turn_may_fail(at: int) -> None:
+    summarizer = Misbehaving(raises, at=at)
+    events: list[CompressionEvent] = []
+    memory = new_memory(config(1_500), summarizer=summarizer, on_event=events.append)
+    said: list[dict[str, Any]] = []
+    for message in turns(16):
+        said.append(message)
+        await memory.add(from_openai([message]))
+        await memory.get_memory()
+    await nothing_lost(memory, said)
+    assert summarizer.calls > at
+    assert sum(event.kind == "failure" for event in events) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "error"), [("raises", SummarizerError), ("hangs", SummarizerTimeoutError), ("empty", SummarizerError)]
+)
+async def test_on_failure_raise_hands_out_the_summarisers_error_and_changes_nothing(
+    name: str, error: type[Exception]
+) -> None:
+    settings = config(summarizer_timeout_seconds=0.01, on_failure="raise")
+    summarizer = Misbehaving(WRONG[name], at=1)
+    memory = new_memory(settings, summarizer=summarizer)
+    await filled(memory, LONG)
+    with pytest.raises(error):
+        await memory.get_memory()
+    assert memory.state_dict()["compression"]["ledger"]["entries"] == []
+    assert to_openai(await memory.get_history()) == LONG
+    await nothing_lost(memory, LONG)
+
+
+async def test_a_failed_summary_of_several_keeps_the_others() -> None:
+    events: list[CompressionEvent] = []
+    summarizer = Misbehaving(raises, at=2)
+    memory = new_memory(
+        config(group_token_threshold=500), summarizer=summarizer, on_event=events.append
+    )
+    await filled(memory, LONG)
+    view = await nothing_lost(memory, LONG)
+    assert summarizer.calls >= 2
+    assert sum("the work went on" in str(msg.content) for msg in view) == summarizer.calls - 1
+
+
+# Stores
+
+REFUSALS: dict[str, Callable[[], Any]] = {
+    "OSError": lambda: OSError(28, "No space left on device"),
+    "full": lambda: OffloadFullError("the disk is full"),
+    "permission": lambda: OffloadPermissionError("may not write here"),
+    "write": lambda: OffloadWriteError("could not be made durable"),
+    "offload": lambda: OffloadError("something else"),
+    "not found": lambda: OffloadNotFoundError("the directory is gone"),
+    "wrong kind": lambda: TypeError("a bug in the store"),
+    "collision": lambda: OffloadCollisionError("another text holds the ref"),
+}
+
+
+def refusing(error: Callable[[], Exception], at: int | None = None, operation: str = "write") -> Any:
+    def fault(called: str, number: int) -> None:
+        if called == operation and at in (None, number):
+            raise error()
+
+    return fault
+
+
+def mixed() -> list[dict[str, Any]]:
+    """Return a history that needs stubs and segments."""
+    return [*turns(3), *exchange("big1", 80), *turns(3, tag="u"), *exchange("big2", 90), *turns(2, tag="v")]
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+async def test_a_store_that_refuses_everything_costs_no_message(name: str) -> None:
+    events: list[CompressionEvent] = []
+    store = FaultyStore(refusing(REFUSALS[name]))
+    memory = new_memory(store=store, on_event=events.append)
+    await filled(memory, mixed())
+    await nothing_lost(memory, mixed())
+    failures = [event.error or "" for event in events if event.kind == "failure"]
+    assert any(str(REFUSALS[name]()) in error for error in failures)
+    assert store.texts() == {}
+    assert store.calls["write"] > 0
+
+
+@pytest.mark.parametrize("name", ["OSError", "collision"])
+@pytest.mark.parametrize("at", range(1, 9))
+async def test_each_write_in_turn_may_fail(name: str, at: int) -> None:
+    store = FaultyStore(refusing(REFUSALS[name], at))
+    events: list[CompressionEvent] = []
+    memory = new_memory(store=store, on_event=events.append)
+    said: list[dict[str, Any]] = []
+    for message in mixed() + turns(4, tag="w"):
+        said.append(message)
+        await memory.add(from_openai([message]))
+        await good_view(memory)
+    await nothing_lost(memory, said)
+    assert sum(event.kind == "failure" for event in events) == (store.calls["write"] >= at)
+    await memory.compress_now()
+    await memory.add(from_openai(turns(6, tag="x")))
+    await memory.get_memory()
+    assert memory.state_dict()["compression"]["ledger"]["pending"] == []
+
+
+async def test_a_store_that_hangs_is_given_up_and_read_back_comes_from_the_history() -> None:
+    store = FaultyStore(lambda operation, number: hang() if operation == "write" else None)
+    events: list[CompressionEvent] = []
+    memory = new_memory(config(store_timeout_seconds=0.01), store=store, on_event=events.append)
+    await filled(memory, mixed())
+    await nothing_lost(memory, mixed())
+    assert any("within 0.01 s" in (event.error or "") for event in events if event.kind == "failure")
+
+
+async def test_a_store_that_answers_with_another_ref_is_not_believed() -> None:
+    store = FaultyStore(lambda operation, number: "ctx://0000000000000000" if operation == "write" else None)
+    memory = new_memory(store=store)
+    await filled(memory, mixed())
+    view = await nothing_lost(memory, mixed())
+    assert "ctx://0000000000000000" not in wire_text(view)
+
+
+async def test_what_the_store_refused_is_written_at_the_next_event() -> None:
+    store = FaultyStore(refusing(REFUSALS["OSError"]))
+    memory = new_memory(store=store)
+    said = mixed()
+    await filled(memory, said)
+    await memory.get_memory()
+    assert memory.state_dict()["compression"]["ledger"]["pending"] != []
+    store.fault = lambda operation, number: None
+    await filled(memory, turns(6, tag="w"))
+    view = await nothing_lost(memory, said + turns(6, tag="w"))
+    assert memory.state_dict()["compression"]["ledger"]["pending"] == []
+    for ref in await memory.reachable_refs():
+        assert await store.read(ref) == await memory.read_ref(ref)
+    assert any(kind_of(msg) == "segment" for msg in view)
+
+
+async def test_a_pending_collision_does_not_keep_other_texts_from_being_written() -> None:
+    blocked = {"ref": ""}
+
+    class Colliding(InMemoryOffloadStore):
+        down = True
+
+        async def write(self, text: str) -> str:
+            if self.down:
+                raise OSError(28, "No space left on device")
+            if self.digest(text) == blocked["ref"]:
+                raise OffloadCollisionError("another text holds the ref")
+            return await super().write(text)
+
+        @staticmethod
+        def digest(text: str) -> str:
+            from context_compressor.offload.protocol import ref_of
+
+            return ref_of(text)
+
+    store = Colliding()
+    memory = new_memory(store=store)
+    await filled(memory, mixed())
+    await memory.get_memory()
+    pending = sorted(memory.state_dict()["compression"]["ledger"]["pending"])
+    assert len(pending) > 1
+    blocked["ref"] = pending[0]
+    store.down = False
+    await filled(memory, turns(6, tag="w"))
+    await memory.get_memory()
+    left = memory.state_dict()["compression"]["ledger"]["pending"]
+    assert set(left) <= {pending[0]}
+
+
+async def test_a_text_deleted_while_its_write_is_tried_again_does_not_stay_stored() -> None:
+    gate, trying = asyncio.Event(), asyncio.Event()
+
+    async def wait() -> None:
+        trying.set()
+        await gate.wait()
+
+    store = FaultyStore(refusing(REFUSALS["OSError"]))
+    memory = new_memory(store=store)
+    added = await filled(memory, [user("go"), *exchange("secret", 60), *turns(2)])
+    await memory.get_memory()
+    assert memory.stats().offloaded == 1
+    store.fault = lambda operation, number: wait() if operation == "write" else None
+    await filled(memory, turns(3, tag="u"))
+    reading = asyncio.create_task(memory.get_memory())
+    await trying.wait()
+    deleting = asyncio.create_task(memory.delete([added[1].id, added[2].id]))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    store.fault = lambda operation, number: None
+    gate.set()
+    await asyncio.gather(reading, deleting)
+    await filled(memory, turns(3, tag="w"))
+    await memory.get_memory()
+    assert not any("result-secret:" in stored for stored in store.texts().values())
+
+
+async def test_a_timed_out_write_that_went_through_is_removed_with_its_message() -> None:
+    class SlowToAnswer(InMemoryOffloadStore):
+        async def write(self, text: str) -> str:
+            await super().write(text)
+            await hang()
+            raise AssertionError
+
+    store = SlowToAnswer()
+    memory = new_memory(config(store_timeout_seconds=0.01), store=store)
+    added = await filled(memory, [user("go"), *exchange("secret", 60), *turns(2)])
+    await memory.get_memory()
+    await memory.delete([added[1].id, added[2].id])
+    await memory.get_memory()
+    assert not any("result-secret:" in stored for stored in store.texts().values())
+
+
+async def test_a_text_stored_once_and_refused_once_is_removed_with_its_messages() -> None:
+    store = FaultyStore(refusing(REFUSALS["OSError"], at=2))
+    memory = new_memory(store=store)
+    body = text("same", 60)
+    first = await filled(memory, [user("go"), call("a"), result("a", body)])
+    await memory.get_memory()
+    second = await filled(memory, [assistant("again"), call("b"), result("b", body)])
+    view = await memory.get_memory()
+    assert sum(kind_of(msg) == "stub" for msg in view) == 2
+    await memory.delete([msg.id for msg in first[1:] + second])
+    await memory.get_memory()
+    assert store.texts() == {}
+
+
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    [(REFUSALS["OSError"], OffloadWriteError), (REFUSALS["full"], OffloadFullError)],
+)
+async def test_on_failure_raise_hands_out_the_stores_error_and_changes_nothing(
+    fault: Callable[[], Exception], error: type[Exception]
+) -> None:
+    store = FaultyStore(refusing(fault, at=1))
+    memory = new_memory(config(on_failure="raise"), store=store)
+    await filled(memory, mixed())
+    with pytest.raises(error):
+        await memory.get_memory()
+    assert memory.state_dict()["compression"]["ledger"]["entries"] == []
+    view = await nothing_lost(memory, mixed())
+    named = await everything(memory, view)
+    assert all(ref in named for ref in await store.refs())
+
+
+async def test_a_store_that_cannot_be_read_is_made_up_for_by_the_history() -> None:
+    for fault in (refusing(REFUSALS["OSError"], operation="read"), lambda op, n: hang() if op == "read" else None):
+        memory = new_memory(config(store_timeout_seconds=0.01), store=FaultyStore(fault))
+        await filled(memory, mixed())
+        await nothing_lost(memory, mixed())
+
+
+async def test_a_failed_removal_is_tried_again_at_the_next_event() -> None:
+    store = FaultyStore(refusing(REFUSALS["OSError"], at=1, operation="delete"))
+    memory = new_memory(store=store)
+    added = await filled(memory, [user("go"), *exchange("secret", 60), *turns(2)])
+    await memory.get_memory()
+    assert await memory.delete([added[1].id, added[2].id]) == 2
+    await filled(memory, turns(6, tag="u"))
+    await memory.get_memory()
+    assert store.calls["delete"] > 1
+    assert not any("result-secret:" in stored for stored in store.texts().values())
+
+
+async def test_a_failed_removal_is_tried_again_after_a_restart() -> None:
+    store = FaultyStore(refusing(REFUSALS["OSError"], operation="delete"))
+    memory = new_memory(store=store)
+    added = await filled(memory, [user("go"), *exchange("secret", 60), *turns(2)])
+    await memory.get_memory()
+    await memory.delete([added[1].id, added[2].id])
+    state = json.loads(json.dumps(memory.state_dict()))
+    store.fault = lambda operation, number: None
+    again = new_memory(store=store)
+    again.load_state_dict(state)
+    await filled(again, turns(6, tag="u"))
+    await again.get_memory()
+    assert not any("result-secret:" in stored for stored in store.texts().values())
+
+
+# Hooks
+
+
+async def test_a_hook_that_raises_is_contained() -> None:
+    delivered: list[str] = []
+
+    def hook(event: CompressionEvent) -> None:
+        delivered.append(event.kind)
+        raise RuntimeError("a bug in the hook")
+
+    async def async_hook(event: CompressionEvent) -> None:
+        hook(event)
+
+    for on_event in (hook, async_hook):
+        delivered.clear()
+        memory = new_memory(on_event=on_event)
+        await filled(memory, LONG)
+        await nothing_lost(memory, LONG)
+        assert delivered == ["compress"]
+
+
+async def test_events_are_delivered_before_the_call_that_caused_them_returns() -> None:
+    delivered: list[str] = []
+
+    async def hook(event: CompressionEvent) -> None:
+        await asyncio.sleep(0)
+        delivered.append(event.kind)
+
+    memory = new_memory(on_event=hook)
+    added = await filled(memory, LONG)
+    await memory.get_memory()
+    assert delivered == ["compress"]
+    await memory.delete([added[0].id])
+    assert delivered == ["compress", "edit"]
+    await filled(memory, LONG)
+    delivered.clear()
+    assert await memory.compress_now() is not None
+    assert delivered == ["compress"]
+    assert memory.stats().events == 3
+
+
+async def test_a_hook_may_use_the_memory() -> None:
+    seen_tokens: list[int] = []
+    memory: CompressedMemory
+
+    async def hook(event: CompressionEvent) -> None:
+        view = await memory.get_memory()
+        assert view
+        seen_tokens.append(memory.stats().view_tokens)
+        await memory.read_ref(event.refs[0])
+
+    memory = new_memory(on_event=hook)
+    await filled(memory, LONG)
+    await good_view(memory)
+    assert seen_tokens == [memory.stats().view_tokens]
+
+
+async def test_a_hook_may_add_messages() -> None:
+    memory: CompressedMemory
+
+    async def hook(event: CompressionEvent) -> None:
+        await memory.add(from_openai([user(f"the memory was compressed to {event.tokens_after} tokens")]))
+
+    memory = new_memory(on_event=hook)
+    await filled(memory, LONG)
+    await memory.get_memory()
+    view = await good_view(memory)
+    assert "the memory was compressed" in wire_text(view[-1:])
+
+
+# Loops and real clients
+
+
+def test_one_memory_serves_one_event_loop_after_another() -> None:
+    summarizer = Gated()
+    memory = new_memory(summarizer=summarizer)
+
+    async def use(tag: str) -> None:
+        summarizer.asked, summarizer.gate = asyncio.Event(), asyncio.Event()
+        await filled(memory, turns(6, tag=tag))
+        # Two at once, so that one has to wait: that is when a lock remembers its loop.
+        readers = [asyncio.create_task(memory.get_memory()) for _ in range(2)]
+        await summarizer.asked.wait()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        summarizer.gate.set()
+        await asyncio.gather(*readers)
+        await good_view(memory)
+
+    asyncio.run(use("a"))
+    asyncio.run(use("b"))
+
+
+async def test_a_model_behind_the_real_sdk_writes_the_summary() -> None:
+    async with ModelServer() as server:
+        server.script(completion("## Goal\n- Port the parser to the new grammar.", usage=(321, 12)))
+        summarizer = OpenAISummarizer("scripted", base_url=server.url, api_key="test-key-1234")
+        events: list[CompressionEvent] = []
+        async with new_memory(summarizer=summarizer, on_event=events.append) as memory:
+            await filled(memory, LONG)
+            view = await nothing_lost(memory, LONG)
+            assert "Port the parser to the new grammar." in wire_text(view)
+            assert "ask-t1:" in server.requests[0].json["messages"][-1]["content"]
+            stats = memory.stats()
+            assert stats.summarizer_calls == len(server.requests) == 1
+            assert (stats.summarizer_input_tokens, stats.summarizer_output_tokens) == (321, 12)
+            assert (events[0].summary_input_tokens, events[0].summary_output_tokens) == (321, 12)
+
+
+async def test_a_model_server_that_fails_is_made_up_for_without_a_model() -> None:
+    async with ModelServer() as server:
+        server.script(status(500, "out of order"))
+        summarizer = OpenAISummarizer("scripted", base_url=server.url, api_key="test-key-1234", max_retries=0)
+        events: list[CompressionEvent] = []
+        async with new_memory(summarizer=summarizer, on_event=events.append) as memory:
+            await filled(memory, LONG)
+            await nothing_lost(memory, LONG)
+    assert [event.kind for event in events] == ["failure", "compress"]
+    assert "HTTP 500" in (events[0].error or "")
+    assert memory.stats().summarizer_calls == 1
+
+
+async def test_a_malformed_state_changes_nothing() -> None:
+    summarizer = Noting()
+    memory = new_memory(summarizer=summarizer)
+    await filled(memory, LONG)
+    before = to_openai(await memory.get_memory())
+    good = json.loads(json.dumps(memory.state_dict()))
+    states = [
+        {**good, "compression": 5},
+        {**good, "compression": {**good["compression"], "version": 99}},
+        {**good, "compression": {**good["compression"], "tokens": [1]}},
+        {**good, "compression": {**good["compression"], "ledger": None}},
+        {**good, "content": [5]},
+        {**good, "compression": {**good["compression"], "ledger": {"version": 1}}},
+    ]
+    for state in states:
+        with pytest.raises(InvalidStateError):
+            memory.load_state_dict(state)
+        assert to_openai(await memory.get_memory()) == before
+    assert len(summarizer.requests) == 1
