@@ -16,7 +16,7 @@ def stub_text(
     """Return the complete stand-in for `text`: a header that names `ref` and how to read it, and a preview.
 
     Costs at most `max_tokens`, or what `minimal_stub` costs where that is more. The header alone stands where
-    no preview fits, the minimal stub where the header does not. Deterministic. Takes some 10 ms per megabyte:
+    no preview fits, the minimal stub where the header does not. Deterministic. Takes some 20 ms a megabyte:
     for large texts call it off the event loop.
 
     Args:

@@ -16,6 +16,19 @@ def interrupt(process: subprocess.Popen) -> tuple[int, bytes, bytes]:
     return process.returncode, out, err
 
 
+def accept_from(process: subprocess.Popen, server: socket.socket) -> socket.socket:
+    """Wait for the process to connect, for as long as it lives."""
+    server.settimeout(0.1)
+    while True:
+        try:
+            connection, _ = server.accept()
+        except TimeoutError:
+            assert process.poll() is None, process.stderr.read()
+        else:
+            connection.settimeout(None)
+            return connection
+
+
 def test_ctrl_c_while_reading(tmp_path):
     process = start_process("compress", "-", "-o", "out.json", cwd=tmp_path)
     # More than a pipe holds: when this returns, the process is reading.
@@ -44,8 +57,7 @@ def test_ctrl_c_while_a_model_summarises_leaves_the_output_as_it_was(tmp_path, r
             cwd=tmp_path,
             env=environment(OPENAI_API_KEY="none"),
         )
-        connection, _ = server.accept()
-        with connection:
+        with accept_from(process, server) as connection:
             assert connection.recv(10) == b"POST /v1/c"
 
             code, out, err = interrupt(process)
@@ -59,8 +71,8 @@ def test_ctrl_c_while_a_model_summarises_leaves_the_output_as_it_was(tmp_path, r
 
 def test_ctrl_c_in_the_demo(tmp_path):
     process = start_process("demo", cwd=tmp_path)
-    while not process.stdout.readline().startswith(b"turn"):
-        pass
+    while not (line := process.stdout.readline()).startswith(b"turn"):
+        assert line, process.stderr.read()
 
     code, _, err = interrupt(process)
 

@@ -44,6 +44,7 @@ class Replay:
         self.seen_events = 0
         self.originals: dict[str, Dict] = {}
         self.checked_refs: set[str] = set()
+        self.counted: dict[str, int] = {}
 
     async def run(self) -> None:
         for message in self.messages:
@@ -61,11 +62,19 @@ class Replay:
         wire = to_openai(view)
         found = [problem for problem in problems(wire) if problem != "only instructions" or self.has_spoken(view)]
         assert found == []
-        assert COUNTER.count_messages(view) <= self.memory.config.budget
         as_json = [json.dumps(message) for message in wire]
+        tokens = sum(self.count(text, msg) for text, msg in zip(as_json, view, strict=True))
+        assert tokens == self.memory.stats().view_tokens
+        assert tokens <= self.memory.config.budget
         if len(self.events) == self.seen_events:
             assert as_json[: len(self.earlier)] == self.earlier, "the view changed without an event"
         self.earlier = as_json
+
+    def count(self, text: str, msg: Msg) -> int:
+        """Return what a message costs, asking the counter once for each that says the same."""
+        if text not in self.counted:
+            self.counted[text] = COUNTER.count_messages([msg])
+        return self.counted[text]
 
     def has_spoken(self, view: list[Msg]) -> bool:
         """Tell whether anything but instructions was said, apart from what the view withholds."""

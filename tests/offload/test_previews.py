@@ -8,12 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from context_compressor.offload import previews
-from context_compressor.offload.previews import name_line, preview, preview_json, preview_text
+from context_compressor.offload.fitting import largest_fitting
+from context_compressor.offload.previews import Show, find_names, name_line, preview, show_json, show_text
 from context_compressor.tokens.tiktoken_counter import TiktokenCounter
 from tests.offload.counters import ByteCounter, QuarterCounter, WordCounter
 from tests.support.strategies import FRAGMENTS
 
 COUNTER = TiktokenCounter()
+COUNT = COUNTER.count_text
 COUNTERS = {"qwen": COUNTER, "quarter": QuarterCounter(), "word": WordCounter(), "byte": ByteCounter()}
 LIMITS = st.sampled_from([0, 1, 5, 20, 49, 50, 120, 300])
 JSON_VALUES = st.recursive(
@@ -29,6 +31,24 @@ TEXTS = (
 )
 
 
+def fitted(show: Show, max_tokens: int) -> str:
+    """Return the largest showing that costs at most `max_tokens`."""
+    return show(largest_fitting(lambda n: COUNT(show(n)), max_tokens * 16, max_tokens, max_tokens * 3))
+
+
+def shown_text(text: str, max_tokens: int, *, errors: bool = True) -> str:
+    return fitted(show_text(text, errors=errors), max_tokens)
+
+
+def shown_json(text: str, max_tokens: int) -> str | None:
+    show = show_json(text)
+    return show and fitted(show, max_tokens)
+
+
+def names_of(text: str, shown: str, tokens: int) -> str:
+    return name_line(find_names(text, tokens), shown, tokens)
+
+
 def log(lines: int) -> str:
     return "\n".join(f"2024-05-01 12:00:{i % 60:02d} INFO request {i} served" for i in range(1, lines + 1))
 
@@ -39,24 +59,24 @@ class TestEveryPreview:
     def test_it_fits_and_is_the_same_each_time(
         self, counter: str, text: str, max_tokens: int, plain: bool
     ) -> None:
-        shown = preview(text, max_tokens, COUNTERS[counter], plain=plain)
+        shown = preview(text, max_tokens, COUNTERS[counter].count_text, plain=plain)
         assert COUNTERS[counter].count_text(shown) <= max_tokens or shown == ""
-        assert shown == preview(text, max_tokens, COUNTERS[counter], plain=plain)
+        assert shown == preview(text, max_tokens, COUNTERS[counter].count_text, plain=plain)
 
     @pytest.mark.parametrize("text", ["", "\n", "\n" * 5000, " " * 100_000, "\t\n" * 5000])
     def test_blank_texts_have_next_to_none(self, text: str) -> None:
-        assert preview(text, 200, COUNTER).strip() == ""
+        assert preview(text, 200, COUNT).strip() == ""
 
     def test_no_tokens_no_preview(self) -> None:
-        assert preview("text", 0, COUNTER) == ""
-        assert preview('{"a": 1}', -5, COUNTER) == ""
+        assert preview("text", 0, COUNT) == ""
+        assert preview('{"a": 1}', -5, COUNT) == ""
 
     def test_an_ordinary_preview_is_well_filled(self) -> None:
         text = "\n".join(
             f"{i}: handle_request_{i % 50} in src/module_{i % 30}/file_{i}.py" for i in range(3000)
         )
         for max_tokens in (100, 200, 500, 2000):
-            assert COUNTER.count_text(preview(text, max_tokens, COUNTER)) > 0.75 * max_tokens
+            assert COUNTER.count_text(preview(text, max_tokens, COUNT)) > 0.75 * max_tokens
 
     def test_few_tokens_are_counted(self) -> None:
         class Spy(QuarterCounter):
@@ -68,21 +88,21 @@ class TestEveryPreview:
 
         for text in (log(100_000), "x.y = 1; " * 500_000, json.dumps([{"id": i} for i in range(50_000)])):
             spy = Spy()
-            preview(text, 200, spy)
+            preview(text, 200, spy.count_text)
             assert spy.counted < 100_000 < len(text)
 
     def test_another_recogniser_is_easily_added(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(
-            previews, "RECOGNISERS", (lambda text, max_tokens, counter: "mine" if "|" in text else None,)
+            previews, "RECOGNISERS", (lambda text: (lambda characters: "mine") if "|" in text else None,)
         )
-        assert preview("a|b", 20, COUNTER) == "mine"
-        assert preview("ab", 20, COUNTER) == "[line 1]\nab"
+        assert preview("a|b", 20, COUNT) == "mine"
+        assert preview("ab", 20, COUNT) == "[line 1]\nab"
 
 
 class TestText:
     def test_head_and_tail_stand_under_their_line_numbers(self) -> None:
         text = log(1000)
-        shown = preview_text(text, 300, COUNTER)
+        shown = shown_text(text, 300)
         blocks = re.findall(r"^\[lines? (\d+)(?:-(\d+))?\]\n((?:(?!\[).*\n?)+)", shown, re.MULTILINE)
         assert len(blocks) == 2
         assert blocks[0][0] == "1"
@@ -106,7 +126,7 @@ class TestText:
     def test_a_line_about_an_error_is_kept_with_its_neighbours(self, line: str) -> None:
         lines = log(1000).split("\n")
         lines[500:503] = ["before it", line, "after it"]
-        shown = preview_text("\n".join(lines), 300, COUNTER)
+        shown = shown_text("\n".join(lines), 300)
         assert f"[lines 501-503]\nbefore it\n{line}\nafter it\n" in shown
 
     @pytest.mark.parametrize(
@@ -115,31 +135,31 @@ class TestText:
     def test_a_line_about_no_error_is_not(self, line: str) -> None:
         lines = log(1000).split("\n")
         lines[500] = line
-        assert line not in preview_text("\n".join(lines), 300, COUNTER)
+        assert line not in shown_text("\n".join(lines), 300)
 
     def test_of_many_errors_the_first_and_the_last_are_kept(self) -> None:
         lines = log(3000).split("\n")
         for i in range(500, 2500, 7):
             lines[i] = f"error number {i}"
-        shown = preview_text("\n".join(lines), 400, COUNTER)
+        shown = shown_text("\n".join(lines), 400)
         assert "error number 500\n" in shown
         assert "error number 2495\n" in shown
 
     def test_an_error_deep_in_a_long_line_is_shown_there(self) -> None:
         text = "a b c " * 5000 + "FatalError at 0x7f" + " d e f" * 5000
-        shown = preview_text(text, 300, COUNTER)
+        shown = shown_text(text, 300)
         assert "FatalError" in shown
         assert re.search(r"\[line 1, columns \d+-\d+\]", shown)
 
     def test_without_errors_head_and_tail_take_it_all(self) -> None:
         lines = log(1000).split("\n")
         lines[500] = "error"
-        assert "error" not in preview_text("\n".join(lines), 300, COUNTER, errors=False)
+        assert "error" not in shown_text("\n".join(lines), 300, errors=False)
 
     @pytest.mark.parametrize("max_tokens", [60, 200, 1000])
     def test_one_enormous_line_shows_head_and_tail(self, max_tokens: int) -> None:
         text = "HEAD " + "x = f(y); " * 20_000 + "TAIL"
-        shown = preview_text(text, max_tokens, COUNTER)
+        shown = shown_text(text, max_tokens)
         assert shown.startswith("[line 1]\nHEAD ")
         assert shown.endswith("TAIL")
         (first, last) = re.findall(r"columns (\d+)-(\d+)\]", shown)[-1]
@@ -147,19 +167,19 @@ class TestText:
 
     def test_a_long_line_among_many_is_cut_and_marked(self) -> None:
         lines = ["x" * 400, *log(100).split("\n")]
-        shown = preview_text("\n".join(lines), 300, COUNTER)
+        shown = shown_text("\n".join(lines), 300)
         assert shown.startswith("[lines 1-")
         assert shown.split("\n")[1] == "x" * 160 + "…"
 
     def test_chinese_and_code_mixed(self) -> None:
         text = "\n".join(f"第{i}行：调用 load_config('配置_{i}.yaml') 返回正常" for i in range(400))
-        shown = preview_text(text, 300, COUNTER)
+        shown = shown_text(text, 300)
         assert "第0行：调用 load_config('配置_0.yaml') 返回正常\n" in shown
         assert shown.endswith("第399行：调用 load_config('配置_399.yaml') 返回正常")
 
     def test_a_turkish_capital_does_not_move_the_error_out_of_its_line(self) -> None:
         text = "\n".join(["İ" * 500] * 30 + ["İİİ error"] + ["İ" * 500] * 30)
-        assert "İİİ error" in preview_text(text, 2000, COUNTER)
+        assert "İİİ error" in shown_text(text, 2000)
 
 
 class TestNames:
@@ -167,25 +187,25 @@ class TestNames:
         text = (
             "src/a.py user_id user_id user_id http://x.org/p?q parseConfig a word Word parseConfig shown_one"
         )
-        assert name_line(text, "… shown_one …", 200, COUNTER) == (
+        assert names_of(text, "… shown_one …", 200) == (
             "[also contains: user_id, parseConfig, src/a.py, http://x.org/p]"
         )
 
     def test_nothing_to_name_nothing_said(self) -> None:
-        assert name_line("only some words here", "", 200, COUNTER) == ""
-        assert name_line("user_id", "", 3, COUNTER) == ""
+        assert names_of("only some words here", "", 200) == ""
+        assert names_of("user_id", "", 3) == ""
 
     def test_running_numbers_do_not_push_out_the_rest(self) -> None:
         text = " ".join(f"job-{i:05d} job-{i:05d}" for i in range(1000)) + " the_needle"
-        assert "the_needle" in name_line(text, "", 100, COUNTER)
+        assert "the_needle" in names_of(text, "", 100)
 
     def test_base64_is_no_name(self) -> None:
-        assert name_line("QUJD" * 1000, "", 100, COUNTER) == ""
+        assert names_of("QUJD" * 1000, "", 100) == ""
 
     def test_a_preview_of_a_log_names_what_its_middle_holds(self) -> None:
         lines = log(1000).split("\n")
         lines[500] = "INFO wrote /var/data/report_final.csv"
-        assert "/var/data/report_final.csv" in preview("\n".join(lines), 200, COUNTER)
+        assert "/var/data/report_final.csv" in preview("\n".join(lines), 200, COUNT)
 
 
 class TestJson:
@@ -195,7 +215,7 @@ class TestJson:
             "total": 300,
             "next": None,
         }
-        shown = preview_json(json.dumps(data), 120, COUNTER)
+        shown = shown_json(json.dumps(data), 120)
         assert shown is not None
         assert shown.startswith(
             '{"items": [300 objects: {"id": "ORD-0000", "name": "thing 0", "price": 0.0}, '
@@ -205,33 +225,28 @@ class TestJson:
 
     def test_more_room_shows_more(self) -> None:
         text = json.dumps([{"id": i, "text": "word " * 100} for i in range(200)])
-        sizes = [
-            len(preview_json(text, max_tokens, COUNTER) or "") for max_tokens in (30, 100, 300, 1000, 3000)
-        ]
+        sizes = [len(shown_json(text, max_tokens) or "") for max_tokens in (30, 100, 300, 1000, 3000)]
         assert sizes == sorted(sizes)
         assert sizes[0] < sizes[-1] / 5
 
     def test_a_small_document_is_shown_whole(self) -> None:
         text = '{"a": [1, 2.50, -3e10, true, null, "x\\n\\u00e9"], "b": {}, "c": []}'
-        assert (
-            preview_json(text, 500, COUNTER)
-            == '{"a": [1, 2.50, -3e10, true, null, "x\\né"], "b": {}, "c": []}'
-        )
+        assert shown_json(text, 500) == '{"a": [1, 2.50, -3e10, true, null, "x\\né"], "b": {}, "c": []}'
 
     def test_long_strings_are_cut_and_say_how_long_they_are(self) -> None:
-        shown = preview_json(json.dumps({"body": "x" * 9000}), 100, COUNTER)
+        shown = shown_json(json.dumps({"body": "x" * 9000}), 100)
         assert shown is not None
         assert re.fullmatch(r'\{"body": "x+…" \(9000 characters\)\}', shown)
 
     def test_objects_with_many_keys_name_some_and_count_the_rest(self) -> None:
-        shown = preview_json(json.dumps({f"key_{i}": i for i in range(5000)}), 200, COUNTER)
+        shown = shown_json(json.dumps({f"key_{i}": i for i in range(5000)}), 200)
         assert shown is not None
         assert '"key_0": 0' in shown
         assert re.search(r"… \d+ more: key_\d+, ", shown)
 
     def test_huge_numbers_are_shown_as_written(self) -> None:
         digits = "9" * 5000
-        shown = preview_json(f"[{digits}, 1e999, NaN]", 300, COUNTER)
+        shown = shown_json(f"[{digits}, 1e999, NaN]", 300)
         assert shown is not None
         assert "1e999, NaN" in shown
         assert "999…" in shown
@@ -252,13 +267,13 @@ class TestJson:
         ],
     )
     def test_what_is_not_json_is_plain_text(self, text: str) -> None:
-        assert preview_json(text, 200, COUNTER) is None
-        assert preview(text, 40, COUNTER).startswith("[line")
+        assert shown_json(text, 200) is None
+        assert preview(text, 40, COUNT).startswith("[line")
 
     def test_deep_nesting_is_shortened(self) -> None:
         depth = 300
         text = '{"a": ' * depth + "1" + "}" * depth
-        shown = preview_json(text, 200, COUNTER)
+        shown = shown_json(text, 200)
         assert shown is not None
         assert shown.startswith('{"a": {"a": ')
         assert "1 key: a" in shown

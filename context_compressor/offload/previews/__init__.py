@@ -25,8 +25,14 @@ CHARACTERS_PER_TOKEN = 3.0
 """Supposed where nothing is known of the text."""
 
 _MIN_TOKENS_FOR_NAMES = 50
+_NAMES_LOOKED_AT = 1.2
+"""Tokens of names that are looked at, as a part of the preview: some will stand in its body."""
+
+_DENSER = 0.92
+"""Characters per token of what is shown, line numbers included, as a part of those of the text."""
+
 _WELL_FILLED = 0.88
-"""Fill at which no better preview is looked for: a count of it takes a good third of all time spent here."""
+"""Fill at which no better preview is looked for: each try costs a count."""
 
 _COUNTS = 5
 """After so many counts any preview that fits is taken."""
@@ -53,10 +59,10 @@ def preview(
     """
     if max_tokens <= 0:
         return ""
-    density = min(max(characters_per_token, 0.25), CHARS_PER_TOKEN_BOUND)
+    density = _DENSER * min(max(characters_per_token, 0.25), CHARS_PER_TOKEN_BOUND)
     show = _recognise(text, plain)
     with_names = max_tokens >= _MIN_TOKENS_FOR_NAMES
-    names = find_names(text, max_tokens) if with_names else []
+    names = find_names(text, max_tokens * _NAMES_LOOKED_AT) if with_names else []
     in_names = names_tokens(names)
     made: dict[int, str] = {}
 
@@ -86,4 +92,13 @@ def _recognise(text: str, plain: bool) -> Show:
     return show_text(text, errors=not plain)
 
 
-__all__ = ["RECOGNISERS", "Recogniser", "Show", "find_names", "name_line", "preview", "show_json", "show_text"]
+__all__ = [
+    "RECOGNISERS",
+    "Recogniser",
+    "Show",
+    "find_names",
+    "name_line",
+    "preview",
+    "show_json",
+    "show_text",
+]

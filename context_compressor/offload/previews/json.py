@@ -108,9 +108,7 @@ class _Renderer:
     def _string(self, value: str) -> str:
         if len(value) <= self._detail.string + 12:  # no longer than the note that it was cut
             return _encode(value)
-        return (
-            f"{_encode(value[: self._detail.string] + '…')} ({len(value)} characters)"
-        )
+        return f"{_encode(value[: self._detail.string] + '…')} ({len(value)} characters)"
 
     def _object(self, value: dict[str, Any], depth: int) -> str:
         if not value:

@@ -12,7 +12,7 @@ PIECE_CHARACTERS = 160
 """A line is shown in pieces of this length, so that one long line does not take the room of all others."""
 
 MIN_PIECE_CHARACTERS = 20
-"""In a small preview of few lines the pieces are shorter, down to this: head and tail shall both have one."""
+"""In a small preview the pieces are shorter, down to this: head and tail shall both have one."""
 
 FEW_LINES = 8
 """Up to so many lines, the pieces of one line follow each other (prose, minified code); with more lines, each
@@ -83,7 +83,8 @@ class _Lines:
     def __init__(self, lines: Sequence[str], characters: int) -> None:
         self._lines = lines
         self._are_few = len(lines) <= FEW_LINES
-        self._size = min(max(characters // (6 if self._are_few else 3), MIN_PIECE_CHARACTERS), PIECE_CHARACTERS)
+        share = characters // (6 if self._are_few else 3)
+        self._size = min(max(share, MIN_PIECE_CHARACTERS), PIECE_CHARACTERS)
 
     def choose(self, error_places: Iterator[tuple[int, int]], characters: int) -> list[_Piece]:
         """Return pieces of about `characters` together; what one part leaves goes to the others."""
@@ -97,7 +98,7 @@ class _Lines:
         return sorted(chosen)
 
     def _take(self, pieces: Iterator[_Piece], room: float, most: float, chosen: set[_Piece]) -> float:
-        """Add pieces to `chosen` up to `room` characters, the first one up to `most`; return what they take."""
+        """Add pieces to `chosen` up to `room` characters, the first one up to `most`; return their size."""
         taken, last = 0.0, -2
         for piece in pieces:
             if piece in chosen:
@@ -106,7 +107,7 @@ class _Lines:
             size = min(len(self._lines[line]) - part * self._size, self._size) + 1
             if not -1 <= line - last <= 1:
                 size += _NUMBERS_CHARACTERS
-            if taken + size > room and (taken or size > most):
+            if taken + size / 2 > room and (taken or size > most):
                 break
             chosen.add(piece)
             taken += size

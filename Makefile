@@ -1,0 +1,66 @@
+# Works with GNU make 3.81 (macOS) and later, and with BSD make. Needs Python 3.11 or newer, and nothing else.
+
+# Name an interpreter to use it: make test PYTHON=/opt/python/bin/python3.12
+PYTHON =
+VENV = .venv
+BIN = $(VENV)/bin
+
+.PHONY: help demo test lint format bench clean
+
+help:
+	@echo "make demo    watch an agent's memory stay within its budget: no key, no network"
+	@echo "make test    formatting, lint, types and tests"
+	@echo "make lint    formatting, lint and types only"
+	@echo "make format  mend what formatter and linter can mend"
+	@echo "make bench   measure what the wrapper costs beside counting"
+	@echo "make clean   remove $(VENV) and caches"
+
+demo: $(VENV)/installed
+	@$(BIN)/context-compressor demo
+
+test: lint
+	$(BIN)/python -m pytest -n auto --dist worksteal
+
+lint: $(VENV)/installed-dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: $(VENV)/installed-dev
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/installed
+	$(BIN)/python benchmarks/overhead.py
+
+# The stamps are written last, so that an installation that broke off is taken up again.
+$(VENV)/installed: pyproject.toml
+	@python=""; \
+	for candidate in "$(PYTHON)" python3.13 python3.12 python3.11 python3; do \
+	    test -n "$$candidate" || continue; \
+	    if "$$candidate" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' \
+	        >/dev/null 2>&1; then python="$$candidate"; break; fi; \
+	    if test -n "$(PYTHON)"; then break; fi; \
+	done; \
+	if test -z "$$python"; then \
+	    echo "No Python 3.11 or newer with its venv module was found$(PYTHON:%= at %)." >&2; \
+	    echo "Debian, Ubuntu: apt install python3 python3-venv. macOS: brew install python@3.13." >&2; \
+	    echo "If it has another name: make PYTHON=/path/to/python3" >&2; \
+	    exit 1; \
+	fi; \
+	if ! $(BIN)/python -m pip --version >/dev/null 2>&1; then \
+	    echo "Creating $(VENV) with $$($$python --version)" && "$$python" -m venv --clear $(VENV); \
+	fi
+	@echo "Installing what the library needs into $(VENV); the first time this may take a minute or two"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
+	@$(BIN)/python -m pip install --quiet --editable .
+	@touch $@
+
+$(VENV)/installed-dev: $(VENV)/installed
+	@echo "Installing what development needs into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --group dev
+	@touch $@
+
+clean:
+	rm -rf $(VENV) .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
