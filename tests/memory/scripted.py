@@ -57,7 +57,7 @@ def exchange(id: str, lines: int, name: str = "read_file") -> list[Dict]:
     return [call(id, name=name), result(id, text(f"result-{id}", lines))]
 
 
-def turns(count: int, lines: int = 6, tag: str = "t") -> list[Dict]:
+def turns(count: int, lines: int = 9, tag: str = "t") -> list[Dict]:
     """Return turns of a user message, a call, its result and an answer."""
     said: list[Dict] = []
     for n in range(count):
@@ -208,6 +208,17 @@ class ForeignMemory(MemoryBase):
 
     def load_state_dict(self, state: Dict, strict: bool = True) -> None:
         self.pairs = [(Msg.from_dict(data), list(marks)) for data, marks in state["content"]]
+
+
+async def reached(event: asyncio.Event, *tasks: asyncio.Task[Any]) -> None:
+    """Wait until an event is set; fail, rather than wait for ever, when the tasks end without it."""
+    waiting = asyncio.create_task(event.wait())
+    await asyncio.wait({waiting, *tasks}, return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    for task in tasks:
+        if task.done() and not task.cancelled():
+            task.result()
+    assert event.is_set(), "ended without getting there"
 
 
 def config(budget: int = 2_000, **values: Any) -> CompressionConfig:

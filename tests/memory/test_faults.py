@@ -47,6 +47,7 @@ from tests.memory.scripted import (
     kind_of,
     new_memory,
     nothing_lost,
+    reached,
     result,
     text,
     turns,
@@ -78,7 +79,7 @@ async def test_messages_added_during_a_slow_summary_are_all_in_the_next_view() -
     memory = new_memory(summarizer=summarizer)
     await filled(memory, LONG)
     reading = asyncio.create_task(memory.get_memory())
-    await summarizer.asked.wait()
+    await reached(summarizer.asked, reading)
     late = [user(f"late {n}") for n in range(100)]
     for message in late:
         await memory.add(from_openai([message]))
@@ -96,7 +97,7 @@ async def test_two_readers_over_budget_pay_for_one_summary() -> None:
     memory = new_memory(summarizer=summarizer)
     await filled(memory, LONG)
     readers = [asyncio.create_task(memory.get_memory()) for _ in range(2)]
-    await summarizer.asked.wait()
+    await reached(summarizer.asked, *readers)
     for _ in range(5):
         await asyncio.sleep(0)
     summarizer.gate.set()
@@ -110,7 +111,7 @@ async def test_a_message_deleted_during_a_slow_summary_is_in_no_view_and_no_stor
     memory = new_memory(summarizer=summarizer)
     added = await filled(memory, LONG)
     reading = asyncio.create_task(memory.get_memory())
-    await summarizer.asked.wait()
+    await reached(summarizer.asked, reading)
     gone = added[4]
     assert await memory.delete([gone.id]) == 1
     summarizer.gate.set()
@@ -126,7 +127,7 @@ async def test_a_message_pinned_during_a_slow_summary_stays_in_the_view() -> Non
     memory = new_memory(summarizer=summarizer)
     added = await filled(memory, LONG)
     reading = asyncio.create_task(memory.get_memory())
-    await summarizer.asked.wait()
+    await reached(summarizer.asked, reading)
     await memory.update_messages_mark("pinned", msg_ids=[added[4].id])
     summarizer.gate.set()
     view = await reading
@@ -139,7 +140,7 @@ async def test_clearing_during_a_slow_summary_leaves_nothing() -> None:
     memory = new_memory(summarizer=summarizer)
     await filled(memory, LONG)
     reading = asyncio.create_task(memory.get_memory())
-    await summarizer.asked.wait()
+    await reached(summarizer.asked, reading)
     await memory.clear()
     summarizer.gate.set()
     assert await reading == []
@@ -155,7 +156,7 @@ async def test_a_state_loaded_during_a_slow_summary_is_what_the_next_view_shows(
     memory = new_memory(summarizer=summarizer)
     await filled(memory, LONG)
     reading = asyncio.create_task(memory.get_memory())
-    await summarizer.asked.wait()
+    await reached(summarizer.asked, reading)
     memory.load_state_dict(state)
     summarizer.gate.set()
     await reading
@@ -172,7 +173,7 @@ async def test_a_state_loaded_while_the_base_is_read_is_what_the_next_view_shows
     memory = new_memory(base=base)
     base.stops = {"get_memory"}
     reading = asyncio.create_task(memory.get_memory())
-    await base.reached.wait()
+    await reached(base.reached, reading)
     memory.load_state_dict(other.state_dict())
     base.stops = set()
     base.gate.set()
@@ -186,7 +187,7 @@ async def test_asking_for_compression_while_a_message_is_deleted_still_compresse
     added = await filled(memory, LONG)
     await memory.get_memory()
     asking = asyncio.create_task(memory.compress_now())
-    await summarizer.asked.wait()
+    await reached(summarizer.asked, asking)
     await memory.delete([added[4].id])
     summarizer.gate.set()
     event = await asking
@@ -201,7 +202,7 @@ async def test_what_is_deleted_by_mark_while_it_is_added_does_not_stay_in_the_vi
     await memory.get_memory()
     base.stops = {"add"}
     adding = asyncio.create_task(memory.add(from_openai([user("a hint")]), marks="hint"))
-    await base.reached.wait()
+    await reached(base.reached, adding)
     deleting = asyncio.create_task(memory.delete_by_mark("hint"))
     for _ in range(5):
         await asyncio.sleep(0)
@@ -222,7 +223,7 @@ async def test_a_cancelled_summary_leaves_everything_as_it_was() -> None:
     await memory.add(from_openai(LONG[8:]))
     before = None
     reading = asyncio.create_task(memory.get_memory())
-    await summarizer.asked.wait()
+    await reached(summarizer.asked, reading)
     before = seen(memory)
     reading.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -253,7 +254,7 @@ async def test_a_cancelled_write_that_went_through_is_removed_again() -> None:
     memory = new_memory(store=store)
     added = await filled(memory, LONG)
     reading = asyncio.create_task(memory.get_memory())
-    await written.wait()
+    await reached(written, reading)
     reading.cancel()
     with pytest.raises(asyncio.CancelledError):
         await reading
@@ -271,7 +272,7 @@ async def test_a_deletion_cancelled_half_way_still_leaves_the_view() -> None:
     covered = covered_ids(await memory.get_memory())
     base.stops = {"get_memory"}
     deleting = asyncio.create_task(memory.delete([covered[0]]))
-    await base.reached.wait()
+    await reached(base.reached, deleting)
     deleting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await deleting
@@ -292,7 +293,7 @@ async def test_a_mark_change_cancelled_half_way_is_noticed_later() -> None:
     first = covered_ids(await memory.get_memory())[0]
     base.stops = {"get_memory"}
     marking = asyncio.create_task(memory.update_messages_mark("pinned", msg_ids=[first]))
-    await base.reached.wait()
+    await reached(base.reached, marking)
     marking.cancel()
     with pytest.raises(asyncio.CancelledError):
         await marking
@@ -308,7 +309,7 @@ async def test_a_cancelled_add_leaves_view_and_history_agreeing() -> None:
     await filled(memory, [user("one")])
     base.stops = {"add"}
     adding = asyncio.create_task(memory.add(from_openai([user("two")])))
-    await base.reached.wait()
+    await reached(base.reached, adding)
     adding.cancel()
     with pytest.raises(asyncio.CancelledError):
         await adding
@@ -591,7 +592,7 @@ async def test_a_text_deleted_while_its_write_is_tried_again_does_not_stay_store
     store.fault = lambda operation, number: wait() if operation == "write" else None
     await filled(memory, turns(3, tag="u"))
     reading = asyncio.create_task(memory.get_memory())
-    await trying.wait()
+    await reached(trying, reading)
     deleting = asyncio.create_task(memory.delete([added[1].id, added[2].id]))
     for _ in range(5):
         await asyncio.sleep(0)
@@ -767,7 +768,7 @@ def test_one_memory_serves_one_event_loop_after_another() -> None:
         await filled(memory, turns(6, tag=tag))
         # Two at once, so that one has to wait: that is when a lock remembers its loop.
         readers = [asyncio.create_task(memory.get_memory()) for _ in range(2)]
-        await summarizer.asked.wait()
+        await reached(summarizer.asked, *readers)
         for _ in range(5):
             await asyncio.sleep(0)
         summarizer.gate.set()
