@@ -10,7 +10,7 @@ class ContextCompressorError(Exception):
 
 
 class InvalidMessageError(ContextCompressorError, ValueError):
-    """Report a message that is not what its format says; the text names index, field and what was expected."""
+    """Report a message that is not what its format says; the text names index, field and what is expected."""
 
 
 class InvalidArgumentError(ContextCompressorError, TypeError):

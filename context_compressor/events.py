@@ -14,8 +14,8 @@ class CompressionEvent:
     """One moment in which the view changed other than by growing, or in which something failed."""
 
     kind: EventKind
-    """`compact` (stubs only), `compress` (new segments), `merge` (segments merged), `edit` (a change made
-    by the user: delete, marks, the base), `failure` (a summariser or the store; the next means down was used)."""
+    """`compact` (stubs only), `compress` (new segments), `merge` (segments merged), `edit` (a change made by
+    the user: delete, marks, the base), `failure` (summariser or store; the next means down was used)."""
     reason: str
     """Why it happened, in a few words, e.g. "over budget"."""
     tokens_before: int

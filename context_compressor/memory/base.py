@@ -121,6 +121,14 @@ class MemoryBase(ABC):
             InvalidStateError: the state cannot be loaded; the memory is as it was.
         """
 
+    async def add_owned(self, messages: list[Msg], marks: list[str], **kwargs: Any) -> None:
+        """Append messages that nobody will change: what `add` does, where a copy can be spared.
+
+        The wrapper hands its own copies over and keeps reading them. The default adds copies of them, for a
+        memory may keep what it is given and hand it out.
+        """
+        await self.add([msg.copy() for msg in messages], marks=marks, **kwargs)
+
     def revision(self) -> int | None:
         """Return a number that differs after every change, at no cost; None if this memory does not keep one.
 

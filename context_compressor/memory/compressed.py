@@ -103,7 +103,7 @@ class CompressedMemory(MemoryBase):
                 await upkeep.refresh(events)
             state = upkeep.state
             upkeep.stale = True  # until both base and state hold the messages
-            await self.base.add(messages, marks=mark_names, **kwargs)
+            await self.base.add_owned(copies, mark_names, **kwargs)
             again = bool(kwargs.get("allow_duplicates"))
             for msg, tokens in zip(copies, counted, strict=True):
                 if again or msg.id not in state.index:
@@ -111,7 +111,8 @@ class CompressedMemory(MemoryBase):
                 for mark in mark_names:
                     state.index.marks.setdefault(mark, set()).add(msg.id)
             upkeep.history.remember()
-            upkeep.stale = await upkeep.history.has_changed(len(state.index))
+            # A base that counts no changes may still have refused or altered something.
+            upkeep.stale = not upkeep.history.has_revision and await self.base.size() != len(state.index)
         if events:
             await upkeep.deliver(events)
 

@@ -65,13 +65,23 @@ class InMemoryMemory(MemoryBase):
         """
         messages, names = as_messages(memories), as_marks(marks)
         copies = [msg.copy() for msg in messages]
-        for msg in copies:
+        await self.add_owned(copies, names, allow_duplicates=allow_duplicates)
+
+    async def add_owned(
+        self,
+        messages: list[Msg],
+        marks: list[str],
+        allow_duplicates: bool = False,
+        **kwargs: Any,  # noqa: ARG002  # as `add`
+    ) -> None:
+        """Append messages as they are, without copying; see `MemoryBase.add_owned`."""
+        for msg in messages:
             numbers = self._numbers_by_id.get(msg.id)
             if numbers and not allow_duplicates:
                 for number in numbers:
-                    self._mark(number, names)
+                    self._mark(number, marks)
             else:
-                self._append(msg, names)
+                self._append(msg, marks)
 
     async def delete(self, msg_ids: list[str], **kwargs: Any) -> int:  # noqa: ARG002
         numbers = [number for msg_id in as_ids(msg_ids) for number in self._numbers_by_id.get(msg_id, ())]

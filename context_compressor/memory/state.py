@@ -77,7 +77,8 @@ class MemoryState:
         """Move the view on to the end of the history."""
         if not self.queue:
             return
-        counted = self._withheld_counts | {key: tokens for key, _, tokens in self.queue}
+        counted = {key: tokens for key, _, tokens in self.queue}
+        counted.update(self._withheld_counts)
         grown = advance(
             self.items,
             [(key, msg) for key, msg, _ in self.queue],
@@ -100,7 +101,8 @@ class MemoryState:
 
     def _note_withheld(self, counted: Mapping[str, MessageTokens]) -> None:
         """Keep the counts of messages that wait for results: they enter the view later, counted once."""
-        self._withheld_counts = {key: counted[key] for key in self._builder.withheld if key in counted}
+        withheld = self._builder.withheld
+        self._withheld_counts = {key: counted[key] for key in withheld if key in counted} if withheld else {}
 
     @staticmethod
     def _log_repairs(items: Iterable[ViewItem]) -> None:

@@ -78,7 +78,7 @@ class ExchangeBuilder:
     @property
     def withheld(self) -> tuple[str, ...]:
         """Keys of the messages that wait for results."""
-        return tuple(dict.fromkeys(message.key for message in self._messages))
+        return tuple(dict.fromkeys(message.key for message in self._messages)) if self._messages else ()
 
     def feed(self, key: str, msg: Msg) -> list[Exchange]:
         """Read the next history message; return the exchanges that became complete, in order."""

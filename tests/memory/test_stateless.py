@@ -1,0 +1,188 @@
+"""`compress_messages`: the same for callers who keep nothing but a state between calls."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from typing import Any
+
+import pytest
+
+from context_compressor import (
+    CompressionEvent,
+    FileOffloadStore,
+    InMemoryOffloadStore,
+    acompress_messages,
+    compress_messages,
+    to_openai,
+)
+from context_compressor.errors import ContextOverflowError, InvalidMessageError, InvalidStateError
+from tests.memory.scripted import (
+    COUNTER,
+    REF,
+    Noting,
+    config,
+    exchange,
+    filled,
+    new_memory,
+    system,
+    text,
+    turns,
+    user,
+)
+from tests.support.validity import problems
+
+Dict = dict[str, Any]
+
+
+def compress(messages: Any, state: Dict | None = None, **arguments: Any) -> Any:
+    """Compress to a small budget, with the state as a caller would keep it: as JSON."""
+    arguments = {"config": config(), "counter": COUNTER, **arguments}
+    return compress_messages(messages, state=json.loads(json.dumps(state)), **arguments)
+
+
+def test_a_list_within_budget_comes_back_as_it_is() -> None:
+    said = [system("be brief"), *turns(2)]
+    found = compress(said)
+    assert found.messages == said
+    assert found.stats.saved_tokens == 0
+
+
+def test_a_list_over_budget_comes_back_valid_and_within_it() -> None:
+    said = turns(8)
+    found = compress(said)
+    assert problems(found.messages) == []
+    assert COUNTER.count_messages(found.messages) <= config().budget
+    assert found.stats.segments == 1
+    assert found.messages[-4:] == said[-4:]
+
+
+def test_defaults_will_do() -> None:
+    assert compress_messages([user("hi")]).messages == [user("hi")]
+
+
+async def test_it_works_where_a_loop_is_running() -> None:
+    said = turns(8)
+    assert compress(said).messages == (
+        await acompress_messages(said, config=config(), counter=COUNTER)
+    ).messages
+
+
+async def test_it_says_what_a_memory_says() -> None:
+    memory = new_memory()
+    await filled(memory, turns(8))
+    assert compress(turns(8)).messages == to_openai(await memory.get_memory())
+
+
+def test_over_a_growing_list_views_stay_still_and_nothing_is_summarised_twice() -> None:
+    summarizer, events = Noting(), []
+    said = turns(20)
+    state, earlier, seen = None, [], 0
+    for end in range(1, len(said) + 1):
+        found = compress(said[:end], state, summarizer=summarizer, on_event=events.append)
+        state = found.state
+        assert problems(found.messages) == [] or end == 1
+        if len(events) == seen:
+            assert found.messages[: len(earlier)] == earlier
+        earlier, seen = found.messages, len(events)
+    asked = [json.dumps([msg.content for msg in r.messages if msg.name != "memory"]) for r in summarizer.requests]
+    assert len(asked) > 2
+    for n in range(20):
+        assert sum(f"ask-t{n}:0" in each for each in asked) <= 1
+
+
+def test_the_same_list_and_state_give_the_same_view_without_an_event() -> None:
+    summarizer, events = Noting(), []
+    first = compress(turns(8), summarizer=summarizer)
+    second = compress(turns(8), first.state, summarizer=summarizer, on_event=events.append)
+    assert second.messages == first.messages
+    assert events == []
+    assert len(summarizer.requests) == 1
+    assert second.state == first.state
+
+
+def test_the_state_carries_the_texts() -> None:
+    said = [user("go"), *exchange("big", 100), *turns(2)]
+    found = compress(said)
+    refs = REF.findall(json.dumps(found.messages))
+    assert refs
+    store = InMemoryOffloadStore.from_state(json.loads(json.dumps(found.state))["texts"])
+    assert store.texts()[refs[0]] == said[2]["content"]
+
+
+def test_a_store_of_the_callers_own_holds_the_texts_instead() -> None:
+    said = [user("go"), *exchange("big", 100), *turns(2)]
+    with tempfile.TemporaryDirectory() as directory:
+        found = compress(said, store=FileOffloadStore(directory))
+        assert "texts" not in found.state
+        again = compress([*said, user("more")], found.state, store=FileOffloadStore(directory))
+        assert again.messages[:-1] == found.messages
+
+
+def test_an_edited_list_shows_what_it_says_now() -> None:
+    said = turns(8)
+    state = compress(said).state
+    said[4] = user("something else entirely")
+    found = compress(said, state)
+    assert problems(found.messages) == []
+    assert "ask-t1:" not in json.dumps(found.messages)
+    assert "ask-t1:" not in json.dumps(found.state)
+
+
+def test_what_is_gone_from_the_list_is_gone_from_the_state() -> None:
+    said = [user("go"), *exchange("big", 100), *turns(2)]
+    state = compress(said).state
+    assert "result-big:5 " in json.dumps(state)
+    found = compress([said[0], *said[3:]], state)
+    assert "result-big:5 " not in json.dumps(found.state)
+
+
+def test_a_conversation_that_begins_anew_keeps_nothing_of_the_old_one() -> None:
+    state = compress(turns(8)).state
+    found = compress([user("hello")], state)
+    assert found.messages == [user("hello")]
+    assert "ask-t1" not in json.dumps(found.state)
+
+
+@pytest.mark.parametrize(
+    ("change", "place"),
+    [
+        ({"version": 99}, "state.version"),
+        ({"version": None}, "state.version"),
+        ({"compression": 5}, "compression: expected a dict"),
+        ({"compression": {"version": 1, "tokens": {}, "ledger": []}}, "ledger: expected a dict"),
+        ({"texts": []}, "offloaded texts"),
+        ({"texts": {"ctx://0": "x"}}, "offloaded texts"),
+    ],
+)
+def test_a_malformed_state_is_refused_by_place(change: Dict, place: str) -> None:
+    state = {**compress(turns(8)).state, **change}
+    with pytest.raises(InvalidStateError, match=place):
+        compress(turns(8), state)
+
+
+def test_what_is_no_state_is_refused() -> None:
+    for state in (5, "text", [1]):
+        with pytest.raises(InvalidStateError, match="expected a dict"):
+            compress_messages([user("hi")], state=state)  # type: ignore[arg-type]
+
+
+def test_errors_come_out_as_they_are() -> None:
+    with pytest.raises(InvalidMessageError):
+        compress([{"role": "nobody"}])
+    with pytest.raises(ContextOverflowError, match="budget is 2,000"):
+        compress([system(text("rules", 400)), user("hi")])
+
+
+def test_the_callers_list_is_left_alone() -> None:
+    said = turns(8)
+    found = compress(said)
+    found.messages[-1]["content"] = "changed"
+    assert said == turns(8)
+
+
+def test_events_are_reported() -> None:
+    events: list[CompressionEvent] = []
+    found = compress(turns(8), on_event=events.append)
+    assert [event.kind for event in events] == ["compress"]
+    assert found.stats.events == 1

@@ -1,0 +1,187 @@
+"""`sync`: the history follows a list that somebody else owns."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from openai.types.chat import ChatCompletionMessage
+
+from context_compressor import to_openai
+from context_compressor.errors import InvalidMessageError
+from tests.memory.scripted import (
+    GatedBase,
+    assistant,
+    call,
+    exchange,
+    good_view,
+    new_memory,
+    reached,
+    result,
+    system,
+    text,
+    turns,
+    user,
+)
+
+
+async def test_what_is_new_at_the_end_is_added() -> None:
+    memory = new_memory()
+    said = [system("be brief"), user("hi")]
+    await memory.sync(said)
+    first = [msg.id for msg in await memory.get_history()]
+    said += [assistant("hello"), user("hi")]  # the same content again is a message of its own
+    await memory.sync(said)
+    await memory.sync(said)
+    assert to_openai(await memory.get_history()) == said
+    assert [msg.id for msg in await memory.get_history()][:2] == first
+
+
+async def test_any_iterable_will_do() -> None:
+    memory = new_memory()
+    await memory.sync(iter([user("hi")]))
+    assert to_openai(await memory.get_memory()) == [user("hi")]
+
+
+async def test_an_edited_tail_replaces_what_was_there() -> None:
+    memory = new_memory()
+    await memory.sync([user("a"), assistant("b"), user("c"), assistant("d")])
+    kept = [msg.id for msg in await memory.get_history()][:2]
+    edited = [user("a"), assistant("b"), user("C!"), assistant("d")]
+    await memory.sync(edited)
+    history = await memory.get_history()
+    assert to_openai(history) == edited
+    assert [msg.id for msg in history][:2] == kept
+
+
+async def test_a_dict_changed_in_place_is_noticed() -> None:
+    memory = new_memory()
+    said = [user("a"), assistant("b")]
+    await memory.sync(said)
+    said[0]["content"] = "changed"
+    await memory.sync(said)
+    assert to_openai(await memory.get_history()) == said
+
+
+async def test_a_list_cut_short_cuts_the_history() -> None:
+    memory = new_memory()
+    await memory.sync(turns(2))
+    await memory.sync(turns(2)[:3])
+    assert to_openai(await memory.get_history()) == turns(2)[:3]
+    await memory.sync([])
+    assert await memory.get_history() == []
+
+
+async def test_a_summarised_message_that_is_edited_leaves_the_summary() -> None:
+    memory = new_memory()
+    said = turns(8)
+    await memory.sync(said)
+    await good_view(memory)
+    assert memory.stats().segments == 1
+    said[4] = user("something else")
+    await memory.sync(said)
+    await good_view(memory)
+    assert to_openai(await memory.get_history()) == said
+    assert not any("ask-t1:" in stored for stored in memory.store.texts().values())
+
+
+async def test_sdk_messages_may_stand_among_dicts() -> None:
+    function = {"id": "c1", "type": "function", "function": {"name": "read_file", "arguments": "{}"}}
+    answer = ChatCompletionMessage.model_validate(
+        {"role": "assistant", "content": None, "tool_calls": [function]}
+    )
+    memory = new_memory()
+    said = [user("read it"), answer, result("c1", "contents")]
+    await memory.sync(said)
+    await memory.sync([*said, assistant("done")])
+    assert await memory.size() == 4
+    assert to_openai(await memory.get_memory())[1]["tool_calls"] == [function]
+
+
+async def test_results_are_paired_with_calls_that_were_synced_before() -> None:
+    memory = new_memory()
+    said = [user("go"), call("c1", "c2"), result("c1", "one")]
+    await memory.sync(said)
+    assert to_openai(await memory.get_memory()) == said[:1]
+    said.append(result("c2", "two"))
+    await memory.sync(said)
+    assert to_openai(await memory.get_memory()) == said
+
+
+async def test_after_a_restart_nothing_is_added_twice() -> None:
+    memory = new_memory()
+    said = turns(8)
+    await memory.sync(said)
+    before = to_openai(await memory.get_memory())
+    state = json.loads(json.dumps(memory.state_dict()))
+    again = new_memory()
+    again.load_state_dict(state)
+    await again.sync(said)
+    assert await again.size() == len(said)
+    assert to_openai(await again.get_memory()) == before
+    await again.sync([*said, user("more")])
+    assert to_openai(await again.get_history()) == [*said, user("more")]
+
+
+async def test_after_a_restart_an_edited_tail_replaces_what_was_there() -> None:
+    memory = new_memory()
+    await memory.sync([user("a"), assistant("b"), user("c")])
+    again = new_memory()
+    again.load_state_dict(memory.state_dict())
+    edited = [user("a"), assistant("b"), user("C!")]
+    await again.sync(edited)
+    assert to_openai(await again.get_history()) == edited
+
+
+async def test_after_a_clear_the_whole_list_is_new() -> None:
+    memory = new_memory()
+    await memory.sync([system("be brief"), user("first conversation")])
+    await memory.clear()
+    said = [system("be brief"), user("second conversation")]
+    await memory.sync(said)
+    assert to_openai(await memory.get_memory()) == said
+
+
+async def test_after_another_state_was_loaded_the_list_is_compared_with_that() -> None:
+    other = new_memory()
+    await other.sync([system("be kind"), user("other")])
+    memory = new_memory()
+    await memory.sync([system("be brief"), user("first")])
+    memory.load_state_dict(other.state_dict())
+    said = [system("be brief"), user("first"), assistant("yes")]
+    await memory.sync(said)
+    assert to_openai(await memory.get_history()) == said
+
+
+async def test_a_malformed_list_changes_nothing() -> None:
+    memory = new_memory()
+    await memory.sync([user("a"), assistant("b")])
+    with pytest.raises(InvalidMessageError):
+        await memory.sync([user("A!"), {"role": "nobody", "content": "x"}])
+    with pytest.raises(InvalidMessageError):
+        await memory.sync([user("A!"), 5])
+    assert to_openai(await memory.get_history()) == [user("a"), assistant("b")]
+
+
+async def test_two_syncs_of_the_same_list_at_once_add_it_once() -> None:
+    memory = new_memory()
+    said = [user(text("long", 2_000)), *exchange("c1", 5)]  # long enough to be counted in a thread
+    await asyncio.gather(memory.sync(said), memory.sync(said))
+    assert to_openai(await memory.get_history()) == said
+
+
+async def test_a_cancelled_sync_can_be_done_again() -> None:
+    base = GatedBase()
+    memory = new_memory(base=base)
+    await memory.sync([user("a"), assistant("b")])
+    base.stops = {"add"}
+    said = [user("a"), assistant("B!"), user("c")]
+    syncing = asyncio.create_task(memory.sync(said))
+    await reached(base.reached, syncing)
+    syncing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await syncing
+    base.stops = set()
+    await memory.sync(said)
+    assert to_openai(await memory.get_history()) == said

@@ -1,0 +1,162 @@
+"""The house rules that a machine can check: public names, what an import costs, who may know whom."""
+
+import ast
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import pytest
+
+import context_compressor
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "context_compressor"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+MAX_MODULE_LINES = 400
+
+PUBLIC_NAMES = {
+    "CompressedMemory",
+    "CompressionConfig",
+    "CompressionEvent",
+    "CompressionStats",
+    "ExtractiveSummarizer",
+    "FallbackSummarizer",
+    "FileOffloadStore",
+    "InMemoryMemory",
+    "InMemoryOffloadStore",
+    "MemoryBase",
+    "Msg",
+    "OffloadStore",
+    "OffloadTools",
+    "OpenAISummarizer",
+    "Summarizer",
+    "Summary",
+    "SummaryRequest",
+    "TiktokenCounter",
+    "TokenCounter",
+    "acompress_messages",
+    "compress_messages",
+    "from_openai",
+    "to_openai",
+}
+
+HEAVY = ("aiohttp", "dashscope", "httpx", "openai", "requests", "rich", "typer")
+"""Packages that only a summariser or the command line needs, most of them slow to import."""
+
+SHARED = {"errors", "events"}
+MAY_IMPORT = {
+    "errors": set(),
+    "events": set(),
+    "messages": {"errors"},
+    "tokens": {"errors", "messages"},
+    "offload": {"errors", "messages", "tokens"},
+    "summarizers": {"errors", "messages", "tokens"},
+    "compression": {"messages", "tokens", *SHARED},
+    "memory": {"messages", "tokens", "offload", "summarizers", "compression", *SHARED},
+    "integrations": {"messages", "tokens", "offload", "summarizers", "compression", "memory", *SHARED},
+    "cli": {"messages", "tokens", "offload", "summarizers", "compression", "memory", *SHARED},
+}
+"""Room (or module at the top) -> the other rooms that it may know."""
+
+MEETS_THE_OUTSIDE = {
+    "compression/engine.py": {"offload", "summarizers"},
+    "compression/recovery.py": {"offload", "summarizers"},
+    "compression/transcript.py": {"offload", "summarizers"},
+}
+"""Modules that may know more than their room: compression stores, summarises and reads back by them."""
+
+
+def place(module: Path) -> str:
+    """Return where a module stands in the package."""
+    return module.relative_to(PACKAGE).as_posix()
+
+
+def room_of(name: str) -> str | None:
+    """Return the room of a dotted name, None for the package itself."""
+    parts = name.split(".")
+    return parts[1] if len(parts) > 1 else None
+
+
+def own_imports(module: Path) -> Iterator[str]:
+    """Yield the dotted names that a module imports from this package, wherever in it the import stands."""
+    for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module}: relative imports hide which room is meant"
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        else:
+            continue
+        yield from (name for name in names if name.split(".")[0] == PACKAGE.name)
+
+
+def test_public_names_are_those_promised() -> None:
+    """Exactly the promised names are exported, in order, and each of them is there."""
+    assert context_compressor.__all__ == sorted(PUBLIC_NAMES)
+    assert all(hasattr(context_compressor, name) for name in PUBLIC_NAMES)
+
+
+def test_import_is_light() -> None:
+    """Importing the library pulls in no provider SDK and nothing of the command line."""
+    code = f"import sys, context_compressor; print([name for name in {HEAVY} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_making_a_memory_reads_no_vocabulary() -> None:
+    """Reading the vocabulary takes 0.3 s, which belong to the first count."""
+    code = (
+        "from context_compressor import CompressedMemory, OffloadTools\n"
+        "memory = CompressedMemory()\nOffloadTools(memory)\nprint(memory.counter.is_loaded)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+def test_modules_stay_short() -> None:
+    """A module longer than this is two modules."""
+    lines = {place(path): len(path.read_text(encoding="utf-8").splitlines()) for path in MODULES}
+    assert {path: count for path, count in lines.items() if count > MAX_MODULE_LINES} == {}
+
+
+def test_imports_point_one_way() -> None:
+    """Each room knows only the rooms below it."""
+    wrong = []
+    for path in MODULES:
+        if path.parent == PACKAGE and path.stem.startswith("__"):
+            continue  # the front doors know everybody
+        room = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+        allowed = {room} | MAY_IMPORT[room] | MEETS_THE_OUTSIDE.get(place(path), set())
+        wrong += [
+            f"{place(path)} imports {name}" for name in own_imports(path) if room_of(name) not in allowed
+        ]
+    assert wrong == []
+
+
+def test_version_is_told_once() -> None:
+    """The changelog's newest release, pyproject.toml and the installed package name one version."""
+    told = PYPROJECT["project"]["version"]
+    headings = [
+        line
+        for line in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").splitlines()
+        if line[:4] == "## ["
+    ]
+    releases = [heading[4:].split("]")[0] for heading in headings if "Unreleased" not in heading]
+    assert releases[0] == told
+    try:
+        assert version("context-compressor") == told
+    except PackageNotFoundError:
+        pytest.skip("run from its sources, not installed")
+
+
+def test_license_is_the_one_named() -> None:
+    """pyproject.toml names the licence whose text lies in the repository."""
+    assert PYPROJECT["project"]["license"] == "Apache-2.0"
+    text = (ROOT / "LICENSE").read_text(encoding="utf-8")
+    assert "Apache License" in text
+    assert "Copyright 2026 the context_compressor authors" in text
