@@ -114,9 +114,12 @@ def _force(draft: _Draft) -> None:
     # Stopping at the budget itself would force the next turn's event, too, and so on every turn.
     goal = (draft.target + budget) // 2
     draft.stub_results(old=False, above=0, goal=goal)
+    recent = [u for u in draft.units if u.recent and not (u.fixed or u.volatile or u.kept)][:-1]
+    if draft.projected - draft.gain_of(recent) > budget:
+        # One huge message: without the others it would not fit either, so they need not go first.
+        draft.stub_texts(goal=goal)
     if draft.projected > budget:
-        recent = [u for u in draft.units if u.recent and not (u.fixed or u.volatile or u.kept)]
-        draft.compress(recent[:-1], goal)
+        draft.compress(recent, goal)
     if draft.projected > budget:
         draft.stub_texts(goal=goal)
     if draft.projected > budget:
@@ -258,6 +261,10 @@ class _Draft:
             groups = 1 if threshold is None else -(-grouped // threshold)
             self._segments_cost = groups * self._segment_cost(grouped // groups)
         self._settle()
+
+    def gain_of(self, candidates: Sequence[Unit]) -> int:
+        """Return the tokens that the view would lose at most if these units left, too."""
+        return sum(self._tokens_of(unit) for unit in candidates if unit.key not in self.leaving)
 
     def _tokens_of(self, unit: Unit) -> int:
         return unit.tokens - self._saved.get(unit.key, 0)

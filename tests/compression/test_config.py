@@ -1,0 +1,110 @@
+"""`CompressionConfig`: what is refused, in which words; what gives way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from context_compressor import CompressionConfig
+
+
+def test_the_defaults_are_remes() -> None:
+    config = CompressionConfig()
+    assert (config.mode, config.max_total_tokens, config.max_tool_message_tokens) == ("auto", 20_000, 2_000)
+    assert (config.group_token_threshold, config.keep_recent_count) == (None, 10)
+    assert (config.compact_ratio_threshold, config.preview_tokens) == (0.75, 200)
+    assert config.budget == 20_000
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        (
+            {"max_tool_message_tokens": 5_000, "max_total_tokens": 4_000},
+            ["max_tool_message_tokens (5000)", "max_total_tokens (4000)"],
+        ),
+        ({"reserved_tokens": 20_000}, ["reserved_tokens (20000)", "max_total_tokens (20000)"]),
+        (
+            {"preview_tokens": 300, "max_tool_message_tokens": 300},
+            ["preview_tokens (300)", "max_tool_message_tokens (300)"],
+        ),
+        ({"pinned_mark": "hint"}, ["pinned_mark ('hint')", "volatile_marks"]),
+        ({"mode": "auto", "working_summary_mode": "compact"}, ["mode ('auto')", "working_summary_mode ('compact')"]),
+    ],
+)
+def test_values_that_cannot_work_together_are_refused_with_names_and_values(
+    values: dict[str, Any], words: list[str]
+) -> None:
+    with pytest.raises(ValueError, match="") as caught:
+        CompressionConfig(**values)
+    assert all(word in str(caught.value) for word in words)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("max_totl_tokens", 5),
+        ("mode", "none"),
+        ("max_total_tokens", 0),
+        ("max_total_tokens", "20000"),
+        ("max_total_tokens", 2.5),
+        ("max_total_tokens", True),
+        ("reserved_tokens", -1),
+        ("keep_recent_count", -1),
+        ("group_token_threshold", 0),
+        ("target_ratio", 1.0),
+        ("target_ratio", float("nan")),
+        ("arrival_ratio", 0),
+        ("compact_ratio_threshold", 1.1),
+        ("on_failure", "ignore"),
+        ("summarizer_timeout_seconds", 0),
+        ("store_timeout_seconds", float("nan")),
+        ("redact", "text"),
+    ],
+)
+def test_a_bad_value_is_refused_by_the_name_of_its_field(field: str, value: Any) -> None:
+    with pytest.raises(ValidationError, match=field):
+        CompressionConfig(**{field: value})
+
+
+def test_remes_name_for_the_mode_is_accepted() -> None:
+    assert CompressionConfig(working_summary_mode="compact").mode == "compact"  # type: ignore[call-arg]
+    assert CompressionConfig(mode="compact", working_summary_mode="compact").mode == "compact"  # type: ignore[call-arg]
+
+
+def test_a_config_is_frozen() -> None:
+    with pytest.raises(ValidationError):
+        CompressionConfig().max_total_tokens = 5  # type: ignore[misc]
+
+
+@given(
+    st.fixed_dictionaries(
+        {"max_total_tokens": st.integers(1, 50_000)},
+        optional={"keep_recent_count": st.integers(0, 50), "mode": st.sampled_from(("auto", "compact"))},
+    )
+)
+def test_defaults_give_way_to_what_was_set(values: dict[str, Any]) -> None:
+    config = CompressionConfig(**values)
+    assert config.max_total_tokens == values["max_total_tokens"]
+    assert 1 <= config.max_tool_message_tokens <= max(1, config.budget // 2)
+    assert 0 <= config.preview_tokens <= config.max_tool_message_tokens
+
+
+def test_a_preview_that_was_set_raises_the_default_above_it() -> None:
+    config = CompressionConfig(max_total_tokens=1_000, preview_tokens=600)
+    assert config.preview_tokens == 600 < config.max_tool_message_tokens
+
+
+def test_the_budget_is_what_is_not_reserved() -> None:
+    assert CompressionConfig(max_total_tokens=1_000, reserved_tokens=300).budget == 700
+
+
+def test_a_copy_with_other_values_keeps_what_was_set() -> None:
+    config = CompressionConfig(max_total_tokens=1_000, redact=str.upper)
+    data = config.model_dump()
+    assert "redact" not in data
+    assert CompressionConfig(**data).max_total_tokens == 1_000

@@ -1,0 +1,211 @@
+"""The ledger: what is live, what nothing names any more, and its saved form."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from context_compressor.compression.ledger import ItemKey, Ledger, SegmentEdit, StubEdit, Withdrawal, message_id
+from context_compressor.errors import InvalidStateError
+
+R = [f"ctx://{n:016x}" for n in range(10)]
+
+
+def stub(key: str, ref: str, path: tuple[int, ...] = (), *, page: bool = False) -> StubEdit:
+    return StubEdit(ItemKey(key), path, ref, f"[offloaded: {ref}]", 9, page)
+
+
+def segment(id: str, ref: str, *keys: str, children: tuple[str, ...] = (), media: tuple[str, ...] = ()) -> SegmentEdit:
+    return SegmentEdit(id, tuple(map(ItemKey, keys)), children, ref, media, f"summary {id}", True)
+
+
+def ledger_of(*edits: Any) -> Ledger:
+    ledger = Ledger()
+    for edit in edits:
+        ledger.append(edit)
+    return ledger
+
+
+def test_a_later_stub_of_the_same_text_replaces_the_earlier() -> None:
+    ledger = ledger_of(stub("a", R[0]), stub("a", R[1]), stub("a", R[2], (1, -1)))
+    assert {path: edit.ref for path, edit in ledger.stubs_of(ItemKey("a")).items()} == {(): R[1], (1, -1): R[2]}
+    assert ledger.unwanted == {R[0]}
+    assert not ledger.is_live(R[0])
+
+
+def test_a_ref_lives_while_any_edit_names_it() -> None:
+    ledger = ledger_of(stub("a", R[0]), stub("b", R[0]), Withdrawal(item=ItemKey("a")))
+    assert ledger.is_live(R[0])
+    assert ledger.unwanted == set()
+    ledger.append(Withdrawal(item=ItemKey("b")))
+    assert ledger.unwanted == {R[0]}
+    ledger.append(stub("c", R[0]))
+    assert ledger.unwanted == set()
+
+
+def test_merged_segments_stand_behind_the_outermost() -> None:
+    ledger = ledger_of(
+        segment("s1", R[1], "a", "b"), segment("s2", R[2], "c"), segment("m", R[3], "d", children=("s1", "s2"))
+    )
+    for key in "abcd":
+        top = ledger.top_segment_of(ItemKey(key))
+        assert top is not None
+        assert top.id == "m"
+    assert ledger.ids_under("m") == ("a", "b", "c", "d")
+    assert ledger.top_segment_of(ItemKey("e")) is None
+    assert ledger.refs() == [R[3], R[2], R[1]]
+
+
+def test_withdrawing_over_an_item_brings_the_other_segments_back() -> None:
+    ledger = ledger_of(
+        segment("s1", R[1], "a", "b"), segment("s2", R[2], "c"), segment("m", R[3], children=("s1", "s2"))
+    )
+    assert [s.id for s in ledger.withdraw_segments_over(ItemKey("a"))] == ["m", "s1"]
+    assert ledger.top_segment_of(ItemKey("a")) is None
+    top = ledger.top_segment_of(ItemKey("c"))
+    assert top is not None
+    assert top.id == "s2"
+    assert ledger.ids_under("s2") == ("c",)
+    assert ledger.unwanted == {R[1], R[3]}
+    assert ledger.withdraw_segments_over(ItemKey("a")) == []
+
+
+def test_media_are_named_by_their_segment() -> None:
+    ledger = ledger_of(segment("s", R[1], "a", media=(R[2], R[3])))
+    assert all(ledger.is_live(ref) for ref in R[1:4])
+    ledger.append(Withdrawal(segment="s"))
+    assert ledger.unwanted == {R[1], R[2], R[3]}
+
+
+def test_the_id_of_a_withdrawn_segment_is_not_given_again() -> None:
+    ledger = Ledger()
+    first = ledger.new_segment_id(R[1])
+    ledger.append(segment(first, R[1], "a"))
+    ledger.append(Withdrawal(segment=first))
+    second = ledger.new_segment_id(R[1])
+    assert second != first
+    assert ledger.new_segment_id(R[1], {second}) not in (first, second)
+
+
+def test_further_messages_under_one_id_keep_their_message_id() -> None:
+    assert message_id("a") == message_id("a\0002") == "a"
+
+
+def full() -> Ledger:
+    ledger = ledger_of(
+        stub("a", R[0], (1, -1)),
+        stub("p", R[0], page=True),
+        StubEdit(ItemKey("b", "#orphan0"), (1,), R[4], "lone \ud83d surrogate", 3),
+        segment("s1", R[1], "a", "b", media=(R[5],)),
+        segment("s2", R[2], "c\0002"),
+        segment("m", R[3], children=("s1", "s2")),
+        stub("d", R[6]),
+        Withdrawal(item=ItemKey("d")),
+        segment("s3", R[7], "e"),
+        Withdrawal(segment="s3"),
+    )
+    ledger.pending = {R[2]}
+    ledger.frontier = 12
+    return ledger
+
+
+def test_it_comes_back_through_json() -> None:
+    ledger = full()
+    data = json.loads(json.dumps(ledger.to_dict()))
+    again = Ledger.from_dict(data)
+    assert again.entries == ledger.entries
+    assert again.to_dict() == ledger.to_dict()
+    assert (again.pending, again.unwanted, again.frontier) == ({R[2]}, {R[6], R[7]}, 12)
+    assert again.refs() == ledger.refs()
+    assert again.ids_under("m") == ledger.ids_under("m")
+    assert again.new_segment_id(R[7]) == ledger.new_segment_id(R[7])
+
+
+def test_the_saved_form_is_the_one_of_the_first_day() -> None:
+    ledger = ledger_of(stub("a", R[0], (1, -1)), segment("s1", R[1], "b"), Withdrawal(segment="s1"))
+    assert ledger.to_dict() == {
+        "version": 1,
+        "frontier": 0,
+        "pending": [],
+        "unwanted": [R[1]],
+        "entries": [
+            {
+                "type": "stub",
+                "item": "a",
+                "path": [1, -1],
+                "ref": R[0],
+                "text": f"[offloaded: {R[0]}]",
+                "tokens": 9,
+                "page": False,
+            },
+            {
+                "type": "segment",
+                "id": "s1",
+                "items": ["b"],
+                "children": [],
+                "ref": R[1],
+                "media_refs": [],
+                "text": "summary s1",
+                "summarized": True,
+            },
+            {"type": "withdrawal", "segment": "s1", "item": None},
+        ],
+    }
+
+
+@pytest.mark.parametrize("data", [None, 5, [], "text"])
+def test_what_is_no_ledger_is_refused(data: Any) -> None:
+    with pytest.raises(InvalidStateError, match=r"ledger: expected a dict"):
+        Ledger.from_dict(data)
+
+
+@pytest.mark.parametrize("version", [None, 0, 2, "1"])
+def test_another_version_is_refused(version: Any) -> None:
+    with pytest.raises(InvalidStateError, match=r"ledger\.version: this release reads 1"):
+        Ledger.from_dict({**full().to_dict(), "version": version})
+
+
+@pytest.mark.parametrize("key", ["frontier", "pending", "unwanted", "entries"])
+@pytest.mark.parametrize("value", [None, 5.5, [5], [None]])
+def test_a_malformed_field_is_refused_by_name(key: str, value: Any) -> None:
+    with pytest.raises(InvalidStateError, match=rf"ledger(\.{key}|.*{key})"):
+        Ledger.from_dict({**full().to_dict(), key: value})
+
+
+ENTRIES = full().to_dict()["entries"]
+
+
+@pytest.mark.parametrize(("index", "key"), [(i, key) for i, entry in enumerate(ENTRIES) for key in entry])
+def test_a_missing_field_of_an_entry_is_refused_by_place(index: int, key: str) -> None:
+    entries = json.loads(json.dumps(ENTRIES))
+    del entries[index][key]
+    with pytest.raises(InvalidStateError, match=rf"ledger\.entries\[{index}\].*{key}"):
+        Ledger.from_dict({**full().to_dict(), "entries": entries})
+
+
+@pytest.mark.parametrize(
+    ("index", "key", "value"),
+    [
+        (0, "type", "other"),
+        (0, "ref", 5),
+        (0, "ref", "../../etc/passwd"),
+        (0, "path", "x"),
+        (0, "tokens", "many"),
+        (0, "text", None),
+        (0, "item", 5),
+        (3, "items", [5]),
+        (3, "items", 5),
+        (3, "media_refs", [None]),
+        (5, "children", ["nobody"]),
+        (7, "item", 5),
+        (9, "segment", "nobody"),
+        (9, "segment", 5),
+    ],
+)
+def test_a_malformed_field_of_an_entry_is_refused_by_place(index: int, key: str, value: Any) -> None:
+    entries = json.loads(json.dumps(ENTRIES))
+    entries[index][key] = value
+    with pytest.raises(InvalidStateError, match=rf"ledger\.entries\[{index}\]"):
+        Ledger.from_dict({**full().to_dict(), "entries": entries})

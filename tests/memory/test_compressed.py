@@ -1,0 +1,862 @@
+"""`CompressedMemory`: what its users may rely on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from context_compressor import (
+    CompressedMemory,
+    CompressionEvent,
+    InMemoryMemory,
+    InMemoryOffloadStore,
+    Msg,
+    OffloadTools,
+    from_openai,
+    to_openai,
+)
+from context_compressor.errors import ContextOverflowError, OffloadNotFoundError, RedactionError
+from context_compressor.memory.base import MemoryBase
+from context_compressor.messages.repair import MISSING_RESULT
+from tests.memory.contract import MemoryContract
+from tests.memory.scripted import (
+    COUNTER,
+    REF,
+    ForeignMemory,
+    Noting,
+    assistant,
+    call,
+    config,
+    covered_ids,
+    everything,
+    exchange,
+    filled,
+    good_view,
+    kind_of,
+    new_memory,
+    nothing_lost,
+    result,
+    strings,
+    system,
+    text,
+    turns,
+    user,
+    wire_text,
+)
+from tests.memory.test_in_memory import AGENTSCOPE_OLD_STATE, AGENTSCOPE_STATE
+from tests.support.validity import problems
+
+LONG = turns(6)
+
+
+class TestCompressedMemory(MemoryContract):
+    @pytest.fixture
+    def memory(self) -> CompressedMemory:
+        return CompressedMemory(counter=COUNTER)
+
+
+class TestCompressedMemoryOverAForeignBase(MemoryContract):
+    """The corner cases are the base's own business; what the wrapper answers by itself must hold here, too."""
+
+    @pytest.fixture
+    def memory(self) -> CompressedMemory:
+        class Checked(InMemoryMemory):
+            def revision(self) -> int | None:  # type: ignore[override]
+                return None
+
+        return CompressedMemory(Checked(), counter=COUNTER)
+
+
+# Marks
+
+
+async def test_excluding_a_mark_drops_what_bears_it_altogether_and_nothing_else() -> None:
+    memory = new_memory()
+    added = await filled(memory, turns(2))
+    await memory.update_messages_mark("x", msg_ids=[added[0].id, added[1].id])  # of an exchange only the call
+    view = await memory.get_memory(exclude_mark="x")
+    assert to_openai(view) == turns(2)[1:]
+    await memory.update_messages_mark("x", msg_ids=[added[2].id])
+    assert to_openai(await memory.get_memory(exclude_mark="x")) == turns(2)[3:]
+
+
+async def test_excluding_a_mark_that_drops_nothing_gives_the_same_view() -> None:
+    memory = new_memory()
+    await filled(memory, LONG)
+    view = await memory.get_memory()
+    for mark in ("never seen", "pinned", "hint"):
+        again = await memory.get_memory(exclude_mark=mark)
+        assert all(a is b for a, b in zip(view, again, strict=True))
+
+
+async def test_a_segment_is_excluded_only_when_all_that_it_covers_bears_the_mark() -> None:
+    memory = new_memory()
+    await filled(memory, LONG)
+    covered = covered_ids(await memory.get_memory())
+    assert len(covered) > 1
+    await memory.update_messages_mark("compressed", msg_ids=covered[1:])
+    assert len(covered_ids(await memory.get_memory(exclude_mark="compressed"))) == len(covered)
+    await memory.update_messages_mark("compressed", msg_ids=covered[:1])
+    assert covered_ids(await memory.get_memory(exclude_mark="compressed")) == []
+
+
+async def test_excluding_a_mark_counts_messages_that_bore_it_before_the_wrapper_came() -> None:
+    base = InMemoryMemory()
+    await base.add(from_openai([user("old")]), marks="x")
+    memory = new_memory(base=base)
+    await memory.get_memory()
+    await memory.add(from_openai([user("new"), user("newer")]), marks="x")
+    assert await memory.get_memory(exclude_mark="x") == []
+
+
+async def test_excluding_a_mark_works_after_a_restart() -> None:
+    memory = new_memory()
+    await memory.add(from_openai([user("old")]), marks="x")
+    again = new_memory()
+    again.load_state_dict(json.loads(json.dumps(memory.state_dict())))
+    await again.get_memory()
+    await again.add(from_openai([user("new")]), marks="x")
+    assert await again.get_memory(exclude_mark="x") == []
+
+
+async def test_messages_by_mark_come_whole_from_the_history_and_repaired() -> None:
+    memory = new_memory()
+    added = await filled(memory, LONG)
+    await memory.get_memory()
+    await memory.update_messages_mark("x", msg_ids=[msg.id for msg in added[:4]])
+    assert to_openai(await memory.get_memory(mark="x")) == LONG[:4]
+    await memory.update_messages_mark("y", msg_ids=[added[1].id])
+    (shown_call, placeholder) = to_openai(await memory.get_memory(mark="y"))
+    assert (shown_call, placeholder["content"]) == (LONG[1], MISSING_RESULT)
+
+
+async def test_what_is_pinned_stays() -> None:
+    memory = new_memory()
+    said = turns(12)
+    added = from_openai(said)
+    for index, msg in enumerate(added):
+        await memory.add(msg, marks="pinned" if index == 4 else None)
+        await memory.get_memory()
+    assert said[4] in to_openai(await nothing_lost(memory, said))
+
+
+async def test_a_result_that_is_pinned_keeps_its_exchange() -> None:
+    memory = new_memory()
+    said = [user("go"), *exchange("big", 60), *turns(5)]
+    added = from_openai(said)
+    await memory.add(added[:2])
+    await memory.add(added[2], marks="pinned")
+    await memory.add(added[3:])
+    assert to_openai(await good_view(memory))[:3] == said[:3]
+
+
+async def test_what_becomes_pinned_returns() -> None:
+    events: list[CompressionEvent] = []
+    memory = new_memory(on_event=events.append)
+    said = [user("go"), *exchange("big", 60), *turns(5)]
+    added = await filled(memory, said)
+    assert added[2].id in covered_ids(await memory.get_memory())
+    await memory.update_messages_mark("pinned", msg_ids=[added[2].id])
+    assert events[-1].kind == "edit"
+    view = await nothing_lost(memory, said)
+    assert said[1] in to_openai(view)
+    assert said[2] in to_openai(view)
+
+
+async def test_what_is_added_again_with_the_pinned_mark_returns() -> None:
+    memory = new_memory()
+    added = await filled(memory, LONG)
+    covered = covered_ids(await memory.get_memory())
+    index = [msg.id for msg in added].index(covered[0])
+    await memory.add(added[index].copy(), marks="pinned")
+    assert LONG[index] in to_openai(await nothing_lost(memory, LONG))
+
+
+async def test_a_hint_comes_and_goes_without_a_trace() -> None:
+    memory = new_memory()
+    said: list[dict[str, Any]] = []
+    for number, message in enumerate(turns(12)):
+        said.append(message)
+        await memory.add(from_openai([message]))
+        before = await good_view(memory)
+        if message["role"] == "tool" or problems(said):
+            continue
+        await memory.add(from_openai([user(f"hint {number}: think of the tests")]), marks="hint")
+        with_hint = to_openai(await good_view(memory))
+        assert f"hint {number}" in with_hint[-1]["content"]
+        events = memory.stats().events
+        assert await memory.delete_by_mark("hint") == 1
+        after = to_openai(await good_view(memory))
+        assert after == with_hint[:-1]
+        if events == memory.stats().events:
+            assert after == to_openai(before)
+    assert "hint" not in "\n".join(memory.store.texts().values())
+    await nothing_lost(memory, said)
+
+
+async def test_a_hint_that_stays_enters_no_segment_with_others() -> None:
+    memory = new_memory()
+    hint = from_openai([user("hint: think of the tests")])
+    await filled(memory, turns(2))
+    await memory.add(hint, marks="hint")
+    await filled(memory, turns(8, tag="u"))
+    view = await good_view(memory)
+    assert hint[0].id in {msg.id for msg in view}
+    events = memory.stats().events
+    await memory.delete_by_mark("hint")
+    assert to_openai(await memory.get_memory()) == [m for m in to_openai(view) if m != to_openai(hint)[0]]
+    assert memory.stats().events == events + 1
+
+
+# Deleting
+
+
+async def test_deleting_a_segment_deletes_all_that_it_covers() -> None:
+    memory = new_memory()
+    await filled(memory, LONG)
+    view = await memory.get_memory()
+    (segment,) = [msg for msg in view if kind_of(msg) == "segment"]
+    covered = covered_ids(view)
+    assert await memory.delete([segment.id]) == len(covered)
+    after = await good_view(memory)
+    assert to_openai(after) == to_openai([msg for msg in view if msg is not segment])
+    assert not set(covered) & {msg.id for msg in await memory.get_history()}
+    assert memory.store.texts() == {}
+    with pytest.raises(OffloadNotFoundError):
+        await memory.read_ref(REF.findall(str(segment.content))[0])
+
+
+async def test_deleting_one_covered_message_brings_the_others_back() -> None:
+    memory = new_memory(config(2_600))
+    said = turns(6)
+    added = await filled(memory, said)
+    await memory.get_memory()
+    await memory.compress_now()
+    covered = covered_ids(await memory.get_memory())
+    index = next(i for i, msg in enumerate(added) if msg.id in covered and isinstance(msg.content, str))
+    assert await memory.delete([added[index].id]) == 1
+    left = said[:index] + said[index + 1 :]
+    view = await nothing_lost(memory, left)
+    if memory.stats().segments == 0:
+        assert to_openai(view) == left
+    assert not any(said[index]["content"] in stored for stored in memory.store.texts().values())
+
+
+async def test_a_deleted_message_leaves_the_very_next_view() -> None:
+    events: list[CompressionEvent] = []
+    memory = new_memory(on_event=events.append)
+    added = await filled(memory, turns(2))
+    await memory.get_memory()
+    await memory.delete([added[3].id])
+    assert to_openai(await memory.get_memory()) == turns(2)[:3] + turns(2)[4:]
+    assert [event.kind for event in events] == ["edit"]
+    assert events[0].message_ids == (added[3].id,)
+
+
+async def test_deleting_a_result_leaves_a_placeholder() -> None:
+    memory = new_memory()
+    added = await filled(memory, turns(2))
+    await memory.get_memory()
+    await memory.delete([added[2].id])
+    view = await good_view(memory)
+    assert to_openai(view)[2]["content"] == MISSING_RESULT
+    assert kind_of(view[2]) == "placeholder"
+
+
+async def test_a_stored_text_stays_while_another_message_says_the_same() -> None:
+    memory = new_memory()
+    body = text("same", 60)
+    added = await filled(memory, [user("go"), call("a"), result("a", body), call("b"), result("b", body)])
+    view = await memory.get_memory()
+    assert [kind_of(msg) for msg in view] == [None, None, "stub", None, "stub"]
+    await memory.delete([msg.id for msg in added[1:3]])
+    view = await memory.get_memory()
+    assert body in await everything(memory, view)
+    assert len(memory.store.texts()) == 1
+    await memory.delete([msg.id for msg in added[3:]])
+    assert memory.store.texts() == {}
+
+
+async def test_a_deleted_text_is_in_no_saved_state() -> None:
+    memory = new_memory()
+    added = await filled(memory, [user("go"), *exchange("secret", 60), *turns(1)])
+    await memory.get_memory()
+    assert memory.stats().offloaded == 1
+    await memory.delete([added[1].id, added[2].id])
+    await memory.get_memory()
+    assert "result-secret:" not in json.dumps(memory.state_dict())
+
+
+# Bases changed behind the wrapper's back
+
+
+def foreign() -> MemoryBase:
+    return ForeignMemory()
+
+
+@pytest.mark.parametrize("base", [InMemoryMemory, foreign], ids=["with revision", "without"])
+async def test_what_others_add_to_the_base_is_in_the_next_view(base: Any) -> None:
+    memory = new_memory(base=base())
+    await filled(memory, turns(1))
+    await memory.get_memory()
+    await memory.base.add(from_openai([user("behind your back")]))
+    assert to_openai(await good_view(memory)) == [*turns(1), user("behind your back")]
+    await filled(memory, turns(8, tag="u"))
+    await nothing_lost(memory, [*turns(1), user("behind your back"), *turns(8, tag="u")])
+
+
+@pytest.mark.parametrize("base", [InMemoryMemory, foreign], ids=["with revision", "without"])
+async def test_what_others_delete_from_the_base_leaves_view_and_store(base: Any) -> None:
+    events: list[CompressionEvent] = []
+    memory = new_memory(base=base(), on_event=events.append)
+    said = [user("go"), *exchange("secret", 60), *turns(2)]
+    added = await filled(memory, said)
+    await memory.get_memory()
+    assert memory.stats().offloaded == 1
+    await memory.base.delete([added[1].id, added[2].id])
+    assert to_openai(await good_view(memory)) == [said[0], *said[3:]]
+    assert events[-1].kind == "edit"
+    assert memory.store.texts() == {}
+
+
+@pytest.mark.parametrize("said", [[assistant("plain")], [call("c", arguments="[1]"), result("c", "one")]])
+async def test_what_others_rewrite_in_the_base_shows(said: list[dict[str, Any]]) -> None:
+    memory = new_memory()
+    await filled(memory, [user("go"), *said])
+    await memory.get_memory()
+    state = memory.base.state_dict()
+    rewritten = json.loads(json.dumps(state).replace("plain", "changed").replace("[1]", "[2]"))
+    memory.base.load_state_dict(rewritten)
+    shown = json.dumps(to_openai(await good_view(memory)))
+    assert "plain" not in shown
+    assert "[1]" not in shown
+
+
+async def test_a_call_that_others_rewrite_while_it_waits_for_its_result_shows() -> None:
+    memory = new_memory()
+    await filled(memory, [user("go"), call("c", arguments='{"path": "plain"}')])
+    await memory.get_memory()
+    memory.base.load_state_dict(json.loads(json.dumps(memory.base.state_dict()).replace("plain", "changed")))
+    await memory.get_memory()
+    await filled(memory, [result("c", "one")])
+    assert "changed" in json.dumps(to_openai(await good_view(memory)))
+
+
+async def test_a_rewritten_text_of_a_foreign_base_is_noticed_at_the_next_event() -> None:
+    base = ForeignMemory()
+    memory = new_memory(base=base)
+    said = turns(3)
+    await filled(memory, said)
+    await memory.get_memory()
+    base.pairs[0][0].content = "rewritten"
+    await filled(memory, turns(6, tag="u"))
+    view = await good_view(memory)
+    assert "ask-t0:" not in await everything(memory, view)
+    await nothing_lost(memory, [user("rewritten"), *said[1:], *turns(6, tag="u")])
+
+
+async def test_a_wrapped_memory_may_have_a_past() -> None:
+    base = InMemoryMemory()
+    await base.add(from_openai(LONG))
+    memory = new_memory(base=base)
+    await nothing_lost(memory, LONG)
+
+
+# Summaries
+
+
+async def test_segments_can_be_left_out() -> None:
+    memory = new_memory()
+    await filled(memory, LONG)
+    view = await memory.get_memory()
+    without = await memory.get_memory(prepend_summary=False)
+    assert without == [msg for msg in view if kind_of(msg) != "segment"]
+    assert len(without) == len(view) - 1
+
+
+async def test_the_bases_own_summary_is_shown_and_counted() -> None:
+    memory = new_memory()
+    await filled(memory, [system("be brief"), user("hi")])
+    plain = (await memory.get_memory(), memory.stats().view_tokens)[1]
+    await memory.update_compressed_summary(text("so-far", 5))
+    view = await good_view(memory)
+    assert [msg.content for msg in view] == ["be brief", text("so-far", 5), "hi"]
+    assert memory.stats().view_tokens > plain
+    assert len(await memory.get_memory(prepend_summary=False)) == 2
+    await filled(memory, turns(8))
+    assert "so-far:4" in wire_text(await good_view(memory))
+    await memory.update_compressed_summary("")
+    assert "so-far" not in wire_text(await good_view(memory))
+
+
+# Views
+
+
+async def test_writing_into_a_view_harms_no_history() -> None:
+    memory = new_memory()
+    await filled(memory, [*LONG, user("last")])
+    for msg in await memory.get_memory():
+        if isinstance(msg.content, list):
+            msg.content.clear()
+        msg.content, msg.name = "spoilt", "spoilt"
+    (await memory.get_memory()).clear()
+    assert to_openai(await memory.get_history()) == [*LONG, user("last")]
+    assert "spoilt" not in json.dumps(memory.state_dict())
+    await filled(memory, turns(4, tag="u"))
+    await memory.get_memory()
+    assert not any("spoilt" in stored for stored in memory.store.texts().values())
+
+
+async def test_a_message_changed_after_it_was_added_stays_as_it_was() -> None:
+    memory = new_memory()
+    (msg,) = await filled(memory, [user("hi")])
+    msg.content = "spoilt"
+    assert to_openai(await memory.get_memory()) == [user("hi")]
+
+
+async def test_provenance_says_what_a_stand_in_covers() -> None:
+    memory = new_memory()
+    added = await filled(memory, [user("go"), *exchange("big", 60)])
+    view = await memory.get_memory()
+    provenance = view[2].metadata["compression"]
+    assert view[2].id == added[2].id
+    assert provenance["kind"] == "stub"
+    assert provenance["covered_ids"] == [added[2].id]
+    assert await memory.read_ref(provenance["ref"]) == text("result-big", 60)
+
+
+# State
+
+
+async def test_a_saved_state_gives_the_same_view_for_nothing() -> None:
+    memory = new_memory(summarizer=Noting())
+    said = [user("go"), *exchange("big", 60), *turns(8)]
+    await filled(memory, said)
+    before = json.dumps([msg.to_dict() for msg in await memory.get_memory()])
+    state = json.loads(json.dumps(memory.state_dict()))
+    summarizer, events = Noting(), []
+    again = new_memory(summarizer=summarizer, on_event=events.append)  # with a new, empty store
+    again.load_state_dict(state)
+    assert json.dumps([msg.to_dict() for msg in await again.get_memory()]) == before
+    assert summarizer.requests == []
+    assert events == []
+    await nothing_lost(again, said)
+    assert json.loads(json.dumps(again.state_dict())) == state
+
+
+async def test_a_loaded_state_can_be_saved_before_it_is_used() -> None:
+    memory = new_memory()
+    await filled(memory, LONG)
+    await memory.get_memory()
+    state = json.loads(json.dumps(memory.state_dict()))
+    again = new_memory()
+    again.load_state_dict(state)
+    assert json.loads(json.dumps(again.state_dict())) == state
+
+
+async def test_a_state_saved_in_the_middle_of_an_exchange_goes_on() -> None:
+    memory = new_memory()
+    await filled(memory, [user("go"), call("c1", "c2"), result("c1", "one")])
+    await memory.get_memory()
+    again = new_memory()
+    again.load_state_dict(json.loads(json.dumps(memory.state_dict())))
+    assert to_openai(await again.get_memory()) == [user("go")]
+    await filled(again, [result("c2", "two")])
+    assert to_openai(await good_view(again)) == [user("go"), call("c1", "c2"), result("c1", "one"), result("c2", "two")]
+
+
+@pytest.mark.parametrize("state", [AGENTSCOPE_STATE, AGENTSCOPE_OLD_STATE])
+async def test_agentscopes_plain_state_loads(state: dict[str, Any]) -> None:
+    memory = new_memory()
+    memory.load_state_dict(state)
+    assert await memory.size() == 2
+    view = await good_view(memory)
+    assert "hi" in [msg.content for msg in view]
+    assert ("earlier" in [msg.content for msg in view]) == ("_compressed_summary" in state)
+
+
+async def test_the_summary_of_a_state_with_marks_shows_only_what_is_not_excluded() -> None:
+    memory = new_memory()
+    memory.load_state_dict(AGENTSCOPE_STATE)
+    view = await memory.get_memory(exclude_mark="compressed")
+    assert [msg.content for msg in view][:1] == ["earlier"]
+    assert "hi" not in [msg.content for msg in view]
+
+
+# By hand
+
+
+async def test_compressing_by_hand_returns_the_event_and_then_none() -> None:
+    events: list[CompressionEvent] = []
+    memory = new_memory(config(50_000), on_event=events.append)
+    await filled(memory, LONG)
+    before = to_openai(await memory.get_memory())
+    event = await memory.compress_now()
+    assert event == events[0]
+    assert event is not None
+    assert (event.kind, event.reason) == ("compress", "asked for")
+    assert event.tokens_after < event.tokens_before
+    view = await nothing_lost(memory, LONG)
+    assert event.tokens_after == memory.stats().view_tokens
+    assert to_openai(view)[-4:] == before[-4:]
+    assert await memory.compress_now() is None
+    assert len(events) == 1
+
+
+async def test_there_is_nothing_to_compress_in_a_short_or_empty_memory() -> None:
+    memory = new_memory()
+    assert await memory.compress_now() is None
+    await filled(memory, turns(1))
+    assert await memory.compress_now() is None
+
+
+# What stays
+
+
+async def test_recent_messages_stay_word_for_word() -> None:
+    memory = new_memory()
+    said: list[dict[str, Any]] = []
+    for message in turns(20):
+        said.append(message)
+        await memory.add(from_openai([message]))
+        shown = to_openai(await good_view(memory))
+        recent = said[-4:-1] if message.get("tool_calls") else said[-4:]
+        assert shown[-len(recent) :] == recent
+
+
+@pytest.mark.parametrize("keep", [True, False])
+async def test_the_first_user_message_is_kept_if_asked(keep: bool) -> None:
+    memory = new_memory(config(keep_first_user=keep))
+    said = [system("be brief"), *turns(12)]
+    await filled(memory, said)
+    shown = to_openai(await nothing_lost(memory, said))
+    assert shown[0] == said[0]
+    assert (said[1] in shown) == keep
+
+
+async def test_excluded_tools_are_never_compacted() -> None:
+    memory = new_memory(config(6_000, exclude_tools={"lookup"}))
+    said = [user("go"), *exchange("a", 150, name="lookup"), *exchange("b", 150), user("on")]
+    await filled(memory, said)
+    view = await good_view(memory)
+    assert [kind_of(msg) for msg in view] == [None, None, None, None, "stub", None]
+
+
+async def test_a_huge_result_never_enters_a_view_whole() -> None:
+    memory = new_memory()
+    said = [user("go"), *exchange("huge", 5_000)]
+    await filled(memory, said)
+    view = await nothing_lost(memory, said)
+    assert kind_of(view[-1]) == "stub"
+    assert to_openai(view)[:2] == said[:2]
+    assert "result-huge:0" in wire_text(view)
+
+
+async def test_several_huge_results_at_once_fit_together() -> None:
+    memory = new_memory()
+    ids = [f"p{n}" for n in range(8)]
+    said = [user("go"), call(*ids), *(result(id, text(f"result-{id}", 1_000)) for id in ids)]
+    await filled(memory, said)
+    view = await nothing_lost(memory, said)
+    assert [kind_of(msg) for msg in view] == [None, None, *["stub"] * 8]
+
+
+async def test_several_results_below_the_arrival_limit_fit_together() -> None:
+    memory = new_memory()
+    ids = [f"p{n}" for n in range(8)]
+    said = [user("go"), call(*ids), *(result(id, text(f"result-{id}", 25)) for id in ids)]
+    await filled(memory, said)
+    view = await nothing_lost(memory, said)
+    assert any(kind_of(msg) == "stub" for msg in view)
+
+
+@pytest.mark.parametrize("history", [[], [user("go"), assistant("yes?")]])
+async def test_one_huge_user_message_keeps_its_head_and_tail(history: list[dict[str, Any]]) -> None:
+    memory = new_memory()
+    said = user(text("huge", 2_000))
+    await filled(memory, [*history, said])
+    shown = wire_text(await nothing_lost(memory, [*history, said]))
+    assert "huge:0 " in shown
+    assert said["content"].splitlines()[-1] in shown
+
+
+async def test_one_huge_assistant_message_leaves_though_it_is_recent() -> None:
+    memory = new_memory()
+    said = [user("go"), assistant(text("huge", 1_100)), user("well?")]
+    await filled(memory, said)
+    shown = to_openai(await nothing_lost(memory, said))
+    assert (shown[0], shown[-1]) == (said[0], said[-1])
+
+
+async def test_instructions_that_exceed_the_budget_are_an_overflow_that_names_them() -> None:
+    memory = new_memory()
+    added = await filled(memory, [system(text("rules", 300)), user("hi")])
+    with pytest.raises(ContextOverflowError) as caught:
+        await memory.get_memory()
+    error = caught.value
+    tokens = COUNTER.count_messages(added[:1])
+    assert error.fixed == ((added[0].id, tokens),)
+    assert error.budget == 2_000
+    assert error.needed > tokens
+    assert added[0].id in str(error)
+    assert f"{tokens:,}" in str(error)
+    await memory.delete([added[0].id])
+    assert to_openai(await good_view(memory)) == [user("hi")]
+
+
+# Modes, groups, loops
+
+
+async def test_compact_never_calls_a_summariser() -> None:
+    summarizer = Noting()
+    memory = new_memory(config(mode="compact"), summarizer=summarizer)
+    said: list[dict[str, Any]] = []
+    for message in turns(16):
+        said.append(message)
+        await memory.add(from_openai([message]))
+        await good_view(memory)
+    await memory.compress_now()
+    await nothing_lost(memory, said)
+    assert summarizer.requests == []
+    assert memory.stats().summarizer_calls == 0
+
+
+async def test_groups_are_summarised_at_the_same_time() -> None:
+    class Meeting(Noting):
+        """Answers only when three are asked at once."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.met = asyncio.Event()
+
+        async def summarize(self, request: Any) -> Any:
+            answer = await super().summarize(request)
+            if len(self.requests) == 3:
+                self.met.set()
+            await self.met.wait()
+            return answer
+
+    memory = new_memory(config(20_000, group_token_threshold=800), summarizer=Meeting())
+    said = turns(7)
+    await filled(memory, said)
+    async with asyncio.timeout(60):  # only so that a failure is one
+        await memory.compress_now()
+    view = await nothing_lost(memory, said)
+    assert sum(kind_of(msg) == "segment" for msg in view) >= 3
+
+
+async def test_no_event_every_turn_where_the_tail_alone_nearly_fills_the_budget() -> None:
+    events: list[CompressionEvent] = []
+    memory = new_memory(config(keep_recent_count=10), on_event=events.append)
+    rules = system(text("rules", 40))  # some 600 of 2,000; ten recent messages take 1,200
+    await filled(memory, [rules])
+    for n in range(300):
+        speak = user if n % 2 else assistant
+        await memory.add(from_openai([speak(text(f"say-{n}", 8))]))
+        assert COUNTER.count_messages(await memory.get_memory()) <= 2_000
+    assert len(events) < 100
+
+
+async def test_the_history_may_grow_for_ever() -> None:
+    summarizer = Noting()
+    memory = new_memory(summarizer=summarizer)
+    said: list[dict[str, Any]] = []
+    for message in turns(60):
+        said.append(message)
+        await memory.add(from_openai([message]))
+        await memory.get_memory()
+    view = await nothing_lost(memory, said)
+    assert sum(kind_of(msg) == "segment" for msg in view) <= 5
+
+
+# Counting
+
+
+class Noticing:
+    """Count as the real counter does, and note which texts are counted."""
+
+    encoding_name = COUNTER.encoding_name
+    is_loaded = True
+
+    def __init__(self) -> None:
+        self.seen: Counter[str] = Counter()
+
+    def count_text(self, text: str) -> int:
+        self.seen[text] += 1
+        return COUNTER.count_text(text)
+
+    def count_messages(self, messages: Sequence[Any]) -> int:
+        for msg in messages:
+            self.seen.update(strings(msg.content))
+        return COUNTER.count_messages(messages)
+
+    def measure(self, msg: Msg) -> Any:
+        self.seen.update(strings(msg.content))
+        return COUNTER.measure(msg)
+
+
+async def test_a_text_is_counted_once_in_its_life() -> None:
+    counter = Noticing()
+    memory = CompressedMemory(config=config(), counter=counter)
+    said = [system("be brief"), *turns(10), *exchange("big", 60), *turns(10, tag="u")]
+    for message in said:
+        await memory.add(from_openai([message]))
+        await memory.get_memory()
+    assert memory.stats().segments > 0
+    texts = [message["content"] for message in said if message["content"]]
+    assert {each: counter.seen[each] for each in texts if counter.seen[each] != 1} == {}
+
+
+# Pages
+
+
+async def read_back(memory: CompressedMemory, ref: str, id: str, **arguments: Any) -> list[dict[str, Any]]:
+    """Return the exchange in which an agent reads a stored text back."""
+    arguments = {"ref": ref, **arguments}
+    page = await OffloadTools(memory).call("read_offloaded", arguments)
+    return [call(id, name="read_offloaded", arguments=json.dumps(arguments)), result(id, page)]
+
+
+async def test_a_page_is_not_stored_again_but_named_by_source_and_lines() -> None:
+    memory = new_memory(config(8_000, max_tool_message_tokens=300))
+    said = [user("go"), *exchange("big", 200)]
+    await filled(memory, said)
+    ref = REF.findall(wire_text(await memory.get_memory()))[0]
+    said += await read_back(memory, ref, "read1", offset=50, limit=40)
+    await filled(memory, said[3:])
+    assert memory.standing_page_tokens() > 300
+    said += turns(8)
+    await filled(memory, turns(8))
+    await memory.compress_now()
+    page = said[4]["content"]
+    reachable = await everything(memory, await good_view(memory))
+    assert all(line in reachable for line in page.splitlines()[1:-1])
+    assert memory.standing_page_tokens() == 0
+    assert page not in memory.store.texts().values()
+    stubs = [edit for edit in memory.state_dict()["compression"]["ledger"]["entries"] if edit.get("page")]
+    assert [(edit["ref"], "offset=50" in edit["text"], "limit=40" in edit["text"]) for edit in stubs] == [
+        (ref, True, True)
+    ]
+    assert not any(page in stored for stored in memory.store.texts().values())
+
+
+async def test_a_forged_page_is_stored_like_any_text() -> None:
+    memory = new_memory(config(8_000, max_tool_message_tokens=300))
+    said = [user("go"), *exchange("big", 200)]
+    await filled(memory, said)
+    ref = REF.findall(wire_text(await memory.get_memory()))[0]
+    asked, answer = await read_back(memory, ref, "read1", offset=50, limit=40)
+    answer["content"] = answer["content"].replace("result-big:60 ", "forged line! ")
+    said += [asked, answer, *turns(8)]
+    await filled(memory, said[3:])
+    await memory.compress_now()
+    await nothing_lost(memory, said)
+    assert any("forged line! " in stored for stored in memory.store.texts().values())
+
+
+async def test_a_page_from_any_other_tool_is_stored_like_any_text() -> None:
+    memory = new_memory(config(8_000, max_tool_message_tokens=300))
+    said = [user("go"), *exchange("big", 200)]
+    await filled(memory, said)
+    ref = REF.findall(wire_text(await memory.get_memory()))[0]
+    _, answer = await read_back(memory, ref, "read1", offset=50, limit=40)
+    said += [call("read1", name="cat"), answer, *turns(8)]
+    await filled(memory, said[3:])
+    await memory.compress_now()
+    await nothing_lost(memory, said)
+    assert any(answer["content"] in stored for stored in memory.store.texts().values())
+
+
+# Redaction
+
+
+def hide(found: str) -> str:
+    return found.replace("SECRET", "[hidden]")
+
+
+async def test_redaction_reaches_store_stubs_transcripts_and_summariser() -> None:
+    summarizer = Noting()
+    memory = new_memory(config(redact=hide), summarizer=summarizer)
+    said = [
+        user("first"),
+        user("the SECRET of " + text("a", 20)),
+        call("c1", arguments='{"path": "SECRET"}'),
+        result("c1", "SECRET\n" + text("b", 20)),
+        call("c2"),
+        result("c2", "SECRET\n" + text("c", 80)),
+        *turns(6),
+    ]
+    await filled(memory, said)
+    view = await good_view(memory)
+    assert memory.stats().segments == 1
+    assert "SECRET" not in "\n".join(memory.store.texts().values())
+    assert "[hidden]" in "\n".join(memory.store.texts().values())
+    assert "SECRET" not in json.dumps([msg.to_dict() for request in summarizer.requests for msg in request.messages])
+    assert "SECRET" not in await everything(memory, view)
+    assert "SECRET" not in json.dumps(memory.state_dict()["compression"])
+    assert to_openai(await memory.get_history()) == said
+
+
+@pytest.mark.parametrize("key", ["name", "id", "type", "role", "path"])
+async def test_redaction_reaches_arguments_whatever_they_are_called(key: str) -> None:
+    summarizer = Noting()
+    memory = new_memory(config(redact=hide), summarizer=summarizer)
+    await filled(memory, [user("first")])
+    use = {"type": "tool_use", "id": "c1", "name": "create_user", "input": {key: "SECRET"}}
+    done = {"type": "tool_result", "id": "c1", "name": "create_user", "output": text("done", 10)}
+    await memory.add([Msg("Friday", [use], "assistant"), Msg("system", [done], "system")])
+    await filled(memory, turns(8))
+    await good_view(memory)
+    assert "SECRET" not in "\n".join(memory.store.texts().values())
+    assert "SECRET" not in json.dumps([msg.to_dict() for request in summarizer.requests for msg in request.messages])
+
+
+async def test_a_redaction_that_fails_changes_nothing() -> None:
+    failing = {"on": True}
+
+    def redact(found: str) -> str:
+        if failing["on"]:
+            raise ValueError("no key")
+        return found
+
+    store = InMemoryOffloadStore()
+    memory = new_memory(config(redact=redact), store=store)
+    await filled(memory, LONG)
+    with pytest.raises(RedactionError, match="no key"):
+        await memory.get_memory()
+    assert store.texts() == {}
+    assert memory.state_dict()["compression"]["ledger"]["entries"] == []
+    failing["on"] = False
+    await nothing_lost(memory, LONG)
+
+
+async def test_a_redaction_that_returns_no_string_is_refused() -> None:
+    memory = new_memory(config(redact=lambda found: None))  # type: ignore[arg-type,return-value]
+    await filled(memory, LONG)
+    with pytest.raises(RedactionError, match="must return a string, returned NoneType"):
+        await memory.get_memory()
+
+
+async def test_a_redaction_that_fails_later_does_not_keep_a_deleted_message_in_the_view() -> None:
+    failing = {"on": False}
+
+    def redact(found: str) -> str:
+        if failing["on"]:
+            raise ValueError("no key")
+        return found
+
+    memory = new_memory(config(redact=redact))
+    added = await filled(memory, [user("go"), *exchange("big", 60), *turns(2)])
+    await memory.get_memory()
+    failing["on"] = True
+    try:
+        await memory.delete([added[4].id, added[5].id])
+    except RedactionError:
+        failing["on"] = False
+    left = {msg.id for msg in await memory.get_history()}
+    assert {msg.id for msg in await memory.get_memory()} <= left

@@ -1,0 +1,250 @@
+"""Pairing: each mistake that others made, each repair by name."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from context_compressor import Msg, from_openai, to_openai
+from context_compressor.messages.exchanges import ExchangeBuilder, build_exchanges, repaired
+from context_compressor.messages.repair import MISSING_RESULT
+from tests.memory.scripted import assistant, call, result, system, user
+from tests.support.strategies import chat_histories
+from tests.support.validity import problems
+
+Dict = dict[str, Any]
+
+
+def fed(said: list[Dict]) -> tuple[list[Dict], list[int]]:
+    """Return the complete exchanges as chat dicts, and how many messages each has."""
+    exchanges = build_exchanges((str(n), msg) for n, msg in enumerate(from_openai(said)))
+    return to_openai([m.msg for e in exchanges for m in e]), [len(e) for e in exchanges]
+
+
+def ids_of(wire: list[Dict]) -> list[str]:
+    """Return the ids of calls and of results, in order."""
+    found: list[str] = []
+    for message in wire:
+        found += [c["id"] for c in message.get("tool_calls") or []]
+        found += [message["tool_call_id"]] if "tool_call_id" in message else []
+    return found
+
+
+def orphan(said: Dict, name: str = "tool") -> Dict:
+    label = f"[Result of tool {name}, which answers no open call:]"
+    return user([{"type": "text", "text": label}, {"type": "text", "text": said["content"]}])  # type: ignore[arg-type]
+
+
+def test_a_valid_history_is_left_alone() -> None:
+    said = [system("s"), user("u"), call("a", "b"), result("b", "2"), result("a", "1"), assistant("done")]
+    assert fed(said) == (said, [1, 1, 3, 1])
+
+
+def test_unrepaired_messages_are_the_very_objects_that_were_fed() -> None:
+    msgs = from_openai([user("u"), call("a"), result("a", "1")])
+    shown = [m.msg for e in build_exchanges((m.id, m) for m in msgs) for m in e]
+    assert all(a is b for a, b in zip(shown, msgs, strict=True))
+
+
+def test_all_parallel_results_belong_to_their_call_however_many() -> None:
+    ids = [f"c{n}" for n in range(40)]
+    said = [call(*ids), *(result(id, id) for id in ids), user("on")]
+    assert fed(said) == (said, [41, 1])
+
+
+def test_results_of_one_exchange_in_a_single_message_stay_together() -> None:
+    uses = [{"type": "tool_use", "id": id, "name": "f", "input": {}} for id in "ab"]
+    done = [{"type": "tool_result", "id": id, "name": "f", "output": id} for id in "ab"]
+    msgs = [Msg("Friday", uses, "assistant"), Msg("system", done, "system")]
+    assert [len(e) for e in build_exchanges((m.id, m) for m in msgs)] == [2]
+
+
+def test_two_exchanges_in_a_row_are_two() -> None:
+    said = [call("a"), result("a", "1"), call("b"), result("b", "2")]
+    assert fed(said) == (said, [2, 2])
+
+
+def test_an_exchange_without_all_its_results_is_withheld() -> None:
+    assert fed([user("u"), call("a", "b"), result("a", "1")]) == ([user("u")], [1])
+    builder = ExchangeBuilder()
+    for n, msg in enumerate(from_openai([call("a", "b"), result("a", "1")])):
+        assert builder.feed(str(n), msg) == []
+    assert builder.withheld == ("0", "1")
+
+
+def test_a_call_that_died_is_answered_by_a_placeholder_and_blocks_nothing() -> None:
+    said = [call("a", "b"), result("a", "1"), user("on"), *[assistant("x"), user("y")] * 3]
+    wire, sizes = fed(said)
+    assert wire == [*said[:2], {"role": "tool", "tool_call_id": "b", "name": "read_file", "content": MISSING_RESULT}, *said[2:]] or (
+        wire[2]["content"] == MISSING_RESULT and wire[2]["tool_call_id"] == "b" and wire[3:] == said[2:]
+    )
+    assert sizes[0] == 3
+
+
+def test_a_late_result_stands_at_its_own_place_as_a_labelled_user_message() -> None:
+    said = [call("a"), *[user(f"u{n}") for n in range(9)], result("a", "late"), user("on")]
+    wire, _ = fed(said)
+    assert wire[1]["content"] == MISSING_RESULT
+    assert wire[2:11] == said[1:10]
+    assert wire[11] == orphan(result("a", "late"), wire[11]["content"][0]["text"].split()[3].rstrip(","))
+    assert wire[12] == user("on")
+
+
+def test_a_result_that_answers_nothing_is_a_labelled_user_message() -> None:
+    wire, sizes = fed([user("u"), result("x", "orphaned"), user("on")])
+    assert [m["role"] for m in wire] == ["user"] * 3
+    assert wire[1]["content"][1] == {"type": "text", "text": "orphaned"}
+    assert sizes == [1, 1, 1]
+
+
+def test_a_second_result_for_a_call_is_a_labelled_user_message() -> None:
+    wire, _ = fed([call("a"), result("a", "first"), result("a", "second"), user("on")])
+    assert wire[1]["content"] == "first"
+    assert wire[2]["role"] == "user"
+    assert "second" in json.dumps(wire[2])
+
+
+def test_an_orphan_between_call_and_result_does_not_part_them() -> None:
+    wire, _ = fed([call("a"), result("x", "orphaned"), result("a", "1")])
+    assert problems(wire) == []
+    assert sorted(m["role"] for m in wire) == ["assistant", "tool", "user"]
+
+
+def test_a_reused_call_id_is_renamed_together_with_its_result() -> None:
+    said = [call("a"), result("a", "1"), call("a"), result("a", "2"), call("a"), result("a", "3")]
+    wire, _ = fed(said)
+    assert ids_of(wire) == ["a", "a", "a_1", "a_1", "a_2", "a_2"]
+    assert [m["content"] for m in wire[1::2]] == ["1", "2", "3"]
+
+
+def test_two_calls_under_one_id_in_one_message_are_told_apart() -> None:
+    wire, _ = fed([call("a", "a"), result("a", "1"), result("a", "2")])
+    assert ids_of(wire) == ["a", "a_1", "a", "a_1"]
+
+
+def test_an_empty_call_id_gets_one() -> None:
+    wire, _ = fed([call(""), result("", "1"), call(""), result("", "2")])
+    assert problems(wire) == []
+    assert ids_of(wire)[0] == ids_of(wire)[1] != ids_of(wire)[2] == ids_of(wire)[3]
+
+
+def test_a_renamed_id_meets_no_other_and_stays_within_what_openai_accepts() -> None:
+    long = "x" * 40
+    said = [call("a"), result("a", ""), call("a_1"), result("a_1", ""), call("a"), result("a", "")]
+    said += [call(long), result(long, ""), call(long), result(long, "")]
+    wire, _ = fed(said)
+    assert problems(wire) == []
+    assert all(len(id) <= 40 for id in ids_of(wire))
+
+
+def test_renaming_is_the_same_however_often_it_is_done() -> None:
+    said = [call(""), result("", "1"), call("a"), result("a", "1"), call("a"), result("a", "2")]
+    assert fed(said) == fed(said)
+
+
+@pytest.mark.parametrize("arguments", ["", "null", "[1, 2]", '"text"', '{"path": "src/ma', "rm -rf /"])
+def test_arguments_that_are_no_object_are_wrapped(arguments: str) -> None:
+    wire, _ = fed([call("a", arguments=arguments), result("a", "1")])
+    assert json.loads(wire[0]["tool_calls"][0]["function"]["arguments"]) == {"arguments": arguments}
+
+
+@pytest.mark.parametrize("content", [None, "", [], "  \n"])
+def test_an_empty_assistant_message_is_left_out(content: Any) -> None:
+    assert fed([user("u"), {"role": "assistant", "content": content}, user("on")])[0] == [user("u"), user("on")]
+
+
+def test_an_empty_assistant_message_does_not_part_call_and_result() -> None:
+    said = [call("a"), assistant(""), result("a", "1")]
+    assert fed(said) == ([said[0], said[2]], [2])
+
+
+def test_an_empty_list_of_calls_is_left_out() -> None:
+    wire, _ = fed([{"role": "assistant", "content": "x", "tool_calls": []}])
+    assert wire == [assistant("x")]
+
+
+def test_a_refusal_is_kept_as_text() -> None:
+    wire, _ = fed([{"role": "assistant", "content": None, "refusal": "I will not"}])
+    assert "I will not" in json.dumps(wire)
+    assert problems([user("u"), *wire]) == []
+
+
+def test_a_result_without_content_becomes_an_empty_text() -> None:
+    wire, _ = fed([call("a"), {"role": "tool", "tool_call_id": "a", "content": None}])
+    assert wire[1]["content"] == ""
+
+
+def test_a_legacy_function_call_is_paired_with_the_next_function_result() -> None:
+    asked = {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}}
+    answered = {"role": "function", "name": "f", "content": "1"}
+    assert fed([asked, answered, user("on")]) == ([asked, answered, user("on")], [2, 1])
+    wire, _ = fed([asked, user("on")])
+    assert (wire[1]["role"], wire[1]["content"]) == ("function", MISSING_RESULT)
+
+
+def test_an_instruction_between_call_and_result_comes_after_a_placeholder() -> None:
+    wire, _ = fed([call("a"), system("mind the tests"), result("a", "1")])
+    assert problems([user("u"), *wire]) == []
+    assert wire[1]["content"] == MISSING_RESULT
+    assert "1" in json.dumps(wire[3])
+
+
+def test_calls_and_results_in_one_message_are_split() -> None:
+    blocks = [
+        {"type": "text", "text": "look"},
+        {"type": "tool_use", "id": "a", "name": "f", "input": {}},
+        {"type": "tool_result", "id": "a", "name": "f", "output": "1"},
+    ]
+    wire = to_openai(repaired([Msg("user", "u", "user"), Msg("Friday", blocks, "assistant")]))
+    assert [m["role"] for m in wire] == ["user", "assistant", "tool"]
+    assert problems(wire) == []
+
+
+def test_text_beside_results_comes_after_them() -> None:
+    use = {"type": "tool_use", "id": "a", "name": "f", "input": {}}
+    done = [{"type": "text", "text": "by the way"}, {"type": "tool_result", "id": "a", "name": "f", "output": "1"}]
+    msgs = [Msg("user", "u", "user"), Msg("Friday", [use], "assistant"), Msg("bob", done, "user")]
+    wire = to_openai(repaired(msgs))
+    assert [m["role"] for m in wire] == ["user", "assistant", "tool", "user"]
+    assert problems(wire) == []
+
+
+def test_the_history_keeps_the_original() -> None:
+    said = [call("a", arguments="[1]"), call("a"), result("a", "1"), result("x", "2"), user("on")]
+    msgs = from_openai(said)
+    list(repaired(msgs))
+    assert to_openai(msgs) == said
+
+
+def test_repaired_answers_what_is_open_at_the_end() -> None:
+    wire = to_openai(repaired(from_openai([user("u"), call("a")])))
+    assert wire[2]["content"] == MISSING_RESULT
+
+
+@given(chat_histories(valid=False))
+def test_whatever_is_fed_comes_out_valid(said: list[Dict]) -> None:
+    wire, _ = fed(said)
+    assert [p for p in problems(wire) if p != "only instructions"] == []
+
+
+@given(chat_histories(valid=True, legacy=False))
+def test_valid_histories_come_out_as_they_are_but_for_empty_messages(said: list[Dict]) -> None:
+    msgs = from_openai(said)
+    ids = [m.id for e in build_exchanges((m.id, m) for m in msgs) for m in [x.msg for x in e]]
+    order = {msg.id: n for n, msg in enumerate(msgs)}
+    assert all(id in order for id in ids)
+    assert [order[id] for id in ids] == sorted(order[id] for id in ids)
+
+
+@given(chat_histories(valid=False))
+def test_what_has_come_out_never_changes(said: list[Dict]) -> None:
+    msgs = from_openai(said)
+    builder, earlier = ExchangeBuilder(), []
+    for n, msg in enumerate(msgs):
+        earlier += builder.feed(str(n), msg)
+        again = build_exchanges((str(k), m) for k, m in enumerate(msgs[: n + 1]))
+        as_dicts = [[m.msg.to_dict() for m in e] for e in again]
+        assert as_dicts == [[m.msg.to_dict() for m in e] for e in earlier]
