@@ -167,7 +167,7 @@ class Engine:
             source = redacted_text(part.text, self._config.redact)
             ref = ref_of(source)
             try:
-                await self._write(source, done)
+                await self._write(source, ref, done)
             except OffloadCollisionError as error:
                 self._fail(done, error)
                 done.blocked.add((planned.item, planned.path))
@@ -234,8 +234,7 @@ class Engine:
         children = sum(item.kind == "segment" for item in items)
         transcript = render_transcript(messages, segments=children)
         ref = await self._write_own(transcript.text, done)
-        for media in transcript.media:
-            await self._write_own(media, done)
+        media_refs = [await self._write_own(media, done) for media in transcript.media]
         replaced_tokens = sum(unit.tokens for unit in planned.units)
         summary: Summary | None = None
         if planned.summary_tokens:
@@ -248,7 +247,7 @@ class Engine:
             items=tuple(item.key for item in items if item.kind != "segment"),
             children=tuple(item.key.key for item in items if item.kind == "segment"),
             ref=ref,
-            media_refs=tuple(ref_of(media) for media in transcript.media),
+            media_refs=tuple(media_refs),
             text=segment_text(ref, count, None if summary is None else summary.text),
             summarized=summary is not None,
         )
@@ -317,32 +316,32 @@ class Engine:
 
     async def _write_own(self, text: str, done: Performed) -> str:
         """Store a text of our own making; a collision leaves it pending, served from the history."""
+        ref = ref_of(text)
         try:
-            await self._write(text, done)
+            await self._write(text, ref, done)
         except OffloadCollisionError as error:
             self._fail(done, error)
-            done.pending.add(ref_of(text))
-        return ref_of(text)
+            done.pending.add(ref)
+        return ref
 
-    async def _write(self, text: str, done: Performed) -> None:
+    async def _write(self, text: str, ref: str, done: Performed) -> None:
         """Make a text durable, or note it as pending.
 
         Raises:
             OffloadCollisionError: another text holds the ref.
             OffloadError: the store refused and `on_failure` is "raise".
         """
-        expected = ref_of(text)
         try:
-            await write_text(self._store, text, self._config.store_timeout_seconds)
+            await write_text(self._store, text, ref, self._config.store_timeout_seconds)
         except OffloadCollisionError:
             raise
         except OffloadError as error:
             if self._config.on_failure == "raise":
                 raise
             self._fail(done, error)
-            done.pending.add(expected)
+            done.pending.add(ref)
         else:
-            done.written.add(expected)
+            done.written.add(ref)
 
     def _fail(self, done: Performed, error: Exception) -> None:
         logger.warning("%s: %s", type(error).__name__, error)
@@ -351,24 +350,23 @@ class Engine:
             done.failures.append(text)
 
 
-async def write_text(store: OffloadStore, text: str, timeout_seconds: float) -> None:
-    """Write one text within a time limit in seconds.
+async def write_text(store: OffloadStore, text: str, ref: str, timeout_seconds: float) -> None:
+    """Write one text, whose ref is given, within a time limit in seconds.
 
     Raises:
         OffloadError: it is not durable; whatever a store raises comes out as one.
     """
-    expected = ref_of(text)
     try:
         async with asyncio.timeout(timeout_seconds):
-            ref = await store.write(text)
+            answer = await store.write(text)
     except OffloadError:
         raise
     except TimeoutError as error:
-        raise OffloadWriteError(f"the store did not take {expected} within {timeout_seconds:g} s") from error
+        raise OffloadWriteError(f"the store did not take {ref} within {timeout_seconds:g} s") from error
     except Exception as error:
-        raise OffloadWriteError(f"the store failed to take {expected}: {error!r}") from error
-    if ref != expected:
-        raise OffloadWriteError(f"the store answered {ref!r} to a text whose ref is {expected}")
+        raise OffloadWriteError(f"the store failed to take {ref}: {error!r}") from error
+    if answer != ref:
+        raise OffloadWriteError(f"the store answered {answer!r} to a text whose ref is {ref}")
 
 
 async def _gather(awaitables: Sequence[Coroutine[Any, Any, T]]) -> list[T]:

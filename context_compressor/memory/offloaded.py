@@ -68,7 +68,7 @@ class OffloadedTexts:
             if text is None:
                 continue
             try:
-                await write_text(self._store, text, self._config.store_timeout_seconds)
+                await write_text(self._store, text, ref, self._config.store_timeout_seconds)
             except OffloadError as error:
                 logger.warning("%s is still not stored: %s", ref, error)
                 return

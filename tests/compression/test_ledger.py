@@ -7,7 +7,14 @@ from typing import Any
 
 import pytest
 
-from context_compressor.compression.ledger import ItemKey, Ledger, SegmentEdit, StubEdit, Withdrawal, message_id
+from context_compressor.compression.ledger import (
+    ItemKey,
+    Ledger,
+    SegmentEdit,
+    StubEdit,
+    Withdrawal,
+    message_id,
+)
 from context_compressor.errors import InvalidStateError
 
 R = [f"ctx://{n:016x}" for n in range(10)]
@@ -17,7 +24,9 @@ def stub(key: str, ref: str, path: tuple[int, ...] = (), *, page: bool = False) 
     return StubEdit(ItemKey(key), path, ref, f"[offloaded: {ref}]", 9, page)
 
 
-def segment(id: str, ref: str, *keys: str, children: tuple[str, ...] = (), media: tuple[str, ...] = ()) -> SegmentEdit:
+def segment(
+    id: str, ref: str, *keys: str, children: tuple[str, ...] = (), media: tuple[str, ...] = ()
+) -> SegmentEdit:
     return SegmentEdit(id, tuple(map(ItemKey, keys)), children, ref, media, f"summary {id}", True)
 
 
@@ -30,7 +39,10 @@ def ledger_of(*edits: Any) -> Ledger:
 
 def test_a_later_stub_of_the_same_text_replaces_the_earlier() -> None:
     ledger = ledger_of(stub("a", R[0]), stub("a", R[1]), stub("a", R[2], (1, -1)))
-    assert {path: edit.ref for path, edit in ledger.stubs_of(ItemKey("a")).items()} == {(): R[1], (1, -1): R[2]}
+    assert {path: edit.ref for path, edit in ledger.stubs_of(ItemKey("a")).items()} == {
+        (): R[1],
+        (1, -1): R[2],
+    }
     assert ledger.unwanted == {R[0]}
     assert not ledger.is_live(R[0])
 
@@ -47,7 +59,9 @@ def test_a_ref_lives_while_any_edit_names_it() -> None:
 
 def test_merged_segments_stand_behind_the_outermost() -> None:
     ledger = ledger_of(
-        segment("s1", R[1], "a", "b"), segment("s2", R[2], "c"), segment("m", R[3], "d", children=("s1", "s2"))
+        segment("s1", R[1], "a", "b"),
+        segment("s2", R[2], "c"),
+        segment("m", R[3], "d", children=("s1", "s2")),
     )
     for key in "abcd":
         top = ledger.top_segment_of(ItemKey(key))

@@ -22,7 +22,13 @@ def rendered(msgs: list[Msg], **kw: Any) -> Any:
 
 
 def test_it_reads_as_a_conversation() -> None:
-    said = [system("be brief"), user("go"), call("c1", arguments='{"path":"a.py"}'), result("c1", "one\ntwo"), assistant("ok")]
+    said = [
+        system("be brief"),
+        user("go"),
+        call("c1", arguments='{"path":"a.py"}'),
+        result("c1", "one\ntwo"),
+        assistant("ok"),
+    ]
     assert rendered(from_openai(said)).text == (
         "[Transcript of 5 messages, oldest first]\n\n"
         "=== system ===\nbe brief\n\n"
@@ -36,13 +42,18 @@ def test_it_reads_as_a_conversation() -> None:
 def test_merged_segments_come_first_as_contents() -> None:
     segments = [Msg("memory", f"summary {n}", "user") for n in range(2)]
     text = rendered([*segments, *from_openai([user("go")])], segments=2).text
-    assert text.startswith("[Contents: 2 earlier parts of the conversation, oldest first]\n\n[Transcript of 1 messages")
+    assert text.startswith(
+        "[Contents: 2 earlier parts of the conversation, oldest first]\n\n[Transcript of 1 messages"
+    )
     assert text.index("summary 0") < text.index("summary 1") < text.index("go")
 
 
 def test_images_stand_by_their_ref_and_are_stored_whole() -> None:
     parts = [{"type": "text", "text": "look"}, {"type": "image_url", "image_url": {"url": PNG}}]
-    block = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo" * 100}}
+    block = {
+        "type": "image",
+        "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo" * 100},
+    }
     for msgs in (from_openai([user(parts)]), [Msg("user", [block], "user")]):  # type: ignore[arg-type]
         transcript = rendered(msgs)
         assert transcript.media == (PNG,)
@@ -71,7 +82,10 @@ def test_stubs_stand_where_texts_left_and_are_not_redacted() -> None:
 
 def test_call_ids_message_ids_and_times_are_not_in_it() -> None:
     said = [call("call_123"), result("call_123", "one")]
-    one, two = rendered(from_openai(said)), rendered(from_openai(json.loads(json.dumps(said).replace("123", "456"))))
+    one, two = (
+        rendered(from_openai(said)),
+        rendered(from_openai(json.loads(json.dumps(said).replace("123", "456")))),
+    )
     assert one == two
 
 

@@ -1,4 +1,4 @@
-"""Histories, summarisers, stores and base memories that the wrapper's tests share. Nothing here waits for a clock."""
+"""Histories, summarisers, stores and base memories that the wrapper's tests share; none waits for a clock."""
 
 from __future__ import annotations
 
@@ -76,7 +76,9 @@ class Noting:
     async def summarize(self, request: SummaryRequest) -> Summary:
         self.requests.append(request)
         return Summary(
-            text=f"- Part {len(self.requests)} of the work went on as planned.", input_tokens=7, output_tokens=3
+            text=f"- Part {len(self.requests)} of the work went on as planned.",
+            input_tokens=7,
+            output_tokens=3,
         )
 
 
@@ -136,9 +138,9 @@ class GatedBase(InMemoryMemory):
             self.reached.set()
             await self.gate.wait()
 
-    async def add(self, *args: Any, **kwargs: Any) -> None:
+    async def add_owned(self, *args: Any, **kwargs: Any) -> None:
         await self._stop("add")
-        await super().add(*args, **kwargs)
+        await super().add_owned(*args, **kwargs)
 
     async def get_memory(self, *args: Any, **kwargs: Any) -> list[Msg]:
         await self._stop("get_memory")
@@ -255,7 +257,9 @@ def kind_of(msg: Msg) -> str | None:
 
 def covered_ids(view: list[Msg]) -> list[str]:
     """Return the ids covered by the segments of a view."""
-    return [id for msg in view if kind_of(msg) == "segment" for id in msg.metadata["compression"]["covered_ids"]]
+    return [
+        id for msg in view if kind_of(msg) == "segment" for id in msg.metadata["compression"]["covered_ids"]
+    ]
 
 
 def wire_text(view: list[Msg]) -> str:

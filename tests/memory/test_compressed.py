@@ -61,7 +61,7 @@ class TestCompressedMemory(MemoryContract):
 
 
 class TestCompressedMemoryOverAForeignBase(MemoryContract):
-    """The corner cases are the base's own business; what the wrapper answers by itself must hold here, too."""
+    """The same without a revision, where changes are noticed by looking."""
 
     @pytest.fixture
     def memory(self) -> CompressedMemory:
@@ -467,7 +467,12 @@ async def test_a_state_saved_in_the_middle_of_an_exchange_goes_on() -> None:
     again.load_state_dict(json.loads(json.dumps(memory.state_dict())))
     assert to_openai(await again.get_memory()) == [user("go")]
     await filled(again, [result("c2", "two")])
-    assert to_openai(await good_view(again)) == [user("go"), call("c1", "c2"), result("c1", "one"), result("c2", "two")]
+    assert to_openai(await good_view(again)) == [
+        user("go"),
+        call("c1", "c2"),
+        result("c1", "one"),
+        result("c2", "two"),
+    ]
 
 
 @pytest.mark.parametrize("state", [AGENTSCOPE_STATE, AGENTSCOPE_OLD_STATE])
@@ -796,7 +801,9 @@ async def test_redaction_reaches_store_stubs_transcripts_and_summariser() -> Non
     assert memory.stats().segments == 1
     assert "SECRET" not in "\n".join(memory.store.texts().values())
     assert "[hidden]" in "\n".join(memory.store.texts().values())
-    assert "SECRET" not in json.dumps([msg.to_dict() for request in summarizer.requests for msg in request.messages])
+    assert "SECRET" not in json.dumps(
+        [msg.to_dict() for request in summarizer.requests for msg in request.messages]
+    )
     assert "SECRET" not in await everything(memory, view)
     assert "SECRET" not in json.dumps(memory.state_dict()["compression"])
     assert to_openai(await memory.get_history()) == said
@@ -813,7 +820,9 @@ async def test_redaction_reaches_arguments_whatever_they_are_called(key: str) ->
     await filled(memory, turns(8))
     await good_view(memory)
     assert "SECRET" not in "\n".join(memory.store.texts().values())
-    assert "SECRET" not in json.dumps([msg.to_dict() for request in summarizer.requests for msg in request.messages])
+    assert "SECRET" not in json.dumps(
+        [msg.to_dict() for request in summarizer.requests for msg in request.messages]
+    )
 
 
 async def test_a_redaction_that_fails_changes_nothing() -> None:
@@ -860,3 +869,18 @@ async def test_a_redaction_that_fails_later_does_not_keep_a_deleted_message_in_t
         failing["on"] = False
     left = {msg.id for msg in await memory.get_history()}
     assert {msg.id for msg in await memory.get_memory()} <= left
+
+
+async def test_a_base_that_extends_add_is_asked_to_add() -> None:
+    class Persisting(InMemoryMemory):
+        def __init__(self) -> None:
+            super().__init__()
+            self.saved: list[str] = []
+
+        async def add(self, memories: Any, marks: Any = None, **kwargs: Any) -> None:
+            await super().add(memories, marks, **kwargs)
+            self.saved += [msg.id for msg in memories]
+
+    base = Persisting()
+    added = await filled(new_memory(base=base), [user("hi")])
+    assert base.saved == [added[0].id]

@@ -424,7 +424,8 @@ async def test_each_summary_in_turn_may_fail(at: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "error"), [("raises", SummarizerError), ("hangs", SummarizerTimeoutError), ("empty", SummarizerError)]
+    ("name", "error"),
+    [("raises", SummarizerError), ("hangs", SummarizerTimeoutError), ("empty", SummarizerError)],
 )
 async def test_on_failure_raise_hands_out_the_summarisers_error_and_changes_nothing(
     name: str, error: type[Exception]
@@ -443,9 +444,7 @@ async def test_on_failure_raise_hands_out_the_summarisers_error_and_changes_noth
 async def test_a_failed_summary_of_several_keeps_the_others() -> None:
     events: list[CompressionEvent] = []
     summarizer = Misbehaving(raises, at=2)
-    memory = new_memory(
-        config(group_token_threshold=500), summarizer=summarizer, on_event=events.append
-    )
+    memory = new_memory(config(group_token_threshold=500), summarizer=summarizer, on_event=events.append)
     await filled(memory, LONG)
     view = await nothing_lost(memory, LONG)
     assert summarizer.calls >= 2
@@ -653,7 +652,10 @@ async def test_on_failure_raise_hands_out_the_stores_error_and_changes_nothing(
 
 
 async def test_a_store_that_cannot_be_read_is_made_up_for_by_the_history() -> None:
-    for fault in (refusing(REFUSALS["OSError"], operation="read"), lambda op, n: hang() if op == "read" else None):
+    for fault in (
+        refusing(REFUSALS["OSError"], operation="read"),
+        lambda op, n: hang() if op == "read" else None,
+    ):
         memory = new_memory(config(store_timeout_seconds=0.01), store=FaultyStore(fault))
         await filled(memory, mixed())
         await nothing_lost(memory, mixed())

@@ -1,4 +1,4 @@
-"""Every recorded session, fed message by message: valid, within budget, still between events, nothing lost."""
+"""Every recorded session, message by message: valid, within budget, still between events, nothing lost."""
 
 from __future__ import annotations
 
@@ -7,7 +7,14 @@ from typing import Any
 
 import pytest
 
-from context_compressor import CompressedMemory, CompressionConfig, CompressionEvent, Msg, from_openai, to_openai
+from context_compressor import (
+    CompressedMemory,
+    CompressionConfig,
+    CompressionEvent,
+    Msg,
+    from_openai,
+    to_openai,
+)
 from tests.memory.scripted import COUNTER, REF, kind_of, strings
 from tests.support.recordings import DIRECTORY, requires_recordings, sessions
 from tests.support.validity import problems
@@ -60,7 +67,9 @@ class Replay:
 
     def check_view(self, view: list[Msg]) -> None:
         wire = to_openai(view)
-        found = [problem for problem in problems(wire) if problem != "only instructions" or self.has_spoken(view)]
+        found = [
+            problem for problem in problems(wire) if problem != "only instructions" or self.has_spoken(view)
+        ]
         assert found == []
         as_json = [json.dumps(message) for message in wire]
         tokens = sum(self.count(text, msg) for text, msg in zip(as_json, view, strict=True))
@@ -79,7 +88,9 @@ class Replay:
     def has_spoken(self, view: list[Msg]) -> bool:
         """Tell whether anything but instructions was said, apart from what the view withholds."""
         shown = {msg.id for msg in view}
-        return any(m["role"] not in ("system", "developer") for id, m in self.originals.items() if id in shown)
+        return any(
+            m["role"] not in ("system", "developer") for id, m in self.originals.items() if id in shown
+        )
 
     async def check_stand_ins(self, view: list[Msg]) -> None:
         """Read back what left the view in the event just seen."""

@@ -63,9 +63,9 @@ def test_defaults_will_do() -> None:
 
 async def test_it_works_where_a_loop_is_running() -> None:
     said = turns(8)
-    assert compress(said).messages == (
-        await acompress_messages(said, config=config(), counter=COUNTER)
-    ).messages
+    assert (
+        compress(said).messages == (await acompress_messages(said, config=config(), counter=COUNTER)).messages
+    )
 
 
 async def test_it_says_what_a_memory_says() -> None:
@@ -85,7 +85,9 @@ def test_over_a_growing_list_views_stay_still_and_nothing_is_summarised_twice() 
         if len(events) == seen:
             assert found.messages[: len(earlier)] == earlier
         earlier, seen = found.messages, len(events)
-    asked = [json.dumps([msg.content for msg in r.messages if msg.name != "memory"]) for r in summarizer.requests]
+    asked = [
+        json.dumps([msg.content for msg in r.messages if msg.name != "memory"]) for r in summarizer.requests
+    ]
     assert len(asked) > 2
     for n in range(20):
         assert sum(f"ask-t{n}:0" in each for each in asked) <= 1

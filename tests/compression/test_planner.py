@@ -1,0 +1,189 @@
+"""The planner: which means come first, what is left alone, what a plan promises. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from context_compressor import CompressionConfig, from_openai
+from context_compressor.compression.ledger import ItemKey, Ledger
+from context_compressor.compression.planner import Costs, Plan, Situation, plan
+from context_compressor.compression.units import Marks
+from context_compressor.compression.view import ViewItem, rebuild
+from context_compressor.tokens.measure import measure
+from tests.memory.scripted import COUNTER, assistant, call, exchange, result, system, text, turns, user
+from tests.support.strategies import chat_histories
+
+COSTS = Costs(stub=25, segment=60)
+
+
+def items_of(said: list[dict[str, Any]]) -> list[ViewItem]:
+    """Return the view of chat dicts, its keys their indexes."""
+    history = [(str(n), msg) for n, msg in enumerate(from_openai(said))]
+    return rebuild(history, Ledger(), counted={}, measure=lambda msg: measure(COUNTER, msg))[0]
+
+
+def planned(said: list[dict[str, Any]], budget: int = 2_000, **values: Any) -> Plan | None:
+    """Plan for chat dicts; values that are no config fields go into the situation."""
+    beside = {key: values.pop(key) for key in ("marks", "fresh", "blocked", "manual") if key in values}
+    config = CompressionConfig(**{"max_total_tokens": budget, "keep_recent_count": 4, **values})
+    return plan(items_of(said), Situation(config, COSTS, **beside))
+
+
+def stubbed(found: Plan | None) -> list[str]:
+    """Return the keys of the messages that get stubs."""
+    return [] if found is None else [stub.item.key for stub in found.stubs]
+
+
+def leaving(found: Plan | None) -> list[str]:
+    """Return the keys of the messages that enter segments."""
+    if found is None:
+        return []
+    return [item.key.key for segment in found.segments for unit in segment.units for item in unit.items]
+
+
+LARGE = [user("go"), *exchange("a", 60), *exchange("b", 70), *turns(1)]
+"""Two results of some 900 and 1,050 tokens, then four recent messages."""
+
+
+def test_within_budget_there_is_nothing_to_do() -> None:
+    assert planned(LARGE, 8_000) is None
+    assert planned([], 8_000) is None
+
+
+def test_compacting_comes_first_and_is_enough_where_it_reaches_the_target() -> None:
+    found = planned(LARGE, max_tool_message_tokens=300)
+    assert stubbed(found) == ["4", "2"]
+    assert leaving(found) == []
+
+
+def test_compress_starts_with_segments() -> None:
+    found = planned(LARGE, mode="compress", max_tool_message_tokens=300)
+    assert stubbed(found) == []
+    assert leaving(found) == ["1", "2", "3", "4"] or leaving(found) == ["1", "2"]
+
+
+def test_compact_plans_no_summary() -> None:
+    found = planned(turns(12), mode="compact")
+    assert found is not None
+    assert found.segments
+    assert all(segment.summary_tokens == 0 for segment in found.segments)
+
+
+def test_auto_compresses_where_compacting_was_not_enough() -> None:
+    said = [user("go"), *exchange("a", 40), *turns(8)]
+    found = planned(said, max_tool_message_tokens=300)
+    assert stubbed(found) == ["2"]
+    assert leaving(found)[:2] == ["1", "2"]
+
+
+def test_the_oldest_leave_first_and_exchanges_leave_whole() -> None:
+    left = leaving(planned(turns(12)))
+    assert left == sorted(left, key=int)
+    assert left[0] == "1"  # the first user message stays
+    assert ("1" in left) == ("2" in left)
+
+
+def test_recent_messages_are_left_alone_while_the_budget_allows() -> None:
+    assert not {"44", "45", "46", "47"} & set(leaving(planned(turns(12))))
+    assert not {"44", "45", "46", "47"} & set(leaving(planned(turns(12), manual=True)))
+
+
+def test_recent_results_are_compacted_before_recent_messages_leave() -> None:
+    said = [user("go"), call("a", "b"), result("a", text("a", 120)), result("b", text("b", 120))]
+    found = planned(said)
+    assert sorted(stubbed(found)) == ["2", "3"]
+    assert leaving(found) == []
+
+
+def test_user_texts_are_cut_only_when_nothing_milder_is_left() -> None:
+    found = planned([user(text("long", 200)), assistant("yes"), user("on")])
+    assert stubbed(found) == ["0"]
+    assert found is not None
+    assert found.stubs[0].max_tokens > COSTS.stub + 200  # no shorter than it has to be
+
+
+def test_instructions_and_pinned_exchanges_never_leave() -> None:
+    said = [system(text("rules", 30)), *turns(12)]
+    found = planned(said, marks=Marks(pinned={"7"}))
+    ids = {msg.id: str(n) for n, msg in enumerate(from_openai(said))}
+    assert ids
+    assert "0" not in leaving(found)
+    items = items_of(said)
+    pinned = items[7].covered[0]
+    config = CompressionConfig(max_total_tokens=2_000, keep_recent_count=4)
+    again = plan(items, Situation(config, COSTS, marks=Marks(pinned={pinned})))
+    assert not {items[6].key.key, items[7].key.key} & set(leaving(again))
+
+
+def test_volatile_messages_share_no_segment_with_others() -> None:
+    items = items_of([user(text("hint", 30)), *[user(text(f"u{n}", 40)) for n in range(8)]])
+    config = CompressionConfig(max_total_tokens=300, keep_recent_count=0, max_tool_message_tokens=100)
+    found = plan(items, Situation(config, COSTS, marks=Marks(volatile={items[0].covered[0]})))
+    assert found is not None
+    for segment in found.segments:
+        assert len({unit.volatile for unit in segment.units}) == 1
+
+
+def test_a_large_result_is_compacted_as_it_arrives_and_only_then() -> None:
+    said = [user("go"), *exchange("a", 60)]
+    assert planned(said) is None
+    found = planned(said, fresh={ItemKey("2")})
+    assert stubbed(found) == ["2"]
+    assert found is not None
+    assert found.reason == "arrival"
+    assert planned(said, fresh={ItemKey("2")}, blocked={(ItemKey("2"), (0, -1))}) is None
+    assert planned(said, fresh={ItemKey("2")}, exclude_tools={"read_file"}) is None
+
+
+def test_groups_hold_at_most_what_was_set() -> None:
+    items = items_of(turns(12))
+    tokens = {item.key.key: item.tokens for item in items}
+    found = planned(turns(12), group_token_threshold=500)
+    assert found is not None
+    assert len(found.segments) > 1
+    for segment in found.segments:
+        assert (
+            sum(tokens[i.key.key] for unit in segment.units for i in unit.items) <= 500
+            or len(segment.units) == 1
+        )
+
+
+def test_a_segment_is_planned_only_where_it_gains() -> None:
+    assert (
+        leaving(planned([user("go"), *[user(f"u{n}") for n in range(3)]], manual=True, keep_recent_count=0))
+        == []
+    )
+
+
+def test_the_target_is_reached_with_room_to_spare() -> None:
+    found = planned(turns(12))
+    assert found is not None
+    assert found.projected_tokens <= 1_100
+
+
+@given(
+    chat_histories(valid=False),
+    st.sampled_from((200, 500, 2_000)),
+    st.sampled_from(("auto", "compact", "compress")),
+)
+def test_a_plan_makes_the_view_smaller_and_names_only_what_is_there(
+    said: list[dict[str, Any]], budget: int, mode: Any
+) -> None:
+    items = items_of(said)
+    now = sum(item.tokens for item in items)
+    config = CompressionConfig(max_total_tokens=budget, mode=mode, keep_recent_count=2)
+    found = plan(items, Situation(config, COSTS))
+    if found is None:
+        return
+    again = plan(items, Situation(config, COSTS))
+    assert again is not None
+    assert (again.stubs, again.projected_tokens) == (found.stubs, found.projected_tokens)
+    assert found.projected_tokens < now
+    keys = [item.key for item in items]
+    left = [item.key for segment in found.segments for unit in segment.units for item in unit.items]
+    assert len(left) == len(set(left))
+    assert set(left) <= set(keys)
+    assert all(stub.item in keys for stub in found.stubs)
