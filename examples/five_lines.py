@@ -1,4 +1,4 @@
-"""Keep a growing conversation within 4,000 tokens. Needs no key and no network: python examples/five_lines.py"""
+"""Keep a growing conversation within 4,000 tokens; no key, no network: python examples/five_lines.py"""
 
 import asyncio
 
@@ -8,7 +8,10 @@ from context_compressor import CompressedMemory, CompressionConfig, from_openai,
 async def main() -> None:
     memory = CompressedMemory(config=CompressionConfig(max_total_tokens=4_000))
     for hour in range(100):
-        said = {"role": "user", "content": f"Hour {hour}: " + f"gate {hour % 7} opened and closed again. " * 30}
+        said = {
+            "role": "user",
+            "content": f"Hour {hour}: " + f"gate {hour % 7} opened and closed again. " * 30,
+        }
         await memory.add(from_openai([said]))
         messages = to_openai(await memory.get_memory())  # what to send to the model
     stats = memory.stats()

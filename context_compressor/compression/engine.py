@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from context_compressor.compression.config import CompressionConfig
+from context_compressor.compression.edits import ItemKey, SegmentEdit, StubEdit
 from context_compressor.compression.labels import segment_text, summary_of
-from context_compressor.compression.ledger import ItemKey, SegmentEdit, StubEdit
 from context_compressor.compression.planner import Costs, Plan, PlannedSegment, PlannedStub
 from context_compressor.compression.transcript import (
     redacted_text,
@@ -67,6 +67,8 @@ class Performed:
     segments: list[SegmentEdit] = field(default_factory=list)
     pending: set[str] = field(default_factory=set)
     written: set[str] = field(default_factory=set)
+    attempted: set[str] = field(default_factory=set)
+    """Refs that the store was asked to take, whatever it said: a write may land although nobody waited."""
     blocked: set[tuple[ItemKey, PartPath]] = field(default_factory=set)
     failures: list[str] = field(default_factory=list)
     use: SummaryUse = field(default_factory=SummaryUse)
@@ -122,8 +124,8 @@ class Engine:
     ) -> None:
         """Store and summarise what the plan lets go; fill `done` with the edits to commit.
 
-        `done.written` is right even when the call is cancelled: what stands there and is never committed can
-        be removed from the store.
+        `done.attempted` is right even when the call is cancelled: what stands there and is never committed
+        can be removed from the store.
 
         Raises:
             RedactionError: the user's callable failed.
@@ -331,6 +333,7 @@ class Engine:
             OffloadCollisionError: another text holds the ref.
             OffloadError: the store refused and `on_failure` is "raise".
         """
+        done.attempted.add(ref)
         try:
             await write_text(self._store, text, ref, self._config.store_timeout_seconds)
         except OffloadCollisionError:

@@ -7,75 +7,25 @@ takes a segment or an item's stubs back. The serialised form is versioned.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
 
-from context_compressor.errors import InvalidStateError
+from context_compressor.compression.edits import (
+    Edit,
+    ItemKey,
+    SegmentEdit,
+    StubEdit,
+    Withdrawal,
+    edit_from_dict,
+    edit_to_dict,
+    message_id,
+    refs_of,
+)
+from context_compressor.errors import InvalidStateError, OffloadNotFoundError
 from context_compressor.messages.parts import PartPath
+from context_compressor.offload.protocol import check_ref
 
 LEDGER_VERSION = 1
-
-
-class ItemKey(NamedTuple):
-    """Name one message of a view: the history message it comes from, and which part of it (mostly "")."""
-
-    key: str
-    part: str = ""
-
-
-def message_id(key: str) -> str:
-    """Return the message id of a history key; later messages under a reused id have keys of their own."""
-    return key.split("\0", 1)[0]
-
-
-SEGMENT_PART = "@segment"
-"""The part of a segment's own key, which keeps segment ids and message ids apart."""
-
-
-@dataclass(frozen=True, slots=True)
-class StubEdit:
-    """A text left the view; a stub stands in for it."""
-
-    item: ItemKey
-    path: PartPath
-    ref: str
-    text: str
-    """The stub as the view shows it."""
-    tokens: int
-    """Tokens of the stub's text."""
-    page: bool = False
-    """Whether the text was a page of `ref`: then `ref` names its source, and the stub says which lines."""
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentEdit:
-    """A group of exchanges, or of earlier segments, left the view; a segment stands in for it."""
-
-    id: str
-    items: tuple[ItemKey, ...]
-    """The messages that it covers itself, in order."""
-    children: tuple[str, ...]
-    """The segments that it merged, in order."""
-    ref: str
-    """Ref of the transcript, or of the contents text of a merged segment."""
-    media_refs: tuple[str, ...]
-    """Refs of images and files that the transcript names."""
-    text: str
-    """The segment as the view shows it, label included."""
-    summarized: bool
-    """Whether it holds a summary; else it only names its ref."""
-
-
-@dataclass(frozen=True, slots=True)
-class Withdrawal:
-    """A segment, or all stubs of an item, no longer hold."""
-
-    segment: str | None = None
-    item: ItemKey | None = None
-
-
-Edit = StubEdit | SegmentEdit | Withdrawal
 
 
 class Ledger:
@@ -158,7 +108,7 @@ class Ledger:
         found: dict[str, None] = {}
         for edit in reversed(self.entries):
             if not isinstance(edit, Withdrawal):
-                found.update((ref, None) for ref in _refs_of(edit) if self._named[ref] > 0)
+                found.update((ref, None) for ref in refs_of(edit) if self._named[ref] > 0)
         return list(found)
 
     def new_segment_id(self, ref: str, taken: Collection[str] = ()) -> str:
@@ -206,19 +156,18 @@ class Ledger:
         self._forget(segment)
 
     def _name(self, edit: StubEdit | SegmentEdit) -> None:
-        refs = _refs_of(edit)
+        refs = refs_of(edit)
         self._named.update(refs)
         self.unwanted.difference_update(refs)
 
     def _forget(self, edit: StubEdit | SegmentEdit) -> None:
-        for ref in _refs_of(edit):
+        for ref in refs_of(edit):
             self._named[ref] -= 1
             if self._named[ref] <= 0:
                 del self._named[ref]
-                if ref in self.pending:
-                    self.pending.discard(ref)
-                else:
-                    self.unwanted.add(ref)
+                # A pending text may have landed although the store said no; removing an absent one is fine.
+                self.pending.discard(ref)
+                self.unwanted.add(ref)
 
     def withdraw_segments_over(self, item: ItemKey) -> list[SegmentEdit]:
         """Withdraw every segment that covers `item`, the outermost first; return them.
@@ -236,14 +185,23 @@ class Ledger:
         return withdrawn
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the ledger as JSON-like data; `from_dict` reads it back."""
+        """Return the ledger as JSON-like data; `from_dict` reads it back.
+
+        Edits that no longer hold are left out: they would keep words of deleted messages.
+        """
         return {
             "version": LEDGER_VERSION,
             "frontier": self.frontier,
             "pending": sorted(self.pending),
             "unwanted": sorted(self.unwanted),
-            "entries": [_edit_to_dict(edit) for edit in self.entries],
+            "withdrawn_ids": sorted(self._used_ids - self._segments.keys()),
+            "entries": [edit_to_dict(edit) for edit in self.entries if self._holds(edit)],
         }
+
+    def _holds(self, edit: Edit) -> bool:
+        if isinstance(edit, StubEdit):
+            return self._stubs.get(edit.item, {}).get(edit.path) is edit
+        return isinstance(edit, SegmentEdit) and self._segments.get(edit.id) is edit
 
     @classmethod
     def from_dict(cls, data: Any) -> Ledger:
@@ -259,91 +217,56 @@ class Ledger:
                 f"ledger.version: this release reads {LEDGER_VERSION}, the state has {data.get('version')!r}"
             )
         ledger = cls()
-        try:
-            ledger.frontier = int(data["frontier"])
-            for index, entry in enumerate(data["entries"]):
-                try:
-                    ledger.append(_edit_from_dict(entry))
-                except (KeyError, TypeError, ValueError, AttributeError) as error:
-                    raise InvalidStateError(f"ledger.entries[{index}]: malformed ({error!r})") from error
-            ledger.pending = {ref for ref in data["pending"] if ledger.is_live(ref)}
-            ledger.unwanted = {_text(ref) for ref in data["unwanted"] if not ledger.is_live(ref)}
-        except (KeyError, TypeError, ValueError) as error:
-            if isinstance(error, InvalidStateError):
-                raise
-            raise InvalidStateError(f"ledger: missing or malformed field ({error!r})") from error
+        frontier = data.get("frontier")
+        if type(frontier) is not int or frontier < 0:
+            raise InvalidStateError(f"ledger.frontier: expected a number of messages, got {frontier!r}")
+        for index, entry in enumerate(_list_of(data, "entries", dict)):
+            try:
+                ledger._load(edit_from_dict(entry))
+            except (KeyError, TypeError, ValueError, OffloadNotFoundError) as error:
+                raise InvalidStateError(f"ledger.entries[{index}]: malformed ({error})") from error
+        ledger.frontier = frontier
+        ledger.pending = {ref for ref in _refs_in(data, "pending") if ledger.is_live(ref)}
+        ledger.unwanted = {ref for ref in _refs_in(data, "unwanted") if not ledger.is_live(ref)}
+        ledger._used_ids.update(_list_of(data, "withdrawn_ids", str))
         return ledger
 
+    def _load(self, edit: Edit) -> None:
+        """Append an edit from outside.
 
-def _refs_of(edit: StubEdit | SegmentEdit) -> Iterable[str]:
-    return (edit.ref,) if isinstance(edit, StubEdit) else (edit.ref, *edit.media_refs)
-
-
-def _item_to_json(item: ItemKey) -> Any:
-    return [item.key, item.part] if item.part else item.key
-
-
-def _item_from_json(data: Any) -> ItemKey:
-    if isinstance(data, str):
-        return ItemKey(data)
-    key, part = data
-    return ItemKey(str(key), str(part))
-
-
-def _edit_to_dict(edit: Edit) -> dict[str, Any]:
-    if isinstance(edit, StubEdit):
-        return {
-            "type": "stub",
-            "item": _item_to_json(edit.item),
-            "path": list(edit.path),
-            "ref": edit.ref,
-            "text": edit.text,
-            "tokens": edit.tokens,
-            "page": edit.page,
-        }
-    if isinstance(edit, SegmentEdit):
-        return {
-            "type": "segment",
-            "id": edit.id,
-            "items": [_item_to_json(item) for item in edit.items],
-            "children": list(edit.children),
-            "ref": edit.ref,
-            "media_refs": list(edit.media_refs),
-            "text": edit.text,
-            "summarized": edit.summarized,
-        }
-    item = None if edit.item is None else _item_to_json(edit.item)
-    return {"type": "withdrawal", "segment": edit.segment, "item": item}
+        Raises:
+            ValueError: it does not fit what stands before it.
+        """
+        if isinstance(edit, SegmentEdit):
+            if edit.id in self._used_ids:
+                raise ValueError(f"a second segment {edit.id!r}")
+            for child in edit.children:
+                if child not in self._segments or child in self._parent:
+                    raise ValueError(f"child {child!r} is no segment that is free to be merged")
+            for item in edit.items:
+                if item in self._holder:
+                    raise ValueError(f"item {item.key!r} is in another segment")
+        elif isinstance(edit, Withdrawal) and edit.segment is not None and edit.segment not in self._segments:
+            raise ValueError(f"a withdrawal of {edit.segment!r}, which is no segment")
+        self.append(edit)
 
 
-def _edit_from_dict(data: Mapping[str, Any]) -> Edit:
-    kind = data["type"]
-    if kind == "stub":
-        return StubEdit(
-            _item_from_json(data["item"]),
-            tuple(int(step) for step in data["path"]),
-            _text(data["ref"]),
-            _text(data["text"]),
-            int(data["tokens"]),
-            bool(data["page"]),
-        )
-    if kind == "segment":
-        return SegmentEdit(
-            _text(data["id"]),
-            tuple(_item_from_json(item) for item in data["items"]),
-            tuple(_text(child) for child in data["children"]),
-            _text(data["ref"]),
-            tuple(_text(ref) for ref in data["media_refs"]),
-            _text(data["text"]),
-            bool(data["summarized"]),
-        )
-    if kind == "withdrawal":
-        item = data["item"]
-        return Withdrawal(data["segment"], None if item is None else _item_from_json(item))
-    raise ValueError(f"unknown type {kind!r}")
+def _list_of(data: Mapping[str, Any], name: str, kind: type) -> list[Any]:
+    values = data.get(name)
+    if not isinstance(values, list):
+        raise InvalidStateError(f"ledger.{name}: expected a list, got {type(values).__name__}")
+    for index, value in enumerate(values):
+        if not isinstance(value, kind):
+            got = type(value).__name__
+            raise InvalidStateError(f"ledger.{name}[{index}]: expected {kind.__name__}, got {got}")
+    return values
 
 
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"expected a string, got {type(value).__name__}")
-    return value
+def _refs_in(data: Mapping[str, Any], name: str) -> list[str]:
+    refs: list[str] = _list_of(data, name, str)
+    for index, ref in enumerate(refs):
+        try:
+            check_ref(ref)
+        except OffloadNotFoundError as error:
+            raise InvalidStateError(f"ledger.{name}[{index}]: {error}") from error
+    return refs

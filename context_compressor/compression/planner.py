@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from context_compressor.compression.config import CompressionConfig
-from context_compressor.compression.ledger import ItemKey
+from context_compressor.compression.edits import ItemKey
 from context_compressor.compression.transcript import tool_names
 from context_compressor.compression.units import Marks, Unit, classify
 from context_compressor.compression.view import ViewItem

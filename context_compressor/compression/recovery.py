@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from context_compressor.compression.ledger import ItemKey, Ledger, SegmentEdit
+from context_compressor.compression.edits import ItemKey, SegmentEdit
+from context_compressor.compression.ledger import Ledger
 from context_compressor.compression.transcript import (
     Redact,
     Transcript,

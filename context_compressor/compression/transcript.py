@@ -81,23 +81,28 @@ def shown_message(
 
 
 _STRUCTURE = frozenset({"type", "id", "name", "role"})
-"""Keys whose values name things rather than say them; redaction leaves them, or nothing would pair."""
+"""Keys of a block whose values name things rather than say them; redacted, nothing would pair any more."""
 
 
-def _redacted(value: Any, redact: Redact, kept: set[PartPath], path: PartPath) -> Any:
+def _redacted(value: Any, redact: Redact, kept: set[PartPath], path: PartPath, *, block: bool = True) -> Any:
+    """Return a copy in which every text is redacted, but for the addresses in `kept`.
+
+    `block` tells whether dicts met here are content blocks, whose structure must stay.
+    """
     if isinstance(value, str):
         return value if path in kept or value == "" else redacted_text(value, redact)
     if isinstance(value, list):
-        return [_redacted(item, redact, kept, (*path, index)) for index, item in enumerate(value)]
+        return [_redacted(item, redact, kept, (*path, i), block=block) for i, item in enumerate(value)]
     if isinstance(value, dict):
         result = {}
         for key, item in value.items():
-            if key in _STRUCTURE and isinstance(item, str):
+            if block and key in _STRUCTURE and isinstance(item, str):
                 result[key] = item
-            elif key == "output" and isinstance(item, str):
-                result[key] = _redacted(item, redact, kept, (*path, -1))
+            elif block and key == "output":
+                place = (*path, -1) if isinstance(item, str) else path
+                result[key] = _redacted(item, redact, kept, place)
             else:
-                result[key] = _redacted(item, redact, kept, path)
+                result[key] = _redacted(item, redact, kept, path, block=False)
         return result
     return value
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from context_compressor.compression.config import CompressionConfig
-from context_compressor.compression.ledger import ItemKey
+from context_compressor.compression.edits import ItemKey
 from context_compressor.compression.view import ViewItem
 from context_compressor.messages.exchanges import ORPHAN_REPAIR
 from context_compressor.messages.msg import is_instruction

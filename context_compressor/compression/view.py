@@ -6,14 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from context_compressor.compression.ledger import (
-    SEGMENT_PART,
-    ItemKey,
-    Ledger,
-    SegmentEdit,
-    StubEdit,
-    message_id,
-)
+from context_compressor.compression.edits import SEGMENT_PART, ItemKey, SegmentEdit, StubEdit, message_id
+from context_compressor.compression.ledger import Ledger
 from context_compressor.messages.exchanges import ExchangeBuilder, ExchangeMessage
 from context_compressor.messages.msg import Msg
 from context_compressor.messages.parts import PartPath, replace_texts, text_parts

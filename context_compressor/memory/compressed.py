@@ -105,15 +105,23 @@ class CompressedMemory(MemoryBase):
             upkeep.stale = True  # until both base and state hold the messages
             await self.base.add_owned(copies, mark_names, **kwargs)
             again = bool(kwargs.get("allow_duplicates"))
+            marked_again = False
             for msg, tokens in zip(copies, counted, strict=True):
                 if again or msg.id not in state.index:
                     state.enqueue(msg, tokens)
+                else:
+                    marked_again = bool(mark_names)
                 for mark in mark_names:
-                    state.index.marks.setdefault(mark, set()).add(msg.id)
+                    # A mark that nobody looked at is read from the base when somebody does.
+                    if mark in state.index.marks:
+                        state.index.marks[mark].add(msg.id)
             upkeep.history.remember()
+            if marked_again:
+                await upkeep.marks_changed(mark_names, events)
             # A base that counts no changes may still have refused or altered something.
             upkeep.stale = not upkeep.history.has_revision and await self.base.size() != len(state.index)
         if events:
+            await upkeep.sweep_when_idle()
             await upkeep.deliver(events)
 
     async def sync(self, messages: Iterable[Any]) -> None:
@@ -218,28 +226,38 @@ class CompressedMemory(MemoryBase):
 
         A segment's id stands for all the messages that it covers.
         """
-        return await self._remove(as_ids(msg_ids), lambda ids: self.base.delete(ids, **kwargs))
+        ids = as_ids(msg_ids)
+
+        async def find() -> list[str]:
+            return ids
+
+        return await self._remove(find, lambda expanded: self.base.delete(expanded, **kwargs))
 
     async def delete_by_mark(self, mark: str | list[str], *args: Any, **kwargs: Any) -> int:
         """Delete the messages that bear any of the marks; return how many."""
         names = as_marks(mark)
-        bearing = [id for name in names for id in await self._upkeep.history.ids_bearing(name)]
-        return await self._remove(bearing, lambda _: self.base.delete_by_mark(mark, *args, **kwargs))
 
-    async def _remove(self, ids: list[str], remove: Callable[[list[str]], Awaitable[int]]) -> int:
+        async def find() -> list[str]:
+            return [id for name in names for id in await self._upkeep.history.ids_bearing(name)]
+
+        return await self._remove(find, lambda _: self.base.delete_by_mark(mark, *args, **kwargs))
+
+    async def _remove(
+        self, find: Callable[[], Awaitable[list[str]]], remove: Callable[[list[str]], Awaitable[int]]
+    ) -> int:
         upkeep = self._upkeep
         events: list[CompressionEvent] = []
         try:
             async with upkeep.lock:
                 await upkeep.refresh(events)
-                expanded = upkeep.state.expand(ids)
+                expanded = upkeep.state.expand(await find())
                 keys = upkeep.state.index.keys_of(expanded)
                 upkeep.stale = True  # until both base and state have forgotten them
                 count = await remove(expanded)
                 upkeep.history.remember()
-                upkeep.stale = False
                 if keys:
                     await upkeep.forget(keys, events)
+                upkeep.stale = False
             await upkeep.sweep_when_idle()
         finally:
             await upkeep.deliver(events)
@@ -254,6 +272,7 @@ class CompressedMemory(MemoryBase):
             upkeep.stale = True
             await self.base.clear()
             upkeep.start_empty()
+            self._follower.start_from([])
             if before:
                 upkeep.note_edit(events, "cleared", before, ())
         await upkeep.sweep_when_idle()
@@ -275,8 +294,8 @@ class CompressedMemory(MemoryBase):
                 upkeep.stale = True
                 count = await self.base.update_messages_mark(new_mark, old_mark=old_mark, msg_ids=ids)
                 upkeep.history.remember()
-                upkeep.stale = False
                 await upkeep.marks_changed([mark for mark in (new_mark, old_mark) if mark], events)
+                upkeep.stale = False
             await upkeep.sweep_when_idle()
         finally:
             await upkeep.deliver(events)
@@ -299,7 +318,8 @@ class CompressedMemory(MemoryBase):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the base memory's state and, under `compression`, the ledger; JSON-like data."""
-        return {**self.base.state_dict(), STATE_KEY: self._upkeep.state.to_dict()}
+        own = {**self._upkeep.to_dict(), "synced": self._follower.synced_ids()}
+        return {**self.base.state_dict(), STATE_KEY: own}
 
     def load_state_dict(self, state: dict[str, Any], strict: bool = True) -> None:
         """Load what `state_dict` returned, or a base memory's own state, which starts with an empty ledger.
@@ -312,12 +332,17 @@ class CompressedMemory(MemoryBase):
         own = state.get(STATE_KEY)
         loaded = MemoryState(self.config, self.counter)
         tokens: dict[str, int] = {}
+        synced: list[str] = []
         if own is not None:
             if not isinstance(own, Mapping):
                 raise InvalidStateError(f"{STATE_KEY}: expected a dict, got {type(own).__name__}")
             loaded, tokens = MemoryState.load(own, self.config, self.counter)
+            synced = own.get("synced", [])
+            if not isinstance(synced, list) or not all(isinstance(id, str) for id in synced):
+                raise InvalidStateError(f"{STATE_KEY}.synced: expected a list of message ids")
         self.base.load_state_dict({k: v for k, v in state.items() if k != STATE_KEY}, strict=strict)
         self._upkeep.start_from(loaded, tokens)
+        self._follower.start_from(synced)
 
     # What left the view
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from context_compressor.compression.ledger import ItemKey, Ledger, Withdrawal
+from context_compressor.compression.edits import ItemKey, Withdrawal
+from context_compressor.compression.ledger import Ledger
 from context_compressor.compression.recovery import Recovery
 from context_compressor.memory.base import MemoryBase
 from context_compressor.memory.index import keyed

@@ -65,16 +65,22 @@ class InMemoryMemory(MemoryBase):
         """
         messages, names = as_messages(memories), as_marks(marks)
         copies = [msg.copy() for msg in messages]
-        await self.add_owned(copies, names, allow_duplicates=allow_duplicates)
+        self._store(copies, names, allow_duplicates)
 
     async def add_owned(
         self,
         messages: list[Msg],
         marks: list[str],
         allow_duplicates: bool = False,
-        **kwargs: Any,  # noqa: ARG002  # as `add`
+        **kwargs: Any,
     ) -> None:
         """Append messages as they are, without copying; see `MemoryBase.add_owned`."""
+        if type(self).add is not InMemoryMemory.add:  # a subclass does more in `add`
+            await super().add_owned(messages, marks, allow_duplicates=allow_duplicates, **kwargs)
+        else:
+            self._store(messages, marks, allow_duplicates)
+
+    def _store(self, messages: list[Msg], marks: list[str], allow_duplicates: bool) -> None:
         for msg in messages:
             numbers = self._numbers_by_id.get(msg.id)
             if numbers and not allow_duplicates:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from context_compressor.compression.ledger import message_id
+from context_compressor.compression.edits import message_id
 from context_compressor.messages.msg import Msg
 
 

@@ -9,7 +9,7 @@ from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.engine import write_text
 from context_compressor.compression.ledger import Ledger
 from context_compressor.compression.recovery import Recovery
-from context_compressor.errors import OffloadError, OffloadNotFoundError
+from context_compressor.errors import OffloadCollisionError, OffloadError, OffloadNotFoundError
 from context_compressor.memory.history import BaseHistory
 from context_compressor.offload.protocol import OffloadStore, check_ref
 
@@ -69,10 +69,15 @@ class OffloadedTexts:
                 continue
             try:
                 await write_text(self._store, text, ref, self._config.store_timeout_seconds)
-            except OffloadError as error:
+            except OffloadCollisionError as error:
                 logger.warning("%s is still not stored: %s", ref, error)
+                continue
+            except OffloadError as error:
+                logger.warning("%s is still not stored, nor is what comes after it: %s", ref, error)
                 return
             ledger.pending.discard(ref)
+            if not ledger.is_live(ref):  # deleted while it was written
+                ledger.unwanted.add(ref)
 
     async def sweep(self, ledger: Ledger) -> None:
         """Remove from the store what nothing names any more; it stays unwanted where that fails."""
@@ -81,7 +86,10 @@ class OffloadedTexts:
                 try:
                     async with asyncio.timeout(self._config.store_timeout_seconds):
                         await self._store.delete(ref)
+                except TimeoutError:
+                    logger.warning("%s could not be removed in time, it is tried again", ref)
+                    return
                 except Exception as error:
                     logger.warning("%s could not be removed, it is tried again: %r", ref, error)
-                    return
+                    continue
             ledger.unwanted.discard(ref)

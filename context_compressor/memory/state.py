@@ -7,14 +7,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from context_compressor.compression.config import CompressionConfig
+from context_compressor.compression.edits import ItemKey, SegmentEdit, StubEdit, Withdrawal
 from context_compressor.compression.engine import Performed
-from context_compressor.compression.ledger import (
-    ItemKey,
-    Ledger,
-    SegmentEdit,
-    StubEdit,
-    Withdrawal,
-)
+from context_compressor.compression.ledger import Ledger
 from context_compressor.compression.planner import Costs, Situation
 from context_compressor.compression.units import Marks, classify
 from context_compressor.compression.view import ViewItem, advance, apply_edits, rebuild
@@ -164,11 +159,13 @@ class MemoryState:
 
     def commit(self, done: Performed, fresh: Collection[ItemKey]) -> None:
         """Append an event's edits to the ledger and show them."""
+        ledger = self.ledger
+        durable = {ref for ref in done.pending if ledger.is_live(ref) and ref not in ledger.pending}
         edits: list[StubEdit | SegmentEdit] = [*done.stubs, *done.segments]
         for edit in edits:
             self.ledger.append(edit)
-        self.ledger.pending |= {ref for ref in done.pending if self.ledger.is_live(ref)}
-        self.ledger.pending -= done.written
+        ledger.pending |= {ref for ref in done.pending - durable if ledger.is_live(ref)}
+        ledger.pending -= done.written
         self.blocked |= done.blocked
         for key in fresh:
             self.fresh.pop(key, None)

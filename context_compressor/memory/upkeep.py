@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import logging
 import time
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from context_compressor.compression.config import CompressionConfig
+from context_compressor.compression.edits import ItemKey, message_id
 from context_compressor.compression.engine import Engine, Performed
-from context_compressor.compression.ledger import ItemKey, message_id
 from context_compressor.compression.planner import Plan, plan
 from context_compressor.compression.recovery import Recovery
+from context_compressor.compression.view import ViewItem
 from context_compressor.errors import ContextOverflowError
 from context_compressor.events import CompressionEvent, EventHook
 from context_compressor.memory.base import MemoryBase
 from context_compressor.memory.history import BaseHistory, withdraw_outdated
 from context_compressor.memory.index import HistoryIndex
+from context_compressor.memory.locks import LoopLock
 from context_compressor.memory.offloaded import OffloadedTexts
 from context_compressor.memory.state import MemoryState
 from context_compressor.messages.msg import Msg
@@ -81,8 +83,8 @@ class Upkeep:
     ) -> None:
         self.state = MemoryState(config, counter)
         self.history = BaseHistory(base)
-        self.lock = asyncio.Lock()
-        self.event_lock = asyncio.Lock()
+        self.lock = LoopLock()
+        self.event_lock = LoopLock()
         self.stale = True
         self.totals = Totals()
         self._config = config
@@ -132,6 +134,7 @@ class Upkeep:
                     await self.run_event(events)
             raise self._overflow()
         finally:
+            await self.sweep_when_idle()
             await self.deliver(events)
 
     def _needs_event(self) -> bool:
@@ -153,16 +156,10 @@ class Upkeep:
         history = await self.history.read()
         state, loaded = self.state, self._loaded_tokens
         index, old = HistoryIndex(), state.index
-        before = state.tokens
+        before, shown = state.tokens, list(state.items)
         known = dict(old.tokens) if loaded is None else loaded
         counted = self._still_valid(history)
-        recovery = Recovery(history, state.ledger, self._config.redact)
-        changed = withdraw_outdated(state.ledger, recovery)
-        changed = changed or list(old.tokens) != [key for key, _ in history[: len(old)]]
-        changed = changed or any(
-            item.kind == "message" and item.repair is None and item.key.key not in counted
-            for item in state.items
-        )
+        withdraw_outdated(state.ledger, Recovery(history, state.ledger, self._config.redact))
         for key, msg in history:
             covered = state.ledger.top_segment_of(ItemKey(key)) is not None
             if key not in counted and not (covered and key in known):
@@ -173,22 +170,18 @@ class Upkeep:
             watched.add(self._config.pinned_mark)
         for mark in watched:
             index.marks[mark] = await self.history.ids_bearing(mark)
-        pinned_left = self._release(index.bearing(self._config.pinned_mark))
+        self._release(index.bearing(self._config.pinned_mark))
         state.set_summary(self.history.summary)
         state.index = index
-        if changed or pinned_left or loaded is not None:
-            seen = (
-                {key for key, _ in history[: state.ledger.frontier]}
-                if loaded is not None
-                else set(old.tokens)
-            )
-            unseen = {key for key in index.tokens if key not in seen} | {key for key, _, _ in state.queue}
-            state.rebuild(history, counted, unseen)
+        seen = {key for key, _ in history[: state.ledger.frontier]} if loaded is not None else set(old.tokens)
+        unseen = {key for key in index.tokens if key not in seen} | {key for key, _, _ in state.queue}
+        generation = state.generation
+        state.rebuild(history, counted, unseen)
+        if not _is_continued(shown, state.items):
             if loaded is None:
                 self.note_edit(events, "the base memory was changed", before, ())
         else:
-            for key, msg in history[len(old) :]:
-                state.queue.append((key, msg, counted[key]))
+            state.generation = generation  # it only grew: an event that is planned still holds
         self._loaded_tokens = None
         self.stale = False
 
@@ -260,6 +253,13 @@ class Upkeep:
             )
         )
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return what a saved state needs beside the base memory's; JSON-like data."""
+        saved = self.state.to_dict()
+        if self._loaded_tokens is not None:  # loaded and not used yet
+            saved["tokens"] = dict(self._loaded_tokens)
+        return saved
+
     def start_empty(self) -> None:
         """Forget everything; the stored texts become unwanted."""
         ledger = self.state.ledger
@@ -301,9 +301,10 @@ class Upkeep:
                 await self.refresh(events)
                 state = self.state
                 planned = self._plan(manual=manual)
-                if planned is None:
-                    return None
                 generation, items, fresh = state.generation, list(state.items), set(state.fresh)
+            if planned is None:
+                await self.texts.sweep(state.ledger)
+                return None
             done = Performed()
             try:
                 await self._engine.perform(planned, items, state.ledger.new_segment_id, done)
@@ -314,7 +315,8 @@ class Upkeep:
                         state.commit(done, fresh)
             finally:
                 ledger = self.state.ledger
-                ledger.unwanted |= {ref for ref in done.written if not ledger.is_live(ref)}
+                ledger.unwanted |= {ref for ref in done.attempted if not ledger.is_live(ref)}
+                self._add_up(done, time.monotonic() - started)
             if not outdated:
                 await self.texts.sweep(state.ledger)
                 return self._report(planned, done, before, time.monotonic() - started, events)
@@ -330,6 +332,13 @@ class Upkeep:
                 raise self._overflow()
         return planned
 
+    def _add_up(self, done: Performed, seconds: float) -> None:
+        """Add to the totals what a model was paid for, whether or not the event came to be."""
+        self.totals.calls += done.use.calls
+        self.totals.input_tokens += done.use.remote_input_tokens
+        self.totals.output_tokens += done.use.remote_output_tokens
+        self.totals.seconds += seconds if done.use.calls else 0.0
+
     def _report(
         self,
         planned: Plan,
@@ -339,11 +348,6 @@ class Upkeep:
         events: list[CompressionEvent],
     ) -> CompressionEvent | None:
         use = done.use
-        totals = self.totals
-        totals.calls += use.calls
-        totals.input_tokens += use.remote_input_tokens
-        totals.output_tokens += use.remote_output_tokens
-        totals.seconds += seconds if use.calls else 0.0
         after = self.state.tokens
         for failure in done.failures:
             events.append(
@@ -404,3 +408,11 @@ class Upkeep:
                     await answer
             except Exception:
                 logger.exception("on_event failed for an event of kind %s", event.kind)
+
+
+def _is_continued(before: Sequence[ViewItem], after: Sequence[ViewItem]) -> bool:
+    """Tell whether a view begins with all that it showed before."""
+    return len(before) <= len(after) and all(
+        old.key == new.key and old.source == new.source and old.tokens == new.tokens
+        for old, new in zip(before, after, strict=False)
+    )

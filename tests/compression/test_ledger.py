@@ -7,14 +7,8 @@ from typing import Any
 
 import pytest
 
-from context_compressor.compression.ledger import (
-    ItemKey,
-    Ledger,
-    SegmentEdit,
-    StubEdit,
-    Withdrawal,
-    message_id,
-)
+from context_compressor.compression.edits import ItemKey, SegmentEdit, StubEdit, Withdrawal, message_id
+from context_compressor.compression.ledger import Ledger
 from context_compressor.errors import InvalidStateError
 
 R = [f"ctx://{n:016x}" for n in range(10)]

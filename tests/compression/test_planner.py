@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from context_compressor import CompressionConfig, from_openai
-from context_compressor.compression.ledger import ItemKey, Ledger
+from context_compressor.compression.edits import ItemKey
+from context_compressor.compression.ledger import Ledger
 from context_compressor.compression.planner import Costs, Plan, Situation, plan
 from context_compressor.compression.units import Marks
 from context_compressor.compression.view import ViewItem, rebuild

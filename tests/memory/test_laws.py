@@ -17,8 +17,8 @@ from context_compressor import (
     CompressionEvent,
     InMemoryOffloadStore,
     Msg,
-    SummaryRequest,
     Summary,
+    SummaryRequest,
     TiktokenCounter,
     from_openai,
     to_openai,
@@ -161,7 +161,9 @@ class Laws(RuleBasedStateMachine):
     def add_large_result(self, lines: int, volatile: bool) -> None:
         self.number += 1
         id = f"large-{self.number}"
-        text = "\n".join(f"{self.number}:{line} src/module_{line % 7}.py: value {line * 37}" for line in range(lines))
+        text = "\n".join(
+            f"{self.number}:{line} src/module_{line % 7}.py: value {line * 37}" for line in range(lines)
+        )
         call = {"id": id, "type": "function", "function": {"name": "read_file", "arguments": "{}"}}
         read = from_openai(
             [
