@@ -40,7 +40,7 @@ def answer(view: list[Message], turn: int) -> Message:
 
 
 async def main() -> None:
-    memory = CompressedMemory(config=CompressionConfig(max_total_tokens=8_000), on_event=tell)
+    memory = CompressedMemory(config=CompressionConfig(max_total_tokens=16_000), on_event=tell)
     offloaded = OffloadTools(memory)
     messages: list[Message] = [
         {"role": "system", "content": "You look after 40 hosts. Read logs with read_log(host)."},

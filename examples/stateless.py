@@ -12,7 +12,7 @@ from make_session import make_session
 
 from context_compressor import CompressionConfig, compress_messages
 
-CONFIG = CompressionConfig(max_total_tokens=8_000)
+CONFIG = CompressionConfig(max_total_tokens=16_000)
 
 
 def handle_request(messages: list[dict[str, Any]], state_file: Path) -> list[dict[str, Any]]:
@@ -29,6 +29,6 @@ def handle_request(messages: list[dict[str, Any]], state_file: Path) -> list[dic
 session = make_session()
 with tempfile.TemporaryDirectory() as directory:
     file = Path(directory, "conversation-1.json")
-    first = handle_request(session[:50], file)
-    second = handle_request(session[:52], file)
+    first = handle_request(session[:60], file)
+    second = handle_request(session[:62], file)
 assert second[: len(first)] == first  # nothing said before has changed, so the provider's prompt cache holds

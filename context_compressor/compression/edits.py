@@ -88,8 +88,8 @@ def _item_from_json(data: Any) -> ItemKey:
     return ItemKey(_text(data[0]), _text(data[1]))
 
 
-def edit_to_dict(edit: Edit) -> dict[str, Any]:
-    """Return an edit as JSON-like data."""
+def edit_to_dict(edit: StubEdit | SegmentEdit) -> dict[str, Any]:
+    """Return an edit that holds as JSON-like data; withdrawals need not be kept."""
     if isinstance(edit, StubEdit):
         return {
             "type": "stub",
@@ -100,22 +100,19 @@ def edit_to_dict(edit: Edit) -> dict[str, Any]:
             "tokens": edit.tokens,
             "page": edit.page,
         }
-    if isinstance(edit, SegmentEdit):
-        return {
-            "type": "segment",
-            "id": edit.id,
-            "items": [_item_to_json(item) for item in edit.items],
-            "children": list(edit.children),
-            "ref": edit.ref,
-            "media_refs": list(edit.media_refs),
-            "text": edit.text,
-            "summarized": edit.summarized,
-        }
-    item = None if edit.item is None else _item_to_json(edit.item)
-    return {"type": "withdrawal", "segment": edit.segment, "item": item}
+    return {
+        "type": "segment",
+        "id": edit.id,
+        "items": [_item_to_json(item) for item in edit.items],
+        "children": list(edit.children),
+        "ref": edit.ref,
+        "media_refs": list(edit.media_refs),
+        "text": edit.text,
+        "summarized": edit.summarized,
+    }
 
 
-def edit_from_dict(data: Mapping[str, Any]) -> Edit:
+def edit_from_dict(data: Mapping[str, Any]) -> StubEdit | SegmentEdit:
     """Read `edit_to_dict`'s form.
 
     Raises:
@@ -141,10 +138,6 @@ def edit_from_dict(data: Mapping[str, Any]) -> Edit:
             text=_text(data["text"]),
             summarized=_flag(data["summarized"]),
         )
-    if kind == "withdrawal":
-        item = data["item"]
-        segment = None if data["segment"] is None else _text(data["segment"])
-        return Withdrawal(segment, None if item is None else _item_from_json(item))
     raise ValueError(f"unknown type {kind!r}")
 
 

@@ -295,7 +295,8 @@ class Engine:
                     request,
                     self._counter,
                     replaced_tokens=replaced_tokens - self.costs().segment,
-                    material=material,
+                    # A model reads the request as messages, and what it parrots is that.
+                    material=material if summarizer is self._fallback else None,
                     input_tokens_estimate=replaced_tokens,
                     timeout_seconds=self._config.summarizer_timeout_seconds,
                 )

@@ -195,13 +195,19 @@ class Ledger:
             "pending": sorted(self.pending),
             "unwanted": sorted(self.unwanted),
             "withdrawn_ids": sorted(self._used_ids - self._segments.keys()),
-            "entries": [edit_to_dict(edit) for edit in self.entries if self._holds(edit)],
+            "entries": [edit_to_dict(edit) for edit in self._holding()],
         }
 
-    def _holds(self, edit: Edit) -> bool:
-        if isinstance(edit, StubEdit):
-            return self._stubs.get(edit.item, {}).get(edit.path) is edit
-        return isinstance(edit, SegmentEdit) and self._segments.get(edit.id) is edit
+    def _holding(self) -> Iterator[StubEdit | SegmentEdit]:
+        for edit in self.entries:
+            if isinstance(edit, StubEdit):
+                holds = self._stubs.get(edit.item, {}).get(edit.path) is edit
+            elif isinstance(edit, SegmentEdit):
+                holds = self._segments.get(edit.id) is edit
+            else:
+                continue
+            if holds:
+                yield edit
 
     @classmethod
     def from_dict(cls, data: Any) -> Ledger:
@@ -231,7 +237,7 @@ class Ledger:
         ledger._used_ids.update(_list_of(data, "withdrawn_ids", str))
         return ledger
 
-    def _load(self, edit: Edit) -> None:
+    def _load(self, edit: StubEdit | SegmentEdit) -> None:
         """Append an edit from outside.
 
         Raises:
@@ -246,8 +252,6 @@ class Ledger:
             for item in edit.items:
                 if item in self._holder:
                     raise ValueError(f"item {item.key!r} is in another segment")
-        elif isinstance(edit, Withdrawal) and edit.segment is not None and edit.segment not in self._segments:
-            raise ValueError(f"a withdrawal of {edit.segment!r}, which is no segment")
         self.append(edit)
 
 

@@ -6,7 +6,6 @@ import inspect
 import logging
 import time
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from context_compressor.compression.config import CompressionConfig
@@ -22,6 +21,7 @@ from context_compressor.memory.history import BaseHistory, withdraw_outdated
 from context_compressor.memory.index import HistoryIndex
 from context_compressor.memory.locks import LoopLock
 from context_compressor.memory.offloaded import OffloadedTexts
+from context_compressor.memory.reporting import Totals, describe_event
 from context_compressor.memory.state import MemoryState
 from context_compressor.messages.msg import Msg
 from context_compressor.offload.protocol import OffloadStore
@@ -33,17 +33,6 @@ logger = logging.getLogger(__name__)
 
 _MAX_EVENTS_PER_CALL = 12
 """Events that one call may run before it gives up: each leaves a smaller view, so few are ever needed."""
-
-
-@dataclass(slots=True)
-class Totals:
-    """What events came to since the memory was made."""
-
-    events: int = 0
-    calls: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
-    seconds: float = 0.0
 
 
 class Upkeep:
@@ -316,10 +305,12 @@ class Upkeep:
             finally:
                 ledger = self.state.ledger
                 ledger.unwanted |= {ref for ref in done.attempted if not ledger.is_live(ref)}
-                self._add_up(done, time.monotonic() - started)
+                self.totals.add(done.use, time.monotonic() - started)
             if not outdated:
                 await self.texts.sweep(state.ledger)
-                return self._report(planned, done, before, time.monotonic() - started, events)
+                made = describe_event(planned, done, before, state.tokens, time.monotonic() - started)
+                events += made
+                return made[-1] if made and made[-1].kind != "failure" else None
 
     def _plan(self, *, manual: bool) -> Plan | None:
         state = self.state
@@ -331,52 +322,6 @@ class Upkeep:
             if state.tokens > self._config.budget:
                 raise self._overflow()
         return planned
-
-    def _add_up(self, done: Performed, seconds: float) -> None:
-        """Add to the totals what a model was paid for, whether or not the event came to be."""
-        self.totals.calls += done.use.calls
-        self.totals.input_tokens += done.use.remote_input_tokens
-        self.totals.output_tokens += done.use.remote_output_tokens
-        self.totals.seconds += seconds if done.use.calls else 0.0
-
-    def _report(
-        self,
-        planned: Plan,
-        done: Performed,
-        before: int,
-        seconds: float,
-        events: list[CompressionEvent],
-    ) -> CompressionEvent | None:
-        use = done.use
-        after = self.state.tokens
-        for failure in done.failures:
-            events.append(
-                CompressionEvent(
-                    kind="failure",
-                    reason=planned.reason,
-                    tokens_before=before,
-                    tokens_after=after,
-                    error=failure,
-                )
-            )
-        if not (done.stubs or done.segments):
-            return None
-        merged = all(segment.children and not segment.items for segment in done.segments)
-        ids = [stub.item.key for stub in done.stubs]
-        ids += [item.key for segment in done.segments for item in segment.items]
-        event = CompressionEvent(
-            kind="compact" if not done.segments else "merge" if merged else "compress",
-            reason=planned.reason,
-            tokens_before=before,
-            tokens_after=after,
-            refs=tuple(dict.fromkeys([e.ref for e in done.stubs] + [e.ref for e in done.segments])),
-            message_ids=tuple(dict.fromkeys(message_id(key) for key in ids)),
-            summary_input_tokens=use.input_tokens,
-            summary_output_tokens=use.output_tokens,
-            seconds=seconds,
-        )
-        events.append(event)
-        return event
 
     def _overflow(self) -> ContextOverflowError:
         fixed = self.state.fixed_tokens()

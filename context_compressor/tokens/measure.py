@@ -47,9 +47,12 @@ def measure(counter: TokenCounter, msg: Msg) -> MessageTokens:
     measure_message = getattr(counter, "measure", None)
     if measure_message is not None:
         measured = measure_message(msg)
-        if isinstance(measured, MessageTokens):
+        if isinstance(measured, MessageTokens) and len(measured.texts) == len(text_parts(msg)):
             return measured
-        raise InvalidArgumentError(f"{counter!r}.measure returned {measured!r}; expected MessageTokens")
+        raise InvalidArgumentError(
+            f"{counter!r}.measure returned {measured!r}; expected MessageTokens with a number for each of "
+            f"{len(text_parts(msg))} texts"
+        )
     total = counter.count_messages([msg])
     if not isinstance(total, int) or isinstance(total, bool) or total < 0:
         raise InvalidArgumentError(

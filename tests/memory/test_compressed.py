@@ -664,7 +664,8 @@ async def test_no_event_every_turn_where_the_tail_alone_nearly_fills_the_budget(
         speak = user if n % 2 else assistant
         await memory.add(from_openai([speak(text(f"say-{n}", 8))]))
         assert COUNTER.count_messages(await memory.get_memory()) <= 2_000
-    assert len(events) < 100
+    # What may leave is so little that two turns fill the room again; an event each turn would be a loop.
+    assert len(events) < 150
 
 
 async def test_the_history_may_grow_for_ever() -> None:

@@ -254,7 +254,7 @@ class Laws(RuleBasedStateMachine):
         self.memory = self.new_memory()
         self.memory.load_state_dict(state)
         after = [msg.to_dict() for msg in self.run(self.memory.get_memory())]
-        assert after == before, next((a, b) for a, b in zip(before, after) if a != b)
+        assert after == before, next((a, b) for a, b in zip(before, after, strict=False) if a != b)
         assert not any(event.kind == "compress" for event in self.events[calls:])
 
     @invariant()
@@ -316,7 +316,7 @@ class Laws(RuleBasedStateMachine):
                 parts.append(text)
                 todo += REF.findall(text)
         everything = "\0".join(parts)
-        withheld = {key for key in state._builder.withheld}
+        withheld = set(state._builder.withheld)
         for key, msg in keyed(self.added):
             if key not in withheld and not is_empty_assistant(msg):
                 for text in said(msg):

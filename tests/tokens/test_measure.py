@@ -111,7 +111,7 @@ async def test_small_messages_are_counted_on_the_loop_and_large_ones_off_it() ->
 
 async def test_small_messages_that_are_large_together_are_counted_in_one_thread() -> None:
     counter = Counter()
-    msgs = [said("x" * 1_000)] * 20
+    msgs = [said("x" * 1_000)] * 40
     assert await measure_all_off_loop(counter, msgs) == [measure(Counter(), msg) for msg in msgs]
     assert len(set(counter.threads)) == 1
     assert threading.get_ident() not in counter.threads

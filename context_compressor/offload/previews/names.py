@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 MAX_NAME_CHARACTERS = 100
 
-SCANNED_CHARACTERS = 8_000
+SCANNED_CHARACTERS = 64_000
 """Read of a text, at most: scanning takes some 3 ms per 100,000 characters."""
 
 _BLOCKS = 16

@@ -1,0 +1,66 @@
+"""Telling what an event came to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from context_compressor.compression.edits import message_id
+from context_compressor.compression.engine import Performed, SummaryUse
+from context_compressor.compression.planner import Plan
+from context_compressor.events import CompressionEvent
+
+
+@dataclass(slots=True)
+class Totals:
+    """What events came to since the memory was made."""
+
+    events: int = 0
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    seconds: float = 0.0
+
+    def add(self, use: SummaryUse, seconds: float) -> None:
+        """Add what a model was paid for, whether or not its summary came into the view."""
+        self.calls += use.calls
+        self.input_tokens += use.remote_input_tokens
+        self.output_tokens += use.remote_output_tokens
+        self.seconds += seconds if use.calls else 0.0
+
+
+def describe_event(
+    planned: Plan, done: Performed, before: int, after: int, seconds: float
+) -> list[CompressionEvent]:
+    """Return an event for each thing that failed on the way, and last the one for what was committed, if any.
+
+    Args:
+        planned: what was to be done.
+        done: what was.
+        before: tokens of the view before.
+        after: tokens of the view now.
+        seconds: from plan to commit.
+    """
+    events = [
+        CompressionEvent(
+            kind="failure", reason=planned.reason, tokens_before=before, tokens_after=after, error=failure
+        )
+        for failure in done.failures
+    ]
+    if not (done.stubs or done.segments):
+        return events
+    merged = all(segment.children and not segment.items for segment in done.segments)
+    keys = [stub.item.key for stub in done.stubs]
+    keys += [item.key for segment in done.segments for item in segment.items]
+    refs = [stub.ref for stub in done.stubs] + [segment.ref for segment in done.segments]
+    event = CompressionEvent(
+        kind="compact" if not done.segments else "merge" if merged else "compress",
+        reason=planned.reason,
+        tokens_before=before,
+        tokens_after=after,
+        refs=tuple(dict.fromkeys(refs)),
+        message_ids=tuple(dict.fromkeys(message_id(key) for key in keys)),
+        summary_input_tokens=done.use.input_tokens,
+        summary_output_tokens=done.use.output_tokens,
+        seconds=seconds,
+    )
+    return [*events, event]

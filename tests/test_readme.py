@@ -1,0 +1,124 @@
+"""What README says is so: its code runs, its commands answer as shown, its table matches the code."""
+
+import ast
+import asyncio
+import inspect
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from context_compressor import CompressionConfig, CompressionEvent, CompressionStats
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+EXAMPLES = sorted(path.name for path in (ROOT / "examples").glob("*.py"))
+
+_NUMBER = re.compile(r"(?<![0-9a-z])[0-9][0-9,]*")
+
+
+def blocks(language: str) -> list[str]:
+    """Return the fenced blocks of a language, in order."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+
+
+def section(title: str) -> str:
+    """Return what stands under a heading of the second level."""
+    return README.split(f"\n## {title}\n")[1].split("\n## ")[0]
+
+
+def environment() -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")}
+    return {**kept, "PYTHONPATH": str(ROOT), "COLUMNS": "100"}
+
+
+def run_python(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *map(str, arguments)], cwd=cwd, env=environment(), capture_output=True, text=True
+    )
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_every_example_runs_as_it_stands(name: str, tmp_path: Path) -> None:
+    done = run_python(ROOT / "examples" / name, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_first_code_is_an_example_and_prints_what_is_said() -> None:
+    done = run_python(ROOT / "examples" / "five_lines.py", cwd=ROOT)
+    code = (ROOT / "examples" / "five_lines.py").read_text(encoding="utf-8")
+    assert code.endswith(blocks("python")[0])
+    assert f"`{done.stdout.strip()}`" in " ".join(section("Five lines").split())
+
+
+def test_the_pieces_run_one_after_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As in `python -m asyncio`, where `await` may stand outside a function."""
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+
+    async def run_all() -> None:
+        for block in blocks("python")[1:]:
+            code = compile(block, "README.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+            result = eval(code, names)
+            if inspect.isawaitable(result):
+                await result
+
+    asyncio.run(run_all())
+    assert names["answer"].startswith("Nothing has left this conversation yet")
+    assert names["second"].messages == names["messages"]
+
+
+def test_the_configuration_table_lists_every_field_with_its_default() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| `(.+?)` \| \S", section("Configuration"), re.MULTILINE)
+    fields = CompressionConfig.model_fields
+    assert [name for name, _ in rows] == list(fields)
+    assert {name: ast.literal_eval(default) for name, default in rows} == {
+        name: field.default for name, field in fields.items()
+    }
+
+
+@pytest.mark.parametrize("kind", [CompressionEvent, CompressionStats])
+def test_every_field_of_events_and_stats_is_named(kind: type) -> None:
+    text = section("Using it").split("### Events and stats")[1].split("\n### ")[0]
+    assert [name for name in kind.__slots__ if not re.search(rf"\b{name}\b", text)] == []
+
+
+def commands(block: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield each command of a console block with the lines that are said to follow."""
+    for part in ("\n" + block).split("\n$ ")[1:]:
+        command, *shown = part.splitlines()
+        yield command, [line for line in shown if line != "..."]
+
+
+@pytest.mark.parametrize("block", blocks("console"), ids=lambda block: block.splitlines()[0])
+def test_commands_answer_as_shown(block: str, tmp_path: Path) -> None:
+    """Numbers apart, which differ from one Python's library to the next, and rules of tables."""
+    for command, shown in commands(block):
+        line = command.replace("context-compressor", f"{sys.executable} -m context_compressor")
+        line = line.replace("python examples/", f"{sys.executable} {ROOT}/examples/")
+        done = subprocess.run(
+            line, shell=True, cwd=tmp_path, env=environment(), stdout=-1, stderr=-2, text=True
+        )
+        assert done.returncode == 0, done.stdout
+        said = iter(without_numbers(text) for text in done.stdout.splitlines())
+        missing = [text for text in shown if without_numbers(text) not in said]
+        assert missing == [], f"{command} says:\n{done.stdout}"
+
+
+def without_numbers(line: str) -> str:
+    return re.sub(r"\s+", " ", _NUMBER.sub("N", line)).strip()
+
+
+def test_links_lead_to_files() -> None:
+    targets = re.findall(r"\]\(([^)#]+)\)", README)
+    assert targets
+    assert [target for target in targets if "//" not in target and not (ROOT / target).exists()] == []
