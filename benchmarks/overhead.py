@@ -85,11 +85,11 @@ def make_session(turns: int, seed: int = 7) -> list[dict[str, Any]]:
         }
         _, low, high = rng.choices(RESULT_SIZES, [count for count, _, _ in RESULT_SIZES])[0]
         lines = [
-            f"    {rng.choice(words)} = {rng.choice(words)}({rng.choice(words)}, limit={rng.randint(1, 9999)})"
+            f"    {rng.choice(words)} = {rng.choice(words)}({rng.choice(words)}, {rng.randint(1, 9999)})"
             for _ in range(max(1, rng.randint(low, high) // TOKENS_PER_LINE))
         ]
         thoughts = [
-            f"{rng.choice(words)} looks suspicious because {rng.choice(words)} returns {rng.randint(1, 99)} there."
+            f"{rng.choice(words)} looks odd: {rng.choice(words)} returns {rng.randint(1, 99)} there, not 0."
             for _ in range(rng.choice((1, 4, 8, 16)))
         ]
         text = f"Step {turn}: {' '.join(thoughts)} So {path} comes next."
