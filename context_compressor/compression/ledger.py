@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 from context_compressor.compression.edits import (
@@ -87,8 +88,8 @@ class Ledger:
         ids = self._ids_under.get(segment_id)
         if ids is None:
             segment = self._segments[segment_id]
-            own = tuple(dict.fromkeys(message_id(item.key) for item in segment.items))
-            ids = sum((self.ids_under(child) for child in segment.children), ()) + own
+            own = dict.fromkeys(message_id(item.key) for item in segment.items)
+            ids = tuple(chain(*(self.ids_under(child) for child in segment.children), own))
             for child in segment.children:
                 self._ids_under.pop(child, None)
             self._ids_under[segment_id] = ids
