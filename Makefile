@@ -1,4 +1,4 @@
-# Works with GNU make 3.81 (macOS) and later, and with BSD make. Needs Python 3.11 or newer, and nothing else.
+# Plain make will do, the GNU make 3.81 of macOS included. Needs Python 3.11 or newer, and nothing else.
 
 # Name an interpreter to use it: make test PYTHON=/opt/python/bin/python3.12
 PYTHON =

@@ -140,9 +140,9 @@ def render_transcript(messages: Sequence[Msg], *, segments: int = 0) -> Transcri
 
 def _render_block(block: Block, media: dict[str, None]) -> list[str]:
     kind = block.get("type")
-    if kind == "text":
+    if kind == "text" and isinstance(block.get("text"), str):
         return [block["text"]]
-    if kind == "thinking":
+    if kind == "thinking" and isinstance(block.get("thinking"), str):
         return ["[thinking]", block["thinking"]]
     if kind == "tool_use":
         return [f"[call of {block['name']}]", _arguments_text(block)]

@@ -9,11 +9,11 @@ from typing import Any, Self
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.errors import InvalidStateError
 from context_compressor.events import CompressionEvent, EventHook
-from context_compressor.memory.base import MemoryBase, as_ids, as_marks, as_messages
+from context_compressor.memory.base import MemoryBase, as_ids, as_mark, as_marks, as_messages
 from context_compressor.memory.in_memory import InMemoryMemory
 from context_compressor.memory.state import MemoryState
 from context_compressor.memory.stats import CompressionStats
-from context_compressor.memory.sync import ListFollower
+from context_compressor.memory.sync import ListFollower, read_synced
 from context_compressor.memory.upkeep import Upkeep
 from context_compressor.messages.exchanges import repaired
 from context_compressor.messages.msg import Msg
@@ -94,9 +94,12 @@ class CompressedMemory(MemoryBase):
         messages, mark_names = as_messages(memories), as_marks(marks)
         if not messages:
             return
-        copies = [msg.copy() for msg in messages]
-        counted = await measure_all_off_loop(self.counter, copies)
         upkeep = self._upkeep
+        again = bool(kwargs.get("allow_duplicates"))
+        copies = [msg.copy() for msg in messages]
+        unknown = [msg for msg in copies if again or msg.id not in upkeep.state.index]
+        counts = await measure_all_off_loop(self.counter, unknown)
+        counted = {id(msg): tokens for msg, tokens in zip(unknown, counts, strict=True)}
         events: list[CompressionEvent] = []
         async with upkeep.lock:
             if upkeep.stale or await upkeep.history.has_changed(len(upkeep.state.index)):
@@ -104,13 +107,12 @@ class CompressedMemory(MemoryBase):
             state = upkeep.state
             upkeep.stale = True  # until both base and state hold the messages
             await self.base.add_owned(copies, mark_names, **kwargs)
-            again = bool(kwargs.get("allow_duplicates"))
             marked_again = False
-            for msg, tokens in zip(copies, counted, strict=True):
-                if again or msg.id not in state.index:
-                    state.enqueue(msg, tokens)
-                else:
-                    marked_again = bool(mark_names)
+            for msg in copies:
+                known = msg.id in state.index
+                marked_again = marked_again or (known and bool(mark_names))
+                if again or not known:
+                    state.enqueue(msg, counted.get(id(msg)) or state.measure(msg))
                 for mark in mark_names:
                     # A mark that nobody looked at is read from the base when somebody does.
                     if mark in state.index.marks:
@@ -118,8 +120,8 @@ class CompressedMemory(MemoryBase):
             upkeep.history.remember()
             if marked_again:
                 await upkeep.marks_changed(mark_names, events)
-            # A base that counts no changes may still have refused or altered something.
-            upkeep.stale = not upkeep.history.has_revision and await self.base.size() != len(state.index)
+            # The base may have refused something, or somebody may have changed it while we waited.
+            upkeep.stale = await self.base.size() != len(state.index)
         if events:
             await upkeep.sweep_when_idle()
             await upkeep.deliver(events)
@@ -170,8 +172,9 @@ class CompressedMemory(MemoryBase):
             return state.messages.copy()
         view = state.messages
         if exclude_mark is not None:
-            if exclude_mark not in state.index.marks:
-                state.index.marks[exclude_mark] = await upkeep.history.ids_bearing(exclude_mark)
+            if as_mark(exclude_mark, "exclude_mark") not in state.index.marks:
+                async with upkeep.lock:  # or a mark added meanwhile would be missed for good
+                    state.index.marks[exclude_mark] = await upkeep.history.ids_bearing(exclude_mark)
             view = state.without_marked(exclude_mark)
         if not prepend_summary:
             summaries = {id(item.msg) for item in state.items if item.kind == "segment"}
@@ -257,7 +260,7 @@ class CompressedMemory(MemoryBase):
                 upkeep.history.remember()
                 if keys:
                     await upkeep.forget(keys, events)
-                upkeep.stale = False
+                upkeep.stale = await self.base.size() != len(upkeep.state.index)
             await upkeep.sweep_when_idle()
         finally:
             await upkeep.deliver(events)
@@ -318,7 +321,7 @@ class CompressedMemory(MemoryBase):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the base memory's state and, under `compression`, the ledger; JSON-like data."""
-        own = {**self._upkeep.to_dict(), "synced": self._follower.synced_ids()}
+        own = {**self._upkeep.to_dict(), "synced": self._follower.to_state()}
         return {**self.base.state_dict(), STATE_KEY: own}
 
     def load_state_dict(self, state: dict[str, Any], strict: bool = True) -> None:
@@ -332,14 +335,12 @@ class CompressedMemory(MemoryBase):
         own = state.get(STATE_KEY)
         loaded = MemoryState(self.config, self.counter)
         tokens: dict[str, int] = {}
-        synced: list[str] = []
+        synced: list[tuple[str, str]] = []
         if own is not None:
             if not isinstance(own, Mapping):
                 raise InvalidStateError(f"{STATE_KEY}: expected a dict, got {type(own).__name__}")
             loaded, tokens = MemoryState.load(own, self.config, self.counter)
-            synced = own.get("synced", [])
-            if not isinstance(synced, list) or not all(isinstance(id, str) for id in synced):
-                raise InvalidStateError(f"{STATE_KEY}.synced: expected a list of message ids")
+            synced = read_synced(own.get("synced", []), f"{STATE_KEY}.synced")
         self.base.load_state_dict({k: v for k, v in state.items() if k != STATE_KEY}, strict=strict)
         self._upkeep.start_from(loaded, tokens)
         self._follower.start_from(synced)

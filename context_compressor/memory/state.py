@@ -199,12 +199,11 @@ class MemoryState:
         self._show(kept)
         return True
 
-    def withdraw(self, item: ItemKey) -> list[SegmentEdit]:
-        """Withdraw whatever stands in for an item; return the segments that went."""
-        segments = self.ledger.withdraw_segments_over(item)
+    def withdraw(self, item: ItemKey) -> None:
+        """Withdraw whatever stands in for an item."""
+        self.ledger.withdraw_segments_over(item)
         if self.ledger.stubs_of(item):
             self.ledger.append(Withdrawal(item=item))
-        return segments
 
     def items_of(self, keys: Collection[str]) -> list[ItemKey]:
         """Return the items, in the view or in the ledger, that come from these history messages."""
@@ -243,7 +242,10 @@ class MemoryState:
     def fixed_tokens(self) -> list[tuple[str, int]]:
         """Return `(message id, tokens)` of each message that may not leave the view."""
         units = classify(self.items, self.config, self._marks())
-        return [(item.msg.id, item.tokens) for unit in units if unit.fixed for item in unit.items]
+        fixed = [(item.msg.id, item.tokens) for unit in units if unit.fixed for item in unit.items]
+        if self._summary is not None:
+            fixed.append((self._summary.id, self._summary_tokens))
+        return fixed
 
     def expand(self, message_ids: Iterable[str]) -> list[str]:
         """Return message ids with each segment's id replaced by the ids that it covers."""
@@ -281,6 +283,7 @@ class MemoryState:
             "ledger": self.ledger.to_dict(),
             "encoding": getattr(self._counter, "encoding_name", None),
             "tokens": dict(self.index.tokens),
+            "fresh": [list(key) for key in self.fresh],
         }
 
     @classmethod
@@ -302,5 +305,13 @@ class MemoryState:
             raise InvalidStateError("compression.tokens: expected a dict of integers")
         state = cls(config, counter)
         state.ledger = Ledger.from_dict(data.get("ledger"))
+        fresh = data.get("fresh")
+        if not isinstance(fresh, list) or not all(_is_item_key(key) for key in fresh):
+            raise InvalidStateError("compression.fresh: expected a list of pairs of strings")
+        state.fresh = {ItemKey(*key): 0 for key in fresh}
         same = data.get("encoding") == getattr(counter, "encoding_name", None)
         return state, dict(tokens) if same else {}
+
+
+def _is_item_key(value: object) -> bool:
+    return isinstance(value, list) and len(value) == 2 and all(isinstance(part, str) for part in value)

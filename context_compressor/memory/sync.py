@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from context_compressor.errors import InvalidStateError
 from context_compressor.memory.locks import LoopLock
 from context_compressor.messages.openai import from_openai, to_openai
 
@@ -23,18 +26,18 @@ class ListFollower:
         self._memory = memory
         self._synced: list[tuple[dict[str, Any], str]] = []
         """What the list said last time, each dict with the id of its message."""
-        self._loaded_ids: list[str] = []
-        """Ids synced before a saved state was loaded, until the history was read."""
+        self._loaded: list[tuple[str, str]] = []
+        """Id and digest of what was synced before a saved state was loaded, until the history was read."""
         # Two callers with one list would both find the same messages new.
         self._lock = LoopLock()
 
-    def synced_ids(self) -> list[str]:
-        """Return the ids of the messages that came from the list."""
-        return [*self._loaded_ids, *(id for _, id in self._synced)]
+    def to_state(self) -> list[list[str]]:
+        """Return id and digest of each message that came from the list."""
+        return [list(pair) for pair in self._loaded] + [[id, _digest(wire)] for wire, id in self._synced]
 
-    def start_from(self, synced_ids: list[str]) -> None:
-        """Forget what was synced, but for the messages under these ids."""
-        self._synced, self._loaded_ids = [], list(synced_ids)
+    def start_from(self, synced: list[tuple[str, str]]) -> None:
+        """Forget what was synced, but for these messages, each by its id and digest."""
+        self._synced, self._loaded = [], list(synced)
 
     async def follow(self, messages: Iterable[Any]) -> None:
         """Add what is new; where the list says something else than before, let it begin anew from there.
@@ -42,35 +45,70 @@ class ListFollower:
         Raises:
             InvalidMessageError: a message is malformed; nothing was changed.
         """
-        # Comparing dicts is far cheaper than reading them, and all but the end is mostly the same.
-        said = [item if isinstance(item, dict) else to_openai(from_openai([item]))[0] for item in messages]
+        said = list(messages)
         async with self._lock:
             if not self._synced:
                 self._synced = await self._read_synced(said)
             same = 0
             for (old, _), new in zip(self._synced, said, strict=False):
-                if old != new:
+                # Comparing dicts is far cheaper than reading them, and all but the end is mostly the same.
+                if old != new and old != _wire(new):
                     break
                 same += 1
             added = from_openai(said[same:])
             outdated = [id for _, id in self._synced[same:]]
-            if outdated:
-                await self._memory.delete(outdated)
+            try:
+                if outdated:
+                    await self._memory.delete(outdated)
                 del self._synced[same:]
-            await self._memory.add(added)
+                await self._memory.add(added)
+            except BaseException:
+                self.start_from([])  # the history tells next time how far this came
+                raise
             self._synced += [(to_openai([msg])[0], msg.id) for msg in added]
 
-    async def _read_synced(self, said: list[dict[str, Any]]) -> list[tuple[dict[str, Any], str]]:
+    async def _read_synced(self, said: list[Any]) -> list[tuple[dict[str, Any], str]]:
         """Return what was synced before a restart; unknown, it is how much of the list the history says."""
         history = await self._memory.get_history()
-        if self._loaded_ids:
+        if self._loaded:
             by_id = {msg.id: msg for msg in history}
-            wanted, self._loaded_ids = self._loaded_ids, []
-            return [(to_openai([by_id[id]])[0], id) for id in wanted if id in by_id]
+            loaded, self._loaded = self._loaded, []
+            found: list[tuple[dict[str, Any], str]] = []
+            for place, (id, digest) in enumerate(loaded):
+                wire: dict[str, Any] = {}
+                if id in by_id:
+                    wire = to_openai([by_id[id]])[0]
+                elif place < len(said) and _digest(_wire(said[place])) == digest:
+                    wire = _wire(said[place])  # deleted since, and not to come back
+                found.append((wire, id))
+            return found
         known: list[tuple[dict[str, Any], str]] = []
         for msg in history:
-            wire = to_openai([msg])
-            if len(wire) != 1 or len(known) >= len(said) or said[len(known)] != wire[0]:
+            wires = to_openai([msg])
+            if len(wires) != 1 or len(known) >= len(said) or _wire(said[len(known)]) != wires[0]:
                 break
-            known.append((wire[0], msg.id))
+            known.append((wires[0], msg.id))
         return known
+
+
+def _wire(item: Any) -> dict[str, Any]:
+    """Return a dict or an SDK object, which may hold further ones, as a plain dict."""
+    return to_openai(from_openai([item]))[0]
+
+
+def _digest(wire: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(wire).encode()).hexdigest()[:16]
+
+
+def read_synced(data: Any, place: str) -> list[tuple[str, str]]:
+    """Read what `ListFollower.to_state` returned.
+
+    Raises:
+        InvalidStateError: it is malformed; the text names `place`.
+    """
+    if not isinstance(data, list):
+        raise InvalidStateError(f"{place}: expected a list, got {type(data).__name__}")
+    for index, pair in enumerate(data):
+        if not (isinstance(pair, list) and len(pair) == 2 and all(isinstance(part, str) for part in pair)):
+            raise InvalidStateError(f"{place}[{index}]: expected an id and a digest")
+    return [(id, digest) for id, digest in data]

@@ -187,12 +187,13 @@ class Upkeep:
     def _release(self, pinned: Collection[str]) -> bool:
         """Withdraw what stands in for pinned messages: they may not leave; tell whether there was any."""
         state = self.state
+        if not pinned:
+            return False
         left = False
-        for id in pinned:
-            for item in (ItemKey(id), *(item.key for item in state.items if item.key.key == id)):
-                if state.ledger.top_segment_of(item) is not None or state.ledger.stubs_of(item):
-                    state.withdraw(item)
-                    left = True
+        for item in state.items_of([*pinned, *state.index.keys_of(pinned)]):
+            if state.ledger.top_segment_of(item) is not None or state.ledger.stubs_of(item):
+                state.withdraw(item)
+                left = True
         return left
 
     async def rebuild(self) -> None:
@@ -252,7 +253,7 @@ class Upkeep:
     def start_empty(self) -> None:
         """Forget everything; the stored texts become unwanted."""
         ledger = self.state.ledger
-        unwanted = {ref for ref in ledger.refs() if ref not in ledger.pending} | ledger.unwanted
+        unwanted = {*ledger.refs(), *ledger.unwanted}
         generation = self.state.generation + 1
         self.state = MemoryState(self._config, self._counter)
         self.state.generation = generation

@@ -201,6 +201,8 @@ def _check_blocks(content: object) -> None:
                         f"content[{index}].{key}: expected {expected} in a {kind} block, "
                         f"got {type(block.get(key)).__name__}"
                     )
+            if kind == "tool_result" and isinstance(block["output"], list):
+                _check_output(block["output"], f"content[{index}].output")
 
 
 _BLOCK_CHECKS: dict[str, tuple[tuple[str, tuple[type, ...]], ...]] = {
@@ -209,6 +211,15 @@ _BLOCK_CHECKS: dict[str, tuple[tuple[str, tuple[type, ...]], ...]] = {
     "tool_use": (("id", (str,)), ("name", (str,)), ("input", (dict,))),
     "tool_result": (("id", (str,)), ("output", (str, list))),
 }
+
+
+def _check_output(output: list[Any], place: str) -> None:
+    for index, inner in enumerate(output):
+        if not isinstance(inner, dict):
+            raise InvalidMessageError(f"{place}[{index}]: expected a dict, got {type(inner).__name__}")
+        if inner.get("type") == "text" and not isinstance(inner.get("text"), str):
+            got = type(inner.get("text")).__name__
+            raise InvalidMessageError(f"{place}[{index}].text: expected str in a text block, got {got}")
 
 
 def tool_calls(msg: Msg) -> list[Block]:

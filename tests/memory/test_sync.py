@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+from typing import Any
 
 import pytest
-from openai.types.chat import ChatCompletionMessage
+from openai.types.chat import ChatCompletionMessage, ChatCompletionMessageFunctionToolCall
 
-from context_compressor import to_openai
+from context_compressor import CompressedMemory, to_openai
 from context_compressor.errors import InvalidMessageError
 from tests.memory.scripted import (
     GatedBase,
@@ -185,3 +186,30 @@ async def test_a_cancelled_sync_can_be_done_again() -> None:
     base.stops = set()
     await memory.sync(said)
     assert to_openai(await memory.get_history()) == said
+
+
+async def test_sdk_objects_inside_dicts_are_the_same_in_the_next_call() -> None:
+    function = ChatCompletionMessageFunctionToolCall.model_validate(
+        {"id": "c1", "type": "function", "function": {"name": "ls", "arguments": "{}"}}
+    )
+    said: list[Any] = [
+        {"role": "user", "content": "List the files."},
+        {"role": "assistant", "content": None, "tool_calls": [function]},
+        {"role": "tool", "tool_call_id": "c1", "content": "a.py"},
+    ]
+    memory = CompressedMemory()
+    await memory.sync(said)
+    ids = [msg.id for msg in await memory.get_history()]
+    await memory.sync(said)
+    assert [msg.id for msg in await memory.get_history()] == ids
+
+
+async def test_what_was_deleted_stays_deleted_after_a_restart() -> None:
+    said = [{"role": "user", "content": f"message {number}"} for number in range(6)]
+    memory = CompressedMemory()
+    await memory.sync(said)
+    await memory.delete([(await memory.get_history())[1].id])
+    again = CompressedMemory()
+    again.load_state_dict(json.loads(json.dumps(memory.state_dict())))
+    await again.sync(said)
+    assert [msg.content for msg in await again.get_history()] == [f"message {n}" for n in (0, 2, 3, 4, 5)]

@@ -136,7 +136,8 @@ def test_an_image_costs_what_the_model_charges(qwen: TiktokenCounter, no_network
 
 def test_what_is_neither_text_nor_dict_in_an_output_is_counted(qwen: TiktokenCounter) -> None:
     odd: Any = ["bare " * 100, {"type": "text", "text": None}, 5]
-    msg = Msg("system", [result(odd)], "system")
+    msg = Msg("system", [result([])], "system")
+    msg.get_content_blocks()[0]["output"] = odd  # refused at the door, but blocks can be edited
     assert qwen.measure(msg).texts == ()
     assert qwen.measure(msg).total > 100
 
