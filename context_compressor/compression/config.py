@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, Strict, model_validator
@@ -50,9 +51,9 @@ class CompressionConfig(BaseModel):
     """Whether the first user message stays out of segments."""
     pinned_mark: str | None = "pinned"
     """Mark of messages whose exchange never leaves the view; None: no such mark."""
-    volatile_marks: frozenset[str] = frozenset({"hint"})
+    volatile_marks: AbstractSet[str] = frozenset({"hint"})
     """Marks of messages that come and go; they never enter a segment."""
-    exclude_tools: frozenset[str] = frozenset()
+    exclude_tools: AbstractSet[str] = frozenset()
     """Names of tools whose results are never compacted."""
     redact: Callable[[str], str] | None = Field(default=None, exclude=True)
     """Applied to every text before it reaches the store or a summariser."""
