@@ -84,7 +84,7 @@ class Situation:
 def plan(items: Sequence[ViewItem], situation: Situation) -> Plan | None:
     """Return what should leave the view now, or None when nothing should or could.
 
-    The result may still exceed the budget where the fixed messages alone do; the engine judges that.
+    The result may still exceed the budget where the fixed messages alone do; the caller judges that.
     """
     draft = _Draft(items, situation)
     config, budget = situation.config, situation.config.budget

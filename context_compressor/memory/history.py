@@ -34,7 +34,7 @@ class BaseHistory:
     async def has_changed(self, expected_size: int) -> bool:
         """Tell whether somebody else changed the base memory since `remember`."""
         if self._revision is not None:
-            return self._base.revision() != self._revision
+            return not self.is_unchanged()
         return await self._base.size() != expected_size
 
     def remember(self) -> None:
@@ -61,8 +61,8 @@ class BaseHistory:
         return getattr(self._base, "_compressed_summary", "") or ""
 
 
-def withdraw_outdated(ledger: Ledger, recovery: Recovery) -> bool:
-    """Withdraw stubs and segments whose messages are gone or say something else now; tell whether any."""
+def withdraw_outdated(ledger: Ledger, recovery: Recovery) -> None:
+    """Withdraw stubs and segments whose messages are gone or say something else now."""
     outdated: list[ItemKey] = []
     for stub in ledger.stubs():
         text = recovery.stubbed_text(stub.item, stub.path)
@@ -72,12 +72,9 @@ def withdraw_outdated(ledger: Ledger, recovery: Recovery) -> bool:
     for item in dict.fromkeys(outdated):
         ledger.withdraw_segments_over(item)
         ledger.append(Withdrawal(item=item))
-    withdrawn = bool(outdated)
     for segment in list(ledger.segments()):
         if ledger.segment(segment.id) is None or not segment.items:
             continue
         transcript = recovery.transcript_of(segment)
         if transcript is None or ref_of(transcript.text) != segment.ref:
             ledger.withdraw_segments_over(segment.items[0])
-            withdrawn = True
-    return withdrawn

@@ -14,6 +14,7 @@ from context_compressor.compression.planner import Costs, Situation
 from context_compressor.compression.units import Marks, classify
 from context_compressor.compression.view import ViewItem, advance, apply_edits, rebuild
 from context_compressor.errors import InvalidStateError
+from context_compressor.memory.base import summary_message
 from context_compressor.memory.index import HistoryIndex
 from context_compressor.messages.exchanges import ExchangeBuilder, is_simple
 from context_compressor.messages.msg import Msg, is_instruction
@@ -123,7 +124,7 @@ class MemoryState:
             return
         self._summary, self._summary_tokens = None, 0
         if summary:
-            self._summary = Msg("user", summary, "user", timestamp="", id="compressed-summary")
+            self._summary = summary_message(summary)
             self._summary_tokens = self.measure(self._summary).total
         self.generation += 1
         self._show(self.items)

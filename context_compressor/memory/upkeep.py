@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Container, Iterable, Sequence
 from typing import Any
 
 from context_compressor.compression.config import CompressionConfig
@@ -140,19 +140,15 @@ class Upkeep:
         self.state.advance()
 
     async def _reread(self, events: list[CompressionEvent]) -> None:
-        """Read the whole base memory; queue what was added, rebuild the view if anything else changed."""
+        """Read the whole base memory and rebuild the view; note an edit unless it only grew."""
         self.stale = True
         history = await self.history.read()
         state, loaded = self.state, self._loaded_tokens
         index, old = HistoryIndex(), state.index
         before, shown = state.tokens, list(state.items)
         known = dict(old.tokens) if loaded is None else loaded
-        counted = self._still_valid(history)
-        withdraw_outdated(state.ledger, Recovery(history, state.ledger, self._config.redact))
+        counted = await self._take_stock(history, known)
         for key, msg in history:
-            covered = state.ledger.top_segment_of(ItemKey(key)) is not None
-            if key not in counted and not (covered and key in known):
-                counted[key] = await measure_off_loop(self._counter, msg)
             index.append(msg.id, counted[key].total if key in counted else known[key])
         watched = {*old.marks, *self._config.volatile_marks}
         if self._config.pinned_mark is not None:
@@ -173,6 +169,25 @@ class Upkeep:
             state.generation = generation  # it only grew: an event that is planned still holds
         self._loaded_tokens = None
         self.stale = False
+
+    async def _take_stock(
+        self, history: Sequence[tuple[str, Msg]], known: Container[str]
+    ) -> dict[str, MessageTokens]:
+        """Withdraw what the history no longer says, and count what a view may show.
+
+        Args:
+            history: every message with its key.
+            known: keys whose total is known; inside a segment that is enough.
+        """
+        ledger = self.state.ledger
+        counted = self._still_valid(history)
+        # Pairing may have changed, and with it what a message says in the view.
+        withdraw_outdated(ledger, Recovery(history, ledger, self._config.redact))
+        for key, msg in history:
+            covered = ledger.top_segment_of(ItemKey(key)) is not None
+            if key not in counted and not (covered and key in known):
+                counted[key] = await measure_off_loop(self._counter, msg)
+        return counted
 
     def _still_valid(self, history: Sequence[tuple[str, Msg]]) -> dict[str, MessageTokens]:
         """Return the counts of messages whose content is as it was when they were counted."""
@@ -199,12 +214,7 @@ class Upkeep:
     async def rebuild(self) -> None:
         """Build the view anew from base and ledger after an edit of our own. Holds: lock."""
         history = await self.history.read()
-        counted = self._still_valid(history)
-        # Pairing may have changed, and with it what a message says in the view.
-        withdraw_outdated(self.state.ledger, Recovery(history, self.state.ledger, self._config.redact))
-        for key, msg in history:
-            if key not in counted and self.state.ledger.top_segment_of(ItemKey(key)) is None:
-                counted[key] = await measure_off_loop(self._counter, msg)
+        counted = await self._take_stock(history, self.state.index.tokens)
         self.state.rebuild(history, counted, {key for key, _, _ in self.state.queue})
 
     async def forget(self, keys: Sequence[str], events: list[CompressionEvent]) -> None:
