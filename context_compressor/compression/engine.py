@@ -132,7 +132,9 @@ class Engine:
             OffloadError, SummarizerError: a store or summariser failed and `on_failure` is "raise".
         """
         by_key = {item.key: item for item in items}
-        names = tool_names(item.source for item in items)
+        leaving = {unit.key for planned in plan.segments for unit in planned.units}
+        leaving.update(by_key[planned.item].exchange for planned in plan.stubs)
+        names = tool_names(item.source for item in items if item.exchange in leaving)
         limit = asyncio.Semaphore(_CONCURRENT_CALLS)
 
         async def stub(planned: PlannedStub) -> StubEdit | None:

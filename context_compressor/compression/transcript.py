@@ -73,7 +73,7 @@ def shown_message(
         msg = source.copy()
         msg.content = _redacted(msg.content, redact, set(stubs), ())
     msg = replace_texts(msg, stubs)
-    if not isinstance(msg.content, str):
+    if names and not isinstance(msg.content, str):
         for block in msg.content:
             if block.get("type") == "tool_result" and block["id"] in names:
                 block["name"] = names[block["id"]]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Literal
 
 from context_compressor.compression.edits import SEGMENT_PART, ItemKey, SegmentEdit, StubEdit, message_id
@@ -18,6 +19,9 @@ Measure = Callable[[Msg], MessageTokens]
 
 SEGMENT_NAME = "memory"
 """Who a segment speaks as. Its role is `user`: models imitate summaries that come as `assistant`."""
+
+
+_NO_STUBS: Mapping[PartPath, StubEdit] = MappingProxyType({})
 
 
 @dataclass(slots=True, eq=False)
@@ -35,8 +39,9 @@ class ViewItem:
     tokens: int
     source_tokens: MessageTokens
     """Tokens of `source` and of each of its texts, in the order of `text_parts`."""
-    stubs: Mapping[PartPath, StubEdit] = field(default_factory=dict)
-    covered: tuple[str, ...] = ()
+    stubs: Mapping[PartPath, StubEdit]
+    """The stubs in place of its texts, by address."""
+    covered: tuple[str, ...]
     """Ids of the history messages that it shows or stands for."""
     repair: str | None = None
     """What was repaired, for the log."""
@@ -75,9 +80,10 @@ def advance(
     standing: set[ItemKey] | None = None
     for key, msg in new_messages:
         for exchange in builder.feed(key, msg):
-            first = ItemKey(exchange[0].key, exchange[0].part)
+            first: ItemKey | None = None
             for message in exchange:
                 item_key = ItemKey(message.key, message.part)
+                first = first or item_key
                 segment = ledger.top_segment_of(item_key)
                 if segment is None:
                     tokens = counted.get(message.key) if message.repair is None else None
@@ -109,19 +115,15 @@ def rebuild(
 def _message_item(
     key: ItemKey, exchange: ItemKey, message: ExchangeMessage, tokens: MessageTokens
 ) -> ViewItem:
-    shown = message.msg.copy()
+    source = message.msg
+    shown = source.copy()
+    covered = (message_id(message.key),)
+    kind: Literal["message", "placeholder"] = "message"
     if message.placeholder:
-        _note(shown, "placeholder", (message_id(message.key),), [])
+        kind = "placeholder"
+        _note(shown, "placeholder", covered, [])
     return ViewItem(
-        key=key,
-        kind="placeholder" if message.placeholder else "message",
-        exchange=exchange,
-        source=message.msg,
-        msg=shown,
-        tokens=tokens.total,
-        source_tokens=tokens,
-        covered=(message_id(message.key),),
-        repair=message.repair,
+        key, kind, exchange, source, shown, tokens.total, tokens, _NO_STUBS, covered, message.repair
     )
 
 
@@ -150,6 +152,7 @@ def segment_item(segment: SegmentEdit, ledger: Ledger, measure: Measure) -> View
         msg=shown,
         tokens=tokens.total,
         source_tokens=tokens,
+        stubs=_NO_STUBS,
         covered=covered,
     )
 

@@ -33,11 +33,11 @@ class HistoryIndex:
 
     def append(self, message_id: str, tokens: int) -> str:
         """Record a message at the end of the history and return its key."""
-        key, number = message_id, 1
-        while key in self.tokens:
-            number += 1
-            key = f"{message_id}\0{number}"
-        if number > 1:
+        key = message_id
+        if key in self.tokens:
+            number = 2
+            while (key := f"{message_id}\0{number}") in self.tokens:
+                number += 1
             self._copies.setdefault(message_id, []).append(key)
         self.tokens[key] = tokens
         self.total_tokens += tokens

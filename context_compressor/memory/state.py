@@ -73,8 +73,7 @@ class MemoryState:
         """Move the view on to the end of the history."""
         if not self.queue:
             return
-        counted = {key: tokens for key, _, tokens in self.queue}
-        counted.update(self._withheld_counts)
+        counted = {key: tokens for key, _, tokens in self.queue} | self._withheld_counts
         grown = advance(
             self.items,
             [(key, msg) for key, msg, _ in self.queue],
@@ -87,13 +86,13 @@ class MemoryState:
         self._note_withheld(counted)
         self.ledger.frontier = len(self.index)
         self._log_repairs(grown)
-        self.fresh.update((item.key, item.tokens) for item in grown)
+        self.fresh |= {item.key: item.tokens for item in grown}
         if self._summary is not None and not self.items:
             self._show(grown)
             return
-        self.items.extend(grown)
-        self.messages.extend(item.msg for item in grown)
-        self.tokens += sum(item.tokens for item in grown)
+        self.items += grown
+        self.messages += [item.msg for item in grown]
+        self.tokens += sum([item.tokens for item in grown])
 
     def _note_withheld(self, counted: Mapping[str, MessageTokens]) -> None:
         """Keep the counts of messages that wait for results: they enter the view later, counted once."""
@@ -238,7 +237,7 @@ class MemoryState:
     def has_large_arrival(self) -> bool:
         """Tell whether a message came that may be too large to enter the view whole."""
         limit = self.config.arrival_ratio * self.config.budget
-        return any(tokens > limit for tokens in self.fresh.values())
+        return max(self.fresh.values(), default=0) > limit
 
     def fixed_tokens(self) -> list[tuple[str, int]]:
         """Return `(message id, tokens)` of each message that may not leave the view."""

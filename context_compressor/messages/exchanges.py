@@ -82,12 +82,13 @@ class ExchangeBuilder:
 
     def feed(self, key: str, msg: Msg) -> list[Exchange]:
         """Read the next history message; return the exchanges that became complete, in order."""
+        if isinstance(msg.content, str):
+            return self._feed_message(key, msg)
         results = tool_results(msg)
         if not results:
             return self._feed_message(key, msg)
         if len(results) == len(msg.content):
             return self._feed_results(key, msg, results)
-        assert isinstance(msg.content, list)
         rest = [block for block in msg.content if block.get("type") != "tool_result"]
         # Both in one message: an assistant's own results follow its calls, anybody else's results come first.
         lead, results_msg = _with_content(msg, rest), _with_content(msg, results)
@@ -106,7 +107,7 @@ class ExchangeBuilder:
             shown = with_refusal_as_text(msg)
             if shown is msg:
                 return []
-        closed = self._close()
+        closed = self._close() if self._messages else []
         shown = with_plain_content(shown)
         calls = tool_calls(shown)
         if not calls:
@@ -165,8 +166,10 @@ class ExchangeBuilder:
         for number, result in enumerate(orphans):
             name = f"#orphan{number}" if paired or number else part
             exchanges.append((_named(key, orphan_message(msg, result), ORPHAN_REPAIR, name),))
-        if all(call.answered for call in self._calls):
-            exchanges += self._close()
+        for call in self._calls:
+            if not call.answered:
+                return exchanges
+        exchanges += self._close()
         return exchanges
 
     def _open_call(self, original_id: str, legacy: bool) -> _OpenCall | None:

@@ -34,11 +34,31 @@ def text_parts(msg: Msg) -> list[TextPart]:
             if isinstance(output, str):
                 parts.append(TextPart((i, -1), "tool_result", output))
             else:
-                for j, inner in enumerate(output):
-                    text = inner.get("text") if inner.get("type") == "text" else None
-                    if isinstance(text, str):
-                        parts.append(TextPart((i, j), "tool_result", text))
+                parts += [
+                    TextPart((i, j), "tool_result", part["text"])
+                    for j, part in enumerate(output)
+                    if _is_text(part)
+                ]
     return parts
+
+
+def count_texts(msg: Msg) -> int:
+    """Return how many texts `text_parts` gives."""
+    if isinstance(msg.content, str):
+        return 1
+    count = 0
+    for block in msg.content:
+        kind = block.get("type")
+        if kind == "text":
+            count += 1
+        elif kind == "tool_result":
+            output = block["output"]
+            count += 1 if isinstance(output, str) else len([part for part in output if _is_text(part)])
+    return count
+
+
+def _is_text(part: Any) -> bool:
+    return part.get("type") == "text" and isinstance(part.get("text"), str)
 
 
 def replace_texts(msg: Msg, texts: Mapping[PartPath, str]) -> Msg:

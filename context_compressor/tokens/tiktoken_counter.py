@@ -101,7 +101,52 @@ class TiktokenCounter:
     def measure(self, msg: Msg) -> MessageTokens:
         """Return what a message costs, and each of its texts (those of `text_parts`, in that order)."""
         vocabulary = self._vocabulary or self._load()
-        return _Measurement(msg, vocabulary, self._image_formula).run()
+        count, count_name = vocabulary.count, vocabulary.count_name
+        content = msg.content
+        if isinstance(content, str):
+            tokens = count(content)
+            return MessageTokens(tokens + _overhead(msg, vocabulary), (tokens,))
+        texts: list[int] = []
+        others = 0
+        only_results = bool(content)
+        for block in content:
+            kind = block.get("type")
+            if kind == "tool_result":
+                others += self._measure_result(msg, block, vocabulary, texts)
+                continue
+            only_results = False
+            if kind == "text":
+                texts.append(count(block["text"]))
+            elif kind == "thinking":
+                others += count(block["thinking"])
+            elif kind == "tool_use":
+                others += count_name(block["name"]) + count(arguments_text(block))
+                others += max(CALL_TOKENS, count_name(block["id"]))
+            else:
+                others += block_tokens(block, count, self._image_formula)
+        # Results go as messages of their own; what stands beside them, or nothing at all, goes as one.
+        if not only_results:
+            others += _overhead(msg, vocabulary)
+        return MessageTokens(others + sum(texts), tuple(texts))
+
+    def _measure_result(self, msg: Msg, block: Block, vocabulary: Vocabulary, texts: list[int]) -> int:
+        """Append the tokens of a result's texts to `texts`, and return what it costs besides."""
+        count, count_name = vocabulary.count, vocabulary.count_name
+        others = vocabulary.message_tokens + max(RESULT_TOKENS, count_name(block["id"]))
+        if _sends_result_name(msg, block):
+            others += NAME_TOKENS + count_name(block["name"])
+        output = block["output"]
+        if isinstance(output, str):
+            texts.append(count(output))
+            return others
+        for inner in output:
+            if isinstance(inner, dict) and inner.get("type") == "text" and isinstance(inner.get("text"), str):
+                texts.append(count(inner["text"]))
+            elif isinstance(inner, dict):
+                others += block_tokens(inner, count, self._image_formula)
+            else:
+                others += count(json.dumps(inner, ensure_ascii=False, default=str))
+        return others
 
     def _load(self) -> Vocabulary:
         if self._vocabulary is None:
@@ -121,66 +166,12 @@ class TiktokenCounter:
         return f"TiktokenCounter({'' if self.model is None else repr(self.model)})"
 
 
-class _Measurement:
-    """One message being measured."""
-
-    def __init__(self, msg: Msg, vocabulary: Vocabulary, image_formula: ImageFormula) -> None:
-        self._msg = msg
-        self._count = vocabulary.count
-        self._count_name = vocabulary.count_name
-        self._message_tokens = vocabulary.message_tokens
-        self._image_formula = image_formula
-        self._texts: list[int] = []
-        self._others = 0
-
-    def run(self) -> MessageTokens:
-        content = self._msg.content
-        if isinstance(content, str):
-            self._texts.append(self._count(content))
-            self._add_overhead()
-        else:
-            for block in content:
-                self._add(block)
-            # Results go as messages of their own; what stands beside them, or nothing at all, goes as one.
-            if not content or any(block.get("type") != "tool_result" for block in content):
-                self._add_overhead()
-        return MessageTokens(self._others + sum(self._texts), tuple(self._texts))
-
-    def _add_overhead(self) -> None:
-        self._others += self._message_tokens
-        name = self._msg.name
-        if name and name not in _ROLE_WORDS:  # a name that repeats the role is not sent
-            self._others += NAME_TOKENS + self._count_name(name)
-
-    def _add(self, block: Block) -> None:
-        match block.get("type"):
-            case "text":
-                self._texts.append(self._count(block["text"]))
-            case "thinking":
-                self._others += self._count(block["thinking"])
-            case "tool_use":
-                self._others += self._count_name(block["name"]) + self._count(arguments_text(block))
-                self._others += max(CALL_TOKENS, self._count_name(block["id"]))
-            case "tool_result":
-                self._add_result(block)
-            case _:
-                self._others += block_tokens(block, self._count, self._image_formula)
-
-    def _add_result(self, block: Block) -> None:
-        output = block["output"]
-        self._others += self._message_tokens + max(RESULT_TOKENS, self._count_name(block["id"]))
-        if _sends_result_name(self._msg, block):
-            self._others += NAME_TOKENS + self._count_name(block["name"])
-        if isinstance(output, str):
-            self._texts.append(self._count(output))
-            return
-        for inner in output:
-            if isinstance(inner, dict) and inner.get("type") == "text" and isinstance(inner.get("text"), str):
-                self._texts.append(self._count(inner["text"]))
-            elif isinstance(inner, dict):
-                self._others += block_tokens(inner, self._count, self._image_formula)
-            else:
-                self._others += self._count(json.dumps(inner, ensure_ascii=False, default=str))
+def _overhead(msg: Msg, vocabulary: Vocabulary) -> int:
+    """Return what a message costs beside its content."""
+    name = msg.name
+    if not name or name in _ROLE_WORDS:  # a name that repeats the role is not sent
+        return vocabulary.message_tokens
+    return vocabulary.message_tokens + NAME_TOKENS + vocabulary.count_name(name)
 
 
 def _sends_result_name(msg: Msg, block: Block) -> bool:
@@ -189,9 +180,10 @@ def _sends_result_name(msg: Msg, block: Block) -> bool:
     `from_openai` looks the name up when a dict has none; such a name must not count, or the same dict would
     cost more beside its call than alone.
     """
-    name, remark = block.get("name"), remark_of(msg.metadata)
+    name = block.get("name")
     if not isinstance(name, str):
         return False
+    remark = remark_of(msg.metadata)
     is_given = "name" in remark.get("keys", ()) and "name" not in remark.get("extra", ())
     return is_given or remark.get("role") == "function" or name != msg.name
 

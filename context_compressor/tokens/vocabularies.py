@@ -13,12 +13,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from context_compressor.tokens.estimate import estimate_tokens
-
-if TYPE_CHECKING:
-    import tiktoken
 
 QWEN = "qwen"
 ESTIMATE = "estimate"
@@ -174,8 +170,11 @@ def _load_qwen() -> Vocabulary:
         raise VocabularyError(f"{path} is damaged")
     encoding = tiktoken.Encoding(QWEN, pat_str=_QWEN_PATTERN, mergeable_ranks=ranks, special_tokens={})
 
+    encode, normalize = encoding.encode_ordinary, unicodedata.normalize
+
     def count(text: str) -> int:
-        return _count(encoding, unicodedata.normalize("NFC", text))  # as dashscope's tokenizer does
+        text = normalize("NFC", text)  # as dashscope's tokenizer does
+        return len(encode(text)) if len(text) <= CHUNK_CHARACTERS else _count_chunks(encode, text)
 
     return Vocabulary(QWEN, count, QWEN_MESSAGE_TOKENS)
 
@@ -187,16 +186,18 @@ def _load_openai(name: str) -> Vocabulary:
     # Asked again right here: without the file, get_encoding would turn to the network and could hang.
     if not is_at_hand(name):
         raise VocabularyError(f"tiktoken's cache no longer holds {name}")
-    encoding = tiktoken.get_encoding(name)
-    return Vocabulary(name, lambda text: _count(encoding, text), OPENAI_MESSAGE_TOKENS)
+    encode = tiktoken.get_encoding(name).encode_ordinary
+
+    def count(text: str) -> int:
+        return len(encode(text)) if len(text) <= CHUNK_CHARACTERS else _count_chunks(encode, text)
+
+    return Vocabulary(name, count, OPENAI_MESSAGE_TOKENS)
 
 
-def _count(encoding: tiktoken.Encoding, text: str) -> int:
+def _count_chunks(encode: Callable[[str], list[int]], text: str) -> int:
     # encode_ordinary knows no special tokens, and replaces lone surrogates. Its batch form is faster only
     # with several threads, which belong to the application; the private core gains 1 %.
-    if len(text) <= CHUNK_CHARACTERS:
-        return len(encoding.encode_ordinary(text))
-    return sum(len(encoding.encode_ordinary(chunk)) for chunk in split_text(text))
+    return sum([len(encode(chunk)) for chunk in split_text(text)])
 
 
 def split_text(text: str) -> Iterator[str]:
