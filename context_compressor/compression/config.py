@@ -45,6 +45,9 @@ class CompressionConfig(BaseModel):
     broken prompt cache; higher: more stays word for word."""
     arrival_ratio: Ratio = 0.25
     """Share of the budget above which a tool result is compacted as it arrives, however recent."""
+    keep_images: Tokens = Field(default=5, ge=0)
+    """The newest so many images, audios, videos and files with their data in the message stay in the view;
+    older ones are offloaded at the next event."""
     preview_tokens: Tokens = Field(default=_DEFAULT_PREVIEW_TOKENS, ge=0)
     """Tokens of preview that a stub shows; fewer when many stubs share the room."""
     keep_first_user: bool = True
@@ -54,7 +57,7 @@ class CompressionConfig(BaseModel):
     volatile_marks: AbstractSet[str] = frozenset({"hint"})
     """Marks of messages that come and go; they never enter a segment."""
     exclude_tools: AbstractSet[str] = frozenset()
-    """Names of tools whose results are never compacted."""
+    """Names of tools whose results and arguments are never compacted."""
     redact: Callable[[str], str] | None = Field(default=None, exclude=True)
     """Applied to every text before it reaches the store or a summariser."""
     summary_instructions: str | None = None

@@ -9,26 +9,26 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.edits import ItemKey, SegmentEdit, StubEdit
 from context_compressor.compression.labels import segment_text, summary_of
 from context_compressor.compression.planner import Costs, Plan, PlannedSegment, PlannedStub
+from context_compressor.compression.stubbing import READ_TOOLS, StubMaker
 from context_compressor.compression.transcript import (
-    redacted_text,
     render_transcript,
     shown_message,
     tool_names,
 )
 from context_compressor.compression.view import SEGMENT_NAME, ViewItem
-from context_compressor.errors import OffloadCollisionError, OffloadError, OffloadWriteError, SummarizerError
+from context_compressor.compression.writing import Performed, Writer
+from context_compressor.errors import SummarizerError
 from context_compressor.messages.msg import Msg
-from context_compressor.messages.parts import PartPath, text_parts
-from context_compressor.offload.pages import page_matches, page_stub, parse_page
-from context_compressor.offload.protocol import OffloadStore, ref_of
-from context_compressor.offload.stubs import minimal_stub, stub_text
+from context_compressor.messages.parts import PartPath
+from context_compressor.offload.protocol import OffloadStore
+from context_compressor.offload.stubs import media_stub, minimal_stub
 from context_compressor.summarizers.protocol import Summarizer, Summary, SummaryRequest
 from context_compressor.summarizers.validation import summarize_checked
 from context_compressor.tokens.protocol import TokenCounter
@@ -37,41 +37,11 @@ T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
-READ_TOOLS = frozenset({"read_offloaded", "grep_offloaded"})
-"""Tools whose results are pages of texts that are stored already."""
-OFF_LOOP_CHARACTERS = 100_000
-"""Texts above this are previewed in a thread; a hop costs some 0.1 ms, as long as scanning this many."""
 _CONCURRENT_CALLS = 8
 """Summaries and writes of one event that run at the same time."""
 _SAMPLE_REF = "ctx://1a2b3c4d5e6f7a8b"
 """Letters and digits in turn: no vocabulary joins them, so that no other ref costs more."""
-
-
-@dataclass(slots=True)
-class SummaryUse:
-    """What summarising cost in one event."""
-
-    calls: int = 0
-    """Calls of a remote summariser."""
-    input_tokens: int = 0
-    output_tokens: int = 0
-    remote_input_tokens: int = 0
-    remote_output_tokens: int = 0
-
-
-@dataclass(slots=True)
-class Performed:
-    """What a plan came to: edits to commit, and what went wrong on the way."""
-
-    stubs: list[StubEdit] = field(default_factory=list)
-    segments: list[SegmentEdit] = field(default_factory=list)
-    pending: set[str] = field(default_factory=set)
-    written: set[str] = field(default_factory=set)
-    attempted: set[str] = field(default_factory=set)
-    """Refs that the store was asked to take, whatever it said: a write may land although nobody waited."""
-    blocked: set[tuple[ItemKey, PartPath]] = field(default_factory=set)
-    failures: list[str] = field(default_factory=list)
-    use: SummaryUse = field(default_factory=SummaryUse)
+_SAMPLE_MEDIA = "data:application/octet-stream;base64,"
 
 
 class Engine:
@@ -97,11 +67,11 @@ class Engine:
         read_ref: Callable[[str], Awaitable[str]],
     ) -> None:
         self._config = config
-        self._store = store
         self._summarizer = summarizer
         self._fallback = fallback
         self._counter = counter
-        self._read_ref = read_ref
+        self._writer = Writer(config, store)
+        self._stubs = StubMaker(config, self._writer, counter, read_ref)
         self._costs: Costs | None = None
 
     def costs(self) -> Costs:
@@ -111,6 +81,7 @@ class Engine:
             bare = Msg(SEGMENT_NAME, segment_text(_SAMPLE_REF, 9_999_999, "x"), "user", timestamp="")
             self._costs = Costs(
                 stub=self._counter.count_text(minimal_stub(_SAMPLE_REF)),
+                media=self._counter.count_text(media_stub(_SAMPLE_MEDIA, _SAMPLE_REF, "image")) + 20,
                 segment=self._counter.count_messages([bare]),
             )
         return self._costs
@@ -139,7 +110,7 @@ class Engine:
 
         async def stub(planned: PlannedStub) -> StubEdit | None:
             async with limit:
-                return await self._perform_stub(planned, by_key[planned.item], names, done)
+                return await self._stubs.make(planned, by_key[planned.item], names, done)
 
         async def segment(planned: PlannedSegment) -> SegmentEdit:
             async with limit:
@@ -156,67 +127,6 @@ class Engine:
             taken.add(segment_id)
             done.segments.append(replace(made, id=segment_id))
 
-    # Stubs
-
-    async def _perform_stub(
-        self, planned: PlannedStub, item: ViewItem, names: dict[str, str], done: Performed
-    ) -> StubEdit | None:
-        parts = text_parts(item.source)
-        index = next(i for i, part in enumerate(parts) if part.path == planned.path)
-        part, tokens = parts[index], item.source_tokens.texts[index]
-        page = await self._page_stub(item, part.path, part.text, names)
-        if page is not None:
-            text, ref = page
-        else:
-            source = redacted_text(part.text, self._config.redact)
-            ref = ref_of(source)
-            try:
-                await self._write(source, ref, done)
-            except OffloadCollisionError as error:
-                self._fail(done, error)
-                done.blocked.add((planned.item, planned.path))
-                return None
-            what = "tool result" if part.kind == "tool_result" else "message"
-            if len(source) > OFF_LOOP_CHARACTERS:
-                text = await asyncio.to_thread(self._stub_text, source, ref, tokens, planned, what)
-            else:
-                text = self._stub_text(source, ref, tokens, planned, what)
-        cost = self._counter.count_text(text)
-        if cost >= item.shown_part_tokens()[index]:
-            done.blocked.add((planned.item, planned.path))
-            return None
-        return StubEdit(planned.item, planned.path, ref, text, cost, page=page is not None)
-
-    def _stub_text(self, text: str, ref: str, tokens: int, planned: PlannedStub, what: str) -> str:
-        return stub_text(
-            text,
-            ref,
-            self._counter,
-            tokens=tokens,
-            max_tokens=planned.max_tokens,
-            what=what,
-        )
-
-    async def _page_stub(
-        self, item: ViewItem, path: PartPath, text: str, names: dict[str, str]
-    ) -> tuple[str, str] | None:
-        """Return the stub of a page and the ref it is of; None for any text that only looks like a page."""
-        if len(path) != 2 or isinstance(item.source.content, str):
-            return None
-        block = item.source.content[path[0]]
-        if names.get(block.get("id", ""), block.get("name")) not in READ_TOOLS:
-            return None
-        spans = parse_page(text)
-        if not spans:
-            return None
-        sources: dict[str, str] = {}
-        for ref in dict.fromkeys(span.ref for span in spans):
-            try:
-                sources[ref] = await self._read_ref(ref)
-            except OffloadError:
-                return None
-        return (page_stub(spans), spans[0].ref) if page_matches(text, sources) else None
-
     # Segments
 
     async def _perform_segment(
@@ -232,13 +142,13 @@ class Engine:
         for item in items:
             stubs = {path: stub.text for path, stub in item.stubs.items()} | new_stubs.get(item.key, {})
             if may_hold_pages:
-                stubs |= await self._stub_pages(item, stubs, names, done)
+                stubs |= await self._stubs.stub_pages(item, stubs, names, done)
             redact = None if item.kind == "segment" else self._config.redact
             messages.append(shown_message(item.source, stubs, names, redact))
         children = sum(item.kind == "segment" for item in items)
         transcript = render_transcript(messages, segments=children)
-        ref = await self._write_own(transcript.text, done)
-        media_refs = [await self._write_own(media, done) for media in transcript.media]
+        ref = await self._writer.write_own(transcript.text, done)
+        media_refs = [await self._writer.write_own(media, done) for media in transcript.media]
         replaced_tokens = sum(unit.tokens for unit in planned.units)
         summary: Summary | None = None
         if planned.summary_tokens:
@@ -255,21 +165,6 @@ class Engine:
             text=segment_text(ref, count, None if summary is None else summary.text),
             summarized=summary is not None,
         )
-
-    async def _stub_pages(
-        self, item: ViewItem, stubs: dict[PartPath, str], names: dict[str, str], done: Performed
-    ) -> dict[PartPath, str]:
-        """Return stubs for the pages in an item that leaves: their texts are stored already."""
-        found: dict[PartPath, str] = {}
-        for part in text_parts(item.source):
-            if part.kind == "tool_result" and part.path not in stubs:
-                page = await self._page_stub(item, part.path, part.text, names)
-                if page is not None:
-                    text, ref = page
-                    found[part.path] = text
-                    tokens = self._counter.count_text(text)
-                    done.stubs.append(StubEdit(item.key, part.path, ref, text, tokens, page=True))
-        return found
 
     def _request(self, messages: Sequence[Msg], children: int, max_tokens: int) -> SummaryRequest:
         """Return the request; the oldest summary of a merge is what the new one carries forward."""
@@ -305,7 +200,7 @@ class Engine:
             except SummarizerError as error:
                 if self._config.on_failure == "raise":
                     raise
-                self._fail(done, error)
+                done.fail(error)
                 if summarizer is self._fallback:
                     break
                 continue
@@ -316,63 +211,6 @@ class Engine:
                 done.use.remote_output_tokens += summary.output_tokens
             return summary
         return None
-
-    # The store
-
-    async def _write_own(self, text: str, done: Performed) -> str:
-        """Store a text of our own making; a collision leaves it pending, served from the history."""
-        ref = ref_of(text)
-        try:
-            await self._write(text, ref, done)
-        except OffloadCollisionError as error:
-            self._fail(done, error)
-            done.pending.add(ref)
-        return ref
-
-    async def _write(self, text: str, ref: str, done: Performed) -> None:
-        """Make a text durable, or note it as pending.
-
-        Raises:
-            OffloadCollisionError: another text holds the ref.
-            OffloadError: the store refused and `on_failure` is "raise".
-        """
-        done.attempted.add(ref)
-        try:
-            await write_text(self._store, text, ref, self._config.store_timeout_seconds)
-        except OffloadCollisionError:
-            raise
-        except OffloadError as error:
-            if self._config.on_failure == "raise":
-                raise
-            self._fail(done, error)
-            done.pending.add(ref)
-        else:
-            done.written.add(ref)
-
-    def _fail(self, done: Performed, error: Exception) -> None:
-        logger.warning("%s: %s", type(error).__name__, error)
-        text = f"{type(error).__name__}: {error}"
-        if text not in done.failures:
-            done.failures.append(text)
-
-
-async def write_text(store: OffloadStore, text: str, ref: str, timeout_seconds: float) -> None:
-    """Write one text, whose ref is given, within a time limit in seconds.
-
-    Raises:
-        OffloadError: it is not durable; whatever a store raises comes out as one.
-    """
-    try:
-        async with asyncio.timeout(timeout_seconds):
-            answer = await store.write(text)
-    except OffloadError:
-        raise
-    except TimeoutError as error:
-        raise OffloadWriteError(f"the store did not take {ref} within {timeout_seconds:g} s") from error
-    except Exception as error:
-        raise OffloadWriteError(f"the store failed to take {ref}: {error!r}") from error
-    if answer != ref:
-        raise OffloadWriteError(f"the store answered {answer!r} to a text whose ref is {ref}")
 
 
 async def _gather(awaitables: Sequence[Coroutine[Any, Any, T]]) -> list[T]:

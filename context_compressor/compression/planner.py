@@ -33,6 +33,8 @@ class Costs:
 
     stub: int
     """A stub without preview."""
+    media: int
+    """A stub of an image or other media."""
     segment: int
     """A segment that only names its ref, as a message."""
 
@@ -94,6 +96,7 @@ def plan(items: Sequence[ViewItem], situation: Situation) -> Plan | None:
     before = draft.tokens_now
     if config.mode != "compress":
         draft.stub_results(old=True, above=config.max_tool_message_tokens, goal=None)
+        draft.stub_media(old=True, keep=config.keep_images, goal=None)
     if config.mode == "compact":
         enough = draft.projected <= budget
     else:
@@ -114,6 +117,7 @@ def _force(draft: _Draft) -> None:
     # Stopping at the budget itself would force the next turn's event, too, and so on every turn.
     goal = (draft.target + budget) // 2
     draft.stub_results(old=False, above=0, goal=goal)
+    draft.stub_media(old=False, keep=draft.situation.config.keep_images, goal=goal)
     recent = [u for u in draft.units if u.recent and not (u.fixed or u.volatile or u.kept)][:-1]
     if draft.projected - draft.gain_of(recent) > budget:
         # One huge message: without the others it would not fit either, so they need not go first.
@@ -167,13 +171,12 @@ class _Draft:
                         self._stub(unit, item, path, tokens, self._full_stub)
 
     def stub_results(self, *, old: bool, above: int, goal: int | None) -> None:
-        """Compact tool results larger than `above` tokens, the largest first, until `goal` (None: all)."""
+        """Compact results and arguments above so many tokens, the largest first, until `goal` (None: all)."""
         found = [
             (tokens, unit, item, path)
             for unit in self.units
-            if unit.tokens > above and unit.recent != old
-            if not (unit.fixed or unit.segment or unit.key in self.leaving)
-            for tokens, item, path in self._results(unit)
+            if unit.tokens > above and unit.recent != old and self._may_be_stubbed(unit)
+            for tokens, item, path in (*self._results(unit), *self._arguments(unit))
             if tokens > above and path not in item.stubs
         ]
         for tokens, unit, item, path in sorted(found, key=lambda entry: -entry[0]):
@@ -185,9 +188,9 @@ class _Draft:
         """Cut long texts of any speaker, the largest first, each only as far as `goal` needs."""
         found = [
             (tokens, unit, item, part.path)
-            for unit in self._may_stub()
+            for unit in filter(self._may_be_stubbed, self.units)
             for item in unit.items
-            for part, tokens in zip(text_parts(item.source), item.shown_part_tokens(), strict=True)
+            for part, tokens in zip(text_parts(item.source), item.shown_text_tokens(), strict=True)
             if part.kind == "text" and part.path not in item.stubs
         ]
         for tokens, unit, item, path in sorted(found, key=lambda entry: -entry[0]):
@@ -196,28 +199,51 @@ class _Draft:
             spared = tokens - (self.projected - goal)
             self._stub(unit, item, path, tokens, max(self._full_stub, spared))
 
-    def _may_stub(self) -> list[Unit]:
-        return [u for u in self.units if not (u.fixed or u.segment or u.key in self.leaving)]
+    def stub_media(self, *, old: bool, keep: int, goal: int | None) -> None:
+        """Offload media but for the newest `keep` of the view, the oldest first, until `goal` (None: all)."""
+        found = [
+            (unit, item, part.path, tokens)
+            for unit in self.units
+            if not unit.segment
+            for item in unit.items
+            for part, tokens in item.other_parts()
+            if part.kind != "argument" and (item.key, part.path) not in self.stubs
+        ]
+        for unit, item, path, tokens in found[: max(len(found) - keep, 0)]:
+            if goal is not None and self.projected <= goal:
+                return
+            if unit.recent != old and self._may_be_stubbed(unit):
+                self._stub(unit, item, path, tokens, self.situation.costs.media)
+
+    def _may_be_stubbed(self, unit: Unit) -> bool:
+        return not (unit.fixed or unit.segment or unit.key in self.leaving)
 
     def _results(self, unit: Unit) -> Iterable[tuple[int, ViewItem, PartPath]]:
         """Yield the tool-result texts of a unit that may be compacted, with their tokens."""
         if unit.segment:
             return
-        names: dict[str, str] | None = None
-        excluded = self.situation.config.exclude_tools
         for item in unit.items:
             if item.kind != "message":
                 continue
-            for part, tokens in zip(text_parts(item.source), item.shown_part_tokens(), strict=True):
-                if part.kind != "tool_result":
-                    continue
-                if excluded:
-                    names = names or tool_names(item.source for item in unit.items)
-                    block = item.source.content[part.path[0]]
-                    assert isinstance(block, dict)
-                    if names.get(block["id"], block.get("name")) in excluded:
-                        continue
-                yield tokens, item, part.path
+            for part, tokens in zip(text_parts(item.source), item.shown_text_tokens(), strict=True):
+                if part.kind == "tool_result" and not self._is_excluded(unit, item, part.path):
+                    yield tokens, item, part.path
+
+    def _arguments(self, unit: Unit) -> Iterable[tuple[int, ViewItem, PartPath]]:
+        """Yield the long arguments of a unit's calls, with their tokens."""
+        for item in unit.items:
+            for part, tokens in item.other_parts():
+                if part.kind == "argument" and not self._is_excluded(unit, item, part.path):
+                    yield tokens, item, part.path
+
+    def _is_excluded(self, unit: Unit, item: ViewItem, path: PartPath) -> bool:
+        """Tell whether the tool whose call or result this is may not be compacted."""
+        excluded = self.situation.config.exclude_tools
+        if not excluded:
+            return False
+        block = item.source.content[path[0]]
+        assert isinstance(block, dict)
+        return tool_names(item.source for item in unit.items).get(block["id"], block.get("name")) in excluded
 
     @property
     def _full_stub(self) -> int:
@@ -329,7 +355,7 @@ class _Draft:
         budget = self.situation.config.budget
         self.refs_only = True
         self._settle()
-        for unit in self._may_stub():
+        for unit in filter(self._may_be_stubbed, self.units):
             if self.projected <= budget:
                 return
             self._stub_minimally(unit)
@@ -354,9 +380,11 @@ class _Draft:
         for item in unit.items:
             if item.kind != "message":
                 continue
-            shown = zip(text_parts(item.source), item.shown_part_tokens(), strict=True)
-            for part, tokens in shown:
+            for part, tokens in zip(text_parts(item.source), item.shown_text_tokens(), strict=True):
                 self._stub(unit, item, part.path, tokens, self.situation.costs.stub)
+            for part, tokens in item.other_parts():
+                cost = self.situation.costs.stub if part.kind == "argument" else self.situation.costs.media
+                self._stub(unit, item, part.path, tokens, cost)
 
     def finish(self, reason: str) -> Plan | None:
         """Return the plan, or None when it would not make the view smaller."""

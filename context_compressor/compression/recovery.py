@@ -9,15 +9,15 @@ from context_compressor.compression.ledger import Ledger
 from context_compressor.compression.transcript import (
     Redact,
     Transcript,
-    redacted_text,
     render_transcript,
     shown_message,
+    stored_text,
     tool_names,
 )
 from context_compressor.compression.view import SEGMENT_NAME
 from context_compressor.messages.exchanges import build_exchanges
 from context_compressor.messages.msg import Msg
-from context_compressor.messages.parts import text_parts
+from context_compressor.messages.parts import part_at
 from context_compressor.offload.protocol import ref_of
 
 
@@ -58,11 +58,8 @@ class Recovery:
     def stubbed_text(self, item: ItemKey, path: tuple[int, ...]) -> str | None:
         """Return the text for which a stub stands, redacted; None when the message has no such text."""
         source = self._sources.get(item)
-        if source is not None:
-            for part in text_parts(source):
-                if part.path == path:
-                    return redacted_text(part.text, self._redact)
-        return None
+        part = None if source is None else part_at(source, path)
+        return None if part is None else stored_text(part, self._redact)
 
     def transcript_of(self, segment: SegmentEdit) -> Transcript | None:
         """Return a segment's transcript, or None when a message that it covers is gone."""

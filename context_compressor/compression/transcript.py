@@ -7,21 +7,17 @@ same ref, in any process.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from context_compressor.errors import RedactionError
+from context_compressor.messages.media import MIN_CHARACTERS, is_data_url
 from context_compressor.messages.msg import Block, Msg, tool_calls
-from context_compressor.messages.parts import PartPath, replace_texts
+from context_compressor.messages.parts import Part, PartPath, replace_parts
 from context_compressor.offload.protocol import ref_of
 
 Redact = Callable[[str], str]
-
-_MEDIA_URL = re.compile(r"data:[^,;\s]*(?:;[^,;\s]+)*;base64,")
-_MEDIA_MIN_CHARACTERS = 200
-"""Shorter data URLs stay in the transcript: their stand-in would not be smaller."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +50,15 @@ def redacted_text(text: str, redact: Redact | None) -> str:
     return result
 
 
+def stored_text(part: Part, redact: Redact | None) -> str:
+    """Return what is stored of a part that leaves: its text redacted, media as they are.
+
+    Raises:
+        RedactionError: as `redacted_text`.
+    """
+    return redacted_text(part.text, redact if part.kind in ("text", "tool_result", "argument") else None)
+
+
 def shown_message(
     source: Msg,
     stubs: Mapping[PartPath, str],
@@ -72,7 +77,7 @@ def shown_message(
     if redact is not None:
         msg = source.copy()
         msg.content = _redacted(msg.content, redact, set(stubs), ())
-    msg = replace_texts(msg, stubs)
+    msg = replace_parts(msg, stubs)
     if names and not isinstance(msg.content, str):
         for block in msg.content:
             if block.get("type") == "tool_result" and block["id"] in names:
@@ -85,18 +90,19 @@ _STRUCTURE = frozenset({"type", "id", "name", "role"})
 
 
 def _redacted(value: Any, redact: Redact, kept: set[PartPath], path: PartPath, *, block: bool = True) -> Any:
-    """Return a copy in which every text is redacted, but for the addresses in `kept`.
+    """Return a copy in which every text is redacted, but for the addresses in `kept`, and no encoded media.
 
     `block` tells whether dicts met here are content blocks, whose structure must stay.
     """
     if isinstance(value, str):
-        return value if path in kept or value == "" else redacted_text(value, redact)
+        return value if path in kept or not value or is_data_url(value) else redacted_text(value, redact)
     if isinstance(value, list):
         return [_redacted(item, redact, kept, (*path, i), block=block) for i, item in enumerate(value)]
     if isinstance(value, dict):
         result = {}
         for key, item in value.items():
-            if block and key in _STRUCTURE and isinstance(item, str):
+            encoded = key == "data" and (value.get("type") == "base64" or "format" in value)
+            if isinstance(item, str) and (encoded or (block and key in _STRUCTURE)):
                 result[key] = item
             elif block and key == "output":
                 place = (*path, -1) if isinstance(item, str) else path
@@ -171,7 +177,7 @@ def _arguments_text(block: Block) -> str:
 
 def _without_media(value: Any, media: dict[str, None]) -> Any:
     if isinstance(value, str):
-        return _media_ref(value, media) if _MEDIA_URL.match(value) else value
+        return _media_ref(value, media) if is_data_url(value) else value
     if isinstance(value, list):
         return [_without_media(item, media) for item in value]
     if isinstance(value, dict):
@@ -180,7 +186,7 @@ def _without_media(value: Any, media: dict[str, None]) -> Any:
 
 
 def _media_ref(url: str, media: dict[str, None]) -> str:
-    if len(url) < _MEDIA_MIN_CHARACTERS:
+    if len(url) < MIN_CHARACTERS:
         return url
     media[url] = None
     return ref_of(url)

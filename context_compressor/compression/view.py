@@ -11,7 +11,7 @@ from context_compressor.compression.edits import SEGMENT_PART, ItemKey, SegmentE
 from context_compressor.compression.ledger import Ledger
 from context_compressor.messages.exchanges import ExchangeBuilder, ExchangeMessage
 from context_compressor.messages.msg import Msg
-from context_compressor.messages.parts import PartPath, replace_texts, text_parts
+from context_compressor.messages.parts import Part, PartPath, other_parts, replace_parts, text_parts
 from context_compressor.tokens.measure import MessageTokens
 
 Measure = Callable[[Msg], MessageTokens]
@@ -20,6 +20,13 @@ Measure = Callable[[Msg], MessageTokens]
 SEGMENT_NAME = "memory"
 """Who a segment speaks as. Its role is `user`: models imitate summaries that come as `assistant`."""
 
+
+_MIN_OTHER_TOKENS = 80
+"""Below this a message holds neither media nor a long argument worth a stub."""
+_ARGUMENT_TOKENS_PER_CHARACTER = 0.5
+"""Supposed of arguments beside media, at most: Chinese, or code with many digits."""
+_FRAME_CHARACTERS = 100
+"""What stands around arguments, in characters: names, keys, ids."""
 
 _NO_STUBS: Mapping[PartPath, StubEdit] = MappingProxyType({})
 
@@ -46,12 +53,37 @@ class ViewItem:
     repair: str | None = None
     """What was repaired, for the log."""
 
-    def shown_part_tokens(self) -> list[int]:
-        """Return the tokens of each text as the view shows it, stubs in place."""
+    def shown_text_tokens(self) -> list[int]:
+        """Return the tokens of each of `text_parts` as the view shows it, stubs in place."""
         parts = text_parts(self.source)
         return [
             self.stubs[part.path].tokens if part.path in self.stubs else tokens
             for part, tokens in zip(parts, self.source_tokens.texts, strict=True)
+        ]
+
+    def text_tokens(self, path: PartPath) -> int | None:
+        """Return the tokens of one of `text_parts` before stubs; None for any other part."""
+        parts = zip(text_parts(self.source), self.source_tokens.texts, strict=True)
+        return next((tokens for part, tokens in parts if part.path == path), None)
+
+    def other_parts(self) -> list[tuple[Part, int]]:
+        """Return the long arguments and the media that still stand in the message, each with its tokens.
+
+        These are estimates: arguments by their characters, media the rest of what the message costs beside
+        its texts. Counting each alone would count messages twice, and few ever leave.
+        """
+        others = self.source_tokens.total - sum(self.source_tokens.texts)
+        if others < _MIN_OTHER_TOKENS:
+            return []
+        parts = other_parts(self.source)
+        arguments = [len(part.text) for part in parts if part.kind == "argument"]
+        media = len(parts) - len(arguments)
+        per_character = min(_ARGUMENT_TOKENS_PER_CHARACTER, others / (sum(arguments) + _FRAME_CHARACTERS))
+        each = (others - int(sum(arguments) * per_character)) // max(media, 1)
+        return [
+            (part, int(len(part.text) * per_character) if part.kind == "argument" else each)
+            for part in parts
+            if part.path not in self.stubs
         ]
 
 
@@ -129,7 +161,7 @@ def _message_item(
 
 def with_stubs(item: ViewItem, stubs: Mapping[PartPath, StubEdit], measure: Measure) -> ViewItem:
     """Return the item with exactly these stubs in place of its texts."""
-    shown = replace_texts(item.source, {path: stub.text for path, stub in stubs.items()})
+    shown = replace_parts(item.source, {path: stub.text for path, stub in stubs.items()})
     if stubs:
         refs = [stub.ref for _, stub in sorted(stubs.items())]
         _note(shown, "stub", item.covered, refs)

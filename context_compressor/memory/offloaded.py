@@ -6,9 +6,9 @@ import asyncio
 import logging
 
 from context_compressor.compression.config import CompressionConfig
-from context_compressor.compression.engine import write_text
 from context_compressor.compression.ledger import Ledger
 from context_compressor.compression.recovery import Recovery
+from context_compressor.compression.writing import write_text
 from context_compressor.errors import OffloadCollisionError, OffloadError, OffloadNotFoundError
 from context_compressor.memory.history import BaseHistory
 from context_compressor.offload.protocol import OffloadStore, check_ref

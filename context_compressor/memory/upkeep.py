@@ -10,10 +10,11 @@ from typing import Any
 
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.edits import ItemKey, message_id
-from context_compressor.compression.engine import Engine, Performed
+from context_compressor.compression.engine import Engine
 from context_compressor.compression.planner import Plan, plan
 from context_compressor.compression.recovery import Recovery
 from context_compressor.compression.view import ViewItem
+from context_compressor.compression.writing import Performed
 from context_compressor.errors import ContextOverflowError
 from context_compressor.events import CompressionEvent, EventHook
 from context_compressor.memory.base import MemoryBase

@@ -1,79 +1,190 @@
-"""The texts of a message that can leave it, each with an address."""
+"""What can leave a message, each part with an address: texts, long arguments of calls, media."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
+from itertools import count
 from typing import Any, Literal, NamedTuple
 
-from context_compressor.messages.msg import Msg
+from context_compressor.messages.media import encoded_media
+from context_compressor.messages.msg import Block, Msg, copy_json
+from context_compressor.messages.openai_common import REMARK, remark_of
 
 PartPath = tuple[int, ...]
-"""Where a text stands: `()` a string content; `(i,)` text block i; `(i, -1)` the string output of the
-tool result in block i; `(i, j)` text block j in the list output of the tool result in block i."""
+"""Where a part stands.
+
+`()` a string content; `(i,)` text block i; `(i, -1)` the string output of the tool result in block i;
+`(i, j)` text block j in its list output; `(i, -2, k)` the k-th string in the arguments of the call in
+block i, read depth first; `(i, -3)` block i, which holds media; `(i, j, -3)` block j, which holds media, in
+the list output of the tool result in block i.
+"""
+
+PartKind = Literal["text", "tool_result", "argument", "image", "audio", "video", "file"]
+
+MIN_ARGUMENT_CHARACTERS = 400
+"""Shorter arguments are never shortened: commands, queries and paths say what a call was."""
+
+_ARGUMENT, _MEDIA = -2, -3
 
 
-class TextPart(NamedTuple):
-    """A text of a message, with its address."""
+class Part(NamedTuple):
+    """A part of a message, with its address."""
 
     path: PartPath
-    kind: Literal["text", "tool_result"]
+    kind: PartKind
     text: str
+    """The text; for media their `data:` URL."""
 
 
-def text_parts(msg: Msg) -> list[TextPart]:
+def text_parts(msg: Msg) -> list[Part]:
     """Return the message's plain texts and tool-result texts, in order; thinking and arguments are not."""
     if isinstance(msg.content, str):
-        return [TextPart((), "text", msg.content)]
-    parts: list[TextPart] = []
+        return [Part((), "text", msg.content)]
+    parts: list[Part] = []
     for i, block in enumerate(msg.content):
         kind = block.get("type")
         if kind == "text":
-            parts.append(TextPart((i,), "text", block["text"]))
+            parts.append(Part((i,), "text", block["text"]))
         elif kind == "tool_result":
             output = block["output"]
             if isinstance(output, str):
-                parts.append(TextPart((i, -1), "tool_result", output))
+                parts.append(Part((i, -1), "tool_result", output))
             else:
                 parts += [
-                    TextPart((i, j), "tool_result", part["text"])
-                    for j, part in enumerate(output)
-                    if _is_text(part)
+                    Part((i, j), "tool_result", inner["text"])
+                    for j, inner in enumerate(output)
+                    if _is_text(inner)
                 ]
     return parts
 
 
 def count_texts(msg: Msg) -> int:
-    """Return how many texts `text_parts` gives."""
+    """Return how many parts `text_parts` gives."""
     if isinstance(msg.content, str):
         return 1
-    count = 0
+    number = 0
     for block in msg.content:
         kind = block.get("type")
         if kind == "text":
-            count += 1
+            number += 1
         elif kind == "tool_result":
             output = block["output"]
-            count += 1 if isinstance(output, str) else len([part for part in output if _is_text(part)])
-    return count
+            number += 1 if isinstance(output, str) else len([inner for inner in output if _is_text(inner)])
+    return number
+
+
+def other_parts(msg: Msg) -> list[Part]:
+    """Return the long arguments of the message's calls, and the media whose data it holds, in order."""
+    if isinstance(msg.content, str):
+        return []
+    parts: list[Part] = []
+    for i, block in enumerate(msg.content):
+        kind = block.get("type")
+        if kind == "tool_use":
+            arguments = [
+                Part((i, _ARGUMENT, k), "argument", text)
+                for k, text in enumerate(_strings(block["input"]))
+                if len(text) >= MIN_ARGUMENT_CHARACTERS
+            ]
+            if arguments and not _repeats_a_key(block.get("raw_input")):
+                parts += arguments
+        elif kind == "tool_result":
+            if not isinstance(block["output"], str):
+                for j, inner in enumerate(block["output"]):
+                    if (media := encoded_media(inner)) is not None:
+                        parts.append(Part((i, j, _MEDIA), media.kind, media.url))
+        elif (media := encoded_media(block)) is not None:
+            parts.append(Part((i, _MEDIA), media.kind, media.url))
+    return parts
+
+
+def part_at(msg: Msg, path: PartPath) -> Part | None:
+    """Return the part at an address, or None when the message has none there."""
+    return next((part for part in (*text_parts(msg), *other_parts(msg)) if part.path == path), None)
+
+
+def replace_parts(msg: Msg, texts: Mapping[PartPath, str]) -> Msg:
+    """Return a copy of `msg` in which the parts at the given addresses are replaced by texts.
+
+    Arguments stay an object, in `raw_input` too; a block that held media becomes a text block.
+    """
+    other = msg.copy()
+    arguments: dict[int, dict[int, str]] = {}
+    for path, text in texts.items():
+        if not path:
+            other.content = text
+            continue
+        assert isinstance(other.content, list)
+        block: Block = other.content[path[0]]
+        if len(path) == 1:
+            block["text"] = text
+        elif path[1] == -1:
+            block["output"] = text
+        elif path[1] == _ARGUMENT:
+            arguments.setdefault(path[0], {})[path[2]] = text
+        elif path[1] == _MEDIA:
+            other.content[path[0]] = _text_block(block, text)
+        elif path[-1] == _MEDIA:
+            block["output"][path[1]] = _text_block(block["output"][path[1]], text)
+        else:
+            block["output"][path[1]]["text"] = text
+    for i, replaced in arguments.items():
+        assert isinstance(other.content, list)
+        block = other.content[i]
+        block["input"] = _with_strings(block["input"], replaced)
+        if "raw_input" in block:
+            block["raw_input"] = json.dumps(block["input"], ensure_ascii=False)
+    return other
 
 
 def _is_text(part: Any) -> bool:
     return part.get("type") == "text" and isinstance(part.get("text"), str)
 
 
-def replace_texts(msg: Msg, texts: Mapping[PartPath, str]) -> Msg:
-    """Return a copy of `msg` in which the texts at the given addresses are replaced."""
-    other = msg.copy()
-    for path, text in texts.items():
-        if not path:
-            other.content = text
-            continue
-        assert isinstance(other.content, list)
-        block: dict[str, Any] = other.content[path[0]]
-        if len(path) == 1:
-            block["text"] = text
-        elif path[1] == -1:
-            block["output"] = text
-        else:
-            block["output"][path[1]]["text"] = text
-    return other
+def _text_block(block: Block, text: str) -> Block:
+    """Return a text block in place of another; DashScope's parts without a type stay such."""
+    replaced: Block = {"type": "text", "text": text}
+    if remark_of(block).get("form") == "typeless":
+        replaced[REMARK] = {"form": "typeless"}
+    return replaced
+
+
+def _repeats_a_key(arguments: str | None) -> bool:
+    """Tell whether JSON text says more than its parsed form: written anew, it would lose the first value."""
+    repeats: list[bool] = []
+    if arguments is not None:
+        try:
+            json.loads(
+                arguments, object_pairs_hook=lambda pairs: repeats.append(len(dict(pairs)) < len(pairs))
+            )
+        except (ValueError, RecursionError):
+            return False  # then it is out of date, and `input` is what is sent
+    return any(repeats)
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _strings(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _strings(item)
+
+
+def _with_strings(value: Any, replaced: Mapping[int, str]) -> Any:
+    """Return JSON-like data with some of its strings replaced, counted as `_strings` yields them."""
+    numbers = count()
+
+    def walk(item: Any) -> Any:
+        if isinstance(item, str):
+            return replaced.get(next(numbers), item)
+        if isinstance(item, dict):
+            return {key: walk(inner) for key, inner in item.items()}
+        if isinstance(item, list | tuple):
+            return [walk(inner) for inner in item]
+        return copy_json(item)
+
+    return walk(value)

@@ -6,6 +6,7 @@ from typing import Any
 
 READ_TOOL = "read_offloaded"
 GREP_TOOL = "grep_offloaded"
+LOAD_TOOL = "load_offloaded"
 
 SCHEMAS: list[dict[str, Any]] = [
     {
@@ -71,6 +72,23 @@ SCHEMAS: list[dict[str, Any]] = [
                     },
                 },
                 "required": ["pattern"],
+            },
+        },
+    },
+    {
+        "type": "function",
+        "function": {
+            "name": LOAD_TOOL,
+            "description": (
+                "Show again an image, audio, video or file that was moved out of this conversation. "
+                "Use it when a note such as [Offloaded image ctx://...] names a ref and you need to see it."
+            ),
+            "parameters": {
+                "type": "object",
+                "properties": {
+                    "ref": {"type": "string", "description": "The ref as shown: ctx:// and 16 hex digits."}
+                },
+                "required": ["ref"],
             },
         },
     },

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from context_compressor.messages.media import MediaKind, media_type_of
 from context_compressor.offload.previews import preview
-from context_compressor.offload.schemas import GREP_TOOL, READ_TOOL
+from context_compressor.offload.schemas import GREP_TOOL, LOAD_TOOL, READ_TOOL
+from context_compressor.tokens.images import image_size
 from context_compressor.tokens.protocol import TokenCounter
 
 _MIN_PREVIEW_TOKENS = 8
@@ -25,7 +27,7 @@ def stub_text(
         counter: what the stub is counted by.
         tokens: what `text` costs, as counted before.
         max_tokens: what the stub may cost.
-        what: what the text was. Other than for a tool result, the preview is always of head and tail.
+        what: what the text was. Of a message the preview is always of head and tail.
     """
     lines = text.count("\n") + 1
     plural = "" if lines == 1 else "s"
@@ -45,9 +47,27 @@ def stub_text(
     if room <= _MIN_PREVIEW_TOKENS:
         return header
     shown = preview(
-        text, room, count, plain=what != "tool result", characters_per_token=len(text) / max(tokens, 1)
+        text, room, count, plain=what == "message", characters_per_token=len(text) / max(tokens, 1)
     )
     return f"{header}\n{shown}" if shown else header
+
+
+def media_stub(url: str, ref: str, kind: MediaKind) -> str:
+    """Return the stand-in for media: it names kind, media type, size, and the dimensions of an image.
+
+    Args:
+        url: `data:<media type>;base64,<data>`.
+        ref: where it is stored.
+        kind: what it is.
+    """
+    data = url[url.index(",") + 1 :]
+    size = image_size(data) if kind == "image" else None
+    pixels = f", {size[0]}x{size[1]} pixels" if size else ""
+    number_of_bytes = len(data) * 3 // 4 - data[-2:].count("=")
+    return (
+        f"[Offloaded {kind} {ref}: {media_type_of(url) or 'unknown type'}{pixels}, {number_of_bytes} bytes; "
+        f"see {LOAD_TOOL}]"
+    )
 
 
 def minimal_stub(ref: str) -> str:

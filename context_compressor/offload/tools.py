@@ -1,4 +1,4 @@
-"""`OffloadTools`: the two tools by which an agent reads back what left its view."""
+"""`OffloadTools`: the tools by which an agent reads back what left its view."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from math import ceil
 from typing import Any, Protocol
 
 from context_compressor.errors import OffloadCorruptError, OffloadError, OffloadNotFoundError
-from context_compressor.messages.msg import copy_json
+from context_compressor.messages.media import is_data_url, kind_of_media, media_type_of
+from context_compressor.messages.msg import Block, Msg, copy_json
+from context_compressor.messages.openai_parts import block_to_part, source_of
 from context_compressor.offload.arguments import Arguments, FinalAnswer, parse_arguments, show_value
 from context_compressor.offload.fitting import largest_fitting
 from context_compressor.offload.protocol import REF_PREFIX
 from context_compressor.offload.reading import read_page
-from context_compressor.offload.schemas import GREP_TOOL, READ_TOOL, SCHEMAS
+from context_compressor.offload.schemas import GREP_TOOL, LOAD_TOOL, READ_TOOL, SCHEMAS
 from context_compressor.offload.searching import (
     SEARCH_SECONDS,
     PatternError,
@@ -74,7 +76,10 @@ class OffloadSource(Protocol):
 
 
 class OffloadTools:
-    """Give an agent the tools `read_offloaded` and `grep_offloaded` over what one memory offloaded.
+    """Give an agent `read_offloaded`, `grep_offloaded` and `load_offloaded` over what one memory offloaded.
+
+    A tool's answer is text. What `load_offloaded` brings back, an image say, providers accept in a user's
+    message only: add what `attachment` returns behind the results.
 
     Args:
         memory: a `CompressedMemory`, or anything with the members of `OffloadSource`.
@@ -85,6 +90,7 @@ class OffloadTools:
         self._handlers: dict[str, Callable[[Arguments], Awaitable[str]]] = {
             READ_TOOL: self._read,
             GREP_TOOL: self._grep,
+            LOAD_TOOL: self._load,
         }
 
     @property
@@ -106,7 +112,7 @@ class OffloadTools:
             handler = self._handlers.get(name) if isinstance(name, str) else None
             if handler is None:
                 raise FinalAnswer(
-                    f"There is no tool {show_value(name)} here; use {READ_TOOL} or {GREP_TOOL}."
+                    f"There is no tool {show_value(name)} here; use {', '.join(self._handlers)}."
                 )
             answer = await handler(Arguments(name, parse_arguments(arguments)))
         except FinalAnswer as final:
@@ -114,6 +120,39 @@ class OffloadTools:
         except PatternError as error:
             answer = str(error)
         return self._clip(answer)
+
+    async def load(self, ref: str) -> dict[str, Any]:
+        """Return offloaded media as a content part of chat completions: `image_url`, `input_audio` and so on.
+
+        Raises:
+            OffloadNotFoundError: the ref is malformed, or not one of this memory's.
+            OffloadError: it cannot be read, or what it names is a text.
+        """
+        url = await self._memory.read_ref(ref)
+        if not is_data_url(url):
+            raise OffloadError(f"{ref} is a text, no image, audio, video or file; {READ_TOOL} shows it")
+        return block_to_part(_media_block(url))
+
+    async def attachment(
+        self, name: str, arguments: Mapping[str, Any] | str | None = None
+    ) -> dict[str, Any] | None:
+        """Return the user's message (a chat dict) that belongs behind a call's result.
+
+        That is the media that `load_offloaded` loads; None for any other tool, and where the call's answer
+        says why nothing is shown.
+
+        Args:
+            name: the tool's name, as for `call`.
+            arguments: its arguments, as for `call`.
+        """
+        if name != LOAD_TOOL:
+            return None
+        try:
+            ref, url = await self._loaded(Arguments(name, parse_arguments(arguments)))
+        except FinalAnswer:
+            return None
+        text = {"type": "text", "text": f"[{ref}, loaded by {LOAD_TOOL}]"}
+        return {"role": "user", "content": [text, block_to_part(_media_block(url))]}
 
     @property
     def _page_tokens(self) -> int:
@@ -169,6 +208,30 @@ class OffloadTools:
         except OffloadError as error:
             raise FinalAnswer(f"{ref} cannot be read from the store; go on without it.") from error
 
+    async def _load(self, arguments: Arguments) -> str:
+        ref, url = await self._loaded(arguments)
+        return f"{ref} ({media_type_of(url) or kind_of_media(url)}) follows as a message of the user."
+
+    async def _loaded(self, arguments: Arguments) -> tuple[str, str]:
+        """Return the ref of media that can be shown, and their `data:` URL.
+
+        Raises:
+            FinalAnswer: there is nothing to show, or no room for it.
+        """
+        arguments.check("ref")
+        ref = await self._find_ref(arguments.required("ref"))
+        url = await self._text(ref)
+        if not is_data_url(url):
+            raise FinalAnswer(f"{ref} is a text: read it with {READ_TOOL}.")
+        shown = Msg("user", [_media_block(url)], "user", timestamp="", id="")
+        tokens = self._memory.counter.count_messages([shown])
+        allowed = self._memory.budget_tokens // STANDING_SHARE
+        if tokens > allowed:
+            raise FinalAnswer(
+                f"{ref} cannot be shown: it takes {tokens} tokens, and {allowed} are allowed. Do not retry."
+            )
+        return ref, url
+
     async def _read(self, arguments: Arguments) -> str:
         arguments.check("ref", "offset", "limit", "column")
         offset, column = arguments.integer("offset", 1), arguments.integer("column", 1)
@@ -176,6 +239,8 @@ class OffloadTools:
         ref = await self._find_ref(arguments.required("ref"))
         room = self._room()
         text = await self._text(ref)
+        if is_data_url(text):
+            raise FinalAnswer(f"{ref} is {media_type_of(text) or 'no text'}: show it with {LOAD_TOOL}.")
         return await asyncio.to_thread(
             read_page,
             text,
@@ -213,6 +278,8 @@ class OffloadTools:
                     raise
                 unreadable.append(ref)
                 continue
+            if is_data_url(text):
+                continue
             hits = await asyncio.to_thread(search_text, text, ref, pattern, seconds_left)
             if hits.hits:
                 found.append(hits)
@@ -230,6 +297,15 @@ class OffloadTools:
             stopped_seconds=ceil(SEARCH_SECONDS) if stopped else 0,
             unreadable=len(unreadable),
         )
+
+
+def _media_block(url: str) -> Block:
+    """Return media as a block, from their `data:` URL."""
+    kind = kind_of_media(url)
+    if kind == "file":
+        ending = media_type_of(url).rpartition("/")[2] or "bin"
+        return {"type": "file", "file": {"filename": f"offloaded.{ending}", "file_data": url}}
+    return {"type": kind, "source": source_of(url)}
 
 
 def _nothing_found(pattern: str, refs: list[str], unreadable: list[str], stopped: bool) -> str:

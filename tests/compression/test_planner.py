@@ -17,7 +17,7 @@ from context_compressor.tokens.measure import measure
 from tests.memory.scripted import COUNTER, assistant, call, exchange, result, system, text, turns, user
 from tests.support.strategies import chat_histories
 
-COSTS = Costs(stub=25, segment=60)
+COSTS = Costs(stub=25, media=45, segment=60)
 
 
 def items_of(said: list[dict[str, Any]]) -> list[ViewItem]:

@@ -26,6 +26,7 @@ from context_compressor import (
 from context_compressor.compression.view import rebuild
 from context_compressor.errors import ContextOverflowError
 from context_compressor.memory.index import keyed
+from context_compressor.messages.media import encoded_media
 from context_compressor.messages.msg import is_instruction
 from context_compressor.messages.repair import is_empty_assistant
 from tests.support.strategies import chat_histories, messages
@@ -81,6 +82,7 @@ def configs(draw: st.DrawFn) -> CompressionConfig:
         "target_ratio": draw(st.sampled_from((0.1, 0.5, 0.9))),
         "arrival_ratio": draw(st.sampled_from((0.1, 0.25, 1.0))),
         "keep_first_user": draw(st.booleans()),
+        "keep_images": draw(st.sampled_from((0, 1, 5))),
         "exclude_tools": draw(st.sampled_from((frozenset(), frozenset({"bash", "search"})))),
     }
     if draw(st.booleans()):
@@ -97,8 +99,18 @@ def strings(value: Any) -> list[str]:
     return []
 
 
+def arguments(block: dict[str, Any]) -> list[str]:
+    """Return the texts in a call's arguments, those under a repeated key included."""
+    values: list[Any] = []
+    try:
+        json.loads(block["raw_input"], object_pairs_hook=lambda pairs: values.extend(v for _, v in pairs))
+    except (KeyError, ValueError, RecursionError):
+        values = [*block["input"].values()]
+    return strings(values)
+
+
 def said(msg: Msg) -> list[str]:
-    """Return the texts of a message that must never be lost."""
+    """Return the texts of a message that must never be lost, arguments apart."""
     found: list[str] = []
     for block in msg.get_content_blocks():
         match block.get("type"):
@@ -106,12 +118,13 @@ def said(msg: Msg) -> list[str]:
                 found.append(block["text"])
             case "thinking":
                 found.append(block["thinking"])
-            case "tool_use":
-                found += [block["raw_input"]] if "raw_input" in block else strings([*block["input"].values()])
             case "tool_result" if isinstance(block["output"], str):
                 found.append(block["output"])
             case "tool_result":
                 found += [b["text"] for b in block["output"] if b.get("type") == "text"]
+                found += [media.url for b in block["output"] if (media := encoded_media(b))]
+            case _:
+                found += [media.url] if (media := encoded_media(block)) else []
     return [text for text in found if isinstance(text, str) and text.strip()]
 
 
@@ -310,6 +323,8 @@ class Laws(RuleBasedStateMachine):
             if item.stubs:
                 assert item.tokens < item.source_tokens.total, (item.stubs, item.source, item.source_tokens)
         parts = [text for msg in view for text in said(msg)]
+        calls = [block for msg in view for block in msg.get_content_blocks("tool_use")]
+        parts += [text for block in calls for text in (block.get("raw_input", ""), *arguments(block))]
         todo = [ref for text in parts for ref in REF.findall(text)]
         seen: set[str] = set()
         while todo:
@@ -328,6 +343,16 @@ class Laws(RuleBasedStateMachine):
                     assert text in everything or hidden in everything, (
                         f"lost: {text[:80]!r} of {msg.role} {msg.content!r:.500}"
                     )
+                for block in msg.get_content_blocks("tool_use"):
+                    written = json.dumps(block["input"], ensure_ascii=False)
+                    whole = [block.get("raw_input", written)]
+                    assert any(
+                        all(
+                            text in everything or (self.config.redact and hide_foxes(text) in everything)
+                            for text in texts
+                        )
+                        for texts in (whole, arguments(block))
+                    ), f"lost: arguments {block!r:.500}"
 
     def check_overflow(self) -> None:
         """An overflow is right only where fixed messages leave no room for one segment of each kind."""

@@ -26,16 +26,26 @@ Dict = dict[str, Any]
 
 
 def replaced_texts(message: Dict) -> list[str]:
-    """Return what a transcript has to hold of a chat dict: contents, reasoning, arguments as received."""
+    """Return what a transcript has to hold of a chat dict: contents and reasoning."""
     content = message.get("content")
     if isinstance(content, list):
         texts = [part.get("text") for part in content if isinstance(part, dict)]
     else:
         texts = [content]
     texts.append(message.get("reasoning_content"))
-    for call in message.get("tool_calls") or []:
-        texts.append(call["function"]["arguments"])
     return [text for text in texts if isinstance(text, str) and text]
+
+
+def arguments_of(message: Dict) -> list[list[str]]:
+    """Return of each call its arguments as received, and the texts in them: long ones leave on their own."""
+    found = []
+    for call in message.get("tool_calls") or []:
+        received = call["function"]["arguments"]
+        try:
+            found.append([received, *strings(json.loads(received))])
+        except ValueError:
+            found.append([received, received])
+    return found
 
 
 class Replay:
@@ -100,6 +110,7 @@ class Replay:
                 continue
             if kind_of(msg) == "stub":
                 original = strings(self.originals[msg.id])
+                original += [text for texts in arguments_of(self.originals[msg.id]) for text in texts]
                 for ref in provenance.get("refs", [provenance["ref"]]):
                     assert await self.memory.read_ref(ref) in original
             elif kind_of(msg) == "segment":
@@ -107,6 +118,12 @@ class Replay:
                 for id in provenance["covered_ids"]:
                     for text in replaced_texts(self.originals[id]):
                         assert text in stored, f"lost of {id}: {text[:80]!r}"
+                    for received, *texts in arguments_of(self.originals[id]):
+                        whole = received in stored or all(
+                            text in stored or json.dumps(text, ensure_ascii=False)[1:-1] in stored
+                            for text in texts
+                        )
+                        assert whole, f"lost of {id}: {received[:80]!r}"
             self.checked_refs.add(provenance["ref"])
 
     async def under(self, ref: str) -> list[str]:

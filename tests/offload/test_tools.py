@@ -68,7 +68,8 @@ def is_page_of(answer: str, source: Source) -> bool:
 class TestSchemas:
     def test_they_have_the_form_that_openai_asks_for(self) -> None:
         schemas = OffloadTools(Source()).schemas
-        assert [schema["function"]["name"] for schema in schemas] == ["read_offloaded", "grep_offloaded"]
+        names = [schema["function"]["name"] for schema in schemas]
+        assert names == ["read_offloaded", "grep_offloaded", "load_offloaded"]
         for schema in schemas:
             assert schema["type"] == "function"
             parameters = schema["function"]["parameters"]
@@ -217,7 +218,7 @@ class TestArguments:
     @pytest.mark.parametrize("name", ["rm", "", None, 5, ["read_offloaded"]])
     async def test_an_unknown_tool_is_answered(self, name: Any) -> None:
         answer = await OffloadTools(Source(PROSE)).call(name, {})
-        assert "use read_offloaded or grep_offloaded" in answer
+        assert "use read_offloaded, grep_offloaded, load_offloaded" in answer
 
     @given(
         st.dictionaries(

@@ -14,6 +14,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from context_compressor.messages.msg import Block, Msg, Role, copy_json
+from tests.support.media import png_url
 
 Dict = dict[str, Any]
 
@@ -40,6 +41,8 @@ OBJECT_ARGUMENTS = (
     '{"ratio": 1.0, "id": 12345678901234567890, "ok": true, "none": null}',
     '{"text": "\\ud83d\\ude42 \\u4f60 \\ud800"}',
     '{"内容": ["文件", {"深": [1, 2, [3]]}]}',
+    '{"path": "a.py", "content": "' + "x = compute(1)\\n" * 120 + '"}',
+    '{"edits": [{"old": "a", "new": "' + "你好，世界。" * 200 + '"}, 7]}',
 )
 OTHER_ARGUMENTS = (
     "",
@@ -76,6 +79,8 @@ IMAGE_URLS = (
     "data:text/plain,hello",
     "oss://bucket/key",
     "",
+    png_url(),
+    png_url(400, 300, seed=1),
 )
 
 

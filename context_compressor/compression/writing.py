@@ -1,0 +1,126 @@
+"""Writing to the offload store, and keeping account of what an event came to."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import ParamSpec, TypeVar
+
+from context_compressor.compression.config import CompressionConfig
+from context_compressor.compression.edits import ItemKey, SegmentEdit, StubEdit
+from context_compressor.errors import OffloadCollisionError, OffloadError, OffloadWriteError
+from context_compressor.messages.parts import PartPath
+from context_compressor.offload.protocol import OffloadStore, ref_of
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+logger = logging.getLogger(__name__)
+
+OFF_LOOP_CHARACTERS = 100_000
+"""Texts above this are hashed and previewed in a thread; a hop costs some 0.1 ms, as scanning this many."""
+
+
+@dataclass(slots=True)
+class SummaryUse:
+    """What summarising cost in one event."""
+
+    calls: int = 0
+    """Calls of a remote summariser."""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    remote_input_tokens: int = 0
+    remote_output_tokens: int = 0
+
+
+@dataclass(slots=True)
+class Performed:
+    """What a plan came to: edits to commit, and what went wrong on the way."""
+
+    stubs: list[StubEdit] = field(default_factory=list)
+    segments: list[SegmentEdit] = field(default_factory=list)
+    pending: set[str] = field(default_factory=set)
+    written: set[str] = field(default_factory=set)
+    attempted: set[str] = field(default_factory=set)
+    """Refs that the store was asked to take, whatever it said: a write may land although nobody waited."""
+    blocked: set[tuple[ItemKey, PartPath]] = field(default_factory=set)
+    failures: list[str] = field(default_factory=list)
+    use: SummaryUse = field(default_factory=SummaryUse)
+
+    def fail(self, error: Exception) -> None:
+        """Note what went wrong, once."""
+        logger.warning("%s: %s", type(error).__name__, error)
+        text = f"{type(error).__name__}: {error}"
+        if text not in self.failures:
+            self.failures.append(text)
+
+
+class Writer:
+    """Write texts for events.
+
+    Args:
+        config: the time limit in seconds, and what failures lead to.
+        store: where the texts go.
+    """
+
+    def __init__(self, config: CompressionConfig, store: OffloadStore) -> None:
+        self._config = config
+        self._store = store
+
+    async def write_own(self, text: str, done: Performed) -> str:
+        """Store a text of our own making; a collision leaves it pending, served from the history."""
+        ref = await run_off_loop(len(text), ref_of, text)
+        try:
+            await self.write(text, ref, done)
+        except OffloadCollisionError as error:
+            done.fail(error)
+            done.pending.add(ref)
+        return ref
+
+    async def write(self, text: str, ref: str, done: Performed) -> None:
+        """Make a text durable, or note it as pending.
+
+        Raises:
+            OffloadCollisionError: another text holds the ref.
+            OffloadError: the store refused and `on_failure` is "raise".
+        """
+        done.attempted.add(ref)
+        try:
+            await write_text(self._store, text, ref, self._config.store_timeout_seconds)
+        except OffloadCollisionError:
+            raise
+        except OffloadError as error:
+            if self._config.on_failure == "raise":
+                raise
+            done.fail(error)
+            done.pending.add(ref)
+        else:
+            done.written.add(ref)
+
+
+async def run_off_loop(characters: int, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call a function that reads so many characters; in a thread when they are many."""
+    if characters > OFF_LOOP_CHARACTERS:
+        return await asyncio.to_thread(function, *args, **kwargs)
+    return function(*args, **kwargs)
+
+
+async def write_text(store: OffloadStore, text: str, ref: str, timeout_seconds: float) -> None:
+    """Write one text, whose ref is given, within a time limit in seconds.
+
+    Raises:
+        OffloadError: it is not durable; whatever a store raises comes out as one.
+    """
+    try:
+        async with asyncio.timeout(timeout_seconds):
+            answer = await store.write(text)
+    except OffloadError:
+        raise
+    except TimeoutError as error:
+        raise OffloadWriteError(f"the store did not take {ref} within {timeout_seconds:g} s") from error
+    except Exception as error:
+        raise OffloadWriteError(f"the store failed to take {ref}: {error!r}") from error
+    if answer != ref:
+        raise OffloadWriteError(f"the store answered {answer!r} to a text whose ref is {ref}")

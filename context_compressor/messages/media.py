@@ -1,0 +1,75 @@
+"""Images, audio, video and files whose data stand in a message: found in any block, named as one URL."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Literal, NamedTuple
+
+from context_compressor.messages.msg import Block
+
+MediaKind = Literal["image", "audio", "video", "file"]
+
+MIN_CHARACTERS = 200
+"""Shorter data stay where they are: what would stand for them is no smaller."""
+
+_DATA_URL = re.compile(r"data:([^,;\s]*)(?:;[^,;\s]+)*;base64,")
+_KINDS: tuple[MediaKind, ...] = ("image", "audio", "video")
+_NO_MEDIA = frozenset({"text", "thinking", "tool_use", "tool_result"})
+_MAX_DEPTH = 4
+
+
+class Media(NamedTuple):
+    """Data found in a block."""
+
+    kind: MediaKind
+    url: str
+    """`data:<media type>;base64,<data>`, the form in which it is stored."""
+
+
+def is_data_url(text: str) -> bool:
+    """Tell whether a text is a `data:` URL in base64."""
+    return _DATA_URL.match(text) is not None
+
+
+def media_type_of(url: str) -> str:
+    """Return the media type of a `data:` URL, "" when it names none."""
+    found = _DATA_URL.match(url)
+    return found[1] if found else ""
+
+
+def kind_of_media(url: str) -> MediaKind:
+    """Return the kind that a `data:` URL's media type names; whatever is unknown is a file."""
+    head = media_type_of(url).partition("/")[0]
+    return next((kind for kind in _KINDS if kind == head), "file")
+
+
+def encoded_media(block: Block) -> Media | None:
+    """Return the data in a block, or None when it holds none, a reference only, or data in several places."""
+    if block.get("type") in _NO_MEDIA:
+        return None
+    urls = list(_data_urls(block, _MAX_DEPTH))
+    if len(urls) != 1 or len(urls[0]) < MIN_CHARACTERS:
+        return None
+    kind = next((kind for kind in _KINDS if kind == block.get("type")), None)
+    return Media(kind or kind_of_media(urls[0]), urls[0])
+
+
+def _data_urls(value: Any, depth: int) -> Iterator[str]:
+    if isinstance(value, str):
+        if value.startswith("data:") and is_data_url(value):
+            yield value
+    elif isinstance(value, dict) and depth:
+        data, audio_format = value.get("data"), value.get("format")
+        if isinstance(data, str) and value.get("type") == "base64":
+            yield f"data:{value.get('media_type', '')};base64,{data}"
+        elif (
+            isinstance(data, str) and isinstance(audio_format, str) and not data.startswith(("data:", "http"))
+        ):
+            yield f"data:audio/{audio_format};base64,{data}"
+        else:
+            for item in value.values():
+                yield from _data_urls(item, depth - 1)
+    elif isinstance(value, list) and depth:
+        for item in value:
+            yield from _data_urls(item, depth - 1)
