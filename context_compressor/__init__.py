@@ -13,6 +13,7 @@ from context_compressor.offload.files import FileOffloadStore
 from context_compressor.offload.in_memory import InMemoryOffloadStore
 from context_compressor.offload.protocol import OffloadStore
 from context_compressor.offload.tools import OffloadTools
+from context_compressor.summarizers.dashscope import DashScopeSummarizer
 from context_compressor.summarizers.extractive import ExtractiveSummarizer
 from context_compressor.summarizers.fallback import FallbackSummarizer
 from context_compressor.summarizers.openai import OpenAISummarizer
@@ -25,6 +26,7 @@ __all__ = [
     "CompressionConfig",
     "CompressionEvent",
     "CompressionStats",
+    "DashScopeSummarizer",
     "ExtractiveSummarizer",
     "FallbackSummarizer",
     "FileOffloadStore",

@@ -77,5 +77,18 @@ class SummarizerTimeoutError(SummarizerError):
     """Report that a summariser did not answer in time."""
 
 
+class SummarizerOverflowError(SummarizerError):
+    """Report that a provider refused a prompt because its model does not read that much.
+
+    Attributes:
+        limit_tokens: what the model reads at most, where the provider says so, else None. Most providers
+            include the room for the answer.
+    """
+
+    def __init__(self, message: str, *, limit_tokens: int | None = None) -> None:
+        super().__init__(message)
+        self.limit_tokens = limit_tokens
+
+
 class SummaryRejectedError(SummarizerError):
     """Report a summary that was refused, and why: empty, the template, an error text, longer than allowed."""

@@ -11,6 +11,7 @@ from context_compressor import (
     CompressionConfig,
     CompressionEvent,
     CompressionStats,
+    DashScopeSummarizer,
     ExtractiveSummarizer,
     FallbackSummarizer,
     FileOffloadStore,
@@ -207,7 +208,8 @@ def use_protocols() -> None:
     summarizers: list[Summarizer] = [
         OwnSummarizer(),
         ExtractiveSummarizer(TiktokenCounter()),
-        OpenAISummarizer(base_url="http://localhost:8000/v1", api_key="none"),
+        OpenAISummarizer(base_url="http://localhost:8000/v1", api_key="none", max_input_tokens=32_000),
+        DashScopeSummarizer("qwen-plus", api_key="none", max_input_tokens=None, extra_parameters={"seed": 1}),
     ]
     counters: list[TokenCounter] = [OwnCounter(), TiktokenCounter()]
     summarizers.append(FallbackSummarizer(summarizers[0], summarizers[1], *summarizers[2:]))

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from context_compressor.cli.exits import BROKEN_PIPE, DONE, INTERRUPTED, TROUBLE, CommandError, one_line
-from context_compressor.cli.settings import DEFAULT_MODEL, DEFAULT_STORE, Mode, SummarizerKind
+from context_compressor.cli.settings import DEFAULT_MODELS, DEFAULT_STORE, Mode, SummarizerKind
 
 PROGRAM = "context-compressor"
 
@@ -38,15 +38,18 @@ Namespace = Annotated[
 ]
 Summarizer = Annotated[
     SummarizerKind,
-    typer.Option(metavar="WHO", help="Who writes summaries: extractive (no model), or openai."),
+    typer.Option(metavar="WHO", help="Who writes summaries: extractive (no model), openai or dashscope."),
 ]
 Model = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help=f"Model for --summarizer openai. Default: {DEFAULT_MODEL}."),
+    typer.Option(
+        metavar="NAME",
+        help="Model that writes them. Default: "
+        + ", ".join(f"{model} ({kind})" for kind, model in DEFAULT_MODELS.items())
+        + ".",
+    ),
 ]
-BaseUrl = Annotated[
-    str | None, typer.Option(metavar="URL", help="Server for --summarizer openai, if not OpenAI's.")
-]
+BaseUrl = Annotated[str | None, typer.Option(metavar="URL", help="Its server, if not the provider's own.")]
 Json = Annotated[bool, typer.Option("--json", help="Report as JSON instead of tables.")]
 
 

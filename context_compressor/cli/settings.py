@@ -13,7 +13,7 @@ from context_compressor.compression.config import CompressionConfig
 from context_compressor.summarizers.protocol import Summarizer
 
 DEFAULT_STORE = "working_memory"
-DEFAULT_MODEL = "gpt-4o-mini"
+DEFAULT_MODELS = {"openai": "gpt-4o-mini", "dashscope": "qwen-plus"}
 
 _OPTIONS = {
     "max_total_tokens": "--budget",
@@ -37,6 +37,7 @@ class SummarizerKind(StrEnum):
 
     EXTRACTIVE = "extractive"
     OPENAI = "openai"
+    DASHSCOPE = "dashscope"
 
 
 def make_config(**fields: Any) -> CompressionConfig:
@@ -65,13 +66,21 @@ def make_summarizer(kind: SummarizerKind, model: str | None, base_url: str | Non
     if kind is SummarizerKind.EXTRACTIVE:
         if model is not None or base_url is not None:
             option = "--model" if model is not None else "--base-url"
-            raise CommandError(f"{option} needs --summarizer openai; the extractive summariser asks no model")
+            raise CommandError(
+                f"{option} needs --summarizer openai or dashscope; the extractive summariser asks no model"
+            )
         return None
-    if not os.environ.get("OPENAI_API_KEY"):
+    key = f"{kind.upper()}_API_KEY"
+    if not os.environ.get(key):
         raise CommandError(
-            "--summarizer openai needs a key: set OPENAI_API_KEY (any text where the server at --base-url "
+            f"--summarizer {kind} needs a key: set {key} (any text where the server at --base-url "
             "asks for none), or use --summarizer extractive"
         )
+    model = model or DEFAULT_MODELS[kind]
+    if kind is SummarizerKind.DASHSCOPE:
+        from context_compressor.summarizers.dashscope import DashScopeSummarizer
+
+        return DashScopeSummarizer(model, base_url=base_url)
     from context_compressor.summarizers.openai import OpenAISummarizer
 
-    return OpenAISummarizer(model or DEFAULT_MODEL, base_url=base_url)
+    return OpenAISummarizer(model, base_url=base_url)

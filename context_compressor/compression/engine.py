@@ -29,6 +29,7 @@ from context_compressor.messages.msg import Msg
 from context_compressor.messages.parts import PartPath
 from context_compressor.offload.protocol import OffloadStore
 from context_compressor.offload.stubs import media_stub, minimal_stub
+from context_compressor.summarizers.map_reduce import InParts
 from context_compressor.summarizers.protocol import Summarizer, Summary, SummaryRequest
 from context_compressor.summarizers.validation import summarize_checked
 from context_compressor.tokens.protocol import TokenCounter
@@ -67,7 +68,7 @@ class Engine:
         read_ref: Callable[[str], Awaitable[str]],
     ) -> None:
         self._config = config
-        self._summarizer = summarizer
+        self._summarizer: Summarizer = InParts(summarizer, counter)
         self._fallback = fallback
         self._counter = counter
         self._writer = Writer(config, store)
@@ -185,7 +186,6 @@ class Engine:
     ) -> Summary | None:
         """Return a checked summary by the first means that gives one; None when none does."""
         for summarizer in (self._summarizer, self._fallback):
-            done.use.calls += summarizer.remote
             try:
                 summary = await summarize_checked(
                     summarizer,

@@ -28,7 +28,7 @@ class SummaryUse:
     """What summarising cost in one event."""
 
     calls: int = 0
-    """Calls of a remote summariser."""
+    """Calls of a remote summariser, failed ones and retries included."""
     input_tokens: int = 0
     output_tokens: int = 0
     remote_input_tokens: int = 0

@@ -26,12 +26,15 @@ from context_compressor.memory.reporting import Totals, describe_event
 from context_compressor.memory.state import MemoryState
 from context_compressor.messages.msg import Msg
 from context_compressor.offload.protocol import OffloadStore
+from context_compressor.summarizers.attempts import Attempts, attempt_budget
 from context_compressor.summarizers.protocol import Summarizer
 from context_compressor.tokens.measure import MessageTokens, measure_off_loop
 from context_compressor.tokens.protocol import TokenCounter
 
 logger = logging.getLogger(__name__)
 
+MAX_ATTEMPTS_PER_EVENT = 48
+"""Calls of a model that one event may make, retries and the parts of large groups included."""
 _MAX_EVENTS_PER_CALL = 12
 """Events that one call may run before it gives up: each leaves a smaller view, so few are ever needed."""
 
@@ -293,6 +296,12 @@ class Upkeep:
 
         An edit that comes while texts are stored and summaries written outdates the plan: it is made anew.
         """
+        with attempt_budget(MAX_ATTEMPTS_PER_EVENT) as attempts:
+            return await self._run_event(events, attempts, manual=manual)
+
+    async def _run_event(
+        self, events: list[CompressionEvent], attempts: Attempts, *, manual: bool
+    ) -> CompressionEvent | None:
         started = time.monotonic()
         await self.texts.retry_pending(self.state.ledger)
         while True:
@@ -307,6 +316,7 @@ class Upkeep:
                 await self.texts.sweep(state.ledger)
                 return None
             done = Performed()
+            taken = attempts.taken
             try:
                 await self._engine.perform(planned, items, state.ledger.new_segment_id, done)
                 async with self.lock:
@@ -315,6 +325,7 @@ class Upkeep:
                         before = state.tokens
                         state.commit(done, fresh)
             finally:
+                done.use.calls = attempts.taken - taken
                 ledger = self.state.ledger
                 ledger.unwanted |= {ref for ref in done.attempted if not ledger.is_live(ref)}
                 self.totals.add(done.use, time.monotonic() - started)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 
 from context_compressor.errors import SummarizerError
-from context_compressor.summarizers.protocol import Summarizer, Summary, SummaryRequest
+from context_compressor.summarizers.map_reduce import InParts
+from context_compressor.summarizers.protocol import Summarizer, Summary, SummaryRequest, name_of
 from context_compressor.summarizers.validation import summarize_checked
 from context_compressor.tokens.protocol import TokenCounter
 
@@ -13,12 +14,16 @@ from context_compressor.tokens.protocol import TokenCounter
 class FallbackSummarizer:
     """Return the first summary that passes the checks, asking each summariser in turn.
 
+    Each gets a request that is larger than it reads in parts, as `InParts` does.
+
     Args:
         first, second, more: who to ask, in this order.
         counter: measures summaries; a `TiktokenCounter()` when None.
         timeout_seconds: how long each may take, so that one which hangs does not use up the time of the next;
             None waits for ever.
     """
+
+    takes_attempts = True
 
     def __init__(
         self,
@@ -28,6 +33,7 @@ class FallbackSummarizer:
         counter: TokenCounter | None = None,
         timeout_seconds: float | None = 60.0,
     ) -> None:
+        self._in_parts: list[InParts] = []
         self._summarizers = (first, second, *more)
         self._counter = counter
         self._timeout_seconds = timeout_seconds
@@ -43,11 +49,13 @@ class FallbackSummarizer:
             from context_compressor.tokens.tiktoken_counter import TiktokenCounter
 
             self._counter = TiktokenCounter()
+        if not self._in_parts:
+            self._in_parts = [InParts(summarizer, self._counter) for summarizer in self._summarizers]
         replaced_tokens = self._counter.count_messages(request.messages)
         if request.previous:
             replaced_tokens += self._counter.count_text(request.previous)
         failures: list[str] = []
-        for summarizer in self._summarizers:
+        for summarizer in self._in_parts:
             try:
                 return await summarize_checked(
                     summarizer,
@@ -58,7 +66,7 @@ class FallbackSummarizer:
                     timeout_seconds=self._timeout_seconds,
                 )
             except SummarizerError as error:
-                failures.append(f"{type(summarizer).__name__}: {error}")
+                failures.append(f"{name_of(summarizer)}: {error}")
         raise SummarizerError(f"all {len(failures)} summarisers failed: {'; '.join(failures)}")
 
     async def aclose(self) -> None:

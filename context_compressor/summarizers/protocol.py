@@ -37,7 +37,13 @@ class Summary:
 
 @runtime_checkable
 class Summarizer(Protocol):
-    """Write a summary of messages. Structural: any object with these two members will do."""
+    """Write a summary of messages. Structural: any object with these two members will do.
+
+    Two more are heeded where a summariser has them: `max_input_tokens`, how much it reads (None: not known; a
+    longer request is summarised in parts), and `takes_attempts`, true where it takes each request that it
+    sends from the event's budget itself, by `attempts.take_attempt`. It may raise `SummarizerOverflowError`
+    for a request that is too long, and is then given parts of it.
+    """
 
     remote: bool
     """Whether a call leaves the process."""
@@ -45,3 +51,8 @@ class Summarizer(Protocol):
     async def summarize(self, request: SummaryRequest) -> Summary:
         """Return a summary of `request.messages` in at most `request.max_tokens` tokens."""
         ...
+
+
+def name_of(summarizer: object) -> str:
+    """Return what to call a summariser in a message; of one that only wraps another, the other's name."""
+    return type(getattr(summarizer, "wrapped", summarizer)).__name__

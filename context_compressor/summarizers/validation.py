@@ -11,9 +11,17 @@ from typing import NamedTuple, ParamSpec, TypeVar
 
 from context_compressor.errors import SummarizerError, SummarizerTimeoutError, SummaryRejectedError
 from context_compressor.messages.msg import Msg
+from context_compressor.messages.parts import text_parts
+from context_compressor.summarizers.attempts import charge_call
+from context_compressor.summarizers.cleaning import clean
 from context_compressor.summarizers.cutting import cut_to_tokens
-from context_compressor.summarizers.prompts import render_conversation, system_prompt
-from context_compressor.summarizers.protocol import Summarizer, Summary, SummaryRequest
+from context_compressor.summarizers.prompts import (
+    begins_with_label,
+    render_conversation,
+    repeats_marks,
+    system_prompt,
+)
+from context_compressor.summarizers.protocol import Summarizer, Summary, SummaryRequest, name_of
 from context_compressor.summarizers.sections import is_heading, is_placeholder, section_of_heading
 from context_compressor.tokens.protocol import TokenCounter
 
@@ -61,6 +69,12 @@ _APOLOGY = re.compile(
     )""",
     re.IGNORECASE | re.VERBOSE,
 )
+_ASSENT = re.compile(
+    r"\W*(?:(?:ok(?:ay)?|sure|yes|done|understood|got it|will do|certainly|of course"
+    r"|好的?|是的?|明白了?|收到)\W*)+",
+    re.IGNORECASE,
+)
+_LINE_MARKS = re.compile(r"^(?:\[[^\]\n]*\]$|=== [^\n]* ===$|[\s>|*•#-]+)", re.MULTILINE)
 _HTML = re.compile(r"\s*<(?:!doctype html|html|head|body)\b", re.IGNORECASE)
 _ERROR_KEYS = ("error", "errors", "detail", "error_message")
 
@@ -110,10 +124,12 @@ async def summarize_checked(
     loop = asyncio.get_running_loop()
     deadline = None if timeout_seconds is None else loop.time() + timeout_seconds
 
+    chars = sum(len(part.text) for msg in request.messages for part in text_parts(msg))
+
     async def attempt(asked: SummaryRequest) -> _Attempt:
         left = None if deadline is None else max(0.0, deadline - loop.time())
         summary = await _call(summarizer, asked, left, timeout_seconds)
-        size = len(material or "") + len(str(getattr(summary, "text", "")))
+        size = (chars if material is None else len(material)) + len(str(getattr(summary, "text", "")))
         text = await _run(size, check_summary, summary, request, material)
         read, written = _reported(summary.input_tokens), _reported(summary.output_tokens)
         tokens = await _run(len(text), counter.count_text, text)
@@ -143,18 +159,27 @@ async def summarize_checked(
 
 
 def check_summary(summary: object, request: SummaryRequest, material: str | None = None) -> str:
-    """Return the text of a summary, cleaned of reasoning and wrapping; lengths are not checked here.
+    """Return the text of a summary, cleaned of reasoning, wrapping and what cannot be seen.
+
+    Lengths are not checked here.
 
     Raises:
-        SummaryRejectedError: it is no summary, says nothing, is an error text, or a copy of the material.
+        SummaryRejectedError: it is no summary, says nothing, is an error text, a copy of the material, or
+            goes on with the conversation.
     """
     if not isinstance(summary, Summary) or not isinstance(summary.text, str):
         got = type(summary.text if isinstance(summary, Summary) else summary).__name__
         raise SummaryRejectedError(f"summary rejected: expected a Summary with a text, got {got}")
-    text = strip_reasoning(summary.text)
+    text = strip_reasoning(clean(summary.text))
     wrapped = _CODE_FENCE.fullmatch(text)
     text = wrapped[1].strip() if wrapped else text
     _check_says_something(text, "it says nothing: empty, a placeholder, or only the template")
+    if _ASSENT.fullmatch(text):
+        raise SummaryRejectedError(f"summary rejected: an assent, not a summary: {text!r}")
+    if begins_with_label(text) or repeats_marks(text, request):
+        raise SummaryRejectedError(
+            "summary rejected: it goes on with the conversation, or repeats the prompt"
+        )
     if _is_error_text(text):
         raise SummaryRejectedError(f"summary rejected: an error or refusal, not a summary: {text[:100]!r}")
     if len(text) >= PARROT_MIN_CHARS and _is_copy(text, request, material):
@@ -221,17 +246,17 @@ def _is_copy(text: str, request: SummaryRequest, material: str | None) -> bool:
 
     Earlier summaries in the material do not count: carrying their lines forward is what is asked.
     """
-    given = render_conversation(request.messages) if material is None else material
+    said = _flat(text)
+    given = _flat(render_conversation(request.messages) if material is None else material)
     for carried in [
         request.previous,
         *(msg.get_text_content() for msg in request.messages if _is_segment(msg)),
     ]:
-        if carried:
-            given = given.replace(carried, "")
-    said, given = " ".join(text.split()), " ".join(given.split())
+        if carried and carried.strip():
+            given = given.replace(_flat(clean(carried)), "")
     if len(given) >= PARROT_MIN_CHARS and given in said:
         return True
-    given = f"{given}\n{' '.join(system_prompt(chinese=False).split())}"
+    given = "\n".join([given, *(_flat(system_prompt(chinese=chinese)) for chinese in (False, True))])
     if said in given:
         return True
     windows = [
@@ -239,6 +264,11 @@ def _is_copy(text: str, request: SummaryRequest, material: str | None) -> bool:
         for start in range(0, len(said) - PARROT_WINDOW_CHARS + 1, PARROT_WINDOW_CHARS)
     ]
     return len(windows) > 1 and sum(window in given for window in windows) >= PARROT_SHARE * len(windows)
+
+
+def _flat(text: str) -> str:
+    """Return `text` on one line, without labels, list marks and quotation marks: a copy may have others."""
+    return " ".join(_LINE_MARKS.sub("", text).split())
 
 
 def _is_segment(msg: Msg) -> bool:
@@ -269,7 +299,8 @@ async def _call(
     summarizer: Summarizer, request: SummaryRequest, seconds: float | None, timeout_seconds: float | None
 ) -> Summary:
     """Call a summariser in a task of its own: one that ignores its cancellation cannot hold us up."""
-    name = type(summarizer).__name__
+    name = name_of(summarizer)
+    charge_call(summarizer)
 
     async def call() -> Summary:
         return await summarizer.summarize(request)

@@ -53,6 +53,7 @@ BAD_OPTIONS = {
     "model": (["--model", "gpt-x"], ["--model needs --summarizer openai"]),
     "base url": (["--base-url", "http://x"], ["--base-url needs --summarizer openai"]),
     "key": (["--summarizer", "openai"], ["OPENAI_API_KEY", "--summarizer extractive"]),
+    "dashscope key": (["--summarizer", "dashscope"], ["DASHSCOPE_API_KEY", "--summarizer extractive"]),
     "summarizer": (["--summarizer", "magic"], ["--summarizer", "'magic'"]),
     "namespace": (["--namespace", "../up"], ["--namespace: '../up' cannot name a directory"]),
     "output directory": (["-o", "."], ["--output .: is a directory"]),

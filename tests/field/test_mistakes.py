@@ -31,7 +31,7 @@ from context_compressor.compression.engine import Engine
 from context_compressor.compression.planner import _Draft
 from context_compressor.compression.units import classify
 from context_compressor.compression.view import segment_item
-from context_compressor.errors import OffloadCorruptError
+from context_compressor.errors import OffloadCorruptError, SummarizerOverflowError
 from context_compressor.memory.offloaded import OffloadedTexts
 from context_compressor.memory.state import MemoryState
 from context_compressor.messages.exchanges import ExchangeBuilder
@@ -367,6 +367,30 @@ async def test_a_torn_file_loads_as_if_it_were_whole() -> None:
         store._file(ref).write_text(text("stored", 50)[:100])
         with pytest.raises(OffloadCorruptError):
             await store.read(ref)
+
+
+# Summariser overflow
+
+
+class Narrow(Noting):
+    """A summariser whose model reads 1,000 tokens."""
+
+    async def summarize(self, request: SummaryRequest) -> Summary:
+        if COUNTER.count_messages(request.messages) > 1_000:
+            raise SummarizerOverflowError("this model's maximum context length is 1000 tokens")
+        return await super().summarize(request)
+
+
+@mistake(replaced(ROOM + "compression.engine.InParts", lambda summarizer, _: summarizer))
+async def test_the_conversation_to_summarise_does_not_fit_the_summariser() -> None:
+    """claude-code #23047, letta #3279: compression fails for ever; nobody splits the work."""
+    summarizer = Narrow()
+    events: list[CompressionEvent] = []
+    memory = new_memory(config(6_000), summarizer=summarizer, on_event=events.append)
+    await filled(memory, turns(16, lines=12))
+    await good_view(memory)
+    assert len(summarizer.requests) > 2
+    assert not [event for event in events if event.kind == "failure"]
 
 
 # One huge recent message

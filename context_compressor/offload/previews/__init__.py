@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from context_compressor.offload.fitting import CHARS_PER_TOKEN_BOUND, largest_fitting
+from context_compressor.offload.previews.code import show_code
+from context_compressor.offload.previews.escaped import show_escaped
 from context_compressor.offload.previews.json import show_json
+from context_compressor.offload.previews.listing import show_listing
+from context_compressor.offload.previews.markup import show_markup
+from context_compressor.offload.previews.matches import show_matches
 from context_compressor.offload.previews.names import find_names, name_line, names_tokens
 from context_compressor.offload.previews.text import show_text
 
@@ -15,11 +20,27 @@ Show = Callable[[int], str]
 Recogniser = Callable[[str], Show | None]
 """Takes a text; returns what shows it, or None when the text is not of its kind."""
 
-RECOGNISERS: tuple[Recogniser, ...] = (show_json,)
+RECOGNISERS: tuple[Recogniser, ...] = (
+    show_json,
+    show_escaped,
+    show_listing,
+    show_matches,
+    show_code,
+    show_markup,
+)
 """Asked in this order; what none of them knows is plain text."""
 
 NAMES_SHARE = 0.5
 """Part of a preview kept for the names in the text; the gain that `name_line` cites was measured with it."""
+
+NAMES_SHARES: dict[Recogniser, float] = {
+    show_json: 0.7,
+    show_escaped: 0.7,
+    show_listing: 0.25,  # it consists of names
+    show_matches: 0.7,
+    show_code: 0.3,
+}
+"""Of the kinds for which another part is better, by `benchmarks/previews.py`."""
 
 CHARACTERS_PER_TOKEN = 3.0
 """Supposed where nothing is known of the text."""
@@ -63,7 +84,7 @@ def preview(
     if max_tokens <= 0:
         return ""
     density = _DENSER * min(max(characters_per_token, 0.25), CHARS_PER_TOKEN_BOUND)
-    show = _recognise(text, plain)
+    show, names_share = _recognise(text, plain)
     with_names = max_tokens >= _MIN_TOKENS_FOR_NAMES
     names = find_names(text, max_tokens * _NAMES_LOOKED_AT) if with_names else []
     in_names = names_tokens(names)
@@ -71,7 +92,7 @@ def preview(
 
     def cost(tokens: int) -> int:
         """Make the preview that should cost `tokens`, and return what it does cost."""
-        body = show(int((tokens - min(tokens * NAMES_SHARE, in_names)) * density))
+        body = show(int((tokens - min(tokens * names_share, in_names)) * density))
         line = name_line(names, body, tokens - len(body) / density)
         made[tokens] = "\n".join(filter(None, (body, line)))
         return count(made[tokens])
@@ -87,12 +108,13 @@ def preview(
     return made[best] if best else ""
 
 
-def _recognise(text: str, plain: bool) -> Show:
+def _recognise(text: str, plain: bool) -> tuple[Show, float]:
+    """Return what shows `text`, and the part of its preview that is kept for names."""
     for recognise in () if plain else RECOGNISERS:
         show = recognise(text)
         if show is not None:
-            return show
-    return show_text(text, errors=not plain)
+            return show, NAMES_SHARES.get(recognise, NAMES_SHARE)
+    return show_text(text, errors=not plain), NAMES_SHARE
 
 
 __all__ = [
@@ -102,6 +124,11 @@ __all__ = [
     "find_names",
     "name_line",
     "preview",
+    "show_code",
+    "show_escaped",
     "show_json",
+    "show_listing",
+    "show_markup",
+    "show_matches",
     "show_text",
 ]

@@ -10,6 +10,12 @@ from typing import Any
 MAX_JSON_CHARACTERS = 2_000_000
 """Longer texts are previewed as plain text: parsing takes some 20 ms per million characters."""
 
+WHOLE_NAMES = 3
+"""A string without blanks may be so many times as long before it is cut: a URL is of use only as a whole."""
+
+MIN_JSON_LINES = 3
+"""Of a text with a JSON value on each line."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Detail:
@@ -27,20 +33,32 @@ _DETAILS = (
     _Detail(32, 1, 0, 8, 2),
     _Detail(40, 1, 1, 10, 3),
     _Detail(50, 1, 1, 14, 3),
+    _Detail(40, 1, 0, 10, 5),
     _Detail(60, 1, 1, 20, 4),
+    _Detail(60, 2, 0, 14, 5),
+    _Detail(60, 3, 0, 20, 5),
     _Detail(80, 2, 1, 24, 4),
     _Detail(100, 3, 1, 30, 5),
     _Detail(120, 4, 2, 30, 5),
+    _Detail(140, 5, 2, 35, 6),
     _Detail(160, 6, 3, 40, 6),
+    _Detail(200, 8, 4, 45, 6),
     _Detail(240, 10, 5, 50, 6),
+    _Detail(300, 13, 6, 55, 7),
     _Detail(400, 20, 10, 60, 8),
+    _Detail(600, 30, 15, 80, 10),
     _Detail(1000, 40, 20, 100, 12),
 )
-"""From the poorest to the richest; the richest that fits is shown."""
+"""From the poorest to the richest, more or less: the richest that fits is shown."""
 
 
 _WORDS = {None: "null", True: "true", False: "false"}
 _encode = json.JSONEncoder(ensure_ascii=False).encode
+
+
+def _parse(text: str) -> Any:
+    # Numbers as the bytes they are written in, so that none is rounded and none is too long to convert.
+    return json.loads(text, parse_int=str.encode, parse_float=str.encode, parse_constant=str.encode)
 
 
 class _TooLong(Exception):
@@ -50,13 +68,22 @@ class _TooLong(Exception):
 def show_json(text: str) -> Callable[[int], str] | None:
     """Return what shows the shape of a JSON object or array in so many characters.
 
+    A text with a value on each line is shown as an array.
     None when the text is not JSON, is larger than `MAX_JSON_CHARACTERS`, or is nested too deeply to parse.
     """
     if len(text) > MAX_JSON_CHARACTERS or text.lstrip()[:1] not in ("{", "["):
         return None
     try:
-        # Numbers as the bytes they are written in, so that none is rounded and none is too long to convert.
-        value = json.loads(text, parse_int=str.encode, parse_float=str.encode, parse_constant=str.encode)
+        value = _parse(text)
+    except json.JSONDecodeError as error:
+        lines = text.split("\n")
+        # A second value where the second line begins: JSON lines, it may be.
+        if len(lines) < MIN_JSON_LINES or error.msg != "Extra data" or error.lineno > 2:
+            return None
+        try:
+            value = _parse(f"[{','.join(line for line in lines if line.strip())}]")
+        except (ValueError, RecursionError):
+            return None
     except (ValueError, RecursionError):
         return None
 
@@ -67,13 +94,8 @@ def show_json(text: str) -> Callable[[int], str] | None:
             return ""
 
     def show(characters: int) -> str:
-        shown = ""
-        for level in range(len(_DETAILS)):
-            richer = render(level, characters)
-            if not richer or len(richer) > characters:
-                break
-            shown = richer
-        return shown
+        richest_first = (render(level, characters) for level in reversed(range(len(_DETAILS))))
+        return next(filter(None, richest_first), "")
 
     return show
 
@@ -106,9 +128,12 @@ class _Renderer:
         return text if len(text) <= self._detail.string else f"{text[: self._detail.string]}…"
 
     def _string(self, value: str) -> str:
-        if len(value) <= self._detail.string + 12:  # no longer than the note that it was cut
+        most = self._detail.string
+        if value.isascii() and " " not in value:
+            most *= WHOLE_NAMES
+        if len(value) <= most + 12:  # no longer than the note that it was cut
             return _encode(value)
-        return f"{_encode(value[: self._detail.string] + '…')} ({len(value)} characters)"
+        return f"{_encode(value[:most] + '…')} ({len(value)} characters)"
 
     def _object(self, value: dict[str, Any], depth: int) -> str:
         if not value:

@@ -28,6 +28,8 @@ _FRAME_TOKENS = 6
 _DIGITS = b"0123456789"
 _BEFORE = b".:@-"
 _AFTER = b"./:-"
+_RULES = b"_-./:"
+"""Of these alone consist the lines that divide a text."""
 
 
 class Name(NamedTuple):
@@ -39,7 +41,10 @@ class Name(NamedTuple):
 
 def find_names(text: str, tokens: float) -> list[Name]:
     """Return names in `text`, the most frequent first, about as many as could stand in `tokens`."""
-    counts = Counter(_sample(text).encode("ascii", "replace").translate(_SPLITTING).split())
+    sample = _sample(text)
+    if sample.count("\\n") > sample.count("\n"):  # escaped line feeds, not paths of Windows
+        sample = sample.replace("\\n", " ")
+    counts = Counter(sample.encode("ascii", "replace").translate(_SPLITTING).split())
     names: dict[str, Name] = {}
     alike: dict[bytes, int] = {}
     # The sort is stable: among names that stand equally often, the first in the text comes first.
@@ -51,7 +56,7 @@ def find_names(text: str, tokens: float) -> list[Name]:
         if alike[shape] > _MAX_ALIKE:
             continue
         name = word.lstrip(_BEFORE).rstrip(_AFTER)
-        if not 4 <= len(name) <= MAX_NAME_CHARACTERS or not _NAME_LIKE.search(name):
+        if not 4 <= len(name) <= MAX_NAME_CHARACTERS or not _NAME_LIKE.search(name) or not name.strip(_RULES):
             continue
         shown = name.decode()
         if shown not in names:

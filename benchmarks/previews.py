@@ -1,0 +1,203 @@
+"""What previews show of what the agent uses next, on recorded sessions, by kind of text.
+
+    python benchmarks/previews.py DATA_DIR [--tokens 200] [--half 0|1]
+
+DATA_DIR holds `*.jsonl.gz`, a session a line, each with an `id` and OpenAI `messages`. Of every tool result
+above 2,000 tokens (each text once), the identifiers (paths, ids, names with a digit, an underscore, a hump)
+are taken that stand in it and in the agent's next three messages, arguments of calls included. The score of a
+preview is the part of them that stands in it:
+
+- pooled: of all identifiers of all results; mean: of the scores of the results;
+- ends: head and tail only; plain: what a text of no known kind gets (head, tail, errors, names); kind: what
+  its recogniser gives. All three are fitted to the same tokens, and `tok` is what they took of them.
+
+Sessions fall into two halves by the hash of their id: develop on one, judge by the other. Exit code 2 where
+there is no data.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import hashlib
+import json
+import re
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from context_compressor import TiktokenCounter
+from context_compressor.offload import previews
+from context_compressor.offload.fitting import largest_fitting
+
+MIN_TOKENS = 2_000
+MESSAGES_AHEAD = 3
+IDENTIFIER = re.compile(r"[A-Za-z0-9_./:#@-]{5,120}")
+NAME_LIKE = re.compile(r"[0-9_/@]|\w\.\w|[a-z][A-Z]")
+COUNTER = TiktokenCounter()
+
+
+class Case(NamedTuple):
+    """A large tool result, and the identifiers in it that the agent used next."""
+
+    half: int
+    text: str
+    tokens: int
+    wanted: frozenset[str]
+
+
+class Score(NamedTuple):
+    found: int
+    wanted: int
+    tokens: int
+
+
+def text_of(message: dict[str, Any]) -> str:
+    content = message.get("content")
+    if isinstance(content, list):
+        texts = (block.get("text") for block in content if isinstance(block, dict))
+        return "\n".join(text for text in texts if isinstance(text, str))
+    return content if isinstance(content, str) else ""
+
+
+def used_next(messages: list[dict[str, Any]], after: int) -> str:
+    """Return texts and call arguments of the next assistant messages, escapes in arguments resolved."""
+    said: list[str] = []
+    following = (message for message in messages[after + 1 :] if message["role"] == "assistant")
+    for _, message in zip(range(MESSAGES_AHEAD), following, strict=False):
+        said.append(text_of(message))
+        for call in message.get("tool_calls") or []:
+            function = call.get("function") or {}
+            said.append(f"{function.get('name')} {function.get('arguments')}")
+    return "\n".join(said).replace("\\n", "\n").replace("\\t", " ").replace('\\"', '"')
+
+
+def identifiers(text: str) -> set[str]:
+    words = (word.strip("./:-#") for word in IDENTIFIER.findall(text))
+    return {word for word in words if len(word) >= 5 and NAME_LIKE.search(word)}
+
+
+def read_cases(directory: Path) -> Iterator[Case]:
+    seen: set[str] = set()
+    for path in sorted(directory.glob("*.jsonl.gz")):
+        with gzip.open(path, "rt", encoding="utf-8") as file:
+            for line in file:
+                session = json.loads(line)
+                half = hashlib.sha256(str(session.get("id")).encode()).digest()[0] % 2
+                for i, message in enumerate(session["messages"]):
+                    text = text_of(message) if message["role"] == "tool" else ""
+                    if len(text) < MIN_TOKENS or text in seen:
+                        continue
+                    tokens = COUNTER.count_text(text)
+                    if tokens <= MIN_TOKENS:
+                        continue
+                    seen.add(text)
+                    used = identifiers(used_next(session["messages"], i))
+                    wanted = frozenset(word for word in used if word in text)
+                    if wanted:
+                        yield Case(half, text, tokens, wanted)
+
+
+def kind_of(text: str) -> str:
+    for recognise in previews.RECOGNISERS:
+        if recognise(text) is not None:
+            return recognise.__name__.removeprefix("show_")
+    return "(none)"
+
+
+def ends(case: Case, max_tokens: int) -> str:
+    show = previews.show_text(case.text, errors=False)
+    guess = max_tokens * len(case.text) // case.tokens
+    fitting = largest_fitting(
+        lambda size: COUNTER.count_text(show(size)), max_tokens * 16, max_tokens, guess, good_enough=0.9
+    )
+    return show(fitting)
+
+
+def of_kind(case: Case, max_tokens: int) -> str:
+    return previews.preview(
+        case.text, max_tokens, COUNTER.count_text, characters_per_token=len(case.text) / case.tokens
+    )
+
+
+def plain(case: Case, max_tokens: int) -> str:
+    recognisers = previews.RECOGNISERS
+    previews.RECOGNISERS = ()
+    try:
+        return of_kind(case, max_tokens)
+    finally:
+        previews.RECOGNISERS = recognisers
+
+
+MAKERS: dict[str, Callable[[Case, int], str]] = {"ends": ends, "plain": plain, "kind": of_kind}
+
+
+def score(case: Case, shown: str) -> Score:
+    found = sum(word in shown for word in case.wanted)
+    return Score(found, len(case.wanted), COUNTER.count_text(shown))
+
+
+def summary(scores: list[Score]) -> str:
+    pooled = sum(s.found for s in scores) / sum(s.wanted for s in scores)
+    mean = statistics.mean(s.found / s.wanted for s in scores)
+    return f"{pooled:.3f} {mean:.3f} {statistics.mean(s.tokens for s in scores):4.0f}"
+
+
+def report(by_kind: dict[str, list[Case]], max_tokens: int) -> None:
+    print(f"\n{max_tokens} tokens          " + "".join(f"{name:>9}{'':9}" for name in MAKERS))
+    print(f"{'kind':12}{'cases':>6}  " + "pooled mean  tok  " * len(MAKERS))
+    scores = {
+        kind: {name: [score(case, make(case, max_tokens)) for case in cases] for name, make in MAKERS.items()}
+        for kind, cases in by_kind.items()
+    }
+    rows = sorted(scores.items(), key=lambda row: -len(by_kind[row[0]]))
+    whole = {name: [s for row in scores.values() for s in row[name]] for name in MAKERS}
+    for kind, row in [*rows, ("all", whole)]:
+        print(f"{kind:12}{len(row['kind']):6}   " + "   ".join(summary(row[name]) for name in MAKERS))
+
+
+def report_time(cases: list[Case]) -> None:
+    """Print how long previews of 200 tokens take, counting included, and how long recognition takes."""
+    for name, make in MAKERS.items():
+        seconds = []
+        for case in cases:
+            begin = time.perf_counter()
+            make(case, 200)
+            seconds.append(time.perf_counter() - begin)
+        per_million = sum(seconds) / sum(len(case.text) for case in cases) * 1e9
+        print(
+            f"{name:6} {statistics.median(seconds) * 1e3:6.2f} ms (median), "
+            f"{max(seconds) * 1e3:6.1f} ms (most), {per_million:5.1f} ms per million characters"
+        )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("data", type=Path, help="a directory of recorded sessions (*.jsonl.gz)")
+    parser.add_argument("--tokens", type=int, action="append", help="size of a preview (100, 200 and 400)")
+    parser.add_argument("--half", type=int, choices=(0, 1), help="only these sessions")
+    arguments = parser.parse_args()
+    if not any(arguments.data.glob("*.jsonl.gz")):
+        print(f"no recorded sessions (*.jsonl.gz) in {arguments.data}: nothing to measure", file=sys.stderr)
+        return 2
+    cases = [case for case in read_cases(arguments.data) if arguments.half in (None, case.half)]
+    if not cases:
+        print(f"no tool result above {MIN_TOKENS} tokens in {arguments.data}", file=sys.stderr)
+        return 2
+    by_kind: dict[str, list[Case]] = {}
+    for case in cases:
+        by_kind.setdefault(kind_of(case.text), []).append(case)
+    for max_tokens in arguments.tokens or (100, 200, 400):
+        report(by_kind, max_tokens)
+    print()
+    report_time(cases)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

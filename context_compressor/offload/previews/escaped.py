@@ -1,0 +1,38 @@
+"""Preview text inside text: line feeds and quotes written as escapes, as in printed tool results."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from context_compressor.offload.previews.lines import SAMPLE_CHARACTERS
+from context_compressor.offload.previews.text import FEW_LINES, show_text
+
+MIN_ESCAPES = 8
+"""In the sample."""
+
+MAX_CHARACTERS = 20_000
+"""Read from either end."""
+
+MAX_LEVELS = 3
+
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_MEANT = {"n": "\n", "t": "\t", "r": ""}
+_NUMBERS = re.compile(r"^\[lines? \d[^\]]*\]\n", re.MULTILINE)
+
+
+def show_escaped(text: str) -> Callable[[int], str] | None:
+    """Return what shows a text of few lines, its escapes resolved; None when there are few escapes in it."""
+    middle = len(text) // 2
+    sample = "\n".join((text[:SAMPLE_CHARACTERS], text[middle : middle + SAMPLE_CHARACTERS]))
+    if sample.count("\\n") + sample.count('\\"') < MIN_ESCAPES or sample.count("\n") > FEW_LINES:
+        return None
+    if len(text) > 2 * MAX_CHARACTERS:
+        text = f"{text[:MAX_CHARACTERS]}\n{text[-MAX_CHARACTERS:]}"
+    for _ in range(MAX_LEVELS):
+        if "\\n" not in text and '\\"' not in text:
+            break
+        text = _ESCAPE.sub(lambda found: _MEANT.get(found[1], found[1]), text)
+    show = show_text(text)
+    # The numbers are those of lines that are not there in what is stored.
+    return lambda characters: "[escapes resolved]\n" + _NUMBERS.sub("", show(characters))

@@ -1,0 +1,128 @@
+"""What recognisers share: a bounded sample of a text, and chosen lines shown under their numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from context_compressor.offload.pages import split_lines
+
+SAMPLE_CHARACTERS = 1500
+"""Read at the head and in the middle: enough to tell a kind, and a small part of what a preview takes."""
+
+HEAD_LINES, MIDDLE_LINES = 6, 22
+"""In the sample: the head is often a command, a header or a warning around the text itself."""
+
+MAX_LINE_CHARACTERS = 200
+"""Of each line in the sample, so that no pattern meets a long one."""
+
+CHARACTERS_LOOKED_AT, LINES_LOOKED_AT = 200_000, 10_000
+"""By what collects lines of a kind; the rest of a longer text is left to the names."""
+
+FIRST_LINE_CHARACTERS = 160
+SHOWN_CHARACTERS = 160
+"""Of one line."""
+
+MAX_SHOWN = 1000
+"""Lines ranked for a preview: more never fit."""
+
+_NUMBER_CHARACTERS = 16
+"""What a line number costs, in characters of text."""
+
+
+class Line(NamedTuple):
+    """What is shown for a line; its number is from 0."""
+
+    number: int
+    text: str
+
+
+def sample_lines(text: str) -> list[str]:
+    """Return lines from the head and the middle of `text`, shortened, without blank ones."""
+    if len(text) <= 2 * SAMPLE_CHARACTERS:
+        return _window(text, HEAD_LINES + MIDDLE_LINES)
+    middle = len(text) // 2
+    head, inner = text[:SAMPLE_CHARACTERS], text[middle : middle + SAMPLE_CHARACTERS]
+    # What a window cuts is left out: its last line, and the first of the one from the middle.
+    return [
+        *_window(head[: head.rfind("\n") + 1] or head, HEAD_LINES),
+        *_window(inner[inner.find("\n") + 1 : inner.rfind("\n") + 1], MIDDLE_LINES),
+    ]
+
+
+def share(flags: Iterable[bool]) -> float:
+    """Return the part of `flags` that is true; 0 for none."""
+    known = list(flags)
+    return sum(known) / len(known) if known else 0.0
+
+
+def head_lines(text: str) -> list[str]:
+    """Return the lines that are looked at from the beginning of `text`."""
+    return split_lines(text[:CHARACTERS_LOOKED_AT])[:LINES_LOOKED_AT]
+
+
+def looked_at(text: str, lines: Sequence[str]) -> str:
+    """Return what says that a count is of `lines` only; "" where they are the whole text."""
+    cut = len(text) > CHARACTERS_LOOKED_AT or len(lines) == LINES_LOOKED_AT
+    return f" in the first {len(lines)} lines" if cut else ""
+
+
+def counted(count: int, thing: str) -> str:
+    return f"{count} {thing}" if count == 1 else f"{count} {thing}{'es' if thing.endswith('ch') else 's'}"
+
+
+def first_line(lines: Sequence[str], characters: int) -> str:
+    """Return the first line that is not blank, under its number: it often says what the text is."""
+    number = next((number for number, line in enumerate(lines) if line.strip()), None)
+    if number is None:
+        return ""
+    shown = shorten(lines[number], max(20, min(FIRST_LINE_CHARACTERS, characters // 2)))
+    return f"[line {number + 1}]\n{shown}"
+
+
+def shorten(line: str, characters: int) -> str:
+    """Return `line` without the blanks at its end, cut and marked with "…" where it is longer."""
+    return line[:characters].rstrip() + ("…" if len(line) > characters else "")
+
+
+def show_lines(ranked: Iterable[Line], note: str = "") -> Callable[[int], str]:
+    """Return what shows a note, and the first of `ranked` that fit, in the order of the text."""
+    lines = list(islice(ranked, MAX_SHOWN))
+
+    def show(characters: int) -> str:
+        size = min(max(characters // 3, 20), SHOWN_CHARACTERS)
+        room = characters - len(note)
+        chosen: dict[int, str] = {}
+        for number, text in lines:
+            if number in chosen:
+                continue
+            # Every fourth line follows the one before, more or less: it needs no number of its own.
+            shown = shorten(text, size)
+            room -= len(shown) + 1 + _NUMBER_CHARACTERS * 3 // 4
+            if room < 0 and chosen:
+                break
+            chosen[number] = shown
+        return "\n".join(filter(None, (note, *_under_numbers(sorted(chosen.items())))))
+
+    return show
+
+
+def _under_numbers(lines: Sequence[tuple[int, str]]) -> list[str]:
+    """Return the lines, each unbroken run of them under its numbers."""
+    output: list[str] = []
+    run: list[str] = []
+    for i, (number, text) in enumerate(lines):
+        run.append(text)
+        if i + 1 == len(lines) or lines[i + 1][0] != number + 1:
+            first = number + 2 - len(run)
+            output.append(f"[line {first}]" if len(run) == 1 else f"[lines {first}-{number + 1}]")
+            output += run
+            run = []
+    return output
+
+
+def _window(text: str, most: int) -> list[str]:
+    lines = text.split("\n", most)[:most]
+    shortened = (line[:MAX_LINE_CHARACTERS].rstrip() for line in lines)
+    return [line for line in shortened if line]

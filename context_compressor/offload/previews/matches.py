@@ -1,0 +1,58 @@
+"""Preview what names places in files (`grep -rn`, compilers, linters): counts per file, each kind of text."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable
+
+from context_compressor.offload.previews.lines import (
+    Line,
+    counted,
+    head_lines,
+    looked_at,
+    sample_lines,
+    share,
+    show_lines,
+)
+
+MATCH_SHARE = 0.6
+"""Of the lines of the sample, at least."""
+
+MAX_FILES = 200
+FILES_FIRST = 12
+"""Files shown before the kinds of text: those with the most matches."""
+SHAPE_CHARACTERS = 40
+
+_MATCH = re.compile(
+    r"((?:[A-Za-z]:\\)?[^\s:()\[\]{}'\"<>]{1,300})(?::\d+(?::\d+)?[:-]|\(\d+(?:,\d+)?\):)[ \t]*(.*)"
+)
+_VARYING = re.compile(r"'[^']*'|\"[^\"]*\"|\d+")
+
+
+def show_matches(text: str) -> Callable[[int], str] | None:
+    """Return what shows lines of the form `path:line:text`; None for another kind of text."""
+    if share(_match(line) is not None for line in sample_lines(text)) < MATCH_SHARE:
+        return None
+    lines = head_lines(text)
+    counts = Counter[str]()
+    first: dict[str, Line] = {}
+    kinds: dict[str, Line] = {}
+    for number, line in enumerate(lines):
+        if found := _match(line[:400]):
+            path, said = found[1], found[2].rstrip()
+            counts[path] += 1
+            first.setdefault(path, Line(number, said))
+            kinds.setdefault(_VARYING.sub("", said[:SHAPE_CHARACTERS]), Line(number, said))
+    files = [
+        Line(first[path].number, f"{path} ({count}): {first[path].text}")
+        for path, count in counts.most_common(MAX_FILES)
+    ]
+    total = f"{counted(counts.total(), 'match')} in {counted(len(counts), 'file')}{looked_at(text, lines)}"
+    return show_lines([*files[:FILES_FIRST], *kinds.values(), *files[FILES_FIRST:]], f"[{total}]")
+
+
+def _match(line: str) -> re.Match[str] | None:
+    """Return a match when what stands before the line number looks like a path, unlike the hour of a log."""
+    found = _MATCH.match(line)
+    return found if found and ("/" in found[1] or "." in found[1].strip(".")) else None

@@ -1,0 +1,82 @@
+"""One budget of attempts for all that is asked of providers in one event.
+
+Retries, second tries of a summary that is too long, the parts of a large request: each is bounded by itself,
+and together they would multiply. Within `attempt_budget` they share one bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+from context_compressor.errors import SummarizerError
+
+
+@dataclass(slots=True)
+class Attempts:
+    """How often providers may be called, and how often they were."""
+
+    limit: int
+    taken: int = 0
+
+    @property
+    def left(self) -> int:
+        """How many more there may be."""
+        return max(0, self.limit - self.taken)
+
+
+# Tasks and threads copy the context, and share the object in it.
+_budget: ContextVar[Attempts | None] = ContextVar("context_compressor_attempts", default=None)
+
+
+@contextmanager
+def attempt_budget(limit: int) -> Iterator[Attempts]:
+    """Bound the attempts of everything asked within, tasks started there included.
+
+    Args:
+        limit: how many there may be.
+
+    Yields:
+        The budget; `taken` tells afterwards how many there were.
+    """
+    budget = Attempts(limit)
+    token = _budget.set(budget)
+    try:
+        yield budget
+    finally:
+        _budget.reset(token)
+
+
+def attempts_left() -> int | None:
+    """Return how many attempts there may still be, or None where nothing bounds them."""
+    budget = _budget.get()
+    return None if budget is None else budget.left
+
+
+def take_attempt() -> None:
+    """Take one attempt from the budget, if there is one. To be called before a provider is.
+
+    Raises:
+        SummarizerError: all are taken.
+    """
+    budget = _budget.get()
+    if budget is None:
+        return
+    if not budget.left:
+        raise SummarizerError(f"the {budget.limit} attempts of this event are used up")
+    budget.taken += 1
+
+
+def charge_call(summarizer: object) -> None:
+    """Take the attempt of a call on behalf of a summariser that knows nothing of budgets.
+
+    One that takes its own, before each request that it sends, says so by an attribute `takes_attempts`; one
+    that is not `remote` costs none.
+
+    Raises:
+        SummarizerError: all are taken.
+    """
+    if getattr(summarizer, "remote", False) and not getattr(summarizer, "takes_attempts", False):
+        take_attempt()

@@ -1,0 +1,212 @@
+"""`DashScopeSummarizer`: summaries by a Qwen model behind DashScope's own API."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from context_compressor.errors import SummarizerError
+from context_compressor.summarizers.provider import Answer, Fault, NoAnswerError, ProviderSummarizer
+
+if TYPE_CHECKING:
+    from aiohttp import ClientSession, TraceRequestExceptionParams
+    from dashscope import AioGeneration
+
+_SDK_TIMEOUT_MARGIN_SECONDS = 5.0
+"""The SDK's own limit stands behind ours, which ends an attempt without a traceback in the SDK's log."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Client:
+    generation: type[AioGeneration]
+    session: ClientSession | None
+
+
+class _RefusedError(Exception):
+    """Carry what the SDK returns, not raises, for any status but 200."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(f"HTTP {fault.status}: {fault.text}")
+        self.fault = fault
+
+
+class _BrokenError(Exception):
+    """Carry a connection that failed or broke."""
+
+
+class DashScopeSummarizer(ProviderSummarizer):
+    """Ask a text model of DashScope (Alibaba Cloud Model Studio) for summaries, by its native API.
+
+    Reasoning is off, since summaries do not need it and DashScope wants such answers streamed; models that
+    can only reason are therefore not served. `temperature`, `max_tokens` and `enable_thinking` are sent until
+    the server refuses one by name, then left out for as long as this object lives.
+
+    Retries happen here and nowhere else (the SDK's is off): after 408, 409, 429, 5xx, broken connections and
+    timeouts, with exponential backoff, or after the pause that `Retry-After` asks for. Connections live for
+    one call, so one object serves any number of event loops and leaves nothing open.
+
+    Args:
+        model: the model's name.
+        base_url: such as `https://dashscope-intl.aliyuncs.com/api/v1`; the SDK's default, or
+            `DASHSCOPE_HTTP_BASE_URL`, when None.
+        api_key: `DASHSCOPE_API_KEY` when None.
+        timeout: seconds for one attempt, from first byte sent to last byte read.
+        max_retries: attempts after the first.
+        max_input_tokens: how much the model reads; a longer request is summarised in parts. None: not known,
+            so that a request is split only after the server has refused it.
+        temperature: None leaves it to the model.
+        reasoning_tokens: room for the reasoning of models that reason all the same.
+        extra_parameters: more arguments of the SDK's `AioGeneration.call`, such as `{"workspace": "..."}`.
+        backoff_seconds: the pause before the first retry; each further one is twice as long, up to 8 seconds.
+
+    Raises:
+        SummarizerError: there is no key.
+    """
+
+    def __init__(
+        self,
+        model: str = "qwen-plus",
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        timeout: float = 60.0,
+        max_retries: int = 2,
+        max_input_tokens: int | None = None,
+        temperature: float | None = 0.0,
+        reasoning_tokens: int = 4_096,
+        extra_parameters: Mapping[str, Any] | None = None,
+        backoff_seconds: float = 0.5,
+    ) -> None:
+        if not (api_key or os.environ.get("DASHSCOPE_API_KEY")):
+            raise SummarizerError(f"no API key for {model}: pass api_key=..., or set DASHSCOPE_API_KEY")
+        super().__init__(
+            model,
+            timeout=timeout,
+            max_retries=max_retries,
+            max_input_tokens=max_input_tokens,
+            temperature=temperature,
+            reasoning_tokens=reasoning_tokens,
+            backoff_seconds=backoff_seconds,
+        )
+        self._base_url = base_url
+        self._api_key = api_key
+        self._extra = {"enable_thinking": False, **(extra_parameters or {})}
+
+    async def aclose(self) -> None:
+        """Do nothing: connections are closed after each call."""
+
+    @asynccontextmanager
+    async def _connected(self) -> AsyncIterator[_Client]:
+        # In a thread: importing the SDK takes a second, its TLS context some 20 ms.
+        generation, context = await asyncio.to_thread(_load_sdk)
+        if context is None:
+            yield _Client(generation, None)
+            return
+        async with _make_session(context) as session:
+            yield _Client(generation, session)
+
+    async def _send(self, client: _Client, messages: list[dict[str, str]], parameters: dict[str, Any]) -> Any:
+        arguments: dict[str, Any] = {**parameters, **self._extra}
+        if client.session is not None:
+            arguments["session"] = client.session
+        if self._base_url is not None:
+            arguments["base_address"] = self._base_url
+        response: Any = await client.generation.call(
+            self.model,
+            # The SDK reads the environment only when it is imported.
+            api_key=self._api_key or os.environ.get("DASHSCOPE_API_KEY"),
+            messages=messages,  # type: ignore[arg-type]
+            result_format="message",
+            request_timeout=self._timeout + _SDK_TIMEOUT_MARGIN_SECONDS,
+            **arguments,
+        )
+        if response.status_code != HTTPStatus.OK:
+            code, message = response.get("code"), response.get("message")
+            text = ": ".join(str(part) for part in (code, message) if part)
+            raise _RefusedError(
+                Fault("status", text, response.status_code, code, None, response.get("headers"))
+            )
+        return response
+
+    def _parameters(self, room: int) -> dict[str, Any]:
+        parameters = super()._parameters(room)
+        if "enable_thinking" in self._extra:
+            parameters["enable_thinking"] = self._extra["enable_thinking"]
+        return parameters
+
+    def _drop(self, parameter: str) -> bool:
+        return super()._drop(parameter) or self._extra.pop(parameter, None) is not None
+
+    def _fault(self, error: Exception) -> Fault:
+        from aiohttp import ClientError, ClientResponseError
+
+        if isinstance(error, _RefusedError):
+            return error.fault
+        if isinstance(error, TimeoutError):
+            return Fault("timeout", str(error))
+        if isinstance(error, (_BrokenError, ClientError)) and not isinstance(error, ClientResponseError):
+            return Fault("connection", str(error) or type(error).__name__)
+        return Fault("unreadable", f"{type(error).__name__}: {error}")
+
+    def _read(self, answer: Any) -> Answer:
+        output = answer.get("output") or {}
+        choices = output.get("choices")
+        try:
+            choice = choices[0] if choices else {**output, "message": {"content": output["text"] or None}}
+            message, finish_reason = choice["message"], choice["finish_reason"]
+            content, refusal = message["content"], message.get("refusal")
+            if not choices and content is None:
+                raise KeyError("text")
+        except (AttributeError, IndexError, KeyError, TypeError):
+            raise NoAnswerError(f"the answer is no chat completion: {answer!r}") from None
+        if refusal:
+            raise NoAnswerError(f"the model refused: {refusal}")
+        if finish_reason == "content_filter":
+            raise NoAnswerError("the answer was withheld by a content filter")
+        if isinstance(content, list):
+            content = "".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
+        usage = answer.get("usage") or {}
+        counts = (usage.get("input_tokens"), usage.get("output_tokens"))
+        read, written = (count if isinstance(count, int) else 0 for count in counts)
+        return Answer(content if isinstance(content, str) else "", finish_reason, read, written)
+
+    def _keys(self) -> list[object]:
+        return [self._api_key, os.environ.get("DASHSCOPE_API_KEY")]
+
+
+def _load_sdk() -> tuple[type[AioGeneration], ssl.SSLContext | None]:
+    """Return the SDK's entry and its TLS context; None where the SDK opens connections for one call only."""
+    from dashscope import AioGeneration
+
+    try:
+        from dashscope.api_entities.aio_session import get_ssl_context
+    except ImportError:
+        return AioGeneration, None
+    return AioGeneration, get_ssl_context()
+
+
+def _make_session(context: ssl.SSLContext) -> ClientSession:
+    """Return a session like the SDK's own, which it would keep open for as long as the event loop lives."""
+    from aiohttp import ClientSession, TCPConnector, TraceConfig
+
+    trace = TraceConfig()
+    trace.on_request_exception.append(_end_request)
+    return ClientSession(connector=TCPConnector(ssl=context), trust_env=True, trace_configs=[trace])
+
+
+async def _end_request(
+    _session: ClientSession, _context: SimpleNamespace, params: TraceRequestExceptionParams
+) -> None:
+    """Raise a broken connection as something that the SDK does not retry by itself."""
+    from aiohttp import ClientConnectionError
+
+    error = params.exception
+    if isinstance(error, ClientConnectionError) and not isinstance(error, TimeoutError):
+        raise _BrokenError(str(error) or type(error).__name__) from error

@@ -1,0 +1,258 @@
+"""`InParts`: summaries of requests that are larger than what their summariser reads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from context_compressor.errors import SummarizerError, SummarizerOverflowError
+from context_compressor.messages.msg import Msg
+from context_compressor.messages.parts import text_parts
+from context_compressor.summarizers.attempts import attempts_left, charge_call
+from context_compressor.summarizers.prompts import build_prompt
+from context_compressor.summarizers.protocol import Summarizer, Summary, SummaryRequest, name_of
+from context_compressor.summarizers.provider import answer_room
+from context_compressor.summarizers.splitting import Part, count_material, split_messages
+from context_compressor.summarizers.validation import summarize_checked
+from context_compressor.tokens.protocol import TokenCounter
+
+T = TypeVar("T")
+
+CONCURRENT_CALLS = 4
+"""Parts of one request that are summarised at the same time."""
+MAX_DEPTH = 6
+"""How often a part may be split again, or summaries be joined: 2 ** 6 is more than one event's attempts."""
+MIN_ROOM_TOKENS = 128
+"""Smaller parts are all frame and no picture."""
+_FILL = 0.9
+"""How full a limit is made: the model's vocabulary is not our counter's."""
+_PART_SHARE = 4
+"""A part's summary may have one of so many parts of what can be read, so that joining them makes headway."""
+_CHAT_TOKENS = 16
+"""What a chat template adds to the prompt."""
+_ON_LOOP_CHARS = 100_000
+"""Counting more than this holds the event loop for more than some 10 ms, and is done in a thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """What stays the same for all calls that one request leads to."""
+
+    request: SummaryRequest
+    slots: asyncio.Semaphore
+
+
+class InParts:
+    """Ask a summariser in parts for what is more than it reads.
+
+    A request that fits costs nothing extra; with `max_input_tokens` unknown it is not even counted. One that
+    does not, by `max_input_tokens` or by the provider's `SummarizerOverflowError`, is split between
+    exchanges; the parts are summarised side by side, and their summaries into one, in steps where they are
+    many. Facts and instructions go with every part; the earlier summary goes where the parts are joined.
+    Every partial summary is checked like a whole one. A part that fails fails the whole, since what it covers
+    would be lost.
+
+    A limit that a provider names is kept in mind for later requests.
+
+    Args:
+        summarizer: who is asked.
+        counter: measures requests and summaries.
+    """
+
+    takes_attempts = True
+
+    def __init__(self, summarizer: Summarizer, counter: TokenCounter) -> None:
+        self.wrapped = summarizer
+        self.remote = summarizer.remote
+        self._counter = counter
+        self._named_limit: int | None = None
+
+    async def summarize(self, request: SummaryRequest) -> Summary:
+        """Return a summary of `request.messages`; its token counts are those of all calls.
+
+        Raises:
+            SummarizerError: the summariser failed; the text says at which part of how many.
+        """
+        limit = self._limit(request)
+        if limit is None or await self._fits(request, limit):
+            try:
+                charge_call(self.wrapped)
+                return await self.wrapped.summarize(request)
+            except SummarizerOverflowError as error:
+                limit = await self._smaller_limit(request, error)
+        job = _Job(request, asyncio.Semaphore(CONCURRENT_CALLS))
+        return await self._summarize_parts(job, limit)
+
+    async def aclose(self) -> None:
+        """Close the summariser, if it can be closed."""
+        close = getattr(self.wrapped, "aclose", None)
+        if close is not None:
+            await close()
+
+    # Limits
+
+    def _limit(self, request: SummaryRequest) -> int | None:
+        """Return how many tokens may be sent, None when that is not known."""
+        limits = [getattr(self.wrapped, "max_input_tokens", None)]
+        if self._named_limit is not None:
+            limits.append(_less_room(self._named_limit, request.max_tokens))
+        known = [limit for limit in limits if limit is not None]
+        return min(known) if known else None
+
+    async def _smaller_limit(self, request: SummaryRequest, error: SummarizerOverflowError) -> int:
+        """Return how much to send after so much was too much."""
+        sent = await self._count(request)
+        if error.limit_tokens is None:
+            return sent // 2
+        self._named_limit = min(error.limit_tokens, self._named_limit or error.limit_tokens)
+        limit = _less_room(error.limit_tokens, request.max_tokens)
+        # By our counter it fitted, so theirs counts more, and the limit in our tokens is below theirs.
+        return limit if limit < sent else sent // 2
+
+    async def _fits(self, request: SummaryRequest, limit: int) -> bool:
+        return await self._count(request) <= _FILL * limit
+
+    async def _count(self, request: SummaryRequest) -> int:
+        def count() -> int:
+            prompt = build_prompt(request)
+            tokens = self._counter.count_text(prompt.system) + self._counter.count_text(prompt.user)
+            return tokens + _CHAT_TOKENS
+
+        return await _run(request.messages, count)
+
+    async def _count_material(self, messages: Sequence[Msg]) -> int:
+        return await _run(messages, lambda: count_material(messages, self._counter))
+
+    # Parts
+
+    async def _summarize_parts(self, job: _Job, limit: int) -> Summary:
+        request = job.request
+        messages = list(request.messages)
+        previous = request.previous
+        room = await self._room(replace(request, previous=None), limit)
+        if previous and self._counter.count_text(previous) > room // _PART_SHARE:
+            # Too large to stand beside the parts' summaries, so it becomes the first thing to sum up.
+            messages.insert(0, _segment(previous))
+            previous = None
+        partial = await self._map(job, messages, room, depth=0)
+        return await self._reduce(job, partial, previous, limit)
+
+    async def _room(self, request: SummaryRequest, limit: int) -> int:
+        """Return how many tokens of messages a prompt of at most `limit` tokens can hold.
+
+        Raises:
+            SummarizerError: too few.
+        """
+        frame = await self._count(replace(request, messages=()))
+        room = int(_FILL * limit) - frame
+        if room < MIN_ROOM_TOKENS:
+            raise SummarizerError(
+                f"{name_of(self.wrapped)} reads {limit} tokens, of which its task takes {frame} and leaves "
+                f"{max(0, room)}; parts need at least {MIN_ROOM_TOKENS}"
+            )
+        return room
+
+    async def _map(self, job: _Job, messages: Sequence[Msg], room: int, depth: int) -> list[Summary]:
+        """Return a summary of each part of the messages, in order; parts that are too long give several."""
+        parts = await asyncio.to_thread(split_messages, messages, room, self._counter)
+        left = attempts_left()
+        if left is not None and self.remote and len(parts) > left:
+            raise SummarizerError(
+                f"{len(parts)} parts to summarise, and {left} attempts of this event are left"
+            )
+
+        async def summarize(number: int, part: Part) -> list[Summary]:
+            try:
+                return await self._summarize_part(job, part, room, depth)
+            except SummarizerError as error:
+                raise SummarizerError(f"part {number} of {len(parts)}: {error}") from error
+
+        found = await _gather([summarize(number, part) for number, part in enumerate(parts, 1)])
+        return [summary for summaries in found for summary in summaries]
+
+    async def _summarize_part(self, job: _Job, part: Part, room: int, depth: int) -> list[Summary]:
+        asked = replace(
+            job.request,
+            messages=part,
+            previous=None,
+            max_tokens=min(job.request.max_tokens, max(1, room // _PART_SHARE)),
+        )
+        try:
+            return [await self._ask(job, asked)]
+        except SummarizerOverflowError as error:
+            limit = await self._smaller_limit(asked, error)
+            if depth >= MAX_DEPTH:
+                raise SummarizerError(f"still too long after {depth} splits: {error}") from error
+        tokens = await self._count_material(part)
+        smaller = min(await self._room(asked, limit), tokens // 2)
+        if smaller < MIN_ROOM_TOKENS:
+            raise SummarizerError(f"still too long with {tokens} tokens of messages")
+        return await self._map(job, part, smaller, depth + 1)
+
+    async def _reduce(self, job: _Job, partial: list[Summary], previous: str | None, limit: int) -> Summary:
+        """Return one summary of many, joining neighbours until all fit into one request."""
+        read = sum(summary.input_tokens for summary in partial)
+        written = sum(summary.output_tokens for summary in partial)
+        texts = [summary.text for summary in partial]
+        for depth in range(MAX_DEPTH):
+            joined = replace(job.request, messages=tuple(map(_segment, texts)), previous=previous)
+            try:
+                if await self._fits(joined, limit):
+                    summary = await self._ask(job, joined)
+                    return replace(
+                        summary,
+                        input_tokens=read + summary.input_tokens,
+                        output_tokens=written + summary.output_tokens,
+                    )
+            except SummarizerOverflowError as error:
+                limit = await self._smaller_limit(joined, error)
+            except SummarizerError as error:
+                raise SummarizerError(f"joining {len(texts)} partial summaries: {error}") from error
+            room = await self._room(replace(joined, previous=None), limit)
+            found = await self._map(job, joined.messages, room, depth)
+            read += sum(summary.input_tokens for summary in found)
+            written += sum(summary.output_tokens for summary in found)
+            texts = [summary.text for summary in found]
+        raise SummarizerError(f"{len(texts)} partial summaries are still too long to be joined")
+
+    async def _ask(self, job: _Job, request: SummaryRequest) -> Summary:
+        tokens = await self._count_material(request.messages)
+        async with job.slots:
+            return await summarize_checked(
+                self.wrapped,
+                request,
+                self._counter,
+                # Whether the whole gains is for the caller to judge; a small part may not.
+                replaced_tokens=max(tokens, request.max_tokens) + 1,
+                input_tokens_estimate=tokens,
+            )
+
+
+async def _run(messages: Sequence[Msg], function: Callable[[], int]) -> int:
+    """Call a function that reads the messages, in a thread if they are long."""
+    chars = sum(len(part.text) for msg in messages for part in text_parts(msg))
+    return function() if chars <= _ON_LOOP_CHARS else await asyncio.to_thread(function)
+
+
+def _less_room(limit: int, max_tokens: int) -> int:
+    """Return what a limit leaves for the prompt, the answer's room being part of it as a rule."""
+    return max(limit - answer_room(max_tokens), limit // 2)
+
+
+def _segment(text: str) -> Msg:
+    """Return a partial summary as a message that is rendered, and carried forward, like any summary."""
+    return Msg("memory", text, "user", {"compression": {"kind": "segment"}}, timestamp="", id="")
+
+
+async def _gather(awaitables: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+    """Await all at once; the first failure cancels the others and is raised as it is."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(awaitable) for awaitable in awaitables]
+    except BaseExceptionGroup as failures:
+        first = failures.exceptions[0]
+    else:
+        return [task.result() for task in tasks]
+    raise first

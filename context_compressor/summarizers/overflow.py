@@ -1,0 +1,51 @@
+"""Recognise a provider's complaint that a prompt is longer than its model reads."""
+
+from __future__ import annotations
+
+import re
+
+_CODES = frozenset({"context_length_exceeded", "context_window_exceeded", "exceed_context_size_error"})
+_STATUS = frozenset({200, 400, 413, 422, 500})
+"""Others say what else is wrong; 429 speaks of tokens per minute. Some servers put errors into a 200."""
+_TEXT = re.compile(
+    r"""
+    context[ _](?:length|window|size) | (?:prompt|input|request)\ is\ too\ (?:long|large)
+    | prompt\b[^\n]{0,80}\btoo\ long | reduce\ the\ length | range\ of\ input\ length
+    | input\ token\ count\b[^\n]{0,40}\bexceeds | max_seq_len | tokens\ \+\ `?max_new_tokens
+    | exceeds?\b[^\n]{0,40}\b(?:maximum|max|limit)[^\n]{0,20}\binput
+    | (?:上下文|输入)(?:长度|内容)?[^\n]{0,12}(?:超过|超出|过长)
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+_NUMBER = r"(\d[\d,]*)"
+_LIMITS = tuple(
+    re.compile(pattern.replace("NUMBER", _NUMBER), re.IGNORECASE)
+    for pattern in (
+        r"context[ _](?:length|window|size)(?: is| of|:|,)?(?: only)?\s*\(?NUMBER",
+        r"range of input length should be \[\s*\d+\s*,\s*NUMBER\s*\]",
+        r"> NUMBER maximum",
+        r"max_seq_len\s*\(?NUMBER",
+        r"(?:maximum|max) number of tokens(?: allowed)?\s*\(?NUMBER",
+        r"must be <= NUMBER",
+        r"limit(?: is| of|:)?\s*\(?NUMBER",
+    )
+)
+_MIN_LIMIT = 16
+"""A smaller number is no limit but something else."""
+
+
+def is_overflow(status: int, code: str | None, text: str) -> bool:
+    """Tell whether an answer with this HTTP status, error code and text says that the prompt was too long."""
+    if code in _CODES or status == 413:
+        return True
+    return status in _STATUS and _TEXT.search(text) is not None
+
+
+def limit_in(text: str) -> int | None:
+    """Return how many tokens the model reads, as an error text says, or None when it does not."""
+    for pattern in _LIMITS:
+        for match in pattern.finditer(text):
+            tokens = int(match[1].replace(",", ""))
+            if tokens >= _MIN_LIMIT:
+                return tokens
+    return None

@@ -1,0 +1,164 @@
+"""Split messages into parts of which each fits what a summariser reads. Pure and deterministic.
+
+Parts end between exchanges. An exchange that is larger than a part is split between its messages, a message
+between its blocks and lines, and a line that is larger still between characters. Nothing is dropped.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+from context_compressor.messages.exchanges import ExchangeBuilder
+from context_compressor.messages.msg import Block, Msg, tool_calls
+from context_compressor.summarizers.prompts import render_arguments, render_conversation, render_output
+from context_compressor.tokens.protocol import TokenCounter
+
+Part = tuple[Msg, ...]
+
+_MIN_LINE_SHARE = 0.5
+"""A piece ends with a line where that leaves it at least this much of its room."""
+_SHRINK = 0.8
+
+
+def count_material(messages: Sequence[Msg], counter: TokenCounter) -> int:
+    """Return what messages cost as a prompt shows them."""
+    return counter.count_text(render_conversation(messages)) if messages else 0
+
+
+def split_messages(messages: Sequence[Msg], room: int, counter: TokenCounter) -> list[Part]:
+    """Return the messages in parts of at most `room` tokens each, of about the same size, in order.
+
+    A piece smaller than one character's tokens cannot be made; `room` should be some hundred.
+    """
+    units: list[tuple[Part, int]] = []
+    for exchange in _exchanges(messages):
+        tokens = count_material(exchange, counter)
+        if tokens <= room:
+            units.append((exchange, tokens))
+        else:
+            units += _split_exchange(exchange, room, counter)
+    return _pack(units, room)
+
+
+def _exchanges(messages: Sequence[Msg]) -> Iterator[Part]:
+    """Yield runs of messages that stay together; the messages are those given, not repaired ones."""
+    builder = ExchangeBuilder()
+    run: list[Msg] = []
+    for index, msg in enumerate(messages):
+        key, waiting = str(index), builder.withheld
+        for exchange in builder.feed(key, msg):
+            keys = {message.key for message in exchange}
+            if run and waiting and waiting[0] in keys and key not in keys:
+                # Another message follows calls whose results are not all there.
+                yield tuple(run)
+                run = []
+        run.append(msg)
+        if not builder.withheld:
+            yield tuple(run)
+            run = []
+    if run:
+        yield tuple(run)
+
+
+def _pack(units: Sequence[tuple[Part, int]], room: int) -> list[Part]:
+    """Join neighbours into parts that are as few as fit, and of about the same size."""
+    total = sum(tokens for _, tokens in units)
+    share = total / max(1, math.ceil(total / room))
+    parts: list[Part] = []
+    current: list[Msg] = []
+    used = done = 0
+    for unit, tokens in units:
+        if current and (used + tokens > room or done + tokens / 2 > share * (len(parts) + 1)):
+            parts.append(tuple(current))
+            current, used = [], 0
+        current += unit
+        used += tokens
+        done += tokens
+    return [*parts, tuple(current)] if current else parts
+
+
+def _split_exchange(exchange: Part, room: int, counter: TokenCounter) -> Iterator[tuple[Part, int]]:
+    names = {call["id"]: call["name"] for msg in exchange for call in tool_calls(msg)}
+    for msg in exchange:
+        named = _with_result_names(msg, names)
+        tokens = count_material([named], counter)
+        if tokens <= room:
+            yield (named,), tokens
+            continue
+        for make, text in _texts(named):
+            for piece, cost in split_text(text, room, partial(_count_piece, make, counter)):
+                yield (make(piece),), cost
+
+
+def _count_piece(make: Callable[[str], Msg], counter: TokenCounter, piece: str) -> int:
+    return count_material([make(piece)], counter)
+
+
+def _texts(msg: Msg) -> Iterator[tuple[Callable[[str], Msg], str]]:
+    """Yield the texts of a message, each with what makes a message of a piece of it."""
+
+    def maker(block: Block, key: str) -> Callable[[str], Msg]:
+        def make(piece: str) -> Msg:
+            other = msg.copy()
+            other.content = [{**block, key: piece}]
+            return other
+
+        return make
+
+    for block in msg.get_content_blocks():
+        kind = block.get("type")
+        if kind == "tool_result":
+            yield maker(block, "output"), render_output(block["output"])
+        elif kind == "tool_use":
+            # A piece of arguments is no longer a call with arguments; it reads as one that is quoted.
+            yield maker({"type": "text"}, "text"), f"call of {block['name']}: {render_arguments(block)}"
+        elif kind == "text":
+            yield maker(block, "text"), block["text"]
+        elif kind != "thinking":
+            yield maker({"type": "text"}, "text"), render_output([block])
+
+
+def _with_result_names(msg: Msg, names: dict[str, str]) -> Msg:
+    """Return a message whose results bear the names of their tools, which the calls will no longer tell."""
+    if isinstance(msg.content, str) or not any(block.get("id") in names for block in msg.content):
+        return msg
+    other = msg.copy()
+    other.content = [
+        {**block, "name": names[block["id"]]}
+        if block.get("type") == "tool_result" and block["id"] in names
+        else block
+        for block in msg.content
+    ]
+    return other
+
+
+def split_text(text: str, room: int, count: Callable[[str], int]) -> Iterator[tuple[str, int]]:
+    """Yield `text` in pieces of at most `room` tokens, and what each costs; they end with a line if they can.
+
+    Args:
+        text: joined, the pieces are this text again.
+        room: in tokens.
+        count: measures a piece, with whatever stands around it.
+    """
+    start = 0
+    length = max(1, room)
+    while start < len(text):
+        piece = text[start : start + length]
+        tokens = count(piece)
+        if tokens > room and len(piece) > 1:
+            length = max(1, int(len(piece) * min(_SHRINK, room / tokens)))
+            continue
+        if start + len(piece) < len(text):
+            if tokens < _SHRINK * room:
+                longer = text[start : start + max(length + 1, int(length * min(4.0, room / max(1, tokens))))]
+                if count(longer) <= room:
+                    length = len(longer)
+                    continue
+            end = piece.rfind("\n") + 1
+            if end >= _MIN_LINE_SHARE * len(piece):
+                piece = piece[:end]
+                tokens = count(piece)
+        yield piece, tokens
+        start += len(piece)

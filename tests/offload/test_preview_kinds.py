@@ -1,0 +1,289 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from context_compressor.offload.previews import (
+    RECOGNISERS,
+    Recogniser,
+    Show,
+    preview,
+    show_code,
+    show_escaped,
+    show_json,
+    show_listing,
+    show_markup,
+    show_matches,
+)
+from context_compressor.tokens.tiktoken_counter import TiktokenCounter
+from tests.support.strategies import FRAGMENTS
+
+COUNT = TiktokenCounter().count_text
+
+PROSE = "\n".join(f"The weather of day {i} was fair, and nobody spoke of work, save once." for i in range(60))
+LOG = "\n".join(
+    f"2024-05-01 12:00:{i % 60:02d},123 INFO request {i} served in {i % 9} ms" for i in range(200)
+)
+PYTHON = "\n\n".join(
+    f"class Store{i}(Base):\n    def open_{i}(self, path: str) -> None:\n"
+    f'        """打开文件 {i}。"""\n        self.path = path\n        return load(path)'
+    for i in range(20)
+)
+GREP = "\n".join(f"src/app/module_{i % 3}.py:{i}: self.load_config('名称_{i}')" for i in range(1, 60))
+CSV = "id,name,单价,city\n" + "\n".join(f"{i},thing {i},{i * 2}.50,北京" for i in range(200))
+JSON_LINES = "\n".join(json.dumps({"id": i, "path": f"/srv/data_{i}.bin"}) for i in range(50))
+FIND = "\n".join(f"/srv/shop/{'src' if i % 2 else '文档'}/part_{i % 5}/file_{i}.py" for i in range(60))
+MARKDOWN = "\n".join(f"## 章节 {i}\n\nSee [page {i}](https://x.org/docs/{i}) for more.\n" for i in range(30))
+HTML = (
+    "<html>\n<head><title>Shop</title></head>\n<script>\nvar hidden_name = 1;\n</script>\n<body>\n"
+    + "\n".join(f'<li class="row"><a href="/item/{i}">商品 {i} &amp; more</a></li>' for i in range(60))
+    + "\n</body>\n</html>"
+)
+DIFF = "\n".join(
+    f"diff --git a/src/file_{i}.py b/src/file_{i}.py\nindex 1..2 100644\n--- a/src/file_{i}.py\n"
+    f"+++ b/src/file_{i}.py\n@@ -10,4 +10,5 @@ def handle_{i}(x):\n     a = 1\n-    b = 旧\n+    b = 新\n"
+    f"+    c = {i}\n     return a"
+    for i in range(12)
+)
+PYTEST = (
+    "============ test session starts ============\n"
+    + "\n".join(f"tests/test_{i}.py ........ [{i}%]" for i in range(60))
+    + "\n================= FAILURES =================\n    def test_price():\n>       assert total == 3\n"
+    + "E       assert 4 == 3\n\ntests/test_shop.py:12: AssertionError\n"
+    + "\n".join(f"captured line {i} about an error" for i in range(80))
+    + "\nFAILED tests/test_shop.py::test_price - assert 4 == 3\n====== 1 failed, 480 passed in 2.10s ======\n"
+)
+TRACE = (
+    "\n".join(f"step {i} done, error rate 0.{i}" for i in range(20))
+    + "\nTraceback (most recent call last):\n"
+    + "".join(
+        f'  File "/srv/layer_{i}.py", line {i}, in call_{i}\n    return next_{i}()\n' for i in range(60)
+    )
+    + "app.errors.StockError: 库存不足 SKU-9931\n"
+    + "\n".join(f"step {i} done, error rate 0.{i}" for i in range(20, 40))
+)
+PRINTED = "content=[Text(text='" + json.dumps({"a": [f"line_{i}\n" for i in range(90)]}, indent=1).replace(
+    "\n", "\\n"
+)
+
+KINDS: dict[Recogniser, list[str]] = {
+    show_json: [JSON_LINES],
+    show_escaped: [PRINTED],
+    show_listing: [FIND],
+    show_matches: [GREP],
+    show_code: [PYTHON],
+    show_markup: [MARKDOWN, HTML],
+}
+SAMPLES = [text for texts in KINDS.values() for text in texts]
+LINES = st.sampled_from(
+    [line for text in (*SAMPLES, PROSE, LOG, CSV, DIFF, PYTEST, TRACE) for line in text.split("\n")[:40]]
+)
+MIXTURES = st.lists(LINES | st.sampled_from(FRAGMENTS) | st.text(max_size=30), max_size=80).map("\n".join)
+HOSTILE = [
+    "=" * 50_000,
+    "[" * 50_000,
+    "a/" * 30_000,
+    "\\" * 50_000,
+    "<a " * 20_000,
+    "_" * 50_000,
+    "(\n" * 20_000,
+    "a a a a {\n" * 9_000,
+    f"= {'1 passed ' * 60}=\n" * 500,
+    "-rw-r--r-- 1 a " + "b " * 9_000,
+    "a.b:1: x\n" * 9_000,
+    "├── a\n" * 9_000,
+    "diff --git a b\n@@ -1 +1 @@\n" * 5_000,
+    "E   x\n" * 9_000 + "1 failed in 1s",
+    '{"a": 1}\n' * 9_000,
+    "\n" * 20_000 + "x:\n/y/:\n" * 9,
+]
+
+
+def shown_by(recognise: Recogniser, text: str, characters: int = 900) -> str:
+    show = recognise(text)
+    assert show is not None
+    return show(characters)
+
+
+class TestEveryKind:
+    @pytest.mark.parametrize("text", SAMPLES)
+    def test_its_own_recogniser_is_the_first_to_know_it(self, text: str) -> None:
+        first = next(recognise for recognise in RECOGNISERS if recognise(text) is not None)
+        assert text in KINDS[first]
+
+    @pytest.mark.parametrize(
+        "text",
+        ["", " ", "\n" * 100, "one line", PROSE, LOG, "第一行，没有名字。\n" * 50, CSV, DIFF, PYTEST, TRACE],
+    )
+    def test_ordinary_texts_are_of_no_kind(self, text: str) -> None:
+        assert [recognise for recognise in RECOGNISERS if recognise(text) is not None] == []
+
+    @given(text=MIXTURES, max_tokens=st.sampled_from([1, 10, 60, 200, 900]))
+    def test_any_mixture_fits_and_is_the_same_each_time(self, text: str, max_tokens: int) -> None:
+        shown = preview(text, max_tokens, COUNT)
+        assert COUNT(shown) <= max_tokens or shown == ""
+        assert shown == preview(text, max_tokens, COUNT)
+
+    @pytest.mark.parametrize("recognise", RECOGNISERS)
+    @given(text=MIXTURES, characters=st.integers(-5, 3000))
+    @example(text="\n", characters=0)
+    def test_none_raises_whatever_the_room(
+        self, recognise: Callable[[str], Show | None], text: str, characters: int
+    ) -> None:
+        show = recognise(text)
+        if show is not None:
+            assert show(characters) == show(characters)
+
+    @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: repr(text[:12]))
+    def test_hostile_texts_are_shown_too(self, text: str) -> None:
+        assert 0 < COUNT(preview(text, 200, COUNT)) <= 200
+
+    @pytest.mark.parametrize("text", SAMPLES)
+    def test_more_room_shows_more(self, text: str) -> None:
+        sizes = [len(preview(text, max_tokens, COUNT)) for max_tokens in (40, 120, 400)]
+        assert sizes == sorted(sizes)
+
+
+class TestCode:
+    def test_definitions_stand_under_the_lines_they_span(self) -> None:
+        shown = shown_by(show_code, PYTHON, 300)
+        assert shown.startswith("[line 1]\nclass Store0(Base):\n[lines 1-")
+        assert "class Store0, " in shown
+        assert "class Store1" in shown
+
+    @pytest.mark.parametrize("number", ["{:6d}\t", "{}:", "{} | ", "{}→"])
+    def test_line_numbers_before_the_code_are_seen_through(self, number: str) -> None:
+        lines = PYTHON.split("\n")
+        text = "\n".join(number.format(i) + line for i, line in enumerate(lines, 1))
+        assert "] class Store0, open_0, class Store1, open_1" in shown_by(show_code, text)
+
+    @pytest.mark.parametrize(
+        ("line", "name"),
+        [
+            ("async def fetch_all(self):", "fetch_all"),
+            ("export default async function loadPage(url) {", "loadPage"),
+            ("export interface PageProps {", "class PageProps"),
+            ("\tprivate async handleBash(command: string): Promise<void> {", "handleBash"),
+            ("    public static List<String> readAll(Path path) {", "readAll"),
+            ("static ast_t* make_pattern(pass_opt_t* opt, ast_t* pattern)\n{", "make_pattern"),
+            ("void Store::open(const std::string& path) {", "Store::open"),
+            ("func (s *Server) ListenAndServe(addr string) error {", "ListenAndServe"),
+            ("type Server struct {", "class Server"),
+            ("pub(crate) async fn read_page<T>(input: T) -> Page {", "read_page"),
+            ("impl<T> Iterator for Pages<T> {", "class Iterator"),
+        ],
+    )
+    def test_definitions_of_many_languages(self, line: str, name: str) -> None:
+        body = "    x = compute(y);\n    if (x) {\n        y = x;\n    }\n"
+        text = "".join(
+            f"{line.replace(name.split()[-1], name.split()[-1] + str(i))}\n{body}" for i in range(9)
+        )
+        assert f"{name}0, {name}1" in shown_by(show_code, text)
+
+    def test_what_controls_the_flow_defines_nothing(self) -> None:
+        text = "if (ready(x)) {\n    run(x);\n} else if (late(x)) {\n    while (wait(x)) {\n    }\n}\n" * 30
+        assert show_code(text) is None
+
+    def test_prose_about_classes_is_not_code(self) -> None:
+        assert (
+            show_code("\n".join(f"class number {i} was held, and the def of it was given" for i in range(60)))
+            is None
+        )
+
+
+class TestListing:
+    def test_the_tree_is_shown_from_its_root_with_counts(self) -> None:
+        shown = shown_by(show_listing, FIND, 400)
+        assert "[60 files, directories: 12; under /srv/shop/]" in shown
+        assert "src/ (30), 文档/ (30)" in shown or "文档/ (30), src/ (30)" in shown
+        assert "src/part_1" in shown
+
+    def test_ls_recursive(self) -> None:
+        text = "/srv/shop:\nREADME.md  docs  src\n\n" + "\n\n".join(
+            f"/srv/shop/{name}:\na_{i}.py  b_{i}.py\tc_{i}.py"
+            for i, name in enumerate(["docs", "src", "src/core", "src/web"])
+        )
+        shown = shown_by(show_listing, text)
+        assert "[13 files, directories: 4; under /srv/shop/]" in shown
+        assert "src/ (9), docs/ (3), src/core/, src/web/, README.md" in shown
+
+    def test_ls_long(self) -> None:
+        text = "total 40\n" + "\n".join(
+            f"{'drwxr-xr-x' if i < 3 else '-rw-r--r--'} 1 root root 4096 May {i + 1:2d} 12:00 {name}_{i}"
+            for i, name in enumerate(["目录"] * 3 + ["file"] * 17)
+        )
+        assert "目录_0/, 目录_1/, 目录_2/, file_3" in shown_by(show_listing, text)
+
+    def test_tree(self) -> None:
+        text = (
+            ".\n"
+            + "\n".join(f"├── part_{i}\n│   ├── one.py\n│   └── two.py" for i in range(10))
+            + "\n└── end.txt"
+        )
+        assert "part_0/ (2), part_1/ (2)" in shown_by(show_listing, text)
+
+    @pytest.mark.parametrize(
+        "text", ["openapi: 3\n" + "/pets:\n  get: list all pets (one)\n" * 20, "a/b\n" * 3]
+    )
+    def test_near_misses(self, text: str) -> None:
+        assert show_listing(text) is None
+
+
+class TestMatches:
+    def test_files_stand_with_their_counts(self) -> None:
+        shown = shown_by(show_matches, GREP)
+        assert shown.startswith("[59 matches in 3 files]\n[lines 1-")
+        assert "src/app/module_1.py (20): self.load_config('名称_1')" in shown
+
+    def test_a_compiler_says_each_thing_once(self) -> None:
+        text = "\n".join(f"src/a.ts({i},5): error TS2304: Cannot find name 'x{i}'." for i in range(80))
+        text += "\nsrc/a.ts(90,1): error TS1005: ';' expected."
+        shown = shown_by(show_matches, text, 400)
+        assert shown.count("TS2304") <= 2
+        assert "[line 81]\nerror TS1005: ';' expected." in shown
+
+    def test_hours_of_a_log_are_no_matches(self) -> None:
+        assert show_matches("\n".join(f"12:00:{i % 60:02d} served" for i in range(99))) is None
+
+
+class TestMarkup:
+    def test_headings_and_link_targets(self) -> None:
+        shown = shown_by(show_markup, MARKDOWN)
+        assert shown.startswith("[line 1]\n## 章节 0\n[line 3]\npage 0 https://x.org/docs/0\n")
+
+    def test_tags_and_scripts_are_left_out(self) -> None:
+        shown = shown_by(show_markup, HTML)
+        assert "hidden_name" not in shown
+        assert "<" not in shown
+        assert "商品 0 & more /item/0" in shown
+
+    @pytest.mark.parametrize("text", ["# a comment\nx = 1\n" * 30, "a < b and c > d\n" * 30])
+    def test_near_misses(self, text: str) -> None:
+        assert show_markup(text) is None
+
+
+class TestEscaped:
+    def test_line_feeds_and_quotes_are_resolved(self) -> None:
+        shown = shown_by(show_escaped, PRINTED)
+        assert shown.startswith("[escapes resolved]\ncontent=[Text(text='{\n")
+        assert "\\n" not in shown
+
+    def test_paths_of_windows_in_a_text_of_many_lines_are_not(self) -> None:
+        assert show_escaped("C:\\new\\names\\notes.txt\n" * 60) is None
+
+
+class TestJsonLines:
+    def test_they_are_shown_as_an_array(self) -> None:
+        assert shown_by(show_json, JSON_LINES, 250).startswith(
+            '[50 objects: {"id": 0, "path": "/srv/data_0.bin"}, '
+        )
+
+    @pytest.mark.parametrize(
+        "text", ['{"a": 1}\n{"b": 2}', '{"a": 1}\n{"a": 2}\nnot json', '{"a": 1} {"a": 2}\n{}\n{}']
+    )
+    def test_near_misses(self, text: str) -> None:
+        assert show_json(text) is None

@@ -1,0 +1,134 @@
+import asyncio
+
+import pytest
+
+from context_compressor.errors import SummarizerError
+from context_compressor.summarizers.attempts import attempt_budget, attempts_left, take_attempt
+from context_compressor.summarizers.extractive import ExtractiveSummarizer
+from context_compressor.summarizers.fallback import FallbackSummarizer
+from context_compressor.summarizers.map_reduce import InParts
+from context_compressor.summarizers.openai import OpenAISummarizer
+from context_compressor.summarizers.validation import summarize_checked
+from tests.summarizers.support import PieceCounter, Scripted, request, user
+from tests.support.model_server import ModelServer, completion, status
+
+GOOD = "## Goal\n- fix parse_date"
+ASKED = request(user("Please fix parse_date in src/utils/dates.py. " * 20), max_tokens=80)
+
+
+async def checked(summarizer, asked=ASKED):
+    return await summarize_checked(summarizer, asked, PieceCounter(), replaced_tokens=10_000)
+
+
+def model(server: ModelServer, **kw) -> OpenAISummarizer:
+    return OpenAISummarizer("scripted", base_url=server.url, api_key="none", backoff_seconds=0.0, **kw)
+
+
+def test_without_a_budget_nothing_is_bounded():
+    for _ in range(1_000):
+        take_attempt()
+    assert attempts_left() is None
+
+
+def test_a_budget_is_taken_from_until_it_is_used_up():
+    with attempt_budget(2) as budget:
+        take_attempt()
+        take_attempt()
+        assert attempts_left() == 0
+        with pytest.raises(SummarizerError, match="the 2 attempts of this event are used up"):
+            take_attempt()
+        assert budget.taken == 2
+    assert attempts_left() is None
+
+
+async def test_tasks_and_threads_share_the_budget_of_their_event_and_of_no_other():
+    async def event(limit: int) -> int:
+        with attempt_budget(limit) as budget:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(3):
+                    group.create_task(asyncio.to_thread(take_attempt))
+            return budget.left
+
+    assert await asyncio.gather(event(3), event(10)) == [0, 7]
+
+
+async def test_retries_of_all_calls_share_it():
+    async with ModelServer() as server:
+        server.script(status(500))
+        with attempt_budget(4) as budget:
+            for _ in range(5):
+                with pytest.raises(SummarizerError):
+                    await checked(model(server, max_retries=2))
+        assert len(server.requests) == budget.taken == 4
+
+
+async def test_the_last_failure_is_told_rather_than_the_empty_budget():
+    async with ModelServer() as server:
+        server.script(status(503))
+        with attempt_budget(2), pytest.raises(SummarizerError, match="HTTP 503"):
+            await checked(model(server, max_retries=9))
+        assert len(server.requests) == 2
+
+
+async def test_a_refused_parameter_costs_an_attempt_as_well():
+    async with ModelServer() as server:
+        server.script(status(400, "Unsupported parameter: max_tokens", param="max_tokens"), completion(GOOD))
+        with attempt_budget(5) as budget:
+            await checked(model(server))
+        assert budget.taken == len(server.requests) == 2
+
+
+async def test_the_second_try_of_a_summary_that_is_too_long_costs_one_and_is_done_without():
+    long = GOOD + "\n- more" * 100
+    summarizer = Scripted(long)
+    with attempt_budget(1):
+        summary = await checked(summarizer)
+    assert len(summarizer.requests) == 1
+    assert PieceCounter().count_text(summary.text) <= 80
+
+
+async def test_a_summariser_that_knows_nothing_of_it_is_charged_by_the_caller_once_a_call():
+    for wrap in (lambda s: s, lambda s: InParts(s, PieceCounter())):
+        summarizer = Scripted(GOOD)
+        with attempt_budget(1) as budget:
+            await checked(wrap(summarizer))
+            assert budget.taken == 1
+            with pytest.raises(SummarizerError, match="used up"):
+                await checked(wrap(summarizer))
+        assert len(summarizer.requests) == 1
+
+
+async def test_a_provider_is_not_charged_twice():
+    async with ModelServer() as server:
+        with attempt_budget(9) as budget:
+            await checked(InParts(model(server), PieceCounter()))
+        assert budget.taken == len(server.requests) == 1
+
+
+async def test_what_stays_in_the_process_costs_nothing():
+    with attempt_budget(0):
+        await checked(InParts(ExtractiveSummarizer(PieceCounter()), PieceCounter()))
+
+
+async def test_a_chain_goes_on_to_what_costs_nothing():
+    remote = Scripted(GOOD)
+    chain = FallbackSummarizer(remote, ExtractiveSummarizer(PieceCounter()), counter=PieceCounter())
+    with attempt_budget(0):
+        assert (await checked(chain)).text
+    assert remote.requests == []
+    with attempt_budget(1) as budget:
+        assert (await checked(chain)).text == GOOD
+        assert budget.taken == 1
+
+
+async def test_parts_draw_from_it_too():
+    asked = request(*(user(f"MSG{i} " + "word " * 200) for i in range(20)), max_tokens=100)
+    async with ModelServer() as server:
+        server.script(completion(GOOD), completion(GOOD), status(500))
+        parts = InParts(model(server, max_input_tokens=2_000, max_retries=5), PieceCounter())
+        with (
+            attempt_budget(8) as budget,
+            pytest.raises(SummarizerError, match=r"part \d+ of \d+: .*HTTP 500"),
+        ):
+            await checked(parts, asked)
+        assert len(server.requests) == budget.taken <= 8

@@ -1,0 +1,68 @@
+import pytest
+
+from context_compressor.summarizers.overflow import is_overflow, limit_in
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "limit"),
+    [
+        (
+            400,
+            "This model's maximum context length is 8192 tokens. However, your messages resulted in 9001 "
+            "tokens. Please reduce the length of the messages.",
+            8_192,
+        ),
+        (400, "This model's maximum context length is 128,000 tokens. However, you requested ...", 128_000),
+        (
+            400,
+            "You passed 1015 input tokens and requested 10 output tokens. However, the model's context "
+            "length is only 1024 tokens, resulting in a maximum input length of 1014 tokens.",
+            1_024,
+        ),
+        (
+            400,
+            "The prompt (total length 25938) is too long to fit into the model (context length 4096).",
+            4_096,
+        ),
+        (400, "prompt is too long: 200534 tokens > 200000 maximum", 200_000),
+        (400, "InvalidParameter: Range of input length should be [1, 30720]", 30_720),
+        (400, "Input prompt (15681 tokens) is too long and exceeds limit of 2560", 2_560),
+        (400, "length of prompt_tokens (163280) must be less than max_seq_len (32768).", 32_768),
+        (
+            400,
+            "The input token count (1063200) exceeds the maximum number of tokens allowed (1048576).",
+            1_048_576,
+        ),
+        (422, "`inputs` tokens + `max_new_tokens` must be <= 4096. Given: 5000 `inputs` tokens", 4_096),
+        (500, "the request exceeds the available context size (2048 tokens), try increasing it", 2_048),
+        (400, "Your input exceeds the context window of this model.", None),
+        (413, "Request Entity Too Large", None),
+        (200, "the answer is no chat completion: {'message': 'context length exceeded'}", None),
+        (400, "输入内容过长", None),
+    ],
+)
+def test_what_says_that_a_prompt_is_too_long(status: int, text: str, limit: int | None):
+    assert is_overflow(status, None, text)
+    assert limit_in(text) == limit
+
+
+def test_a_code_says_it_without_words():
+    assert is_overflow(400, "context_length_exceeded", "no")
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        (400, "Unsupported parameter: 'max_tokens' is not supported with this model."),
+        (400, "max_tokens is too large: 50000. This model supports at most 16384 completion tokens"),
+        (400, "InvalidParameter: Range of max_tokens should be [1, 8192]"),
+        (400, "DataInspectionFailed: Input data may contain inappropriate content."),
+        (429, "Rate limit reached: the prompt is too long for your 30000 tokens per minute"),
+        (429, "Request too large for gpt-4o on tokens per min (TPM): Limit 30000, Requested 50000"),
+        (401, "the request is too long ago: token expired"),
+        (404, "no model with this context length"),
+        (500, "internal error"),
+    ],
+)
+def test_what_says_something_else(status: int, text: str):
+    assert not is_overflow(status, None, text)

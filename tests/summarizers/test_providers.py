@@ -1,0 +1,408 @@
+"""Same behaviour, same tests: whatever holds for every summariser that asks a provider's model."""
+
+import asyncio
+import gc
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+
+import pytest
+
+from context_compressor.errors import SummarizerError, SummarizerOverflowError, SummarizerTimeoutError
+from context_compressor.summarizers.attempts import attempt_budget
+from context_compressor.summarizers.map_reduce import InParts
+from context_compressor.summarizers.prompts import build_prompt
+from context_compressor.summarizers.validation import summarize_checked
+from tests.summarizers.dashscope_wire import TwoWireServer
+from tests.summarizers.providers import KEY, PROVIDERS, Provider
+from tests.summarizers.support import PieceCounter, request, user
+from tests.support.model_server import (
+    ModelServer,
+    completion,
+    context_length_exceeded,
+    hang,
+    raw,
+    reset,
+    status,
+)
+
+GOOD = "## Goal\n- fix parse_date in src/utils/dates.py"
+ASKED = request(user("Please fix parse_date in src/utils/dates.py."), max_tokens=100)
+
+
+@pytest.fixture(params=PROVIDERS, ids=str)
+def provider(request: pytest.FixtureRequest) -> Provider:
+    return request.param
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ModelServer]:
+    async with TwoWireServer() as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch):
+    proxies = ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy")
+    for name in (*proxies, "OPENAI_BASE_URL", *(provider.key_variable for provider in PROVIDERS)):
+        monkeypatch.delenv(name, raising=False)
+
+
+async def test_sends_the_prompt_and_returns_text_and_usage(server: ModelServer, provider: Provider):
+    server.script(completion(GOOD, usage=(321, 45)))
+    summary = await provider.make(server).summarize(ASKED)
+    assert (summary.text, summary.input_tokens, summary.output_tokens) == (GOOD, 321, 45)
+    [received] = server.requests
+    assert received.path == provider.path
+    assert received.headers["Authorization"] == f"Bearer {KEY}"
+    assert received.json["model"] == "scripted"
+    assert provider.messages(received) == build_prompt(ASKED).messages()
+    parameters = provider.parameters(received)
+    assert parameters["temperature"] == 0
+    assert 100 < parameters["max_tokens"] < 1_000
+    assert not parameters.get("stream")
+
+
+async def test_the_key_may_come_from_the_environment(server: ModelServer, provider: Provider, monkeypatch):
+    monkeypatch.setenv(provider.key_variable, KEY)
+    await provider.kind("scripted", base_url=provider.url(server)).summarize(ASKED)
+    assert server.requests[0].headers["Authorization"] == f"Bearer {KEY}"
+
+
+def test_a_missing_key_is_refused_at_once_with_what_to_do(provider: Provider):
+    expected = rf"no API key for {provider.default_model}: pass api_key=.*{provider.key_variable}"
+    with pytest.raises(SummarizerError, match=expected):
+        provider.kind()
+
+
+def test_the_sdk_is_imported_only_when_it_is_needed(provider: Provider):
+    code = (
+        f"import sys; from {provider.kind.__module__} import {provider.kind.__name__} as kind; "
+        f"kind(api_key='x'); assert {provider.sdk!r} not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+async def test_usage_may_be_missing(server: ModelServer, provider: Provider):
+    server.script(completion(GOOD, usage=None))
+    summary = await provider.make(server).summarize(ASKED)
+    assert (summary.input_tokens, summary.output_tokens) == (0, 0)
+
+
+class TestRetries:
+    @pytest.mark.parametrize(
+        "failure",
+        [status(429), status(500), status(503), status(408), reset()],
+        ids=["429", "500", "503", "408", "reset"],
+    )
+    async def test_what_may_pass_is_tried_again(self, server: ModelServer, provider: Provider, failure):
+        server.script(failure, failure, completion(GOOD))
+        asked = provider.make(server)
+        assert (await asked.summarize(ASKED)).text == GOOD
+        assert len(server.requests) == 3
+        assert asked._sleep.seconds == [0.5, 1.0]
+
+    async def test_backoff_grows_to_a_bound(self, server: ModelServer, provider: Provider):
+        server.script(status(500))
+        asked = provider.make(server, max_retries=6)
+        with pytest.raises(SummarizerError, match=r"scripted: HTTP 500 \(attempt 7\): .*scripted failure"):
+            await asked.summarize(ASKED)
+        assert asked._sleep.seconds == [0.5, 1.0, 2.0, 4.0, 8.0, 8.0]
+
+    @pytest.mark.parametrize("code", [400, 401, 403, 404, 413])
+    async def test_what_does_not_pass_is_not_tried_again(
+        self, server: ModelServer, provider: Provider, code: int
+    ):
+        server.script(status(code))
+        with pytest.raises(SummarizerError, match=f"scripted: HTTP {code}: .*scripted failure") as caught:
+            await provider.make(server).summarize(ASKED)
+        assert len(server.requests) == 1
+        assert str(code) in str(caught.value.__cause__)
+
+    async def test_an_exhausted_quota_is_not_tried_again(self, server: ModelServer, provider: Provider):
+        server.script(status(429, "You exceeded your current quota", error_code="insufficient_quota"))
+        with pytest.raises(SummarizerError, match=r"HTTP 429: .*quota"):
+            await provider.make(server).summarize(ASKED)
+        assert len(server.requests) == 1
+
+    @pytest.mark.parametrize(
+        ("headers", "pause"),
+        [
+            ({"Retry-After": "3"}, 3.0),
+            ({"Retry-After": "0"}, 0.0),
+            ({"retry-after-ms": "1500", "Retry-After": "2"}, 1.5),
+            ({"Retry-After": "Wed, 21 Oct 2015 07:28:00 GMT"}, 0.5),
+            ({"Retry-After": "nan"}, 0.5),
+        ],
+    )
+    async def test_the_pause_that_the_server_asks_for_is_kept(
+        self, server: ModelServer, provider: Provider, headers, pause: float
+    ):
+        server.script(status(429, headers=headers), completion(GOOD))
+        asked = provider.make(server)
+        await asked.summarize(ASKED)
+        assert asked._sleep.seconds == [pause]
+
+    async def test_too_long_a_pause_is_not_waited_for(self, server: ModelServer, provider: Provider):
+        server.script(status(429, headers={"Retry-After": "3600"}))
+        asked = provider.make(server)
+        with pytest.raises(SummarizerError, match="HTTP 429"):
+            await asked.summarize(ASKED)
+        assert asked._sleep.seconds == []
+
+    async def test_no_answer_in_time_is_a_timeout_after_the_retries(
+        self, server: ModelServer, provider: Provider
+    ):
+        await provider.make(server).summarize(ASKED)  # the SDK is imported outside of the timeout
+        server.script(hang())
+        asked = provider.make(server, timeout=0.05, max_retries=1)
+        with pytest.raises(SummarizerTimeoutError, match=r"no answer within 0\.05 seconds \(attempt 2\)"):
+            await asked.summarize(ASKED)
+        assert len(server.requests) == 3
+
+    async def test_a_refused_connection_is_named_and_tried_as_often_as_said(
+        self, server: ModelServer, provider: Provider
+    ):
+        asked = provider.make(server, base_url="http://127.0.0.1:1/v1", max_retries=1)
+        with pytest.raises(SummarizerError, match=r"scripted: connection failed \(attempt 2\)"):
+            await asked.summarize(ASKED)
+
+    async def test_cancellation_is_not_retried_and_leaves_nothing_running(
+        self, server: ModelServer, provider: Provider
+    ):
+        before = asyncio.all_tasks()
+        server.script(hang())
+        task = asyncio.create_task(provider.make(server).summarize(ASKED))
+        await server.started.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert len(server.requests) == 1
+        server.released.set()
+        assert {t for t in asyncio.all_tasks() - before if "summarize" in repr(t)} == set()
+
+    async def test_every_attempt_is_taken_from_the_budget(self, server: ModelServer, provider: Provider):
+        server.script(status(500))
+        with attempt_budget(2) as budget, pytest.raises(SummarizerError, match="HTTP 500"):
+            await provider.make(server, max_retries=5).summarize(ASKED)
+        assert len(server.requests) == budget.taken == 2
+
+
+class TestOverflow:
+    @pytest.mark.parametrize(
+        ("reply", "limit"),
+        [
+            (context_length_exceeded(8_192), 8_192),
+            (
+                status(400, "Range of input length should be [1, 30720]", error_code="InvalidParameter"),
+                30_720,
+            ),
+            (status(400, "prompt is too long: 9000 tokens > 8000 maximum"), 8_000),
+            (status(413, "Payload Too Large"), None),
+        ],
+        ids=["openai", "dashscope", "anthropic", "413"],
+    )
+    async def test_a_prompt_that_the_model_does_not_read_is_told_apart_and_never_tried_again(
+        self, server: ModelServer, provider: Provider, reply, limit
+    ):
+        server.script(reply)
+        with pytest.raises(SummarizerOverflowError) as caught:
+            await provider.make(server).summarize(ASKED)
+        assert caught.value.limit_tokens == limit
+        assert len(server.requests) == 1
+
+    async def test_it_is_then_summarised_in_parts(self, server: ModelServer, provider: Provider):
+        server.script(context_length_exceeded(4_000), completion(GOOD, usage=(100, 10)))
+        asked = request(*(user(f"MSG{i} " + "word " * 200) for i in range(20)), max_tokens=100)
+        summary = await InParts(provider.make(server), PieceCounter()).summarize(asked)
+        sent = [provider.messages(received)[1]["content"] for received in server.requests]
+        assert len(sent) > 3
+        assert all(any(f"MSG{i} " in prompt for prompt in sent[1:]) for i in range(20))
+        assert summary.input_tokens == 100 * (len(sent) - 1)
+        assert all(PieceCounter().count_text(prompt) < 4_000 for prompt in sent[1:])
+
+    async def test_a_known_limit_is_kept_from_the_first(self, server: ModelServer, provider: Provider):
+        asked = request(*(user(f"MSG{i} " + "word " * 200) for i in range(20)), max_tokens=100)
+        await InParts(provider.make(server, max_input_tokens=3_000), PieceCounter()).summarize(asked)
+        sent = [provider.messages(received) for received in server.requests]
+        assert all(PieceCounter().count_text(m[0]["content"] + m[1]["content"]) < 3_000 for m in sent)
+
+
+class TestParameters:
+    async def test_a_refused_parameter_is_not_sent_again(self, server: ModelServer, provider: Provider):
+        refusal = status(400, "Unknown parameter: 'temperature' is not supported.", param="temperature")
+        server.script(refusal, completion(GOOD))
+        asked = provider.make(server, max_retries=0)
+        await asked.summarize(ASKED)
+        await asked.summarize(ASKED)
+        sent = ["temperature" in provider.parameters(received) for received in server.requests]
+        assert sent == [True, False, False]
+
+    async def test_a_server_that_takes_no_limit_gets_none(self, server: ModelServer, provider: Provider):
+        server.script(
+            status(422, "Extra fields not permitted: max_tokens"),
+            status(422, "Extra fields not permitted: max_completion_tokens"),
+            completion(GOOD),
+        )
+        if provider.name == "dashscope":
+            server.script(status(422, "Extra fields not permitted: max_tokens"), completion(GOOD))
+        await provider.make(server).summarize(ASKED)
+        assert not {"max_tokens", "max_completion_tokens"} & provider.parameters(server.requests[-1]).keys()
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "Range of max_tokens should be [1, 300]",
+            "max_tokens is too large: 406. This model supports at most 300 completion tokens.",
+        ],
+    )
+    async def test_a_server_that_writes_less_is_asked_for_less(
+        self, server: ModelServer, provider: Provider, text: str
+    ):
+        server.script(status(400, text), completion(GOOD))
+        asked = provider.make(server, max_retries=0)
+        await asked.summarize(ASKED)
+        await asked.summarize(ASKED)
+        sent = [provider.parameters(received)["max_tokens"] for received in server.requests]
+        assert sent[0] > 300
+        assert sent[1:] == [300, 300]
+
+    async def test_no_temperature_means_none(self, server: ModelServer, provider: Provider):
+        await provider.make(server, temperature=None).summarize(ASKED)
+        assert "temperature" not in provider.parameters(server.requests[0])
+
+
+class TestAnswers:
+    async def test_one_that_ended_while_reasoning_is_asked_for_again_with_more_room(
+        self, server: ModelServer, provider: Provider
+    ):
+        thinking = completion("<think>so much to", finish_reason="length", usage=(10, 400))
+        server.script(thinking, completion(f"<think>ok</think>{GOOD}", usage=(10, 500)))
+        summary = await provider.make(server).summarize(ASKED)
+        assert summary.text.endswith(GOOD)
+        assert (summary.input_tokens, summary.output_tokens) == (20, 900)
+        first, second = (provider.parameters(received)["max_tokens"] for received in server.requests)
+        assert second == first + 4_096
+
+    async def test_one_that_only_reasons_says_what_to_raise(self, server: ModelServer, provider: Provider):
+        server.script(completion(None, finish_reason="length"))
+        with pytest.raises(SummarizerError, match="raise reasoning_tokens"):
+            await provider.make(server).summarize(ASKED)
+        assert len(server.requests) == 2
+
+    async def test_one_that_broke_off_ends_at_a_whole_line(self, server: ModelServer, provider: Provider):
+        server.script(completion(GOOD + "\n- and then it bro", finish_reason="length"))
+        assert (await provider.make(server).summarize(ASKED)).text == GOOD + " …"
+        assert len(server.requests) == 1
+
+    @pytest.mark.parametrize(
+        ("reply", "cause"),
+        [
+            (completion(None), "holds no text .*'stop'"),
+            (completion(""), "holds no text"),
+            (completion(None, refusal="I will not."), "refused: I will not"),
+            (completion("", finish_reason="content_filter"), "content filter"),
+            (raw('{"choices": []}'), "no chat completion|could not be read"),
+            (raw('{"output": {}}'), "no chat completion|could not be read"),
+            (raw('{"output": {"choices": [{}]}}'), "no chat completion|could not be read"),
+            (raw("{}"), "no chat completion|could not be read"),
+            (raw("[]"), "no chat completion|could not be read"),
+            (raw('{"choices": [{"mess'), "could not be read"),
+            (raw("<html>502</html>", content_type="text/html"), "no chat completion.*502|could not be read"),
+            (raw(b"\xff\xfe\x00"), "could not be read"),
+        ],
+        ids=lambda value: value if isinstance(value, str) else "",
+    )
+    async def test_what_holds_no_summary_is_an_error_that_says_why(
+        self, server: ModelServer, provider: Provider, reply, cause: str
+    ):
+        server.script(reply)
+        with pytest.raises(SummarizerError, match=f"scripted: .*(?:{cause})"):
+            await provider.make(server).summarize(ASKED)
+        assert len(server.requests) == 1
+
+    async def test_material_that_is_refused_by_inspection_is_not_tried_again(
+        self, server: ModelServer, provider: Provider
+    ):
+        text = "Input data may contain inappropriate content."
+        server.script(status(400, text, error_code="DataInspectionFailed"))
+        with pytest.raises(SummarizerError, match="inappropriate content"):
+            await provider.make(server).summarize(ASKED)
+        assert len(server.requests) == 1
+
+
+def chain(error: BaseException | None) -> list[BaseException]:
+    """Return an exception and all that led to it."""
+    if error is None:
+        return []
+    return [error, *chain(error.__cause__), *chain(error.__context__)]
+
+
+class TestKeys:
+    @pytest.mark.parametrize(
+        "reply",
+        [
+            status(401, f"Incorrect API key provided: {KEY}"),
+            status(500, f"key {KEY} overloaded"),
+            raw(f'{{"error": "{KEY}", "output": {{"text": null, "a": "{KEY}"}}}}'),
+            raw(f"<html>{KEY}</html>", content_type="text/html"),
+            raw(f'{{"choices": [{{"{KEY}'),
+        ],
+        ids=["401", "500", "no completion", "html", "torn"],
+    )
+    async def test_a_key_that_the_server_quotes_is_hidden(
+        self, server: ModelServer, provider: Provider, reply
+    ):
+        server.script(reply)
+        with pytest.raises(SummarizerError) as caught:
+            await provider.make(server, max_retries=1).summarize(ASKED)
+        assert all(KEY not in f"{error} {error!r}" for error in chain(caught.value))
+
+    async def test_a_key_that_http_cannot_carry_is_hidden(self, server: ModelServer, provider: Provider):
+        with pytest.raises(SummarizerError) as caught:
+            await provider.make(server, api_key=f"{KEY}\n", max_retries=0).summarize(ASKED)
+        assert all(KEY not in f"{error} {error!r}" for error in chain(caught.value))
+
+    def test_the_object_does_not_show_its_key(self, provider: Provider):
+        assert KEY not in repr(provider.kind(api_key=KEY))
+
+
+class TestConnections:
+    async def test_none_is_left_open(self, server: TwoWireServer, provider: Provider, recwarn):
+        server.script(completion(GOOD), status(404), reset(), completion(GOOD))
+        asked = provider.make(server)
+        await asked.summarize(ASKED)
+        with pytest.raises(SummarizerError):
+            await asked.summarize(ASKED)
+        await asked.summarize(ASKED)
+        await asked.aclose()
+        await wait_until_closed(server)
+        gc.collect()
+        assert [str(warning.message) for warning in recwarn if "nclosed" in str(warning.message)] == []
+
+    async def test_one_object_serves_several_event_loops_at_a_time_and_one_after_another(
+        self, server: ModelServer, provider: Provider
+    ):
+        asked = provider.make(server)
+
+        def in_a_loop_of_its_own() -> str:
+            return asyncio.run(asked.summarize(ASKED)).text
+
+        texts = await asyncio.gather(*(asyncio.to_thread(in_a_loop_of_its_own) for _ in range(2)))
+        assert await asyncio.to_thread(in_a_loop_of_its_own) in texts
+        assert (await asked.summarize(ASKED)).text in texts
+
+
+async def wait_until_closed(server: TwoWireServer) -> None:
+    """Wait until the server sees no connection any more; it would wait for ever for one that is left open."""
+    while any(runner.server.connections for runner in (server._runner, server._second)):  # noqa: ASYNC110
+        await asyncio.sleep(0)  # the server has no event for it
+
+
+async def test_a_summary_that_is_too_long_is_asked_for_again(server: ModelServer, provider: Provider):
+    server.script(completion(GOOD + "\n- more" * 300, usage=(10, 600)), completion(GOOD, usage=(12, 20)))
+    summary = await summarize_checked(
+        provider.make(server), ASKED, PieceCounter(), replaced_tokens=1_000, timeout_seconds=30
+    )
+    assert (summary.text, summary.input_tokens, summary.output_tokens) == (GOOD, 22, 620)
+    assert "shorter" in provider.messages(server.requests[1])[1]["content"]
