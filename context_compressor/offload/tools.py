@@ -94,6 +94,11 @@ class OffloadTools:
         }
 
     @property
+    def names(self) -> frozenset[str]:
+        """The names of the tools: whoever runs an agent's tools sends calls of these to `call`."""
+        return frozenset(self._handlers)
+
+    @property
     def schemas(self) -> list[dict[str, Any]]:
         """The tool schemas in OpenAI's form; a copy each time."""
         copied: list[dict[str, Any]] = copy_json(SCHEMAS)

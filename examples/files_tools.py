@@ -1,0 +1,64 @@
+"""Three small tools over a folder, for the agents beside this file: list, read and search files."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+SCHEMAS: list[dict[str, Any]] = [
+    {
+        "type": "function",
+        "function": {
+            "name": name,
+            "description": description,
+            "parameters": {
+                "type": "object",
+                "properties": {argument: {"type": "string"}},
+                "required": [argument],
+            },
+        },
+    }
+    for name, description, argument in (
+        ("list_files", "List the files whose names match a glob pattern such as *.py.", "pattern"),
+        ("read_file", "Return the text of a file.", "path"),
+        ("search_files", "Return the lines of all files that match a regular expression.", "pattern"),
+    )
+]
+
+
+class FileTools:
+    """Look at the text files under one folder, and nowhere else."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder).resolve()
+
+    def call(self, name: str, arguments: dict[str, Any]) -> str:
+        """Run a tool; what goes wrong is an answer, too."""
+        try:
+            if name == "list_files":
+                return "\n".join(
+                    str(path.relative_to(self.folder)) for path in self._files(arguments["pattern"])
+                )
+            if name == "read_file":
+                return self._inside(arguments["path"]).read_text(encoding="utf-8", errors="replace")
+            if name == "search_files":
+                return "\n".join(self._search(re.compile(arguments["pattern"])))
+            return f"There is no tool {name!r}."
+        except (KeyError, OSError, TypeError, ValueError, re.error) as error:
+            return f"{type(error).__name__}: {error}"
+
+    def _files(self, pattern: str) -> list[Path]:
+        return sorted(path for path in self.folder.rglob(pattern) if path.is_file())
+
+    def _inside(self, path: str) -> Path:
+        found = (self.folder / path).resolve()
+        if not found.is_relative_to(self.folder):
+            raise ValueError(f"{path} is outside of the folder")
+        return found
+
+    def _search(self, pattern: re.Pattern[str]) -> list[str]:
+        return [
+            f"{path.relative_to(self.folder)}:{number}:{line}"
+            for path in self._files("*")
+            for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1)
+            if pattern.search(line)
+        ]

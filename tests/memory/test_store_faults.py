@@ -1,0 +1,127 @@
+"""A memory on a real file store whose disk fails: no view names what cannot be read."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from context_compressor import CompressedMemory, CompressionEvent, FileOffloadStore, OffloadTools
+from tests.memory.scripted import REF, config, filled, good_view, new_memory, nothing_lost, turns, wire_text
+
+SAID = turns(10)
+
+
+def failing(number: int, only: Callable[[str], bool] = lambda path: True) -> Callable[..., Any]:
+    """Return an `os.open` that fails for what is written."""
+    real = os.open
+
+    def open_(path: Any, flags: int, *rest: Any, **kwargs: Any) -> int:
+        if flags & (os.O_WRONLY | os.O_RDWR) and only(str(path)):
+            raise OSError(number, os.strerror(number), str(path))
+        return real(path, flags, *rest, **kwargs)
+
+    return open_
+
+
+async def every_ref_reads(memory: CompressedMemory) -> None:
+    refs = REF.findall(wire_text(await good_view(memory)))
+    assert refs
+    for ref in refs:
+        assert await memory.read_ref(ref)
+        assert "cannot be read" not in await OffloadTools(memory).call("read_offloaded", {"ref": ref})
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS, errno.EIO])
+async def test_a_disk_that_takes_nothing(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[CompressionEvent] = []
+    memory = new_memory(store=FileOffloadStore(tmp_path), on_event=events.append)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", failing(number))
+        await filled(memory, SAID)
+        await every_ref_reads(memory)
+        await nothing_lost(memory, SAID)
+    failures = [event.error for event in events if event.kind == "failure"]
+    assert failures
+    assert all(error and "Error" in error for error in failures)
+    more = turns(4, tag="later")
+    await filled(memory, more)  # the disk takes texts again: what was pending is written at the next event
+    await nothing_lost(memory, SAID + more)
+    assert set(await memory.reachable_refs()) <= set(await memory.store.refs())
+
+
+async def test_a_disk_that_fails_from_the_third_write_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writes = 0
+
+    def later(path: str) -> bool:
+        nonlocal writes
+        writes += 1
+        return writes > 3
+
+    memory = new_memory(config(mode="compact", max_tool_message_tokens=40), store=FileOffloadStore(tmp_path))
+    monkeypatch.setattr(os, "open", failing(errno.ENOSPC, later))
+    await filled(memory, SAID)
+    await every_ref_reads(memory)
+    await nothing_lost(memory, SAID)
+
+
+async def test_a_directory_that_vanished(tmp_path: Path) -> None:
+    folder = tmp_path / "store"
+    memory = new_memory(store=FileOffloadStore(folder))
+    await filled(memory, SAID)
+    await good_view(memory)
+    shutil.rmtree(folder)
+    await every_ref_reads(memory)  # from the history
+    await filled(memory, turns(4, tag="later"))
+    await every_ref_reads(memory)
+    await nothing_lost(memory, SAID + turns(4, tag="later"))
+
+
+async def test_files_that_were_damaged(tmp_path: Path) -> None:
+    memory = new_memory(store=FileOffloadStore(tmp_path))
+    await filled(memory, SAID)
+    await good_view(memory)
+    for file in [path for path in tmp_path.rglob("*.txt")]:  # noqa: ASYNC240  # a handful of small files
+        file.write_bytes(file.read_bytes()[:50])
+    await every_ref_reads(memory)
+    await nothing_lost(memory, SAID)
+
+
+async def test_a_directory_in_whose_place_a_file_stands(tmp_path: Path) -> None:
+    memory = new_memory(store=FileOffloadStore(tmp_path / "store"))
+    (tmp_path / "store").write_text("in the way")
+    await filled(memory, SAID)
+    await every_ref_reads(memory)
+    await nothing_lost(memory, SAID)
+
+
+class Hanging(FileOffloadStore):
+    """A store on a network disk that stopped answering."""
+
+    async def write(self, text: str) -> str:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def read(self, ref: str) -> str:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+
+async def test_a_disk_that_hangs(tmp_path: Path) -> None:
+    before = asyncio.all_tasks()
+    memory = new_memory(config(store_timeout_seconds=0.05), store=Hanging(tmp_path))
+    await filled(memory, SAID)
+    async with asyncio.timeout(10):
+        await every_ref_reads(memory)
+        await nothing_lost(memory, SAID)
+    assert asyncio.all_tasks() == before
