@@ -91,7 +91,7 @@ async def test_files_that_were_damaged(tmp_path: Path) -> None:
     memory = new_memory(store=FileOffloadStore(tmp_path))
     await filled(memory, SAID)
     await good_view(memory)
-    for file in [path for path in tmp_path.rglob("*.txt")]:  # noqa: ASYNC240  # a handful of small files
+    for file in list(tmp_path.rglob("*.txt")):  # noqa: ASYNC240  # a handful of small files
         file.write_bytes(file.read_bytes()[:50])
     await every_ref_reads(memory)
     await nothing_lost(memory, SAID)
