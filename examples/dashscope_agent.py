@@ -64,13 +64,13 @@ class Agent:
 
     async def ask(self) -> Message:
         """Send the view, and return the assistant's message."""
-        answer = await AioGeneration.call(
-            self.model,
-            messages=to_openai(await self.memory.get_memory()),
-            tools=SCHEMAS + self.offloaded.schemas,
-            result_format="message",
-            stream=self.stream,
-        )
+        request: dict[str, Any] = {
+            "messages": to_openai(await self.memory.get_memory()),
+            "tools": SCHEMAS + self.offloaded.schemas,
+            "result_format": "message",
+            "stream": self.stream,
+        }
+        answer: Any = await AioGeneration.call(self.model, **request)
         if self.stream:
             # Each piece holds all that was said so far.
             pieces = [piece async for piece in answer]

@@ -55,7 +55,8 @@ def main() -> None:
     threading.Thread(target=server.serve_forever, daemon=True).start()
     url = f"http://127.0.0.1:{server.server_port}/"
     session = make_session()
-    state, earlier = None, []
+    state: Any = None
+    earlier: list[Any] = []
     for end in (40, 60, 62):
         answer = post(url, {"messages": session[:end], "state": state})
         still = answer["messages"][: len(earlier)] == earlier

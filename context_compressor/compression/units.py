@@ -33,7 +33,7 @@ class Unit:
     fixed: bool = False
     """May not leave: an instruction before the first other message, or pinned."""
     volatile: bool = False
-    """Comes and goes by its mark; enters a segment only with its like, and last of all."""
+    """Comes and goes by its mark, unless it is pinned, too; enters a segment only with its like, and last."""
     kept: bool = False
     """The first user message, or the newest later instruction: leaves only when nothing else is left."""
     recent: bool = False
@@ -59,15 +59,15 @@ def classify(items: Sequence[ViewItem], config: CompressionConfig, marks: Marks)
     behind_segment = False
     for unit in units:
         first = unit.items[0]
-        unit.volatile = _is_volatile(unit, marks)
-        instruction = not unit.segment and is_instruction(first.source)
-        leading = leading and instruction
         pinned = (
             bool(marks.pinned)
             and not unit.segment
             and any(id in marks.pinned for item in unit.items for id in item.covered)
         )
-        unit.fixed = not unit.volatile and ((leading and instruction) or pinned)
+        unit.volatile = not pinned and _is_volatile(unit, marks)
+        instruction = not unit.segment and is_instruction(first.source)
+        leading = leading and instruction
+        unit.fixed = pinned or (leading and instruction and not unit.volatile)
         if instruction and not leading and not unit.volatile:
             newest_instruction = unit
         behind_segment = behind_segment or unit.segment

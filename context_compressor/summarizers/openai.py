@@ -92,8 +92,12 @@ class OpenAISummarizer(ProviderSummarizer):
             return
         # In a thread: importing the SDK takes most of a second, a client (its TLS context) some 20 ms.
         client: AsyncOpenAI | None = None
+        making = asyncio.ensure_future(asyncio.to_thread(self._make_client))
         try:
-            client = await asyncio.to_thread(self._make_client)
+            client = await asyncio.shield(making)
+        except asyncio.CancelledError:
+            await (await making).close()  # left alone, it would close itself in a task that nobody waits for
+            raise
         except Exception as error:
             failure = self._error(f"no client: {type(error).__name__}: {error}")
             cause = None if self._guard().shows(error) else error

@@ -20,8 +20,8 @@ from context_compressor import (
     OpenAISummarizer,
 )
 from tests.memory.scripted import config, filled, good_view, new_memory, nothing_lost, turns
-from tests.summarizers.dashscope_wire import TwoWireServer as ModelServer
 from tests.support.model_server import (
+    ModelServer,
     Reply,
     completion,
     context_length_exceeded,
@@ -120,6 +120,7 @@ async def test_a_failing_provider_costs_no_message(
         if lasting and kind != "chain":  # a chain's next means is no failure of the event
             assert failures
             assert all(event.error and "x" * 12 not in event.error for event in failures)
+        await server.assert_no_connections()
     assert asyncio.all_tasks() == before
 
 

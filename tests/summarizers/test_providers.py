@@ -13,7 +13,6 @@ from context_compressor.summarizers.attempts import attempt_budget
 from context_compressor.summarizers.map_reduce import InParts
 from context_compressor.summarizers.prompts import build_prompt
 from context_compressor.summarizers.validation import summarize_checked
-from tests.summarizers.dashscope_wire import TwoWireServer
 from tests.summarizers.providers import KEY, PROVIDERS, Provider
 from tests.summarizers.support import PieceCounter, request, user
 from tests.support.model_server import (
@@ -37,7 +36,7 @@ def provider(request: pytest.FixtureRequest) -> Provider:
 
 @pytest.fixture
 async def server() -> AsyncIterator[ModelServer]:
-    async with TwoWireServer() as running:
+    async with ModelServer() as running:
         yield running
 
 
@@ -368,7 +367,7 @@ class TestKeys:
 
 
 class TestConnections:
-    async def test_none_is_left_open(self, server: TwoWireServer, provider: Provider, recwarn):
+    async def test_none_is_left_open(self, server: ModelServer, provider: Provider, recwarn):
         server.script(completion(GOOD), status(404), reset(), completion(GOOD))
         asked = provider.make(server)
         await asked.summarize(ASKED)
@@ -376,7 +375,7 @@ class TestConnections:
             await asked.summarize(ASKED)
         await asked.summarize(ASKED)
         await asked.aclose()
-        await wait_until_closed(server)
+        await server.assert_no_connections()
         gc.collect()
         assert [str(warning.message) for warning in recwarn if "nclosed" in str(warning.message)] == []
 
@@ -391,12 +390,6 @@ class TestConnections:
         texts = await asyncio.gather(*(asyncio.to_thread(in_a_loop_of_its_own) for _ in range(2)))
         assert await asyncio.to_thread(in_a_loop_of_its_own) in texts
         assert (await asked.summarize(ASKED)).text in texts
-
-
-async def wait_until_closed(server: TwoWireServer) -> None:
-    """Wait until the server sees no connection any more; it would wait for ever for one that is left open."""
-    while any(runner.server.connections for runner in (server._runner, server._second)):  # noqa: ASYNC110
-        await asyncio.sleep(0)  # the server has no event for it
 
 
 async def test_a_summary_that_is_too_long_is_asked_for_again(server: ModelServer, provider: Provider):

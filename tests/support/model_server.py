@@ -1,157 +1,263 @@
-"""A scripted chat-completions server on the loopback, for tests with real provider SDKs.
+"""A model server on the loopback that is as strict as a provider, for tests with real SDKs and for examples.
 
 async with ModelServer() as server:
     server.script(status(429), completion("## Goal\n- ..."))
-    ...  # point the SDK at server.url
+    ...  # point the SDK at server.url, server.compatible_url or server.dashscope_url
     server.requests[0].json["messages"]
+
+A scripted model is a policy: `ModelServer(lambda messages: answer("Hello."), window_tokens=8_000)`. What a
+provider would refuse is refused in the provider's own form, before any reply leaves the script. To run:
+
+    python -m tests.support.model_server --port 8000 --window 32000
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
-import json
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection
+from contextlib import suppress
 from typing import Any, Self
 
 from aiohttp import web
 
-Reply = Callable[[web.Request, "ModelServer"], Awaitable[web.StreamResponse]]
+from tests.support.policies import CallThenAnswer, Policy, ask_policy
+from tests.support.provider_tokens import count_request
+from tests.support.replies import (
+    Exchange,
+    Reply,
+    answer,
+    completion,
+    context_length_exceeded,
+    failing_stream,
+    half_stream,
+    hang,
+    inspection_failed,
+    malformed,
+    rate_limited,
+    raw,
+    reset,
+    status,
+)
+from tests.support.validity import problems
+from tests.support.wires import Failure, Received, wire_of
 
+__all__ = [
+    "CallThenAnswer",
+    "Exchange",
+    "ModelServer",
+    "Policy",
+    "Received",
+    "Reply",
+    "answer",
+    "completion",
+    "context_length_exceeded",
+    "failing_stream",
+    "half_stream",
+    "hang",
+    "inspection_failed",
+    "malformed",
+    "rate_limited",
+    "raw",
+    "reset",
+    "status",
+]
 
-@dataclass(frozen=True)
-class Received:
-    """A request as it came in."""
-
-    path: str
-    headers: Mapping[str, str]
-    json: dict[str, Any]
+_ENDPOINTS = (
+    "/v1/chat/completions",
+    "/compatible-mode/v1/chat/completions",
+    "/api/v1/services/aigc/text-generation/generation",
+    "/api/v1/services/aigc/multimodal-generation/generation",
+)
+_CLOSING_SECONDS = 10.0
 
 
 class ModelServer:
-    """Answer each request with the next scripted reply; the last one is repeated."""
+    """Answer requests with the scripted replies, then by the policy; without one the last reply is repeated.
 
-    def __init__(self) -> None:
+    Args:
+        policy: the scripted model.
+        window_tokens: what a request may cost, tools included; longer ones are refused.
+        enforce: refuse what the provider refuses; false answers anything.
+        parts: the kinds of content parts to take, as in `validity`; None: what the endpoint takes. Use
+            `RECORDED_PARTS` for recorded sessions.
+        port: 0 picks a free one.
+
+    What a policy raises is answered with 500, and raised again when the server closes.
+    """
+
+    def __init__(
+        self,
+        policy: Policy | None = None,
+        window_tokens: int | None = None,
+        enforce: bool = True,
+        *,
+        parts: Collection[str] | None = None,
+        port: int = 0,
+    ) -> None:
         self.requests: list[Received] = []
         self.url = ""
+        """OpenAI's form: `.../v1`."""
+        self.compatible_url = ""
+        """DashScope's OpenAI-compatible mode: `.../compatible-mode/v1`."""
+        self.dashscope_url = ""
+        """DashScope's own form: `.../api/v1`."""
         self.started = asyncio.Event()
         """Set while a request hangs."""
         self.released = asyncio.Event()
         """Set when hanging requests are to end."""
-        self._replies: deque[Reply] = deque([completion("## Goal\n- the scripted summary")])
+        self._policy = policy
+        self._window_tokens = window_tokens
+        self._enforce = enforce
+        self._parts = parts
+        self._port = port
+        self._replies: deque[Reply] = deque()
+        if policy is None:
+            self._replies.append(completion("## Goal\n- the scripted summary"))
         self._runner: web.AppRunner | None = None
+        self._errors: list[Exception] = []
+        self._tasks: set[asyncio.Task[Any]] = set()
 
     def script(self, *replies: Reply) -> None:
         """Set the replies to come, in order."""
         self._replies = deque(replies)
 
+    def fail(self, *replies: Reply, times: int = 1) -> None:
+        """Put replies before all others, `times` over."""
+        self._replies.extendleft(reversed(replies * times))
+
+    def release(self) -> None:
+        """End the requests that hang."""
+        self.released.set()
+
+    async def hold(self) -> None:
+        """Return when hanging requests are to end."""
+        self.started.set()
+        await self.released.wait()
+
+    @property
+    def refusals(self) -> list[str]:
+        """Everything that was refused, and why."""
+        return [f"request {r.number}: {problem}" for r in self.requests for problem in r.refused]
+
+    @property
+    def open_connections(self) -> int:
+        """How many connections clients hold open."""
+        if self._runner is None or self._runner.server is None:
+            return 0
+        return sum(handler.transport is not None for handler in self._runner.server.connections)
+
+    async def assert_no_connections(self) -> None:
+        """Fail if clients hold connections open; those that are just closing are waited for."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSING_SECONDS):
+                # The transports tell nobody when they have closed.
+                while self.open_connections:  # noqa: ASYNC110
+                    await asyncio.sleep(0.001)
+        assert self.open_connections == 0, f"{self.open_connections} connections are open"
+
     async def __aenter__(self) -> Self:
         app = web.Application(client_max_size=64 * 2**20)
-        app.router.add_post("/v1/{tail:.*}", self._answer)
+        app.router.add_post("/{tail:.*}", self._answer)
         self._runner = web.AppRunner(app, shutdown_timeout=0)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        site = web.TCPSite(self._runner, "127.0.0.1", self._port)
         await site.start()
         host, port = self._runner.addresses[0][:2]
-        self.url = f"http://{host}:{port}/v1"
+        root = f"http://{host}:{port}"
+        self.url = f"{root}/v1"
+        self.compatible_url = f"{root}/compatible-mode/v1"
+        self.dashscope_url = f"{root}/api/v1"
         return self
 
-    async def __aexit__(self, *exc_info: object) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, *rest: object) -> None:
         self.released.set()
         assert self._runner is not None
         await self._runner.cleanup()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._errors and kind is None:
+            raise self._errors[0]
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
-        self.requests.append(Received(request.path, request.headers, await request.json()))
-        reply = self._replies.popleft() if len(self._replies) > 1 else self._replies[0]
-        return await reply(request, self)
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        exchange = await self._receive(request)
+        received = exchange.received
+        if request.path not in _ENDPOINTS:
+            return await exchange.send_failure(Failure(404, f"no such path: {request.path}"))
+        if received.refused:
+            return await exchange.send_failure(self._refusal(exchange))
+        try:
+            reply = await self._next_reply(received)
+        except Exception as error:
+            self._errors.append(error)
+            return await exchange.send_failure(Failure(500, f"the policy failed: {error!r}"))
+        try:
+            return await reply(exchange)
+        except ConnectionError:
+            # The client went away in the middle of a stream.
+            return exchange.sent[0] if exchange.sent else web.Response(status=499)
+
+    async def _receive(self, request: web.Request) -> Exchange:
+        refused: list[str] = []
+        try:
+            body = await request.json()
+        except ValueError:
+            body = None
+        if not isinstance(body, dict):
+            body = {}
+            refused.append("the body is no JSON object")
+        wire = wire_of(request.path)
+        received = Received(request.path, request.headers, body, refused, len(self.requests) + 1)
+        self.requests.append(received)
+        if self._enforce:
+            refused += self._problems(received)
+        else:
+            refused.clear()
+        return Exchange(request, received, wire, self)
+
+    def _problems(self, received: Received) -> list[str]:
+        if not received.messages:
+            return ["no messages"]
+        parts = wire_of(received.path).parts() if self._parts is None else self._parts
+        found = problems(received.messages, parts=parts)
+        if self._window_tokens is not None and not found:
+            tokens = count_request(received.messages, received.tools)
+            if tokens > self._window_tokens:
+                found.append(f"{tokens} tokens in a window of {self._window_tokens}")
+        return found
+
+    def _refusal(self, exchange: Exchange) -> Failure:
+        first = exchange.received.refused[0]
+        if self._window_tokens is not None and first.endswith(f"in a window of {self._window_tokens}"):
+            return exchange.wire.overflow(self._window_tokens, int(first.split()[0]))
+        return exchange.wire.invalid(first)
+
+    async def _next_reply(self, received: Received) -> Reply:
+        if self._policy is None:
+            return self._replies.popleft() if len(self._replies) > 1 else self._replies[0]
+        return self._replies.popleft() if self._replies else await ask_policy(self._policy, received)
 
 
-def completion(
-    content: str | None,
-    *,
-    finish_reason: str = "stop",
-    usage: tuple[int, int] | None = (100, 20),
-    **message: Any,
-) -> Reply:
-    """Answer with a chat completion; further arguments go into its message."""
-    body: dict[str, Any] = {
-        "id": "chatcmpl-1",
-        "object": "chat.completion",
-        "created": 0,
-        "model": "scripted",
-        "choices": [
-            {
-                "index": 0,
-                "finish_reason": finish_reason,
-                "message": {"role": "assistant", "content": content, **message},
-            }
-        ],
-    }
-    if usage is not None:
-        read, written = usage
-        body["usage"] = {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
-    return raw(json.dumps(body))
+async def _serve(port: int, window_tokens: int | None) -> None:
+    async with ModelServer(CallThenAnswer(), window_tokens, port=port) as server:
+        for url in (server.url, server.compatible_url, server.dashscope_url):
+            print(url, flush=True)
+        await asyncio.Event().wait()
 
 
-def status(
-    code: int,
-    message: str = "scripted failure",
-    *,
-    headers: Mapping[str, str] | None = None,
-    param: str | None = None,
-    error_code: str | None = None,
-) -> Reply:
-    """Answer with an HTTP status and an error in OpenAI's form."""
-    error = {"message": message, "type": "invalid_request_error", "param": param, "code": error_code}
-    return raw(json.dumps({"error": error}), code=code, headers=headers)
+def main() -> None:
+    """Serve a deterministic model until interrupted."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--window", type=int, default=None, metavar="TOKENS")
+    given = parser.parse_args()
+    with suppress(KeyboardInterrupt):
+        asyncio.run(_serve(given.port, given.window))
 
 
-def context_length_exceeded(limit: int = 8_192) -> Reply:
-    """Answer as OpenAI does when the prompt does not fit the model."""
-    message = (
-        f"This model's maximum context length is {limit} tokens. Please reduce the length of the messages."
-    )
-    return status(400, message, param="messages", error_code="context_length_exceeded")
-
-
-def raw(
-    body: str | bytes,
-    *,
-    code: int = 200,
-    content_type: str = "application/json",
-    headers: Mapping[str, str] | None = None,
-) -> Reply:
-    """Answer with this body."""
-    data = body.encode() if isinstance(body, str) else body
-
-    async def reply(request: web.Request, server: ModelServer) -> web.StreamResponse:
-        return web.Response(body=data, status=code, content_type=content_type, headers=headers)
-
-    return reply
-
-
-def hang() -> Reply:
-    """Do not answer until the server closes."""
-
-    async def reply(request: web.Request, server: ModelServer) -> web.StreamResponse:
-        server.started.set()
-        await server.released.wait()
-        return web.Response(status=503)
-
-    return reply
-
-
-def reset() -> Reply:
-    """Break the connection in the middle of the body."""
-
-    async def reply(request: web.Request, server: ModelServer) -> web.StreamResponse:
-        response = web.StreamResponse(headers={"Content-Type": "application/json", "Content-Length": "1000"})
-        await response.prepare(request)
-        await response.write(b'{"id": "chatcmpl-1", "choices": [')
-        assert request.transport is not None
-        request.transport.abort()
-        return response
-
-    return reply
+if __name__ == "__main__":
+    main()

@@ -1,8 +1,8 @@
 """What a chat-completions provider refuses, written down on its own: nothing here asks the library.
 
-The sets of content parts below are what `problems(..., parts=...)` takes. A kind is a part's `type`, or for a part
-without one the key it is known by, in braces; `user:image_url` is a kind that only that role may hold. Which
-kinds an endpoint takes is told by OpenAI's reference ("Create chat completion") and DashScope's ("Qwen API").
+The sets of content parts below are what `problems(..., parts=...)` takes. A kind is a part's `type`, or for a
+part without one the key it is known by, in braces; `user:image_url` is a kind that only that role may hold.
+Sources: OpenAI's reference ("Create chat completion"), DashScope's ("Qwen API reference").
 """
 
 from __future__ import annotations
@@ -155,7 +155,11 @@ class _Checker:
             kind = part_kind(part)
             if self._parts is not None and not {kind, f"{role}:{kind}"} & set(self._parts):
                 self.found.append(f"{at}: part {kind!r} in a {role} message")
-            if self._parts is not None and kind in ("text", "{text}") and not isinstance(part.get("text"), str):
+            if (
+                self._parts is not None
+                and kind in ("text", "{text}")
+                and not isinstance(part.get("text"), str)
+            ):
                 self.found.append(f"{at}: text part without text")
 
 

@@ -1,0 +1,153 @@
+"""The example agents, as their users run them, against a server that refuses what providers refuse.
+
+A task of 60 turns with real tools, whose raw history passes 200,000 tokens; the model's window is 32,000, the
+budget 16,000.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import json
+import os
+import sys
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+import pytest
+from openai import AsyncOpenAI, BadRequestError
+
+from context_compressor import TiktokenCounter
+from tests.support.model_server import ModelServer, answer
+
+ROOT = Path(__file__).parents[2]
+
+
+def example(name: str) -> Any:
+    """Return a module of the examples' folder, which is no package."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "examples" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+FILES_TOOLS = example("files_tools")
+SCHEMAS, FileTools = FILES_TOOLS.SCHEMAS, FILES_TOOLS.FileTools
+FOLDER = Path(sysconfig.get_path("stdlib"), "asyncio")
+TURNS = 60
+WINDOW = 32_000
+TASK = "Find out how asyncio's event loop schedules callbacks."
+
+
+class Script:
+    """A model that reads file after file, then looks up again what it no longer sees, then answers."""
+
+    def __init__(self) -> None:
+        self.files = sorted(path.name for path in FOLDER.glob("*.py"))
+        self.turn = 0
+        self.found = ""
+
+    def __call__(self, messages: list[dict[str, Any]]) -> Any:
+        if "You write the memory of an AI agent" in str(messages[0].get("content")):
+            return answer(
+                "## Goal\n- Find out how asyncio's loop schedules callbacks.\n## Done\n- Files were read."
+            )
+        self.turn += 1
+        if self.turn == 1:
+            return answer(tool_calls=[("list_files", {"pattern": "*.py"})])
+        if self.turn < TURNS - 2:
+            first = self.files[self.turn % len(self.files)]
+            calls = [("read_file", {"path": first})]
+            if self.turn % 5 == 0:
+                calls.append(("search_files", {"pattern": "call_soon"}))
+            return answer(f"Step {self.turn}: {first} comes next.", tool_calls=calls)
+        if self.turn == TURNS - 2:
+            return answer(tool_calls=[("grep_offloaded", {"pattern": "def call_soon_threadsafe"})])
+        self.found = str(messages[-1]["content"])
+        return answer("Callbacks wait in a queue that each iteration of the loop empties.")
+
+
+async def run_example(name: str, server: ModelServer, *options: str) -> tuple[int, str, str]:
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "OPENAI_API_KEY": "test",
+        "OPENAI_BASE_URL": server.url,
+        "DASHSCOPE_API_KEY": "test",
+        "DASHSCOPE_HTTP_BASE_URL": server.dashscope_url,
+    }
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        str(ROOT / "examples" / name),
+        str(FOLDER),
+        TASK,
+        *options,
+        env=environment,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    output, errors = await process.communicate()
+    assert process.returncode is not None
+    return process.returncode, output.decode(), errors.decode()
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("name", ["openai_agent.py", "dashscope_agent.py"])
+async def test_an_agent_of_sixty_turns_is_never_refused(name: str, stream: bool) -> None:
+    script = Script()
+    async with ModelServer(policy=script, window_tokens=WINDOW, enforce=True) as server:
+        options = ["--stream"] if stream else []
+        code, output, errors = await run_example(name, server, "--max-turns", str(TURNS + 5), *options)
+        assert (code, server.refusals) == (0, []), errors
+        assert output.strip() == "Callbacks wait in a queue that each iteration of the loop empties."
+        assert script.turn >= TURNS - 1
+        assert "def call_soon_threadsafe" in script.found  # read back from what had left the view
+        raw = int(errors.split("history ")[1].split(" ")[0].replace(",", ""))
+        assert raw > 200_000
+
+
+async def run_raw(client: AsyncOpenAI, messages: list[dict[str, Any]]) -> None:
+    """Run the task with nothing around the list of messages."""
+    tools = FileTools(FOLDER)
+    for _ in range(TURNS):
+        reply = await client.chat.completions.create(model="scripted", messages=messages, tools=SCHEMAS)
+        said = reply.choices[0].message.model_dump(exclude_none=True)
+        messages.append({"role": "assistant", "content": None, **said})
+        for call in said["tool_calls"]:
+            function = call["function"]
+            result = tools.call(function["name"], json.loads(function["arguments"]))
+            messages.append({"role": "tool", "tool_call_id": call["id"], "content": result})
+
+
+@pytest.mark.parametrize("wire", ["url", "compatible_url"])
+async def test_the_same_run_without_the_wrapper_is_refused(wire: str) -> None:
+    messages: list[dict[str, Any]] = [{"role": "user", "content": TASK}]
+    async with ModelServer(policy=Script(), window_tokens=WINDOW, enforce=True) as server:
+        async with AsyncOpenAI(base_url=getattr(server, wire), api_key="test", max_retries=0) as client:
+            with pytest.raises(BadRequestError, match=r"maximum context length|input length"):
+                await run_raw(client, messages)
+        assert len(server.refusals) == 1
+    assert TiktokenCounter().count_messages(messages) > WINDOW * 0.95
+
+
+@pytest.mark.parametrize(
+    ("name", "variable"), [("openai_agent.py", "OPENAI_API_KEY"), ("dashscope_agent.py", "DASHSCOPE_API_KEY")]
+)
+async def test_without_a_key_they_say_which(
+    name: str, variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(variable, raising=False)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        str(ROOT / "examples" / name),
+        ".",
+        "task",
+        env={**{k: v for k, v in os.environ.items() if k != variable}, "PYTHONPATH": str(ROOT)},
+        stderr=asyncio.subprocess.PIPE,
+    )
+    _, errors = await process.communicate()
+    assert process.returncode == 2
+    assert variable in errors.decode()

@@ -1,0 +1,106 @@
+"""How long a request is, counted by the server's side: nothing here asks the library."""
+
+from __future__ import annotations
+
+import base64
+import importlib.util
+import json
+from collections.abc import Iterable
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any
+
+import tiktoken
+
+MESSAGE_TOKENS = 4
+"""What a chat template puts around a message, as `<|im_start|>role` and `<|im_end|>` with their newlines."""
+MEDIUM_TOKENS = 1_000
+"""An image, a video, a recording or a file, whatever its size."""
+
+_PIECE_CHARACTERS = 100_000
+_QWEN_PATTERN = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+_MEDIA = frozenset(
+    {"image_url", "image", "video_url", "video", "input_audio", "audio", "file", "document", "document_url"}
+)
+
+
+def count_request(messages: Iterable[Any], tools: Iterable[Any] = ()) -> int:
+    """Return the tokens of a request as its model reads it: texts, names, ids, arguments, tools, overhead."""
+    return sum(map(count_message, messages)) + sum(count_text(_dump(tool)) for tool in tools)
+
+
+def count_message(message: Any) -> int:
+    """Return the tokens of one chat dict."""
+    if not isinstance(message, dict):
+        return MESSAGE_TOKENS
+    total = MESSAGE_TOKENS + _count_content(message.get("content"))
+    for key in ("name", "tool_call_id", "reasoning_content", "refusal"):
+        total += count_text(message.get(key))
+    calls = message.get("tool_calls")
+    for call in calls if isinstance(calls, list) else []:
+        if isinstance(call, dict):
+            total += count_text(call.get("id")) + _count_call(call.get("function") or call.get("custom"))
+    return total + _count_call(message.get("function_call"))
+
+
+def count_text(text: object) -> int:
+    """Return the tokens of a text in the Qwen vocabulary; 0 for anything else."""
+    if not isinstance(text, str):
+        return 0
+    return sum(
+        _count_piece(text[start : start + _PIECE_CHARACTERS])
+        for start in range(0, len(text), _PIECE_CHARACTERS)
+    )
+
+
+def _count_call(function: Any) -> int:
+    if not isinstance(function, dict):
+        return 0
+    arguments = function.get("arguments", function.get("input"))
+    if arguments is not None and not isinstance(arguments, str):
+        arguments = _dump(arguments)
+    return count_text(function.get("name")) + count_text(arguments)
+
+
+def _count_content(content: Any) -> int:
+    if isinstance(content, str):
+        return count_text(content)
+    return sum(map(_count_part, content)) if isinstance(content, list) else 0
+
+
+def _count_part(part: Any) -> int:
+    if not isinstance(part, dict):
+        return 0
+    total = 0
+    for key, value in part.items():
+        if key in _MEDIA:
+            total += MEDIUM_TOKENS
+        elif key == "text":
+            total += count_text(value)
+        elif key not in ("type", "source"):
+            total += count_text(value if isinstance(value, str) else _dump(value))
+    return total
+
+
+def _dump(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+# An agent sends its growing conversation again and again.
+@lru_cache(maxsize=20_000)
+def _count_piece(text: str) -> int:
+    return len(_encoding().encode_ordinary(text))
+
+
+@cache
+def _encoding() -> tiktoken.Encoding:
+    spec = importlib.util.find_spec("dashscope")
+    assert spec is not None
+    assert spec.submodule_search_locations is not None
+    path = Path(spec.submodule_search_locations[0]) / "resources" / "qwen.tiktoken"
+    lines = (line.split() for line in path.read_bytes().splitlines() if line)
+    ranks = {base64.b64decode(token): int(rank) for token, rank in lines}
+    return tiktoken.Encoding("qwen-server", pat_str=_QWEN_PATTERN, mergeable_ranks=ranks, special_tokens={})
