@@ -32,6 +32,7 @@ format: $(VENV)/installed-dev
 
 bench: $(VENV)/installed
 	$(BIN)/python benchmarks/overhead.py
+	$(BIN)/python benchmarks/robustness.py
 
 # The stamps are written last, so that an installation that broke off is taken up again.
 $(VENV)/installed: pyproject.toml
