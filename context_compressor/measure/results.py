@@ -1,0 +1,258 @@
+"""What a replay found: turn by turn, and in total. Data for `json.dumps` by `dataclasses.asdict`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, TypeVar
+
+_Number = TypeVar("_Number", int, float)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prices:
+    """What a token costs, in units of a plain input token."""
+
+    cached: float = 0.1
+    """In the prefix that a request shares, message for message, with the one before."""
+    fresh: float = 1.0
+    """In the rest of the request; 1.25 where a provider charges for writing its cache."""
+    summary_input: float = 1.0
+    """Read by whoever summarises."""
+    summary_output: float = 4.0
+    """Written by whoever summarises."""
+
+
+PRICES = Prices()
+CACHE_WRITE_PRICES = Prices(fresh=1.25)
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Evidence that the view did not make known."""
+
+    identifier: str
+    source: int
+    """Index of its latest source."""
+    distance: int
+    """How many messages before the turn it was named last."""
+    is_far: bool
+    is_recoverable: bool
+    """Whether the view names, directly or not, a text that makes it known."""
+    tokens: int | None
+    """What the cheapest read-back costs; None where none shows it."""
+    calls: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """How much evidence there was, and what became of it."""
+
+    all: int = 0
+    known: int = 0
+    """Known from the view."""
+    recoverable: int = 0
+    """Known from the view, or from texts that it leads to."""
+
+    def __add__(self, other: Found) -> Found:
+        return Found(self.all + other.all, self.known + other.known, self.recoverable + other.recoverable)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """One turn of a replay. Tokens are those of the request, the history or what is said."""
+
+    index: int
+    """Index of the recorded assistant message."""
+    raw_tokens: int
+    raw_cached_tokens: int
+    """Tokens of the history that the request of the turn before held too."""
+    view_tokens: int
+    cached_tokens: int
+    """Tokens of the messages at the start of the view that are those of the view before, one for one."""
+    is_over: bool
+    """Whether the view costs more than the budget."""
+    problems: tuple[str, ...]
+    """What a provider would refuse."""
+    paid_input_tokens: int
+    """Read by a model to summarise, in this turn."""
+    paid_output_tokens: int
+    summary_input_tokens: int
+    """Read by whoever summarised, in this turn."""
+    summary_output_tokens: int
+    far: Found
+    near: Found
+    missing: tuple[Missing, ...]
+    seconds: float
+    """Seconds that the system took, its summariser apart."""
+    summary_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What requests and summaries cost at some prices, in plain input tokens."""
+
+    raw: float
+    """Sending the history."""
+    view: float
+    """Sending the views."""
+    spent: float
+    """That, and the summaries that a model was paid for."""
+    as_if_model: float
+    """The views, and every summary as if a model had written it."""
+    spent_ratio: float | None
+    """`spent` to `raw`."""
+    as_if_model_ratio: float | None
+
+
+def cost_of(turns: Iterable[Turn], prices: Prices = PRICES) -> Cost:
+    """Return what turns cost."""
+    raw = view = paid = written = 0.0
+    for turn in turns:
+        raw += _weigh(turn.raw_tokens, turn.raw_cached_tokens, prices)
+        view += _weigh(turn.view_tokens, turn.cached_tokens, prices)
+        paid += prices.summary_input * turn.paid_input_tokens
+        paid += prices.summary_output * turn.paid_output_tokens
+        written += prices.summary_input * turn.summary_input_tokens
+        written += prices.summary_output * turn.summary_output_tokens
+    spent, as_if_model = view + paid, view + written
+    return Cost(raw, view, spent, as_if_model, _ratio(spent, raw), _ratio(as_if_model, raw))
+
+
+def _weigh(tokens: int, cached: int, prices: Prices) -> float:
+    return prices.cached * cached + prices.fresh * (tokens - cached)
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """What reading back costs, over all evidence that views did not make known."""
+
+    missing: int
+    answered: int
+    median_tokens: int | None
+    p90_tokens: int | None
+    mean_calls: float | None
+
+    @property
+    def unanswered(self) -> int:
+        """How much evidence no read-back shows."""
+        return self.missing - self.answered
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Milliseconds per turn, the summariser apart; and all of the summariser's."""
+
+    median_ms: float | None
+    p99_ms: float | None
+    max_ms: float | None
+    summaries_ms: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """What turns come to, of one session or many."""
+
+    sessions: int
+    turns: int
+    raw_tokens: int
+    view_tokens: int
+    saved: float | None
+    """Share of the raw tokens that views did not cost."""
+    peak_tokens: int
+    """Tokens of the largest view."""
+    over: int
+    """Turns whose view exceeds the budget."""
+    invalid: int
+    """Turns whose view a provider would refuse."""
+    cost: Cost
+    cost_with_cache_writes: Cost
+    far: Found
+    near: Found
+    recovery: Recovery
+    stored_texts: int
+    stored_bytes: int
+    time: Times
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What the replay of one session found."""
+
+    session: str
+    system: str
+    budget: int
+    turns: tuple[Turn, ...]
+    stored_texts: int
+    """Texts in the store at the end, each once."""
+    stored_bytes: int
+    """Their bytes, in UTF-8."""
+
+    def totals(self) -> Totals:
+        """Return what the turns come to."""
+        return total([self])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as JSON-like data, the totals included. The same every time but for seconds."""
+        return {**asdict(self), "totals": asdict(self.totals())}
+
+
+def total(
+    replays: Sequence[Replay], prices: Prices = PRICES, cache_write_prices: Prices = CACHE_WRITE_PRICES
+) -> Totals:
+    """Return what replays come to together: sums over all turns, so longer sessions weigh more."""
+    turns = [turn for replay in replays for turn in replay.turns]
+    raw_tokens = sum(turn.raw_tokens for turn in turns)
+    view_tokens = sum(turn.view_tokens for turn in turns)
+    share = _ratio(view_tokens, raw_tokens)
+    return Totals(
+        sessions=len(replays),
+        turns=len(turns),
+        raw_tokens=raw_tokens,
+        view_tokens=view_tokens,
+        saved=None if share is None else 1 - share,
+        peak_tokens=max((turn.view_tokens for turn in turns), default=0),
+        over=sum(turn.is_over for turn in turns),
+        invalid=sum(bool(turn.problems) for turn in turns),
+        cost=cost_of(turns, prices),
+        cost_with_cache_writes=cost_of(turns, cache_write_prices),
+        far=sum((turn.far for turn in turns), Found()),
+        near=sum((turn.near for turn in turns), Found()),
+        recovery=_recovery([missing for turn in turns for missing in turn.missing]),
+        stored_texts=sum(replay.stored_texts for replay in replays),
+        stored_bytes=sum(replay.stored_bytes for replay in replays),
+        time=_times(turns),
+    )
+
+
+def _recovery(missing: Sequence[Missing]) -> Recovery:
+    tokens = [one.tokens for one in missing if one.tokens is not None]
+    calls = [one.calls for one in missing if one.calls is not None]
+    return Recovery(
+        missing=len(missing),
+        answered=len(tokens),
+        median_tokens=percentile(tokens, 0.5),
+        p90_tokens=percentile(tokens, 0.9),
+        mean_calls=_ratio(sum(calls), len(calls)),
+    )
+
+
+def _times(turns: Sequence[Turn]) -> Times:
+    spent = [1000 * turn.seconds for turn in turns]
+    return Times(
+        median_ms=percentile(spent, 0.5),
+        p99_ms=percentile(spent, 0.99),
+        max_ms=max(spent, default=None),
+        summaries_ms=1000 * sum(turn.summary_seconds for turn in turns),
+    )
+
+
+def percentile(values: Sequence[_Number], share: float) -> _Number | None:
+    """Return the smallest of the values that at least `share` of them do not exceed; None where none is."""
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else None
+
+
+def _ratio(part: float, whole: float) -> float | None:
+    return part / whole if whole else None

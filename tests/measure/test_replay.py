@@ -1,0 +1,224 @@
+"""Replays of sessions so short that every figure can be worked out by hand, as it is beside each."""
+
+import json
+
+import pytest
+
+from context_compressor.measure.identifiers import identifier_spans
+from context_compressor.measure.protocol import ReadBack, Spending
+from context_compressor.measure.recording import Recording
+from context_compressor.measure.replay import replay
+from context_compressor.measure.results import Found, Prices, Replay, cost_of, total
+from context_compressor.measure.systems import PlainSystem
+from tests.measure.support import Scripted, Words, call, result, says
+
+SESSION = [
+    says("system", "You book flights."),  # 0: 4 tokens
+    says("user", "Cancel booking QX7741 please."),  # 1: 5
+    call("c1", "lookup", '{"id":"QX7741"}'),  # 2, turn 1: 3
+    result("c1", "booking QX7741 belongs to user_ann"),  # 3: 6
+    says("assistant", "Shall I cancel QX7741 for user_ann?"),  # 4, turn 2: 7
+    says("user", "yes"),  # 5: 2
+    call("c2", "cancel", '{"id":"QX7741"}'),  # 6, turn 3: 3
+    result("c2", "refund RF-9001 issued"),  # 7: 4
+    says("assistant", "Done, refund RF-9001."),  # 8, turn 4: 4
+    says("user", "Thanks. And invoice INV_55 too"),  # 9: 6
+    call("c3", "invoice", '{"id":"INV_55"}'),  # 10, turn 5: 3
+    result("c3", "sent to ann@example.com"),  # 11: 4
+    says("assistant", "Sent to ann@example.com, refund RF-9001 included."),  # 12, turn 6
+]
+SUMMARY = says("user", "Earlier: booking QX7741 of user_ann.")  # 6 tokens
+VIEWS = [
+    SESSION[:2],  # 9 tokens
+    SESSION[:4],  # 18, of which the 9 of turn 1 are cached
+    SESSION[:6],  # 27, of which 18
+    [SESSION[0], SUMMARY, *SESSION[6:8]],  # 4 + 6 + 3 + 4 = 17, of which the 4 of the instruction
+    [SESSION[0], SUMMARY, *SESSION[6:10]],  # 17 + 4 + 6 = 27, of which 17
+    [SESSION[0], SUMMARY, *SESSION[10:12]],  # 4 + 6 + 3 + 4 = 17, of which instruction and summary, 10
+]
+SPENDING = [
+    *[Spending()] * 3,
+    *[Spending(input_tokens=20, output_tokens=6)] * 2,
+    Spending(paid_input_tokens=5, paid_output_tokens=2, input_tokens=25, output_tokens=8),
+]
+
+
+async def run(script, session=SESSION, budget: int = 26, far_messages: int = 3, **kw) -> Replay:
+    recording = Recording(session, Words(), "by hand")
+    return await replay(recording, Scripted(script, **kw), budget=budget, far_messages=far_messages)
+
+
+async def test_six_turns_worked_out_by_hand() -> None:
+    """Every figure of a session of six turns, whose fourth compresses and whose sixth forgets a refund."""
+    stored = {"ctx://1": "the refund RF-9001 was issued", "ctx://2": "the refund RF-9001 was issued"}
+    done = await run(VIEWS, spending=SPENDING, texts=stored, answer=ReadBack(12, 1))
+
+    assert [turn.index for turn in done.turns] == [2, 4, 6, 8, 10, 12]
+    assert [turn.raw_tokens for turn in done.turns] == [9, 18, 27, 34, 44, 51]
+    assert [turn.raw_cached_tokens for turn in done.turns] == [0, 9, 18, 27, 34, 44]
+    assert [turn.view_tokens for turn in done.turns] == [9, 18, 27, 17, 27, 17]
+    assert [turn.cached_tokens for turn in done.turns] == [0, 9, 18, 4, 17, 10]
+    assert [turn.is_over for turn in done.turns] == [False, False, True, False, True, False]
+    assert [turn.summary_input_tokens for turn in done.turns] == [0, 0, 0, 20, 0, 5]
+    assert [turn.summary_output_tokens for turn in done.turns] == [0, 0, 0, 6, 0, 2]
+    assert [turn.paid_input_tokens for turn in done.turns] == [0, 0, 0, 0, 0, 5]
+    # QX7741 · QX7741, user_ann · QX7741 · RF-9001 · INV_55 · ann@example.com; RF-9001, last named four back
+    assert [turn.near for turn in done.turns] == [Found(n, n, n) for n in (1, 2, 1, 1, 1, 1)]
+    assert [turn.far for turn in done.turns] == [*[Found()] * 5, Found(1, 0, 1)]
+    (lost,) = done.turns[5].missing
+    assert (lost.identifier, lost.source, lost.distance, lost.is_far) == ("RF-9001", 7, 4, True)
+    assert (lost.is_recoverable, lost.tokens, lost.calls) == (True, 12, 1)
+
+    totals = done.totals()
+    assert (totals.sessions, totals.turns, totals.over, totals.invalid) == (1, 6, 2, 0)
+    assert (totals.raw_tokens, totals.view_tokens, totals.peak_tokens) == (183, 115, 27)
+    assert totals.saved == pytest.approx(1 - 115 / 183)
+    # Raw: 132 of the 183 tokens are cached. Views: 58 of the 115.
+    assert totals.cost.raw == pytest.approx(0.1 * 132 + 51) == pytest.approx(64.2)
+    assert totals.cost.view == pytest.approx(0.1 * 58 + 57) == pytest.approx(62.8)
+    assert totals.cost.spent == pytest.approx(62.8 + 5 + 4 * 2)
+    assert totals.cost.as_if_model == pytest.approx(62.8 + 25 + 4 * 8)
+    assert totals.cost.spent_ratio == pytest.approx(75.8 / 64.2)
+    assert totals.cost.as_if_model_ratio == pytest.approx(119.8 / 64.2)
+    assert totals.cost_with_cache_writes.raw == pytest.approx(13.2 + 1.25 * 51)
+    assert totals.cost_with_cache_writes.view == pytest.approx(5.8 + 1.25 * 57)
+    assert (totals.far, totals.near) == (Found(1, 0, 1), Found(7, 7, 7))
+    assert (totals.recovery.missing, totals.recovery.answered, totals.recovery.unanswered) == (1, 1, 0)
+    assert (totals.recovery.median_tokens, totals.recovery.p90_tokens) == (12, 12)
+    assert totals.recovery.mean_calls == 1
+    # The same text under two names is stored once; it has 29 bytes.
+    assert (totals.stored_texts, totals.stored_bytes) == (1, 29)
+
+
+async def test_the_system_is_given_what_is_new_and_closed_at_the_end() -> None:
+    """Each turn hands over the whole history, and says how much of it is new."""
+    system = Scripted(VIEWS)
+    await replay(Recording(SESSION, Words()), system, budget=26)
+    assert system.given == [(2, 2), (4, 2), (6, 2), (8, 2), (10, 2), (12, 2)]
+    assert system.closed
+
+
+async def test_prices_can_be_set() -> None:
+    """A provider without a cache charges every token, and cheap summaries cost little."""
+    done = await run(VIEWS, spending=SPENDING)
+    cost = cost_of(done.turns, Prices(cached=1, summary_input=0.5, summary_output=1))
+    assert (cost.raw, cost.view, cost.as_if_model) == (183, 115, 115 + 12.5 + 8)
+    assert total([done], Prices(cached=1)).cost.view == 115
+
+
+async def test_raw_costs_what_raw_costs_and_knows_everything() -> None:
+    """The history itself is the measure: ratio 1, nothing saved, nothing lost."""
+    totals = (await replay(Recording(SESSION, Words()), PlainSystem(), budget=26, far_messages=3)).totals()
+    assert (totals.saved, totals.cost.spent_ratio, totals.cost.as_if_model_ratio) == (0, 1, 1)
+    assert (totals.far, totals.near) == (Found(1, 1, 1), Found(7, 7, 7))
+    assert (totals.over, totals.recovery.missing) == (4, 0)
+
+
+async def test_a_dropped_tool_result_is_invalid() -> None:
+    """A view with a call whose result was dropped is refused; the turn says which."""
+    done = await run(lambda history: [m for m in history if m is not SESSION[3]])
+    assert [bool(turn.problems) for turn in done.turns] == [False, True, True, True, True, True]
+    assert done.turns[1].problems == ("the end: call 'c1' has no answer before this",)
+    assert done.totals().invalid == 5
+
+
+async def test_a_forgotten_id_is_lost_at_the_turn_that_needed_it() -> None:
+    """Without the messages that name the refund, only the turn that names it again loses anything."""
+    forgets = lambda history: history[:1] + [m for m in history[1:] if "RF-9001" not in str(m)]  # noqa: E731
+    session = [m for m in SESSION if m is not SESSION[8]]
+    done = await run(forgets, session, far_messages=2)
+    assert [[lost.identifier for lost in turn.missing] for turn in done.turns] == [
+        [],
+        [],
+        [],
+        [],
+        ["RF-9001"],
+    ]
+    lost = done.turns[4].missing[0]
+    assert (lost.is_recoverable, lost.tokens, lost.calls) == (False, None, None)
+    assert done.turns[4].far == Found(1, 0, 0)
+    assert done.totals().recovery.unanswered == 1
+
+
+async def test_a_bag_of_bare_identifiers_earns_nothing() -> None:
+    """A list of every identifier, without a word that says what one is, makes none of them known."""
+
+    def bag(history):
+        found = {token for message in history for token in identifier_spans(json.dumps(message))}
+        return [says("user", " ".join(sorted(found)))]
+
+    done = await run(bag)
+    assert done.totals().near == Found(7, 0, 0)
+    assert done.totals().far == Found(1, 0, 0)
+
+
+async def test_a_word_or_the_tool_beside_an_identifier_earns_it() -> None:
+    """The same list does earn what stands beside a word of its source, or the name of its tool."""
+    done = await run(lambda history: [says("user", "refund RF-9001")])
+    assert [turn.near.known + turn.far.known for turn in done.turns] == [0, 0, 0, 1, 0, 1]
+    done = await run(lambda history: [says("user", "cancel: RF-9001")])
+    assert [turn.near.known + turn.far.known for turn in done.turns] == [0, 0, 0, 1, 0, 1]
+    done = await run(lambda history: [says("user", "payback RF-9001")])
+    assert sum(turn.near.known + turn.far.known for turn in done.turns) == 0
+
+
+async def test_recompressing_every_turn_pays_for_it() -> None:
+    """A system that writes its one message anew each turn saves tokens and costs more than the history."""
+
+    def rewrite(history):
+        return [says("user", f"{len(history)} messages: " + " ".join(["word"] * 20))]
+
+    spending = [Spending(input_tokens=50 * n, output_tokens=20 * n) for n in range(1, 7)]
+    done = await run(rewrite, spending=spending)
+    assert [turn.view_tokens for turn in done.turns] == [23] * 6
+    assert [turn.cached_tokens for turn in done.turns] == [0] * 6
+    totals = done.totals()
+    assert totals.saved == pytest.approx(1 - 138 / 183)
+    assert totals.cost.spent_ratio == pytest.approx(138 / 64.2)
+    assert totals.cost.as_if_model == pytest.approx(138 + 6 * (50 + 4 * 20))
+
+
+async def test_without_tools_the_smallest_stored_text_is_read() -> None:
+    """A system with no answer of its own pays for the smallest text that makes the identifier known."""
+    texts = {"a": "refund RF-9001 " + "and more " * 50, "b": "the refund RF-9001 of today", "c": "RF-9001"}
+    done = await run(VIEWS, texts=texts)
+    # The call: 1 + its name 1 + `{}` 1; its answer: 1 + 5 words.
+    assert [(lost.tokens, lost.calls) for lost in done.turns[5].missing] == [(9, 1)]
+    assert done.totals().stored_texts == 3
+
+
+async def test_a_system_that_raises_sends_nothing() -> None:
+    """The turn is invalid, knows nothing and costs what the history does; the replay goes on."""
+
+    def fails(history):
+        if len(history) == 6:
+            raise RuntimeError("no view today")
+        return history
+
+    done = await run(fails)
+    assert done.turns[2].problems == ("raised RuntimeError: no view today",)
+    assert done.turns[2].near == Found(1, 0, 0)
+    assert (done.turns[2].view_tokens, done.turns[2].cached_tokens) == (27, 18)
+    assert done.totals().invalid == 1
+    assert done.turns[3].near == Found(1, 1, 1)
+
+
+async def test_results_are_data_and_the_same_every_time() -> None:
+    """All but the seconds of two replays is equal, also as JSON."""
+
+    def without_time(done: Replay) -> str:
+        data = done.to_dict()
+        del data["totals"]["time"]
+        for turn in data["turns"]:
+            del turn["seconds"], turn["summary_seconds"]
+        return json.dumps(data)
+
+    first, second = [await run(VIEWS, spending=SPENDING) for _ in range(2)]
+    assert without_time(first) == without_time(second)
+
+
+async def test_no_turns_come_to_nothing() -> None:
+    """A session without a turn has totals all the same; so have no sessions."""
+    done = await run(VIEWS, session=[says("system", "Be brief."), says("assistant", "Hello!")])
+    assert done.turns == ()
+    assert (done.totals().saved, done.totals().cost.spent_ratio, total([]).turns) == (None, None, 0)

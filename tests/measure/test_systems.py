@@ -1,0 +1,141 @@
+"""The systems that are measured."""
+
+import json
+from pathlib import Path
+
+from context_compressor import FileOffloadStore, Summary, SummaryRequest
+from context_compressor.measure.chats import CachedCounter
+from context_compressor.measure.recording import Recording
+from context_compressor.measure.replay import replay
+from context_compressor.measure.systems import PLACEHOLDER, SYSTEMS, Masking, Ours, Sliding
+from tests.measure.support import Words, call, result, says
+
+
+async def sent(system, session, step: int = 1) -> list:
+    view = []
+    for end in range(step, len(session) + 1, step):
+        view = await system.send(session[:end], session[end - step : end])
+    return view
+
+
+def exchange(number: int, words: int = 3) -> list:
+    return [call(f"c{number}", "look", "{}"), result(f"c{number}", " ".join(["word"] * words))]
+
+
+SESSION = [says("system", "be brief"), says("user", "go on then"), *exchange(1), *exchange(2), *exchange(3)]
+"""3 tokens, 4 tokens, and 3 + 4 for each exchange."""
+
+
+async def test_sliding_keeps_instructions_and_the_newest_whole_exchanges() -> None:
+    """An exchange that does not fit is left out whole, results and all."""
+    counter = CachedCounter(Words())
+    assert await sent(Sliding(17, counter), SESSION) == [SESSION[0], *SESSION[4:]]
+    assert await sent(Sliding(16, counter), SESSION) == [SESSION[0], *SESSION[6:]]
+    assert await sent(Sliding(28, counter), SESSION) == SESSION
+
+
+async def test_sliding_sends_the_newest_exchange_whatever_it_costs() -> None:
+    """A request without it would ask nothing."""
+    assert await sent(Sliding(5, CachedCounter(Words())), SESSION) == [SESSION[0], *SESSION[6:]]
+
+
+async def test_masking_leaves_the_newest_results() -> None:
+    """Older ones become placeholders, calls and all else stay; the recording is not written into."""
+    view = await sent(Masking(2), SESSION, step=2)
+    assert [message["content"] for message in view if message["role"] == "tool"] == [
+        PLACEHOLDER,
+        "word word word",
+        "word word word",
+    ]
+    assert view[3] == {**SESSION[3], "content": PLACEHOLDER}
+    assert SESSION[3]["content"] == "word word word"
+    assert await sent(Masking(), SESSION) == SESSION
+
+
+def long_session(turns: int = 60) -> list:
+    session = [says("system", "Handle parcels."), says("user", "Deliver every parcel.")]
+    for n in range(turns):
+        arguments = json.dumps({"parcel": f"PX-{n:05}"})
+        row = ", ".join(f"the parcel PX-{n + 1:05} weighs {n + k} grams" for k in range(30))
+        session += [call(f"c{n}", "track_parcel", arguments), result(f"c{n}", row)]
+    return [*session, says("assistant", "The first was PX-00001, the last PX-00060.")]
+
+
+async def run(name: str, session: list, budget: int = 3_000):
+    recording = Recording(session)
+    return await replay(recording, SYSTEMS[name](budget, recording.counter), budget=budget)
+
+
+async def test_ours_stays_within_budget_valid_and_loses_nothing() -> None:
+    """Its tools read back what its view does not make known; extractive summaries cost nothing."""
+    done = await run("ours", long_session())
+    totals = done.totals()
+    assert (totals.over, totals.invalid) == (0, 0)
+    assert 0 < totals.peak_tokens <= 3_000
+    assert totals.far.recoverable == totals.far.all == 1
+    assert totals.near.recoverable == totals.near.all
+    assert totals.recovery.answered == totals.recovery.missing
+    assert totals.stored_texts > 0
+    assert totals.stored_bytes > 0
+    assert totals.cost.spent == totals.cost.view < totals.cost.as_if_model
+    assert totals.time.summaries_ms > 0
+
+
+async def test_every_other_system_pays_on_the_same_session() -> None:
+    """Raw exceeds the budget, sliding forgets the first parcel for good, masking too."""
+    session = long_session()
+    raw = (await run("raw", session)).totals()
+    sliding = (await run("sliding", session)).totals()
+    masking = (await run("masking", session)).totals()
+    ours = (await run("ours", session)).totals()
+    assert raw.over >= masking.over > sliding.over == 0
+    assert (raw.far.known, sliding.far.recoverable) == (1, 0)
+    assert ours.cost.spent < min(raw.cost.raw, masking.cost.view, sliding.cost.view)
+
+
+async def test_ours_takes_a_store_and_a_summariser(tmp_path: Path) -> None:
+    """A model's summaries are paid for, its time is kept apart, and texts go to the store that was given."""
+
+    class Model:
+        remote = True
+
+        async def summarize(self, request: SummaryRequest) -> Summary:
+            text = "Parcels were tracked one after the other; each is on its way and none was lost so far."
+            return Summary(text=text, input_tokens=1_000, output_tokens=20)
+
+    recording = Recording(long_session())
+    store = FileOffloadStore(tmp_path)
+    ours = Ours(3_000, recording.counter, store=store, summarizer=Model())
+    done = await replay(recording, ours, budget=3_000)
+    paid = sum(turn.paid_input_tokens for turn in done.turns)
+    assert paid > 0
+    assert paid == sum(turn.summary_input_tokens for turn in done.turns)
+    assert done.totals().cost.spent == done.totals().cost.as_if_model > done.totals().cost.view
+    assert done.stored_texts == len(await store.refs()) > 0
+
+
+async def test_ours_searches_then_pages() -> None:
+    """What a search shows, with context if need be, is cheapest; else the text is read page by page."""
+    lines = [
+        *[f"row {n} of the list" for n in range(400)],
+        "ledger of invoices",
+        *["."] * 8,
+        "7734512",
+        "end",
+    ]
+    session = [says("user", "look"), call("c1", "read_rows", "{}"), result("c1", "\n".join(lines))]
+    ours = Ours(4_000)
+    view = await ours.send(session, session)
+    assert list((await ours.reachable(view)).values()) == ["\n".join(lines)]
+
+    searched = await ours.read_back("7734512", lambda answer: "7734512" in answer)
+    with_context = await ours.read_back("7734512", lambda answer: "|end" in answer or "- end" in answer)
+    paged = await ours.read_back("7734512", lambda answer: "ledger" in answer and "7734512" in answer)
+    assert searched is not None
+    assert with_context is not None
+    assert paged is not None
+    assert [searched.calls, with_context.calls] == [1, 2]
+    assert paged.calls > 3
+    assert searched.tokens < with_context.tokens < paged.tokens
+    assert await ours.read_back("7734512", lambda answer: False) is None
+    assert await ours.read_back("no such thing", lambda answer: "no such" in answer and "|" in answer) is None
