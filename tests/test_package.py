@@ -59,8 +59,20 @@ MAY_IMPORT = {
     "summarizers": {"errors", "messages", "tokens"},
     "compression": {"messages", "tokens", *SHARED},
     "memory": {"messages", "tokens", "offload", "summarizers", "compression", *SHARED},
+    "readers": {"errors", "messages"},
     "integrations": {"messages", "tokens", "offload", "summarizers", "compression", "memory", *SHARED},
-    "cli": {"messages", "tokens", "offload", "summarizers", "compression", "memory", *SHARED},
+    "measure": {"messages", "tokens", "offload", "summarizers", "compression", "memory", "readers", *SHARED},
+    "cli": {
+        "messages",
+        "tokens",
+        "offload",
+        "summarizers",
+        "compression",
+        "memory",
+        "readers",
+        "measure",
+        *SHARED,
+    },
 }
 """Room (or module at the top) -> the other rooms that it may know."""
 

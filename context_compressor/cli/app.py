@@ -17,6 +17,7 @@ import typer
 
 from context_compressor.cli.exits import BROKEN_PIPE, DONE, INTERRUPTED, TROUBLE, CommandError, one_line
 from context_compressor.cli.settings import DEFAULT_MODELS, DEFAULT_STORE, Mode, SummarizerKind
+from context_compressor.readers.session import Format
 
 PROGRAM = "context-compressor"
 
@@ -82,7 +83,10 @@ def _start(
 @app.command()
 def compress(
     file: Annotated[
-        str, typer.Argument(metavar="FILE", help="Sessions as JSON or JSONL, gzipped or not; - for stdin.")
+        str,
+        typer.Argument(
+            metavar="FILE", help="Sessions as JSON or JSONL, gzipped or not, or a directory; - for stdin."
+        ),
     ],
     budget: Annotated[
         int | None,
@@ -140,12 +144,21 @@ def compress(
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="No table, no progress bar; --json still reports.")
     ] = False,
+    format: Annotated[
+        Format | None,
+        typer.Option(
+            metavar="NAME",
+            help=f"Format of FILE: {', '.join(Format)}. Default: found out by its content.",
+        ),
+    ] = None,
 ) -> Job:
     """Compress recorded sessions to a token budget.
 
     FILE holds a JSON array of chat messages, an object with "messages", or JSONL with a session or a message
     per line. The messages come back in the same form; the report goes to stderr. Full texts of what left are
-    kept in the store: see **read** and **grep**.
+    kept in the store: see **read** and **grep**. Sessions of Claude Code, Codex, AgentScope, LangChain,
+    Anthropic Messages and OpenAI Responses are read, too, and come back as OpenAI chat JSON, as do those of a
+    directory. What cannot be read is named and skipped.
 
     Example: context-compressor compress chat.json --budget 16000 -o small.json
     """
@@ -171,6 +184,7 @@ def compress(
                 output=output,
                 json=json,
                 quiet=quiet,
+                format=format,
             )
         )
 

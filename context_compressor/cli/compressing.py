@@ -14,7 +14,7 @@ from pathlib import PurePath
 from typing import Any
 
 from context_compressor.cli.exits import NO, CommandError
-from context_compressor.cli.inputs import Session, SessionFile
+from context_compressor.cli.inputs import Form, Session, SessionFile
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.errors import ContextOverflowError, InvalidMessageError
 from context_compressor.events import CompressionEvent
@@ -136,9 +136,10 @@ class Compressor:
             if failure.startswith("Offload"):
                 raise CommandError(f"--store {self.store}: {failure}")
         withheld = _withheld(history)
-        notes = [*logged, *failures]
+        notes = [*session.notes, *logged, *failures]
         if withheld:
             notes.append(f"{withheld[0]} to {withheld[-1]} left out: its tool calls have no results yet")
+        prefix = f"{session.source}: " if source.form is Form.DIRECTORY else ""
         return SessionReport(
             number=number,
             line=session.line,
@@ -148,7 +149,7 @@ class Compressor:
             stats=memory.stats(),
             stand_ins=tuple(stand_in for msg in view if (stand_in := _stand_in(msg)) is not None),
             events=tuple(events),
-            notes=tuple(dict.fromkeys(notes)),
+            notes=tuple(f"{prefix}{note}" for note in dict.fromkeys(notes)),
         )
 
 
@@ -177,7 +178,7 @@ def name_sessions(source: SessionFile, namespace: str | None) -> list[str]:
     if namespace is not None:
         count = len(source.sessions)
         return [namespace] if count == 1 else [f"{namespace}-{number}" for number in range(1, count + 1)]
-    stem = PurePath(source.name).name.split(".")[0]
+    stem = PurePath(source.name).name.split(".")[0] or "session"
     names = []
     for number, session in enumerate(source.sessions, 1):
         slug = session.id or (stem if len(source.sessions) == 1 else f"{stem}-{number}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,11 +12,15 @@ from typing import Any
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from context_compressor.cli.compressing import Compressor
-from context_compressor.cli.exits import DONE
-from context_compressor.cli.inputs import read_sessions
+from context_compressor.cli.exits import DONE, one_line
+from context_compressor.cli.inputs import SessionFile, read_sessions
 from context_compressor.cli.outputs import check_output, make_console, write_output, write_stdout
 from context_compressor.cli.report import print_report, report_json
 from context_compressor.cli.settings import SummarizerKind, make_config, make_summarizer
+from context_compressor.readers import Format
+
+_MAX_PROBLEMS = 5
+"""Problems that are named one by one; `--json` lists all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +38,8 @@ class CompressOptions:
     output: str | None
     json: bool
     quiet: bool
+    format: Format | None = None
+    """The format of the input; found out by its content when None."""
 
 
 def run_compress(options: CompressOptions) -> int:
@@ -47,7 +54,7 @@ def run_compress(options: CompressOptions) -> int:
     summarizer = make_summarizer(options.summarizer, options.model, options.base_url)
     if options.output is not None:
         check_output(options.output)
-    source = read_sessions(options.file)
+    source = read_sessions(options.file, options.format)
     console = make_console(stderr=True)
     progress = Progress(
         TextColumn("compressing"),
@@ -68,9 +75,36 @@ def run_compress(options: CompressOptions) -> int:
         write_stdout(text)
     else:
         write_output(options.output, text)
+    if not (options.json and options.output is None):  # else stderr is JSON, and has them
+        _warn(source)
     if options.json:
         report = report_json(source, reports, config, output=options.output or "stdout", store=options.store)
-        print(report, file=sys.stderr if options.output is None else sys.stdout)
+        print(_with_reading(report, source), file=sys.stderr if options.output is None else sys.stdout)
     elif not options.quiet:
         print_report(console, source, reports, config.budget, options.store)
+        written = source.written_as()
+        if written is not None:
+            titles = ", ".join(format.title for format in source.formats)
+            print(one_line(f"{source.name}: read as {titles}; written as {written}"), file=sys.stderr)
     return DONE
+
+
+def _warn(source: SessionFile) -> None:
+    """Name on stderr what could not be read: data are missing, so `--quiet` does not silence it."""
+    if not source.problems:
+        return
+    for problem in source.problems[:_MAX_PROBLEMS]:
+        print(f"skipped: {one_line(str(problem))}", file=sys.stderr)
+    count = len(source.problems)
+    more = f"; the first {_MAX_PROBLEMS} are named" if count > _MAX_PROBLEMS else ""
+    items = "item" if count == 1 else "items"
+    print(f"{one_line(source.name)}: {count:,} unreadable {items} skipped{more}", file=sys.stderr)
+
+
+def _with_reading(report: str, source: SessionFile) -> str:
+    """Return the report with what is to be said about the reading of the input."""
+    problems = [
+        {"file": problem.file, "line": problem.line, "why": problem.why} for problem in source.problems
+    ]
+    value = {**json.loads(report), "formats": list(source.formats), "problems": problems}
+    return json.dumps(value, indent=2)

@@ -27,14 +27,19 @@ BAD_FILES = {
         b'[{"role": "tool", "tool_call_id": 5, "content": "x"}]',
         ["f.json: messages[0].tool_call_id: expected a string, got int"],
     ),
-    "session of JSONL": (
-        b'{"messages": [%b]}\n{"messages": [%b, {"role": "user"}]}\n' % (USER, USER),
-        ["f.json, line 2: messages[1].content:"],
+    "every session of JSONL": (
+        b'{"messages": [%b, {"role": "user"}]}\n[%b]\n' % (USER, b'{"role": "robot"}'),
+        ["f.json, line 1: messages[1].content:", "and 1 more"],
     ),
-    "message of JSONL": (
-        b"%b\n\n%b\n" % (USER, b'{"role": "user"}'),
-        ["f.json, line 3: messages[1].content:"],
+    "every message of JSONL": (
+        b'{"role": "robot"}\n\n{"role": "user"}\n',
+        ["f.json, line 1: messages[0].role:", "and 1 more"],
     ),
+    "lines of something else": (b'{"a": 1}\n{"a": 2}\n', ["f.json: its lines are no messages or sessions"]),
+    "binary": (b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR", ["f.json: is a binary file"]),
+    "gzipped binary": (gzip.compress(b"ustar\x00\x00"), ["f.json: is a binary file"]),
+    "UTF-16": ("[]".encode("utf-16"), ["f.json: is UTF-16 text; save the file as UTF-8"]),
+    "zstd": (b"\x28\xb5\x2f\xfd\x04\x00", ["f.json: is compressed with zstd; unpack it first"]),
     "not UTF-8": (b'[\n{"role": "user",\n"content": "\xff"}]', ["f.json, line 3: byte 0xff is not UTF-8"]),
     "cut off gzip": (gzip.compress(USER * 50)[:-12], ["f.json: the gzip data is damaged"]),
     "changed gzip": (gzip.compress(USER * 50)[:20] + b"\x00" * 20, ["f.json: the gzip data is damaged"]),
@@ -94,7 +99,7 @@ def test_a_wrong_option_is_refused_by_name(cli, tmp_path, case):
     ("arguments", "parts"),
     [
         (["compress", "none.json"], ["none.json: there is no such file"]),
-        (["compress", "."], [".: is a directory"]),
+        (["compress", "."], [".: is a directory in which no session was found"]),
         (["compress", "nul\0byte"], ["nul\\x00byte: cannot be read"]),
         (["compress"], ["FILE", "compress --help"]),
         (["shrink"], ["shrink"]),

@@ -1,0 +1,198 @@
+"""AgentScope: the `state_dict` of a memory, alone or inside the saved session of an application.
+
+Version 1 keeps `{"_compressed_summary", "content": [[msg, marks], ...]}`, earlier releases bare messages in
+`content`. Version 2 keeps `{"session_id", "summary", "context": [msg, ...]}`, whose replies hold calls and
+results in turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import Any
+
+from context_compressor.errors import InvalidMessageError
+from context_compressor.messages.msg import Msg
+from context_compressor.readers.documents import Document, Numbered
+from context_compressor.readers.media import data_part
+from context_compressor.readers.session import Format, Session, UnreadableError
+from context_compressor.readers.transcript import (
+    Part,
+    Transcript,
+    image_part,
+    kind_of,
+    opaque_part,
+    text_part,
+)
+
+FORMAT = Format.AGENTSCOPE
+
+_MAX_DEPTH = 8
+_ROLES = ("user", "assistant", "system")
+_Memory = tuple[str, str | list[Any], list[Any]]
+"""Its name, its summary, its entries."""
+
+
+def recognises(sample: Sequence[Any]) -> bool:
+    """Tell whether some value is a memory's state, or holds one, or is a list of AgentScope's messages."""
+    return any(
+        (summary or entries) and all(_is_entry(entry) for entry in entries[:1])
+        for value in sample
+        for _, summary, entries in _memories(value)
+    ) or any(isinstance(value, dict) and _is_state(value) for value in sample)
+
+
+def _is_state(value: dict[str, Any]) -> bool:
+    return "_compressed_summary" in value and isinstance(value.get("content"), list)
+
+
+def _is_msg(value: Any) -> bool:
+    if not isinstance(value, dict) or value.get("role") not in _ROLES or "name" not in value:
+        return False
+    return "content" in value and ("timestamp" in value or "created_at" in value)
+
+
+def _is_entry(value: Any) -> bool:
+    return _is_msg(value) or (
+        isinstance(value, list) and len(value) == 2 and _is_msg(value[0]) and isinstance(value[1], list)
+    )
+
+
+def _memories(value: Any, path: tuple[str, ...] = ()) -> Iterator[_Memory]:
+    """Yield the memories in a value, by the keys that lead to them."""
+    name = "/".join(key for key in path if key != "memory")
+    if isinstance(value, list):
+        if not path and value and _is_msg(value[0]) and "id" in value[0]:
+            yield name, "", value
+        return
+    if not isinstance(value, dict) or len(path) > _MAX_DEPTH or _is_msg(value):
+        return
+    content, context = value.get("content"), value.get("context")
+    if isinstance(content, list) and "role" not in value and (_is_state(value) or _has_entry(content)):
+        yield name, _summary(value.get("_compressed_summary")), content
+    elif isinstance(context, list) and "summary" in value and (not context or _has_entry(context)):
+        found = value.get("session_id")
+        yield name or (found if isinstance(found, str) else ""), _summary(value["summary"]), context
+    else:
+        for key, held in value.items():
+            if isinstance(held, dict):
+                yield from _memories(held, (*path, key))
+
+
+def _has_entry(entries: list[Any]) -> bool:
+    return any(_is_entry(entry) for entry in entries)
+
+
+def _summary(value: Any) -> str | list[Any]:
+    return value if isinstance(value, str | list) else ""
+
+
+def read(document: Document) -> Iterator[Session]:
+    """Yield a session per memory, or one of all lines where these are messages."""
+    values = document.values()
+    first = next(values, None)
+    if first is None:
+        return
+    values = chain([first], values)
+    if _is_entry(first[1]):
+        entries = list(values)
+        yield _to_session(document, "", "", entries)
+        return
+    for line, value in values:
+        memories = list(_memories(value))
+        for name, summary, found in memories:
+            session = _to_session(document, name, summary, [(line, entry) for entry in found])
+            yield replace(session, line=line if document.is_lines else None, message_lines=())
+        if not memories:
+            why = f"expected the state of an AgentScope memory, got {kind_of(value)} without one"
+            document.reject(UnreadableError(why), line)
+
+
+def _to_session(document: Document, name: str, summary: str | list[Any], entries: list[Numbered]) -> Session:
+    marks = [entry[1] for _, entry in entries if isinstance(entry, list) and len(entry) == 2]
+    is_repeated = any(isinstance(marked, list) and "compressed" in marked for marked in marks)
+    transcript = Transcript()
+    notes: tuple[str, ...] = ()
+    if summary and is_repeated:
+        notes = ("the summary is left out: the messages that it stands for are all there",)
+    elif summary:
+        parts = [text_part(summary)] if isinstance(summary, str) else _parts(summary)
+        transcript.say("user", parts, entries[0][0] if entries else 1)
+    for index, (line, entry) in enumerate(entries):
+        try:
+            _add(transcript, entry, line)
+        except (UnreadableError, InvalidMessageError) as error:
+            document.reject(UnreadableError(f"content[{index}]: {error}"), line)
+    messages, lines = transcript.finish()
+    return Session(
+        messages,
+        document.name,
+        FORMAT,
+        id=name or None,
+        message_lines=lines if document.is_lines else (),
+        notes=notes,
+    )
+
+
+def _add(transcript: Transcript, entry: Any, line: int) -> None:
+    data = entry[0] if isinstance(entry, list) and entry else entry
+    if not isinstance(data, dict):
+        raise UnreadableError(f"expected a message, got {kind_of(data)}")
+    msg = Msg.from_dict({**data, "metadata": None, "timestamp": ""})
+    blocks = msg.get_content_blocks()
+    if msg.role == "assistant":
+        _add_reply(transcript, blocks, line)
+        return
+    results = [block for block in blocks if block.get("type") == "tool_result"]
+    for block in results:
+        _add_result(transcript, block, line)
+    others = [block for block in blocks if block.get("type") != "tool_result"]
+    if others or not results:
+        transcript.say(msg.role, _parts(others), line)
+
+
+def _add_result(transcript: Transcript, block: dict[str, Any], line: int) -> None:
+    output = block["output"]
+    parts = _parts([text_part(output)] if isinstance(output, str) else output)
+    transcript.answer(block["id"], parts, line)
+
+
+def _add_reply(transcript: Transcript, blocks: list[Any], line: int) -> None:
+    """Add a reply; one of version 2 goes on after its results, and becomes several."""
+    transcript.close()
+    for block in blocks:
+        kind = block.get("type")
+        if kind == "thinking":
+            if transcript.is_replying:
+                transcript.close()
+            transcript.think(block["thinking"], line)
+        elif kind in ("tool_call", "tool_use"):
+            arguments = block.get("raw_input") or block.get("input") or {}
+            transcript.call(str(block.get("id") or ""), str(block.get("name") or ""), arguments, line)
+        elif kind == "tool_result":
+            _add_result(transcript, block, line)
+        elif kind == "hint":
+            hint = block.get("hint")
+            transcript.say("user", _parts(hint if isinstance(hint, list) else [text_part(str(hint))]), line)
+        else:
+            transcript.speak([_part(block)], line)
+    transcript.close()
+
+
+def _parts(blocks: list[Any]) -> list[Part]:
+    return [_part(block) for block in blocks if isinstance(block, dict)]
+
+
+def _part(block: dict[str, Any]) -> Part:
+    kind, source = block.get("type"), block.get("source")
+    if kind == "text" and isinstance(block.get("text"), str):
+        return text_part(block["text"])
+    if isinstance(source, dict):
+        media_type = str(source.get("media_type") or "")
+        if isinstance(source.get("data"), str):
+            return data_part(media_type, source["data"], str(kind), str(block.get("name") or ""))
+        url = source.get("url")
+        if isinstance(url, str) and (kind == "image" or media_type.startswith("image/")):
+            return image_part(url)
+    return opaque_part(block)

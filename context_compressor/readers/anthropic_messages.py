@@ -1,0 +1,109 @@
+"""Anthropic Messages: requests, lists of messages, or answers; one in a file, or one per line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from context_compressor.readers import anthropic_blocks as blocks
+from context_compressor.readers.documents import Document, groups
+from context_compressor.readers.session import Format, Session, UnreadableError
+from context_compressor.readers.transcript import Transcript, kind_of
+
+FORMAT = Format.ANTHROPIC
+
+
+def recognises(sample: Sequence[Any]) -> bool:
+    """Tell whether some value is a request with `system` beside its messages, or has blocks of theirs."""
+    if sample and _is_message(sample[0]):
+        return _are_messages(sample)
+    return any(_is_session(value) for value in sample)
+
+
+def _is_session(value: Any) -> bool:
+    if isinstance(value, dict) and isinstance(value.get("messages"), list):
+        messages = value["messages"]
+        if _speaks_chat(messages):
+            return False
+        if isinstance(value.get("system"), str | list) and not _has_role(messages, "system"):
+            return True
+        return _are_messages(messages)
+    return isinstance(value, list) and _are_messages(value)
+
+
+def _are_messages(messages: Sequence[Any]) -> bool:
+    if _speaks_chat(messages):
+        return False
+    return any(
+        _is_message(m) and (blocks.has_mark(m.get("content")) or ("stop_reason" in m and "usage" in m))
+        for m in messages
+    )
+
+
+def _speaks_chat(messages: Sequence[Any]) -> bool:
+    """Tell whether a message is one that only chat completions have."""
+    roles = ("tool", "function", "developer")
+    return any(isinstance(m, dict) and (m.get("role") in roles or "tool_calls" in m) for m in messages)
+
+
+def _has_role(messages: Sequence[Any], role: str) -> bool:
+    return any(isinstance(m, dict) and m.get("role") == role for m in messages)
+
+
+def _is_message(value: Any) -> bool:
+    return isinstance(value, dict) and "role" in value and "messages" not in value
+
+
+def read(document: Document) -> Iterator[Session]:
+    """Yield a session per request or list."""
+    for holder, line, items in groups(document, _is_message, _unwrap):
+        transcript = Transcript()
+        if isinstance(holder, dict) and holder.get("system"):
+            try:
+                transcript.say(
+                    "system", [blocks.to_part(b) for b in blocks.blocks_of(holder["system"])], line
+                )
+            except UnreadableError as error:
+                document.reject(UnreadableError(f"system: {error.why}"), line)
+        for index, (number, item) in enumerate(items):
+            try:
+                _add(transcript, item, number)
+            except UnreadableError as error:
+                place = "" if holder is None else f"messages[{index}]."
+                document.reject(UnreadableError(place + error.why), number)
+        messages, lines = transcript.finish()
+        yield Session(
+            messages,
+            document.name,
+            FORMAT,
+            id=_id_of(holder),
+            line=line if document.is_lines and holder is not None else None,
+            message_lines=lines if document.is_lines and holder is None else (),
+        )
+
+
+def _unwrap(value: Any) -> list[Any]:
+    if isinstance(value, list):
+        return value
+    if isinstance(value, dict) and isinstance(value.get("messages"), list):
+        return list(value["messages"])
+    raise UnreadableError(f'expected a list of messages or {{"messages": [...]}}, got {kind_of(value)}')
+
+
+def _add(transcript: Transcript, item: Any, line: int) -> None:
+    if not isinstance(item, dict):
+        raise UnreadableError(f"expected a message, got {kind_of(item)}")
+    role, content = item.get("role"), item.get("content")
+    if role == "assistant":
+        blocks.add_assistant(transcript, content, line)
+    elif role == "user":
+        blocks.add_user(transcript, content, line)
+    elif role == "system":
+        transcript.say("system", [blocks.to_part(block) for block in blocks.blocks_of(content)], line)
+    else:
+        raise UnreadableError(f"role: expected user, assistant or system, got {role!r}")
+
+
+def _id_of(holder: Any) -> str | None:
+    found = [holder.get(key) for key in ("id", "session_id")] if isinstance(holder, dict) else []
+    return next((value for value in found if isinstance(value, str) and value), None)

@@ -1,0 +1,129 @@
+"""Codex rollouts: JSONL, since September 2025 `{timestamp, type, payload}`, before that bare items.
+
+The conversation is in the response items; events repeat it for people and are passed over, save for the one
+that takes turns back. The instructions in `session_meta` are no message. Compaction leaves earlier items in
+place, and so do we; its summary follows as a user message, and where nothing precedes it, what it kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from context_compressor.readers.documents import Document
+from context_compressor.readers.response_items import add_item
+from context_compressor.readers.session import Format, Session, UnreadableError
+from context_compressor.readers.transcript import Transcript, kind_of, text_part
+
+FORMAT = Format.CODEX
+
+_TYPES = ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
+_CONTEXT = ("<environment_context>", "<user_instructions>", "# AGENTS.md", "<turn_aborted>", "<skill>")
+"""How user messages begin that Codex itself wrote; they begin no turn."""
+
+
+def recognises(sample: Sequence[Any]) -> bool:
+    """Tell whether some value is a line of a rollout, of either form."""
+    return any(_is_line(value) for value in sample)
+
+
+def _is_line(value: Any) -> bool:
+    if not isinstance(value, dict):
+        return False
+    if value.get("type") in _TYPES:
+        return isinstance(value.get("payload"), dict)
+    return value.get("record_type") == "state" or _is_header(value)
+
+
+def _is_header(value: dict[str, Any]) -> bool:
+    """Tell whether a value is the first line of the older form."""
+    keys = {"id", "timestamp"}
+    return keys <= value.keys() and value.keys() <= keys | {"instructions", "git", "cwd", "cli_version"}
+
+
+def read(document: Document) -> Iterator[Session]:
+    """Yield the one session of a rollout."""
+    rollout = _Rollout()
+    for line, value in document.values():
+        try:
+            rollout.add(line, value)
+        except UnreadableError as error:
+            document.reject(error, line)
+    messages, lines = rollout.transcript.finish()
+    if messages:
+        notes = (
+            (f"turns left out because they were rolled back: {rollout.taken_back}",)
+            if rollout.taken_back
+            else ()
+        )
+        yield Session(
+            messages,
+            document.name,
+            FORMAT,
+            id=rollout.id,
+            message_lines=lines if document.is_lines else (),
+            notes=notes,
+        )
+
+
+class _Rollout:
+    def __init__(self) -> None:
+        self.transcript = Transcript()
+        self.id: str | None = None
+        self.taken_back = 0
+        self._turns: list[int] = []
+
+    def add(self, line: int, value: Any) -> None:
+        if not isinstance(value, dict):
+            raise UnreadableError(f"expected a line of a rollout, got {kind_of(value)}")
+        kind, payload = value.get("type"), value.get("payload")
+        if kind is None:
+            if _is_header(value):
+                self._name(value)
+            elif "record_type" not in value:
+                raise UnreadableError("type: expected the type of a line, but it is missing")
+        elif "payload" not in value:
+            self._add_item(line, value)
+        elif not isinstance(payload, dict):
+            raise UnreadableError(f"payload: expected an object, got {kind_of(payload)}")
+        elif kind == "session_meta":
+            self._name(payload)
+        elif kind == "response_item":
+            self._add_item(line, payload)
+        elif kind == "compacted":
+            self._compact(line, payload)
+        elif kind == "event_msg" and payload.get("type") == "thread_rolled_back":
+            self._roll_back(payload.get("num_turns"))
+
+    def _name(self, meta: dict[str, Any]) -> None:
+        # A fork repeats its parent's first line after its own.
+        if self.id is None and isinstance(meta.get("id"), str):
+            self.id = meta["id"]
+
+    def _add_item(self, line: int, item: dict[str, Any]) -> None:
+        before = len(self.transcript)
+        add_item(self.transcript, item, line)
+        if item.get("role") == "user" and not _is_context(item):
+            self._turns.append(before)
+
+    def _compact(self, line: int, payload: dict[str, Any]) -> None:
+        kept = payload.get("replacement_history")
+        if not len(self.transcript) and isinstance(kept, list) and kept:
+            for item in kept:
+                self._add_item(line, item)
+        elif isinstance(payload.get("message"), str) and payload["message"]:
+            self.transcript.say("user", [text_part(payload["message"])], line)
+
+    def _roll_back(self, turns: object) -> None:
+        if isinstance(turns, int) and turns > 0 and self._turns:
+            number = min(turns, len(self._turns))
+            self.transcript.truncate(self._turns[-number])
+            del self._turns[-number:]
+            self.taken_back += number
+
+
+def _is_context(item: dict[str, Any]) -> bool:
+    content = item.get("content")
+    first = content[0] if isinstance(content, list) and content else {}
+    text = first.get("text") if isinstance(first, dict) else None
+    return isinstance(text, str) and text.lstrip().startswith(_CONTEXT)

@@ -1,0 +1,192 @@
+"""A file as JSON values: one, or one per line, read line by line; what is no JSON becomes a problem."""
+
+from __future__ import annotations
+
+import codecs
+import io
+import json
+import zlib
+from collections.abc import Callable, Iterator
+from itertools import chain, islice
+from typing import IO, Any
+
+from context_compressor.readers.session import Problem, UnreadableError
+
+SAMPLE_VALUES = 50
+"""Values looked at to find a format out: Claude Code begins some files with pages of bookkeeping."""
+
+_EMPTY = "is empty; expected chat messages as JSON or JSONL"
+_DAMAGE = (OSError, EOFError, zlib.error)
+
+Numbered = tuple[int, Any]
+
+
+class Document:
+    """One file's JSON values, each with its line.
+
+    Args:
+        name: the file, as problems name it.
+        stream: bytes, or text whose lines end in a newline only; must be seekable.
+        problems: takes what could not be read.
+
+    Raises:
+        UnreadableError: the file is empty, or no JSON at all.
+    """
+
+    def __init__(self, name: str, stream: IO[bytes] | io.StringIO, problems: list[Problem]) -> None:
+        self.name = name
+        self.problems = problems
+        self.is_lines = False
+        """Whether it holds a value per line; a file of one line does not."""
+        self.is_indented = False
+        self._stream = stream
+        self._damage: str | None = None
+        self._values = self._start()
+        head = list(islice(self._values, SAMPLE_VALUES))
+        self.sample = [value for _, value in head]
+        """The first values, for finding out what they are."""
+        self._values = chain(head, self._values)
+
+    def values(self) -> Iterator[Numbered]:
+        """Yield every value with its line; can be used once."""
+        return self._values
+
+    def reject(self, error: UnreadableError, line: int | None = None) -> None:
+        """Note a value that cannot be read, and why; the line counts where each value has its own."""
+        self.problems.append(error.at(self.name, line if self.is_lines else None))
+
+    def _start(self) -> Iterator[Numbered]:
+        lines = self._filled_lines()
+        first, second = next(lines, None), next(lines, None)
+        if first is None:
+            raise UnreadableError(self._damage or _EMPTY)
+        number = first[0]
+        try:
+            value = _load_line(*first)
+        except UnreadableError:
+            try:
+                value = load(self._whole_text())
+            except UnreadableError as error:
+                # Lines, if the second is a value by itself; else the JSON is broken.
+                if second is None or not _is_container(second):
+                    raise error from None
+                self._stream.seek(0)
+                return self._parsed(self._filled_lines())
+            self.is_indented = True
+            return iter([(number, value)])
+        if second is None and self._damage is None:
+            return iter([(number, value)])
+        return self._parsed(chain([first] if second is None else [first, second], lines))
+
+    def _parsed(self, lines: Iterator[tuple[int, bytes | str]]) -> Iterator[Numbered]:
+        self.is_lines = True
+        number = 0
+        for number, raw in lines:
+            try:
+                value = _load_line(number, raw)
+            except UnreadableError as error:
+                self.reject(error)
+                continue
+            yield number, value
+        if self._damage is not None:
+            self.reject(UnreadableError(f"{self._damage}; what follows is lost", number + 1))
+
+    def _filled_lines(self) -> Iterator[tuple[int, bytes | str]]:
+        """Yield the lines that are not blank, until the data end or cannot be read further."""
+        number = 0
+        while True:
+            try:
+                raw = self._stream.readline()
+            except _DAMAGE as error:
+                self._damage = _damage_text(error)
+                return
+            if not raw:
+                return
+            number += 1
+            if number == 1 and isinstance(raw, bytes):
+                raw = raw.removeprefix(codecs.BOM_UTF8)
+            if raw.strip():
+                yield number, raw
+
+    def _whole_text(self) -> str:
+        self._stream.seek(0)
+        try:
+            data = self._stream.read()
+        except _DAMAGE as error:
+            raise UnreadableError(_damage_text(error)) from None
+        if isinstance(data, str):
+            return data
+        try:
+            return data.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise _not_utf8(error, data.count(b"\n", 0, error.start) + 1) from None
+
+
+def groups(
+    document: Document, is_item: Callable[[Any], bool], unwrap: Callable[[Any], list[Any]]
+) -> Iterator[tuple[Any, int, list[Numbered]]]:
+    """Yield `(holder, line, items)` of each session: the items of all lines, or those that each value holds.
+
+    Args:
+        document: the file.
+        is_item: tells whether a value is itself an item, as in a file with an item per line.
+        unwrap: returns the items that a value holds; raises `UnreadableError` where it holds none.
+    """
+    values = document.values()
+    first = next(values, None)
+    if first is None:
+        return
+    values = chain([first], values)
+    if is_item(first[1]):
+        yield None, first[0], list(values)
+        return
+    for line, value in values:
+        try:
+            items = unwrap(value)
+        except UnreadableError as error:
+            document.reject(error, line)
+            continue
+        yield value, line, [(line, item) for item in items]
+
+
+def load(text: str | bytes) -> Any:
+    """Parse JSON.
+
+    Raises:
+        UnreadableError: it is not JSON, or nests too deep.
+    """
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise UnreadableError(f"invalid JSON: {error.msg}", error.lineno, error.colno) from None
+    except RecursionError:
+        raise UnreadableError("invalid JSON: nested too deep", 1) from None
+    except ValueError as error:  # an integer of more digits than Python converts
+        raise UnreadableError(f"invalid JSON: {error}", 1) from None
+
+
+def _load_line(number: int, raw: bytes | str) -> Any:
+    try:
+        return load(raw.decode() if isinstance(raw, bytes) else raw)
+    except UnicodeDecodeError as error:
+        raise _not_utf8(error, number) from None
+    except UnreadableError as error:
+        error.line = number
+        raise
+
+
+def _is_container(line: tuple[int, bytes | str]) -> bool:
+    try:
+        return isinstance(_load_line(*line), dict | list)
+    except UnreadableError:
+        return False
+
+
+def _not_utf8(error: UnicodeDecodeError, line: int) -> UnreadableError:
+    byte = error.object[error.start]
+    return UnreadableError(f"byte 0x{byte:02x} is not UTF-8; save the file as UTF-8", line)
+
+
+def _damage_text(error: BaseException) -> str:
+    reason = getattr(error, "strerror", None)
+    return f"cannot be read: {reason}" if reason else f"the gzip data is damaged: {error}"

@@ -1,0 +1,78 @@
+"""Open what the user named: a file, gzipped or not, or a directory to be walked."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, cast
+
+from context_compressor.readers.session import UnreadableError
+
+_GZIP = b"\x1f\x8b"
+_HEAD_BYTES = 4096
+_PACKED = {
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"BZh": "bzip2",
+    b"\xfd7zXZ\x00": "xz",
+    b"PK\x03\x04": "zip",
+}
+"""How compressed files begin that are not unpacked here."""
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
+
+
+def open_file(path: Path) -> IO[bytes]:
+    """Open a file for reading.
+
+    Raises:
+        UnreadableError: it cannot be opened.
+    """
+    try:
+        return path.open("rb")
+    except FileNotFoundError:
+        raise UnreadableError("there is no such file") from None
+    except (OSError, ValueError) as error:  # ValueError: a null byte in the name
+        raise UnreadableError(f"cannot be read: {getattr(error, 'strerror', None) or error}") from None
+
+
+def as_text_bytes(stream: IO[bytes]) -> IO[bytes]:
+    """Return the bytes of a text, unpacked where they are gzipped; the stream can be rewound.
+
+    Raises:
+        UnreadableError: they are not those of a text that is read here.
+    """
+    try:
+        if not stream.seekable():
+            stream = io.BytesIO(stream.read())
+        head = stream.read(_HEAD_BYTES)
+        stream.seek(0)
+    except OSError as error:
+        raise UnreadableError(f"cannot be read: {error.strerror or error}") from None
+    if head.startswith(_GZIP):
+        stream = cast("IO[bytes]", gzip.GzipFile(fileobj=stream))
+        with suppress(OSError, EOFError, zlib.error):  # whoever reads the lines tells where the damage is
+            head = b""
+            head = stream.read(_HEAD_BYTES)
+        stream.seek(0)
+    for magic, name in _PACKED.items():
+        if head.startswith(magic):
+            raise UnreadableError(f"is compressed with {name}; unpack it first (gzip is read as it is)")
+    if head.startswith(_UTF16):
+        raise UnreadableError("is UTF-16 text; save the file as UTF-8")
+    if b"\x00" in head:
+        raise UnreadableError("is a binary file; expected chat messages as JSON or JSONL")
+    return stream
+
+
+def walk(directory: Path, on_error: Callable[[OSError], None]) -> Iterator[Path]:
+    """Yield the regular files below a directory, by name; not hidden ones, nor any in linked directories."""
+    for parent, directories, names in os.walk(directory, onerror=on_error):
+        directories[:] = sorted(name for name in directories if not name.startswith("."))
+        for name in sorted(names):
+            path = Path(parent, name)
+            if not name.startswith(".") and path.is_file():
+                yield path

@@ -1,0 +1,222 @@
+"""LangChain messages: `messages_to_dict`, `dumpd` or `model_dump`; in lists, in a state, or one per line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from context_compressor.readers.anthropic_blocks import to_part as anthropic_part
+from context_compressor.readers.documents import Document, groups
+from context_compressor.readers.media import data_part
+from context_compressor.readers.session import Format, Session, UnreadableError
+from context_compressor.readers.transcript import (
+    Part,
+    Transcript,
+    image_part,
+    kind_of,
+    opaque_part,
+    text_part,
+)
+
+FORMAT = Format.LANGCHAIN
+
+_KINDS = {
+    "human": "human",
+    "ai": "ai",
+    "tool": "tool",
+    "system": "system",
+    "function": "function",
+    "chat": "chat",
+    "remove": "remove",
+}
+_CLASSES = {f"{kind.capitalize()}Message": kind for kind in _KINDS} | {"AIMessage": "ai"}
+_KINDS |= {f"{name}Chunk": kind for name, kind in _CLASSES.items()}
+_ROLES = {"human": "user", "user": "user", "ai": "assistant", "assistant": "assistant", "system": "system"}
+_CALLS = ("tool_use", "tool_call", "tool_call_chunk", "function_call", "input_json_delta")
+"""Content blocks that repeat what `tool_calls` says."""
+_HOLDERS = ("messages", "values", "channel_values", "kwargs")
+
+
+def recognises(sample: Sequence[Any]) -> bool:
+    """Tell whether some value is a message, or holds a list that begins with one."""
+    return any(_fields(value) is not None or _fields(_first(value)) is not None for value in sample)
+
+
+def _first(value: Any) -> Any:
+    try:
+        items = _unwrap(value)
+    except UnreadableError:
+        return None
+    return items[0] if items else None
+
+
+def _fields(value: Any) -> tuple[str, dict[str, Any]] | None:
+    """Return the kind and the fields of a message; None where it is none."""
+    if not isinstance(value, dict):
+        return None
+    kind = value.get("type")
+    held: Any = None
+    if kind == "constructor" and isinstance(value.get("id"), list) and value["id"]:
+        name = str(value["id"][-1])
+        kind, held = _CLASSES.get(name.removesuffix("Chunk")), value.get("kwargs")
+    elif isinstance(kind, str):
+        kind = _KINDS.get(kind)
+        flat = value if "content" in value and "role" not in value else None
+        held = value["data"] if isinstance(value.get("data"), dict) else flat
+        if kind == "chat" and held is None and "content" in value:
+            held = value
+    if not isinstance(kind, str) or not isinstance(held, dict):
+        return None
+    return kind, held
+
+
+def read(document: Document) -> Iterator[Session]:
+    """Yield a session per list of messages."""
+    for holder, line, items in groups(document, lambda value: _fields(value) is not None, _unwrap):
+        transcript = Transcript()
+        for index, (number, item) in enumerate(items):
+            try:
+                _add(transcript, item, number)
+            except UnreadableError as error:
+                place = "" if holder is None else f"messages[{index}]: "
+                document.reject(UnreadableError(place + error.why), number)
+        messages, lines = transcript.finish()
+        found = holder.get("id") or holder.get("thread_id") if isinstance(holder, dict) else None
+        yield Session(
+            messages,
+            document.name,
+            FORMAT,
+            id=found if isinstance(found, str) else None,
+            line=line if document.is_lines and holder is not None else None,
+            message_lines=lines if document.is_lines and holder is None else (),
+        )
+
+
+def _unwrap(value: Any) -> list[Any]:
+    """Return the list that a state, a checkpoint or an object holds."""
+    for _ in range(len(_HOLDERS)):
+        if isinstance(value, list):
+            return value
+        if not isinstance(value, dict):
+            break
+        value = next((value[key] for key in _HOLDERS if key in value), None)
+    raise UnreadableError("expected a list of LangChain messages, or an object that holds one")
+
+
+def _add(transcript: Transcript, item: Any, line: int) -> None:
+    found = _fields(item)
+    if found is None:
+        raise UnreadableError(f"expected a LangChain message, got {_described(item)}")
+    kind, data = found
+    if kind == "remove":
+        return
+    name = data.get("name") if isinstance(data.get("name"), str) else None
+    content = data.get("content")
+    if kind == "chat":
+        role = str(data.get("role"))
+        kind = {"user": "human", "assistant": "ai"}.get(_ROLES.get(role, "user"), "system")
+        name = name if role in _ROLES else role
+    if kind == "ai":
+        _add_reply(transcript, data, line, name)
+    elif kind == "tool":
+        call_id = data.get("tool_call_id")
+        transcript.answer(call_id if isinstance(call_id, str) else "", _parts(content), line)
+    elif kind == "function":
+        transcript.say("function", _parts(content), line, name or "function")
+    else:
+        transcript.say("user" if kind == "human" else "system", _parts(content), line, name)
+
+
+def _add_reply(transcript: Transcript, data: dict[str, Any], line: int, name: str | None) -> None:
+    more = data.get("additional_kwargs")
+    more = more if isinstance(more, dict) else {}
+    transcript.close()
+    transcript.reply(line, name=name)
+    thought = more.get("reasoning_content")
+    transcript.think(thought if isinstance(thought, str) else "", line)
+    blocks = _blocks(data.get("content"))
+    for block in blocks:
+        reasoning = _reasoning(block)
+        if reasoning is not None:
+            transcript.think(reasoning, line)
+        elif block.get("type") not in _CALLS:
+            transcript.speak([_part(block)], line)
+    calls = _dicts(data.get("tool_calls")) + _dicts(data.get("invalid_tool_calls"))
+    for call in calls:
+        transcript.call(_text(call, "id"), _text(call, "name"), _arguments(call), line)
+    if not calls:
+        _add_raw_calls(transcript, more, blocks, line)
+    transcript.close()
+
+
+def _add_raw_calls(transcript: Transcript, more: dict[str, Any], blocks: list[Part], line: int) -> None:
+    """Add the calls of messages older than `tool_calls`, which kept what the provider sent."""
+    for call in _dicts(more.get("tool_calls")):
+        function = call.get("function")
+        held = function if isinstance(function, dict) else {}
+        transcript.call(_text(call, "id"), _text(held, "name"), held.get("arguments") or {}, line)
+    for block in blocks:
+        if block.get("type") in ("tool_use", "tool_call"):
+            transcript.call(_text(block, "id"), _text(block, "name"), _arguments(block), line)
+    legacy = more.get("function_call")
+    if isinstance(legacy, dict):
+        transcript.call("", _text(legacy, "name"), legacy.get("arguments") or {}, line)
+
+
+def _arguments(call: dict[str, Any]) -> Any:
+    found = next((call[key] for key in ("args", "input", "arguments") if call.get(key) is not None), None)
+    return {} if found is None else found
+
+
+def _reasoning(block: dict[str, Any]) -> str | None:
+    kind = block.get("type")
+    if kind == "redacted_thinking":
+        return ""
+    if kind not in ("thinking", "reasoning", "reasoning_content"):
+        return None
+    texts = [block.get(key) for key in ("thinking", "reasoning", "text")]
+    texts += [part.get("text") for part in _dicts(block.get("summary"))]
+    return "\n\n".join(text for text in texts if isinstance(text, str) and text)
+
+
+def _parts(content: Any) -> list[Part]:
+    return [_part(block) for block in _blocks(content)]
+
+
+def _blocks(content: Any) -> list[Part]:
+    if isinstance(content, str):
+        return [text_part(content)] if content else []
+    if not isinstance(content, list):
+        raise UnreadableError(f"content: expected a string or a list of blocks, got {kind_of(content)}")
+    return [block if isinstance(block, dict) else opaque_part(block) for block in content]
+
+
+def _part(block: dict[str, Any]) -> Part:
+    kind = block.get("type")
+    if kind in ("text", "text-plain", "output_text") and isinstance(block.get("text"), str):
+        return text_part(block["text"])
+    if kind == "image_url":
+        url = block.get("image_url")
+        url = {"url": url} if isinstance(url, str) else url
+        if isinstance(url, dict) and isinstance(url.get("url"), str):
+            return {"type": "image_url", "image_url": url}
+    if kind in ("image", "audio", "video", "file") and "source" not in block:
+        data = block.get("base64", block.get("data"))
+        if isinstance(data, str):
+            return data_part(str(block.get("mime_type") or ""), data, str(kind), _text(block, "filename"))
+        if kind == "image" and isinstance(block.get("url"), str):
+            return image_part(block["url"])
+    return anthropic_part(block)
+
+
+def _described(item: Any) -> str:
+    return f"one of type {item['type']!r}" if isinstance(item, dict) and "type" in item else kind_of(item)
+
+
+def _dicts(value: Any) -> list[dict[str, Any]]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def _text(data: dict[str, Any], key: str) -> str:
+    found = data.get(key)
+    return found if isinstance(found, str) else ""

@@ -1,0 +1,102 @@
+"""OpenAI chat: a list of messages, an object with `messages`, or JSONL of either or of messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Any
+
+from context_compressor.errors import InvalidMessageError
+from context_compressor.messages.openai import from_openai
+from context_compressor.readers.documents import Document
+from context_compressor.readers.session import Form, Format, Session, UnreadableError
+from context_compressor.readers.transcript import kind_of
+
+FORMAT = Format.OPENAI
+_ID_KEYS = ("id", "session_id", "conversation_id", "chat_id")
+
+
+def recognises(sample: Sequence[Any]) -> bool:
+    """Tell whether some value is a message or a session of them; asked last, when nobody else knew it."""
+    return any(
+        _is_message(value) or isinstance(value, list) or (isinstance(value, dict) and "messages" in value)
+        for value in sample
+    )
+
+
+def read(document: Document) -> Iterator[Session]:
+    """Yield a session per value, or one of all values where these are messages."""
+    values = document.values()
+    first = next(values, None)
+    if first is None:
+        return
+    values = chain([first], values)
+    if _is_message(first[1]):
+        yield _read_message_lines(document, values)
+        return
+    for line, value in values:
+        try:
+            yield _read_session(document, line, value)
+        except UnreadableError as error:
+            document.reject(error, line)
+
+
+def _is_message(value: Any) -> bool:
+    return isinstance(value, dict) and "role" in value and "messages" not in value
+
+
+def _read_message_lines(document: Document, values: Iterator[tuple[int, Any]]) -> Session:
+    messages: list[Any] = []
+    lines: list[int] = []
+    for line, value in values:
+        try:
+            _check([value], len(messages))
+        except UnreadableError as error:
+            document.reject(error, line)
+            continue
+        messages.append(value)
+        lines.append(line)
+    return Session(messages, document.name, FORMAT, Form.MESSAGE_LINES, message_lines=tuple(lines))
+
+
+def _read_session(document: Document, line: int, value: Any) -> Session:
+    frame = value if isinstance(value, dict) else None
+    messages = value if frame is None else frame.get("messages")
+    if frame is not None and "messages" not in frame:
+        keys = ", ".join(list(frame)[:5]) or "none"
+        raise UnreadableError(
+            f"messages: expected a list of chat messages, but the key is missing (keys found: {keys})"
+        )
+    if not isinstance(messages, list):
+        if frame is not None:
+            raise UnreadableError(f"messages: expected a list of chat messages, got {kind_of(messages)}")
+        raise UnreadableError(
+            f'expected a list of chat messages or {{"messages": [...]}}, got {kind_of(value)}'
+        )
+    _check(messages, 0)
+    return Session(
+        messages,
+        document.name,
+        FORMAT,
+        Form.SESSION_LINES if document.is_lines else Form.ONE,
+        id=_id_of(frame),
+        frame=frame,
+        line=line if document.is_lines else None,
+        is_indented=document.is_indented,
+    )
+
+
+def _check(messages: list[Any], start: int) -> None:
+    """Refuse messages that are no chat dicts; `start` is the index of the first within its session."""
+    try:
+        from_openai(messages)
+    except InvalidMessageError as error:
+        why = str(error)
+        raise UnreadableError(
+            why if not start else why.replace("messages[0]", f"messages[{start}]", 1)
+        ) from None
+
+
+def _id_of(frame: dict[str, Any] | None) -> str | None:
+    found = [frame[key] for key in _ID_KEYS if key in frame] if frame else []
+    return next((str(value) for value in found if isinstance(value, str | int) and value != ""), None)

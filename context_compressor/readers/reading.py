@@ -1,0 +1,166 @@
+"""Read sessions from whatever the user named, in whichever format it is."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+from context_compressor.readers import (
+    agentscope,
+    anthropic_messages,
+    claude_code,
+    codex,
+    langchain,
+    openai_chat,
+    openai_responses,
+)
+from context_compressor.readers.documents import Document
+from context_compressor.readers.files import as_text_bytes, open_file, walk
+from context_compressor.readers.session import Form, Format, Problem, Session, UnreadableError
+
+
+class Reader(Protocol):
+    """What a format's module offers."""
+
+    FORMAT: Format
+
+    @property
+    def recognises(self) -> Callable[[Sequence[Any]], bool]:
+        """Tell by the first values of a file whether it is of this format."""
+
+    @property
+    def read(self) -> Callable[[Document], Iterator[Session]]:
+        """Yield a file's sessions; what cannot be read goes to `document.reject`."""
+
+
+READERS: tuple[Reader, ...] = (
+    claude_code,
+    codex,
+    agentscope,
+    langchain,
+    openai_responses,
+    anthropic_messages,
+    openai_chat,
+)
+"""Every reader, in the order in which they are asked: the plainest format last, since others resemble it."""
+
+
+def detect_format(sample: Sequence[Any]) -> Format | None:
+    """Return the format of a file by its first values, or None where no reader knows it."""
+    return next((reader.FORMAT for reader in READERS if reader.recognises(sample)), None)
+
+
+def read_stream(
+    stream: IO[bytes] | io.StringIO, name: str, problems: list[Problem], format: Format | None = None
+) -> Iterator[Session]:
+    """Yield the sessions of one file, as they are read.
+
+    Args:
+        stream: its bytes, gzipped or not; or its text, with newlines as they are.
+        name: as problems name it.
+        problems: takes what could not be read, each as it is met.
+        format: which format it is; found out by its content when None.
+
+    Raises:
+        UnreadableError: nothing in it can be read.
+    """
+    opened = stream if isinstance(stream, io.StringIO) else as_text_bytes(stream)
+    document = Document(name, opened, problems)
+    known = detect_format(document.sample) if format is None else format
+    if known is None and document.is_lines:
+        raise UnreadableError("its lines are no messages or sessions of a known format")
+    # One value of no known format is refused in the words of the plainest.
+    reader = next(reader for reader in READERS if reader.FORMAT is (known or Format.OPENAI))
+    before = len(problems)
+    empty = True
+    for session in reader.read(document):
+        if session.messages or session.form is not Form.FOREIGN:
+            empty = False
+            yield session
+    if empty and len(problems) == before:
+        raise UnreadableError(f"holds no message of a {reader.FORMAT.title}")
+
+
+def read_path(path: Path, problems: list[Problem], format: Format | None = None) -> Iterator[Session]:
+    """Yield the sessions of a file, or of every file below a directory, as they are read.
+
+    In a directory a session is known by its file's name below it where it has no id of its own, and a file
+    that holds none becomes a problem.
+
+    Raises:
+        UnreadableError: the file, not a directory, cannot be read.
+    """
+    if not path.is_dir():
+        with open_file(path) as stream:
+            yield from read_stream(stream, str(path), problems, format)
+        return
+    for file in walk(path, lambda error: problems.append(_unlisted(error))):
+        try:
+            with open_file(file) as stream:
+                for session in read_stream(stream, str(file), problems, format):
+                    yield session if session.id else replace(session, id=_name_in(path, session))
+        except UnreadableError as error:
+            problems.append(error.at(str(file)))
+
+
+def _unlisted(error: OSError) -> Problem:
+    return Problem(str(error.filename), None, f"cannot be listed: {error.strerror or error}")
+
+
+def _name_in(directory: Path, session: Session) -> str:
+    name = Path(session.source).relative_to(directory).as_posix()
+    return name if session.line is None else f"{name}:{session.line}"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """All that was read of what the user named."""
+
+    name: str
+    form: Form
+    sessions: tuple[Session, ...]
+    problems: tuple[Problem, ...]
+
+    @property
+    def formats(self) -> tuple[Format, ...]:
+        """The formats met, in the order of `Format`."""
+        found = {session.format for session in self.sessions}
+        return tuple(format for format in Format if format in found)
+
+
+def read_all(
+    source: Path | IO[bytes] | io.StringIO, name: str | None = None, format: Format | None = None
+) -> Reading:
+    """Read everything there is in a file, a directory or a stream.
+
+    Raises:
+        UnreadableError: nothing could be read; the text names file, line and reason of what was met first.
+    """
+    problems: list[Problem] = []
+    is_path = isinstance(source, Path)
+    shown = name or (str(source) if is_path else "stdin")
+    is_directory = isinstance(source, Path) and source.is_dir()
+    try:
+        if isinstance(source, Path):
+            sessions = tuple(read_path(source, problems, format))
+        else:
+            sessions = tuple(read_stream(source, shown, problems, format))
+    except UnreadableError as error:
+        sessions = ()
+        problems.insert(0, error.at(shown))
+    nothing = not sessions or (bool(problems) and not any(session.messages for session in sessions))
+    if nothing and not is_directory:
+        raise UnreadableError(_summed(problems))
+    if nothing:
+        found = f"; {_summed(problems)}" if problems else ""
+        raise UnreadableError(f"{shown}: is a directory in which no session was found{found}")
+    form = Form.DIRECTORY if is_directory else sessions[0].form
+    return Reading(shown, form, sessions, tuple(problems))
+
+
+def _summed(problems: list[Problem]) -> str:
+    rest = len(problems) - 1
+    return str(problems[0]) + (f" (and {rest:,} more that cannot be read)" if rest else "")

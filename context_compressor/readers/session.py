@@ -1,0 +1,112 @@
+"""What reading gives: sessions, and a problem for every line that gave none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+from typing import Any
+
+
+class Format(StrEnum):
+    """The formats that are read; the values are what `--format` takes."""
+
+    OPENAI = "openai"
+    AGENTSCOPE = "agentscope"
+    CLAUDE_CODE = "claude-code"
+    CODEX = "codex"
+    LANGCHAIN = "langchain"
+    ANTHROPIC = "anthropic"
+    RESPONSES = "responses"
+
+    @property
+    def title(self) -> str:  # type: ignore[override]  # a StrEnum's `str.title` says nothing here
+        """The format's name in sentences."""
+        return _TITLES[self]
+
+
+_TITLES = {
+    Format.OPENAI: "OpenAI chat",
+    Format.AGENTSCOPE: "AgentScope state",
+    Format.CLAUDE_CODE: "Claude Code session",
+    Format.CODEX: "Codex rollout",
+    Format.LANGCHAIN: "LangChain messages",
+    Format.ANTHROPIC: "Anthropic Messages",
+    Format.RESPONSES: "OpenAI Responses items",
+}
+
+
+class Form(Enum):
+    """How a file of sessions is laid out, where that matters for writing it back."""
+
+    ONE = "one JSON value"
+    SESSION_LINES = "JSONL, a session per line"
+    MESSAGE_LINES = "JSONL, a message per line"
+    FOREIGN = "another format, written as OpenAI chat JSON"
+    DIRECTORY = "a directory, written as JSONL, a session per line"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something that could not be read, and was passed over."""
+
+    file: str
+    """As the user named it, or found in the directory that was named."""
+    line: int | None
+    """1-based; None where it is the whole file."""
+    why: str
+    column: int | None = None
+
+    def __str__(self) -> str:
+        line = "" if self.line is None else f", line {self.line}"
+        column = "" if self.column is None else f", column {self.column}"
+        return f"{self.file}{line}{column}: {self.why}"
+
+
+class UnreadableError(Exception):
+    """Report that one value, line or file is not what its format says; carries only the reason.
+
+    Readers raise it about a value and their caller, who knows the place, makes a `Problem` of it. It never
+    leaves this package but from `read_all`.
+    """
+
+    def __init__(self, why: str, line: int | None = None, column: int | None = None) -> None:
+        super().__init__(why)
+        self.why, self.line, self.column = why, line, column
+
+    def at(self, file: str, line: int | None = None) -> Problem:
+        """Return the problem; `line` is where the value stands, unless the error knows better."""
+        return Problem(file, line if self.line is None else self.line, self.why, self.column)
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One conversation, as chat dicts that `from_openai` accepts."""
+
+    messages: list[Any]
+    source: str
+    """The file that holds it, as errors name it."""
+    format: Format = Format.OPENAI
+    form: Form = Form.FOREIGN
+    id: str | None = None
+    """What it calls itself, if anything."""
+    frame: dict[str, Any] | None = None
+    """The object that held the messages, its other keys included; None where they stood alone."""
+    line: int | None = None
+    """The line of the file that holds it, 1-based; None where it is the whole file."""
+    message_lines: tuple[int, ...] = ()
+    """The line of each message, where each has its own; of its first part where it has several."""
+    is_indented: bool = False
+    """Whether the JSON value spread over several lines."""
+    notes: tuple[str, ...] = ()
+    """What was left out on purpose, and should be known."""
+
+    def place(self, message: int | None = None) -> str:
+        """Return where the session, or one message of it, stands, as errors name it."""
+        line = self.line
+        if message is not None and self.message_lines:
+            line = self.message_lines[message]
+        return self.source if line is None else f"{self.source}, line {line}"
+
+    def wrap(self, messages: list[dict[str, Any]]) -> Any:
+        """Return `messages` in the frame of this session."""
+        return messages if self.frame is None else {**self.frame, "messages": messages}

@@ -1,0 +1,189 @@
+"""Build chat dicts out of the smaller pieces in which other formats record a conversation.
+
+A reader says what it finds, in order: somebody speaks, the model thinks, speaks or calls, a call is answered.
+Pieces of one reply become one assistant dict, and an answer goes to stand behind the call it answers, where
+providers want it, even when something else was recorded in between.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from context_compressor.readers.session import UnreadableError
+
+Part = dict[str, Any]
+
+
+@dataclass(slots=True)
+class _Turn:
+    role: str
+    line: int
+    parts: list[Part] = field(default_factory=list)
+    thoughts: list[str] = field(default_factory=list)
+    calls: list[dict[str, Any]] = field(default_factory=list)
+    call_id: str = ""
+    name: str | None = None
+    answers: list[_Turn] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        content = simplify(self.parts)
+        if self.role == "tool":
+            return {"role": "tool", "tool_call_id": self.call_id, "content": content}
+        message: dict[str, Any] = {"role": self.role, "content": content}
+        if self.role == "assistant":
+            if not self.parts:
+                message["content"] = None if self.calls or self.thoughts else ""
+            if self.thoughts:
+                message["reasoning_content"] = "\n\n".join(self.thoughts)
+            if self.calls:
+                message["tool_calls"] = self.calls
+        if self.name is not None:
+            message["name"] = self.name
+        return message
+
+
+class Transcript:
+    """Chat dicts in the making, each with the line where it began."""
+
+    def __init__(self) -> None:
+        self._turns: list[_Turn] = []
+        self._by_key: dict[str, _Turn] = {}
+        self._open: _Turn | None = None
+        self._unanswered: dict[str, _Turn] = {}
+        self._hosted = 0
+
+    def __len__(self) -> int:
+        return len(self._turns)
+
+    @property
+    def is_replying(self) -> bool:
+        """Whether a reply is open that has said or called something already."""
+        return self._open is not None and bool(self._open.parts or self._open.calls)
+
+    def say(self, role: str, parts: Sequence[Part], line: int, name: str | None = None) -> None:
+        """Add what somebody other than the model said."""
+        self.close()
+        self._turns.append(_Turn(role, line, list(parts), name=name))
+
+    def reply(self, line: int, key: str | None = None, name: str | None = None) -> None:
+        """Open a reply of the model, or go on with the one that has this key."""
+        known = None if key is None else self._by_key.get(key)
+        if known is None:
+            known = _Turn("assistant", line, name=name)
+            self._turns.append(known)
+            if key is not None:
+                self._by_key[key] = known
+        self._open = known
+
+    def close(self) -> None:
+        """End the reply: the next piece begins another."""
+        self._open = None
+
+    def think(self, text: str, line: int) -> None:
+        """Add the model's reasoning to the open reply."""
+        if text:
+            self._reply(line).thoughts.append(text)
+
+    def speak(self, parts: Sequence[Part], line: int) -> None:
+        """Add what the model said to the open reply."""
+        self._reply(line).parts.extend(part for part in parts if part.get("text") != "")
+
+    def call(self, call_id: str, name: str, arguments: Any, line: int) -> None:
+        """Add a tool call to the open reply; arguments are JSON text, or what is to be written as such."""
+        text = arguments if isinstance(arguments, str) else dump(arguments)
+        turn = self._reply(line)
+        turn.calls.append({"id": call_id, "type": "function", "function": {"name": name, "arguments": text}})
+        self._unanswered[call_id] = turn
+
+    def answer(self, call_id: str, parts: Sequence[Part], line: int) -> None:
+        """Add the result of a call, behind the call where that is known and has none yet."""
+        turn = _Turn("tool", line, list(parts), call_id=call_id)
+        caller = self._unanswered.pop(call_id, None)
+        self.close()
+        if caller is None:
+            self._turns.append(turn)
+        else:
+            caller.answers.append(turn)
+
+    def hosted_call(
+        self, call_id: object, name: str, arguments: Any, result: Sequence[Part], line: int
+    ) -> None:
+        """Add a call that the provider carried out, with its result; an id is made where it has none."""
+        self._hosted += 1
+        known = call_id if isinstance(call_id, str) and call_id else f"{name}_{self._hosted}"
+        self.call(known, name, arguments, line)
+        self.answer(known, result, line)
+
+    def truncate(self, length: int) -> None:
+        """Take back everything after the first `length` turns; see `len`."""
+        gone = {id(turn) for turn in self._turns[length:]}
+        del self._turns[length:]
+        self._unanswered = {key: turn for key, turn in self._unanswered.items() if id(turn) not in gone}
+        self._by_key = {key: turn for key, turn in self._by_key.items() if id(turn) not in gone}
+        self.close()
+
+    def finish(self) -> tuple[list[dict[str, Any]], tuple[int, ...]]:
+        """Return the chat dicts, and the line of each; replies in which nothing was said are left out."""
+        ordered = [
+            turn
+            for head in self._turns
+            if head.role != "assistant" or head.parts or head.thoughts or head.calls
+            for turn in (head, *head.answers)
+        ]
+        return [turn.to_dict() for turn in ordered], tuple(turn.line for turn in ordered)
+
+    def _reply(self, line: int) -> _Turn:
+        if self._open is None:
+            self.reply(line)
+        assert self._open is not None
+        return self._open
+
+
+def text_part(text: str) -> Part:
+    """Return a text part."""
+    return {"type": "text", "text": text}
+
+
+def image_part(url: str, **more: Any) -> Part:
+    """Return an image part."""
+    return {"type": "image_url", "image_url": {"url": url, **more}}
+
+
+def opaque_part(value: Any) -> Part:
+    """Return a part that shows what chat dicts have no word for, as JSON text."""
+    return text_part(value if isinstance(value, str) else dump(value))
+
+
+def simplify(parts: Sequence[Part]) -> str | list[Part]:
+    """Return content: a string where it is one text or nothing, else the parts."""
+    if not parts:
+        return ""
+    if len(parts) == 1 and parts[0].keys() == {"type", "text"}:
+        return str(parts[0]["text"])
+    return list(parts)
+
+
+def dump(value: Any) -> str:
+    """Return a value as JSON text."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def string(data: dict[str, Any], key: str, path: str = "") -> str:
+    """Return a string under a key.
+
+    Raises:
+        UnreadableError: it is missing or not a string.
+    """
+    value = data.get(key)
+    if not isinstance(value, str):
+        found = "but it is missing" if key not in data else f"got {kind_of(value)}"
+        raise UnreadableError(f"{path}{key}: expected a string, {found}")
+    return value
+
+
+def kind_of(value: object) -> str:
+    """Return the name of a JSON value's type, as error texts use it."""
+    return "null" if value is None else type(value).__name__
