@@ -17,9 +17,9 @@ from context_compressor.compression.units import Marks, Unit, classify
 from context_compressor.compression.view import ViewItem
 from context_compressor.messages.parts import PartPath, text_parts
 
-SEGMENT_SHARE = 0.25
+SEGMENT_SHARE = 0.5
 """Share of the budget beside the fixed messages that all segments together may hold; beyond it they merge."""
-SUMMARY_RATIO = 0.2
+SUMMARY_RATIO = 0.15
 """Tokens of summary per token summarised. Lower saves more, higher loses less of what is needed later."""
 MERGE_RATIO = 0.6
 """Tokens of a merged summary per token of the summaries that it replaces: those are dense already."""

@@ -162,7 +162,7 @@ def test_a_segment_is_planned_only_where_it_gains() -> None:
 def test_the_target_is_reached_with_room_to_spare() -> None:
     found = planned(turns(12))
     assert found is not None
-    assert found.projected_tokens <= 1_100
+    assert found.projected_tokens <= 1_200
 
 
 @given(
