@@ -6,9 +6,14 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from math import ceil
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, get_args
 
-from context_compressor.errors import OffloadCorruptError, OffloadError, OffloadNotFoundError
+from context_compressor.errors import (
+    InvalidArgumentError,
+    OffloadCorruptError,
+    OffloadError,
+    OffloadNotFoundError,
+)
 from context_compressor.messages.media import is_data_url, kind_of_media, media_type_of
 from context_compressor.messages.msg import Block, Msg, copy_json
 from context_compressor.messages.openai_parts import block_to_part, source_of
@@ -39,6 +44,8 @@ MIN_PAGE_TOKENS = 100
 GREP_TOKENS = 300
 """What a search answers unless `limit` asks for more: enough to see where to read on."""
 MAX_CONTEXT_LINES = 50
+
+Wire = Literal["openai", "dashscope"]
 
 _NEWEST_NAMED = 5
 _HEX_REF = re.compile(r"(?<![0-9a-f])[0-9a-f]{16}(?![0-9a-f])")
@@ -83,10 +90,15 @@ class OffloadTools:
 
     Args:
         memory: a `CompressedMemory`, or anything with the members of `OffloadSource`.
+        wire: the form of the content parts that `load` and `attachment` give: those of chat completions
+            ("openai"), or of DashScope's own multimodal endpoint ("dashscope").
     """
 
-    def __init__(self, memory: OffloadSource) -> None:
+    def __init__(self, memory: OffloadSource, wire: Wire = "openai") -> None:
+        if wire not in get_args(Wire):
+            raise InvalidArgumentError(f"wire: expected one of {', '.join(get_args(Wire))}, got {wire!r}")
         self._memory = memory
+        self._wire = wire
         self._handlers: dict[str, Callable[[Arguments], Awaitable[str]]] = {
             READ_TOOL: self._read,
             GREP_TOOL: self._grep,
@@ -127,7 +139,7 @@ class OffloadTools:
         return self._clip(answer)
 
     async def load(self, ref: str) -> dict[str, Any]:
-        """Return offloaded media as a content part of chat completions: `image_url`, `input_audio` and so on.
+        """Return offloaded media as a content part: `image_url`, `input_audio` and so on.
 
         Raises:
             OffloadNotFoundError: the ref is malformed, or not one of this memory's.
@@ -136,7 +148,7 @@ class OffloadTools:
         url = await self._memory.read_ref(ref)
         if not is_data_url(url):
             raise OffloadError(f"{ref} is a text, no image, audio, video or file; {READ_TOOL} shows it")
-        return block_to_part(_media_block(url))
+        return self._part(url)
 
     async def attachment(
         self, name: str, arguments: Mapping[str, Any] | str | None = None
@@ -156,8 +168,14 @@ class OffloadTools:
             ref, url = await self._loaded(Arguments(name, parse_arguments(arguments)))
         except FinalAnswer:
             return None
-        text = {"type": "text", "text": f"[{ref}, loaded by {LOAD_TOOL}]"}
-        return {"role": "user", "content": [text, block_to_part(_media_block(url))]}
+        note = f"[{ref}, loaded by {LOAD_TOOL}]"
+        text = {"text": note} if self._wire == "dashscope" else {"type": "text", "text": note}
+        return {"role": "user", "content": [text, self._part(url)]}
+
+    def _part(self, url: str) -> dict[str, Any]:
+        if self._wire == "dashscope":
+            return {kind_of_media(url): url}
+        return block_to_part(_media_block(url))
 
     @property
     def _page_tokens(self) -> int:

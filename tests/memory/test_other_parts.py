@@ -15,7 +15,7 @@ from context_compressor import (
     from_openai,
     to_openai,
 )
-from context_compressor.errors import OffloadError
+from context_compressor.errors import InvalidArgumentError, OffloadError
 from tests.memory.scripted import REF
 from tests.support.media import png_url
 from tests.support.validity import problems
@@ -192,6 +192,22 @@ class TestMedia:
             )
         )
         assert images(await view_of(memory))[-1] == url  # it does not leave again at once
+
+    async def test_parts_for_dashscopes_own_endpoint_have_its_form(self) -> None:
+        memory = memory_of(2_000, keep_images=1, keep_recent_count=0, mode="compact")
+        for number in range(6):
+            await memory.add(from_openai(screenshot(number)))
+        stored = [
+            ref for ref in refs(await view_of(memory)) if (await memory.read_ref(ref)).startswith("data:")
+        ]
+        tools = OffloadTools(memory, wire="dashscope")
+        assert await tools.load(stored[0]) == {"image": await memory.read_ref(stored[0])}
+        attached = await tools.attachment("load_offloaded", {"ref": stored[0]})
+        assert attached is not None
+        assert all("type" not in part for part in attached["content"])
+        assert to_openai(from_openai([attached])) == [attached]
+        with pytest.raises(InvalidArgumentError, match="wire"):
+            OffloadTools(memory, wire="other")  # type: ignore[arg-type]
 
     async def test_text_tools_and_media_send_each_other_the_right_way(self) -> None:
         memory = memory_of(2_000, keep_images=1, keep_recent_count=0, mode="compact", target_ratio=0.9)
