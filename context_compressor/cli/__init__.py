@@ -1,1 +1,1 @@
-"""The command line: `context-compressor compress | read | grep | demo`."""
+"""The command line: `context-compressor compress | replay | read | grep | demo`."""

@@ -1,8 +1,8 @@
 """The commands and their options; each returns what is to be done, and `main` does it.
 
 Exit codes: 0 done · 1 the answer is no (nothing matched, no such text, a session that does not fit the
-budget, a check of the demo that failed) · 2 it could not be done (options, input, files) · 130 interrupted ·
-141 whoever read the output has gone.
+budget or could not be replayed, a check of the demo that failed) · 2 it could not be done (options, input,
+files) · 130 interrupted · 141 whoever read the output has gone.
 """
 
 from __future__ import annotations
@@ -232,6 +232,73 @@ def grep(
         from context_compressor.cli.stored import grep_stored
 
         return grep_stored(pattern, store, namespace, ref, ignore_case, context)
+
+    return job
+
+
+@app.command()
+def replay(
+    paths: Annotated[
+        list[str],
+        typer.Argument(metavar="PATH...", help="Recorded sessions: files, gzipped or not, or directories."),
+    ],
+    budget: Annotated[
+        list[int] | None,
+        typer.Option(metavar="N", help="Tokens that a view may cost; may be repeated. Default: 16000."),
+    ] = None,
+    baseline: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="What else to replay: sliding or masking; may be repeated. raw, the history as it is, "
+            "always is.",
+        ),
+    ] = None,
+    report: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Write a page of HTML there that needs nothing else."),
+    ] = None,
+    png: Annotated[str | None, typer.Option(metavar="DIR", help="Write the charts there, as PNG.")] = None,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print everything as JSON instead of a table.")
+    ] = False,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Processes at once. Default: one per core.")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No table, no progress bar.")] = False,
+    format: Annotated[
+        Format | None,
+        typer.Option(
+            metavar="NAME",
+            help=f"Format of the files: {', '.join(Format)}. Default: found out by their content.",
+        ),
+    ] = None,
+) -> Job:
+    """Tell what compressing would have saved, cost and lost in recorded sessions.
+
+    Before each recorded assistant message the memory, and each baseline, is asked what it would send. No
+    model is called. Sessions that cannot be replayed are named and skipped: exit code 1. Ctrl-C keeps what is
+    done. --report and --png need the extra: pip install 'context-compressor[report]'
+
+    Example: context-compressor replay sessions/ --baseline sliding --report out.html
+    """
+
+    def job() -> int:
+        from context_compressor.cli.replay import ReplayOptions, run_replay
+
+        return run_replay(
+            ReplayOptions(
+                paths=paths,
+                budgets=budget or [],
+                baselines=baseline or [],
+                report=report,
+                png=png,
+                json=json,
+                jobs=jobs,
+                quiet=quiet,
+                format=format,
+            )
+        )
 
     return job
 

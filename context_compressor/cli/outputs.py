@@ -26,7 +26,7 @@ def make_console(*, stderr: bool = False) -> Console:
     return _PipeConsole(stderr=stderr, highlight=False)
 
 
-def check_output(name: str) -> None:
+def check_output(name: str, option: str = "--output") -> None:
     """Refuse an output that could not be written, before any work is done.
 
     Raises:
@@ -34,12 +34,12 @@ def check_output(name: str) -> None:
     """
     path = Path(name)
     if path.is_dir():
-        raise CommandError(f"--output {name}: is a directory; name a file in it")
+        raise CommandError(f"{option} {name}: is a directory; name a file in it")
     if not path.parent.is_dir():
-        raise CommandError(f"--output {name}: there is no directory {path.parent}")
+        raise CommandError(f"{option} {name}: there is no directory {path.parent}")
 
 
-def write_output(name: str, text: str) -> None:
+def write_output(name: str, text: str, option: str = "--output") -> None:
     """Write `text` to a file, gzipped where the name ends in .gz; a failure leaves what was there before.
 
     Raises:
@@ -56,7 +56,7 @@ def write_output(name: str, text: str) -> None:
         else:
             _replace(path, data)
     except OSError as error:
-        raise CommandError(f"--output {name}: cannot be written: {error.strerror or error}") from None
+        raise CommandError(f"{option} {name}: cannot be written: {error.strerror or error}") from None
 
 
 def _replace(path: Path, data: bytes) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from context_compressor.measure.chats import Chat
@@ -15,8 +16,17 @@ READ_TOOL_NAME = "read"
 """What the tool is called by which the smallest stored text is read, where a system's own show nothing."""
 
 
+OnTurn = Callable[[Turn], Awaitable[None]]
+"""Called after each turn, the system as it then is; the time that it takes is not the system's."""
+
+
 async def replay(
-    recording: Recording, system: System, *, budget: int, far_messages: int = FAR_MESSAGES
+    recording: Recording,
+    system: System,
+    *,
+    budget: int,
+    far_messages: int = FAR_MESSAGES,
+    on_turn: OnTurn | None = None,
 ) -> Replay:
     """Return what a system does with a recorded session. It is closed afterwards.
 
@@ -28,10 +38,15 @@ async def replay(
         system: a new system; it belongs to this session.
         budget: tokens that a view should cost at most.
         far_messages: evidence that was named last more messages back than this is far.
+        on_turn: looks on; what it raises ends the replay.
     """
     replaying = _Replaying(recording, system, budget, far_messages)
+    turns: list[Turn] = []
     try:
-        turns = [await replaying.take(turn) for turn in recording.turns]
+        for turn in recording.turns:
+            turns.append(await replaying.take(turn))
+            if on_turn is not None:
+                await on_turn(turns[-1])
         stored = await system.stored()
     finally:
         await system.aclose()

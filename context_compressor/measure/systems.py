@@ -169,6 +169,8 @@ class Ours:
             counter=tokens,
             on_event=self._note,
         )
+        self.events: list[CompressionEvent] = []
+        """Every event so far."""
         self._tools = OffloadTools(self.memory)
         self._texts: dict[str, str] = {}
         self._input_tokens = 0
@@ -250,6 +252,7 @@ class Ours:
         await self.memory.aclose()
 
     def _note(self, event: CompressionEvent) -> None:
+        self.events.append(event)
         self._input_tokens += event.summary_input_tokens
         self._output_tokens += event.summary_output_tokens
 

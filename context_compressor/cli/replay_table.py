@@ -1,0 +1,55 @@
+"""Print what replays come to: a table for each budget."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.table import Table
+
+from context_compressor.measure.results import Totals
+from context_compressor.report.data import OURS, ReportData, short_number
+
+_LOOK: dict[str, Any] = {"title_justify": "left", "title_style": "bold", "box": SIMPLE, "pad_edge": False}
+_COLUMNS = ("saved", "peak", "over", "refused", "cost", "shown", "read back", "lost")
+
+
+def print_tables(console: Console, data: ReportData) -> None:
+    """Print a table for each budget, and a line that says what its columns mean."""
+    count = len(data.sessions)
+    for budget, rows in data.tables():
+        table = Table(
+            title=f"Budget {budget:,} tokens: {count:,} session{'' if count == 1 else 's'}, "
+            f"{rows[0][1].turns:,} turns",
+            **_LOOK,
+        )
+        table.add_column("system", no_wrap=True)
+        for column in _COLUMNS:
+            table.add_column(column, justify="right", no_wrap=True)
+        for system, totals in rows:
+            table.add_row(system, *_cells(totals), style="bold" if system == OURS else "")
+        console.print(table)
+    console.print(
+        "peak: tokens of the largest request. over, refused: turns above the budget, or that a provider "
+        "refuses. cost: to that of the history, prompt cache counted. shown, read back, lost: evidence that "
+        "the recorded assistant used and that views show, lead to, or neither."
+    )
+
+
+def _cells(totals: Totals) -> tuple[str, ...]:
+    evidence = totals.far + totals.near
+    return (
+        _percent(totals.saved),
+        short_number(totals.peak_tokens),
+        f"{totals.over:,}",
+        f"{totals.invalid:,}",
+        "-" if totals.cost.spent_ratio is None else f"{totals.cost.spent_ratio:.2f}",
+        _percent(evidence.known / evidence.all if evidence.all else None),
+        f"{evidence.recoverable - evidence.known:,}",
+        f"{evidence.all - evidence.recoverable:,}",
+    )
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.1f} %"

@@ -1,0 +1,243 @@
+"""Watch a replay: which events came in which turn, what left the view, which evidence was missed where."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from context_compressor.errors import ContextCompressorError
+from context_compressor.events import CompressionEvent
+from context_compressor.measure.chats import MessageReader, content_text
+from context_compressor.measure.protocol import System
+from context_compressor.measure.recording import Evidence, Recording
+from context_compressor.measure.replay import replay
+from context_compressor.measure.results import Missing, Replay, Turn
+from context_compressor.measure.systems import Ours
+from context_compressor.messages.msg import Msg
+from context_compressor.messages.openai import to_openai
+
+HEAD_CHARACTERS = 12_000
+TAIL_CHARACTERS = 4_000
+"""What is kept of a stored text. A session may store many megabytes; nobody reads them in a report."""
+
+AROUND_CHARACTERS = 80
+"""What is shown of a source on either side of an identifier."""
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """A text, or its two ends."""
+
+    head: str
+    tail: str
+    left_out: int
+    """Characters between the two."""
+
+
+def excerpt_of(text: str, head: int = HEAD_CHARACTERS, tail: int = TAIL_CHARACTERS) -> Excerpt:
+    """Return a text, or its first and last characters where it is longer than both together."""
+    left_out = len(text) - head - tail
+    if left_out <= 0:
+        return Excerpt(text, "", 0)
+    return Excerpt(text[:head], text[len(text) - tail :], left_out)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandIn:
+    """A stub or segment as it first appeared in a view, beside what it stands for."""
+
+    kind: str
+    """`stub` or `segment`."""
+    turn: int
+    """The turn before which it appeared; the first is 1."""
+    refs: tuple[str, ...]
+    covers: tuple[int, ...]
+    """Indexes of the messages that it stands for."""
+    shown: Excerpt
+    """What the agent reads."""
+    shown_tokens: int
+    full: Excerpt
+    """What is stored under its refs."""
+    full_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class TurnEvent:
+    """An event, and the turn that it came in."""
+
+    turn: int
+    """The first is 1."""
+    event: CompressionEvent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gap:
+    """Evidence that views did not make known, and every turn that needed it then."""
+
+    identifier: str
+    turns: tuple[int, ...]
+    """Ascending; the first turn of a session is 1."""
+    source: int
+    """Index of the message that it comes from."""
+    role: str
+    tool: str | None
+    """The tool that brought that message, if one did."""
+    around: str
+    """What stands around it there."""
+    is_far: bool
+    """Whether it was far in any of the turns."""
+    is_recoverable: bool
+    """Whether in every turn the view led to a text that makes it known."""
+    tokens: int | None
+    """What the dearest of the read-backs costs; None where one of them shows nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """The replay of one session by one system, and what was seen of it."""
+
+    replay: Replay
+    events: tuple[TurnEvent, ...] = ()
+    stand_ins: tuple[StandIn, ...] = ()
+    gaps: tuple[Gap, ...] = ()
+
+
+async def watch(
+    recording: Recording, system: System, *, budget: int, on_turn: Callable[[Turn], object] | None = None
+) -> Watched:
+    """Replay a session, and return what was seen on the way.
+
+    Args:
+        recording: the session.
+        system: a new system; events and stand-ins are seen of an `Ours` only.
+        budget: tokens that a view should cost at most.
+        on_turn: called after each turn; what it raises ends the replay.
+    """
+    watcher = _Watcher(recording, system)
+
+    async def look(turn: Turn) -> None:
+        await watcher.look()
+        if on_turn is not None:
+            on_turn(turn)
+
+    result = await replay(recording, system, budget=budget, on_turn=look)
+    return Watched(result, tuple(watcher.events), await watcher.stand_ins(), find_gaps(recording, result))
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    turn: int
+    kind: str
+    covered_ids: tuple[str, ...]
+    shown: str
+    full: Excerpt
+    full_tokens: int
+
+
+class _Watcher:
+    """What is seen of a system, turn by turn."""
+
+    def __init__(self, recording: Recording, system: System) -> None:
+        self._counter = recording.counter.counter
+        self._ours = system if isinstance(system, Ours) else None
+        self._turn = 0
+        self.events: list[TurnEvent] = []
+        self._seen: dict[tuple[str, tuple[str, ...]], _Seen] = {}
+
+    async def look(self) -> None:
+        """Note the events of this turn, and what stands in its view for the first time."""
+        self._turn += 1
+        if self._ours is None:
+            return
+        new = self._ours.events[len(self.events) :]
+        self.events += [TurnEvent(self._turn, event) for event in new]
+        try:
+            view = await self._ours.memory.get_memory()
+        except ContextCompressorError:
+            return  # the replay has met it, too, and says so
+        for msg in view:
+            await self._note(msg)
+
+    async def _note(self, msg: Msg) -> None:
+        provenance = (msg.metadata or {}).get("compression")
+        if not isinstance(provenance, dict):
+            return
+        refs = tuple(ref for ref in provenance.get("refs") or [provenance.get("ref")] if ref)
+        kind = str(provenance.get("kind"))
+        if not refs or (kind, refs) in self._seen:
+            return
+        full = "\n\n".join([await self._read(ref) for ref in refs])
+        reader = MessageReader()
+        self._seen[kind, refs] = _Seen(
+            turn=self._turn,
+            kind=kind,
+            covered_ids=tuple(provenance.get("covered_ids", ())),
+            shown="\n".join(reader.text_of(message) for message in to_openai([msg])),
+            full=excerpt_of(full),
+            full_tokens=self._counter.count_text(full),
+        )
+
+    async def _read(self, ref: str) -> str:
+        assert self._ours is not None
+        try:
+            return await self._ours.memory.read_ref(ref)
+        except ContextCompressorError as error:
+            return f"[{ref} could not be read: {error}]"
+
+    async def stand_ins(self) -> tuple[StandIn, ...]:
+        """Return every stand-in, in the order of appearance."""
+        if self._ours is None:
+            return ()
+        index_of = {msg.id: index for index, msg in enumerate(await self._ours.memory.get_history())}
+        return tuple(
+            StandIn(
+                kind=seen.kind,
+                turn=seen.turn,
+                refs=refs,
+                covers=tuple(sorted(index_of[id] for id in seen.covered_ids if id in index_of)),
+                shown=excerpt_of(seen.shown),
+                shown_tokens=self._counter.count_text(seen.shown),
+                full=seen.full,
+                full_tokens=seen.full_tokens,
+            )
+            for (_, refs), seen in self._seen.items()
+        )
+
+
+def find_gaps(recording: Recording, result: Replay) -> tuple[Gap, ...]:
+    """Return the evidence that views did not make known, what no text leads to first."""
+    found: dict[tuple[str, int], list[tuple[int, Missing]]] = {}
+    evidence: dict[tuple[str, int], Evidence] = {}
+    for number, (recorded, turn) in enumerate(zip(recording.turns, result.turns, strict=True), start=1):
+        for missing in turn.missing:
+            found.setdefault((missing.identifier, missing.source), []).append((number, missing))
+        if turn.missing:
+            evidence.update({(one.identifier, one.source): one for one in recorded.evidence})
+    gaps = [_gap(recording, evidence[key], met) for key, met in found.items()]
+    return tuple(sorted(gaps, key=lambda gap: (gap.is_recoverable, gap.turns[0], gap.identifier)))
+
+
+def _gap(recording: Recording, evidence: Evidence, met: Sequence[tuple[int, Missing]]) -> Gap:
+    source = recording.messages[evidence.source]
+    costs = [missing.tokens for _, missing in met]
+    return Gap(
+        identifier=evidence.identifier,
+        turns=tuple(number for number, _ in met),
+        source=evidence.source,
+        role=str(source.get("role")),
+        tool=evidence.tool,
+        around=_around(content_text(source), evidence.identifier),
+        is_far=any(missing.is_far for _, missing in met),
+        is_recoverable=all(missing.is_recoverable for _, missing in met),
+        tokens=None if None in costs else max(tokens for tokens in costs if tokens is not None),
+    )
+
+
+def _around(text: str, identifier: str) -> str:
+    """Return what stands around the last place of an identifier in a text, on one line."""
+    at = text.rfind(identifier)
+    if at < 0:
+        return ""
+    start, end = max(0, at - AROUND_CHARACTERS), at + len(identifier) + AROUND_CHARACTERS
+    before, after = "…" if start else "", "…" if end < len(text) else ""
+    return f"{before}{' '.join(text[start:end].split())}{after}"

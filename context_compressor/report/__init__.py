@@ -1,0 +1,1 @@
+"""Replays as a page to look at, as pictures, and as data for programs."""

@@ -1,0 +1,268 @@
+"""Render a report as one HTML file that needs nothing else. Needs the extra `report`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+
+from jinja2 import DictLoader, Environment, StrictUndefined, Template
+from markupsafe import Markup
+
+from context_compressor.measure.results import Found, Totals
+from context_compressor.measure.watching import Gap, StandIn, TurnEvent, Watched
+from context_compressor.report.charts import (
+    NARROW,
+    WIDE,
+    Chart,
+    bars_chart,
+    cost_chart,
+    tokens_chart,
+)
+from context_compressor.report.cleaning import clean, trim
+from context_compressor.report.data import (
+    OURS,
+    RAW,
+    ReportData,
+    SessionRun,
+    Skipped,
+    count_lost,
+    short_number,
+)
+from context_compressor.report.palette import COLORS, EVENT_LOOKS, variable_of
+
+MAX_BYTES = 2_800_000
+"""What a page takes at most; sessions for which there is no room stand in the table only."""
+TEXT_BYTES = 1_300_000
+"""What the texts of stand-ins take of that, all sessions together."""
+MAX_DETAILED = 24
+"""Sessions that are shown in detail: drawing one takes about a second."""
+_MAX_OPEN = 2
+"""Up to so many sessions are unfolded when the page opens."""
+_MAX_STAND_INS = 250
+_MAX_EVENTS = 400
+_MAX_GAPS = 150
+_MAX_PROBLEMS = 20
+_MAX_ROWS = 1_000
+_MAX_SKIPPED = 100
+_MAX_NAME = 120
+_FULL_BYTES = (300, 12_000)
+_SHOWN_BYTES = (300, 6_000)
+"""What one text takes, at least and at most."""
+
+_TEMPLATES = ("page.html", "session.html", "page.css")
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """A session at a budget, as the page shows it."""
+
+    budget: int
+    ours: Watched
+    totals: Totals
+    charts: tuple[Markup, ...]
+    stand_ins: tuple[StandIn, ...]
+    events: tuple[TurnEvent, ...]
+    losses: tuple[Losses, ...]
+    problems: tuple[tuple[str, tuple[int, ...]], ...]
+    """What a provider would refuse, and in which turns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """What a system did not show in a session."""
+
+    system: str
+    gaps: tuple[Gap, ...]
+    all: int
+    """How many there are, those that are not listed included."""
+    lost: int
+    """How many no text leads to."""
+
+
+def detailed_sessions(data: ReportData) -> tuple[SessionRun, ...]:
+    """Return the sessions that a report shows in detail: the longest."""
+    return data.sessions[:MAX_DETAILED]
+
+
+def session_charts(data: ReportData, session: SessionRun, budget: int) -> list[Chart]:
+    """Return the charts of a session at a budget."""
+    replays = sorted(session.replays(budget), key=lambda replay: data.systems.index(replay.system))
+    return [tokens_chart(session.run(OURS, budget)), cost_chart(replays)]
+
+
+def render_page(data: ReportData, on_session: Callable[[], object] | None = None) -> str:
+    """Return the page.
+
+    Args:
+        data: what to tell.
+        on_session: called for each session of `detailed_sessions` that was drawn.
+    """
+    environment = _environment()
+    template = environment.get_template("session.html")
+    detailed = detailed_sessions(data)
+    text_bytes = TEXT_BYTES // max(1, len(detailed) * len(data.budgets))
+    headlines = [_headline(data, budget, rows) for budget, rows in data.tables()]
+    parts: list[Markup] = []
+    size = 0
+    for number, session in enumerate(detailed):
+        part = _render_session(template, data, session, number, text_bytes)
+        size += len(part.encode())
+        if parts and size > MAX_BYTES:
+            break
+        parts.append(part)
+        if on_session is not None:
+            on_session()
+    return environment.get_template("page.html").render(
+        data=data,
+        headlines=headlines,
+        rows=data.sessions[:_MAX_ROWS],
+        parts=parts,
+        failed=_named(data.failed),
+        notes=_named(data.notes),
+    )
+
+
+def _environment() -> Environment:
+    folder = files("context_compressor.report")
+    sources = {name: folder.joinpath(name).read_text(encoding="utf-8") for name in _TEMPLATES}
+    environment = Environment(
+        loader=DictLoader(sources),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        # Every text that is put into the page passes here; only what is markup already does not.
+        finalize=lambda value: clean(value) if type(value) is str else value,
+    )
+    environment.filters.update(
+        number=lambda value: f"{value:,}",
+        short=short_number,
+        percent=percent,
+        ratio=lambda value: "–" if value is None else f"{value:.2f}",
+        milliseconds=lambda value: "–" if value is None else f"{value:.1f} ms",
+        shortened=shortened,
+        ranges=ranges,
+    )
+    environment.globals.update(
+        RAW=RAW,
+        OURS=OURS,
+        looks={kind: look.label for kind, look in EVENT_LOOKS.items()},
+        light={color.variable: color.light for color in COLORS},
+        dark={color.variable: color.dark for color in COLORS},
+        variable_of=variable_of,
+        shown_share=_shown_share,
+    )
+    return environment
+
+
+def _headline(
+    data: ReportData, budget: int, rows: Sequence[tuple[str, Totals]]
+) -> tuple[int, Totals, Totals, Sequence[tuple[str, Totals]], Markup]:
+    named = dict(rows)
+    chart = _drawn(bars_chart(rows), f"b{data.budgets.index(budget)}-")
+    return budget, named[OURS], named[RAW], rows, chart
+
+
+def _drawn(chart: Chart, prefix: str) -> Markup:
+    # What a chart shows are numbers and names of our own; nothing in it comes from a transcript.
+    return Markup(chart.svg(WIDE, prefix + "w") + "\n" + chart.svg(NARROW, prefix + "n"))
+
+
+def _render_session(
+    template: Template, data: ReportData, session: SessionRun, number: int, text_bytes: int
+) -> Markup:
+    sheets = [_sheet(data, session, budget, number, text_bytes) for budget in data.budgets]
+    html = template.render(
+        session=session, sheets=sheets, number=number, is_open=len(data.sessions) <= _MAX_OPEN, data=data
+    )
+    return Markup(html)  # the template has escaped what came from outside
+
+
+def _sheet(data: ReportData, session: SessionRun, budget: int, number: int, text_bytes: int) -> Sheet:
+    ours = session.run(OURS, budget)
+    prefix = f"s{number}-{data.budgets.index(budget)}-"
+    stand_ins = ours.stand_ins[:_MAX_STAND_INS]
+    each = text_bytes // max(1, len(stand_ins))
+    return Sheet(
+        budget=budget,
+        ours=ours,
+        totals=ours.replay.totals(),
+        charts=tuple(
+            _drawn(chart, f"{prefix}{i}") for i, chart in enumerate(session_charts(data, session, budget))
+        ),
+        stand_ins=tuple(_trimmed(one, each) for one in stand_ins),
+        events=ours.events[:_MAX_EVENTS],
+        losses=tuple(
+            _losses(system, session.run(system, budget).gaps) for system in data.systems if system != RAW
+        ),
+        problems=_problems(ours),
+    )
+
+
+def _losses(system: str, gaps: Sequence[Gap]) -> Losses:
+    return Losses(system, tuple(gaps[:_MAX_GAPS]), len(gaps), count_lost(gaps))
+
+
+def _problems(run: Watched) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    found: dict[str, list[int]] = {}
+    for number, turn in enumerate(run.replay.turns, start=1):
+        for problem in turn.problems:
+            if problem in found or len(found) < _MAX_PROBLEMS:
+                found.setdefault(problem, []).append(number)
+    return tuple((problem, tuple(turns)) for problem, turns in found.items())
+
+
+def _trimmed(one: StandIn, limit: int) -> StandIn:
+    return StandIn(
+        kind=one.kind,
+        turn=one.turn,
+        refs=one.refs,
+        covers=one.covers,
+        shown=trim(one.shown, _within(limit // 3, _SHOWN_BYTES)),
+        shown_tokens=one.shown_tokens,
+        full=trim(one.full, _within(limit * 2 // 3, _FULL_BYTES)),
+        full_tokens=one.full_tokens,
+    )
+
+
+def _within(value: int, bounds: tuple[int, int]) -> int:
+    return max(bounds[0], min(bounds[1], value))
+
+
+def _named(skipped: Sequence[Skipped]) -> tuple[list[Skipped], int]:
+    """Return what is listed, and how much more there is."""
+    return list(skipped[:_MAX_SKIPPED]), max(0, len(skipped) - _MAX_SKIPPED)
+
+
+def percent(share: float | None, digits: int = 1) -> str:
+    """Return a share in per cent; a dash where there is none."""
+    return "–" if share is None else f"{100 * share:.{digits}f} %"
+
+
+def shortened(text: str, most: int = _MAX_NAME) -> str:
+    """Return a text on one line, its middle left out where it is long."""
+    line = " ".join(text.split())
+    if len(line) <= most:
+        return line
+    head = most * 2 // 3
+    return f"{line[:head]}…{line[len(line) - (most - head) :]}"
+
+
+def ranges(indexes: Sequence[int], most: int = 6) -> str:
+    """Return ascending indexes as ranges: `2-41, 44`."""
+    found: list[list[int]] = []
+    for index in indexes:
+        if found and found[-1][1] == index - 1:
+            found[-1][1] = index
+        else:
+            found.append([index, index])
+    told = [str(first) if first == last else f"{first}-{last}" for first, last in found[:most]]
+    return ", ".join(told) + (f" and {len(found) - most} more" if len(found) > most else "")
+
+
+def _shown_share(totals: Totals, *, recoverable: bool = False) -> float | None:
+    """Return the share of evidence that views show, or lead to."""
+    both: Found = totals.far + totals.near
+    part = both.recoverable if recoverable else both.known
+    return part / both.all if both.all else None

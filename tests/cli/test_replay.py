@@ -1,0 +1,238 @@
+import gzip
+import json
+import os
+import re
+import signal
+import sys
+
+import pytest
+
+from context_compressor.cli import replay_runs
+from context_compressor.measure.watching import watch
+from tests.cli.support import run_process, start_process
+from tests.measure.support import says
+from tests.report.support import session
+
+
+@pytest.fixture(scope="module")
+def messages() -> list[dict]:
+    return session(30)
+
+
+@pytest.fixture
+def folder(tmp_path, messages):
+    """A directory with a session in a file, two in a gzipped one below, and a file that is no session."""
+    (tmp_path / "in" / "deep").mkdir(parents=True)
+    (tmp_path / "in" / "one.json").write_text(json.dumps(messages))
+    lines = [json.dumps({"id": name, "messages": session(count)}) for name, count in (("b", 12), ("c", 8))]
+    (tmp_path / "in" / "deep" / "two.jsonl.gz").write_bytes(gzip.compress("\n".join(lines).encode()))
+    (tmp_path / "in" / "notes.txt").write_text("no session")
+    return tmp_path / "in"
+
+
+def test_table_of_a_file(cli, tmp_path, messages):
+    (tmp_path / "chat.json").write_text(json.dumps(messages))
+
+    ran = cli("replay", "chat.json", "--budget", 3000, "--baseline", "sliding")
+
+    assert (ran.code, ran.err) == (0, "")
+    assert "Budget 3,000 tokens: 1 session, 31 turns" in ran.out
+    assert [line.split()[0] for line in ran.out.splitlines()[4:7]] == ["raw", "ours", "sliding"]
+
+
+def test_raw_is_always_there_and_stands_once(cli, folder):
+    ran = cli("replay", folder / "one.json", "--baseline", "raw", "--baseline", "raw", "--json")
+    assert json.loads(ran.out)["systems"] == ["raw", "ours"]
+
+
+def test_directory_is_walked_in_processes_and_told_as_json(cli, folder):
+    """Two processes find what one finds; what is no session is named, and is no failure."""
+    told = []
+    for jobs in (2, 1):
+        ran = cli("replay", folder, "--budget", 3000, "--budget", 6000, "--jobs", jobs, "--json")
+        assert ran.code == 0
+        assert "notes.txt" in ran.err
+        told.append(json.loads(ran.out))
+
+    assert [one["name"] for one in told[0]["sessions"]] == ["one.json", "b", "c"]
+    assert [(one["budget"], one["system"]) for one in told[0]["totals"]] == [
+        (budget, system) for budget in (3000, 6000) for system in ("raw", "ours")
+    ]
+    ours = [one["sessions"][0]["runs"][1] for one in told]
+    assert ours[0]["events"][0]["turn"] > 1
+    assert ours[0]["stand_ins"][0]["refs"][0].startswith("ctx://")
+    views = [[turn["view_tokens"] for turn in run["turns"]] for run in ours]
+    assert views[0] == views[1]
+
+
+def test_report_and_pictures(cli, folder):
+    pytest.importorskip("matplotlib", reason="needs the extra `report`")
+
+    ran = cli("replay", folder, "--report", "out.html", "--png", "pictures/all", "--quiet", "--jobs", 1)
+
+    assert (ran.code, ran.out) == (0, "")
+    page = (folder.parent / "out.html").read_text(encoding="utf-8")
+    assert page.count('<details class="session"') == 3
+    assert "notes.txt" in page
+    assert sorted(path.name for path in (folder.parent / "pictures" / "all").iterdir()) == [
+        "01-one.json-cost-16000.png",
+        "01-one.json-tokens-16000.png",
+        "02-b-cost-16000.png",
+        "02-b-tokens-16000.png",
+        "03-c-cost-16000.png",
+        "03-c-tokens-16000.png",
+        "systems-16000.png",
+    ]
+
+
+def test_names_of_sessions_never_become_paths(cli, tmp_path):
+    pytest.importorskip("matplotlib", reason="needs the extra `report`")
+    name = "../../\u202eevil\x1b[31m"
+    (tmp_path / "chat.json").write_text(json.dumps({"id": name, "messages": session(3)}))
+
+    ran = cli("replay", "chat.json", "--png", "pictures", "-q")
+
+    assert ran.code == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"chat.json", "pictures"}
+    assert len(list((tmp_path / "pictures").iterdir())) == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere"], "nowhere: there is no such file or directory"),
+        (["in/notes.txt"], "in/notes.txt, line 1, column 1: invalid JSON: Expecting value"),
+        (["in", "--baseline", "best"], "--baseline best: there is no such baseline; known: raw, sliding"),
+        (["in", "--baseline", "ours"], "--baseline ours: there is no such baseline; known: raw, sliding"),
+        (["in", "--budget", "0"], "max_total_tokens"),
+        (["in", "--report", "in"], "--report in: is a directory"),
+        (["in", "--report", "no/out.html"], "--report no/out.html: there is no directory no"),
+        (["in", "--png", "in/one.json"], "--png in/one.json: is not a directory"),
+        (["in", "--jobs", "0"], "Invalid value for '--jobs'"),
+        ([], "PATH..."),
+    ],
+)
+def test_what_cannot_be_done(cli, folder, arguments, message):
+    ran = cli("replay", *arguments)
+    assert (ran.code, ran.out) == (2, "")
+    assert message in ran.err
+
+
+def test_an_empty_directory(cli, tmp_path):
+    (tmp_path / "empty").mkdir()
+    ran = cli("replay", "empty")
+    assert (ran.code, ran.err) == (
+        2,
+        "context-compressor: empty: is a directory in which no session was found\n",
+    )
+
+
+@pytest.mark.parametrize(("option", "missing"), [("--report", "jinja2"), ("--png", "matplotlib")])
+def test_without_the_extra(cli, folder, monkeypatch, option, missing):
+    """Nothing is replayed before the user learns what to install."""
+    for name in [name for name in sys.modules if name.startswith("context_compressor.report.")]:
+        if not name.endswith(".data"):
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, missing, None)
+
+    ran = cli("replay", folder, option, "out")
+
+    assert (ran.code, ran.out) == (2, "")
+    assert f"{option} needs packages that are not installed ({missing}" in ran.err
+    assert "pip install 'context-compressor[report]'" in ran.err
+
+
+def test_sessions_that_fail_are_named_and_the_rest_goes_on(cli, tmp_path, messages, monkeypatch):
+    lines = [
+        {"id": "good", "messages": messages},
+        {"id": "bad", "messages": [says("user", "hi"), says("assistant", "ho")]},
+        {"id": "mute", "messages": [says("user", "hi")]},
+        {"id": "malformed", "messages": [says("user", "hi"), {"role": "tool"}, says("assistant", "ho")]},
+    ]
+    (tmp_path / "in.jsonl").write_text("\n".join(map(json.dumps, lines)))
+
+    def fail(recording, system, **more):
+        if recording.name.startswith("bad"):
+            raise ZeroDivisionError("by \x1b[31mzero")
+        return watch(recording, system, **more)
+
+    monkeypatch.setattr(replay_runs, "watch", fail)
+
+    ran = cli("replay", "in.jsonl", tmp_path / "in.jsonl", "--json", "--jobs", 1)
+
+    assert ran.code == 1
+    told = json.loads(ran.out)
+    assert [one["name"] for one in told["sessions"]] == ["good", f"good ({tmp_path}/in.jsonl, line 1)"]
+    assert {one["name"].split(" ")[0] for one in told["failed"]} == {"bad"}
+    assert "failed: bad: ZeroDivisionError: by \\x1b[31mzero" in ran.err
+    assert "skipped: mute: has no assistant message" in ran.err
+    assert "skipped: in.jsonl, line 4: " in ran.err
+
+
+def test_nothing_that_could_be_replayed(cli, tmp_path):
+    (tmp_path / "chat.json").write_text(json.dumps([says("user", "hi")]))
+    ran = cli("replay", "chat.json")
+    assert ran.code == 2
+    assert "no session could be replayed; chat.json: has no assistant message" in ran.err
+
+
+def test_interrupting_keeps_what_is_done(cli, folder, monkeypatch):
+    """Two of three sessions are done when Ctrl-C comes: the report has these, and says so."""
+    pytest.importorskip("matplotlib", reason="needs the extra `report`")
+    replay, begun = replay_runs.replay_session, []
+
+    def interrupted(task, on_turn):
+        begun.append(task.name)
+        if len(begun) == 3:
+            raise KeyboardInterrupt
+        return replay(task, on_turn)
+
+    monkeypatch.setattr(replay_runs, "replay_session", interrupted)
+
+    ran = cli("replay", folder, "--report", "out.html", "--json", "--jobs", 1)
+
+    assert ran.code == 130
+    assert "interrupted: 2 of 3 sessions are done" in ran.err
+    assert json.loads(ran.out)["interrupted"] is True
+    page = (folder.parent / "out.html").read_text(encoding="utf-8")
+    assert "Interrupted: 2 of 3 sessions are in this report." in page
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="no terminals here")
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_ctrl_c_while_replaying(tmp_path, jobs):
+    """In a terminal the bar tells turns and time left; Ctrl-C ends all processes within a turn or so."""
+    lines = [json.dumps({"id": name, "messages": session(600)}) for name in ("a", "b", "c")]
+    (tmp_path / "in.jsonl").write_text("\n".join(lines))
+    ours, theirs = os.openpty()
+    process = start_process("replay", "in.jsonl", "--jobs", jobs, cwd=tmp_path, stderr=theirs)
+    os.close(theirs)
+    seen = b""
+    while not re.search(rb"[1-9]\d*/3606", seen):  # turns that are done, of all
+        seen += os.read(ours, 65536)
+
+    process.send_signal(signal.SIGINT)
+    while True:
+        try:
+            more = os.read(ours, 65536)
+        except OSError:  # the last who had the terminal has closed it: no process is left
+            break
+        if not more:
+            break
+        seen += more
+    out, _ = process.communicate()
+
+    assert process.returncode == 130
+    assert re.search(rb"interrupted: \d of 3 sessions are done", seen)
+    assert b"0 of 3" not in seen or out == b""
+    os.close(ours)
+
+
+def test_what_memories_log_does_not_run_into_the_table(tmp_path):
+    """A call without an answer is repaired at every replay; the log says so, the terminal does not."""
+    broken = [message for message in session(6) if message.get("tool_call_id") != "c2"]
+    (tmp_path / "chat.json").write_text(json.dumps(broken))
+
+    done = run_process("replay", "chat.json", cwd=tmp_path)
+
+    assert (done.returncode, done.stderr) == (0, b"")
