@@ -3,16 +3,20 @@
 # Name an interpreter to use it: make test PYTHON=/opt/python/bin/python3.12
 PYTHON =
 VENV = .venv
+# What is measured, and where the figures go: make bench DATA=folder/of/sessions
+DATA = build/sessions
+RESULTS = benchmarks/results
 BIN = $(VENV)/bin
 
-.PHONY: help demo test lint format bench clean
+.PHONY: help demo test lint format bench peers clean
 
 help:
 	@echo "make demo    watch an agent's memory stay within its budget: no key, no network"
 	@echo "make test    formatting, lint, types and tests"
 	@echo "make lint    formatting, lint and types only"
 	@echo "make format  mend what formatter and linter can mend"
-	@echo "make bench   measure what the wrapper costs beside counting"
+	@echo "make bench   measure savings, overhead and scale; writes $(RESULTS)"
+	@echo "make peers   install the libraries to measure beside this one, each on its own"
 	@echo "make clean   remove $(VENV) and caches"
 
 demo: $(VENV)/installed
@@ -30,9 +34,17 @@ format: $(VENV)/installed-dev
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/installed
-	$(BIN)/python benchmarks/overhead.py
-	$(BIN)/python benchmarks/robustness.py
+bench: $(VENV)/installed-report
+	@test "$(DATA)" != build/sessions || $(BIN)/python -m benchmarks.sessions $(DATA)
+	$(BIN)/python benchmarks/savings.py --data "$(DATA)" --budget 16000 32000 \
+	    --system raw sliding masking ours --jobs 2 --results $(RESULTS)
+	-$(BIN)/python benchmarks/overhead.py --results $(RESULTS)
+	$(BIN)/python benchmarks/robustness.py --case "single line"
+	$(BIN)/python benchmarks/robustness.py --case "endless pattern"
+	$(BIN)/python benchmarks/scale.py --results $(RESULTS)
+
+peers: $(VENV)/installed
+	@$(BIN)/python benchmarks/peers/make.py
 
 # The stamps are written last, so that an installation that broke off is taken up again.
 $(VENV)/installed: pyproject.toml
@@ -60,6 +72,12 @@ $(VENV)/installed: pyproject.toml
 $(VENV)/installed-dev: $(VENV)/installed
 	@echo "Installing what development needs into $(VENV)"
 	@$(BIN)/python -m pip install --quiet --group dev
+	@touch $@
+
+$(VENV)/installed-report: $(VENV)/installed
+	@echo "Installing what pictures need into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --editable ".[report]" || \
+	    echo "That failed; there will be figures, but no pictures." >&2
 	@touch $@
 
 clean:

@@ -1,6 +1,8 @@
 """What the wrapper costs beside counting, as ratios within one run.
 
-    python benchmarks/overhead.py
+    python benchmarks/overhead.py [--results DIR]
+    python benchmarks/overhead.py --profile
+    python benchmarks/overhead.py --memory
 
 Three ratios, each the median of several runs:
 
@@ -8,6 +10,9 @@ Three ratios, each the median of several runs:
   tiktoken loop over the same texts;
 - `get_memory` without an event on a view of 1,000 messages, to `list(view)`;
 - `get_memory` with 100,000 messages in history to the same with 1,000, at the same view size, with events.
+
+`--profile` and `--memory` show instead where the time and the memory of such a session go: the first entries
+of cProfile, and of tracemalloc at the session's end.
 """
 
 from __future__ import annotations
@@ -15,16 +20,21 @@ from __future__ import annotations
 import argparse
 import asyncio
 import base64
+import cProfile
 import gc
 import json
+import pstats
 import random
 import statistics
 import sys
 import time
+import tracemalloc
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import tiktoken
+from reporting import markdown_table, write_results
 
 from context_compressor import (
     CompressedMemory,
@@ -123,26 +133,90 @@ def bare_encoding() -> tiktoken.Encoding:
     return tiktoken.Encoding("qwen", pat_str=PAT_STR, mergeable_ranks=ranks, special_tokens={})
 
 
+def grouped(session: list[dict[str, Any]]) -> list[list[Msg]]:
+    """Return the messages of a session turn by turn."""
+    read = from_openai(session)
+    return [read[:2], *(read[i : i + 2] for i in range(2, len(read), 2))]
+
+
+async def play(groups: list[list[Msg]], budget: int) -> CompressedMemory:
+    """Take a session's turns; return the memory at its end."""
+    memory = CompressedMemory(
+        config=CompressionConfig(max_total_tokens=budget),
+        summarizer=Constant(),
+        counter=TiktokenCounter(),
+    )
+    for group in groups:
+        await memory.add(group)
+        await memory.get_memory()
+    return memory
+
+
+def show_profile(turns: int, budget: int, top: int) -> None:
+    """Print what a session spends its time on."""
+    groups = grouped(make_session(turns))
+    asyncio.run(play(groups, budget))  # the vocabulary is read once
+    profile = cProfile.Profile()
+    profile.enable()
+    asyncio.run(play(groups, budget))
+    profile.disable()
+    pstats.Stats(profile).strip_dirs().sort_stats("tottime").print_stats(top)
+
+
+def show_memory(turns: int, budget: int, top: int) -> None:
+    """Print what holds memory at a session's end, its messages included."""
+    asyncio.run(play(grouped(make_session(2)), budget))
+    tracemalloc.start()
+    memory = asyncio.run(play(grouped(make_session(turns)), budget))
+    gc.collect()
+    kept, peak = tracemalloc.get_traced_memory()
+    found = tracemalloc.take_snapshot().statistics("lineno")
+    tracemalloc.stop()
+    print(f"{memory.stats().history_tokens:,} tokens: {kept / 1e6:.1f} MB, at its peak {peak / 1e6:.1f} MB")
+    for one in found[:top]:
+        frame = one.traceback[0]
+        name = "/".join(Path(frame.filename).parts[-3:])
+        print(f"{one.size / 1e6:8.2f} MB {one.count:8,} objects  {name}:{frame.lineno}")
+
+
+def write_report(results: dict[str, dict[str, float]], folder: Path) -> None:
+    """Write the figures as JSON and Markdown."""
+    session, still, history = results["session"], results["still"], results["history"]
+    rows = [
+        [
+            f"a session of {session['tokens']:,.0f} tokens, {session['events']:.0f} events, to counting it",
+            f"{session['wrapped_seconds']:.3f} s",
+            f"{session['bare_seconds']:.3f} s",
+            f"{session['ratio']:.2f}",
+        ],
+        [
+            "`get_memory` between events on 1,000 messages, to copying the list",
+            f"{still['get_memory_microseconds']:.2f} µs",
+            f"{still['list_microseconds']:.2f} µs",
+            f"{still['ratio']:.2f}",
+        ],
+        [
+            "`get_memory` over 200 turns behind 100,000 messages, to behind 1,000",
+            f"{history['large_seconds']:.3f} s",
+            f"{history['small_seconds']:.3f} s",
+            f"{history['ratio']:.2f}",
+        ],
+    ]
+    text = markdown_table(("what, and beside what", "figure", "beside", "ratio"), rows)
+    write_results(folder, "overhead", results, "Overhead", text)
+
+
 def measure_session(turns: int, budget: int, repeats: int) -> dict[str, float]:
     """Return the cost of a whole session, in seconds, beside that of counting it."""
     session = make_session(turns)
     texts = texts_of(session)
     encoding = bare_encoding()
-    read = from_openai(session)
-    groups: list[list[Msg]] = [read[:2], *(read[i : i + 2] for i in range(2, len(read), 2))]
+    groups = grouped(session)
     events = 0
 
     async def run() -> None:
         nonlocal events
-        memory = CompressedMemory(
-            config=CompressionConfig(max_total_tokens=budget),
-            summarizer=Constant(),
-            counter=TiktokenCounter(),
-        )
-        for group in groups:
-            await memory.add(group)
-            await memory.get_memory()
-        events = memory.stats().events
+        events = (await play(groups, budget)).stats().events
 
     bare = [
         seconds_of(lambda: [len(encoding.encode_ordinary(text)) for text in texts]) for _ in range(repeats)
@@ -227,12 +301,24 @@ def main() -> int:
     parser.add_argument("--budget", type=int, default=16_000, help="tokens a view may cost (default 16000)")
     parser.add_argument("--repeats", type=int, default=5, help="runs per figure (default 5)")
     parser.add_argument("--json", action="store_true", help="print JSON instead of lines")
+    parser.add_argument("--results", type=Path, help="folder to write overhead.json and overhead.md to")
+    parser.add_argument("--profile", action="store_true", help="show what takes time, instead")
+    parser.add_argument("--memory", action="store_true", help="show what takes memory, instead")
+    parser.add_argument("--top", type=int, default=20, help="entries to show of these (default 20)")
     options = parser.parse_args()
+    if options.profile or options.memory:
+        if options.profile:
+            show_profile(options.turns, options.budget, options.top)
+        if options.memory:
+            show_memory(options.turns, options.budget, options.top)
+        return 0
     results = {
         "session": measure_session(options.turns, options.budget, options.repeats),
         "still": measure_still(1_000, options.repeats),
         "history": measure_history(1_000, 100_000, options.repeats),
     }
+    if options.results:
+        write_report(results, options.results)
     if options.json:
         print(json.dumps(results, indent=2))
     else:

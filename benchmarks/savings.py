@@ -1,10 +1,12 @@
 """What compressing saves, what it costs, and what it loses: systems over recorded sessions.
 
-    python benchmarks/savings.py --data DIR [--budget N ...] [--system NAME ...] [--jobs N] [--json OUT]
+    python -m benchmarks.sessions build/sessions
+    python benchmarks/savings.py [--data DIR] [--budget N ...] [--system NAME ...] [--jobs N] [--results OUT]
 
-`DIR` holds `*.jsonl.gz` (or `*.jsonl`), a recorded session a line: `{"id": ..., "messages": [chat dicts]}`.
-Before each recorded assistant message every system is asked what it would send; what it sends is judged as
-`context_compressor.measure` says. Prints a table for each budget and size of sessions:
+`DIR` (where the first command writes sample sessions) holds `*.jsonl.gz` or `*.jsonl`, a recorded session a
+line: `{"id": ..., "messages": [chat dicts]}`. Before each recorded assistant message every system is asked
+what it would send; what it sends is judged as `context_compressor.measure` says. Prints a table for each
+budget and size of sessions:
 
 - saved: tokens that requests cost less than the raw history; peak: tokens of the largest request; over,
   invalid: turns above the budget, or that a provider would refuse;
@@ -28,7 +30,7 @@ import multiprocessing
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from fnmatch import fnmatch
@@ -36,13 +38,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
+from peers import PEER_SYSTEMS, leave_out_missing
+from reporting import markdown_table, write_results
+from savings_chart import MISSING, draw
+
 from context_compressor import FileOffloadStore, TiktokenCounter
+from context_compressor.measure.chats import CachedCounter
+from context_compressor.measure.protocol import System
 from context_compressor.measure.recording import Recording
 from context_compressor.measure.replay import replay
 from context_compressor.measure.results import Found, Replay, Totals, total
 from context_compressor.measure.systems import SYSTEMS, Ours
 
-DEFAULT_DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "dev"
+DEFAULT_DATA = Path(__file__).resolve().parents[1] / "build" / "sessions"
 LEFT_OUT = {
     "shapes": "shapes/*",
     "longmemeval_s": "longmemeval_s/*",
@@ -50,6 +58,8 @@ LEFT_OUT = {
 }
 """What is left out unless asked for, by patterns of file and id: odd message forms, which are no sessions;
 chat without tools; and parts of a session that is there as a whole, which would count twice."""
+ALL_SYSTEMS: dict[str, Callable[[int, CachedCounter], System]] = {**SYSTEMS, **PEER_SYSTEMS}
+"""Those of this library, and the peers: `make peers` installs them."""
 GROUPS = (("above 100,000 tokens", 100_000), ("24,000 to 100,000 tokens", 24_000), ("below", 0))
 """Groups of sessions by the tokens of their messages, and what each has at least."""
 
@@ -97,7 +107,7 @@ def run_session(
 
 async def run_system(recording: Recording, system: str, budget: int, files: bool) -> Replay:
     if system != "ours" or not files:
-        return await replay(recording, SYSTEMS[system](budget, recording.counter), budget=budget)
+        return await replay(recording, ALL_SYSTEMS[system](budget, recording.counter), budget=budget)
     with tempfile.TemporaryDirectory() as folder:
         ours = Ours(budget, recording.counter, store=FileOffloadStore(folder))
         return await replay(recording, ours, budget=budget)
@@ -170,7 +180,7 @@ def report(results: list[Result], systems: list[str], budgets: list[int]) -> lis
                 runs = [run for run in chosen if run.system == system]
                 totals = total(runs)
                 rows.append(row_of(system, totals))
-                told.append({"budget": budget, "group": group, "system": system, "totals": asdict(totals)})
+                told.append({"budget": budget, "group": group, "system": system, "of": totals})
             print(
                 f"\nBudget {budget:,} · {totals.sessions} sessions {group} · {totals.turns:,} turns · "
                 f"evidence: {totals.far.all:,} far, {totals.near.all:,} near\n"
@@ -179,13 +189,66 @@ def report(results: list[Result], systems: list[str], budgets: list[int]) -> lis
     return told
 
 
+OVERALL_COLUMNS = (
+    "system", "saved", "largest request", "turns above budget", "cost", "cost as if model", "far known",
+    "far known or read back", "near known",
+)  # fmt: skip
+
+
+def overall_row(system: str, totals: Totals) -> list[str]:
+    """Return a row of the table over all sessions."""
+    cells = row_of(system, totals)
+    return [*cells[:4], *cells[5:8], cells[9], cells[8]]
+
+
+def write_report(
+    folder: Path, results: list[Result], groups: list[dict[str, Any]], systems: list[str], budgets: list[int]
+) -> None:
+    """Write `savings.json`, `savings.md` and, where matplotlib is there, `savings.png`."""
+    sizes = {run.session: tokens for tokens, run in results if run.turns}
+    runs = [run for _, run in results if run.turns]
+    parts, overall = [], []
+    for budget in budgets:
+        at_budget = [run for run in runs if run.budget == budget]
+        rows = []
+        for system in systems:
+            totals = total([run for run in at_budget if run.system == system])
+            rows.append(overall_row(system, totals))
+            overall.append({"budget": budget, "system": system, "totals": asdict(totals)})
+        parts.append(f"## Budget {budget:,}, all sessions\n\n{markdown_table(OVERALL_COLUMNS, rows)}")
+    for budget in budgets:
+        for group, _ in GROUPS:
+            found = [one for one in groups if (one["budget"], one["group"]) == (budget, group)]
+            if found:
+                rows = [row_of(one["system"], one["of"]) for one in found]
+                title = f"## Budget {budget:,}, {found[0]['of'].sessions} sessions {group}"
+                parts.append(f"{title}\n\n{markdown_table(COLUMNS, rows)}")
+    about = f"{len(sizes)} sessions of {min(sizes.values()):,} to {max(sizes.values()):,} tokens.\n\n"
+    notes = "- saved" + (__doc__ or "").partition("\n- saved")[2]
+    data = {
+        "sessions": [{"session": name, "tokens": sizes[name]} for name in sorted(sizes)],
+        "all": overall,
+        "groups": [told_of(one) for one in groups],
+    }
+    write_results(folder, "savings", data, "Savings", "\n\n".join([about + notes.strip(), *parts]))
+    try:
+        draw(runs, systems, budgets[0], folder / "savings.png")
+    except ImportError:
+        print(MISSING, file=sys.stderr)
+
+
+def told_of(group: dict[str, Any]) -> dict[str, Any]:
+    """Return a group as JSON-like data."""
+    return {**{key: value for key, value in group.items() if key != "of"}, "totals": asdict(group["of"])}
+
+
 def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--data", type=Path, default=DEFAULT_DATA, help="folder of recorded sessions")
     parser.add_argument("--budget", type=int, nargs="+", default=[16_000], help="tokens (default 16000)")
-    parser.add_argument("--system", nargs="+", choices=list(SYSTEMS), default=list(SYSTEMS))
+    parser.add_argument("--system", nargs="+", choices=list(ALL_SYSTEMS), default=list(SYSTEMS))
     parser.add_argument("--sessions", default="*", help="pattern of file/id, for example 'tau*'")
     parser.add_argument("--min-tokens", type=int, default=0, help="of a session, to take part")
     parser.add_argument("--max-tokens", type=int, default=sys.maxsize)
@@ -195,11 +258,13 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=1, help="processes (default 1)")
     parser.add_argument("--json", type=Path, help="write the totals of groups and sessions to this file")
     parser.add_argument("--turns", action="store_true", help="write every turn there, too")
+    parser.add_argument("--results", type=Path, help="folder for savings.json, savings.md and savings.png")
     return parser.parse_args()
 
 
 def main() -> int:
     options = parse_options()
+    options.system = leave_out_missing(options.system)
     began = time.perf_counter()
     sessions = list(read_sessions(options.data, options.sessions, set(options.include)))[: options.limit]
     run = partial(
@@ -219,10 +284,15 @@ def main() -> int:
         runs = list(map(run, sessions))
     results = sorted((result for of_one in runs for result in of_one), key=lambda result: result[1].session)
     if not results:
-        print(f"No sessions in {options.data} that match.", file=sys.stderr)
+        print(
+            f"No sessions in {options.data} that match. `python -m benchmarks.sessions` writes samples.",
+            file=sys.stderr,
+        )
         return 1
     groups = report(results, options.system, options.budget)
     print(f"\n{time.perf_counter() - began:.0f} s")
+    if options.results:
+        write_report(options.results, results, groups, options.system, options.budget)
     if options.json:
         of_sessions = []
         for tokens, of_one in results:
@@ -230,7 +300,9 @@ def main() -> int:
             if not options.turns:
                 del told["turns"]
             of_sessions.append({"tokens": tokens, **told})
-        options.json.write_text(json.dumps({"groups": groups, "sessions": of_sessions}, indent=1))
+        options.json.write_text(
+            json.dumps({"groups": [told_of(one) for one in groups], "sessions": of_sessions}, indent=1)
+        )
     return 0
 
 

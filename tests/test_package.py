@@ -46,7 +46,7 @@ PUBLIC_NAMES = {
     "to_openai",
 }
 
-HEAVY = ("aiohttp", "dashscope", "httpx", "openai", "requests", "rich", "typer")
+HEAVY = ("aiohttp", "dashscope", "httpx", "jinja2", "matplotlib", "openai", "requests", "rich", "typer")
 """Packages that only a summariser or the command line needs, most of them slow to import."""
 
 SHARED = {"errors", "events"}
@@ -62,6 +62,7 @@ MAY_IMPORT = {
     "readers": {"errors", "messages"},
     "integrations": {"messages", "tokens", "offload", "summarizers", "compression", "memory", *SHARED},
     "measure": {"messages", "tokens", "offload", "summarizers", "compression", "memory", "readers", *SHARED},
+    "report": {"messages", "measure", *SHARED},
     "cli": {
         "messages",
         "tokens",
@@ -71,6 +72,7 @@ MAY_IMPORT = {
         "memory",
         "readers",
         "measure",
+        "report",
         *SHARED,
     },
 }

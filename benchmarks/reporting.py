@@ -1,0 +1,28 @@
+"""Write results: JSON and Markdown that name the Python they come from, and neither dates nor machines."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+
+def python_version() -> str:
+    return f"{platform.python_implementation()} {platform.python_version()}"
+
+
+def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table whose first column is text and whose others are figures."""
+    lines = [columns, ["---", *("---:" for _ in columns[1:])], *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def write_results(folder: Path, name: str, data: dict[str, Any], title: str, text: str) -> None:
+    """Write `name.json` and `name.md`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    told = json.dumps({"python": python_version(), **data}, indent=1, ensure_ascii=False)
+    (folder / f"{name}.json").write_text(f"{told}\n", encoding="utf-8")
+    page = f"# {title}\n\nMeasured with {python_version()}.\n\n{text.strip()}\n"
+    (folder / f"{name}.md").write_text(page, encoding="utf-8")

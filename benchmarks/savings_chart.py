@@ -1,0 +1,71 @@
+"""Draw what `savings.py` found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from context_compressor.measure.results import Replay, total
+
+COLOURS = {"raw": "#999999", "sliding": "#d08a2e", "masking": "#4a87b9", "ours": "#2e8b57"}
+MISSING = (
+    "savings.png was not drawn: matplotlib is missing; `pip install 'context-compressor[report]'` brings it"
+)
+
+
+def draw(replays: Sequence[Replay], systems: Sequence[str], budget: int, path: Path) -> None:
+    """Draw the requests of the longest session, and what views make known, at one budget.
+
+    Raises:
+        ImportError: matplotlib is not installed.
+    """
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    chosen = [replay for replay in replays if replay.budget == budget]
+    raw_tokens = {replay.session: replay.turns[-1].raw_tokens for replay in chosen if replay.turns}
+    longest = max(raw_tokens, key=lambda name: raw_tokens[name])
+    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
+    for system in systems:
+        (replay,) = (one for one in chosen if one.session == longest and one.system == system)
+        tokens = [turn.view_tokens / 1000 for turn in replay.turns]
+        left.plot(tokens, label=system, color=COLOURS.get(system), linewidth=1.6)
+    left.axhline(budget / 1000, color="black", linewidth=0.8, linestyle=":")
+    left.set(
+        xlabel="turn",
+        ylabel="thousand tokens of the request",
+        title=f"The longest session, budget {budget:,}",
+        yscale="log",
+    )
+    left.yaxis.set_major_formatter("{x:g}")
+    left.legend(frameon=False)
+    _draw_bars(right, chosen, systems)
+    for axes in (left, right):
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path, dpi=130, metadata={"Software": None})
+    plt.close(figure)
+
+
+def _draw_bars(axes: Any, replays: Sequence[Replay], systems: Sequence[str]) -> None:
+    known, recoverable, costs = [], [], []
+    for system in systems:
+        totals = total([replay for replay in replays if replay.system == system])
+        everything = totals.far.all or 1
+        known.append(100 * totals.far.known / everything)
+        recoverable.append(100 * totals.far.recoverable / everything)
+        costs.append(100 * (totals.cost.as_if_model_ratio or 0.0))
+    places = range(len(systems))
+    width = 0.27
+    for shift, values, label, colour in (
+        (-width, known, "far identifiers in view", "#2e8b57"),
+        (0.0, recoverable, "in view or read back", "#a9d3b9"),
+        (width, costs, "cost, summaries by a model", "#c0504d"),
+    ):
+        bars = axes.bar([place + shift for place in places], values, width, label=label, color=colour)
+        axes.bar_label(bars, fmt="%.0f", fontsize=8)
+    axes.set_xticks(list(places), systems)
+    axes.set(ylabel="%", title="All sessions", ylim=(0, 1.32 * max(100.0, *costs)))
+    axes.legend(frameon=False, fontsize=8, loc="upper center", ncols=2)

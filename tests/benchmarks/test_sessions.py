@@ -1,0 +1,115 @@
+"""The sample sessions: valid, the same in every process, and like an agent's work."""
+
+import functools
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.sessions.catalogue import SAMPLES, Sample
+from context_compressor import TiktokenCounter, from_openai, to_openai
+from context_compressor.measure.recording import FAR_MESSAGES, Recording
+from tests.support.validity import OPENAI_PARTS, problems
+
+ROOT = Path(__file__).parents[2]
+COUNTER = TiktokenCounter()
+
+each_sample = pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.id)
+
+
+@functools.cache
+def recorded(sample: Sample) -> list:
+    return sample.record()
+
+
+def write(folder: Path, hash_seed: str) -> dict[str, str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.sessions", str(folder)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONHASHSEED": hash_seed},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
+
+
+def test_two_processes_write_the_same_bytes(tmp_path: Path) -> None:
+    """Whatever the seed of hashes; a line is what the session's recording gives in this process, too."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    assert write(first, "1") == write(second, "2")
+    assert sorted(path.name for path in first.iterdir()) == sorted({f"{s.kind}.jsonl" for s in SAMPLES})
+    lines = {
+        data["id"]: data
+        for path in first.iterdir()
+        for data in map(json.loads, path.read_text("utf-8").splitlines())
+    }
+    assert set(lines) == {sample.id for sample in SAMPLES}
+    for sample in SAMPLES:
+        told = lines[sample.id]
+        assert list(told) == ["id", "kind", "messages"]
+        assert told == {"id": sample.id, "kind": sample.kind, "messages": recorded(sample)}
+
+
+@each_sample
+def test_a_provider_would_accept_it(sample: Sample) -> None:
+    """Every session is valid as a whole, and reads and writes back as the same text."""
+    messages = recorded(sample)
+    assert problems(messages, parts=OPENAI_PARTS) == []
+    again = to_openai(from_openai(messages))
+    assert json.dumps(again) == json.dumps(messages)
+
+
+@each_sample
+def test_it_is_an_agents_work(sample: Sample) -> None:
+    """It has calls at once, failures, goes back to what it had looked at, and ends with an answer."""
+    messages = recorded(sample)
+    assert [message["role"] for message in messages[:2]] == ["system", "user"]
+    assert messages[-1]["role"] == "assistant"
+    assert not messages[-1].get("tool_calls")
+    calls = [message["tool_calls"] for message in messages if message.get("tool_calls")]
+    assert any(len(at_once) > 1 for at_once in calls)
+    results = [message["content"] for message in messages if message["role"] == "tool"]
+    assert any(result.startswith("Error") for result in results)
+    named = [
+        {value for call in at_once for value in json.loads(call["function"]["arguments"]).values()}
+        for at_once in calls
+    ]
+    assert any(earlier & later for i, earlier in enumerate(named) for later in named[i + 2 :])
+
+
+@each_sample
+def test_it_goes_on_to_use_what_tools_showed(sample: Sample) -> None:
+    """Identifiers from results come back in what the agent says, near and far."""
+    recording = Recording(recorded(sample), COUNTER)
+    evidence = [one for turn in recording.turns for one in turn.evidence if one.tool]
+    far = [one for one in evidence if one.distance > FAR_MESSAGES]
+    assert len(evidence) >= len(recording.turns)
+    assert far
+
+
+@each_sample
+def test_it_names_no_machine(sample: Sample) -> None:
+    """Neither this checkout, the library's folder, nor a temporary one stands in it."""
+    text = json.dumps(recorded(sample))
+    for place in (str(ROOT), sys.prefix, sys.base_prefix + "/lib", str(Path.home()) + "/"):
+        assert place not in text
+    assert re.search(r"/tmp/tmp|0x[0-9a-f]{10,}", text) is None
+
+
+def test_sizes() -> None:
+    """Twenty sessions from about 5,000 to 300,000 tokens, in six kinds, one of them in Chinese."""
+    sizes = sorted(COUNTER.count_messages(from_openai(recorded(sample))) for sample in SAMPLES)
+    assert len(sizes) == 20
+    assert 4_500 < sizes[0] < 7_000
+    assert 280_000 < sizes[-1] < 310_000
+    assert {sample.kind for sample in SAMPLES} == {"code", "logs", "sql", "pages", "support", "chinese"}
+    for sample in SAMPLES:
+        text = "".join(message["content"] or "" for message in recorded(sample))
+        share = len(re.findall(r"[\u4e00-\u9fff]", text)) / len(text)
+        assert (share > 0.4) == (sample.kind == "chinese")
