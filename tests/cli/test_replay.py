@@ -11,6 +11,9 @@ from context_compressor.cli import replay_runs
 from context_compressor.measure.watching import watch
 from tests.cli.support import run_process, start_process
 from tests.measure.support import says
+from tests.readers import test_claude_code as claude
+from tests.readers import test_codex as codex
+from tests.readers.support import SAMPLES
 from tests.report.support import session
 
 
@@ -236,3 +239,39 @@ def test_what_memories_log_does_not_run_into_the_table(tmp_path):
     done = run_process("replay", "chat.json", cwd=tmp_path)
 
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+def claude_code_lines() -> list[dict]:
+    return [
+        claude.record("user", "u1", None, "read src/a_1.py"),
+        claude.record("assistant", "a1", "u1", claude.call("src/a_1.py"), "msg_1"),
+        claude.record("user", "r1", "a1", claude.result("src/a_1.py", "def load_1(): pass\n" * 200)),
+        claude.record("assistant", "a2", "r1", claude.text("load_1 does nothing."), "msg_2"),
+    ]
+
+
+def codex_lines() -> list[dict]:
+    return [
+        codex.META,
+        codex.said("user", "list"),
+        codex.item("function_call", name="shell", arguments='{"command":["ls"]}', call_id="c1"),
+        codex.item("function_call_output", call_id="c1", output="file_1.txt\n" * 300),
+        codex.said("assistant", "There is file_1.txt."),
+    ]
+
+
+@pytest.mark.parametrize("form", ["claude code", "codex", "agentscope", "openai"])
+def test_a_report_from_every_form_of_transcript(cli, tmp_path, form):
+    path = tmp_path / "session.jsonl"
+    if form == "agentscope":
+        path.write_text((SAMPLES / "agentscope1_state_dict.json").read_text())
+    else:
+        lines = {"claude code": claude_code_lines, "codex": codex_lines, "openai": lambda: session(4)}[form]()
+        path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+
+    ran = cli("replay", path, "--report", tmp_path / "out.html")
+
+    assert (ran.code, ran.err) == (0, "")
+    page = (tmp_path / "out.html").read_text()
+    assert "session.jsonl" in page
+    assert "1 session" in ran.out
