@@ -1,0 +1,64 @@
+"""Peers to measure beside this library, unmodified, each in an environment of its own (`make peers`)."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from context_compressor.measure.chats import CachedCounter
+from context_compressor.measure.piped import PipedSystem
+
+FOLDER = Path(__file__).resolve().parent
+ENVIRONMENTS = FOLDER / ".venvs"
+
+
+class Peer(NamedTuple):
+    """Where a peer is installed, and what speaks for it."""
+
+    environment: str
+    """Its folder in `ENVIRONMENTS`, and its file in `requirements`."""
+    adapter: str
+
+    @property
+    def python(self) -> Path:
+        """The interpreter of its environment."""
+        return ENVIRONMENTS / self.environment / "bin" / "python"
+
+    @property
+    def is_installed(self) -> bool:
+        """Whether its installation came to its end."""
+        return (ENVIRONMENTS / self.environment / "installed").exists()
+
+
+PEERS = {
+    "langchain-summarize": Peer("langchain", "langchain_summarization.py"),
+    "langchain-clear": Peer("langchain", "langchain_clearing.py"),
+    "reme": Peer("reme", "reme_short_term.py"),
+    "deepagents": Peer("deepagents", "deep_agents.py"),
+    "strands": Peer("strands", "strands_summarizing.py"),
+    "pydantic-ai-harness": Peer("pydantic_ai", "pydantic_ai_compaction.py"),
+}
+
+
+def make_peer(name: str, budget: int, counter: CachedCounter | None = None) -> PipedSystem:
+    """Return a peer for one session. Its process starts when it is asked first."""
+    peer = PEERS[name]
+    command = [str(peer.python), "-u", str(FOLDER / peer.adapter)]
+    return PipedSystem(name, command, budget, counter)
+
+
+PEER_SYSTEMS: dict[str, Callable[[int, CachedCounter], PipedSystem]] = {
+    name: partial(make_peer, name) for name in PEERS
+}
+"""How to make each peer, as `SYSTEMS` has it for what needs no environment."""
+
+
+def leave_out_missing(names: Sequence[str]) -> list[str]:
+    """Return the names without the peers that are not installed; say which those are."""
+    missing = [name for name in names if name in PEERS and not PEERS[name].is_installed]
+    for name in missing:
+        print(f"{name} is left out: it is not installed (make peers)", file=sys.stderr)
+    return [name for name in names if name not in missing]

@@ -1,0 +1,251 @@
+"""A system that runs in a process of its own, spoken to over its standard input and output.
+
+Each line is a JSON object. A request has an `op`, and any answer may be `{"error": text}`:
+
+- `start`, with the `budget` in tokens: `{"ready": true}`;
+- `send`, with the `new` messages: `{"keep": n, "messages": [...], "stored": {name: text}, "seconds": s}`. The
+  view is the first `n` messages of the view before and then these; `stored` has the texts put elsewhere
+  since, and `seconds` is what the system itself took;
+- `ways`, with an `identifier`: `{"ways": [[[tool, arguments, answer], ...], ...]}`, by which the system's
+  tools might show it: searches, or readings where `deep` is true;
+- `convert`, with `messages`: `{"messages": [...]}`, as they come back from the system's own form.
+
+Before it answers, the process may ask: `count`, with `messages`, and gets `{"tokens": [...]}`; `summarize`,
+with the `messages` and the `prompt`, the texts that a model would have read, and gets `{"text": summary}`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import IO, Any
+
+from context_compressor.compression.planner import MIN_SUMMARY_TOKENS, SEGMENT_SHARE, SUMMARY_RATIO
+from context_compressor.measure.chats import CachedCounter, Chat, content_text
+from context_compressor.measure.protocol import ReadBack, Spending
+from context_compressor.messages.openai import from_openai
+from context_compressor.summarizers.extractive import ExtractiveSummarizer
+from context_compressor.summarizers.protocol import Summarizer, SummaryRequest
+
+ANSWER_SECONDS = 300.0
+"""After which a process that does not answer is given up."""
+_LINE_BYTES = 2**30
+_ERROR_CHARACTERS = 400
+
+
+class PipedError(RuntimeError):
+    """Report what a piped process reported, or that it is gone."""
+
+
+class PipedSystem:
+    """A system in another process; the run counts and summarises for it.
+
+    A summary may cost what one of ours may: a fifth of what it replaces, at most an eighth of the budget.
+    What it replaces of earlier summaries it may repeat at full length, or a peer that summarises often would
+    see them shrink to nothing.
+
+    Args:
+        name: what to call it in results.
+        command: how to start the process.
+        budget: tokens that a view should cost at most.
+        counter: what they are counted by.
+        summarizer: who summarises; extractive when None. Counted as unpaid.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        budget: int,
+        counter: CachedCounter | None = None,
+        *,
+        summarizer: Summarizer | None = None,
+    ) -> None:
+        self.name = name
+        self._command = list(command)
+        self._budget = budget
+        self._counter = CachedCounter() if counter is None else counter
+        self._summarizer = ExtractiveSummarizer(self._counter.counter) if summarizer is None else summarizer
+        self._process: asyncio.subprocess.Process | None = None
+        self._folder = tempfile.TemporaryDirectory(prefix="peer-")
+        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - aclose closes it
+        self._view: list[Chat] = []
+        self._stored: dict[str, str] = {}
+        self._summaries: list[str] = []
+        self._input_tokens = 0
+        self._output_tokens = 0
+        self._other_seconds = 0.0
+
+    async def send(self, history: Sequence[Chat], new: Sequence[Chat]) -> list[Chat]:  # noqa: ARG002
+        """Return what the process would send."""
+        began, own_seconds = time.perf_counter(), 0.0
+        try:
+            answer = await self._ask({"op": "send", "new": list(new)})
+            own_seconds = float(answer["seconds"])
+        finally:
+            # Neither summaries nor the pipe are the system's own time.
+            self._other_seconds += time.perf_counter() - began - own_seconds
+        self._view = self._view[: answer["keep"]] + answer["messages"]
+        self._stored |= answer["stored"]
+        return list(self._view)
+
+    async def convert(self, messages: Sequence[Chat]) -> list[Chat]:
+        """Return messages as they come back from the system's own form."""
+        answer = await self._ask({"op": "convert", "messages": list(messages)})
+        return list(answer["messages"])
+
+    async def reachable(self, view: Sequence[Chat]) -> Mapping[str, str]:
+        """Return the stored texts whose names stand in the view, and those whose names stand in them."""
+        found: dict[str, str] = {}
+        left = dict(self._stored)
+        waiting = [json.dumps(view, ensure_ascii=False, default=str)] if left else []
+        while waiting and left:
+            text = waiting.pop()
+            named = {name: left.pop(name) for name in list(left) if _is_named(name, text)}
+            found |= named
+            waiting += named.values()
+        return found
+
+    async def read_back(self, identifier: str, is_answer: Callable[[str], bool]) -> ReadBack | None:
+        """Return what the cheapest of the system's ways costs that shows the identifier."""
+        if not self._stored:
+            return None
+        for deep in (False, True):
+            request = {"op": "ways", "identifier": identifier, "deep": deep}
+            costs = [self._cost(way, is_answer) for way in (await self._ask(request))["ways"]]
+            found = [cost for cost in costs if cost is not None]
+            if found:
+                return min(found, key=lambda read: (read.tokens, read.calls))
+        return None
+
+    def _cost(
+        self, way: Sequence[tuple[str, Chat, str]], is_answer: Callable[[str], bool]
+    ) -> ReadBack | None:
+        spent = 0
+        for calls, (tool, arguments, answer) in enumerate(way, start=1):
+            spent += self._counter.count_call(tool, arguments, answer)
+            if is_answer(answer):
+                return ReadBack(spent, calls)
+        return None
+
+    def spending(self) -> Spending:
+        """Return what summaries have cost so far; in `seconds`, all that was not the system's own time."""
+        return Spending(
+            input_tokens=self._input_tokens, output_tokens=self._output_tokens, seconds=self._other_seconds
+        )
+
+    async def stored(self) -> Mapping[str, str]:
+        """Return what the system has put elsewhere."""
+        return dict(self._stored)
+
+    async def aclose(self) -> None:
+        """End the process."""
+        process, self._process = self._process, None
+        if process is not None:
+            assert process.stdin is not None
+            process.stdin.close()
+            try:
+                async with asyncio.timeout(5):
+                    await process.wait()
+            except TimeoutError:
+                process.kill()
+                await process.wait()
+        self._errors.close()
+        self._folder.cleanup()
+
+    async def _ask(self, request: Chat) -> Chat:
+        """Return the answer to a request, and answer what the process asks before."""
+        if self._process is None:
+            # Peers look for settings, and leave files, where they are started and at home.
+            place = self._folder.name
+            self._process = await asyncio.create_subprocess_exec(
+                *self._command,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=self._errors,
+                limit=_LINE_BYTES,
+                cwd=place,
+                env={**os.environ, "HOME": place, "PYTHONUTF8": "1"},
+            )
+            await self._exchange({"op": "start", "budget": self._budget})
+        return await self._exchange(request)
+
+    async def _exchange(self, request: Chat) -> Chat:
+        message = request
+        while True:
+            answer = await self._line(message)
+            operation = answer.get("op")
+            if operation == "count":
+                message = {"tokens": [self._counter.count(one) for one in answer["messages"]]}
+            elif operation == "summarize":
+                message = await self._summarize(answer["prompt"], answer["messages"])
+            elif "error" in answer:
+                raise PipedError(answer["error"])
+            else:
+                return answer
+
+    async def _line(self, message: Chat) -> dict[str, Any]:
+        process = self._process
+        assert process is not None
+        assert process.stdin is not None
+        assert process.stdout is not None
+        line = b""
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                process.stdin.write(json.dumps(message).encode() + b"\n")
+                await process.stdin.drain()
+                line = await process.stdout.readline()
+        except ConnectionError:
+            pass
+        except TimeoutError:
+            process.kill()
+            raise PipedError(f"{self.name} did not answer within {ANSWER_SECONDS:.0f} s") from None
+        if not line:
+            self._errors.seek(0)
+            told = self._errors.read().decode("utf-8", "replace")[-_ERROR_CHARACTERS:]
+            raise PipedError(f"{self.name} ended without an answer: {told}")
+        return dict(json.loads(line))
+
+    async def _summarize(self, prompt: Sequence[str], messages: Sequence[Chat]) -> Chat:
+        """Summarise what a model would have been asked to; earlier summaries are carried forward."""
+        previous, others = [], []
+        for message in messages:
+            text = content_text(message)
+            held = [summary for summary in self._summaries if summary in text]
+            previous += held
+            if not held:
+                others.append(message)
+        previous = list(dict.fromkeys(previous))
+        wanted = int(self._counter.count_all(others) * SUMMARY_RATIO)
+        wanted += sum(map(self._counter.counter.count_text, previous))
+        request = SummaryRequest(
+            messages=tuple(from_openai(_without_orphans(others))),
+            max_tokens=max(MIN_SUMMARY_TOKENS, min(wanted, int(self._budget * SEGMENT_SHARE) // 2)),
+            previous="\n\n".join(previous) or None,
+        )
+        text = (await self._summarizer.summarize(request)).text
+        self._input_tokens += sum(map(self._counter.counter.count_text, prompt))
+        self._output_tokens += self._counter.counter.count_text(text)
+        if text.strip():
+            self._summaries.append(text)
+        return {"text": text}
+
+
+def _is_named(name: str, text: str) -> bool:
+    """Tell whether a text has a name whole: `results/call_1` does not stand in `results/call_10`."""
+    return name in text and re.search(rf"{re.escape(name)}(?![\w-])", text) is not None
+
+
+def _without_orphans(messages: Sequence[Chat]) -> list[Chat]:
+    """Return messages as a conversation, a result without an id as what a user says."""
+    return [
+        {"role": "user", "content": content_text(message)}
+        if message.get("role") == "tool" and not message.get("tool_call_id")
+        else message
+        for message in messages
+    ]

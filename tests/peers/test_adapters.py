@@ -1,0 +1,127 @@
+"""The peers themselves, those that are installed: `make peers`."""
+
+import json
+
+import pytest
+
+from benchmarks.peers import PEERS, leave_out_missing, make_peer
+from benchmarks.peers import make as making
+from context_compressor.measure.chats import Chat
+from context_compressor.measure.recording import Recording
+from context_compressor.measure.replay import replay
+from tests.peers.support import session
+
+SUMMARISING = [name for name in PEERS if name != "langchain-clear"]
+STORING = ["reme", "deepagents"]
+
+
+def installed(names) -> list:
+    return [
+        pytest.param(
+            name,
+            marks=pytest.mark.skipif(
+                not PEERS[name].is_installed, reason=f"{name}: not installed (make peers)"
+            ),
+        )
+        for name in names
+    ]
+
+
+def as_said(messages: list[Chat]) -> list:
+    """Return what messages say, however they write it: null for "", spaces in arguments, a list of texts."""
+    said = []
+    for message in messages:
+        content = message.get("content") or ""
+        if isinstance(content, list):
+            content = "\n".join(part["text"] for part in content)
+        calls = [
+            (call["id"], call["function"]["name"], json.loads(call["function"]["arguments"]))
+            for call in message.get("tool_calls") or ()
+        ]
+        said.append((message["role"], content, calls, message.get("tool_call_id")))
+    return said
+
+
+@pytest.mark.parametrize("name", installed(PEERS))
+async def test_raw_through_the_conversion_comes_back_equal(name: str) -> None:
+    """Both ways through the peer's own form, nothing remembered."""
+    system = make_peer(name, 10**9)
+    try:
+        assert as_said(await system.convert(session())) == as_said(session())
+    finally:
+        await system.aclose()
+
+
+@pytest.mark.parametrize("name", installed(PEERS))
+async def test_within_the_budget_a_peer_sends_the_history(name: str) -> None:
+    """As it was recorded, to the byte: what a peer leaves alone is not charged to its wire format."""
+    history = session()
+    system = make_peer(name, 10**6)
+    try:
+        given = 0
+        for end in (2, 4, 7, 8, len(history)):
+            view = await system.send(history[:end], history[given:end])
+            assert json.dumps(view) == json.dumps(history[:end])
+            given = end
+    finally:
+        await system.aclose()
+
+
+@pytest.mark.parametrize("name", installed(PEERS))
+async def test_beyond_the_budget_a_peer_compresses(name: str) -> None:
+    """Its newest message stays; those that summarise have the run do it."""
+    recording = Recording(session(turns=60))
+    # Below that, clearing old results is not enough for the peer that clears first.
+    budget = 3_000 if name == "pydantic-ai-harness" else 6_000
+    done = await replay(recording, make_peer(name, budget, recording.counter), budget=budget)
+    totals = done.totals()
+    assert not [problem for turn in done.turns for problem in turn.problems if "raised" in problem]
+    assert totals.saved > 0.2
+    assert (totals.cost.as_if_model > totals.cost.spent) == (name in SUMMARISING)
+    assert bool(totals.stored_texts) == (name in STORING)
+
+
+@pytest.mark.parametrize("name", installed(STORING))
+async def test_what_a_peer_stored_is_read_back_by_its_own_tools(name: str) -> None:
+    """An identifier of the first results, from the files that the view names."""
+    history = session(turns=60)
+    system = make_peer(name, 6_000)
+    try:
+        view = await system.send(history, history)
+        found = await system.reachable(view)
+        assert any("PX-001-007" in text for text in found.values())
+        read = await system.read_back("PX-001-007", lambda answer: "PX-001-007" in answer)
+        assert read is not None
+        assert 0 < read.tokens < 20_000
+    finally:
+        await system.aclose()
+
+
+def test_a_peer_that_is_not_installed_is_left_out(capsys: pytest.CaptureFixture, monkeypatch) -> None:
+    """The run says so and goes on."""
+    monkeypatch.setattr("benchmarks.peers.ENVIRONMENTS", making.ENVIRONMENTS / "nowhere")
+    assert leave_out_missing(["raw", "reme", "ours"]) == ["raw", "ours"]
+    assert "reme is left out" in capsys.readouterr().err
+
+
+def test_every_environment_has_requirements_and_every_adapter_is_there() -> None:
+    """What `make peers` installs is what adapters are run with."""
+    for peer in PEERS.values():
+        assert making.files_of(peer.environment)
+        assert (making.FOLDER / peer.adapter).is_file()
+
+
+def test_an_environment_that_cannot_be_made_leaves_the_others(monkeypatch, capsys) -> None:
+    """It is reported, and only if none can be made does making fail."""
+
+    def make(name: str) -> None:
+        if name in broken:
+            raise OSError("no such index")
+
+    monkeypatch.setattr(making, "make", make)
+    monkeypatch.setattr("sys.argv", ["make.py"])
+    broken = {"reme"}
+    assert making.main() == 0
+    assert "reme cannot be installed" in capsys.readouterr().err
+    broken |= {peer.environment for peer in PEERS.values()}
+    assert making.main() == 1

@@ -1,0 +1,185 @@
+"""The system in a process of its own, with adapters of a few lines."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from context_compressor.measure import piped as piped_module
+from context_compressor.measure.piped import PipedError
+from context_compressor.measure.recording import Recording
+from context_compressor.measure.replay import replay
+from tests.measure.support import says
+from tests.peers.support import piped, session
+
+RAW = "def answer(self, new): return list(self.seen)"
+
+
+async def test_raw_through_the_pipe_is_the_history(tmp_path: Path) -> None:
+    """Turn by turn, equal also as JSON text; what stays at the front of a view is not sent again."""
+    history = session(turns=8)
+    async with piped(tmp_path, RAW) as system:
+        before: list = []
+        for end in (1, 5, len(history)):
+            view = await system.send(history[:end], history[len(before) : end])
+            assert json.dumps(view) == json.dumps(history[:end])
+            assert all(old is new for old, new in zip(before, view, strict=False))
+            before = view
+        assert await system.convert(history) == history
+
+
+async def test_a_view_that_changes_at_its_front_arrives_whole(tmp_path: Path) -> None:
+    """The newest two messages slide."""
+    async with piped(tmp_path, "def answer(self, new): return self.seen[-2:]") as system:
+        history = [says("user", str(n)) for n in range(4)]
+        for end in range(1, 5):
+            assert await system.send(history[:end], history[end - 1 : end]) == history[:end][-2:]
+
+
+async def test_the_run_counts(tmp_path: Path) -> None:
+    """By its own counter, and a message once."""
+    body = """
+    def answer(self, new):
+        count = lambda: self.parent.count(self.seen, str, dict)
+        return [{"role": "user", "content": f"{count()} {count()} of {self.budget}"}]
+    """
+    async with piped(tmp_path, body, budget=77) as system:
+        counted: list = []
+        count = system._counter.count
+        system._counter.count = lambda message: counted.append(message) or count(message)  # type: ignore
+        history = [says("user", "one two"), says("user", "three")]
+        assert (await system.send(history, history))[0]["content"] == "5 5 of 77"
+        assert counted == history
+
+
+SUMMARY = """
+def answer(self, new):
+    prompt = "Summarise: " + " ".join(text_of(m) for m in self.seen)
+    self.seen = [{"role": "user", "content": "SUMMARY " + self.parent.summarize([prompt], self.seen)}]
+    return self.seen
+"""
+
+
+async def test_the_run_summarises_and_counts_what_a_model_would_have_read(tmp_path: Path) -> None:
+    """A summary may cost a fifth of what it replaces; nothing is paid for it."""
+    history = session(turns=10)
+    async with piped(tmp_path, SUMMARY, budget=4_000) as system:
+        view = await system.send(history, history)
+        assert "PX-" in view[0]["content"]
+        spent = system.spending()
+        words = sum(system._counter.counter.count_text(message["content"] or "") for message in history)
+        assert spent.input_tokens == words + 1
+        assert 0 < spent.output_tokens <= words // 5 + 64
+        assert (spent.paid_input_tokens, spent.paid_output_tokens) == (0, 0)
+        assert spent.seconds > 0
+
+
+async def test_an_earlier_summary_is_carried_forward(tmp_path: Path) -> None:
+    """It is what the next one goes on from, not what a user said."""
+    requests: list = []
+
+    async with piped(tmp_path, SUMMARY, budget=4_000) as system:
+        wrapped = system._summarizer
+
+        class Watching:
+            remote = False
+
+            async def summarize(self, request):
+                requests.append(request)
+                return await wrapped.summarize(request)
+
+        system._summarizer = Watching()
+        history = session(turns=20)
+        first = await system.send(history[:20], history[:20])
+        await system.send(history, history[20:])
+    assert requests[0].previous is None
+    assert f"SUMMARY {requests[1].previous}" == first[0]["content"]
+    assert all("SUMMARY" not in str(msg.content) for msg in requests[1].messages)
+
+
+async def test_what_a_peer_raises_reaches_the_run_and_the_peer_goes_on(tmp_path: Path) -> None:
+    """The next turn may succeed."""
+    body = """
+    def answer(self, new):
+        if len(self.seen) == 1:
+            raise ValueError("too short")
+        return list(self.seen)
+    """
+    history = [says("user", "a"), says("user", "b")]
+    async with piped(tmp_path, body) as system:
+        with pytest.raises(PipedError, match="ValueError: too short"):
+            await system.send(history[:1], history[:1])
+        assert await system.send(history, history[1:]) == history
+
+
+@pytest.mark.parametrize(
+    "body", ["def answer(self, new): raise SystemExit('no library')", "this is no python"]
+)
+async def test_a_process_that_ends_is_an_error_that_says_why(tmp_path: Path, body: str) -> None:
+    """With the last words of its standard error; whether at work or at the start."""
+    async with piped(tmp_path, body) as system:
+        with pytest.raises(PipedError, match=r"no library|SyntaxError"):
+            await system.send([says("user", "a")], [says("user", "a")])
+
+
+async def test_a_process_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And ended."""
+    async with piped(tmp_path, "def answer(self, new): import threading; threading.Event().wait()") as system:
+        await system.convert([])
+        monkeypatch.setattr(piped_module, "ANSWER_SECONDS", 0.05)
+        with pytest.raises(PipedError, match="did not answer within"):
+            await system.send([says("user", "a")], [says("user", "a")])
+
+
+async def test_what_a_peer_prints_does_not_disturb_the_pipe(tmp_path: Path) -> None:
+    """Nor does its reading."""
+    body = """
+    def answer(self, new):
+        print("hello")
+        assert sys.stdin.read() == ""
+        return list(self.seen)
+    """
+    async with piped(tmp_path, body) as system:
+        assert await system.send([says("user", "a")], [says("user", "a")]) == [says("user", "a")]
+
+
+STORING = """
+def answer(self, new):
+    return [{"role": "user", "content": "see notes/call_1"}]
+def stored(self):
+    return {"notes/call_1": "it is PX-7 in hall 3; more in notes/call_2", "notes/call_2": "PX-8",
+            "notes/call_10": "PX-9"} if self.seen else {}
+def ways(self, identifier, deep):
+    tool = "read" if deep else "grep"
+    return [[(tool, {}, "nothing"), (tool, {}, identifier + " deep" if deep else "")], [(tool, {}, "no")]]
+"""
+
+
+async def test_texts_are_reached_by_the_names_that_a_view_has(tmp_path: Path) -> None:
+    """Directly or through another text; a name that only begins another is none."""
+    async with piped(tmp_path, STORING) as system:
+        view = await system.send([says("user", "a")], [says("user", "a")])
+        assert set(await system.stored()) == {"notes/call_1", "notes/call_2", "notes/call_10"}
+        assert set(await system.reachable(view)) == {"notes/call_1", "notes/call_2"}
+        assert await system.reachable([says("user", "see notes/call_10")]) == {"notes/call_10": "PX-9"}
+
+
+async def test_reading_back_costs_the_calls_of_the_cheapest_way(tmp_path: Path) -> None:
+    """Searches first, readings where those show nothing; all calls up to the answer are counted."""
+    async with piped(tmp_path, STORING) as system:
+        await system.send([says("user", "a")], [says("user", "a")])
+        read = await system.read_back("PX-7", lambda answer: "PX-7" in answer)
+        assert read is not None
+        cost = system._counter.count_call
+        assert read.calls == 2
+        assert read.tokens == cost("read", {}, "nothing") + cost("read", {}, "PX-7 deep")
+        assert await system.read_back("PX-7", lambda answer: False) is None
+
+
+async def test_a_replay_runs_a_piped_system(tmp_path: Path) -> None:
+    """Its time is the peer's own, and its summaries cost what a model's would."""
+    recording = Recording(session(turns=12))
+    async with piped(tmp_path, SUMMARY, budget=4_000) as system:
+        totals = (await replay(recording, system, budget=4_000)).totals()
+    assert totals.invalid == 0
+    assert totals.cost.spent == totals.cost.view < totals.cost.as_if_model
