@@ -511,7 +511,7 @@ async def test_a_dead_ref_is_tried_again_and_again() -> None:
 
 
 def _patient(text: str, ref: str, pattern: Any, seconds: float) -> Any:
-    return search_text(text, ref, pattern, 6.0)
+    return search_text(text, ref, pattern, 12.0)
 
 
 @mistake(replaced(ROOM + "offload.tools.search_text", _patient))
@@ -520,9 +520,9 @@ async def test_a_pattern_of_the_model_never_ends() -> None:
     memory = new_memory(config(4_000))
     await filled(memory, [user("go"), call("a"), result("a", ("a" * 40 + "!\n") * 400)])
     await good_view(memory)
-    started = time.monotonic()
+    started = time.process_time()  # not by the clock on the wall: the machine may be busy
     answer = await OffloadTools(memory).call("grep_offloaded", {"pattern": "(a|a)+(a|aa)+$"})
-    assert time.monotonic() - started < 4
+    assert time.process_time() - started < 5
     assert "stopped" in answer
 
 
