@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
 
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.edits import ItemKey, SegmentEdit, StubEdit
@@ -32,9 +31,8 @@ from context_compressor.offload.stubs import media_stub, minimal_stub
 from context_compressor.summarizers.map_reduce import InParts
 from context_compressor.summarizers.protocol import Summarizer, Summary, SummaryRequest
 from context_compressor.summarizers.validation import summarize_checked
+from context_compressor.tokens.off_loop import gather
 from context_compressor.tokens.protocol import TokenCounter
-
-T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -117,13 +115,13 @@ class Engine:
             async with limit:
                 return await self._perform_segment(planned, new_stubs, names, done)
 
-        stubs = await _gather([stub(planned) for planned in plan.stubs])
+        stubs = await gather([stub(planned) for planned in plan.stubs])
         done.stubs = [edit for edit in stubs if edit is not None]
         new_stubs: dict[ItemKey, dict[PartPath, str]] = {}
         for edit in done.stubs:
             new_stubs.setdefault(edit.item, {})[edit.path] = edit.text
         taken: set[str] = set()
-        for made in await _gather([segment(planned) for planned in plan.segments]):
+        for made in await gather([segment(planned) for planned in plan.segments]):
             segment_id = new_segment_id(made.ref, taken)
             taken.add(segment_id)
             done.segments.append(replace(made, id=segment_id))
@@ -211,15 +209,3 @@ class Engine:
                 done.use.remote_output_tokens += summary.output_tokens
             return summary
         return None
-
-
-async def _gather(awaitables: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-    """Await all at once; the first failure cancels the others and is raised as it is."""
-    if len(awaitables) == 1:
-        return [await awaitables[0]]
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(awaitable) for awaitable in awaitables]
-    except BaseExceptionGroup as group_error:
-        raise group_error.exceptions[0] from None
-    return [task.result() for task in tasks]

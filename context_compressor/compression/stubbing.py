@@ -10,7 +10,7 @@ from context_compressor.compression.edits import StubEdit
 from context_compressor.compression.planner import PlannedStub
 from context_compressor.compression.transcript import stored_text
 from context_compressor.compression.view import ViewItem
-from context_compressor.compression.writing import Performed, Writer, run_off_loop
+from context_compressor.compression.writing import Performed, Writer
 from context_compressor.errors import OffloadCollisionError, OffloadError
 from context_compressor.messages.media import MediaKind
 from context_compressor.messages.parts import Part, PartPath, part_at, replace_parts, text_parts
@@ -18,6 +18,7 @@ from context_compressor.offload.pages import page_matches, page_stub, parse_page
 from context_compressor.offload.protocol import ref_of
 from context_compressor.offload.stubs import media_stub, stub_text
 from context_compressor.tokens.measure import measure
+from context_compressor.tokens.off_loop import run_off_loop
 from context_compressor.tokens.protocol import TokenCounter
 
 READ_TOOLS = frozenset({"read_offloaded", "grep_offloaded"})

@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import ParamSpec, TypeVar
 
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.edits import ItemKey, SegmentEdit, StubEdit
 from context_compressor.errors import OffloadCollisionError, OffloadError, OffloadWriteError
 from context_compressor.messages.parts import PartPath
 from context_compressor.offload.protocol import OffloadStore, ref_of
-
-T = TypeVar("T")
-P = ParamSpec("P")
+from context_compressor.tokens.off_loop import run_off_loop
 
 logger = logging.getLogger(__name__)
-
-OFF_LOOP_CHARACTERS = 100_000
-"""Texts above this are hashed and previewed in a thread; a hop costs some 0.1 ms, as scanning this many."""
 
 
 @dataclass(slots=True)
@@ -98,13 +91,6 @@ class Writer:
             done.pending.add(ref)
         else:
             done.written.add(ref)
-
-
-async def run_off_loop(characters: int, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call a function that reads so many characters; in a thread when they are many."""
-    if characters > OFF_LOOP_CHARACTERS:
-        return await asyncio.to_thread(function, *args, **kwargs)
-    return function(*args, **kwargs)
 
 
 async def write_text(store: OffloadStore, text: str, ref: str, timeout_seconds: float) -> None:

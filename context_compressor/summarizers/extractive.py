@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-
-from context_compressor.messages.parts import text_parts
 from context_compressor.summarizers.cutting import cut_to_tokens
 from context_compressor.summarizers.digest import digest_messages
 from context_compressor.summarizers.drafting import Draft
 from context_compressor.summarizers.protocol import Summary, SummaryRequest
+from context_compressor.tokens.off_loop import run_off_loop, text_characters
 from context_compressor.tokens.protocol import TokenCounter
 
-_ON_LOOP_CHARS = 100_000
-"""Material up to this length is summarised on the event loop, some 20 ms; more goes to a thread."""
 _CHARS_PER_TOKEN = 2.9
 """A first guess for lines full of identifiers, corrected by counting."""
 _ROUNDS = 6
@@ -36,10 +32,7 @@ class ExtractiveSummarizer:
 
     async def summarize(self, request: SummaryRequest) -> Summary:
         """Return a summary of `request.messages` in at most `request.max_tokens` tokens."""
-        size = sum(len(part.text) for msg in request.messages for part in text_parts(msg))
-        if size <= _ON_LOOP_CHARS:
-            return Summary(text=self._write(request))
-        return Summary(text=await asyncio.to_thread(self._write, request))
+        return Summary(text=await run_off_loop(text_characters(request.messages), self._write, request))
 
     def _write(self, request: SummaryRequest) -> str:
         counter = self._counter

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
 
 from context_compressor.errors import SummarizerError, SummarizerOverflowError
 from context_compressor.messages.msg import Msg
-from context_compressor.messages.parts import text_parts
 from context_compressor.summarizers.attempts import attempts_left, charge_call
 from context_compressor.summarizers.prompts import build_prompt
 from context_compressor.summarizers.protocol import Summarizer, Summary, SummaryRequest, name_of
 from context_compressor.summarizers.provider import answer_room
 from context_compressor.summarizers.splitting import Part, count_material, split_messages
 from context_compressor.summarizers.validation import summarize_checked
+from context_compressor.tokens.off_loop import gather, run_off_loop, text_characters
 from context_compressor.tokens.protocol import TokenCounter
-
-T = TypeVar("T")
 
 CONCURRENT_CALLS = 4
 """Parts of one request that are summarised at the same time."""
@@ -32,8 +29,6 @@ _PART_SHARE = 4
 """A part's summary may have one of so many parts of what can be read, so that joining them makes headway."""
 _CHAT_TOKENS = 16
 """What a chat template adds to the prompt."""
-_ON_LOOP_CHARS = 100_000
-"""Counting more than this holds the event loop for more than some 10 ms, and is done in a thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +115,10 @@ class InParts:
             tokens = self._counter.count_text(prompt.system) + self._counter.count_text(prompt.user)
             return tokens + _CHAT_TOKENS
 
-        return await _run(request.messages, count)
+        return await run_off_loop(text_characters(request.messages), count)
 
     async def _count_material(self, messages: Sequence[Msg]) -> int:
-        return await _run(messages, lambda: count_material(messages, self._counter))
+        return await run_off_loop(text_characters(messages), count_material, messages, self._counter)
 
     # Parts
 
@@ -169,7 +164,7 @@ class InParts:
             except SummarizerError as error:
                 raise SummarizerError(f"part {number} of {len(parts)}: {error}") from error
 
-        found = await _gather([summarize(number, part) for number, part in enumerate(parts, 1)])
+        found = await gather([summarize(number, part) for number, part in enumerate(parts, 1)])
         return [summary for summaries in found for summary in summaries]
 
     async def _summarize_part(self, job: _Job, part: Part, room: int, depth: int) -> list[Summary]:
@@ -230,12 +225,6 @@ class InParts:
             )
 
 
-async def _run(messages: Sequence[Msg], function: Callable[[], int]) -> int:
-    """Call a function that reads the messages, in a thread if they are long."""
-    chars = sum(len(part.text) for msg in messages for part in text_parts(msg))
-    return function() if chars <= _ON_LOOP_CHARS else await asyncio.to_thread(function)
-
-
 def _less_room(limit: int, max_tokens: int) -> int:
     """Return what a limit leaves for the prompt, the answer's room being part of it as a rule."""
     return max(limit - answer_room(max_tokens), limit // 2)
@@ -244,15 +233,3 @@ def _less_room(limit: int, max_tokens: int) -> int:
 def _segment(text: str) -> Msg:
     """Return a partial summary as a message that is rendered, and carried forward, like any summary."""
     return Msg("memory", text, "user", {"compression": {"kind": "segment"}}, timestamp="", id="")
-
-
-async def _gather(awaitables: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-    """Await all at once; the first failure cancels the others and is raised as it is."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(awaitable) for awaitable in awaitables]
-    except BaseExceptionGroup as failures:
-        first = failures.exceptions[0]
-    else:
-        return [task.result() for task in tasks]
-    raise first

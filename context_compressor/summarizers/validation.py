@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple, ParamSpec, TypeVar
+from typing import NamedTuple
 
 from context_compressor.errors import SummarizerError, SummarizerTimeoutError, SummaryRejectedError
 from context_compressor.messages.msg import Msg
-from context_compressor.messages.parts import text_parts
 from context_compressor.summarizers.attempts import charge_call
 from context_compressor.summarizers.cleaning import clean
 from context_compressor.summarizers.cutting import cut_to_tokens
@@ -23,6 +21,7 @@ from context_compressor.summarizers.prompts import (
 )
 from context_compressor.summarizers.protocol import Summarizer, Summary, SummaryRequest, name_of
 from context_compressor.summarizers.sections import is_heading, is_placeholder, section_of_heading
+from context_compressor.tokens.off_loop import run_off_loop, text_characters
 from context_compressor.tokens.protocol import TokenCounter
 
 PARROT_WINDOW_CHARS = 300
@@ -35,12 +34,6 @@ PARROT_MIN_CHARS = 400
 _MAX_APOLOGY_CHARS = 600
 """Error texts and refusals are short; a long text that begins with such words is about them."""
 _CANCELLATION_GRACE_SECONDS = 0.5
-_ON_LOOP_CHARS = 100_000
-"""Up to this length, checking or counting holds the event loop for some 10 ms, and more goes to a thread."""
-
-_P = ParamSpec("_P")
-_T = TypeVar("_T")
-
 _MAX_INDENT = 200
 _REASONING_TAG = re.compile(r"<(/?)(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
 _CODE_FENCE = re.compile(r"```[\w-]*\n(.*)\n```", re.DOTALL)
@@ -124,15 +117,15 @@ async def summarize_checked(
     loop = asyncio.get_running_loop()
     deadline = None if timeout_seconds is None else loop.time() + timeout_seconds
 
-    chars = sum(len(part.text) for msg in request.messages for part in text_parts(msg))
+    chars = text_characters(request.messages)
 
     async def attempt(asked: SummaryRequest) -> _Attempt:
         left = None if deadline is None else max(0.0, deadline - loop.time())
         summary = await _call(summarizer, asked, left, timeout_seconds)
         size = (chars if material is None else len(material)) + len(str(getattr(summary, "text", "")))
-        text = await _run(size, check_summary, summary, request, material)
+        text = await run_off_loop(size, check_summary, summary, request, material)
         read, written = _reported(summary.input_tokens), _reported(summary.output_tokens)
-        tokens = await _run(len(text), counter.count_text, text)
+        tokens = await run_off_loop(len(text), counter.count_text, text)
         return _Attempt(text, tokens, read or input_tokens_estimate, written or tokens)
 
     answer = await attempt(request)
@@ -148,7 +141,7 @@ async def summarize_checked(
             answer = min(answer, second, key=lambda candidate: candidate.tokens)
     text = answer.text
     if answer.tokens > request.max_tokens:
-        text = await _run(len(text), cut_to_tokens, text, request.max_tokens, counter)
+        text = await run_off_loop(len(text), cut_to_tokens, text, request.max_tokens, counter)
     _check_says_something(text, f"{request.max_tokens} tokens leave nothing of it")
     tokens = answer.tokens if text == answer.text else counter.count_text(text)
     if tokens >= replaced_tokens:
@@ -286,13 +279,6 @@ def _shorter(request: SummaryRequest, tokens: int) -> SummaryRequest:
 
 def _reported(tokens: object) -> int:
     return tokens if isinstance(tokens, int) and tokens > 0 else 0
-
-
-async def _run(size: int, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-    """Call a function on the event loop, or in a thread when it has much to read."""
-    if size <= _ON_LOOP_CHARS:
-        return function(*args, **kwargs)
-    return await asyncio.to_thread(function, *args, **kwargs)
 
 
 async def _call(
