@@ -207,7 +207,7 @@ class _Draft:
             if not unit.segment
             for item in unit.items
             for part, tokens in item.other_parts()
-            if part.kind != "argument" and (item.key, part.path) not in self.stubs
+            if part.is_media and (item.key, part.path) not in self.stubs
         ]
         for unit, item, path, tokens in found[: max(len(found) - keep, 0)]:
             if goal is not None and self.projected <= goal:
@@ -233,7 +233,7 @@ class _Draft:
         """Yield the long arguments of a unit's calls, with their tokens."""
         for item in unit.items:
             for part, tokens in item.other_parts():
-                if part.kind == "argument" and not self._is_excluded(unit, item, part.path):
+                if not part.is_media and not self._is_excluded(unit, item, part.path):
                     yield tokens, item, part.path
 
     def _is_excluded(self, unit: Unit, item: ViewItem, path: PartPath) -> bool:
@@ -383,7 +383,7 @@ class _Draft:
             for part, tokens in zip(text_parts(item.source), item.shown_text_tokens(), strict=True):
                 self._stub(unit, item, part.path, tokens, self.situation.costs.stub)
             for part, tokens in item.other_parts():
-                cost = self.situation.costs.stub if part.kind == "argument" else self.situation.costs.media
+                cost = self.situation.costs.media if part.is_media else self.situation.costs.stub
                 self._stub(unit, item, part.path, tokens, cost)
 
     def finish(self, reason: str) -> Plan | None:

@@ -82,7 +82,7 @@ class StubMaker:
         return StubEdit(planned.item, planned.path, ref, text, cost, page=page is not None)
 
     def _stub_text(self, part: Part, text: str, ref: str, tokens: int | None, max_tokens: int) -> str:
-        if part.kind not in _STUB_NAMES:
+        if part.is_media:
             return media_stub(text, ref, cast(MediaKind, part.kind))
         return stub_text(
             text,

@@ -56,7 +56,7 @@ def stored_text(part: Part, redact: Redact | None) -> str:
     Raises:
         RedactionError: as `redacted_text`.
     """
-    return redacted_text(part.text, redact if part.kind in ("text", "tool_result", "argument") else None)
+    return redacted_text(part.text, None if part.is_media else redact)
 
 
 def shown_message(

@@ -36,6 +36,11 @@ class Part(NamedTuple):
     text: str
     """The text; for media their `data:` URL."""
 
+    @property
+    def is_media(self) -> bool:
+        """Whether it is no text but an image, audio, video or file."""
+        return self.kind not in ("text", "tool_result", "argument")
+
 
 def text_parts(msg: Msg) -> list[Part]:
     """Return the message's plain texts and tool-result texts, in order; thinking and arguments are not."""
