@@ -14,7 +14,7 @@ from dataclasses import replace
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.edits import ItemKey, SegmentEdit, StubEdit
 from context_compressor.compression.labels import segment_text, summary_of
-from context_compressor.compression.planner import Costs, Plan, PlannedSegment, PlannedStub
+from context_compressor.compression.plans import Costs, Plan, PlannedSegment, PlannedStub
 from context_compressor.compression.stubbing import READ_TOOLS, StubMaker
 from context_compressor.compression.transcript import (
     render_transcript,

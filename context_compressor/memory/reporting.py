@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from context_compressor.compression.edits import message_id
-from context_compressor.compression.planner import Plan
+from context_compressor.compression.plans import Plan
 from context_compressor.compression.writing import Performed, SummaryUse
 from context_compressor.events import CompressionEvent
 

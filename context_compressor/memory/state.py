@@ -9,7 +9,7 @@ from typing import Any
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.edits import ItemKey, SegmentEdit, StubEdit, Withdrawal
 from context_compressor.compression.ledger import Ledger
-from context_compressor.compression.planner import Costs, Situation
+from context_compressor.compression.plans import Costs, Situation
 from context_compressor.compression.units import Marks, classify
 from context_compressor.compression.view import ViewItem, advance, apply_edits, rebuild
 from context_compressor.compression.writing import Performed

@@ -11,7 +11,8 @@ from typing import Any
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.edits import ItemKey, message_id
 from context_compressor.compression.engine import Engine
-from context_compressor.compression.planner import Plan, plan
+from context_compressor.compression.planner import plan
+from context_compressor.compression.plans import Plan
 from context_compressor.compression.recovery import Recovery
 from context_compressor.compression.view import ViewItem
 from context_compressor.compression.writing import Performed

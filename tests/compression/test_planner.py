@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from context_compressor import CompressionConfig, from_openai
 from context_compressor.compression.edits import ItemKey
 from context_compressor.compression.ledger import Ledger
-from context_compressor.compression.planner import Costs, Plan, Situation, plan
+from context_compressor.compression.planner import plan
+from context_compressor.compression.plans import Costs, Plan, Situation
 from context_compressor.compression.units import Marks
 from context_compressor.compression.view import ViewItem, rebuild
 from context_compressor.tokens.measure import measure

@@ -27,8 +27,8 @@ from context_compressor import (
     TiktokenCounter,
     to_openai,
 )
+from context_compressor.compression.draft import Draft
 from context_compressor.compression.engine import Engine
-from context_compressor.compression.planner import _Draft
 from context_compressor.compression.units import classify
 from context_compressor.compression.view import segment_item
 from context_compressor.errors import OffloadCorruptError, SummarizerOverflowError
@@ -169,7 +169,7 @@ async def test_one_dead_call_blocks_compression_for_ever() -> None:
 # Loops
 
 
-def _no_slack(draft: _Draft, *arguments: Any, _init: Any = _Draft.__init__) -> None:
+def _no_slack(draft: Draft, *arguments: Any, _init: Any = Draft.__init__) -> None:
     _init(draft, *arguments)
     draft.target = draft.situation.config.budget
 
@@ -191,7 +191,7 @@ async def _events_of_a_session(instruction_tokens: int) -> tuple[int, int, int]:
     return 60, memory.stats().events, broken
 
 
-@mistake(replaced(ROOM + "compression.planner._Draft.__init__", _no_slack))
+@mistake(replaced(ROOM + "compression.planner.Draft.__init__", _no_slack))
 async def test_instructions_and_tail_above_the_trigger_compress_every_turn() -> None:
     """opencode #27924, codex #36665: system and tail alone exceed the trigger: 20 events a minute."""
     happened, events, _ = await _events_of_a_session(1_100)
@@ -466,7 +466,7 @@ async def test_a_compression_enlarges() -> None:
 # Cache busting
 
 
-@mistake(replaced(ROOM + "compression.planner._Draft.__init__", _no_slack))
+@mistake(replaced(ROOM + "compression.planner.Draft.__init__", _no_slack))
 async def test_old_messages_are_rewritten_every_turn() -> None:
     """headroom #2438: the provider's prompt cache never hits, for 2 to 7 times the price."""
     happened, _, broken = await _events_of_a_session(200)

@@ -1,0 +1,291 @@
+"""A plan in the making. Pure: no clock, no I/O, no randomness."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from context_compressor.compression.edits import ItemKey
+from context_compressor.compression.plans import Plan, PlannedSegment, PlannedStub, Situation
+from context_compressor.compression.transcript import tool_names
+from context_compressor.compression.units import Unit, classify
+from context_compressor.compression.view import ViewItem
+from context_compressor.messages.parts import PartPath, text_parts
+
+SEGMENT_SHARE = 0.5
+"""Share of the budget beside the fixed messages that all segments together may hold; beyond it they merge."""
+SUMMARY_RATIO = 0.15
+"""Tokens of summary per token summarised. Lower saves more, higher loses less of what is needed later."""
+MERGE_RATIO = 0.6
+"""Tokens of a merged summary per token of the summaries that it replaces: those are dense already."""
+MIN_SUMMARY_TOKENS = 64
+"""A summary below this says too little to be worth its label."""
+
+
+class Draft:
+    """A plan in the making: what leaves so far, and what the view would cost."""
+
+    def __init__(self, items: Sequence[ViewItem], situation: Situation) -> None:
+        self.situation = situation
+        config = situation.config
+        self.units = classify(items, config, situation.marks)
+        self.stubs: dict[tuple[ItemKey, PartPath], PlannedStub] = {}
+        self.leaving: dict[ItemKey, Unit] = {}
+        self.merging: list[Unit] = []
+        self.refs_only = config.mode == "compact"
+        self._saved: dict[ItemKey, int] = {}
+        self.tokens_now = situation.extra_tokens + sum(unit.tokens for unit in self.units)
+        self._staying = self.tokens_now
+        self._segments_cost = 0
+        fixed = situation.extra_tokens + sum(unit.tokens for unit in self.units if unit.fixed)
+        room = max(0, config.budget - fixed)
+        self.target = 0 if situation.manual else int(fixed + config.target_ratio * room)
+        self._share = int(SEGMENT_SHARE * room)
+
+    @property
+    def projected(self) -> int:
+        """Tokens of the view after the plan, at most."""
+        return self._staying + self._segments_cost
+
+    # Stubs
+
+    def stub_arrivals(self) -> None:
+        """Compact tool results that are too large to enter the view whole."""
+        limit = self.situation.config.arrival_ratio * self.situation.config.budget
+        for unit in self.units:
+            if (
+                unit.tokens > limit
+                and not unit.fixed
+                and any(item.key in self.situation.fresh for item in unit.items)
+            ):
+                for tokens, item, path in self._results(unit):
+                    if tokens > limit and item.key in self.situation.fresh:
+                        self._stub(unit, item, path, tokens, self._full_stub)
+
+    def stub_results(self, *, old: bool, above: int, goal: int | None) -> None:
+        """Compact results and arguments above so many tokens, the largest first, until `goal` (None: all)."""
+        found = [
+            (tokens, unit, item, path)
+            for unit in self.units
+            if unit.tokens > above and unit.recent != old and self._may_be_stubbed(unit)
+            for tokens, item, path in (*self._results(unit), *self._arguments(unit))
+            if tokens > above and path not in item.stubs
+        ]
+        for tokens, unit, item, path in sorted(found, key=lambda entry: -entry[0]):
+            if goal is not None and self.projected <= goal:
+                return
+            self._stub(unit, item, path, tokens, self._full_stub)
+
+    def stub_texts(self, *, goal: int) -> None:
+        """Cut long texts of any speaker, the largest first, each only as far as `goal` needs."""
+        found = [
+            (tokens, unit, item, part.path)
+            for unit in filter(self._may_be_stubbed, self.units)
+            for item in unit.items
+            for part, tokens in zip(text_parts(item.source), item.shown_text_tokens(), strict=True)
+            if part.kind == "text" and part.path not in item.stubs
+        ]
+        for tokens, unit, item, path in sorted(found, key=lambda entry: -entry[0]):
+            if self.projected <= goal:
+                return
+            spared = tokens - (self.projected - goal)
+            self._stub(unit, item, path, tokens, max(self._full_stub, spared))
+
+    def stub_media(self, *, old: bool, keep: int, goal: int | None) -> None:
+        """Offload media but for the newest `keep` of the view, the oldest first, until `goal` (None: all)."""
+        found = [
+            (unit, item, part.path, tokens)
+            for unit in self.units
+            if not unit.segment
+            for item in unit.items
+            for part, tokens in item.other_parts()
+            if part.is_media and (item.key, part.path) not in self.stubs
+        ]
+        for unit, item, path, tokens in found[: max(len(found) - keep, 0)]:
+            if goal is not None and self.projected <= goal:
+                return
+            if unit.recent != old and self._may_be_stubbed(unit):
+                self._stub(unit, item, path, tokens, self.situation.costs.media)
+
+    def _may_be_stubbed(self, unit: Unit) -> bool:
+        return not (unit.fixed or unit.segment or unit.key in self.leaving)
+
+    def _results(self, unit: Unit) -> Iterable[tuple[int, ViewItem, PartPath]]:
+        """Yield the tool-result texts of a unit that may be compacted, with their tokens."""
+        if unit.segment:
+            return
+        for item in unit.items:
+            if item.kind != "message":
+                continue
+            for part, tokens in zip(text_parts(item.source), item.shown_text_tokens(), strict=True):
+                if part.kind == "tool_result" and not self._is_excluded(unit, item, part.path):
+                    yield tokens, item, part.path
+
+    def _arguments(self, unit: Unit) -> Iterable[tuple[int, ViewItem, PartPath]]:
+        """Yield the long arguments of a unit's calls, with their tokens."""
+        for item in unit.items:
+            for part, tokens in item.other_parts():
+                if not part.is_media and not self._is_excluded(unit, item, part.path):
+                    yield tokens, item, part.path
+
+    def _is_excluded(self, unit: Unit, item: ViewItem, path: PartPath) -> bool:
+        """Tell whether the tool whose call or result this is may not be compacted."""
+        excluded = self.situation.config.exclude_tools
+        if not excluded:
+            return False
+        block = item.source.content[path[0]]
+        assert isinstance(block, dict)
+        return tool_names(item.source for item in unit.items).get(block["id"], block.get("name")) in excluded
+
+    @property
+    def _full_stub(self) -> int:
+        return self.situation.costs.stub + self.situation.config.preview_tokens
+
+    def _stub(
+        self,
+        unit: Unit,
+        item: ViewItem,
+        path: PartPath,
+        tokens: int,
+        max_tokens: int,
+    ) -> None:
+        """Plan a stub where it is smaller than what it replaces, with as much preview as then fits."""
+        max_tokens = min(max_tokens, tokens - 1)
+        if max_tokens < self.situation.costs.stub or (item.key, path) in self.situation.blocked:
+            return
+        earlier = self.stubs.get((item.key, path))
+        saved = (earlier.max_tokens if earlier else tokens) - max_tokens
+        if saved <= 0:
+            return
+        self.stubs[item.key, path] = PlannedStub(item.key, path, max_tokens)
+        self._saved[unit.key] = self._saved.get(unit.key, 0) + saved
+        self._staying -= saved
+
+    # Segments
+
+    def compress(self, candidates: Iterable[Unit], goal: int) -> None:
+        """Let units leave, the oldest first, until the view reaches `goal` tokens."""
+        grouped = sum(self._tokens_of(unit) for unit in self.leaving.values())
+        threshold = self.situation.config.group_token_threshold
+        for unit in candidates:
+            if self.projected <= goal:
+                break
+            if unit.key in self.leaving:
+                continue
+            tokens = self._tokens_of(unit)
+            self.leaving[unit.key] = unit
+            self._staying -= tokens
+            grouped += tokens
+            groups = 1 if threshold is None else -(-grouped // threshold)
+            self._segments_cost = groups * self._segment_cost(grouped // groups)
+        self._settle()
+
+    def gain_of(self, candidates: Sequence[Unit]) -> int:
+        """Return the tokens that the view would lose at most if these units left, too."""
+        return sum(self._tokens_of(unit) for unit in candidates if unit.key not in self.leaving)
+
+    def _tokens_of(self, unit: Unit) -> int:
+        return unit.tokens - self._saved.get(unit.key, 0)
+
+    def _segment_cost(self, grouped_tokens: int) -> int:
+        return self.situation.costs.segment + self._summary_tokens(grouped_tokens)
+
+    def _summary_tokens(self, grouped_tokens: int) -> int:
+        if self.refs_only:
+            return 0
+        wanted = max(MIN_SUMMARY_TOKENS, int(grouped_tokens * SUMMARY_RATIO))
+        # Half the share, so that the segments of two events stand before they merge.
+        wanted = min(wanted, max(MIN_SUMMARY_TOKENS, self._share // 2))
+        return wanted if self.situation.costs.segment + wanted < grouped_tokens else 0
+
+    def _merged_tokens(self, held: int) -> int:
+        """Return what the summary of segments that hold `held` tokens may cost."""
+        return 0 if self.refs_only else min(int(held * MERGE_RATIO), self._share // 2)
+
+    def _settle(self) -> None:
+        """Drop groups that would not gain, merge segments beyond their share, and reckon exactly."""
+        for group in self._groups():
+            tokens = sum(self._tokens_of(unit) for unit in group)
+            if self._segment_cost(tokens) >= tokens:
+                for unit in group:
+                    del self.leaving[unit.key]
+                    self._staying += self._tokens_of(unit)
+        self._segments_cost = sum(
+            self._segment_cost(sum(self._tokens_of(unit) for unit in group)) for group in self._groups()
+        )
+        standing = [u for u in self.units if u.segment and not u.volatile and u.key not in self.leaving]
+        held = sum(unit.tokens for unit in standing)
+        crowded = len(standing) > 1 and held + self._segments_cost > self._share
+        gains = self.situation.costs.segment + self._merged_tokens(held) < held
+        if not self.merging and crowded and gains:
+            self.merging = standing
+            self._staying -= held
+        if self.merging:
+            held = sum(unit.tokens for unit in self.merging)
+            self._segments_cost += self.situation.costs.segment + self._merged_tokens(held)
+
+    def _groups(self) -> list[list[Unit]]:
+        """Return the leaving units in groups of at most `group_token_threshold` tokens, in view order."""
+        threshold = self.situation.config.group_token_threshold
+        groups: list[list[Unit]] = []
+        filled = 0
+        # Merged segments stand before the messages of their group, as the ledger lists them.
+        for unit in sorted(self.leaving.values(), key=lambda u: (u.volatile, not u.segment, u.position)):
+            tokens = self._tokens_of(unit)
+            full = threshold is not None and filled + tokens > threshold and not self.refs_only
+            if not groups or full or groups[-1][0].volatile != unit.volatile:
+                groups.append([])
+                filled = 0
+            groups[-1].append(unit)
+            filled += tokens
+        return groups
+
+    # The last means
+
+    def shrink_to_refs(self) -> None:
+        """Leave nothing but refs, step by step, until the budget holds."""
+        budget = self.situation.config.budget
+        self.refs_only = True
+        self._settle()
+        for unit in filter(self._may_be_stubbed, self.units):
+            if self.projected <= budget:
+                return
+            self._stub_minimally(unit)
+        steps = (
+            [u for u in self.units if not (u.fixed or u.volatile or u.kept or u.recent)],
+            [u for u in self.units if not (u.fixed or u.volatile or u.kept)],
+            [u for u in self.units if not (u.fixed or u.volatile)],
+            [u for u in self.units if not u.fixed],
+        )
+        for units in steps:
+            if self.projected <= budget:
+                return
+            self.merging = []
+            for unit in units:
+                self.leaving.setdefault(unit.key, unit)
+            self._staying = self.situation.extra_tokens + sum(
+                self._tokens_of(unit) for unit in self.units if unit.key not in self.leaving
+            )
+            self._segments_cost = len(self._groups()) * self.situation.costs.segment
+
+    def _stub_minimally(self, unit: Unit) -> None:
+        for item in unit.items:
+            if item.kind != "message":
+                continue
+            for part, tokens in zip(text_parts(item.source), item.shown_text_tokens(), strict=True):
+                self._stub(unit, item, part.path, tokens, self.situation.costs.stub)
+            for part, tokens in item.other_parts():
+                cost = self.situation.costs.media if part.is_media else self.situation.costs.stub
+                self._stub(unit, item, part.path, tokens, cost)
+
+    def finish(self, reason: str) -> Plan | None:
+        """Return the plan, or None when it would not make the view smaller."""
+        segments = [
+            PlannedSegment(tuple(group), self._summary_tokens(sum(self._tokens_of(u) for u in group)))
+            for group in self._groups()
+        ]
+        if self.merging:
+            held = sum(unit.tokens for unit in self.merging)
+            segments.append(PlannedSegment(tuple(self.merging), self._merged_tokens(held)))
+        if not (self.stubs or segments) or self.projected >= self.tokens_now:
+            return None
+        return Plan(tuple(self.stubs.values()), tuple(segments), reason, self.projected)

@@ -1,0 +1,67 @@
+"""What a plan is, and what it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from context_compressor.compression.config import CompressionConfig
+from context_compressor.compression.edits import ItemKey
+from context_compressor.compression.units import Marks, Unit
+from context_compressor.messages.parts import PartPath
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """Tokens that a stand-in costs before it says anything, by the counter in use."""
+
+    stub: int
+    """A stub without preview."""
+    media: int
+    """A stub of an image or other media."""
+    segment: int
+    """A segment that only names its ref, as a message."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStub:
+    """A text that is to leave, and what its stub may cost in tokens."""
+
+    item: ItemKey
+    path: PartPath
+    max_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedSegment:
+    """Units that are to leave together, and what their summary may cost in tokens; 0: only the ref."""
+
+    units: tuple[Unit, ...]
+    summary_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What an event is to do, and the tokens that the view has afterwards at most."""
+
+    stubs: tuple[PlannedStub, ...]
+    segments: tuple[PlannedSegment, ...]
+    reason: str
+    projected_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """Everything that a decision rests on, beside the view."""
+
+    config: CompressionConfig
+    costs: Costs
+    marks: Marks = field(default_factory=Marks)
+    fresh: Collection[ItemKey] = frozenset()
+    """Items that no view has shown yet."""
+    blocked: Collection[tuple[ItemKey, PartPath]] = frozenset()
+    """Texts that could not be stubbed (a collision, or no gain)."""
+    extra_tokens: int = 0
+    """Tokens of fixed messages that are not items: the base memory's own summary."""
+    manual: bool = False
+    """Whether the user asked for the event: then everything that may leave does."""
