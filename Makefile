@@ -22,7 +22,9 @@ help:
 demo: $(VENV)/installed
 	@$(BIN)/context-compressor demo
 
+# Without ReMe, if it cannot be installed, the test that runs an agent with it is skipped, and says so.
 test: lint
+	-@$(BIN)/python benchmarks/peers/make.py reme
 	$(BIN)/python -m pytest -n auto --dist worksteal
 
 lint: $(VENV)/installed-dev

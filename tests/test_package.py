@@ -46,8 +46,22 @@ PUBLIC_NAMES = {
     "to_openai",
 }
 
-HEAVY = ("aiohttp", "dashscope", "httpx", "jinja2", "matplotlib", "openai", "requests", "rich", "typer")
-"""Packages that only a summariser or the command line needs, most of them slow to import."""
+HEAVY = (
+    *(
+        "agentscope",
+        "aiohttp",
+        "dashscope",
+        "httpx",
+        "jinja2",
+        "matplotlib",
+        "mcp",
+        "openai",
+        "redis",
+        "requests",
+    ),
+    *("rich", "sqlalchemy", "typer"),
+)
+"""Packages that only a summariser, a framework or the command line needs, most of them slow to import."""
 
 SHARED = {"errors", "events"}
 MAY_IMPORT = {
@@ -80,6 +94,7 @@ MAY_IMPORT = {
 
 MEETS_THE_OUTSIDE = {
     "compression/edits.py": {"offload"},
+    "compression/abridging.py": {"offload"},
     "compression/engine.py": {"offload", "summarizers"},
     "compression/stubbing.py": {"offload"},
     "compression/writing.py": {"offload"},

@@ -37,8 +37,10 @@ def make(name: str) -> None:
     if stamp.exists() and stamp.read_text(encoding="utf-8") == wanted:
         return
     print(f"Installing {name} into {place}", flush=True)
-    venv.create(place, clear=True, with_pip=True)
-    pip = [str(place / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    venv.create(place, clear=True, with_pip=False)
+    pip = [sys.executable, "-m", "pip", "--python", str(place / "bin" / "python"), "install", "--quiet"]
+    # Compiling takes as long as the rest, and most of what comes along is never imported.
+    pip += ["--disable-pip-version-check", "--no-compile"]
     for path in files_of(name):
         options = ["--no-deps"] if path.name.endswith(NO_DEPS) else []
         subprocess.run([*pip, *options, "--requirement", str(path)], check=True)

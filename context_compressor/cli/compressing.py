@@ -111,7 +111,8 @@ class Compressor:
             raise CommandError(f"--{error}") from None
         events: list[CompressionEvent] = []
         memory = CompressedMemory(
-            config=self.config,
+            # One view is all that is asked of it: nothing that it prepared would be used.
+            config=self.config.model_copy(update={"background_ratio": None}),
             store=store,
             summarizer=self.summarizer,
             counter=self.counter,

@@ -41,10 +41,14 @@ class CompressionConfig(BaseModel):
     compact_ratio_threshold: Ratio = 0.75
     """In `auto`, compacting is enough where it left at most this share of the tokens and of the budget."""
     target_ratio: Annotated[float, Field(gt=0, lt=1)] = 0.5
-    """Share of the budget beside the fixed messages that an event aims at. Lower: rarer events, each a
-    broken prompt cache; higher: more stays word for word."""
+    """Share of the budget beside the fixed messages that an event has to reach where compacting alone is to
+    be enough; where it summarises, everything but the recent messages leaves."""
     arrival_ratio: Ratio = 0.25
     """Share of the budget above which a tool result is compacted as it arrives, however recent."""
+    cached_price: Annotated[float, Field(ge=0, le=1)] = 0.1
+    """What an input token costs that the provider finds in its prompt cache, as a share of one that it reads
+    anew. Once a session has reached its budget, the next events come earlier where that is cheaper: where
+    reading on every turn what has grown costs more than an event. 0: only when the budget asks for them."""
     keep_images: Tokens = Field(default=5, ge=0)
     """The newest so many images, audios, videos and files with their data in the message stay in the view;
     older ones are offloaded at the next event."""
@@ -62,6 +66,10 @@ class CompressionConfig(BaseModel):
     """Applied to every text before it reaches the store or a summariser."""
     summary_instructions: str | None = None
     """What every summary should mind, in the user's words; handed to the summariser."""
+    background_ratio: Annotated[float | None, Field(gt=0, le=1)] = 0.8
+    """Share of the budget from which the coming event is prepared while the agent goes on, where the
+    summariser is remote. Lower: `get_memory` waits for a model more rarely; higher: less is summarised that
+    is never needed. None or 1: an event begins when it is due, and `get_memory` waits for it."""
     on_failure: Literal["fallback", "raise"] = "fallback"
     """What a failing summariser or store leads to: the next means down and an event, or an exception."""
     summarizer_timeout_seconds: float = Field(default=120.0, gt=0)

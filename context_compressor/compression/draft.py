@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from context_compressor.compression.edits import ItemKey
 from context_compressor.compression.plans import Plan, PlannedSegment, PlannedStub, Situation
+from context_compressor.compression.pricing import cheapest_growth, tokens_per_turn
 from context_compressor.compression.transcript import tool_names
 from context_compressor.compression.units import Unit, classify
 from context_compressor.compression.view import ViewItem
@@ -13,9 +14,10 @@ from context_compressor.messages.parts import PartPath, text_parts
 
 SEGMENT_SHARE = 0.5
 """Share of the budget beside the fixed messages that all segments together may hold; beyond it they merge."""
-SUMMARY_RATIO = 0.15
-"""Tokens of summary per token summarised. Lower saves more, higher loses less of what is needed later."""
-MERGE_RATIO = 0.6
+SUMMARY_RATIO = 0.13
+"""Tokens of summary and index per token that leaves. Lower saves more, higher loses less of what is needed
+later."""
+MERGE_RATIO = 0.8
 """Tokens of a merged summary per token of the summaries that it replaces: those are dense already."""
 MIN_SUMMARY_TOKENS = 64
 """A summary below this says too little to be worth its label."""
@@ -33,7 +35,8 @@ class Draft:
         self.merging: list[Unit] = []
         self.refs_only = config.mode == "compact"
         self._saved: dict[ItemKey, int] = {}
-        self.tokens_now = situation.extra_tokens + sum(unit.tokens for unit in self.units)
+        self._beside = situation.extra_tokens + situation.growth_tokens
+        self.tokens_now = self._beside + sum(unit.tokens for unit in self.units)
         self._staying = self.tokens_now
         self._segments_cost = 0
         fixed = situation.extra_tokens + sum(unit.tokens for unit in self.units if unit.fixed)
@@ -162,6 +165,20 @@ class Draft:
 
     # Segments
 
+    def pays(self) -> bool:
+        """Tell whether to summarise now is cheaper than to wait until the budget asks for it.
+
+        Only where segments stand already: a session that never reaches its budget is left as it is.
+        """
+        old = [unit for unit in self.units if unit.compressible]
+        if not old or not any(unit.segment for unit in self.units):
+            return False
+        leaving = sum(map(self._tokens_of, old))
+        segment = self._segment_cost(leaving)
+        behind = sum(self._tokens_of(u) for u in self.units[old[0].position :] if not u.compressible)
+        price = self.situation.config.cached_price
+        return leaving - segment >= cheapest_growth(segment + behind, tokens_per_turn(self.units), price)
+
     def compress(self, candidates: Iterable[Unit], goal: int) -> None:
         """Let units leave, the oldest first, until the view reaches `goal` tokens."""
         grouped = sum(self._tokens_of(unit) for unit in self.leaving.values())
@@ -262,7 +279,7 @@ class Draft:
             self.merging = []
             for unit in units:
                 self.leaving.setdefault(unit.key, unit)
-            self._staying = self.situation.extra_tokens + sum(
+            self._staying = self._beside + sum(
                 self._tokens_of(unit) for unit in self.units if unit.key not in self.leaving
             )
             self._segments_cost = len(self._groups()) * self.situation.costs.segment

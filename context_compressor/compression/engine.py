@@ -10,7 +10,9 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
+from context_compressor.compression.abridging import abridge_results, tokens_read
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.edits import ItemKey, SegmentEdit, StubEdit
 from context_compressor.compression.labels import segment_text, summary_of
@@ -28,16 +30,21 @@ from context_compressor.messages.msg import Msg
 from context_compressor.messages.parts import PartPath
 from context_compressor.offload.protocol import OffloadStore
 from context_compressor.offload.stubs import media_stub, minimal_stub
+from context_compressor.summarizers.artifacts import artifact_lines
+from context_compressor.summarizers.identifiers import known_identifiers
 from context_compressor.summarizers.map_reduce import InParts
 from context_compressor.summarizers.protocol import Summarizer, Summary, SummaryRequest
 from context_compressor.summarizers.validation import summarize_checked
-from context_compressor.tokens.off_loop import gather
+from context_compressor.tokens.off_loop import gather, run_off_loop, text_characters
 from context_compressor.tokens.protocol import TokenCounter
 
 logger = logging.getLogger(__name__)
 
 _CONCURRENT_CALLS = 8
 """Summaries and writes of one event that run at the same time."""
+PROSE_SHARE = 0.15
+"""Share of a segment's room for what the summariser writes; the rest is for the index of artifacts."""
+_MIN_PROSE_TOKENS = 48
 _SAMPLE_REF = "ctx://1a2b3c4d5e6f7a8b"
 """Letters and digits in turn: no vocabulary joins them, so that no other ref costs more."""
 _SAMPLE_MEDIA = "data:application/octet-stream;base64,"
@@ -111,9 +118,15 @@ class Engine:
             async with limit:
                 return await self._stubs.make(planned, by_key[planned.item], names, done)
 
+        known = known_identifiers(
+            item.source.get_text_content() or ""
+            for item in items
+            if (item.kind == "segment" or item.source.role == "user") and item.exchange not in leaving
+        )
+
         async def segment(planned: PlannedSegment) -> SegmentEdit:
             async with limit:
-                return await self._perform_segment(planned, new_stubs, names, done)
+                return await self._perform_segment(planned, new_stubs, names, known, done)
 
         stubs = await gather([stub(planned) for planned in plan.stubs])
         done.stubs = [edit for edit in stubs if edit is not None]
@@ -133,26 +146,42 @@ class Engine:
         planned: PlannedSegment,
         new_stubs: dict[ItemKey, dict[PartPath, str]],
         names: dict[str, str],
+        known: frozenset[str],
         done: Performed,
     ) -> SegmentEdit:
         items = [item for unit in planned.units for item in unit.items]
         messages: list[Msg] = []
+        whole: list[Msg] = []
         may_hold_pages = not READ_TOOLS.isdisjoint(names.values())
         for item in items:
             stubs = {path: stub.text for path, stub in item.stubs.items()} | new_stubs.get(item.key, {})
             if may_hold_pages:
                 stubs |= await self._stubs.stub_pages(item, stubs, names, done)
             redact = None if item.kind == "segment" else self._config.redact
-            messages.append(shown_message(item.source, stubs, names, redact))
+            message = shown_message(item.source, stubs, names, redact)
+            if item.kind == "segment":
+                message.metadata = {"compression": {"kind": "segment"}}
+            messages.append(message)
+            whole.append(shown_message(item.source, {}, names, redact) if stubs else message)
         children = sum(item.kind == "segment" for item in items)
         transcript = render_transcript(messages, segments=children)
         ref = await self._writer.write_own(transcript.text, done)
         media_refs = [await self._writer.write_own(media, done) for media in transcript.media]
-        replaced_tokens = sum(unit.tokens for unit in planned.units)
         summary: Summary | None = None
+        facts: tuple[str, ...] = ()
         if planned.summary_tokens:
-            request = self._request(messages, children, planned.summary_tokens)
-            summary = await self._summarize(request, replaced_tokens, transcript.text, done)
+            prose_tokens = max(_MIN_PROSE_TOKENS, int(PROSE_SHARE * planned.summary_tokens))
+            index_tokens = planned.summary_tokens - prose_tokens
+            facts = await run_off_loop(
+                text_characters(whole),
+                partial(artifact_lines, whole, index_tokens, self._counter, known=known),
+            )
+            request = self._request(messages, children, prose_tokens, facts)
+            replaced_tokens = sum(unit.tokens for unit in planned.units) - index_tokens
+            read_tokens = tokens_read(items, self._config.preview_tokens)
+            summary = await self._summarize(request, replaced_tokens, read_tokens, transcript.text, done)
+            if summary is not None:
+                facts = tuple(fact for fact in facts if fact not in summary.text)
         merged = sum(len(item.covered) for item in items if item.kind == "segment")
         count = merged + len({item.key.key for item in items if item.kind != "segment"})
         return SegmentEdit(
@@ -161,11 +190,13 @@ class Engine:
             children=tuple(item.key.key for item in items if item.kind == "segment"),
             ref=ref,
             media_refs=tuple(media_refs),
-            text=segment_text(ref, count, None if summary is None else summary.text),
+            text=segment_text(ref, count, None if summary is None else summary.text, facts),
             summarized=summary is not None,
         )
 
-    def _request(self, messages: Sequence[Msg], children: int, max_tokens: int) -> SummaryRequest:
+    def _request(
+        self, messages: Sequence[Msg], children: int, max_tokens: int, facts: tuple[str, ...]
+    ) -> SummaryRequest:
         """Return the request; the oldest summary of a merge is what the new one carries forward."""
         previous = None
         if children and len(messages) > 1:
@@ -176,23 +207,32 @@ class Engine:
             messages=tuple(messages if previous is None else messages[1:]),
             max_tokens=max_tokens,
             previous=previous,
+            facts=facts,
             instructions=self._config.summary_instructions,
         )
 
     async def _summarize(
-        self, request: SummaryRequest, replaced_tokens: int, material: str, done: Performed
+        self,
+        request: SummaryRequest,
+        replaced_tokens: int,
+        read_tokens: int,
+        material: str,
+        done: Performed,
     ) -> Summary | None:
         """Return a checked summary by the first means that gives one; None when none does."""
         for summarizer in (self._summarizer, self._fallback):
+            asked = request
+            if summarizer.remote:
+                asked = replace(request, messages=await self._abridged(request.messages))
             try:
                 summary = await summarize_checked(
                     summarizer,
-                    request,
+                    asked,
                     self._counter,
                     replaced_tokens=replaced_tokens - self.costs().segment,
                     # A model reads the request as messages, and what it parrots is that.
                     material=material if summarizer is self._fallback else None,
-                    input_tokens_estimate=replaced_tokens,
+                    input_tokens_estimate=read_tokens,
                     timeout_seconds=self._config.summarizer_timeout_seconds,
                 )
             except SummarizerError as error:
@@ -209,3 +249,9 @@ class Engine:
                 done.use.remote_output_tokens += summary.output_tokens
             return summary
         return None
+
+    async def _abridged(self, messages: Sequence[Msg]) -> tuple[Msg, ...]:
+        """Return messages as a model reads them: every token costs, so of long results it sees previews."""
+        return await run_off_loop(
+            text_characters(messages), abridge_results, messages, self._config.preview_tokens, self._counter
+        )

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from context_compressor.compression.draft import Draft
-from context_compressor.compression.plans import Plan, Situation
+from context_compressor.compression.plans import ARRIVAL, Plan, Situation
+from context_compressor.compression.units import Unit
 from context_compressor.compression.view import ViewItem
 
 
@@ -22,8 +23,9 @@ def plan(items: Sequence[ViewItem], situation: Situation) -> Plan | None:
     draft = Draft(items, situation)
     config, budget = situation.config, situation.config.budget
     draft.stub_arrivals()
-    if draft.projected <= budget and not situation.manual:
-        return draft.finish("arrival")
+    due = draft.projected > budget
+    if not (due or situation.manual or (config.mode != "compact" and draft.pays())):
+        return draft.finish(ARRIVAL)
     before = draft.tokens_now
     if config.mode != "compress":
         draft.stub_results(old=True, above=config.max_tool_message_tokens, goal=None)
@@ -32,21 +34,30 @@ def plan(items: Sequence[ViewItem], situation: Situation) -> Plan | None:
         enough = draft.projected <= budget
     else:
         bearable = config.compact_ratio_threshold * min(before, budget)
-        enough = (
-            config.mode == "auto" and not situation.manual and draft.projected <= max(draft.target, bearable)
-        )
+        reached = draft.projected <= max(draft.target, bearable)
+        enough = config.mode == "auto" and due and not situation.manual and reached
     if not enough:
-        draft.compress((u for u in draft.units if u.compressible), draft.target)
+        # All at once: what stays is paid for on every turn, and brings the next event nearer.
+        draft.compress((u for u in draft.units if u.compressible), 0)
+    if situation.growth_tokens and draft.projected > _bearable(draft):
+        return None  # the rest is for the budget to ask, once it is exceeded
     if draft.projected > budget:
         _force(draft)
-    return draft.finish("asked for" if situation.manual else "over budget")
+    reason = "asked for" if situation.manual else "over budget" if due else "cheaper than to wait"
+    return draft.finish(reason)
+
+
+def _bearable(draft: Draft) -> int:
+    """Return what a view may cost after an event that does not reach its target.
+
+    Stopping at the budget itself would force the next turn's event, too, and so on every turn.
+    """
+    return (draft.target + draft.situation.config.budget) // 2
 
 
 def _force(draft: Draft) -> None:
     """Take the means that only the budget justifies, the mildest first."""
-    budget = draft.situation.config.budget
-    # Stopping at the budget itself would force the next turn's event, too, and so on every turn.
-    goal = (draft.target + budget) // 2
+    budget, goal = draft.situation.config.budget, _bearable(draft)
     draft.stub_results(old=False, above=0, goal=goal)
     draft.stub_media(old=False, keep=draft.situation.config.keep_images, goal=goal)
     recent = [u for u in draft.units if u.recent and not (u.fixed or u.volatile or u.kept)][:-1]
@@ -59,3 +70,31 @@ def _force(draft: Draft) -> None:
         draft.stub_texts(goal=goal)
     if draft.projected > budget:
         draft.shrink_to_refs()
+
+
+def still_holds(plan: Plan, then: Sequence[Unit], now: Sequence[Unit]) -> bool:
+    """Tell whether a plan that was made for one view can be committed to a later one.
+
+    All that is to leave has to stand there as it stood, and must not have become more worth keeping.
+    """
+    standing = {unit.key: unit for unit in now}
+    leaving = {unit.key for segment in plan.segments for unit in segment.units}
+    stubbed = {stub.item for stub in plan.stubs}
+    return all(
+        unit.key in standing and _is_as_it_was(unit, standing[unit.key])
+        for unit in then
+        if unit.key in leaving or not stubbed.isdisjoint(item.key for item in unit.items)
+    )
+
+
+def _is_as_it_was(then: Unit, now: Unit) -> bool:
+    worthier = (now.fixed > then.fixed) or (now.kept > then.kept) or (now.recent > then.recent)
+    return (
+        not worthier
+        and now.volatile == then.volatile
+        and len(now.items) == len(then.items)
+        and all(
+            new is old or (new.key == old.key and new.source == old.source and new.stubs == old.stubs)
+            for old, new in zip(then.items, now.items, strict=True)
+        )
+    )

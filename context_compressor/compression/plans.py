@@ -10,6 +10,9 @@ from context_compressor.compression.edits import ItemKey
 from context_compressor.compression.units import Marks, Unit
 from context_compressor.messages.parts import PartPath
 
+ARRIVAL = "arrival"
+"""Reason of a plan that only compacts what is too large to enter the view whole."""
+
 
 @dataclass(frozen=True, slots=True)
 class Costs:
@@ -49,6 +52,11 @@ class Plan:
     reason: str
     projected_tokens: int
 
+    @property
+    def needs_summary(self) -> bool:
+        """Whether a summariser has to be asked."""
+        return any(segment.summary_tokens for segment in self.segments)
+
 
 @dataclass(frozen=True, slots=True)
 class Situation:
@@ -63,5 +71,8 @@ class Situation:
     """Texts that could not be stubbed (a collision, or no gain)."""
     extra_tokens: int = 0
     """Tokens of fixed messages that are not items: the base memory's own summary."""
+    growth_tokens: int = 0
+    """Tokens by which the view will have grown when the plan is committed, where that is planned ahead: what
+    is to leave then is decided as if they stood at the end of the view now."""
     manual: bool = False
     """Whether the user asked for the event: then everything that may leave does."""

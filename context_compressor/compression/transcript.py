@@ -166,7 +166,7 @@ def _render_block(block: Block, media: dict[str, None]) -> list[str]:
 
 def _arguments_text(block: Block) -> str:
     """Return a call's arguments as received; those that were never an object stand under a key of ours."""
-    if "raw_input" in block:
+    if block.get("raw_input") is not None:
         return str(block["raw_input"])
     custom = (block.get("openai") or {}).get("form") == "custom"
     wrapped = block["input"].get("input" if custom else "arguments")

@@ -10,7 +10,9 @@ from context_compressor.compression.config import CompressionConfig
 from context_compressor.errors import InvalidStateError
 from context_compressor.events import CompressionEvent, EventHook
 from context_compressor.memory.base import MemoryBase, as_ids, as_mark, as_marks, as_messages
+from context_compressor.memory.foreign import ForeignMemory, as_memory
 from context_compressor.memory.in_memory import InMemoryMemory
+from context_compressor.memory.running import EventRunner
 from context_compressor.memory.state import MemoryState
 from context_compressor.memory.stats import CompressionStats
 from context_compressor.memory.sync import ListFollower, read_synced
@@ -39,7 +41,7 @@ class CompressedMemory(MemoryBase):
     left the view is named in it by ref; `OffloadTools(memory)` reads it back.
 
     Args:
-        base: any `MemoryBase`; a new `InMemoryMemory` when None.
+        base: any `MemoryBase`, or a memory of AgentScope's; a new `InMemoryMemory` when None.
         config: thresholds; the defaults when None.
         store: where texts that leave the view go; a new `InMemoryOffloadStore` when None. Its namespace must
             belong to this memory alone.
@@ -56,7 +58,7 @@ class CompressedMemory(MemoryBase):
 
     def __init__(
         self,
-        base: MemoryBase | None = None,
+        base: MemoryBase | ForeignMemory | None = None,
         config: CompressionConfig | None = None,
         store: OffloadStore | None = None,
         summarizer: Summarizer | None = None,
@@ -64,14 +66,15 @@ class CompressedMemory(MemoryBase):
         on_event: EventHook | None = None,
     ) -> None:
         super().__init__()
-        self.base = InMemoryMemory() if base is None else base
+        self.base = InMemoryMemory() if base is None else as_memory(base)
         self.config = CompressionConfig() if config is None else config
         self.store: OffloadStore = InMemoryOffloadStore() if store is None else store
         self.counter: TokenCounter = TiktokenCounter() if counter is None else counter
         extractive = ExtractiveSummarizer(self.counter)
         self._summarizer: Summarizer = extractive if summarizer is None else summarizer
-        self._upkeep = Upkeep(
-            base=self.base,
+        self._upkeep = Upkeep(self.base, self.config, self.counter)
+        self._runner = EventRunner(
+            self._upkeep,
             config=self.config,
             store=self.store,
             summarizer=self._summarizer,
@@ -123,8 +126,7 @@ class CompressedMemory(MemoryBase):
             # The base may have refused something, or somebody may have changed it while we waited.
             upkeep.stale = await self.base.size() != len(state.index)
         if events:
-            await upkeep.sweep_when_idle()
-            await upkeep.deliver(events)
+            await self._runner.finish(events)
 
     async def sync(self, messages: Iterable[Any]) -> None:
         """Make the history say what a list of chat dicts says, for loops that own their list.
@@ -166,7 +168,7 @@ class CompressedMemory(MemoryBase):
             return repaired(matching)
         upkeep = self._upkeep
         if not upkeep.is_current():
-            await upkeep.bring_up_to_date()
+            await self._runner.bring_up_to_date()
         state = upkeep.state
         if exclude_mark is None and prepend_summary:
             return state.messages.copy()
@@ -195,7 +197,7 @@ class CompressedMemory(MemoryBase):
 
     def stats(self) -> CompressionStats:
         """Return where the memory stands; the view is that of the last `get_memory`."""
-        state, totals = self._upkeep.state, self._upkeep.totals
+        state, totals = self._upkeep.state, self._runner.totals
         return CompressionStats(
             history_tokens=state.index.total_tokens,
             view_tokens=state.tokens,
@@ -215,12 +217,8 @@ class CompressedMemory(MemoryBase):
         Raises:
             ContextOverflowError, RedactionError, SummarizerError, OffloadError: as `get_memory`.
         """
-        events: list[CompressionEvent] = []
-        try:
-            async with self._upkeep.event_lock:
-                return await self._upkeep.run_event(events, manual=True)
-        finally:
-            await self._upkeep.deliver(events)
+        async with self._runner.telling() as events, self._runner.event_lock:
+            return await self._runner.run_event(events, manual=True)
 
     # Changing
 
@@ -249,28 +247,22 @@ class CompressedMemory(MemoryBase):
         self, find: Callable[[], Awaitable[list[str]]], remove: Callable[[list[str]], Awaitable[int]]
     ) -> int:
         upkeep = self._upkeep
-        events: list[CompressionEvent] = []
-        try:
-            async with upkeep.lock:
-                await upkeep.refresh(events)
-                expanded = upkeep.state.expand(await find())
-                keys = upkeep.state.index.keys_of(expanded)
-                upkeep.stale = True  # until both base and state have forgotten them
-                count = await remove(expanded)
-                upkeep.history.remember()
-                if keys:
-                    await upkeep.forget(keys, events)
-                upkeep.stale = await self.base.size() != len(upkeep.state.index)
-            await upkeep.sweep_when_idle()
-        finally:
-            await upkeep.deliver(events)
+        async with self._runner.telling() as events, upkeep.lock:
+            await upkeep.refresh(events)
+            expanded = upkeep.state.expand(await find())
+            keys = upkeep.state.index.keys_of(expanded)
+            upkeep.stale = True  # until both base and state have forgotten them
+            count = await remove(expanded)
+            upkeep.history.remember()
+            if keys:
+                await upkeep.forget(keys, events)
+            upkeep.stale = await self.base.size() != len(upkeep.state.index)
         return count
 
     async def clear(self) -> None:
         """Delete everything: history, marks, summaries, and the stored texts."""
         upkeep = self._upkeep
-        events: list[CompressionEvent] = []
-        async with upkeep.lock:
+        async with self._runner.telling() as events, upkeep.lock:
             before = upkeep.state.tokens
             upkeep.stale = True
             await self.base.clear()
@@ -278,8 +270,6 @@ class CompressedMemory(MemoryBase):
             self._follower.start_from([])
             if before:
                 upkeep.note_edit(events, "cleared", before, ())
-        await upkeep.sweep_when_idle()
-        await upkeep.deliver(events)
 
     async def update_messages_mark(
         self, new_mark: str | None, old_mark: str | None = None, msg_ids: list[str] | None = None
@@ -289,39 +279,32 @@ class CompressedMemory(MemoryBase):
         A message that becomes pinned returns to the view, its segment is withdrawn.
         """
         upkeep = self._upkeep
-        events: list[CompressionEvent] = []
-        try:
-            async with upkeep.lock:
-                await upkeep.refresh(events)
-                ids = None if msg_ids is None else upkeep.state.expand(as_ids(msg_ids))
-                upkeep.stale = True
-                count = await self.base.update_messages_mark(new_mark, old_mark=old_mark, msg_ids=ids)
-                upkeep.history.remember()
-                await upkeep.marks_changed([mark for mark in (new_mark, old_mark) if mark], events)
-                upkeep.stale = False
-            await upkeep.sweep_when_idle()
-        finally:
-            await upkeep.deliver(events)
+        async with self._runner.telling() as events, upkeep.lock:
+            await upkeep.refresh(events)
+            ids = None if msg_ids is None else upkeep.state.expand(as_ids(msg_ids))
+            upkeep.stale = True
+            count = await self.base.update_messages_mark(new_mark, old_mark=old_mark, msg_ids=ids)
+            upkeep.history.remember()
+            await upkeep.marks_changed([mark for mark in (new_mark, old_mark) if mark], events)
+            upkeep.stale = False
         return count
 
     async def update_compressed_summary(self, summary: str) -> None:
         """Set the base memory's own summary, which the view shows behind the leading instructions."""
         upkeep = self._upkeep
-        events: list[CompressionEvent] = []
-        async with upkeep.lock:
+        async with self._runner.telling() as events, upkeep.lock:
             await upkeep.refresh(events)
             before = upkeep.state.tokens
             await self.base.update_compressed_summary(summary)
             upkeep.history.remember()
             upkeep.state.set_summary(summary)
             upkeep.note_edit(events, "summary set", before, ())
-        await upkeep.deliver(events)
 
     # State
 
     def state_dict(self) -> dict[str, Any]:
         """Return the base memory's state and, under `compression`, the ledger; JSON-like data."""
-        own = {**self._upkeep.to_dict(), "synced": self._follower.to_state()}
+        own = {**self._runner.to_dict(), "synced": self._follower.to_state()}
         return {**self.base.state_dict(), STATE_KEY: own}
 
     def load_state_dict(self, state: dict[str, Any], strict: bool = True) -> None:
@@ -342,7 +325,7 @@ class CompressedMemory(MemoryBase):
             loaded, tokens = MemoryState.load(own, self.config, self.counter)
             synced = read_synced(own.get("synced", []), f"{STATE_KEY}.synced")
         self.base.load_state_dict({k: v for k, v in state.items() if k != STATE_KEY}, strict=strict)
-        self._upkeep.start_from(loaded, tokens)
+        self._runner.start_from(loaded, tokens)
         self._follower.start_from(synced)
 
     # What left the view
@@ -363,7 +346,7 @@ class CompressedMemory(MemoryBase):
             OffloadNotFoundError: the ref is malformed, or not one of this memory's.
             OffloadError: the store failed, and the history does not give the text either.
         """
-        return await self._upkeep.read_ref(ref)
+        return await self._runner.read_ref(ref)
 
     def standing_page_tokens(self) -> int:
         """Return the tokens of the pages of stored texts that stand in the view."""
@@ -381,7 +364,11 @@ class CompressedMemory(MemoryBase):
     # Life
 
     async def aclose(self) -> None:
-        """Close the clients that summarisers made; the memory can be used again afterwards."""
+        """End what goes on in the background, and close the clients that summarisers made.
+
+        The memory can be used again afterwards.
+        """
+        await self._runner.aclose()
         close = getattr(self._summarizer, "aclose", None)
         if close is not None:
             await close()

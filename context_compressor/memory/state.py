@@ -10,7 +10,7 @@ from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.edits import ItemKey, SegmentEdit, StubEdit, Withdrawal
 from context_compressor.compression.ledger import Ledger
 from context_compressor.compression.plans import Costs, Situation
-from context_compressor.compression.units import Marks, classify
+from context_compressor.compression.units import Marks, Unit, classify
 from context_compressor.compression.view import ViewItem, advance, apply_edits, rebuild
 from context_compressor.compression.writing import Performed
 from context_compressor.errors import InvalidStateError
@@ -216,7 +216,7 @@ class MemoryState:
 
     # Asking
 
-    def situation(self, costs: Costs, *, manual: bool = False) -> Situation:
+    def situation(self, costs: Costs, *, manual: bool = False, growth_tokens: int = 0) -> Situation:
         """Return what the planner needs beside the items."""
         return Situation(
             config=self.config,
@@ -225,8 +225,13 @@ class MemoryState:
             fresh=frozenset(self.fresh),
             blocked=frozenset(self.blocked),
             extra_tokens=self._summary_tokens,
+            growth_tokens=growth_tokens,
             manual=manual,
         )
+
+    def units(self) -> list[Unit]:
+        """Return what stays or leaves together, in the order of the view."""
+        return classify(self.items, self.config, self._marks())
 
     def _marks(self) -> Marks:
         volatile = [self.index.bearing(mark) for mark in self.config.volatile_marks]
@@ -241,8 +246,7 @@ class MemoryState:
 
     def fixed_tokens(self) -> list[tuple[str, int]]:
         """Return `(message id, tokens)` of each message that may not leave the view."""
-        units = classify(self.items, self.config, self._marks())
-        fixed = [(item.msg.id, item.tokens) for unit in units if unit.fixed for item in unit.items]
+        fixed = [(item.msg.id, item.tokens) for unit in self.units() if unit.fixed for item in unit.items]
         if self._summary is not None:
             fixed.append((self._summary.id, self._summary_tokens))
         return fixed

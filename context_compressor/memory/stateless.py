@@ -74,7 +74,9 @@ async def acompress_messages(
         msg.id, msg.timestamp = f"{index}-{digest}", ""
     base = InMemoryMemory()
     await base.add(history)
-    memory = CompressedMemory(base, config, used, summarizer, counter, on_event)
+    # The memory ends with this call, and nothing that it prepared would be used.
+    settings = (config or CompressionConfig()).model_copy(update={"background_ratio": None})
+    memory = CompressedMemory(base, settings, used, summarizer, counter, on_event)
     memory.load_state_dict({**base.state_dict(), STATE_KEY: earlier.get("compression")})
     view = await memory.get_memory()
     result_state: dict[str, Any] = {

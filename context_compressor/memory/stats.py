@@ -28,4 +28,4 @@ class CompressionStats:
     summarizer_output_tokens: int
     """Tokens that a model wrote to summarise."""
     summarizer_seconds: float
-    """Wall-clock seconds spent in events that summarised."""
+    """Wall-clock seconds spent in events that called a model, those in the background included."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 from context_compressor.summarizers.candidates import (
     Line,
@@ -13,7 +12,8 @@ from context_compressor.summarizers.candidates import (
     line_maker,
 )
 from context_compressor.summarizers.digest import Digest
-from context_compressor.summarizers.identifiers import describe, rank_identifiers
+from context_compressor.summarizers.identifiers import known_identifiers, rank_identifiers
+from context_compressor.summarizers.index import Index
 from context_compressor.summarizers.protocol import SummaryRequest
 from context_compressor.summarizers.sections import is_chinese, render_sections
 
@@ -27,7 +27,6 @@ CARRIED_FACTS_SHARE = 0.35
 """What part of the room for facts the sentences of earlier summaries may fill at first."""
 
 _HEADINGS_CHARS = 120
-_INDEX_LINE_CHARS = 190
 _MIN_LINE_CHARS = 40
 _KEYWORD = re.compile(r"[A-Za-z]{4,}|[\u3400-\u9fff]{2}")
 _COMMON_WORDS = frozenset(
@@ -84,26 +83,28 @@ class Draft:
     """The candidates for one summary, from which `write` chooses."""
 
     def __init__(self, digest: Digest, request: SummaryRequest) -> None:
-        self._facts = [" ".join(fact.splitlines()) for fact in request.facts]
+        self._covered = known_identifiers(request.facts)
         said = [statement.text for statement in digest.requests + digest.replies]
         self._chinese = is_chinese(said or [line.text for line in digest.carried])
-        self._sources = [carried_source(line) for line in digest.carried] + digest.sources
-        self._ranked = rank_identifiers(self._sources)
-        self._described: dict[str, str] = {}
-        values = {identifier.text: identifier.value for identifier in self._ranked}
+        sources = [carried_source(line) for line in digest.carried] + digest.sources
+        ranked = rank_identifiers(sources)
+        self._index = Index(sources, ranked)
+        values = {identifier.text: identifier.value for identifier in ranked}
         wish = (request.instructions or "").casefold()
         keywords = frozenset(_KEYWORD.findall(wish)) - _COMMON_WORDS
         self._digest = digest
         self._make = line_maker(values, keywords)
         self._spare: list[Line] | None = None
+        beside = "\n".join(request.facts)
         lines = collect_lines(digest, self._make)
+        lines = [line for line in lines if line.text not in beside] or lines
         self._by_section = {
             section: [line for line in lines if line.section == section] for section in (*SHARES, "facts")
         }
 
     def write(self, room_chars: float) -> tuple[str, bool]:
         """Return the best summary of about `room_chars` characters, and whether everything went into it."""
-        room = room_chars - min(_HEADINGS_CHARS, room_chars / 4) - sum(len(fact) + 3 for fact in self._facts)
+        room = room_chars - min(_HEADINGS_CHARS, room_chars / 4)
         chosen: list[Line] = []
         left: list[Line] = []
         spent = 0
@@ -111,7 +112,9 @@ class Draft:
             least = min(LEAST_CHARS.get(section, 0), 3 * share * room)
             spent += _take(self._by_section[section], max(share * room, least), chosen, left)
         spent += _take(self._by_section["facts"], CARRIED_FACTS_SHARE * (room - spent), chosen, left)
-        index, used, complete = self._index(chosen, room - spent)
+        covered = self._covered.union(*(line.identifiers for line in chosen))
+        # What the facts leave out is known elsewhere.
+        index, used, complete = ([], 0, False) if self._covered else self._index.lines(covered, room - spent)
         left.sort(key=lambda line: -line.value)
         rest: list[Line] = []
         used += _take(left, room - spent - used, chosen, rest)
@@ -121,52 +124,12 @@ class Draft:
             said = "\n".join(line.text for line in chosen)
             _take([s for s in self._spare if s.text not in said], room - spent - used, chosen, rest)
         taken = set(map(id, chosen))
-        sections: dict[str, list[str]] = {"facts": list(self._facts)}
+        sections: dict[str, list[str]] = {}
         for line in sorted(chosen, key=lambda line: line.position):
             if line.whole is None or id(line.whole) not in taken:
                 sections.setdefault(line.section, []).append(line.text)
-        sections["facts"] += index
+        sections.setdefault("facts", []).extend(index)
         return render_sections(sections, chinese=self._chinese), complete and not rest
-
-    def _index(self, chosen: list[Line], room: float) -> tuple[list[str], int, bool]:
-        """Return lines that name identifiers, their length, and whether all are named.
-
-        Identifiers that `chosen` names are left out. The lines with the most valuable come first, so that a
-        later summary which carries them forward knows their rank.
-        """
-        covered = frozenset().union(*(line.identifiers for line in chosen))
-        groups: dict[str, list[tuple[int, int, str]]] = {}
-        spent = 0
-        complete = True
-        for identifier in self._ranked:
-            name = identifier.text
-            if name in covered:
-                continue
-            source = self._sources[identifier.source]
-            item = self._described.get(name)
-            if item is None:
-                item = self._described[name] = describe(name, source)
-            cost = len(item) + 3 + (0 if source.label in groups else len(source.label) + 4)
-            if spent + cost > room:
-                complete = False
-                if room - spent < _MIN_LINE_CHARS // 2:
-                    break
-                continue
-            spent += cost
-            groups.setdefault(source.label, []).append((identifier.source, source.text.find(name), item))
-        lines = (_wrap(label, [item for *_, item in sorted(group)]) for label, group in groups.items())
-        return [line for wrapped in lines for line in wrapped], spent, complete
-
-
-def _wrap(label: str, items: list[str]) -> Iterator[str]:
-    """Yield `label: item, item` lines, short enough that the label stands near each item."""
-    line = ""
-    for item in items:
-        if line and len(line) + len(item) > _INDEX_LINE_CHARS:
-            yield line
-            line, label = "", label.split(" ", 1)[0]
-        line = f"{line}, {item}" if line else f"{label}: {item}" if label else item
-    yield line
 
 
 def _take(lines: list[Line], room: float, chosen: list[Line], left: list[Line]) -> int:

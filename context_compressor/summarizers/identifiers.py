@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -96,6 +96,11 @@ def count_identifiers(text: str) -> dict[str, int]:
         if MIN_CHARS <= len(name) <= MAX_CHARS and _TELLING.search(name) and not name.startswith("//"):
             counts[name] = counts.get(name, 0) + count
     return counts
+
+
+def known_identifiers(texts: Iterable[str]) -> frozenset[str]:
+    """Return the identifiers that stand in some texts."""
+    return frozenset().union(*map(count_identifiers, texts))
 
 
 def rank_identifiers(sources: Sequence[Source]) -> list[Identifier]:

@@ -172,6 +172,7 @@ class InParts:
             job.request,
             messages=part,
             previous=None,
+            facts=(),
             max_tokens=min(job.request.max_tokens, max(1, room // _PART_SHARE)),
         )
         try:

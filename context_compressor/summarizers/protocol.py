@@ -19,7 +19,8 @@ class SummaryRequest:
     previous: str | None = None
     """An earlier summary that the new one replaces: carry its content forward."""
     facts: tuple[str, ...] = ()
-    """Facts that the summary must keep, one line each."""
+    """Facts that must not be lost, one line each. They will stand beside the summary: it need not repeat
+    them."""
     instructions: str | None = None
     """What the user wants the summary to mind, in their words."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from contextlib import suppress
 from typing import Any
 
 from hypothesis import HealthCheck, settings
@@ -55,12 +56,40 @@ class Failing:
         raise ConnectionError("no route to model")
 
 
+class Remote:
+    """A remote summariser that takes some steps of the loop to say what it says, and fails now and then."""
+
+    remote = True
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    async def summarize(self, request: SummaryRequest) -> Summary:
+        self.calls += 1
+        number = self.calls
+        await steps(number * 7 % 20)
+        if number % 5 == 4:
+            raise ConnectionError("no route to model")
+        return Summary(text=f"Part {number} of the work went on as planned.")
+
+
+async def steps(count: int) -> None:
+    """Let the loop go round so many times."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
 class Refusing(InMemoryOffloadStore):
-    """A store that refuses to take anything while it is told to."""
+    """A store that takes a step of the loop for everything, and refuses to write while it is told to."""
 
     refusing = False
 
+    async def delete(self, ref: str) -> None:
+        await steps(1)
+        await super().delete(ref)
+
     async def write(self, text: str) -> str:
+        await steps(1)
         if self.refusing:
             raise OSError(28, "No space left on device")
         return await super().write(text)
@@ -84,6 +113,7 @@ def configs(draw: st.DrawFn) -> CompressionConfig:
         "keep_first_user": draw(st.booleans()),
         "keep_images": draw(st.sampled_from((0, 1, 5))),
         "exclude_tools": draw(st.sampled_from((frozenset(), frozenset({"bash", "search"})))),
+        "background_ratio": draw(st.sampled_from((None, 0.2, 0.5, 0.8))),
     }
     if draw(st.booleans()):
         values["reserved_tokens"] = values["max_total_tokens"] // 10
@@ -129,12 +159,15 @@ def said(msg: Msg) -> list[str]:
 
 
 class Laws(RuleBasedStateMachine):
-    @initialize(config=configs(), summarizer=st.sampled_from((None, Terse(), Failing())))
-    def start(self, config: CompressionConfig, summarizer: Any) -> None:
+    @initialize(config=configs(), kind=st.sampled_from((None, Terse, Failing, Remote)))
+    def start(self, config: CompressionConfig, kind: Any) -> None:
+        self.begin(config, kind)
+
+    def begin(self, config: CompressionConfig, kind: Any) -> None:
         self.loop = asyncio.new_event_loop()
         self.store = Refusing()
         self.config = config
-        self.summarizer = summarizer
+        self.summarizer = None if kind is None else kind()
         self.events: list[CompressionEvent] = []
         self.memory = self.new_memory()
         self.added: list[Msg] = []
@@ -258,8 +291,57 @@ class Laws(RuleBasedStateMachine):
             self.added.append(msg)
             self.run(self.memory.base.add(msg))
 
-    @rule(new_store=st.booleans())
-    def save_and_load(self, new_store: bool) -> None:
+    @rule(count=st.integers(1, 40))
+    def let_the_loop_go_round(self, count: int) -> None:
+        """What goes on in the background gets on."""
+        self.run(steps(count))
+
+    @rule(history=chat_histories(valid=True, max_turns=6), lines=st.integers(5, 60), count=st.integers(0, 20))
+    def do_much_at_once(self, history: list[dict[str, Any]], lines: int, count: int) -> None:
+        """A reader, a writer and whoever deletes, while an event may be prepared."""
+        read = from_openai(history)
+        gone = self.added[-1:] if lines % 2 else self.added[:1]
+        self.number += 1
+        filler = [Msg("user", f"{self.number}:{line} and on it goes", "user") for line in range(lines)]
+
+        async def read_view() -> None:
+            with suppress(ContextOverflowError):
+                await self.memory.get_memory()
+
+        async def write() -> None:
+            await steps(count)
+            await self.memory.add(read)
+
+        async def delete() -> None:
+            await steps(count)
+            await self.memory.delete([msg.id for msg in gone])
+
+        async def all_at_once() -> None:
+            await self.memory.add(filler)
+            await asyncio.gather(read_view(), write(), delete(), read_view())
+
+        self.run(all_at_once())
+        self.added = [msg for msg in self.added if msg not in gone] + filler + read
+
+    @rule()
+    def give_up_waiting(self) -> None:
+        """A reader is cancelled wherever it is."""
+
+        async def read_view() -> None:
+            reading = asyncio.create_task(self.memory.get_memory())
+            await steps(3)
+            reading.cancel()
+            await asyncio.wait({reading})
+
+        self.run(read_view())
+
+    @rule()
+    def close(self) -> None:
+        self.run(self.memory.aclose())
+        assert asyncio.all_tasks(self.loop) == set()
+
+    @rule(new_store=st.booleans(), crash=st.booleans())
+    def save_and_load(self, new_store: bool, crash: bool) -> None:
         try:
             before = [msg.to_dict() for msg in self.run(self.memory.get_memory())]
         except ContextOverflowError:
@@ -268,6 +350,11 @@ class Laws(RuleBasedStateMachine):
         if new_store and not self.store.refusing:
             self.store = Refusing()
         calls = len(self.events)
+        if crash:
+            for task in asyncio.all_tasks(self.loop):
+                task.cancel()
+        else:
+            self.run(self.memory.aclose())
         self.memory = self.new_memory()
         self.memory.load_state_dict(state)
         after = [msg.to_dict() for msg in self.run(self.memory.get_memory())]
@@ -366,13 +453,53 @@ class Laws(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         if hasattr(self, "loop"):
+            self.run(self.memory.aclose())
+            left = asyncio.all_tasks(self.loop)
             self.loop.close()
+            assert left == set()
 
 
-Laws.TestCase.settings = settings(
+class BackgroundLaws(Laws):
+    """The same where an event is being prepared most of the time."""
+
+    @initialize(
+        config=configs(),
+        budget=st.sampled_from((1_000, 2_000)),
+        keep_recent_count=st.integers(0, 3),
+        ratio=st.sampled_from((0.3, 0.5, 0.8)),
+        count=st.integers(0, 40),
+    )
+    def start(
+        self, config: CompressionConfig, budget: int, keep_recent_count: int, ratio: float, count: int
+    ) -> None:
+        given = {
+            "mode": "compress" if config.mode == "compact" else config.mode,
+            "max_total_tokens": budget,
+            "reserved_tokens": 0,
+            "keep_recent_count": keep_recent_count,
+            "background_ratio": ratio,
+            "redact": config.redact,
+        }
+        self.begin(CompressionConfig(**{**config.model_dump(exclude_unset=True), **given}), Remote)
+        self.chat(count, 0, None)
+
+    @rule(count=st.integers(1, 20), pause=st.integers(0, 2), mark=st.sampled_from((None, None, "hint")))
+    def chat(self, count: int, pause: int, mark: str | None) -> None:
+        """Short messages, and the view asked for after each."""
+        for _ in range(count):
+            self.number += 1
+            msg = Msg("user", f"{self.number}: and on it goes, {'as before, ' * 12}", "user")
+            self.added.append(msg)
+            self.run(self.memory.add(msg, marks=mark))
+            self.check_view()
+            self.run(steps(pause))
+
+
+Laws.TestCase.settings = BackgroundLaws.TestCase.settings = settings(
     max_examples=200,
     stateful_step_count=12,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )
 TestLaws = Laws.TestCase
+TestBackgroundLaws = BackgroundLaws.TestCase

@@ -112,10 +112,12 @@ async def test_newest_and_imperative_instructions_are_preferred():
     assert chatter[-1].content in found["instructions"]
 
 
-async def test_facts_that_must_be_kept_are_kept_verbatim():
-    facts = ("invoice INV-77 is paid", "ref ctx://0123456789abcdef holds the log")
-    found = await sections(*REPAIR, facts=facts, max_tokens=80)
-    assert found["facts"][:2] == list(facts)
+async def test_facts_that_stand_beside_the_summary_are_not_repeated_in_it():
+    alone = await sections(*REPAIR, max_tokens=300)
+    facts = tuple(alone["facts"])
+    beside = await sections(*REPAIR, facts=facts, max_tokens=300)
+    assert facts
+    assert not set(facts) & set(beside.get("facts", []))
 
 
 async def test_lines_that_speak_of_what_the_user_wants_kept_are_preferred():

@@ -1,0 +1,46 @@
+"""What a summariser reads of what leaves the view: the conversation, and of long tool results a preview.
+
+What long results name is kept by the index of artifacts, which reads them whole; what they say in full is
+one tool call away. A model that read them, too, would be paid for every token of them and keep little of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from context_compressor.compression.view import ViewItem
+from context_compressor.messages.msg import Msg
+from context_compressor.messages.parts import PartPath, replace_parts, text_parts
+from context_compressor.offload.previews import preview
+from context_compressor.tokens.protocol import TokenCounter
+
+
+def abridge_results(messages: Iterable[Msg], max_tokens: int, counter: TokenCounter) -> tuple[Msg, ...]:
+    """Return messages with a preview in place of every tool result above `max_tokens` tokens."""
+    return tuple(_abridge(msg, max_tokens, counter) for msg in messages)
+
+
+def _abridge(msg: Msg, max_tokens: int, counter: TokenCounter) -> Msg:
+    shown: dict[PartPath, str] = {}
+    for part in text_parts(msg):
+        if part.kind != "tool_result" or len(part.text) <= max_tokens:
+            continue
+        tokens = counter.count_text(part.text)
+        if tokens > max_tokens:
+            short = preview(
+                part.text, max_tokens, counter.count_text, characters_per_token=len(part.text) / tokens
+            )
+            lines = part.text.count("\n") + 1
+            shown[part.path] = f"[{lines} lines, in part:]\n{short}"
+    return replace_parts(msg, shown) if shown else msg
+
+
+def tokens_read(items: Sequence[ViewItem], max_tokens: int) -> int:
+    """Return about how many tokens a model reads of what leaves, long results abridged."""
+    tokens = sum(item.tokens for item in items)
+    for item in items:
+        if item.kind == "message":
+            for part, whole in zip(text_parts(item.source), item.shown_text_tokens(), strict=True):
+                if part.kind == "tool_result":
+                    tokens -= max(0, whole - max_tokens)
+    return tokens

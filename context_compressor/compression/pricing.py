@@ -1,0 +1,45 @@
+"""When an event within the budget pays for itself. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf, sqrt
+
+from context_compressor.compression.units import Unit
+from context_compressor.compression.view import ViewItem
+
+
+def cheapest_growth(rewritten_tokens: float, tokens_per_turn: float, cached_price: float) -> float:
+    """Return by how many tokens a view should grow between two events for the least cost per turn.
+
+    A token that stands in the view costs `cached_price` on every turn; an event makes the provider read
+    `rewritten_tokens` anew, at the price 1. Where a view grows by G from event to event, a turn pays
+    `cached_price * G / 2` for what has grown, and `tokens_per_turn / G` of an event. The sum is least at the
+    G returned, the economic order quantity of stock keeping (Harris, 1913).
+    """
+    if cached_price <= 0:
+        return inf
+    return sqrt(2 * (1 - cached_price) / cached_price * rewritten_tokens * tokens_per_turn)
+
+
+def tokens_per_turn(units: Sequence[Unit]) -> float:
+    """Return by how many tokens a conversation grows per assistant message, judged by what stands whole."""
+    live = [unit for unit in units if not (unit.segment or unit.fixed or unit.kept)]
+    turns = sum(item.source.role == "assistant" for unit in live for item in unit.items)
+    return sum(unit.tokens for unit in live) / max(1, turns)
+
+
+def may_pay(items: Sequence[ViewItem], keep_recent_count: int, cached_price: float) -> bool:
+    """Tell cheaply whether an event within the budget may pay: whether it is worth while to plan one.
+
+    Never before the first segment: a session that stays within its budget is left as it is.
+    """
+    if not any(item.kind == "segment" for item in items):
+        return False
+    tokens = [item.tokens for item in items if item.kind != "segment"]
+    old = len(tokens) - keep_recent_count
+    if old <= 0:
+        return False
+    turns = sum(item.source.role == "assistant" for item in items)
+    recent = sum(tokens[old:])
+    return sum(tokens[:old]) >= cheapest_growth(recent, sum(tokens) / max(1, turns), cached_price)

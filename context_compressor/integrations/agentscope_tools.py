@@ -1,0 +1,63 @@
+"""The read-back tools in an AgentScope `Toolkit`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from agentscope.tool import Toolkit, ToolResponse
+
+from context_compressor.messages.openai import from_openai
+from context_compressor.offload.tools import OffloadSource, OffloadTools
+
+_RESPONSE_BLOCKS = frozenset({"text", "image", "audio", "video"})
+"""What a `ToolResponse` may hold."""
+
+
+def register_offload_tools(
+    toolkit: Toolkit, memory: OffloadSource, group_name: str = "basic"
+) -> OffloadTools:
+    """Register `read_offloaded`, `grep_offloaded` and `load_offloaded` over what a memory offloaded.
+
+    Bad arguments are answered in words. An image, audio or video that `load_offloaded` brings back is a block
+    of the tool's response. Whether the model sees it is for AgentScope's formatter to say: that for OpenAI
+    shows images of tool results with `promote_tool_result_images=True`.
+
+    Args:
+        toolkit: the agent's toolkit.
+        memory: an `AgentScopeCompressedMemory`, a `CompressedMemory`, or anything that `OffloadTools` takes.
+        group_name: the group to register them in; a group other than "basic" has to exist.
+
+    Returns:
+        What answers the calls.
+
+    Raises:
+        ValueError: the toolkit has no such group, or has a tool of one of these names already.
+    """
+    tools = OffloadTools(memory)
+    for schema in tools.schemas:
+        function = _tool_function(tools, schema["function"]["name"])
+        toolkit.register_tool_function(function, group_name=group_name, json_schema=schema)
+    return tools
+
+
+def _tool_function(tools: OffloadTools, name: str) -> Callable[..., Coroutine[Any, Any, ToolResponse]]:
+    async def call(**arguments: Any) -> ToolResponse:
+        attached = await tools.attachment(name, arguments)
+        if attached is None:
+            return _response([{"type": "text", "text": await tools.call(name, arguments)}])
+        blocks = from_openai([attached])[0].get_content_blocks()
+        return _response([_shown(block) for block in blocks])
+
+    call.__name__ = name
+    return call
+
+
+def _shown(block: dict[str, Any]) -> dict[str, Any]:
+    if block.get("type") in _RESPONSE_BLOCKS:
+        return block
+    return {"type": "text", "text": f"A {block.get('type')} cannot be shown in a tool's response here."}
+
+
+def _response(blocks: list[dict[str, Any]]) -> ToolResponse:
+    return ToolResponse(content=blocks)  # type: ignore[arg-type]  # blocks are plain dicts

@@ -1,0 +1,324 @@
+"""Running events: one at a time, in line or prepared ahead; delivering them, and tidying up behind them."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import time
+from collections.abc import AsyncIterator, Collection, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from context_compressor.compression.config import CompressionConfig
+from context_compressor.compression.engine import Engine
+from context_compressor.compression.planner import plan
+from context_compressor.compression.plans import ARRIVAL, Plan
+from context_compressor.compression.pricing import may_pay
+from context_compressor.compression.writing import Performed
+from context_compressor.errors import ContextOverflowError
+from context_compressor.events import CompressionEvent, EventHook
+from context_compressor.memory.background import MAX_ATTEMPTS_PER_EVENT, Background, Preparation
+from context_compressor.memory.locks import LoopLock
+from context_compressor.memory.offloaded import OffloadedTexts
+from context_compressor.memory.reporting import Totals, describe_event
+from context_compressor.memory.state import MemoryState
+from context_compressor.memory.upkeep import Upkeep
+from context_compressor.offload.protocol import OffloadStore
+from context_compressor.summarizers.attempts import Attempts, attempt_budget
+from context_compressor.summarizers.protocol import Summarizer
+from context_compressor.tokens.protocol import TokenCounter
+
+logger = logging.getLogger(__name__)
+
+_MAX_EVENTS_PER_CALL = 12
+"""Events that one call may run before it gives up: each leaves a smaller view, so few are ever needed."""
+
+
+class EventRunner:
+    """Run the events that a view needs.
+
+    Args:
+        upkeep: keeps the view in step with the history.
+        config: thresholds.
+        store: where texts go.
+        summarizer: who writes summaries.
+        fallback: who writes them when that fails.
+        counter: measures stand-ins.
+        on_event: receives every event.
+
+    Attributes:
+        event_lock: one event at a time: a second caller over budget waits for the first one's view and pays
+            for none. Taken before the upkeep's lock where both are.
+        totals: what events came to.
+    """
+
+    def __init__(
+        self,
+        upkeep: Upkeep,
+        *,
+        config: CompressionConfig,
+        store: OffloadStore,
+        summarizer: Summarizer,
+        fallback: Summarizer,
+        counter: TokenCounter,
+        on_event: EventHook | None,
+    ) -> None:
+        self.event_lock = LoopLock()
+        self.totals = Totals()
+        self._upkeep = upkeep
+        self._config = config
+        self._on_event = on_event
+        self._texts = OffloadedTexts(config, store, upkeep.history)
+        self._engine = Engine(
+            config=config,
+            store=store,
+            summarizer=summarizer,
+            fallback=fallback,
+            counter=counter,
+            read_ref=self.read_ref,
+        )
+        self._remote = summarizer.remote
+        self._background = Background(config, self._engine, self.totals, summarizer.remote)
+
+    async def read_ref(self, ref: str) -> str:
+        """Return a text that the ledger names.
+
+        Raises:
+            OffloadError: as `OffloadedTexts.read`.
+        """
+        return await self._texts.read(ref, self._upkeep.state.ledger)
+
+    async def bring_up_to_date(self) -> None:
+        """Move the view to the end of the history, run the events that takes, and prepare the next.
+
+        Raises:
+            ContextOverflowError, RedactionError, and with `on_failure="raise"` SummarizerError, OffloadError.
+        """
+        upkeep = self._upkeep
+        # The common case needs no lock: nobody is in the middle of anything, and nothing there waits.
+        is_common = not upkeep.stale and upkeep.history.is_unchanged() and not upkeep.lock.locked()
+        if is_common:
+            upkeep.state.advance()
+        if not is_common or upkeep.needs_event():
+            await self._run_events()
+        if self._pays() and not self.event_lock.locked():
+            async with self.telling() as events, self.event_lock:
+                await self.run_event(events, early=True)
+        self._background.standing(upkeep.state)
+        if self._background.has_dropped:
+            await self._tidy_up()
+        if not self.event_lock.locked():
+            self._background.start_if_due(upkeep.state)
+
+    async def _run_events(self) -> None:
+        upkeep = self._upkeep
+        async with self.telling() as events:
+            for _ in range(_MAX_EVENTS_PER_CALL):
+                async with upkeep.lock:
+                    await upkeep.refresh(events)
+                    if not upkeep.needs_event():
+                        return
+                async with self.event_lock:
+                    await self.run_event(events)
+            raise self._overflow()
+
+    def _pays(self) -> bool:
+        """Tell whether an event is cheaper than to wait for the budget to ask, and waits for no model."""
+        state, config = self._upkeep.state, self._config
+        if not may_pay(state.items, config.keep_recent_count, config.cached_price):
+            return False
+        if self._remote:
+            prepared = self._background.standing(state)
+            if prepared is None or not prepared.is_ready:
+                return False
+        return plan(state.items, state.situation(self._engine.costs())) is not None
+
+    async def run_event(
+        self, events: list[CompressionEvent], *, manual: bool = False, early: bool = False
+    ) -> CompressionEvent | None:
+        """Plan, perform and commit one event; None when there was nothing to do. Holds: event lock.
+
+        Where it was prepared ahead, what was prepared is committed; where that is still under way, it is
+        waited for.
+
+        Args:
+            events: receives what there is to tell.
+            manual: whether the user asked for it.
+            early: whether it is to come before the budget asks for it, if that pays.
+        """
+        with attempt_budget(MAX_ATTEMPTS_PER_EVENT) as attempts:
+            return await self._run_event(events, attempts, manual=manual, early=early)
+
+    async def _run_event(
+        self, events: list[CompressionEvent], attempts: Attempts, *, manual: bool, early: bool
+    ) -> CompressionEvent | None:
+        upkeep = self._upkeep
+        await self._texts.retry_pending(upkeep.state.ledger)
+        made: list[CompressionEvent] | None = None
+        while made is None:
+            async with upkeep.lock:
+                # Without a revision only a full look tells whether the content of the base changed.
+                upkeep.stale = upkeep.stale or not upkeep.history.has_revision
+                await upkeep.refresh(events)
+                planned = self._plan(manual=manual, early=early)
+                prepared = None if planned is None else self._prepared_for(planned, manual=manual)
+                events += self._background.take_failures(upkeep.state.tokens)
+                if prepared is not None and prepared.is_ready:
+                    made = self._commit_prepared(prepared)
+                    break
+            if planned is None:
+                made = []
+            elif prepared is not None:
+                await asyncio.wait({prepared.task})  # whoever waits may be cancelled, the task goes on
+            else:
+                made = await self._perform(planned, attempts)
+        events += made
+        await self._sweep()
+        return made[-1] if made and made[-1].kind != "failure" else None
+
+    def _plan(self, *, manual: bool, early: bool) -> Plan | None:
+        state = self._upkeep.state
+        if not (manual or early) and not self._upkeep.needs_event():
+            return None
+        planned = plan(state.items, state.situation(self._engine.costs(), manual=manual))
+        if planned is None:
+            state.fresh.clear()
+            if state.tokens > self._config.budget:
+                raise self._overflow()
+        return planned
+
+    def _prepared_for(self, planned: Plan, *, manual: bool) -> Preparation | None:
+        """Return what was prepared in place of `planned`; None where that is to be performed in line."""
+        if planned.reason == ARRIVAL:
+            return None  # what came too large was not there when the event was prepared
+        prepared = self._background.standing(self._upkeep.state)
+        # With a stub alone the view fits at once, so there is no reason to wait for a summary.
+        if prepared is None or manual or not (prepared.is_ready or planned.needs_summary):
+            self._background.drop()
+            return None
+        return prepared
+
+    def _commit_prepared(self, prepared: Preparation) -> list[CompressionEvent]:
+        """Commit what was prepared ahead; return what there is to tell. Holds: lock."""
+        state = self._upkeep.state
+        before = state.tokens
+        self._background.take()
+        state.commit(prepared.done, ())
+        return describe_event(prepared.planned, prepared.done, before, state.tokens, prepared.seconds)
+
+    async def _perform(self, planned: Plan, attempts: Attempts) -> list[CompressionEvent] | None:
+        """Perform and commit a plan that was made just now; return what there is to tell.
+
+        An edit that comes while texts are stored and summaries written outdates the plan: None is returned.
+        """
+        upkeep = self._upkeep
+        state = upkeep.state
+        generation, items, fresh = state.generation, list(state.items), set(state.fresh)
+        done = Performed()
+        began, taken = time.monotonic(), attempts.taken
+        try:
+            await self._engine.perform(planned, items, state.ledger.new_segment_id, done)
+            async with upkeep.lock:
+                if state is not upkeep.state or generation != state.generation:
+                    return None
+                before = state.tokens
+                state.commit(done, fresh)
+        finally:
+            seconds = time.monotonic() - began
+            done.use.calls = attempts.taken - taken
+            self._note_unwanted(done.attempted)
+            self.totals.add(done.use, seconds)
+        self._background.start_anew()
+        return describe_event(planned, done, before, state.tokens, seconds)
+
+    def _overflow(self) -> ContextOverflowError:
+        fixed = self._upkeep.state.fixed_tokens()
+        budget, needed = self._config.budget, self._upkeep.state.tokens
+        named = ", ".join(f"{id} ({tokens:,})" for id, tokens in fixed) or "none"
+        return ContextOverflowError(
+            f"the smallest view takes {needed:,} tokens, the budget is {budget:,}; messages that may not "
+            f"leave, with their tokens: {named}; raise max_total_tokens, or shorten or unpin them",
+            budget=budget,
+            needed=needed,
+            fixed=fixed,
+        )
+
+    # Tidying up, and telling
+
+    @asynccontextmanager
+    async def telling(self) -> AsyncIterator[list[CompressionEvent]]:
+        """Collect the events of a call, and `finish` with them however it ends. Held outside every lock."""
+        events: list[CompressionEvent] = []
+        try:
+            yield events
+        finally:
+            await self.finish(events)
+
+    async def finish(self, events: Sequence[CompressionEvent]) -> None:
+        """Tidy up after whatever a call changed, and deliver the events that it led to."""
+        await self._tidy_up()
+        await self._deliver(events)
+
+    async def _tidy_up(self) -> None:
+        """Cancel a preparation that no longer holds, and remove what nothing names any more.
+
+        While an event is running, that one removes it at its end.
+        """
+        self._background.standing(self._upkeep.state)
+        await self._settle()
+        if self._upkeep.state.ledger.unwanted and not self.event_lock.locked():
+            async with self.event_lock:
+                await self._sweep()
+
+    async def _settle(self) -> None:
+        self._note_unwanted(await self._background.settle())
+
+    async def _sweep(self) -> None:
+        """Remove from the store what nothing names any more. Holds: event lock."""
+        await self._settle()
+        ledger = self._upkeep.state.ledger
+        self._background.note_removal([ref for ref in ledger.unwanted if not ledger.is_live(ref)])
+        await self._texts.sweep(ledger)
+
+    def _note_unwanted(self, refs: Collection[str]) -> None:
+        """Note that texts which were stored, or may yet be, are to be removed unless an edit names them."""
+        ledger = self._upkeep.state.ledger
+        ledger.unwanted |= {ref for ref in refs if not ledger.is_live(ref)}
+
+    async def _deliver(self, events: Sequence[CompressionEvent]) -> None:
+        """Hand events to the hook; its errors are logged and contained."""
+        self.totals.events += len(events)
+        if self._on_event is None:
+            return
+        for event in events:
+            try:
+                answer = self._on_event(event)
+                if inspect.isawaitable(answer):
+                    await answer
+            except Exception:
+                logger.exception("on_event failed for an event of kind %s", event.kind)
+
+    # Life
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what a saved state needs beside the base memory's; JSON-like data.
+
+        It holds nothing of a preparation, but names what that stored, to be removed.
+        """
+        saved = self._upkeep.to_dict()
+        ledger = self._upkeep.state.ledger
+        prepared = {ref for ref in self._background.refs() if not ledger.is_live(ref)}
+        saved["ledger"]["unwanted"] = sorted(prepared.union(saved["ledger"]["unwanted"]))
+        return saved
+
+    def start_from(self, state: MemoryState, loaded_tokens: dict[str, int]) -> None:
+        """Take a loaded state; what was prepared for the one before is cancelled."""
+        self._background.drop()
+        self._background.start_anew()
+        self._upkeep.start_from(state, loaded_tokens)
+
+    async def aclose(self) -> None:
+        """End what goes on in the background, and remove what it stored."""
+        self._background.drop()
+        await self._tidy_up()

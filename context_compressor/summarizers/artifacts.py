@@ -1,0 +1,81 @@
+"""The index of artifacts: what no summary may forget, told by rules and not by a model.
+
+Beside the prose of a summary stands a short list of the files, ids, commands, addresses and numbers that
+the summarised messages named, each with what brought it. Every method of summarising loses track of these
+(Factory's evaluation of summarisers, 2025), and they are what an agent cannot reconstruct.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from context_compressor.messages.msg import Msg
+from context_compressor.summarizers.candidates import Line, carried_source, collect_lines, line_maker
+from context_compressor.summarizers.digest import Digest, digest_messages
+from context_compressor.summarizers.identifiers import Identifier, rank_identifiers
+from context_compressor.summarizers.index import Index
+from context_compressor.tokens.protocol import TokenCounter
+
+STATE_SHARE = 0.15
+"""Share of the room for what the user asked for and what calls came to; the rest is for identifiers."""
+_STATE_SECTIONS = ("instructions", "done")
+_FRAME_CHARS = 9
+_CHARS_PER_TOKEN = 2.9
+"""A first guess for lines full of identifiers, corrected by counting."""
+_ROUNDS = 4
+
+
+def artifact_lines(
+    messages: Sequence[Msg],
+    max_tokens: int,
+    counter: TokenCounter,
+    *,
+    known: Collection[str] = frozenset(),
+) -> tuple[str, ...]:
+    """Return lines that name what these messages named, most needed first, in at most `max_tokens` tokens.
+
+    Args:
+        messages: what leaves the view, oldest first; earlier segments that merge are marked as such.
+        max_tokens: what the lines may cost together, by the counter.
+        counter: measures them.
+        known: identifiers that stay in the view elsewhere; naming them again would tell nobody anything.
+    """
+    digest = digest_messages(messages, None)
+    sources = [carried_source(line) for line in digest.carried] + digest.sources
+    ranked = rank_identifiers(sources)
+    index = Index(sources, ranked)
+    states = _state_lines(digest, ranked)
+    room = max_tokens * _CHARS_PER_TOKEN
+    best: list[str] = []
+    for _ in range(_ROUNDS):
+        lines, complete = _fill(states, index, known, room)
+        tokens = counter.count_text("\n".join(lines))
+        if tokens <= max_tokens:
+            best = lines
+            if complete or tokens >= 0.9 * max_tokens:
+                break
+        room *= min(2.0, 0.98 * max_tokens / max(1, tokens))
+    return tuple(best)
+
+
+def _state_lines(digest: Digest, ranked: Sequence[Identifier]) -> list[Line]:
+    """Return what the user asked for, and calls with their outcomes, the most telling first."""
+    make = line_maker({identifier.text: identifier.value for identifier in ranked}, frozenset())
+    return [line for line in collect_lines(digest, make) if line.section in _STATE_SECTIONS]
+
+
+def _fill(
+    states: Sequence[Line], index: Index, known: Collection[str], room: float
+) -> tuple[list[str], bool]:
+    """Return lines of at most `room` characters, and whether everything is named."""
+    chosen: list[Line] = []
+    left = STATE_SHARE * room
+    for line in states:
+        if len(line.text) + _FRAME_CHARS <= left:
+            chosen.append(line)
+            left -= len(line.text) + _FRAME_CHARS
+    chosen.sort(key=lambda line: (line.section != "instructions", line.position))
+    said = [f"user: {line.text}" if line.section == "instructions" else line.text for line in chosen]
+    covered = frozenset(known).union(*(line.identifiers for line in chosen))
+    named, _, complete = index.lines(covered, room - sum(len(text) + 3 for text in said))
+    return said + named, complete

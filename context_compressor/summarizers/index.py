@@ -1,0 +1,63 @@
+"""Lines that name identifiers, each beside what brought it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+from context_compressor.summarizers.identifiers import Identifier, Source, describe
+
+_LINE_CHARS = 190
+_MIN_ROOM_CHARS = 20
+
+
+class Index:
+    """The identifiers of some sources, from which `lines` chooses.
+
+    Args:
+        sources: the texts.
+        ranked: their identifiers, most value first.
+    """
+
+    def __init__(self, sources: Sequence[Source], ranked: Sequence[Identifier]) -> None:
+        self._sources = sources
+        self._ranked = ranked
+        self._described: dict[str, str] = {}
+
+    def lines(self, covered: Collection[str], room: float) -> tuple[list[str], int, bool]:
+        """Return lines of at most `room` characters, their length, and whether everything is named.
+
+        Identifiers in `covered` are left out. The lines with the most valuable come first, so that a later
+        summary which carries them forward knows their rank.
+        """
+        groups: dict[str, list[tuple[int, int, str]]] = {}
+        spent = 0
+        complete = True
+        for identifier in self._ranked:
+            name = identifier.text
+            if name in covered:
+                continue
+            source = self._sources[identifier.source]
+            item = self._described.get(name)
+            if item is None:
+                item = self._described[name] = describe(name, source)
+            cost = len(item) + 3 + (0 if source.label in groups else len(source.label) + 4)
+            if spent + cost > room:
+                complete = False
+                if room - spent < _MIN_ROOM_CHARS:
+                    break
+                continue
+            spent += cost
+            groups.setdefault(source.label, []).append((identifier.source, source.text.find(name), item))
+        lines = (_wrap(label, [item for *_, item in sorted(group)]) for label, group in groups.items())
+        return [line for wrapped in lines for line in wrapped], spent, complete
+
+
+def _wrap(label: str, items: list[str]) -> Iterator[str]:
+    """Yield `label: item, item` lines, short enough that the label stands near each item."""
+    line = ""
+    for item in items:
+        if line and len(line) + len(item) > _LINE_CHARS:
+            yield line
+            line, label = "", label.split(" ", 1)[0]
+        line = f"{line}, {item}" if line else f"{label}: {item}" if label else item
+    yield line

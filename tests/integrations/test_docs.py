@@ -1,0 +1,68 @@
+"""What the guide says is so: its code runs, its links lead somewhere, and its one import is enough."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agentscope.agent import ReActAgent
+
+from context_compressor import CompressionConfig
+
+ROOT = Path(__file__).parents[2]
+GUIDE = (ROOT / "docs" / "migrating-from-reme.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
+
+
+async def test_its_code_runs_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    for block in blocks("python"):
+        result = eval(compile(block, "guide", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), names)
+        if inspect.isawaitable(result):
+            await result
+    agent = names["agent"]
+    assert isinstance(agent, ReActAgent)
+    assert agent.memory is names["memory"]
+    assert len(agent.toolkit.get_json_schemas()) == 3
+    assert await names["durable"].get_memory() == []
+    await names["durable"].compressed.base.wrapped.close()
+    await names["engine"].dispose()
+
+
+def test_the_one_import_gives_a_class_with_the_arguments_of_reme() -> None:
+    [diff] = blocks("diff")
+    [line] = [line[1:] for line in diff.splitlines() if line.startswith("+")]
+    names: dict[str, Any] = {}
+    exec(line, names)
+    parameters = list(inspect.signature(names["ReMeShortTermMemory"]).parameters)
+    assert parameters[:9] == [
+        "model",
+        "reme_config_path",
+        "working_summary_mode",
+        "compact_ratio_threshold",
+        "max_total_tokens",
+        "max_tool_message_tokens",
+        "group_token_threshold",
+        "keep_recent_count",
+        "store_dir",
+    ]
+
+
+def test_the_defaults_it_names_are_ours() -> None:
+    config = CompressionConfig()
+    assert f"{config.preview_tokens} tokens (`preview_tokens`)" in GUIDE
+    assert f"max_total_tokens={config.max_total_tokens:_}" in GUIDE
+    assert f"keep_recent_count={config.keep_recent_count}" in GUIDE
+
+
+def test_it_is_shipped_and_linked() -> None:
+    assert "docs/migrating-from-reme.md" in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert '"docs"' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
