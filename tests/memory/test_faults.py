@@ -492,7 +492,7 @@ async def test_a_store_that_refuses_everything_costs_no_message(name: str) -> No
 
 
 @pytest.mark.parametrize("name", ["OSError", "collision"])
-@pytest.mark.parametrize("at", range(1, 9))
+@pytest.mark.parametrize("at", range(1, 7))
 async def test_each_write_in_turn_may_fail(name: str, at: int) -> None:
     store = FaultyStore(refusing(REFUSALS[name], at))
     events: list[CompressionEvent] = []
