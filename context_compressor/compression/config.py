@@ -30,6 +30,13 @@ class CompressionConfig(BaseModel):
     compacts and then compresses unless compacting was enough. The budget outranks the mode."""
     max_total_tokens: Tokens = Field(default=20_000, gt=0)
     """Tokens that the whole view may cost, instructions and recent messages included."""
+    window_tokens: Annotated[int | None, Strict()] = Field(default=None, gt=0)
+    """The model's context window. Where it is given, a view costs at most `window_ratio` of it, too;
+    `max_total_tokens` need not be given then."""
+    window_ratio: Annotated[float, Field(gt=0, le=1)] = 0.8
+    """Share of `window_tokens` that a view may cost."""
+    max_view_messages: Annotated[int | None, Strict()] = Field(default=None, gt=0)
+    """Messages of a view beyond which an event comes although the tokens fit; None: only tokens count."""
     reserved_tokens: Tokens = Field(default=0, ge=0)
     """Tokens held back for what the memory does not see: a system prompt or tool schemas added later."""
     max_tool_message_tokens: Tokens = Field(default=_DEFAULT_TOOL_TOKENS, gt=0)
@@ -97,6 +104,7 @@ class CompressionConfig(BaseModel):
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:
+        self._heed_window()
         if self.reserved_tokens >= self.max_total_tokens:
             raise ValueError(
                 f"reserved_tokens ({self.reserved_tokens}) must be below max_total_tokens "
@@ -113,12 +121,26 @@ class CompressionConfig(BaseModel):
                 f"preview_tokens ({self.preview_tokens}) must be below max_tool_message_tokens "
                 f"({self.max_tool_message_tokens}); lower it, or raise max_tool_message_tokens"
             )
+        if self.max_view_messages is not None and self.max_view_messages <= self.keep_recent_count:
+            raise ValueError(
+                f"max_view_messages ({self.max_view_messages}) must be above keep_recent_count "
+                f"({self.keep_recent_count}): no event takes the recent messages for their number"
+            )
         if self.pinned_mark in self.volatile_marks:
             raise ValueError(
                 f"pinned_mark ({self.pinned_mark!r}) must not be one of volatile_marks: a message cannot "
                 "both stay for ever and come and go"
             )
         return self
+
+    def _heed_window(self) -> None:
+        """Let the model's window bound the budget, or set it where the user did not."""
+        if self.window_tokens is None:
+            return
+        limit = max(1, int(self.window_ratio * self.window_tokens))
+        if "max_total_tokens" in self.model_fields_set:
+            limit = min(limit, self.max_total_tokens)
+        object.__setattr__(self, "max_total_tokens", limit)
 
     def _clamp_defaults(self) -> None:
         """Bring values that the user did not set in line with those that they did."""

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from context_compressor.compression.draft import Draft
 from context_compressor.compression.plans import ARRIVAL, Plan, Situation
+from context_compressor.compression.pricing import is_crowded
 from context_compressor.compression.units import Unit
 from context_compressor.compression.view import ViewItem
 
@@ -23,19 +24,20 @@ def plan(items: Sequence[ViewItem], situation: Situation) -> Plan | None:
     draft = Draft(items, situation)
     config, budget = situation.config, situation.config.budget
     draft.stub_arrivals()
-    due = draft.projected > budget
-    if not (due or situation.manual or (config.mode != "compact" and draft.pays())):
+    over, crowded = draft.projected > budget, situation.early and is_crowded(items, config)
+    pays = situation.early and config.mode != "compact" and draft.pays()
+    if not (over or crowded or pays or situation.manual):
         return draft.finish(ARRIVAL)
     before = draft.tokens_now
     if config.mode != "compress":
         draft.stub_results(old=True, above=config.max_tool_message_tokens, goal=None)
         draft.stub_media(old=True, keep=config.keep_images, goal=None)
     if config.mode == "compact":
-        enough = draft.projected <= budget
+        enough = draft.projected <= budget and not crowded
     else:
         bearable = config.compact_ratio_threshold * min(before, budget)
         reached = draft.projected <= max(draft.target, bearable)
-        enough = config.mode == "auto" and due and not situation.manual and reached
+        enough = config.mode == "auto" and over and not (crowded or situation.manual) and reached
     if not enough:
         # All at once: what stays is paid for on every turn, and brings the next event nearer.
         draft.compress((u for u in draft.units if u.compressible), 0)
@@ -43,8 +45,9 @@ def plan(items: Sequence[ViewItem], situation: Situation) -> Plan | None:
         return None  # the rest is for the budget to ask, once it is exceeded
     if draft.projected > budget:
         _force(draft)
-    reason = "asked for" if situation.manual else "over budget" if due else "cheaper than to wait"
-    return draft.finish(reason)
+    if situation.manual:
+        return draft.finish("asked for")
+    return draft.finish("over budget" if over else "too many messages" if crowded else "cheaper than to wait")
 
 
 def _bearable(draft: Draft) -> int:

@@ -74,5 +74,7 @@ class Situation:
     growth_tokens: int = 0
     """Tokens by which the view will have grown when the plan is committed, where that is planned ahead: what
     is to leave then is decided as if they stood at the end of the view now."""
+    early: bool = True
+    """Whether an event may come before the budget asks for it, where that is cheaper."""
     manual: bool = False
     """Whether the user asked for the event: then everything that may leave does."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import inf, sqrt
 
+from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.units import Unit
 from context_compressor.compression.view import ViewItem
 
@@ -29,17 +30,25 @@ def tokens_per_turn(units: Sequence[Unit]) -> float:
     return sum(unit.tokens for unit in live) / max(1, turns)
 
 
-def may_pay(items: Sequence[ViewItem], keep_recent_count: int, cached_price: float) -> bool:
+def is_crowded(items: Sequence[ViewItem], config: CompressionConfig) -> bool:
+    """Tell whether a view has more messages than the user wants."""
+    return config.max_view_messages is not None and len(items) > config.max_view_messages
+
+
+def may_pay(items: Sequence[ViewItem], config: CompressionConfig) -> bool:
     """Tell cheaply whether an event within the budget may pay: whether it is worth while to plan one.
 
-    Never before the first segment: a session that stays within its budget is left as it is.
+    Never before the first segment, unless the messages are too many: a session that stays within its budget
+    is left as it is.
     """
+    if is_crowded(items, config):
+        return True
     if not any(item.kind == "segment" for item in items):
         return False
     tokens = [item.tokens for item in items if item.kind != "segment"]
-    old = len(tokens) - keep_recent_count
+    old = len(tokens) - config.keep_recent_count
     if old <= 0:
         return False
     turns = sum(item.source.role == "assistant" for item in items)
     recent = sum(tokens[old:])
-    return sum(tokens[:old]) >= cheapest_growth(recent, sum(tokens) / max(1, turns), cached_price)
+    return sum(tokens[:old]) >= cheapest_growth(recent, sum(tokens) / max(1, turns), config.cached_price)

@@ -128,6 +128,11 @@ class Background:
         self._tried_tokens = 0
 
     @property
+    def is_on(self) -> bool:
+        """Whether events are prepared ahead."""
+        return self._soft_tokens < self._budget
+
+    @property
     def has_dropped(self) -> bool:
         """Whether there are preparations whose texts have to be removed."""
         return bool(self._dropped)
@@ -154,9 +159,7 @@ class Background:
             self._prepared = Preparation(planned, state, self._engine, self._totals)
 
     def _may_pay(self, state: MemoryState) -> bool:
-        if self._soft_tokens >= self._budget or state.tokens >= self._budget:
-            return False
-        return may_pay(state.items, self._config.keep_recent_count, self._config.cached_price)
+        return self.is_on and state.tokens < self._budget and may_pay(state.items, self._config)
 
     def standing(self, state: MemoryState) -> Preparation | None:
         """Return the preparation, under way or ready, that can be committed to this state; drop any other."""

@@ -14,7 +14,7 @@ from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.engine import Engine
 from context_compressor.compression.planner import plan
 from context_compressor.compression.plans import ARRIVAL, Plan
-from context_compressor.compression.pricing import may_pay
+from context_compressor.compression.pricing import is_crowded, may_pay
 from context_compressor.compression.writing import Performed
 from context_compressor.errors import ContextOverflowError
 from context_compressor.events import CompressionEvent, EventHook
@@ -124,14 +124,16 @@ class EventRunner:
             raise self._overflow()
 
     def _pays(self) -> bool:
-        """Tell whether an event is cheaper than to wait for the budget to ask, and waits for no model."""
+        """Tell whether an event should come before the budget asks for it, without waiting for a model."""
         state, config = self._upkeep.state, self._config
-        if not may_pay(state.items, config.keep_recent_count, config.cached_price):
+        if not may_pay(state.items, config):
             return False
-        if self._remote:
+        if self._background.is_on:
             prepared = self._background.standing(state)
             if prepared is None or not prepared.is_ready:
                 return False
+        elif self._remote and not is_crowded(state.items, config):
+            return False
         return plan(state.items, state.situation(self._engine.costs())) is not None
 
     async def run_event(
@@ -167,6 +169,8 @@ class EventRunner:
                 if prepared is not None and prepared.is_ready:
                     made = self._commit_prepared(prepared)
                     break
+                if early and self._background.is_on:
+                    planned = None  # something came between, and the budget does not ask
             if planned is None:
                 made = []
             elif prepared is not None:
@@ -181,7 +185,9 @@ class EventRunner:
         state = self._upkeep.state
         if not (manual or early) and not self._upkeep.needs_event():
             return None
-        planned = plan(state.items, state.situation(self._engine.costs(), manual=manual))
+        # Nobody waits for a model before the budget asks: what pays earlier is prepared.
+        may_be_early = early or not self._remote
+        planned = plan(state.items, state.situation(self._engine.costs(), early=may_be_early, manual=manual))
         if planned is None:
             state.fresh.clear()
             if state.tokens > self._config.budget:

@@ -216,7 +216,9 @@ class MemoryState:
 
     # Asking
 
-    def situation(self, costs: Costs, *, manual: bool = False, growth_tokens: int = 0) -> Situation:
+    def situation(
+        self, costs: Costs, *, early: bool = True, manual: bool = False, growth_tokens: int = 0
+    ) -> Situation:
         """Return what the planner needs beside the items."""
         return Situation(
             config=self.config,
@@ -226,6 +228,7 @@ class MemoryState:
             blocked=frozenset(self.blocked),
             extra_tokens=self._summary_tokens,
             growth_tokens=growth_tokens,
+            early=early,
             manual=manual,
         )
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from context_compressor.messages.msg import Msg
-from context_compressor.summarizers.candidates import Line, carried_source, collect_lines, line_maker
+from context_compressor.summarizers.candidates import Line, carried_source, collect_state_lines, line_maker
 from context_compressor.summarizers.digest import Digest, digest_messages
 from context_compressor.summarizers.identifiers import Identifier, rank_identifiers
 from context_compressor.summarizers.index import Index
@@ -18,7 +18,6 @@ from context_compressor.tokens.protocol import TokenCounter
 
 STATE_SHARE = 0.15
 """Share of the room for what the user asked for and what calls came to; the rest is for identifiers."""
-_STATE_SECTIONS = ("instructions", "done")
 _FRAME_CHARS = 9
 _CHARS_PER_TOKEN = 2.9
 """A first guess for lines full of identifiers, corrected by counting."""
@@ -61,7 +60,7 @@ def artifact_lines(
 def _state_lines(digest: Digest, ranked: Sequence[Identifier]) -> list[Line]:
     """Return what the user asked for, and calls with their outcomes, the most telling first."""
     make = line_maker({identifier.text: identifier.value for identifier in ranked}, frozenset())
-    return [line for line in collect_lines(digest, make) if line.section in _STATE_SECTIONS]
+    return collect_state_lines(digest, make)
 
 
 def _fill(

@@ -133,6 +133,12 @@ def collect_lines(digest: Digest, make: _Make) -> list[Line]:
     return _unique(lines)
 
 
+def collect_state_lines(digest: Digest, make: _Make) -> list[Line]:
+    """Return what users asked for and what calls came to, most valuable first, none twice."""
+    lines = [*_request_lines(digest, make), *_call_lines(digest, make)]
+    return [line for line in _unique(lines) if line.section != "goal"]
+
+
 def collect_spare_lines(digest: Digest, make: _Make) -> list[Line]:
     """Return sentences of everything that was read, to fill what room the telling lines leave."""
     lines = []

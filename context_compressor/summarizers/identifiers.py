@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 MIN_CHARS = 5
@@ -88,19 +89,31 @@ def count_identifiers(text: str) -> dict[str, int]:
     counts: dict[str, int] = {}
     # Distinct tokens are few, so all but `findall` and `Counter`, which run in C, works on those.
     for token, count in Counter(_TOKEN.findall(text)).items():
-        if (token.isalpha() and (token.islower() or token.istitle())) or not _TELLING.search(
-            token, 0, MAX_CHARS
-        ):
-            continue
-        name = token.rstrip(_TRAILING).lstrip("./" if token.startswith(".") else _LEADING)
-        if MIN_CHARS <= len(name) <= MAX_CHARS and _TELLING.search(name) and not name.startswith("//"):
+        name = _name_in(token)
+        if name is not None:
             counts[name] = counts.get(name, 0) + count
     return counts
 
 
+@lru_cache(maxsize=1 << 15)
+def _name_in(token: str) -> str | None:
+    """Return the identifier that a token holds; conversations repeat their tokens, so it is remembered."""
+    if (token.isalpha() and (token.islower() or token.istitle())) or not _TELLING.search(token, 0, MAX_CHARS):
+        return None
+    name = token.rstrip(_TRAILING).lstrip("./" if token.startswith(".") else _LEADING)
+    if MIN_CHARS <= len(name) <= MAX_CHARS and _TELLING.search(name) and not name.startswith("//"):
+        return name
+    return None
+
+
 def known_identifiers(texts: Iterable[str]) -> frozenset[str]:
-    """Return the identifiers that stand in some texts."""
-    return frozenset().union(*map(count_identifiers, texts))
+    """Return the identifiers that stand in some texts; those of a text are remembered for a while."""
+    return frozenset().union(*map(_identifiers_in, texts))
+
+
+@lru_cache(maxsize=128)
+def _identifiers_in(text: str) -> frozenset[str]:
+    return frozenset(count_identifiers(text))
 
 
 def rank_identifiers(sources: Sequence[Source]) -> list[Identifier]:
