@@ -70,19 +70,28 @@ def draw_sessions(folder: Path) -> Iterator[list[Chat]]:
 
 
 def join_sessions(sessions: Iterable[list[Chat]], size: int) -> Recording:
-    """Return the longest beginning of all sessions, end to end, that has at most `size` tokens."""
+    """Return sessions end to end, of at most `size` tokens."""
     counter = CachedCounter(COUNTER)
     joined: list[Chat] = []
-    tokens = end = 0
+    tokens: list[int] = []
     for messages in sessions:
-        for message in messages:
-            if message.get("role") not in RESULT_ROLES:
-                end = len(joined)
-            tokens += counter.count(message)
-            if tokens > size:
-                return Recording(joined[:end], COUNTER, f"{size}")
-            joined.append(message)
-    return Recording(joined, COUNTER, f"{size}")
+        joined += messages
+        tokens += map(counter.count, messages)
+        if sum(tokens) > size:
+            break
+    return Recording(joined[: cut_at(joined, tokens, size)], COUNTER, "joined")
+
+
+def cut_at(messages: Sequence[Chat], tokens: Sequence[int], size: int) -> int:
+    """Return how many messages make up at most `size` tokens, calls and their results together."""
+    end = total = 0
+    for index, (message, more) in enumerate(zip(messages, tokens, strict=True)):
+        if message.get("role") not in RESULT_ROLES:
+            end = index
+        total += more
+        if total > size:
+            return end
+    return len(messages)
 
 
 def count_events(turns: Sequence[Turn]) -> int:
@@ -97,12 +106,15 @@ def far_known(recorded: Sequence[RecordedTurn], turns: Sequence[Turn], most: flo
     return 1 - missed / every if every else None
 
 
-def measure(recording: Recording, replayed: Sequence[Turn], size: int) -> dict[str, Any]:
-    """Return the figures of the beginning that has at most `size` tokens."""
-    turns = [turn for turn in replayed if turn.raw_tokens <= size]
+def measure(recording: Recording, replayed: Sequence[Turn], size: int) -> dict[str, Any] | None:
+    """Return the figures of the beginning that has at most `size` tokens; None where no turn is in it."""
+    end = cut_at(recording.messages, recording.tokens, size)
+    turns = [turn for turn in replayed if turn.index < end]
+    if not turns:
+        return None
     recorded = recording.turns[: len(turns)]
     late = len(turns) * 3 // 4
-    tokens = turns[-1].raw_tokens
+    tokens = sum(recording.tokens[:end])
     read = sum(turn.summary_input_tokens for turn in turns)
     seconds = sum(turn.seconds + turn.summary_seconds for turn in turns)
     return {
@@ -151,11 +163,8 @@ def main() -> int:
     recording = join_sessions(draw_sessions(options.data), largest)
     system = Unread(options.budget, recording.counter)
     turns = asyncio.run(replay(recording, system, budget=options.budget)).turns
-    told = [
-        measure(recording, turns, size)
-        for size in sorted(options.sizes)
-        if turns and turns[0].raw_tokens <= size and (size <= recording.total_tokens or size == largest)
-    ]
+    sizes = [size for size in sorted(options.sizes) if size <= recording.total_tokens or size == largest]
+    told = [figures for size in sizes if (figures := measure(recording, turns, size))]
     if not told:
         print(
             f"No sessions in {options.data} that would do. `python -m benchmarks.sessions` writes samples.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import inf
 
 from context_compressor.compression.edits import ItemKey
 from context_compressor.compression.plans import Plan, PlannedSegment, PlannedStub, Situation
@@ -42,6 +43,8 @@ class Draft:
         fixed = situation.extra_tokens + sum(unit.tokens for unit in self.units if unit.fixed)
         room = max(0, config.budget - fixed)
         self.target = 0 if situation.manual else int(fixed + config.target_ratio * room)
+        most = config.max_view_messages
+        self._most_segments = inf if most is None else (most - config.keep_recent_count) // 2
         self._share = int(SEGMENT_SHARE * room)
 
     @property
@@ -231,7 +234,9 @@ class Draft:
         )
         standing = [u for u in self.units if u.segment and not u.volatile and u.key not in self.leaving]
         held = sum(unit.tokens for unit in standing)
-        crowded = len(standing) > 1 and held + self._segments_cost > self._share
+        crowded = len(standing) > 1 and (
+            held + self._segments_cost > self._share or len(standing) > self._most_segments
+        )
         gains = self.situation.costs.segment + self._merged_tokens(held) < held
         if not self.merging and crowded and gains:
             self.merging = standing

@@ -73,8 +73,8 @@ def _fill(
         if len(line.text) + _FRAME_CHARS <= left:
             chosen.append(line)
             left -= len(line.text) + _FRAME_CHARS
-    chosen.sort(key=lambda line: (line.section != "instructions", line.position))
-    said = [f"user: {line.text}" if line.section == "instructions" else line.text for line in chosen]
+    chosen.sort(key=lambda line: (line.section == "done", line.position))
+    said = [line.text if line.section == "done" else f"user: {line.text}" for line in chosen]
     covered = frozenset(known).union(*(line.identifiers for line in chosen))
     named, _, complete = index.lines(covered, room - sum(len(text) + 3 for text in said))
     return said + named, complete

@@ -135,8 +135,7 @@ def collect_lines(digest: Digest, make: _Make) -> list[Line]:
 
 def collect_state_lines(digest: Digest, make: _Make) -> list[Line]:
     """Return what users asked for and what calls came to, most valuable first, none twice."""
-    lines = [*_request_lines(digest, make), *_call_lines(digest, make)]
-    return [line for line in _unique(lines) if line.section != "goal"]
+    return _unique([*_request_lines(digest, make), *_call_lines(digest, make)])
 
 
 def collect_spare_lines(digest: Digest, make: _Make) -> list[Line]:

@@ -7,6 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from benchmarks.sessions.catalogue import SAMPLES
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -46,6 +50,19 @@ def write_session(folder: Path) -> None:
         ]
     line = json.dumps({"id": "a", "kind": "parcels", "messages": messages})
     (folder / "parcels.jsonl").write_text(line, encoding="utf-8")
+
+
+def write_samples(folder: Path, *ids: str) -> None:
+    for sample in SAMPLES:
+        if sample.id in ids:
+            line = json.dumps({"id": sample.id, "messages": sample.record()})
+            (folder / f"{sample.id}.jsonl").write_text(line, encoding="utf-8")
+
+
+def read_tables(printed: str) -> list[list[str]]:
+    """Return the cells of every printed row, headers included."""
+    lines = [line for line in printed.splitlines() if line.startswith("| ") and "---" not in line]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
 def test_scale(tmp_path: Path) -> None:
@@ -99,3 +116,82 @@ def test_overhead_shows_where_time_and_memory_go() -> None:
     assert done.returncode == 0, done.stderr
     assert "encode_ordinary" in done.stdout
     assert len(re.findall(r"MB +[\d,]+ objects +\S+:\d+", done.stdout)) == 5
+
+
+def test_growth(tmp_path: Path) -> None:
+    """A row for each size; that of a shorter session is the same where it is the only one."""
+    write_samples(tmp_path, "mending-1", "support-1")
+
+    def measure(*sizes: str) -> tuple[list[list[str]], list[dict]]:
+        done = run(
+            "benchmarks/growth.py", "--data", str(tmp_path), "--budget", "2000", "--sizes", *sizes,
+            "--results", str(tmp_path / "out"),
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return read_tables(done.stdout), check_results(tmp_path / "out", "growth")["sizes"]
+
+    (header, *rows), told = measure("12000", "4000")
+    assert header[:4] == ["tokens", "turns", "events", "summariser input"]
+    assert [row[0] for row in rows] == [f"{figures['tokens']:,}" for figures in told]
+    short, long = told
+    assert 3_000 < short["tokens"] <= 4_000
+    assert 11_000 < long["tokens"] <= 12_000
+    for name in ("turns", "events", "summary_input_tokens"):
+        assert 0 < short[name] < long[name]
+    assert long["view_tokens"] <= 2_000
+    assert 0 < long["far_known"] <= 1
+    (alone,) = measure("4000")[1]
+    assert {**alone, "milliseconds_per_turn": 0} == {**short, "milliseconds_per_turn": 0}
+    done = run("benchmarks/growth.py", "--data", str(tmp_path / "none"))
+    assert done.returncode == 1
+    assert "No sessions" in done.stderr
+
+
+def test_growth_cuts_between_exchanges(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever a session is cut, every call in it has its results."""
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    import growth
+
+    messages = next(sample for sample in SAMPLES if sample.id == "mending-1").record()
+    for size in range(1_000, 9_000, 500):
+        cut = growth.join_sessions([messages, messages], size)
+        assert cut.messages == messages[: len(cut.messages)]
+        assert cut.total_tokens <= size
+        calls = [call["id"] for message in cut.messages for call in message.get("tool_calls") or ()]
+        assert calls == [message["tool_call_id"] for message in cut.messages if message["role"] == "tool"]
+
+
+def test_ablation(tmp_path: Path) -> None:
+    """A row for each mechanism, in each group of sessions; each makes a difference."""
+    write_samples(tmp_path, "mending-1", "sql-2")
+    done = run(
+        "benchmarks/ablation.py", "--data", str(tmp_path), "--budget", "6000", "--min-tokens", "0",
+        "--jobs", "2", "--results", str(tmp_path / "out"),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    rows = read_tables(done.stdout)
+    half = len(rows) // 2
+    assert rows[0] == rows[half]
+    assert rows[0][:4] == ["without", "saved", "cost", "as if model"]
+    assert [row[0] for row in rows[:half]] == [row[0] for row in rows[half:]]
+    found: dict[str, list] = {}
+    for one in check_results(tmp_path / "out", "ablation")["groups"]:
+        found.setdefault(one["without"], []).append({**one["totals"], "time": None})
+    everything_on = found.pop("nothing")
+    assert list(found) == [row[0] for row in rows[2:half]]
+    assert len(found) == 9
+    assert [name for name, totals in found.items() if totals == everything_on] == []
+
+
+def test_ablation_of_one(tmp_path: Path) -> None:
+    """`--only` compares with everything on; what is abridged for a model changes nothing else."""
+    write_samples(tmp_path, "mending-1", "logs-1")
+    done = run(
+        "benchmarks/ablation.py", "--data", str(tmp_path), "--budget", "3000", "--min-tokens", "0",
+        "--only", "abridging",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    header, everything_on, off = read_tables(done.stdout)
+    assert [everything_on[0], off[0]] == ["nothing", "abridging"]
+    differing = [name for name, a, b in zip(header, everything_on, off, strict=True) if a != b]
+    assert differing == ["without", "as if model"]

@@ -1,0 +1,34 @@
+"""What a summariser reads of long tool results."""
+
+from __future__ import annotations
+
+from context_compressor import from_openai
+from context_compressor.compression.abridging import abridge_results, tokens_read
+from context_compressor.summarizers.prompts import render_conversation
+from tests.compression.test_planner import items_of
+from tests.memory.scripted import COUNTER, call, result, text, user
+
+LONG = "\n".join(f"line {n} of the log: worker-{n} is idle" for n in range(400))
+SAID = [user(text("please", 300)), call("a"), result("a", LONG), call("b"), result("b", "three files")]
+
+
+def test_long_results_are_shown_in_part_and_everything_else_whole() -> None:
+    messages = from_openai(SAID)
+    shown = render_conversation(abridge_results(messages, 100, COUNTER))
+    assert text("please", 300).splitlines()[-1] in shown
+    assert "three files" in shown
+    assert "[400 lines, in part:]" in shown
+    assert LONG not in shown
+    assert COUNTER.count_text(shown) < COUNTER.count_text(text("please", 300)) + 700
+
+
+def test_the_messages_themselves_stay_as_they_are() -> None:
+    messages = from_openai(SAID)
+    abridge_results(messages, 100, COUNTER)
+    assert [msg.content for msg in messages] == [msg.content for msg in from_openai(SAID)]
+
+
+def test_what_is_read_is_estimated_without_reading_it() -> None:
+    items = items_of(SAID)
+    read = COUNTER.count_messages([*abridge_results([item.source for item in items], 100, COUNTER)])
+    assert abs(tokens_read(items, 100) - read) < 60

@@ -1,0 +1,97 @@
+"""When an event comes before the budget asks for it, and what triggers beside tokens. Pure."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from context_compressor import CompressionConfig, CompressionEvent, from_openai, to_openai
+from context_compressor.compression.pricing import cheapest_growth, is_crowded, may_pay
+from tests.compression.test_planner import items_of
+from tests.memory.scripted import config, exchange, filled, good_view, kind_of, new_memory, turns, user
+
+
+def cost_per_turn(growth: float, rewritten: float, per_turn: float, price: float) -> float:
+    """What a turn pays for what has grown, and its share of an event."""
+    return price * growth / 2 + (1 - price) * rewritten * per_turn / growth
+
+
+@pytest.mark.parametrize(
+    ("rewritten", "per_turn", "price"), [(4_000, 600, 0.1), (900, 80, 0.25), (50, 5, 1.0)]
+)
+def test_no_other_growth_costs_less(rewritten: float, per_turn: float, price: float) -> None:
+    best = cheapest_growth(rewritten, per_turn, price)
+    if price == 1:
+        assert best == 0  # nothing is cached, so an event costs nothing
+        return
+    least = cost_per_turn(best, rewritten, per_turn, price)
+    assert all(cost_per_turn(best * f, rewritten, per_turn, price) > least for f in (0.5, 0.9, 1.1, 2))
+
+
+def test_where_cached_tokens_are_free_the_budget_alone_decides() -> None:
+    assert cheapest_growth(4_000, 600, 0) == math.inf
+
+
+def test_a_session_that_never_reached_its_budget_is_left_alone() -> None:
+    items = items_of([user("go"), *turns(60)])
+    assert not may_pay(items, CompressionConfig(keep_recent_count=4))
+
+
+async def events_of(session: list[dict[str, Any]], **values: Any) -> list[CompressionEvent]:
+    events: list[CompressionEvent] = []
+    memory = new_memory(config(4_000, keep_recent_count=2, **values), on_event=events.append)
+    for message in session:
+        await filled(memory, [message])
+        await good_view(memory)
+    return events
+
+
+SLOW = [user("go"), *(message for n in range(60) for message in exchange(f"s{n}", 4))]
+"""Short messages behind a short tail: on every turn far more is read than an event would rewrite."""
+
+
+async def test_after_the_first_event_the_next_come_as_soon_as_they_pay() -> None:
+    early = await events_of(SLOW)
+    late = await events_of(SLOW, cached_price=0)
+    assert {event.reason for event in late} == {"over budget"}
+    assert early[0].reason == "over budget"
+    assert "cheaper than to wait" in {event.reason for event in early}
+    assert len(early) > len(late)
+
+
+async def test_compact_never_summarises_early() -> None:
+    assert {event.reason for event in await events_of(SLOW, mode="compact")} <= {"over budget", "arrival"}
+
+
+async def test_too_many_messages_are_a_reason_for_an_event_within_the_budget() -> None:
+    events: list[CompressionEvent] = []
+    limit = 20
+    memory = new_memory(config(50_000, keep_recent_count=4, max_view_messages=limit), on_event=events.append)
+    for message in [user("go"), *turns(40)]:
+        await filled(memory, [message])
+        assert len(await good_view(memory)) <= limit
+    assert {event.reason for event in events} <= {"too many messages", "cheaper than to wait"}
+    assert "too many messages" in {event.reason for event in events}
+
+
+async def test_where_too_many_messages_cannot_leave_the_view_is_handed_out_all_the_same() -> None:
+    memory = new_memory(config(50_000, keep_recent_count=4, max_view_messages=5, pinned_mark="pinned"))
+    await memory.add(from_openai(turns(8)), marks="pinned")
+    assert len(to_openai(await memory.get_memory())) == len(turns(8))
+    assert memory.stats().events == 0
+
+
+async def test_compact_leaves_refs_where_messages_are_too_many() -> None:
+    memory = new_memory(config(50_000, mode="compact", keep_recent_count=4, max_view_messages=12))
+    await filled(memory, [user("go"), *turns(20)])
+    view = await good_view(memory)
+    assert len(view) <= 12
+    assert "segment" in map(kind_of, view)
+
+
+def test_a_view_is_crowded_only_where_a_number_was_set() -> None:
+    items = items_of(turns(10))
+    assert not is_crowded(items, CompressionConfig())
+    assert is_crowded(items, CompressionConfig(max_view_messages=len(items) - 1))

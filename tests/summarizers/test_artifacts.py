@@ -1,0 +1,59 @@
+"""The index of artifacts: what no summary may forget."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from context_compressor.summarizers.artifacts import artifact_lines
+from context_compressor.summarizers.identifiers import known_identifiers
+from tests.summarizers.support import PieceCounter, assistant, call, result, segment, user
+
+COUNTER = PieceCounter()
+SESSION = [
+    user("Please fix parse_date in src/utils/dates.py. You must never touch src/legacy.py."),
+    call("read_file", "1", path="src/utils/dates.py"),
+    result("1", "def parse_date(value):\n    return strptime(value, ISO_FORMAT)\n# see issue DATE-1432"),
+    call("bash", "2", command="pytest tests/test_dates.py"),
+    result("2", "E   ValueError: bad isoformat\n1 failed, 3 passed in 0.21s"),
+    assistant("I will look at https://docs.example.org/dates next."),
+]
+
+
+def index_of(*messages, max_tokens: int = 400, **kw) -> str:
+    return "\n".join(artifact_lines(messages or SESSION, max_tokens, COUNTER, **kw))
+
+
+def test_files_ids_addresses_outcomes_and_wishes_are_named() -> None:
+    index = index_of()
+    for name in ("src/utils/dates.py", "ISO_FORMAT", "DATE-1432", "https://docs.example.org/dates"):
+        assert name in index
+    assert "bash: pytest tests/test_dates.py → 1 failed, 3 passed in 0.21s" in index
+    assert "user: Please fix parse_date" in index
+
+
+def test_each_line_says_where_its_names_come_from() -> None:
+    line = next(line for line in index_of().splitlines() if "ISO_FORMAT" in line)
+    assert line.startswith("read_file dates.py: ")
+
+
+def test_what_stands_elsewhere_in_the_view_is_not_named_again() -> None:
+    known = known_identifiers(["ISO_FORMAT and DATE-1432 stand in another summary"])
+    assert "ISO_FORMAT" not in index_of(known=known)
+    assert "https://docs.example.org/dates" in index_of(known=known)
+
+
+def test_an_index_that_merges_carries_on_what_earlier_ones_named() -> None:
+    earlier = segment(
+        "[Summary by the memory.]\n## Goal\n- fix dates\n\n## Index\n- read_file a.py: OLD_NAME_7"
+    )
+    assert "OLD_NAME_7" in index_of(earlier, *SESSION[1:3])
+
+
+@given(st.integers(min_value=0, max_value=300))
+def test_it_never_costs_more_than_it_may(max_tokens: int) -> None:
+    assert COUNTER.count_text(index_of(max_tokens=max_tokens)) <= max_tokens
+
+
+def test_nothing_to_name_gives_no_lines() -> None:
+    assert artifact_lines([assistant("Fine.")], 100, COUNTER) == ()
