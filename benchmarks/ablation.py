@@ -99,6 +99,15 @@ MECHANISMS = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The replay of a session of so many tokens without a mechanism."""
+
+    without: str
+    tokens: int
+    replay: Replay
+
+
 def run_session(session: Session, *, names: Sequence[str], budget: int, least: int) -> list[Run]:
     """Replay a session without each of the mechanisms in turn; not at all if it is too short."""
     name, messages = session
@@ -109,15 +118,6 @@ def run_session(session: Session, *, names: Sequence[str], budget: int, least: i
         Run(without, recording.total_tokens, replay_without(MECHANISMS[without], recording, budget))
         for without in names
     ]
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """The replay of a session of so many tokens without a mechanism."""
-
-    without: str
-    tokens: int
-    replay: Replay
 
 
 def replay_without(off: Off, recording: Recording, budget: int) -> Replay:

@@ -1,7 +1,7 @@
-"""What a summariser reads of what leaves the view: the conversation, and of long tool results a preview.
+"""What a summariser reads of what leaves the view: of long results and arguments only a preview.
 
-What long results name is kept by the index of artifacts, which reads them whole; what they say in full is
-one tool call away. A model that read them, too, would be paid for every token of them and keep little of it.
+What those name is kept by the index of artifacts, which reads them whole; what they say in full is one tool
+call away. A model that read them, too, would be paid for every token of them and keep little of it.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ from collections.abc import Iterable, Sequence
 
 from context_compressor.compression.view import ViewItem
 from context_compressor.messages.msg import Msg
-from context_compressor.messages.parts import PartPath, replace_parts, text_parts
+from context_compressor.messages.parts import PartPath, other_parts, replace_parts, text_parts
 from context_compressor.offload.previews import preview
 from context_compressor.tokens.protocol import TokenCounter
 
 
-def abridge_results(messages: Iterable[Msg], max_tokens: int, counter: TokenCounter) -> tuple[Msg, ...]:
-    """Return messages with a preview in place of every tool result above `max_tokens` tokens."""
+def abridge(messages: Iterable[Msg], max_tokens: int, counter: TokenCounter) -> tuple[Msg, ...]:
+    """Return messages with a preview in place of every result and argument above `max_tokens` tokens."""
     return tuple(_abridge(msg, max_tokens, counter) for msg in messages)
 
 
 def _abridge(msg: Msg, max_tokens: int, counter: TokenCounter) -> Msg:
     shown: dict[PartPath, str] = {}
-    for part in text_parts(msg):
-        if part.kind != "tool_result" or len(part.text) <= max_tokens:
+    for part in (*text_parts(msg), *other_parts(msg)):
+        if part.kind not in ("tool_result", "argument") or len(part.text) <= max_tokens:
             continue
         tokens = counter.count_text(part.text)
         if tokens > max_tokens:
@@ -36,11 +36,14 @@ def _abridge(msg: Msg, max_tokens: int, counter: TokenCounter) -> Msg:
 
 
 def tokens_read(items: Sequence[ViewItem], max_tokens: int) -> int:
-    """Return about how many tokens a model reads of what leaves, long results abridged."""
+    """Return about how many tokens a model reads of what leaves, abridged."""
     tokens = sum(item.tokens for item in items)
     for item in items:
         if item.kind == "message":
             for part, whole in zip(text_parts(item.source), item.shown_text_tokens(), strict=True):
                 if part.kind == "tool_result":
+                    tokens -= max(0, whole - max_tokens)
+            for part, whole in item.other_parts():
+                if part.kind == "argument":
                     tokens -= max(0, whole - max_tokens)
     return tokens

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from context_compressor.compression.abridging import abridge_results, tokens_read
+from context_compressor.compression.abridging import abridge, tokens_read
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.edits import ItemKey, SegmentEdit, StubEdit
 from context_compressor.compression.labels import segment_text, summary_of
@@ -253,5 +253,5 @@ class Engine:
     async def _abridged(self, messages: Sequence[Msg]) -> tuple[Msg, ...]:
         """Return messages as a model reads them: every token costs, so of long results it sees previews."""
         return await run_off_loop(
-            text_characters(messages), abridge_results, messages, self._config.preview_tokens, self._counter
+            text_characters(messages), abridge, messages, self._config.preview_tokens, self._counter
         )

@@ -149,7 +149,7 @@ class Background:
             return
         self._tried_tokens = min(self._tried_tokens, tokens)
         grown = tokens - self._tried_tokens
-        if state.queue or grown < _GROWTH * self._budget or self.standing(state) is not None:
+        if state.queue or state.fresh or grown < _GROWTH * self._budget or self.standing(state) is not None:
             return
         self._tried_tokens = tokens
         growth_tokens = self._budget + 1 - tokens if is_near else 0

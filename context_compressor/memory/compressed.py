@@ -45,7 +45,8 @@ class CompressedMemory(MemoryBase):
         config: thresholds; the defaults when None.
         store: where texts that leave the view go; a new `InMemoryOffloadStore` when None. Its namespace must
             belong to this memory alone.
-        summarizer: who writes summaries; an `ExtractiveSummarizer` (no model) when None.
+        summarizer: who writes summaries; an `ExtractiveSummarizer` (no model) when None. One that is remote
+            works in the background, in a task of the running loop, until the memory is closed.
         counter: measures messages, each once; a `TiktokenCounter` (offline) when None.
         on_event: receives every `CompressionEvent`, sync or async; its errors are logged and contained.
 

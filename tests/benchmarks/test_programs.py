@@ -110,6 +110,27 @@ def test_savings_results(tmp_path: Path) -> None:
     assert not (tmp_path / "plain" / "savings.png").exists()
 
 
+def test_background(tmp_path: Path) -> None:
+    """Calls and waits hang together, and too many waits are a failure."""
+    write_session(tmp_path)
+    out = tmp_path / "out"
+    done = run(
+        "benchmarks/background.py", "--data", str(tmp_path), "--min-tokens", "0", "--budget", "1500",
+        "--call-seconds", "0.05", "--turn-seconds", "0.02", "--results", str(out),
+    )  # fmt: skip
+    data = check_results(out, "background")
+    replays = {(one["way"], one["group"]): one for one in data["replays"]}
+    prepared, in_line = replays["in background", "all"], replays["in line", "all"]
+    assert prepared["calls"] == in_line["calls"] == 12
+    assert in_line["waited"] == in_line["summaries"] > 0
+    assert in_line["longest_wait_seconds"] >= 0.05
+    assert prepared["summaries"] > 0
+    assert done.returncode == (prepared["waited"] > 0.05 * 12), done.stderr
+    assert data["one_group_seconds"] >= 0.05
+    assert data["eight_groups_seconds"] >= 0.05
+    assert "Eight groups" in (out / "background.md").read_text("utf-8")
+
+
 def test_overhead_shows_where_time_and_memory_go() -> None:
     """The first entries of cProfile and of tracemalloc."""
     done = run("benchmarks/overhead.py", "--profile", "--memory", "--turns", "30", "--top", "5")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
+
 from context_compressor import from_openai
-from context_compressor.compression.abridging import abridge_results, tokens_read
+from context_compressor.compression.abridging import abridge, tokens_read
 from context_compressor.summarizers.prompts import render_conversation
 from tests.compression.test_planner import items_of
 from tests.memory.scripted import COUNTER, call, result, text, user
@@ -14,7 +16,7 @@ SAID = [user(text("please", 300)), call("a"), result("a", LONG), call("b"), resu
 
 def test_long_results_are_shown_in_part_and_everything_else_whole() -> None:
     messages = from_openai(SAID)
-    shown = render_conversation(abridge_results(messages, 100, COUNTER))
+    shown = render_conversation(abridge(messages, 100, COUNTER))
     assert text("please", 300).splitlines()[-1] in shown
     assert "three files" in shown
     assert "[400 lines, in part:]" in shown
@@ -22,13 +24,21 @@ def test_long_results_are_shown_in_part_and_everything_else_whole() -> None:
     assert COUNTER.count_text(shown) < COUNTER.count_text(text("please", 300)) + 700
 
 
+def test_long_arguments_are_shown_in_part_too_and_stay_arguments() -> None:
+    written = call("w", name="write_file", arguments=json.dumps({"path": "a.log", "content": LONG}))
+    (short,) = abridge(from_openai([written]), 100, COUNTER)
+    assert short.content[0]["input"]["path"] == "a.log"
+    assert short.content[0]["input"]["content"].startswith("[400 lines, in part:]")
+    assert COUNTER.count_messages([short]) < 200
+
+
 def test_the_messages_themselves_stay_as_they_are() -> None:
     messages = from_openai(SAID)
-    abridge_results(messages, 100, COUNTER)
+    abridge(messages, 100, COUNTER)
     assert [msg.content for msg in messages] == [msg.content for msg in from_openai(SAID)]
 
 
 def test_what_is_read_is_estimated_without_reading_it() -> None:
     items = items_of(SAID)
-    read = COUNTER.count_messages([*abridge_results([item.source for item in items], 100, COUNTER)])
+    read = COUNTER.count_messages([*abridge([item.source for item in items], 100, COUNTER)])
     assert abs(tokens_read(items, 100) - read) < 60
