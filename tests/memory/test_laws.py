@@ -495,11 +495,12 @@ class BackgroundLaws(Laws):
             self.run(steps(pause))
 
 
-Laws.TestCase.settings = BackgroundLaws.TestCase.settings = settings(
+Laws.TestCase.settings = settings(
     max_examples=200,
     stateful_step_count=12,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )
+BackgroundLaws.TestCase.settings = settings(Laws.TestCase.settings, max_examples=100)
 TestLaws = Laws.TestCase
 TestBackgroundLaws = BackgroundLaws.TestCase
