@@ -45,6 +45,8 @@ _CONCURRENT_CALLS = 8
 PROSE_SHARE = 0.15
 """Share of a segment's room for what the summariser writes; the rest is for the index of artifacts."""
 _MIN_PROSE_TOKENS = 48
+_INDEX_HEADING_TOKENS = 6
+"""What the heading of an index costs at most, by any vocabulary in use."""
 _SAMPLE_REF = "ctx://1a2b3c4d5e6f7a8b"
 """Letters and digits in turn: no vocabulary joins them, so that no other ref costs more."""
 _SAMPLE_MEDIA = "data:application/octet-stream;base64,"
@@ -118,10 +120,9 @@ class Engine:
             async with limit:
                 return await self._stubs.make(planned, by_key[planned.item], names, done)
 
+        staying = [item for item in items if item.exchange not in leaving] if plan.segments else []
         known = known_identifiers(
-            item.source.get_text_content() or ""
-            for item in items
-            if (item.kind == "segment" or item.source.role == "user") and item.exchange not in leaving
+            item.source.get_text_content() or "" for item in staying if item.source.role == "user"
         )
 
         async def segment(planned: PlannedSegment) -> SegmentEdit:
@@ -171,7 +172,7 @@ class Engine:
         facts: tuple[str, ...] = ()
         if planned.summary_tokens:
             prose_tokens = max(_MIN_PROSE_TOKENS, int(PROSE_SHARE * planned.summary_tokens))
-            index_tokens = planned.summary_tokens - prose_tokens
+            index_tokens = planned.summary_tokens - prose_tokens - _INDEX_HEADING_TOKENS
             facts = await run_off_loop(
                 text_characters(whole),
                 partial(artifact_lines, whole, index_tokens, self._counter, known=known),

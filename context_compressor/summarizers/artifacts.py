@@ -31,7 +31,7 @@ def artifact_lines(
     *,
     known: Collection[str] = frozenset(),
 ) -> tuple[str, ...]:
-    """Return lines that name what these messages named, most needed first, in at most `max_tokens` tokens.
+    """Return lines that name what these messages named, in at most `max_tokens` tokens.
 
     Args:
         messages: what leaves the view, oldest first; earlier segments that merge are marked as such.
@@ -48,7 +48,7 @@ def artifact_lines(
     best: list[str] = []
     for _ in range(_ROUNDS):
         lines, complete = _fill(states, index, known, room)
-        tokens = counter.count_text("\n".join(lines))
+        tokens = counter.count_text("".join(f"\n- {line}" for line in lines))
         if tokens <= max_tokens:
             best = lines
             if complete or tokens >= 0.9 * max_tokens:
