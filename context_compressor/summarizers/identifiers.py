@@ -15,7 +15,7 @@ MAX_CHARS = 120
 """Lengths of an identifier in characters: below, it is a word or a small number; above, it is data."""
 
 _TOKEN = re.compile(r"<?https?://[^\s\"'`<>\\)\]}，。]++|[<\\]?[A-Za-z0-9_@/.#~-]{5,}+")
-"""With what stands before it, where that is `<` or a backslash: a lookbehind would take four times as long."""
+"""With what stands before it, where that is `<` or a backslash: a lookbehind takes four times as long."""
 _TELLING = re.compile(r"[0-9_@/]|[^.]\.[^.]|[a-z][A-Z]|[A-Z]{2}[a-z]{2}")
 """A digit, underscore, slash, at sign, inner dot or camel case makes a token an identifier."""
 _LEADING = "-~"

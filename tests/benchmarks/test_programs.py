@@ -126,8 +126,8 @@ def test_background(tmp_path: Path) -> None:
     assert in_line["longest_wait_seconds"] >= 0.05
     assert prepared["summaries"] > 0
     assert done.returncode == (prepared["waited"] > 0.05 * 12), done.stderr
-    assert data["one_group_seconds"] >= 0.05
-    assert data["eight_groups_seconds"] >= 0.05
+    assert data["one_group_seconds"] >= 1
+    assert 1 <= data["eight_groups_seconds"] < 8 * data["one_group_seconds"]
     assert "Eight groups" in (out / "background.md").read_text("utf-8")
 
 
