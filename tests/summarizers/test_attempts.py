@@ -131,4 +131,5 @@ async def test_parts_draw_from_it_too():
             pytest.raises(SummarizerError, match=r"part \d+ of \d+: .*HTTP 500"),
         ):
             await checked(parts, asked)
-        assert len(server.requests) == budget.taken <= 8
+        # The first failure ends the parts that are on their way, some before they are sent.
+        assert len(server.requests) <= budget.taken <= 8

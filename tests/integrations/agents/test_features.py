@@ -226,4 +226,6 @@ async def test_agentscopes_own_compression_and_ours_work_on_one_memory(
     assert shown
     assert not shown & summarised
     assert sum("task_overview, as of turn" in text_of(message) for message in last.messages) == 1
-    assert text_of(last.messages[-1]) == log_text(script.turns - 1, LINES)
+    # What the agent's own compression marked still counts here, so the newest result may have left, too.
+    newest = text_of(last.messages[-1])
+    assert newest == log_text(script.turns - 1, LINES) or newest.startswith("[Offloaded tool result ctx://")
