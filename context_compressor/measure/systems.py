@@ -163,7 +163,9 @@ class Ours:
             ExtractiveSummarizer(tokens) if summarizer is None else summarizer
         )
         self.memory = CompressedMemory(
-            config=CompressionConfig(max_total_tokens=budget) if config is None else config,
+            config=(config or CompressionConfig(max_total_tokens=budget)).model_copy(
+                update={"background_ratio": None}  # a replay does not depend on how fast a model is
+            ),
             store=InMemoryOffloadStore() if store is None else store,
             summarizer=self._summarizer,
             counter=tokens,
