@@ -37,6 +37,8 @@ class Index:
             if name in covered:
                 continue
             source = self._sources[identifier.source]
+            if _is_key(name, source):
+                continue
             item = self._described.get(name)
             if item is None:
                 item = self._described[name] = describe(name, source)
@@ -50,6 +52,12 @@ class Index:
             groups.setdefault(source.label, []).append((identifier.source, source.text.find(name), item))
         lines = (_wrap(label, [item for *_, item in sorted(group)]) for label, group in groups.items())
         return [line for wrapped in lines for line in wrapped], spent, complete
+
+
+def _is_key(name: str, source: Source) -> bool:
+    """Tell whether a name is a key of JSON data: it stands beside each of its values already."""
+    end = source.text.find(name) + len(name)
+    return source.kind == "result" and source.text[end : end + 2] in ('":', "':")
 
 
 def _wrap(label: str, items: list[str]) -> Iterator[str]:

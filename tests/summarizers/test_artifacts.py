@@ -56,5 +56,14 @@ def test_it_never_costs_more_than_it_may(max_tokens: int) -> None:
     assert COUNTER.count_text("".join(f"\n- {line}" for line in lines)) <= max_tokens
 
 
+def test_keys_of_json_data_are_named_only_beside_their_values() -> None:
+    note = "nothing of note " * 12
+    record = result("1", f'{{"note": "{note}", "zip_code": "10061", "order_ids": ["W1654332"]}}')
+    index = index_of(call("get_user", "1", user_id="mia_li_3668"), record)
+    assert "zip_code 10061" in index
+    assert "W1654332" in index
+    assert "zip_code" not in index.replace("zip_code 10061", "")
+
+
 def test_nothing_to_name_gives_no_lines() -> None:
     assert artifact_lines([assistant("Fine.")], 100, COUNTER) == ()
