@@ -11,6 +11,7 @@ from collections.abc import Collection, Sequence
 
 from context_compressor.messages.msg import Msg
 from context_compressor.summarizers.candidates import Line, carried_source, collect_state_lines, line_maker
+from context_compressor.summarizers.cutting import fill_tokens
 from context_compressor.summarizers.digest import Digest, digest_messages
 from context_compressor.summarizers.identifiers import Identifier, rank_identifiers
 from context_compressor.summarizers.index import Index
@@ -19,9 +20,6 @@ from context_compressor.tokens.protocol import TokenCounter
 STATE_SHARE = 0.15
 """Share of the room for what the user asked for and what calls came to; the rest is for identifiers."""
 _FRAME_CHARS = 9
-_CHARS_PER_TOKEN = 2.9
-"""A first guess for lines full of identifiers, corrected by counting."""
-_ROUNDS = 4
 
 
 def artifact_lines(
@@ -44,17 +42,13 @@ def artifact_lines(
     ranked = rank_identifiers(sources)
     index = Index(sources, ranked)
     states = _state_lines(digest, ranked)
-    room = max_tokens * _CHARS_PER_TOKEN
-    best: list[str] = []
-    for _ in range(_ROUNDS):
+
+    def write(room: float) -> tuple[list[str], str, bool]:
         lines, complete = _fill(states, index, known, room)
-        tokens = counter.count_text("".join(f"\n- {line}" for line in lines))
-        if tokens <= max_tokens:
-            best = lines
-            if complete or tokens >= 0.9 * max_tokens:
-                break
-        room *= min(2.0, 0.98 * max_tokens / max(1, tokens))
-    return tuple(best)
+        return lines, "".join(f"\n- {line}" for line in lines), complete
+
+    lines, _ = fill_tokens(write, max_tokens, counter, rounds=4, enough=0.9)
+    return tuple(lines or ())
 
 
 def _state_lines(digest: Digest, ranked: Sequence[Identifier]) -> list[Line]:

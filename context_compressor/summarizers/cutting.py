@@ -3,11 +3,52 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from typing import TypeVar
 
 from context_compressor.tokens.protocol import TokenCounter
 
 ELLIPSIS = " …"
 _BOUNDARY = re.compile(r"[.!?][\"')\]]*(?=\s)|[。！？；…][”’』」）]*|\n")
+
+
+Parts = TypeVar("Parts")
+"""What a text is made of."""
+
+_CHARS_PER_TOKEN = 2.9
+"""A first guess for lines full of identifiers, corrected by counting."""
+
+
+def fill_tokens(
+    write: Callable[[float], tuple[Parts, str, bool]],
+    max_tokens: int,
+    counter: TokenCounter,
+    *,
+    rounds: int,
+    enough: float,
+) -> tuple[Parts | None, str]:
+    """Return the parts of the fullest text within `max_tokens` that some rounds find, and the last text.
+
+    The parts are None where no text fits.
+
+    Args:
+        write: takes a room in characters; returns what was put into it, as text, and whether that is all.
+        max_tokens: what the text may cost.
+        counter: measures it.
+        rounds: how often to write at most.
+        enough: the share of `max_tokens` from which a text is full.
+    """
+    room = max_tokens * _CHARS_PER_TOKEN
+    best, text = None, ""
+    for _ in range(rounds):
+        parts, text, complete = write(room)
+        tokens = counter.count_text(text)
+        if tokens <= max_tokens:
+            best = parts
+            if complete or tokens >= enough * max_tokens:
+                break
+        room *= min(2.0, 0.98 * max_tokens / max(1, tokens))
+    return best, text
 
 
 def cut_to_tokens(text: str, max_tokens: int, counter: TokenCounter) -> str:

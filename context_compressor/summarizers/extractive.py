@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from context_compressor.summarizers.cutting import cut_to_tokens
+from context_compressor.summarizers.cutting import cut_to_tokens, fill_tokens
 from context_compressor.summarizers.digest import digest_messages
 from context_compressor.summarizers.drafting import Draft
 from context_compressor.summarizers.protocol import Summary, SummaryRequest
 from context_compressor.tokens.off_loop import run_off_loop, text_characters
 from context_compressor.tokens.protocol import TokenCounter
-
-_CHARS_PER_TOKEN = 2.9
-"""A first guess for lines full of identifiers, corrected by counting."""
-_ROUNDS = 6
 
 
 class ExtractiveSummarizer:
@@ -41,14 +37,10 @@ class ExtractiveSummarizer:
 
             counter = self._counter = TiktokenCounter()
         draft = Draft(digest_messages(request.messages, request.previous), request)
-        room = request.max_tokens * _CHARS_PER_TOKEN
-        best = ""
-        for _ in range(_ROUNDS):
+
+        def write(room: float) -> tuple[str, str, bool]:
             text, complete = draft.write(room)
-            tokens = counter.count_text(text)
-            if tokens <= request.max_tokens:
-                best = text
-                if complete or tokens >= 0.95 * request.max_tokens:
-                    return text
-            room *= min(2.0, 0.98 * request.max_tokens / max(1, tokens))
-        return best or cut_to_tokens(text, request.max_tokens, counter)
+            return text, text, complete
+
+        filled, last = fill_tokens(write, request.max_tokens, counter, rounds=6, enough=0.95)
+        return filled or cut_to_tokens(last, request.max_tokens, counter)

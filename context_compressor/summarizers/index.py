@@ -21,7 +21,7 @@ class Index:
     def __init__(self, sources: Sequence[Source], ranked: Sequence[Identifier]) -> None:
         self._sources = sources
         self._ranked = ranked
-        self._described: dict[str, str] = {}
+        self._described: dict[str, str | None] = {}
 
     def lines(self, covered: Collection[str], room: float) -> tuple[list[str], int, bool]:
         """Return lines of at most `room` characters, their length, and whether everything is named.
@@ -37,11 +37,11 @@ class Index:
             if name in covered:
                 continue
             source = self._sources[identifier.source]
-            if _is_key(name, source):
-                continue
-            item = self._described.get(name)
+            if name not in self._described:
+                self._described[name] = None if _is_key(name, source) else describe(name, source)
+            item = self._described[name]
             if item is None:
-                item = self._described[name] = describe(name, source)
+                continue
             cost = len(item) + 3 + (0 if source.label in groups else len(source.label) + 4)
             if spent + cost > room:
                 complete = False
