@@ -185,6 +185,8 @@ class ProviderSummarizer(ABC):
             if pause is None or attempts > self._max_retries or attempts_left() == 0:
                 raise failure from cause
             await self._sleep(pause)
+            if attempts_left() == 0:  # others took the last ones meanwhile
+                raise failure from cause
         try:
             return self._read(answer)
         except NoAnswerError as error:
