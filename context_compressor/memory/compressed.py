@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -10,6 +10,7 @@ from context_compressor.compression.config import CompressionConfig
 from context_compressor.errors import InvalidStateError
 from context_compressor.events import CompressionEvent, EventHook
 from context_compressor.memory.base import MemoryBase, as_ids, as_mark, as_marks, as_messages
+from context_compressor.memory.changes import Changes
 from context_compressor.memory.foreign import ForeignMemory, as_memory
 from context_compressor.memory.in_memory import InMemoryMemory
 from context_compressor.memory.running import EventRunner
@@ -83,6 +84,7 @@ class CompressedMemory(MemoryBase):
             counter=self.counter,
             on_event=on_event,
         )
+        self._changes = Changes(self.base, self._upkeep, self._runner)
         self._follower = ListFollower(self)
 
     # Adding
@@ -233,7 +235,7 @@ class CompressedMemory(MemoryBase):
         async def find() -> list[str]:
             return ids
 
-        return await self._remove(find, lambda expanded: self.base.delete(expanded, **kwargs))
+        return await self._changes.remove(find, lambda expanded: self.base.delete(expanded, **kwargs))
 
     async def delete_by_mark(self, mark: str | list[str], *args: Any, **kwargs: Any) -> int:
         """Delete the messages that bear any of the marks; return how many."""
@@ -242,35 +244,12 @@ class CompressedMemory(MemoryBase):
         async def find() -> list[str]:
             return [id for name in names for id in await self._upkeep.history.ids_bearing(name)]
 
-        return await self._remove(find, lambda _: self.base.delete_by_mark(mark, *args, **kwargs))
-
-    async def _remove(
-        self, find: Callable[[], Awaitable[list[str]]], remove: Callable[[list[str]], Awaitable[int]]
-    ) -> int:
-        upkeep = self._upkeep
-        async with self._runner.telling() as events, upkeep.lock:
-            await upkeep.refresh(events)
-            expanded = upkeep.state.expand(await find())
-            keys = upkeep.state.index.keys_of(expanded)
-            upkeep.stale = True  # until both base and state have forgotten them
-            count = await remove(expanded)
-            upkeep.history.remember()
-            if keys:
-                await upkeep.forget(keys, events)
-            upkeep.stale = await self.base.size() != len(upkeep.state.index)
-        return count
+        return await self._changes.remove(find, lambda _: self.base.delete_by_mark(mark, *args, **kwargs))
 
     async def clear(self) -> None:
         """Delete everything: history, marks, summaries, and the stored texts."""
-        upkeep = self._upkeep
-        async with self._runner.telling() as events, upkeep.lock:
-            before = upkeep.state.tokens
-            upkeep.stale = True
-            await self.base.clear()
-            upkeep.start_empty()
-            self._follower.start_from([])
-            if before:
-                upkeep.note_edit(events, "cleared", before, ())
+        self._follower.start_from([])
+        await self._changes.clear()
 
     async def update_messages_mark(
         self, new_mark: str | None, old_mark: str | None = None, msg_ids: list[str] | None = None
@@ -279,27 +258,11 @@ class CompressedMemory(MemoryBase):
 
         A message that becomes pinned returns to the view, its segment is withdrawn.
         """
-        upkeep = self._upkeep
-        async with self._runner.telling() as events, upkeep.lock:
-            await upkeep.refresh(events)
-            ids = None if msg_ids is None else upkeep.state.expand(as_ids(msg_ids))
-            upkeep.stale = True
-            count = await self.base.update_messages_mark(new_mark, old_mark=old_mark, msg_ids=ids)
-            upkeep.history.remember()
-            await upkeep.marks_changed([mark for mark in (new_mark, old_mark) if mark], events)
-            upkeep.stale = False
-        return count
+        return await self._changes.mark(new_mark, old_mark, None if msg_ids is None else as_ids(msg_ids))
 
     async def update_compressed_summary(self, summary: str) -> None:
         """Set the base memory's own summary, which the view shows behind the leading instructions."""
-        upkeep = self._upkeep
-        async with self._runner.telling() as events, upkeep.lock:
-            await upkeep.refresh(events)
-            before = upkeep.state.tokens
-            await self.base.update_compressed_summary(summary)
-            upkeep.history.remember()
-            upkeep.state.set_summary(summary)
-            upkeep.note_edit(events, "summary set", before, ())
+        await self._changes.summarize(summary)
 
     # State
 
