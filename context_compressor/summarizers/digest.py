@@ -32,6 +32,9 @@ _ERROR_LINE = re.compile(
     r"^[ \t>E]*(?:[\w.]*(?:Error|Exception)\b|(?:error|fatal|failed|failure|FAILED|ERROR|错误)\b)[^\n]{3,}",
     re.MULTILINE,
 )
+_TALLY_WORDS = ("passed", "failed", "error", "Ran ", "FAILED")
+_ERROR_WORDS = ("rror", "xception", "fatal", "fail", "FAILED", "ERROR", "错误")
+"""Without one of these neither pattern matches; to look for words is ten times as fast."""
 _ERROR_PHRASES = ("No such file or directory", "ommand not found", "ermission denied", "not found")
 _SUCCESS = re.compile(
     r"\W*(?:success|ok\b|done\b|no output|the file \S+ has been|file created|edited |applied )", re.IGNORECASE
@@ -223,7 +226,7 @@ def read_outcome(text: str) -> tuple[str, bool]:
     ends = _ends(text, _OUTCOME_CHARS)
     if ends.lstrip().startswith(("{", "[")):
         return cut(ends[:800].translate(_JSON_MARKS), 140), '"error"' in ends[:200].casefold()
-    tallies = _TALLY.findall(ends)
+    tallies = _TALLY.findall(ends) if any(word in ends for word in _TALLY_WORDS) else None
     if tallies:
         return cut(tallies[-1], 120), _FAILED_TALLY.search(tallies[-1]) is not None
     error = _find_error(ends)
@@ -240,9 +243,10 @@ def read_outcome(text: str) -> tuple[str, bool]:
 
 
 def _find_error(text: str) -> str | None:
-    lines: list[str] = _ERROR_LINE.findall(text)
-    if lines:
-        return lines[-1]
+    if any(word in text for word in _ERROR_WORDS):
+        lines: list[str] = _ERROR_LINE.findall(text)
+        if lines:
+            return lines[-1]
     for phrase in _ERROR_PHRASES:
         at = text.rfind(phrase)
         if at >= 0:
