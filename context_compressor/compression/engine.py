@@ -15,10 +15,11 @@ from functools import partial
 from context_compressor.compression.abridging import abridge, tokens_read
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.edits import ItemKey, SegmentEdit, StubEdit
-from context_compressor.compression.labels import segment_text, summary_of
+from context_compressor.compression.labels import notes_of, segment_text, summary_of
 from context_compressor.compression.plans import Costs, Plan, PlannedSegment, PlannedStub
 from context_compressor.compression.stubbing import READ_TOOLS, StubMaker
 from context_compressor.compression.transcript import (
+    redacted_text,
     render_transcript,
     shown_message,
     tool_names,
@@ -29,8 +30,10 @@ from context_compressor.errors import SummarizerError
 from context_compressor.messages.msg import Msg
 from context_compressor.messages.parts import PartPath
 from context_compressor.offload.protocol import OffloadStore
+from context_compressor.offload.schemas import GUIDE
 from context_compressor.offload.stubs import media_stub, minimal_stub
 from context_compressor.summarizers.artifacts import artifact_lines
+from context_compressor.summarizers.cutting import cut_to_tokens
 from context_compressor.summarizers.identifiers import known_identifiers
 from context_compressor.summarizers.map_reduce import InParts
 from context_compressor.summarizers.protocol import Summarizer, Summary, SummaryRequest
@@ -45,8 +48,12 @@ _CONCURRENT_CALLS = 8
 PROSE_SHARE = 0.15
 """Share of a segment's room for what the summariser writes; the rest is for the index of artifacts."""
 _MIN_PROSE_TOKENS = 48
-_INDEX_HEADING_TOKENS = 6
-"""What the heading of an index costs at most, by any vocabulary in use."""
+_HEADING_TOKENS = 6
+"""What the heading of index or notes costs at most, by any vocabulary in use."""
+_LINE_TOKENS = 3
+"""What the mark before a line costs at most."""
+_GUIDE_SHARE = 4
+"""The sentence on the tools takes at most this part of a segment's room."""
 _SAMPLE_REF = "ctx://1a2b3c4d5e6f7a8b"
 """Letters and digits in turn: no vocabulary joins them, so that no other ref costs more."""
 _SAMPLE_MEDIA = "data:application/octet-stream;base64,"
@@ -100,8 +107,12 @@ class Engine:
         items: Sequence[ViewItem],
         new_segment_id: Callable[[str, set[str]], str],
         done: Performed,
+        *,
+        note: str | None = None,
     ) -> None:
         """Store and summarise what the plan lets go; fill `done` with the edits to commit.
+
+        `note`, on what to keep, stands word for word in the first segment, and goes to the summariser.
 
         `done.attempted` is right even when the call is cancelled: what stands there and is never committed
         can be removed from the store.
@@ -113,12 +124,14 @@ class Engine:
         by_key = {item.key: item for item in items}
         leaving = {unit.key for planned in plan.segments for unit in planned.units}
         leaving.update(by_key[planned.item].exchange for planned in plan.stubs)
+        carrier = self._guide_carrier(plan, [item for item in items if item.exchange not in leaving])
         names = tool_names(item.source for item in items if item.exchange in leaving)
         limit = asyncio.Semaphore(_CONCURRENT_CALLS)
 
         async def stub(planned: PlannedStub) -> StubEdit | None:
             async with limit:
-                return await self._stubs.make(planned, by_key[planned.item], names, done)
+                item = by_key[planned.item]
+                return await self._stubs.make(planned, item, names, done, guide=planned is carrier)
 
         staying = [item for item in items if item.exchange not in leaving] if plan.segments else []
         known = known_identifiers(
@@ -127,7 +140,15 @@ class Engine:
 
         async def segment(planned: PlannedSegment) -> SegmentEdit:
             async with limit:
-                return await self._perform_segment(planned, new_stubs, names, known, done)
+                return await self._perform_segment(
+                    planned,
+                    new_stubs,
+                    names,
+                    known,
+                    done,
+                    note=note if planned is plan.segments[0] else None,
+                    guide=GUIDE if planned is carrier else "",
+                )
 
         stubs = await gather([stub(planned) for planned in plan.stubs])
         done.stubs = [edit for edit in stubs if edit is not None]
@@ -140,6 +161,14 @@ class Engine:
             taken.add(segment_id)
             done.segments.append(replace(made, id=segment_id))
 
+    def _guide_carrier(self, plan: Plan, staying: Sequence[ViewItem]) -> PlannedSegment | PlannedStub | None:
+        """Return what is to tell the agent of its tools; None where something that stays in the view does."""
+        if any(map(_is_guide, staying)):
+            return None
+        least = _GUIDE_SHARE * self._counter.count_text(GUIDE)
+        roomy = [segment for segment in plan.segments if segment.summary_tokens >= least]
+        return roomy[0] if roomy else next(iter(plan.stubs), None)
+
     # Segments
 
     async def _perform_segment(
@@ -149,6 +178,9 @@ class Engine:
         names: dict[str, str],
         known: frozenset[str],
         done: Performed,
+        *,
+        note: str | None,
+        guide: str,
     ) -> SegmentEdit:
         items = [item for unit in planned.units for item in unit.items]
         messages: list[Msg] = []
@@ -170,14 +202,18 @@ class Engine:
         media_refs = [await self._writer.write_own(media, done) for media in transcript.media]
         summary: Summary | None = None
         facts: tuple[str, ...] = ()
+        notes: list[str] = []
         if planned.summary_tokens:
             prose_tokens = max(_MIN_PROSE_TOKENS, int(PROSE_SHARE * planned.summary_tokens))
-            index_tokens = planned.summary_tokens - prose_tokens - _INDEX_HEADING_TOKENS
+            index_tokens = planned.summary_tokens - prose_tokens - _HEADING_TOKENS
+            index_tokens -= self._counter.count_text(guide) if guide else 0
+            notes, notes_tokens = self._notes(items, note, index_tokens // 2)
+            index_tokens -= notes_tokens
             facts = await run_off_loop(
                 text_characters(whole),
                 partial(artifact_lines, whole, index_tokens, self._counter, known=known),
             )
-            request = self._request(messages, children, prose_tokens, facts)
+            request = self._request(messages, children, prose_tokens, facts, note)
             replaced_tokens = sum(unit.tokens for unit in planned.units) - index_tokens
             read_tokens = tokens_read(items, self._config.preview_tokens)
             summary = await self._summarize(request, replaced_tokens, read_tokens, transcript.text, done)
@@ -191,15 +227,38 @@ class Engine:
             children=tuple(item.key.key for item in items if item.kind == "segment"),
             ref=ref,
             media_refs=tuple(media_refs),
-            text=segment_text(ref, count, None if summary is None else summary.text, facts),
+            text=segment_text(
+                ref, count, None if summary is None else summary.text, facts, notes=notes, guide=guide
+            ),
             summarized=summary is not None,
         )
 
+    def _notes(self, items: Sequence[ViewItem], note: str | None, room: int) -> tuple[list[str], int]:
+        """Return the notes that a segment keeps, oldest first, and what they cost; the newest go first."""
+        found = [n for item in items if item.kind == "segment" for n in notes_of(str(item.source.content))]
+        if note:
+            found.append(" ".join(redacted_text(note, self._config.redact).split()))
+        kept: list[str] = []
+        left = room - _HEADING_TOKENS
+        for text in reversed(found):
+            cut = cut_to_tokens(text, left - _LINE_TOKENS, self._counter) if left > _LINE_TOKENS else ""
+            if not cut:
+                break
+            kept.append(cut)
+            left -= self._counter.count_text(cut) + _LINE_TOKENS
+        return kept[::-1], room - left if kept else 0
+
     def _request(
-        self, messages: Sequence[Msg], children: int, max_tokens: int, facts: tuple[str, ...]
+        self,
+        messages: Sequence[Msg],
+        children: int,
+        max_tokens: int,
+        facts: tuple[str, ...],
+        note: str | None,
     ) -> SummaryRequest:
         """Return the request; the oldest summary of a merge is what the new one carries forward."""
         previous = None
+        asked = redacted_text(note, self._config.redact) if note else None
         if children and len(messages) > 1:
             oldest = messages[0].content
             assert isinstance(oldest, str)
@@ -209,7 +268,7 @@ class Engine:
             max_tokens=max_tokens,
             previous=previous,
             facts=facts,
-            instructions=self._config.summary_instructions,
+            instructions="\n".join(filter(None, (self._config.summary_instructions, asked))) or None,
         )
 
     async def _summarize(
@@ -256,3 +315,10 @@ class Engine:
         return await run_off_loop(
             text_characters(messages), abridge, messages, self._config.preview_tokens, self._counter
         )
+
+
+def _is_guide(item: ViewItem) -> bool:
+    """Tell whether a stand-in says which tools read back what left the view."""
+    if item.kind == "segment":
+        return GUIDE in str(item.source.content)
+    return any(GUIDE in stub.text for stub in item.stubs.values())

@@ -50,7 +50,13 @@ class StubMaker:
         self._read_ref = read_ref
 
     async def make(
-        self, planned: PlannedStub, item: ViewItem, names: Mapping[str, str], done: Performed
+        self,
+        planned: PlannedStub,
+        item: ViewItem,
+        names: Mapping[str, str],
+        done: Performed,
+        *,
+        guide: bool = False,
     ) -> StubEdit | None:
         part = part_at(item.source, planned.path)
         assert part is not None
@@ -74,6 +80,7 @@ class StubMaker:
                 ref,
                 item.text_tokens(part.path),
                 planned.max_tokens,
+                guide,
             )
         cost = self._counter.count_text(text)
         if not self._gains(item, part, text, cost):
@@ -81,7 +88,9 @@ class StubMaker:
             return None
         return StubEdit(planned.item, planned.path, ref, text, cost, page=page is not None)
 
-    def _stub_text(self, part: Part, text: str, ref: str, tokens: int | None, max_tokens: int) -> str:
+    def _stub_text(
+        self, part: Part, text: str, ref: str, tokens: int | None, max_tokens: int, guide: bool
+    ) -> str:
         if part.is_media:
             return media_stub(text, ref, cast(MediaKind, part.kind))
         return stub_text(
@@ -91,6 +100,7 @@ class StubMaker:
             tokens=self._counter.count_text(text) if tokens is None else tokens,
             max_tokens=max_tokens,
             what=_STUB_NAMES[part.kind],
+            guide=guide,
         )
 
     def _gains(self, item: ViewItem, part: Part, text: str, cost: int) -> bool:

@@ -7,6 +7,14 @@ from typing import Any
 READ_TOOL = "read_offloaded"
 GREP_TOOL = "grep_offloaded"
 LOAD_TOOL = "load_offloaded"
+SEARCH_TOOL = "search_history"
+COMPRESS_TOOL = "compress_context"
+
+GUIDE = (
+    f"What left the view is not lost: {SEARCH_TOOL}(query) finds it, {READ_TOOL}(ref) shows it, "
+    f"{GREP_TOOL}(pattern) finds exact lines"
+)
+"""What an agent is told, once per view, at the first stand-in that has room for it."""
 
 SCHEMAS: list[dict[str, Any]] = [
     {

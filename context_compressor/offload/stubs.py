@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from context_compressor.messages.media import MediaKind, media_type_of
 from context_compressor.offload.previews import preview
-from context_compressor.offload.schemas import GREP_TOOL, LOAD_TOOL, READ_TOOL
+from context_compressor.offload.schemas import GUIDE, LOAD_TOOL, READ_TOOL
 from context_compressor.tokens.images import image_size
 from context_compressor.tokens.protocol import TokenCounter
 
@@ -13,9 +13,16 @@ _MIN_PREVIEW_TOKENS = 8
 
 
 def stub_text(
-    text: str, ref: str, counter: TokenCounter, *, tokens: int, max_tokens: int, what: str = "tool result"
+    text: str,
+    ref: str,
+    counter: TokenCounter,
+    *,
+    tokens: int,
+    max_tokens: int,
+    what: str = "tool result",
+    guide: bool = False,
 ) -> str:
-    """Return the complete stand-in for `text`: a header that names `ref` and how to read it, and a preview.
+    """Return the complete stand-in for `text`: a header that names `ref`, and a preview.
 
     Costs at most `max_tokens`, or what `minimal_stub` costs where that is more. The header alone stands where
     no preview fits, the minimal stub where the header does not. Deterministic. Takes some 20 ms a megabyte:
@@ -28,14 +35,17 @@ def stub_text(
         tokens: what `text` costs, as counted before.
         max_tokens: what the stub may cost.
         what: what the text was. Of a message the preview is always of head and tail.
+        guide: whether the header is to say which tools read back what left the view; only where that takes
+            less than half of `max_tokens`.
     """
     lines = text.count("\n") + 1
     plural = "" if lines == 1 else "s"
-    header = (
-        f"[Offloaded {what} {ref}: {lines} line{plural}, {len(text)} characters, {tokens} tokens; "
-        f"see {READ_TOOL}, {GREP_TOOL}]"
-    )
+    title = f"Offloaded {what} {ref}: {lines} line{plural}, {len(text)} characters, {tokens} tokens"
+    header = f"[{title}. {GUIDE}]" if guide else f"[{title}]"
     header_tokens = counter.count_text(header)
+    if guide and header_tokens > max_tokens // 2:
+        header = f"[{title}]"
+        header_tokens = counter.count_text(header)
     if header_tokens > max_tokens:
         return minimal_stub(ref)
 

@@ -22,14 +22,13 @@ def stub(text: str, max_tokens: int, what: str = "tool result") -> str:
     return stub_text(text, REF, COUNTER, tokens=COUNTER.count_text(text), max_tokens=max_tokens, what=what)
 
 
-def test_the_header_names_ref_sizes_and_tools_in_few_tokens() -> None:
+def test_the_header_names_ref_and_sizes_in_few_tokens() -> None:
     text = "some words\n" * 812
     header = stub(text, 300).split("\n")[0]
     assert header == (
-        f"[Offloaded tool result {REF}: 813 lines, 8932 characters, {COUNTER.count_text(text)} tokens; "
-        "see read_offloaded, grep_offloaded]"
+        f"[Offloaded tool result {REF}: 813 lines, 8932 characters, {COUNTER.count_text(text)} tokens]"
     )
-    assert COUNTER.count_text(header) <= 60
+    assert COUNTER.count_text(header) <= 50
     assert COUNTER.count_text(minimal_stub(REF)) <= 30
 
 
@@ -50,10 +49,23 @@ def test_it_fits_and_names_its_ref(counter: str, text: str, max_tokens: int, wha
     assert made == stub_text(text, ref, counted, tokens=12_345, max_tokens=max_tokens, what=what)
 
 
+def test_one_stub_of_a_view_tells_of_the_tools_where_it_has_room() -> None:
+    text = "some words\n" * 812
+    tokens = COUNTER.count_text(text)
+
+    def guided(max_tokens: int) -> str:
+        return stub_text(text, REF, COUNTER, tokens=tokens, max_tokens=max_tokens, guide=True)
+
+    header = guided(300).split("\n")[0]
+    assert all(name in header for name in ("search_history", "read_offloaded", "grep_offloaded"))
+    assert COUNTER.count_text(guided(300)) <= 300
+    assert guided(100) == stub(text, 100)
+
+
 def test_with_less_room_there_is_less() -> None:
     text = "line of text\n" * 500
     assert stub(text, 20) == minimal_stub(REF)
-    header = stub(text, 60)
+    header = stub(text, 50)
     assert "\n" not in header
     assert header.startswith("[Offloaded tool result")
     assert stub(text, 300).startswith(header + "\n[lines 1-")

@@ -75,8 +75,8 @@ def result(id: str, output: str | list[Block], name: str | None = None) -> Msg:
 
 def segment(summary: str) -> Msg:
     text = (
-        "[Summary by the memory, not by the user, of 12 earlier messages. Full text: ctx://0123456789abcdef "
-        f"(read_offloaded, grep_offloaded).]\n{summary}"
+        "[Summary by the memory, not by the user, of 12 earlier messages. Full text: ctx://0123456789abcdef.]"
+        f"\n{summary}"
     )
     return user(text, metadata={"compression": {"kind": "segment", "ref": "ctx://0123456789abcdef"}})
 
