@@ -15,7 +15,7 @@ from functools import partial
 from context_compressor.compression.abridging import abridge, tokens_read
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.edits import ItemKey, SegmentEdit, StubEdit
-from context_compressor.compression.labels import notes_of, segment_text, summary_of
+from context_compressor.compression.labels import segment_text, split_notes, summary_of
 from context_compressor.compression.plans import Costs, Plan, PlannedSegment, PlannedStub
 from context_compressor.compression.stubbing import READ_TOOLS, StubMaker
 from context_compressor.compression.transcript import (
@@ -200,14 +200,19 @@ class Engine:
         transcript = render_transcript(messages, segments=children)
         ref = await self._writer.write_own(transcript.text, done)
         media_refs = [await self._writer.write_own(media, done) for media in transcript.media]
+        notes: list[str] = []
+        for message in messages[:children]:
+            message.content, found = split_notes(str(message.content))
+            notes += found
+        if note:
+            notes.append(" ".join(redacted_text(note, self._config.redact).split()))
         summary: Summary | None = None
         facts: tuple[str, ...] = ()
-        notes: list[str] = []
         if planned.summary_tokens:
             prose_tokens = max(_MIN_PROSE_TOKENS, int(PROSE_SHARE * planned.summary_tokens))
             index_tokens = planned.summary_tokens - prose_tokens - _HEADING_TOKENS
             index_tokens -= self._counter.count_text(guide) if guide else 0
-            notes, notes_tokens = self._notes(items, note, index_tokens // 2)
+            notes, notes_tokens = self._fit_notes(notes, index_tokens // 2)
             index_tokens -= notes_tokens
             facts = await run_off_loop(
                 text_characters(whole),
@@ -233,14 +238,11 @@ class Engine:
             summarized=summary is not None,
         )
 
-    def _notes(self, items: Sequence[ViewItem], note: str | None, room: int) -> tuple[list[str], int]:
-        """Return the notes that a segment keeps, oldest first, and what they cost; the newest go first."""
-        found = [n for item in items if item.kind == "segment" for n in notes_of(str(item.source.content))]
-        if note:
-            found.append(" ".join(redacted_text(note, self._config.redact).split()))
+    def _fit_notes(self, notes: Sequence[str], room: int) -> tuple[list[str], int]:
+        """Return the notes, the newest before others, as far as they fit, and what they cost in tokens."""
         kept: list[str] = []
         left = room - _HEADING_TOKENS
-        for text in reversed(found):
+        for text in reversed(notes):
             cut = cut_to_tokens(text, left - _LINE_TOKENS, self._counter) if left > _LINE_TOKENS else ""
             if not cut:
                 break

@@ -49,13 +49,10 @@ def summary_of(segment: str) -> str | None:
     return summary if newline else None
 
 
-def notes_of(segment: str) -> list[str]:
-    """Return the notes in a segment's text."""
-    _, heading, rest = segment.rpartition(f"\n{NOTES_HEADING}\n")
-    lines = rest.split("\n") if heading else []
-    notes: list[str] = []
-    for line in lines:
-        if not line.startswith("- "):
-            break
-        notes.append(line[2:])
-    return notes
+def split_notes(segment: str) -> tuple[str, list[str]]:
+    """Return a segment's text without its notes, and these."""
+    before, heading, rest = segment.rpartition(f"\n\n{NOTES_HEADING}\n")
+    if not heading:
+        return segment, []
+    notes, _, after = rest.partition("\n\n")
+    return f"{before}\n\n{after}" if after else before, [line[2:] for line in notes.split("\n")]
