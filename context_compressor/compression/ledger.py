@@ -69,6 +69,11 @@ class Ledger:
         """Yield every live segment, merged ones included."""
         yield from self._segments.values()
 
+    def segment_of(self, item: ItemKey) -> SegmentEdit | None:
+        """Return the segment whose transcript holds an item, or None."""
+        holder = self._holder.get(item)
+        return None if holder is None else self._segments[holder]
+
     def top_segment_of(self, item: ItemKey) -> SegmentEdit | None:
         """Return the segment that stands in the view for an item, or None when the item itself does."""
         holder = self._holder.get(item)

@@ -36,19 +36,21 @@ def is_crowded(items: Sequence[ViewItem], config: CompressionConfig) -> bool:
 
 
 def may_pay(items: Sequence[ViewItem], config: CompressionConfig) -> bool:
-    """Tell cheaply whether an event within the budget may pay: whether it is worth while to plan one.
+    """Tell cheaply whether an event within the budget may pay: whether it is worth while to plan one."""
+    return is_crowded(items, config) or missing_growth(items, config) <= 0
 
-    Never before the first segment, unless the messages are too many: a session that stays within its budget
-    is left as it is.
+
+def missing_growth(items: Sequence[ViewItem], config: CompressionConfig) -> float:
+    """Return about how many tokens a view has yet to grow by until an event within the budget may pay.
+
+    Infinite before the first segment: a session that stays within its budget is left as it is.
     """
-    if is_crowded(items, config):
-        return True
     if not any(item.kind == "segment" for item in items):
-        return False
+        return inf
     tokens = [item.tokens for item in items if item.kind != "segment"]
     old = len(tokens) - config.keep_recent_count
     if old <= 0:
-        return False
+        return inf
     turns = sum(item.source.role == "assistant" for item in items)
     recent = sum(tokens[old:])
-    return sum(tokens[:old]) >= cheapest_growth(recent, sum(tokens) / max(1, turns), config.cached_price)
+    return cheapest_growth(recent, sum(tokens) / max(1, turns), config.cached_price) - sum(tokens[:old])

@@ -151,7 +151,7 @@ def _render_block(block: Block, media: dict[str, None]) -> list[str]:
     if kind == "thinking" and isinstance(block.get("thinking"), str):
         return ["[thinking]", block["thinking"]]
     if kind == "tool_use":
-        return [f"[call of {block['name']}]", _arguments_text(block)]
+        return [f"[call of {block['name']}]", arguments_text(block)]
     if kind == "tool_result":
         output = block["output"]
         if isinstance(output, str):
@@ -164,7 +164,7 @@ def _render_block(block: Block, media: dict[str, None]) -> list[str]:
     return [json.dumps(_without_media(block, media), ensure_ascii=False, default=str)]
 
 
-def _arguments_text(block: Block) -> str:
+def arguments_text(block: Block) -> str:
     """Return a call's arguments as received; those that were never an object stand under a key of ours."""
     if block.get("raw_input") is not None:
         return str(block["raw_input"])

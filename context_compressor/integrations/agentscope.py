@@ -33,6 +33,7 @@ from context_compressor.messages.agentscope import from_agentscope, to_agentscop
 from context_compressor.messages.msg import Msg, new_id
 from context_compressor.offload.files import FileOffloadStore
 from context_compressor.offload.protocol import OffloadStore
+from context_compressor.recall.hits import Hit
 from context_compressor.summarizers.protocol import Summarizer
 from context_compressor.tokens.protocol import TokenCounter
 
@@ -256,9 +257,9 @@ class AgentScopeCompressedMemory(AgentScopeMemoryBase):
         """Return where the memory stands."""
         return self.compressed.stats()
 
-    async def compress_now(self) -> CompressionEvent | None:
+    async def compress_now(self, keep: str | None = None) -> CompressionEvent | None:
         """Compress by hand all that may leave; None if there was nothing to gain."""
-        return await self.compressed.compress_now()
+        return await self.compressed.compress_now(keep)
 
     async def get_history(self) -> list[AgentScopeMsg]:
         """Return every message, as added."""
@@ -302,6 +303,10 @@ class AgentScopeCompressedMemory(AgentScopeMemoryBase):
             OffloadError: it cannot be read.
         """
         return await self.compressed.read_ref(ref)
+
+    async def search_history(self, query: str, limit: int = 5) -> list[Hit]:
+        """Return the passages of the whole history that answer a query; as `CompressedMemory` does."""
+        return await self.compressed.search_history(query, limit)
 
     def standing_page_tokens(self) -> int:
         """Return the tokens of the pages of stored texts that stand in the view."""

@@ -17,7 +17,7 @@ _RESPONSE_BLOCKS = frozenset({"text", "image", "audio", "video"})
 def register_offload_tools(
     toolkit: Toolkit, memory: OffloadSource, group_name: str = "basic"
 ) -> OffloadTools:
-    """Register `read_offloaded`, `grep_offloaded` and `load_offloaded` over what a memory offloaded.
+    """Register the tools that `OffloadTools` has for a memory: reading, searching, compressing.
 
     Bad arguments are answered in words. An image, audio or video that `load_offloaded` brings back is a block
     of the tool's response. Whether the model sees it is for AgentScope's formatter to say: that for OpenAI

@@ -17,7 +17,7 @@ from context_compressor.memory.compressed import CompressedMemory
 from context_compressor.messages.openai import from_openai, to_openai
 from context_compressor.offload.in_memory import InMemoryOffloadStore
 from context_compressor.offload.protocol import REF_PATTERN, OffloadStore
-from context_compressor.offload.schemas import GREP_TOOL, READ_TOOL
+from context_compressor.offload.schemas import GREP_TOOL, READ_TOOL, SEARCH_TOOL
 from context_compressor.offload.tools import OffloadTools
 from context_compressor.summarizers.extractive import ExtractiveSummarizer
 from context_compressor.summarizers.protocol import Summarizer, Summary, SummaryRequest
@@ -198,13 +198,17 @@ class Ours:
         return found
 
     async def read_back(self, identifier: str, is_answer: Callable[[str], bool]) -> ReadBack | None:
-        """Search for the identifier, then with context; failing that, page through the text that has it."""
+        """Search for the identifier, ever wider; failing that, page through the text that has it."""
         pattern = re.escape(identifier)
+        ways: list[tuple[str, dict[str, Any]]] = [
+            (SEARCH_TOOL, {"query": identifier}),
+            (GREP_TOOL, {"pattern": pattern}),
+            (GREP_TOOL, {"pattern": pattern, "context": 2, "limit": 20}),
+        ]
         spent = 0
-        for calls, further in enumerate(({}, {"context": 2, "limit": 20}), start=1):
-            arguments: dict[str, Any] = {"pattern": pattern, **further}
-            answer = await self._tools.call(GREP_TOOL, arguments)
-            spent += self._counter.count_call(GREP_TOOL, arguments, answer)
+        for calls, (tool, arguments) in enumerate(ways, start=1):
+            answer = await self._tools.call(tool, arguments)
+            spent += self._counter.count_call(tool, arguments, answer)
             if is_answer(answer):
                 return ReadBack(spent, calls)
         pages = [

@@ -109,17 +109,14 @@ class Background:
     """Prepare the coming event, one at a time.
 
     Args:
-        config: thresholds.
+        config: from which share of the budget on.
         engine: performs it.
         totals: where its use of a model is counted, whatever comes of it.
         remote: whether summaries leave the process: only then is there something to wait for.
     """
 
     def __init__(self, config: CompressionConfig, engine: Engine, totals: Totals, remote: bool) -> None:
-        ratio = config.background_ratio if remote else None
-        self._soft_tokens = config.budget if ratio is None else int(ratio * config.budget)
-        self._config = config
-        self._budget = config.budget
+        self._ratio = (config.background_ratio or 1.0) if remote else 1.0
         self._engine = engine
         self._totals = totals
         self._prepared: Preparation | None = None
@@ -130,7 +127,7 @@ class Background:
     @property
     def is_on(self) -> bool:
         """Whether events are prepared ahead."""
-        return self._soft_tokens < self._budget
+        return self._ratio < 1
 
     @property
     def has_dropped(self) -> bool:
@@ -142,24 +139,24 @@ class Background:
 
         Never while texts are removed from the store: one of them could be what is stored for the event.
         """
-        tokens = state.tokens
-        is_near = self._soft_tokens <= tokens < self._budget
+        tokens, budget = state.tokens, state.budget.due_tokens
+        is_near = int(self._ratio * budget) <= tokens < budget
         if not (is_near or self._may_pay(state)):
             self._tried_tokens = 0
             return
         self._tried_tokens = min(self._tried_tokens, tokens)
         grown = tokens - self._tried_tokens
-        if state.queue or state.fresh or grown < _GROWTH * self._budget or self.standing(state) is not None:
+        if state.queue or state.fresh or grown < _GROWTH * budget or self.standing(state) is not None:
             return
         self._tried_tokens = tokens
-        growth_tokens = self._budget + 1 - tokens if is_near else 0
+        growth_tokens = budget + 1 - tokens if is_near else 0
         situation = state.situation(self._engine.costs(), growth_tokens=growth_tokens)
         planned = plan(state.items, situation)
         if planned is not None and planned.needs_summary:
             self._prepared = Preparation(planned, state, self._engine, self._totals)
 
     def _may_pay(self, state: MemoryState) -> bool:
-        return self.is_on and state.tokens < self._budget and may_pay(state.items, self._config)
+        return self.is_on and state.tokens < state.budget.due_tokens and may_pay(state.items, state.config)
 
     def standing(self, state: MemoryState) -> Preparation | None:
         """Return the preparation, under way or ready, that can be committed to this state; drop any other."""

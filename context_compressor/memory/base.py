@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
+from collections.abc import Collection
 from typing import Any
 
 from context_compressor.errors import InvalidArgumentError
@@ -128,6 +129,11 @@ class MemoryBase(ABC):
         memory may keep what it is given and hand it out.
         """
         await self.add([msg.copy() for msg in messages], marks=marks, **kwargs)
+
+    async def find(self, msg_ids: Collection[str]) -> list[Msg]:
+        """Return the messages under these ids, as copies, in order. The default reads every message."""
+        wanted = set(msg_ids)
+        return [msg for msg in await self.get_memory(prepend_summary=False) if msg.id in wanted]
 
     def revision(self) -> int | None:
         """Return a number that differs after every change, at no cost; None if this memory does not keep one.

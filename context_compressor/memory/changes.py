@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection
 
 from context_compressor.memory.base import MemoryBase
+from context_compressor.memory.recalling import Recall
 from context_compressor.memory.running import EventRunner
 from context_compressor.memory.upkeep import Upkeep
 
@@ -16,12 +17,14 @@ class Changes:
         base: the wrapped memory.
         upkeep: keeps the view in step with it.
         runner: delivers events, and removes from the store what nothing names any more.
+        recall: forgets what is removed.
     """
 
-    def __init__(self, base: MemoryBase, upkeep: Upkeep, runner: EventRunner) -> None:
+    def __init__(self, base: MemoryBase, upkeep: Upkeep, runner: EventRunner, recall: Recall) -> None:
         self._base = base
         self._upkeep = upkeep
         self._runner = runner
+        self._recall = recall
 
     async def remove(
         self,
@@ -44,6 +47,7 @@ class Changes:
             upkeep.history.remember()
             if keys:
                 await upkeep.forget(keys, events)
+                await self._recall.forget(keys)
             upkeep.stale = await self._base.size() != len(upkeep.state.index)
         return count
 
@@ -51,12 +55,13 @@ class Changes:
         """Remove everything."""
         upkeep = self._upkeep
         async with self._runner.telling() as events, upkeep.lock:
-            before = upkeep.state.tokens
+            before, keys = upkeep.state.tokens, list(upkeep.state.index.tokens)
             upkeep.stale = True
             await self._base.clear()
             upkeep.start_empty()
             if before:
                 upkeep.note_edit(events, "cleared", before, ())
+            await self._recall.forget(keys)
 
     async def mark(self, new_mark: str | None, old_mark: str | None, msg_ids: list[str] | None) -> int:
         """Change marks as the base memory does; what becomes pinned returns to the view."""

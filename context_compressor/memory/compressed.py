@@ -7,23 +7,23 @@ from types import TracebackType
 from typing import Any, Self
 
 from context_compressor.compression.config import CompressionConfig
-from context_compressor.errors import InvalidStateError
+from context_compressor.errors import InvalidArgumentError, InvalidStateError
 from context_compressor.events import CompressionEvent, EventHook
 from context_compressor.memory.base import MemoryBase, as_ids, as_mark, as_marks, as_messages
 from context_compressor.memory.changes import Changes
 from context_compressor.memory.foreign import ForeignMemory, as_memory
 from context_compressor.memory.in_memory import InMemoryMemory
+from context_compressor.memory.recalling import Recall
 from context_compressor.memory.running import EventRunner
 from context_compressor.memory.state import MemoryState
-from context_compressor.memory.stats import CompressionStats
+from context_compressor.memory.stats import CompressionStats, stats_of
 from context_compressor.memory.sync import ListFollower, read_synced
 from context_compressor.memory.upkeep import Upkeep
 from context_compressor.messages.exchanges import repaired
 from context_compressor.messages.msg import Msg
-from context_compressor.messages.parts import text_parts
 from context_compressor.offload.in_memory import InMemoryOffloadStore
-from context_compressor.offload.pages import parse_page
 from context_compressor.offload.protocol import OffloadStore
+from context_compressor.recall.hits import Hit
 from context_compressor.summarizers.extractive import ExtractiveSummarizer
 from context_compressor.summarizers.protocol import Summarizer
 from context_compressor.tokens.measure import measure_all_off_loop
@@ -84,7 +84,8 @@ class CompressedMemory(MemoryBase):
             counter=self.counter,
             on_event=on_event,
         )
-        self._changes = Changes(self.base, self._upkeep, self._runner)
+        self._recall = Recall(self._upkeep.history, self.store, self._runner.read_ref, self.config.redact)
+        self._changes = Changes(self.base, self._upkeep, self._runner, self._recall)
         self._follower = ListFollower(self)
 
     # Adding
@@ -174,6 +175,7 @@ class CompressedMemory(MemoryBase):
             await self._runner.bring_up_to_date()
         state = upkeep.state
         if exclude_mark is None and prepend_summary:
+            state.budget.shown_tokens = state.tokens
             return state.messages.copy()
         view = state.messages
         if exclude_mark is not None:
@@ -184,6 +186,7 @@ class CompressedMemory(MemoryBase):
         if not prepend_summary:
             summaries = {id(item.msg) for item in state.items if item.kind == "segment"}
             view = [msg for msg in view if id(msg) not in summaries and not state.is_summary(msg)]
+        state.budget.shown_tokens = state.tokens_of(view)
         return list(view)
 
     async def get_history(self) -> list[Msg]:
@@ -200,28 +203,50 @@ class CompressedMemory(MemoryBase):
 
     def stats(self) -> CompressionStats:
         """Return where the memory stands; the view is that of the last `get_memory`."""
-        state, totals = self._upkeep.state, self._runner.totals
-        return CompressionStats(
-            history_tokens=state.index.total_tokens,
-            view_tokens=state.tokens,
-            saved_tokens=state.index.total_tokens - state.tokens,
-            events=totals.events,
-            offloaded=sum(1 for _ in state.ledger.stubs()),
-            segments=sum(item.kind == "segment" for item in state.items),
-            summarizer_calls=totals.calls,
-            summarizer_input_tokens=totals.input_tokens,
-            summarizer_output_tokens=totals.output_tokens,
-            summarizer_seconds=totals.seconds,
-        )
+        return stats_of(self._upkeep.state, self._runner.totals)
 
-    async def compress_now(self) -> CompressionEvent | None:
+    async def compress_now(self, keep: str | None = None) -> CompressionEvent | None:
         """Compress by hand all that may leave, whatever the fill level; None if there was nothing to gain.
 
+        Args:
+            keep: a note on what to keep; it stands in the segment word for word, as far as there is room,
+                and the summariser is asked to mind it.
+
         Raises:
+            InvalidArgumentError: `keep` is no string.
             ContextOverflowError, RedactionError, SummarizerError, OffloadError: as `get_memory`.
         """
+        if not (keep is None or isinstance(keep, str)):
+            raise InvalidArgumentError(f"keep: expected a string or None, got {type(keep).__name__}")
         async with self._runner.telling() as events, self._runner.event_lock:
-            return await self._runner.run_event(events, manual=True)
+            return await self._runner.run_event(events, manual=True, note=(keep or "").strip() or None)
+
+    # What the provider counts
+
+    def record_usage(self, prompt_tokens: int) -> None:
+        """Note how many tokens the provider counted for the request with the view handed out last.
+
+        Views then cost at most `max_total_tokens` by the provider's count, too. Nothing changes where that
+        is what `get_memory` does already; the view changes when it would cost more.
+
+        Args:
+            prompt_tokens: of the whole request, cached ones included; 0 says nothing.
+
+        Raises:
+            InvalidArgumentError: not an int, or negative.
+        """
+        self._upkeep.state.budget.record_usage(prompt_tokens)
+
+    def record_overflow(self, limit: int | None = None) -> None:
+        """Note that the provider refused the view handed out last as too long: the next one is smaller.
+
+        Args:
+            limit: tokens that the provider accepts at most, where it says so.
+
+        Raises:
+            InvalidArgumentError: not an int, or below 1.
+        """
+        self._upkeep.state.budget.record_overflow(limit)
 
     # Changing
 
@@ -296,8 +321,8 @@ class CompressedMemory(MemoryBase):
 
     @property
     def budget_tokens(self) -> int:
-        """Tokens that a view may cost."""
-        return self.config.budget
+        """Tokens that a view may cost: the budget, or less where the provider's counts ask for it."""
+        return self._upkeep.state.budget.due_tokens
 
     async def reachable_refs(self) -> list[str]:
         """Return the refs that this memory's ledger names, those stored last first."""
@@ -312,18 +337,28 @@ class CompressedMemory(MemoryBase):
         """
         return await self._runner.read_ref(ref)
 
+    async def search_history(self, query: str, limit: int = 5) -> list[Hit]:
+        """Return the passages of the whole history that answer a query, best first.
+
+        What left the view is found as well as what stands in it. The index is kept beside the texts of a
+        `FileOffloadStore`, else in memory, and brought in step with the history when it is asked.
+
+        Args:
+            query: a name, words, or a question; any characters, none of them an operator.
+            limit: how many passages at most.
+
+        Raises:
+            InvalidArgumentError: a query that is no string, or a limit below 1.
+            RedactionError: the `redact` callable failed.
+        """
+        upkeep = self._upkeep
+        async with self._runner.telling() as events, upkeep.lock:
+            await upkeep.refresh(events)
+        return await self._recall.search(query, limit, upkeep.state)
+
     def standing_page_tokens(self) -> int:
         """Return the tokens of the pages of stored texts that stand in the view."""
-        state = self._upkeep.state
-        shown = [
-            (item.source, item.tokens) for item in state.items if item.kind == "message" and not item.stubs
-        ]
-        shown += [(msg, counted.total) for _, msg, counted in state.queue]
-        return sum(
-            tokens
-            for msg, tokens in shown
-            if any(part.kind == "tool_result" and parse_page(part.text) for part in text_parts(msg))
-        )
+        return self._upkeep.state.page_tokens()
 
     # Life
 
@@ -333,6 +368,7 @@ class CompressedMemory(MemoryBase):
         The memory can be used again afterwards.
         """
         await self._runner.aclose()
+        self._recall.close()
         close = getattr(self._summarizer, "aclose", None)
         if close is not None:
             await close()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from context_compressor.compression.edits import ItemKey, Withdrawal
+from collections.abc import Collection
+
+from context_compressor.compression.edits import ItemKey, Withdrawal, message_id
 from context_compressor.compression.ledger import Ledger
 from context_compressor.compression.recovery import Recovery
 from context_compressor.memory.base import MemoryBase
@@ -50,6 +52,18 @@ class BaseHistory:
         """Return the same without taking the state of the base memory as known."""
         messages = await self._base.get_memory(prepend_summary=False)
         return keyed(msg.copy() for msg in messages)
+
+    @property
+    def finds_some(self) -> bool:
+        """Whether `find` reads only what is asked for."""
+        return type(self._base).find is not MemoryBase.find
+
+    async def find(self, keys: Collection[str]) -> dict[str, Msg]:
+        """Return the messages under these keys."""
+        found = await self._base.find({message_id(key) for key in keys})
+        # Later messages under one id have keys of their own, in the order of the history.
+        by_key = dict(keyed(found))
+        return {key: by_key[key] for key in keys if key in by_key}
 
     async def ids_bearing(self, mark: str) -> set[str]:
         """Return the ids of the messages that bear a mark."""

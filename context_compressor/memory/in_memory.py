@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -120,6 +120,13 @@ class InMemoryMemory(MemoryBase):
         if prepend_summary and self._compressed_summary:
             return [summary_message(self._compressed_summary), *messages]
         return messages
+
+    async def find(self, msg_ids: Collection[str]) -> list[Msg]:
+        """Return the messages under these ids, as copies, in order."""
+        if type(self).get_memory is not InMemoryMemory.get_memory:  # a subclass reads otherwise
+            return await super().find(msg_ids)
+        numbers = sorted(number for id in set(msg_ids) for number in self._numbers_by_id.get(id, ()))
+        return [self._entries[number].msg.copy() for number in numbers]
 
     async def update_messages_mark(
         self, new_mark: str | None, old_mark: str | None = None, msg_ids: list[str] | None = None

@@ -100,6 +100,8 @@ class EventRunner:
         is_common = not upkeep.stale and upkeep.history.is_unchanged() and not upkeep.lock.locked()
         if is_common:
             upkeep.state.advance()
+        if not self.event_lock.locked():
+            upkeep.state.budget.take_up()
         if not is_common or upkeep.needs_event():
             await self._run_events()
         if self._pays() and not self.event_lock.locked():
@@ -108,6 +110,7 @@ class EventRunner:
         self._background.standing(upkeep.state)
         if self._background.has_dropped:
             await self._tidy_up()
+        upkeep.state.budget.end_shrinking()
         if not self.event_lock.locked():
             self._background.start_if_due(upkeep.state)
 
@@ -125,7 +128,7 @@ class EventRunner:
 
     def _pays(self) -> bool:
         """Tell whether an event should come before the budget asks for it, without waiting for a model."""
-        state, config = self._upkeep.state, self._config
+        state, config = self._upkeep.state, self._upkeep.state.config
         if not may_pay(state.items, config):
             return False
         if self._background.is_on:
@@ -137,7 +140,12 @@ class EventRunner:
         return plan(state.items, state.situation(self._engine.costs())) is not None
 
     async def run_event(
-        self, events: list[CompressionEvent], *, manual: bool = False, early: bool = False
+        self,
+        events: list[CompressionEvent],
+        *,
+        manual: bool = False,
+        early: bool = False,
+        note: str | None = None,
     ) -> CompressionEvent | None:
         """Plan, perform and commit one event; None when there was nothing to do. Holds: event lock.
 
@@ -148,12 +156,19 @@ class EventRunner:
             events: receives what there is to tell.
             manual: whether the user asked for it.
             early: whether it is to come before the budget asks for it, if that pays.
+            note: what to keep, for a manual event.
         """
         with attempt_budget(MAX_ATTEMPTS_PER_EVENT) as attempts:
-            return await self._run_event(events, attempts, manual=manual, early=early)
+            return await self._run_event(events, attempts, manual=manual, early=early, note=note)
 
     async def _run_event(
-        self, events: list[CompressionEvent], attempts: Attempts, *, manual: bool, early: bool
+        self,
+        events: list[CompressionEvent],
+        attempts: Attempts,
+        *,
+        manual: bool,
+        early: bool,
+        note: str | None,
     ) -> CompressionEvent | None:
         upkeep = self._upkeep
         await self._texts.retry_pending(upkeep.state.ledger)
@@ -176,13 +191,14 @@ class EventRunner:
             elif prepared is not None:
                 await asyncio.wait({prepared.task})  # whoever waits may be cancelled, the task goes on
             else:
-                made = await self._perform(planned, attempts)
+                made = await self._perform(planned, attempts, note)
         events += made
         await self._sweep()
         return made[-1] if made and made[-1].kind != "failure" else None
 
     def _plan(self, *, manual: bool, early: bool) -> Plan | None:
         state = self._upkeep.state
+        state.budget.take_up()
         if not (manual or early) and not self._upkeep.needs_event():
             return None
         # Nobody waits for a model before the budget asks: what pays earlier is prepared.
@@ -190,7 +206,7 @@ class EventRunner:
         planned = plan(state.items, state.situation(self._engine.costs(), early=may_be_early, manual=manual))
         if planned is None:
             state.fresh.clear()
-            if state.tokens > self._config.budget:
+            if state.tokens > state.config.budget and not state.budget.concede(state.tokens):
                 raise self._overflow()
         return planned
 
@@ -213,7 +229,9 @@ class EventRunner:
         state.commit(prepared.done, ())
         return describe_event(prepared.planned, prepared.done, before, state.tokens, prepared.seconds)
 
-    async def _perform(self, planned: Plan, attempts: Attempts) -> list[CompressionEvent] | None:
+    async def _perform(
+        self, planned: Plan, attempts: Attempts, note: str | None
+    ) -> list[CompressionEvent] | None:
         """Perform and commit a plan that was made just now; return what there is to tell.
 
         An edit that comes while texts are stored and summaries written outdates the plan: None is returned.
@@ -224,7 +242,7 @@ class EventRunner:
         done = Performed()
         began, taken = time.monotonic(), attempts.taken
         try:
-            await self._engine.perform(planned, items, state.ledger.new_segment_id, done)
+            await self._engine.perform(planned, items, state.ledger.new_segment_id, done, note=note)
             async with upkeep.lock:
                 if state is not upkeep.state or generation != state.generation:
                     return None
@@ -239,12 +257,17 @@ class EventRunner:
         return describe_event(planned, done, before, state.tokens, seconds)
 
     def _overflow(self) -> ContextOverflowError:
-        fixed = self._upkeep.state.fixed_tokens()
-        budget, needed = self._config.budget, self._upkeep.state.tokens
+        state = self._upkeep.state
+        fixed = state.fixed_tokens()
+        budget, needed = state.config.budget, state.tokens
+        limit, remedy = f"the budget is {budget:,}", "raise max_total_tokens, or"
+        if state.budget.is_lowered and needed <= self._config.budget:
+            limit = f"the provider's counts leave {budget:,} of the budget of {self._config.budget:,}"
+            remedy = "send fewer tool schemas, choose a model with a larger window and budget, or"
         named = ", ".join(f"{id} ({tokens:,})" for id, tokens in fixed) or "none"
         return ContextOverflowError(
-            f"the smallest view takes {needed:,} tokens, the budget is {budget:,}; messages that may not "
-            f"leave, with their tokens: {named}; raise max_total_tokens, or shorten or unpin them",
+            f"the smallest view takes {needed:,} tokens, {limit}; messages that may not leave, with their "
+            f"tokens: {named}; {remedy} shorten or unpin them",
             budget=budget,
             needed=needed,
             fixed=fixed,

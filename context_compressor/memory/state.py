@@ -15,10 +15,12 @@ from context_compressor.compression.view import ViewItem, advance, apply_edits, 
 from context_compressor.compression.writing import Performed
 from context_compressor.errors import InvalidStateError
 from context_compressor.memory.base import summary_message
+from context_compressor.memory.calibration import BudgetInForce
 from context_compressor.memory.index import HistoryIndex
 from context_compressor.messages.exchanges import ExchangeBuilder, is_simple
 from context_compressor.messages.msg import Msg, is_instruction
-from context_compressor.messages.parts import PartPath
+from context_compressor.messages.parts import PartPath, text_parts
+from context_compressor.offload.pages import parse_page
 from context_compressor.tokens.measure import MessageTokens, measure
 from context_compressor.tokens.protocol import TokenCounter
 
@@ -31,6 +33,7 @@ class MemoryState:
     """The view as it stands, and all that is needed to move it on.
 
     Attributes:
+        budget: what a view may cost, and the thresholds in force.
         index: keys, tokens and marks of the history.
         ledger: the edits.
         items: the view, item by item.
@@ -43,7 +46,7 @@ class MemoryState:
     """
 
     def __init__(self, config: CompressionConfig, counter: TokenCounter) -> None:
-        self.config = config
+        self.budget = BudgetInForce(config)
         self._counter = counter
         self.index = HistoryIndex()
         self.ledger = Ledger()
@@ -58,6 +61,11 @@ class MemoryState:
         self._withheld_counts: dict[str, MessageTokens] = {}
         self._summary: Msg | None = None
         self._summary_tokens = 0
+
+    @property
+    def config(self) -> CompressionConfig:
+        """The thresholds in force."""
+        return self.budget.config
 
     def measure(self, msg: Msg) -> MessageTokens:
         """Count a message that the wrapper made or repaired."""
@@ -254,6 +262,18 @@ class MemoryState:
             fixed.append((self._summary.id, self._summary_tokens))
         return fixed
 
+    def page_tokens(self) -> int:
+        """Return the tokens of the pages of stored texts that stand in the view, or are about to."""
+        shown = [
+            (item.source, item.tokens) for item in self.items if item.kind == "message" and not item.stubs
+        ]
+        shown += [(msg, counted.total) for _, msg, counted in self.queue]
+        return sum(
+            tokens
+            for msg, tokens in shown
+            if any(part.kind == "tool_result" and parse_page(part.text) for part in text_parts(msg))
+        )
+
     def expand(self, message_ids: Iterable[str]) -> list[str]:
         """Return message ids with each segment's id replaced by the ids that it covers."""
         expanded: dict[str, None] = {}
@@ -264,6 +284,11 @@ class MemoryState:
             else:
                 expanded.update(dict.fromkeys(self.ledger.ids_under(segment.id)))
         return list(expanded)
+
+    def tokens_of(self, view: Iterable[Msg]) -> int:
+        """Return what messages of the view cost together."""
+        tokens = {id(item.msg): item.tokens for item in self.items}
+        return sum(self._summary_tokens if self.is_summary(msg) else tokens[id(msg)] for msg in view)
 
     def without_marked(self, mark: str) -> list[Msg]:
         """Return the view without the exchanges and segments all of whose messages bear `mark`."""
@@ -291,6 +316,7 @@ class MemoryState:
             "encoding": getattr(self._counter, "encoding_name", None),
             "tokens": dict(self.index.tokens),
             "fresh": [list(key) for key in self.fresh],
+            "calibration": self.budget.to_dict(),
         }
 
     @classmethod
@@ -317,6 +343,7 @@ class MemoryState:
             raise InvalidStateError("compression.fresh: expected a list of pairs of strings")
         state.fresh = {ItemKey(*key): 0 for key in fresh}
         same = data.get("encoding") == getattr(counter, "encoding_name", None)
+        state.budget = BudgetInForce.load(data.get("calibration"), config, same_counter=same)
         return state, dict(tokens) if same else {}
 
 

@@ -47,6 +47,8 @@ async def acompress_messages(
     counter: TokenCounter | None = None,
     on_event: EventHook | None = None,
     state: Mapping[str, Any] | None = None,
+    prompt_tokens: int | None = None,
+    refused: bool = False,
 ) -> CompressionResult:
     """Return a view of chat dicts that fits the budget.
 
@@ -58,8 +60,12 @@ async def acompress_messages(
         counter: measures messages; offline tiktoken when None.
         on_event: receives every event.
         state: what an earlier call returned, for a conversation that goes on.
+        prompt_tokens: what the provider counted for the request with the earlier call's messages, as
+            `CompressedMemory.record_usage` takes it.
+        refused: whether the provider refused that request as too long; these messages then take clearly less.
 
     Raises:
+        InvalidArgumentError: `prompt_tokens` is not an int, or negative.
         InvalidMessageError: a message is malformed.
         InvalidStateError: the state is malformed.
         ContextOverflowError: what may not leave exceeds the budget.
@@ -78,6 +84,10 @@ async def acompress_messages(
     settings = (config or CompressionConfig()).model_copy(update={"background_ratio": None})
     memory = CompressedMemory(base, settings, used, summarizer, counter, on_event)
     memory.load_state_dict({**base.state_dict(), STATE_KEY: earlier.get("compression")})
+    if prompt_tokens is not None:
+        memory.record_usage(prompt_tokens)
+    if refused:
+        memory.record_overflow()
     view = await memory.get_memory()
     result_state: dict[str, Any] = {
         "version": _VERSION,
@@ -97,6 +107,8 @@ def compress_messages(
     counter: TokenCounter | None = None,
     on_event: EventHook | None = None,
     state: Mapping[str, Any] | None = None,
+    prompt_tokens: int | None = None,
+    refused: bool = False,
 ) -> CompressionResult:
     """Return what `acompress_messages` does, to synchronous callers; also where an event loop is running."""
     call = acompress_messages(
@@ -107,6 +119,8 @@ def compress_messages(
         counter=counter,
         on_event=on_event,
         state=state,
+        prompt_tokens=prompt_tokens,
+        refused=refused,
     )
     try:
         asyncio.get_running_loop()

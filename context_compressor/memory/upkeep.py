@@ -53,14 +53,14 @@ class Upkeep:
             self.stale
             or state.queue
             or state.fresh
-            or state.tokens > self._config.budget
+            or state.tokens > state.budget.due_tokens
             or not self.history.is_unchanged()
         )
 
     def needs_event(self) -> bool:
         """Tell whether the view has to change before it can be handed out."""
         state = self.state
-        if state.tokens > self._config.budget or state.has_large_arrival():
+        if state.tokens > state.budget.due_tokens or state.has_large_arrival():
             return True
         state.fresh.clear()
         return False
@@ -196,9 +196,10 @@ class Upkeep:
         """Forget everything; the stored texts become unwanted."""
         ledger = self.state.ledger
         unwanted = {*ledger.refs(), *ledger.unwanted}
-        generation = self.state.generation + 1
+        generation, budget = self.state.generation + 1, self.state.budget
         self.state = MemoryState(self._config, self._counter)
         self.state.generation = generation
+        self.state.budget = budget  # the provider counts as before
         self.state.ledger.unwanted = unwanted
 
     def start_from(self, state: MemoryState, loaded_tokens: dict[str, int]) -> None:

@@ -41,6 +41,13 @@ class Arguments:
             raise FinalAnswer(f"{self._tool} needs the argument {name}.")
         return value
 
+    def text(self, name: str) -> str:
+        """Return a string that is not empty; refuse a call without it."""
+        value = self.required(name)
+        if not isinstance(value, str) or not value.strip():
+            raise FinalAnswer(f"{name} must be a string that is not empty, got {show_value(value)}.")
+        return value
+
     def integer(self, name: str, default: int | None = None, *, least: int = 1) -> int | None:
         """Return a whole number; models also write 41.0 and "41"."""
         value = self.get(name)

@@ -16,6 +16,9 @@ GUIDE = (
 )
 """What an agent is told, once per view, at the first stand-in that has room for it."""
 
+TOOL_NAMES = frozenset({READ_TOOL, GREP_TOOL, LOAD_TOOL, SEARCH_TOOL, COMPRESS_TOOL})
+"""What they answer with stands in the history already, or is of no use later."""
+
 SCHEMAS: list[dict[str, Any]] = [
     {
         "type": "function",
@@ -97,6 +100,48 @@ SCHEMAS: list[dict[str, Any]] = [
                     "ref": {"type": "string", "description": "The ref as shown: ctx:// and 16 hex digits."}
                 },
                 "required": ["ref"],
+            },
+        },
+    },
+    {
+        "type": "function",
+        "function": {
+            "name": SEARCH_TOOL,
+            "description": (
+                "Search the whole conversation, also what was moved out of it or summarised, best match first. "
+                "Ask with a name, an id, a path or a question in a few words. "
+                "Answers with short passages and where each stands."
+            ),
+            "parameters": {
+                "type": "object",
+                "properties": {
+                    "query": {"type": "string", "description": "What to look for, in a few telling words."},
+                    "limit": {
+                        "type": "integer",
+                        "minimum": 1,
+                        "description": "Passages to show, up to one page. Default: a short answer.",
+                    },
+                },
+                "required": ["query"],
+            },
+        },
+    },
+    {
+        "type": "function",
+        "function": {
+            "name": COMPRESS_TOOL,
+            "description": (
+                "Compress this conversation now: all but the latest messages become a summary, and can still "
+                "be searched and read. Use it when a task is done and another begins."
+            ),
+            "parameters": {
+                "type": "object",
+                "properties": {
+                    "keep": {
+                        "type": "string",
+                        "description": "A note on what you still need; it is kept word for word.",
+                    }
+                },
             },
         },
     },

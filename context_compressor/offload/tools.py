@@ -1,4 +1,4 @@
-"""`OffloadTools`: the tools by which an agent reads back what left its view."""
+"""`OffloadTools`: the tools by which an agent finds and reads back what left its view."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from math import ceil
 from typing import Any, Literal, Protocol, get_args
 
 from context_compressor.errors import (
+    ContextCompressorError,
     InvalidArgumentError,
     OffloadCorruptError,
     OffloadError,
@@ -21,7 +22,14 @@ from context_compressor.offload.arguments import Arguments, FinalAnswer, parse_a
 from context_compressor.offload.fitting import largest_fitting
 from context_compressor.offload.protocol import REF_PREFIX
 from context_compressor.offload.reading import read_page
-from context_compressor.offload.schemas import GREP_TOOL, LOAD_TOOL, READ_TOOL, SCHEMAS
+from context_compressor.offload.schemas import (
+    COMPRESS_TOOL,
+    GREP_TOOL,
+    LOAD_TOOL,
+    READ_TOOL,
+    SCHEMAS,
+    SEARCH_TOOL,
+)
 from context_compressor.offload.searching import (
     SEARCH_SECONDS,
     PatternError,
@@ -30,6 +38,7 @@ from context_compressor.offload.searching import (
     search_page,
     search_text,
 )
+from context_compressor.recall.hits import hits_page
 from context_compressor.tokens.protocol import TokenCounter
 
 MAX_PAGE_TOKENS = 2000
@@ -43,6 +52,10 @@ MIN_PAGE_TOKENS = 100
 """Below this, a page is mostly frame: refuse rather than shrink further."""
 GREP_TOKENS = 300
 """What a search answers unless `limit` asks for more: enough to see where to read on."""
+SEARCH_TOKENS = 220
+"""The same for a search of the history: three to five passages, of which the first is mostly the one."""
+MAX_HITS = 50
+_DEFAULT_HITS = 5
 MAX_CONTEXT_LINES = 50
 
 Wire = Literal["openai", "dashscope"]
@@ -85,6 +98,9 @@ class OffloadSource(Protocol):
 class OffloadTools:
     """Give an agent `read_offloaded`, `grep_offloaded` and `load_offloaded` over what one memory offloaded.
 
+    Over a `CompressedMemory` there are two more: `search_history`, which looks through the whole history, and
+    `compress_context`, by which the agent asks for compression when a task is done.
+
     A tool's answer is text. What `load_offloaded` brings back, an image say, providers accept in a user's
     message only: add what `attachment` returns behind the results.
 
@@ -104,6 +120,10 @@ class OffloadTools:
             GREP_TOOL: self._grep,
             LOAD_TOOL: self._load,
         }
+        if hasattr(memory, "search_history"):
+            self._handlers[SEARCH_TOOL] = self._search
+        if hasattr(memory, "compress_now"):
+            self._handlers[COMPRESS_TOOL] = self._compress
 
     @property
     def names(self) -> frozenset[str]:
@@ -113,7 +133,8 @@ class OffloadTools:
     @property
     def schemas(self) -> list[dict[str, Any]]:
         """The tool schemas in OpenAI's form; a copy each time."""
-        copied: list[dict[str, Any]] = copy_json(SCHEMAS)
+        offered = [schema for schema in SCHEMAS if schema["function"]["name"] in self._handlers]
+        copied: list[dict[str, Any]] = copy_json(offered)
         return copied
 
     async def call(self, name: str, arguments: Mapping[str, Any] | str | None = None) -> str:
@@ -277,9 +298,7 @@ class OffloadTools:
 
     async def _grep(self, arguments: Arguments) -> str:
         arguments.check("pattern", "ref", "ignore_case", "context", "limit")
-        given = arguments.required("pattern")
-        if not isinstance(given, str) or not given:
-            raise FinalAnswer(f"pattern must be a string that is not empty, got {show_value(given)}.")
+        given = arguments.text("pattern")
         context = min(arguments.integer("context", 0, least=0) or 0, MAX_CONTEXT_LINES)
         limit = arguments.integer("limit")
         pattern = await asyncio.to_thread(compile_pattern, given, arguments.flag("ignore_case"))
@@ -320,6 +339,27 @@ class OffloadTools:
             stopped_seconds=ceil(SEARCH_SECONDS) if stopped else 0,
             unreadable=len(unreadable),
         )
+
+    async def _search(self, arguments: Arguments) -> str:
+        arguments.check("query", "limit")
+        query = arguments.text("query")
+        limit = arguments.integer("limit")
+        hits = await self._memory.search_history(query, limit=min(limit or _DEFAULT_HITS, MAX_HITS))  # type: ignore[attr-defined]
+        if not hits:
+            return f"Nothing in this conversation answers {show_value(query)}; try other words."
+        room = self._page_tokens if limit else min(self._page_tokens, SEARCH_TOKENS)
+        return await asyncio.to_thread(hits_page, hits, query, self._memory.counter, room)
+
+    async def _compress(self, arguments: Arguments) -> str:
+        arguments.check("keep")
+        keep = None if arguments.get("keep") is None else arguments.text("keep")
+        try:
+            event = await self._memory.compress_now(keep=keep)  # type: ignore[attr-defined]
+        except ContextCompressorError as error:
+            return f"Not compressed: {error}"
+        if event is None:
+            return "Nothing to compress: what is there is the latest, or summarised already."
+        return f"Compressed from {event.tokens_before} to {event.tokens_after} tokens."
 
 
 def _media_block(url: str) -> Block:

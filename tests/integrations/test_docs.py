@@ -31,7 +31,7 @@ async def test_its_code_runs_one_after_the_other(tmp_path: Path, monkeypatch: py
     agent = names["agent"]
     assert isinstance(agent, ReActAgent)
     assert agent.memory is names["memory"]
-    assert len(agent.toolkit.get_json_schemas()) == 3
+    assert len(agent.toolkit.get_json_schemas()) == 5
     assert await names["durable"].get_memory() == []
     await names["durable"].compressed.base.wrapped.close()
     await names["engine"].dispose()

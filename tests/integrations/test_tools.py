@@ -15,7 +15,13 @@ from context_compressor.integrations.agentscope import AgentScopeCompressedMemor
 from tests.integrations.messages import IMAGE, reply, result, turns, user
 from tests.support.media import png_url
 
-NAMES = ["read_offloaded", "grep_offloaded", "load_offloaded"]
+NAMES = [
+    "read_offloaded",
+    "grep_offloaded",
+    "load_offloaded",
+    "search_history",
+    "compress_context",
+]
 
 
 async def call(toolkit: Toolkit, name: str, given: Any) -> ToolResponse:
@@ -141,7 +147,7 @@ async def test_a_group_is_kept_and_a_name_is_taken_once() -> None:
     register_offload_tools(toolkit, memory, group_name="archive")
     assert toolkit.get_json_schemas() == []
     toolkit.update_tool_groups(["archive"], active=True)
-    assert len(toolkit.get_json_schemas()) == 3
+    assert len(toolkit.get_json_schemas()) == 5
     assert "nothing to search" in await ask(toolkit, "grep_offloaded", pattern="x")
     with pytest.raises(ValueError, match="already"):
         register_offload_tools(toolkit, memory)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import Any, Self
 
@@ -82,6 +82,7 @@ class ModelServer:
         enforce: refuse what the provider refuses; false answers anything.
         parts: the kinds of content parts to take, as in `validity`; None: what the endpoint takes. Use
             `RECORDED_PARTS` for recorded sessions.
+        count: the tokens of messages and tools, as they are held against the window.
         port: 0 picks a free one.
 
     What a policy raises is answered with 500, and raised again when the server closes.
@@ -94,6 +95,7 @@ class ModelServer:
         enforce: bool = True,
         *,
         parts: Collection[str] | None = None,
+        count: Callable[[list[Any], list[Any]], int] = count_request,
         port: int = 0,
     ) -> None:
         self.requests: list[Received] = []
@@ -111,6 +113,7 @@ class ModelServer:
         self._window_tokens = window_tokens
         self._enforce = enforce
         self._parts = parts
+        self._count = count
         self._port = port
         self._replies: deque[Reply] = deque()
         if policy is None:
@@ -225,7 +228,7 @@ class ModelServer:
         parts = wire_of(received.path).parts() if self._parts is None else self._parts
         found = problems(received.messages, parts=parts)
         if self._window_tokens is not None and not found:
-            tokens = count_request(received.messages, received.tools)
+            tokens = self._count(received.messages, received.tools)
             if tokens > self._window_tokens:
                 found.append(f"{tokens} tokens in a window of {self._window_tokens}")
         return found

@@ -1,0 +1,167 @@
+"""The budget in force: the user's, or less where the provider's own counts ask for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from context_compressor.compression.config import CompressionConfig
+from context_compressor.errors import InvalidArgumentError, InvalidStateError
+from context_compressor.tokens.calibration import Calibration
+
+CALIBRATION_VERSION = 1
+_PLACE = "compression.calibration"
+_LEAST_RISE = 0.005
+"""Share of the budget below which a higher one is not worth taking up."""
+
+
+class BudgetInForce:
+    """Keep the thresholds that events go by in step with what a provider counts.
+
+    A new budget is due as soon as it is known, and taken up before the next event is planned: an event under
+    way ends by the thresholds that it began with.
+
+    Args:
+        config: the user's thresholds; their budget is never exceeded.
+
+    Attributes:
+        config: the thresholds in force; the very object that was given unless something was learnt.
+        due_tokens: what a view may cost by all that is known now.
+        shown_tokens: our count of the view that was handed out last; None before the first.
+    """
+
+    def __init__(self, config: CompressionConfig) -> None:
+        self.config = config
+        self.due_tokens = config.budget
+        self.shown_tokens: int | None = None
+        self._given = config
+        self._calibration = Calibration()
+
+    @property
+    def is_lowered(self) -> bool:
+        """Whether a provider's counts leave less than the user's budget."""
+        return self.config is not self._given
+
+    def record_usage(self, prompt_tokens: int) -> None:
+        """Note what the provider counted for the view that was handed out last.
+
+        Raises:
+            InvalidArgumentError: not a number of tokens.
+        """
+        _check_tokens("prompt_tokens", prompt_tokens, least=0)
+        if self.shown_tokens is not None:
+            self._calibration.record_usage(self.shown_tokens, prompt_tokens)
+            self._reckon()
+
+    def record_overflow(self, limit: int | None = None) -> None:
+        """Note that the provider refused the view that was handed out last, with the limit that it named.
+
+        Raises:
+            InvalidArgumentError: not a number of tokens.
+        """
+        if limit is not None:
+            _check_tokens("limit", limit, least=1)
+        self._calibration.record_overflow(self.shown_tokens, limit)
+        self._reckon()
+
+    def concede(self, tokens: int) -> bool:
+        """Let a view be that cannot become smaller, and may fit by all that is known; tell whether it may."""
+        if tokens > self._given.budget:
+            return False
+        conceded = self._calibration.concede(tokens, self._given.max_total_tokens)
+        if conceded:
+            self.due_tokens = self._tokens()
+            self.take_up()
+        return conceded
+
+    def end_shrinking(self) -> None:
+        """Note that a view was made: the step that a refusal asked for was taken."""
+        if self._calibration.is_shrinking:
+            self._calibration.end_shrinking()
+            self._reckon()
+
+    def _tokens(self) -> int:
+        return self._calibration.budget(self._given.max_total_tokens, self._given.budget)
+
+    def _reckon(self) -> None:
+        given, tokens = self._given.budget, self._tokens()
+        rise = tokens - self.config.budget
+        is_worth_it = rise < 0 or tokens == given or rise > _LEAST_RISE * given
+        self.due_tokens = tokens if is_worth_it else self.config.budget
+
+    def take_up(self) -> None:
+        """Let the budget that is due be in force."""
+        if self.due_tokens != self.config.budget:
+            self.config = within(self._given, self.due_tokens)
+
+    # Saved form
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what was learnt, and what the last view costs, as JSON-like data."""
+        saved: dict[str, Any] = {"version": CALIBRATION_VERSION, "shown_tokens": self.shown_tokens}
+        if not self._calibration.is_empty:
+            saved |= {**self._calibration.to_dict(), "max_total_tokens": self._given.max_total_tokens}
+        return saved
+
+    @classmethod
+    def load(cls, data: object, config: CompressionConfig, *, same_counter: bool) -> BudgetInForce:
+        """Read the saved form; None is that of a state without one.
+
+        What another counter counted says nothing. Refusals do not outlast a change of `max_total_tokens`:
+        the model may be another one.
+
+        Raises:
+            InvalidStateError: an unknown version, or a field that is missing or malformed.
+        """
+        found = cls(config)
+        if data is None:
+            return found
+        if not isinstance(data, Mapping):
+            raise InvalidStateError(f"{_PLACE}: expected a dict, got {type(data).__name__}")
+        version = data.get("version")
+        if version != CALIBRATION_VERSION:
+            raise InvalidStateError(
+                f"{_PLACE}.version: this release reads {CALIBRATION_VERSION}, the state has {version!r}"
+            )
+        shown = data.get("shown_tokens")
+        if shown is not None and (type(shown) is not int or shown < 0):
+            raise InvalidStateError(f"{_PLACE}.shown_tokens: expected an integer or None, got {shown!r}")
+        calibration = Calibration()
+        if "reports" in data:
+            try:
+                calibration = Calibration.from_dict(data)
+            except ValueError as error:
+                raise InvalidStateError(f"{_PLACE}.{error}") from error
+        if same_counter:
+            if data.get("max_total_tokens") != config.max_total_tokens:
+                calibration.forget_refusals()
+            found.shown_tokens = shown
+            found._calibration = calibration
+            found._reckon()
+            found.take_up()
+        return found
+
+
+def within(config: CompressionConfig, budget: int) -> CompressionConfig:
+    """Return thresholds with a lower budget; the same object where it is the user's own.
+
+    Thresholds in tokens stay what they are as long as the budget has room for them: what was large enough to
+    be compacted before a provider's counts were known still is, and nothing else.
+    """
+    if budget >= config.budget:
+        return config
+    tool_tokens = min(config.max_tool_message_tokens, max(1, budget // 2))
+    return config.model_copy(
+        update={
+            "max_total_tokens": budget,
+            "reserved_tokens": 0,  # part of what the provider counts
+            "arrival_ratio": min(1.0, config.arrival_ratio * config.budget / budget),
+            "max_tool_message_tokens": tool_tokens,
+            "preview_tokens": min(config.preview_tokens, tool_tokens // 2),
+        }
+    )
+
+
+def _check_tokens(name: str, value: object, *, least: int) -> None:
+    if type(value) is not int or value < least:
+        raise InvalidArgumentError(f"{name}: expected tokens as an int, {least} or more, got {value!r}")

@@ -1,0 +1,256 @@
+"""Which passages answer a query best: a first score from the index, a second from reading the best."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from math import log
+
+from context_compressor.recall.passages import Document, split_passages
+from context_compressor.recall.query import Query
+from context_compressor.recall.rows import Rows
+from context_compressor.recall.terms import TermReader, fold
+
+CANDIDATES = 80
+"""Passages that are read, which takes some 8 ms; 120 answered no more questions of `benchmarks/search.py`."""
+
+SATURATION, LENGTH = 0.6, 0.9
+"""k1 and b of BM25 (S. Robertson, H. Zaragoza, "The Probabilistic Relevance Framework", 2009). A passage is
+short: that a term comes again says less than in a document, and what a short message is about is plainer."""
+
+FIRST_SATURATION, FIRST_LENGTH = 1.2, 0.4
+"""The same before passages are read, when each term is known to be there, not how often."""
+
+NEAR_CHARACTERS = 160
+"""Two terms of a query that stand closer add up to the weight of the lesser: some two lines of text."""
+
+NAME_WEIGHT = 0.5
+"""What a name that stands there letter for letter adds, of the weight of its term."""
+
+USER_WEIGHT = 1.2
+"""What a user says tells about him; what an assistant says often repeats it, at length."""
+
+AROUND_WEIGHT = 0.5
+AROUND_MESSAGES = 6
+"""What the messages around add to an answer in words, of the mean of their first scores: some three exchanges
+before and after are on the same topic. A name is found where it stands."""
+
+_PLACES = 20
+"""Places of one term in a passage that are compared with those of another."""
+
+_TOOL_PLACE = -1_000
+"""Where the name of a tool stands: near no word of the text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A passage that answers a query: characters `start` to `end` of a text of the history."""
+
+    document: Document
+    start: int
+    end: int
+    score: float
+    """The higher the better; scores of two queries do not compare."""
+
+    @property
+    def text(self) -> str:
+        """The passage."""
+        return self.document.text[self.start : self.end]
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """What the index alone tells about a query."""
+
+    query: Query
+    rows: Rows
+    postings: Sequence[Collection[int]]
+    """Of each term of the query, the rows that hold it."""
+
+    @cached_property
+    def weights(self) -> list[float]:
+        """Of each term of the query, how rare it is: BM25's inverse document frequency."""
+        total = len(self.rows.sizes)
+        return [
+            log(1 + (total - len(found) + 0.5) / (len(found) + 0.5)) if found else 0.0
+            for found in self.postings
+        ]
+
+    @cached_property
+    def scores(self) -> dict[int, float]:
+        """Row -> score by the terms that it holds."""
+        sizes, scores = self.rows.sizes, dict[int, float]()
+        flat = 1 + FIRST_SATURATION * (1 - FIRST_LENGTH)
+        slope = FIRST_SATURATION * FIRST_LENGTH / self.rows.mean_size
+        for weight, found in zip(self.weights, self.postings, strict=True):
+            for row in found:
+                if row in sizes:
+                    scores[row] = scores.get(row, 0.0) + weight / (flat + slope * sizes[row])
+        return scores
+
+    def around(self, position: int) -> float:
+        """Return the mean of the best first scores of the messages around one, nearer ones counting more."""
+        first = max(position - AROUND_MESSAGES, 0)
+        end = min(position + AROUND_MESSAGES + 1, len(self.rows.history))
+        near = {other: 1 / abs(other - position) for other in range(first, end) if other != position}
+        score = sum(weight * self._best.get(other, 0.0) for other, weight in near.items())
+        return score / (sum(near.values()) or 1.0)
+
+    @cached_property
+    def _best(self) -> dict[int, float]:
+        """Position of a message in the history -> score of its best row."""
+        best: dict[int, float] = {}
+        for row, score in self.scores.items():
+            position = self.rows.places[row][0]
+            if score > best.get(position, 0.0):
+                best[position] = score
+        return best
+
+    def candidates(self) -> list[int]:
+        """Return the rows worth reading, best first; for a name alone those that may hold it, last first."""
+        rows = self._rows_of_name() if self.query.bare_name else set()
+        if rows:
+            return sorted(rows, key=self.rows.places.__getitem__, reverse=True)[:CANDIDATES]
+        scores, places = self.scores, self.rows.places
+        return sorted(scores, key=lambda row: (scores[row], places[row]), reverse=True)[:CANDIDATES]
+
+    def _rows_of_name(self) -> set[int]:
+        """Return the rows with the name as such or all its parts: it may stand within a longer name."""
+        whole, *parts = (set(found) for found in self.postings)
+        return (whole | set.intersection(*parts) if parts else whole) & self.rows.sizes.keys()
+
+
+class _Reading:
+    """A candidate that has been read: where in it the terms of the query stand."""
+
+    def __init__(
+        self, lookup: Lookup, row: int, found: tuple[Document, int, int], reader: TermReader
+    ) -> None:
+        self.row = row
+        self.document, self.start, self.end = found
+        self.text = self.document.text[self.start : self.end]
+        self.folded = fold(self.text)
+        self.places: list[list[int]] = [[] for _ in lookup.query.terms]
+        self._find(lookup.query, reader)
+
+    def _find(self, query: Query, reader: TermReader) -> None:
+        wanted: dict[str, list[list[int]]] = {}
+        for term, places in zip(query.terms, self.places, strict=True):
+            if term.characters is not None:
+                places += _find_all(term.characters, self.folded)
+            else:
+                for one in term.terms:
+                    wanted.setdefault(one, []).append(places)
+        if not wanted:
+            return
+        for at, (words, wholes) in reader.runs(self.text):
+            for one in words if not wholes else words + wholes:
+                if one in wanted:
+                    for places in wanted[one]:
+                        places.append(at)
+        if self.document.tool:
+            for one in reader.terms(self.document.tool) & wanted.keys():
+                for places in wanted[one]:
+                    places.append(_TOOL_PLACE)
+
+    def score(self, lookup: Lookup) -> float:
+        """Return BM25 times the share of the query that is there, and what names and nearness add."""
+        weights, terms = lookup.weights, lookup.query.terms
+        size = lookup.rows.sizes[self.row] / lookup.rows.mean_size
+        damping = SATURATION * (1 - LENGTH + LENGTH * size)
+        score = covered = 0.0
+        for weight, places in zip(weights, self.places, strict=True):
+            if places:
+                score += weight * len(places) * (SATURATION + 1) / (len(places) + damping)
+                covered += weight
+        score *= covered / (sum(weights) or 1.0)
+        for index, term in enumerate(terms):
+            if term.name is not None and stands_in(term.name, self.folded):
+                score += NAME_WEIGHT * weights[index]
+        present = [index for index, places in enumerate(self.places) if places]
+        for one, other in pairwise(present):
+            # The parts of a name always stand together; that two pairs of characters do is a longer word.
+            if terms[one].run != terms[other].run or terms[one].characters is not None:
+                nearness = 1 - _distance(self.places[one], self.places[other]) / NEAR_CHARACTERS
+                score += max(nearness, 0.0) * min(weights[one], weights[other])
+        return score * (USER_WEIGHT if self.document.role == "user" else 1.0)
+
+
+def rank(
+    lookup: Lookup,
+    candidates: Sequence[int],
+    documents: Mapping[str, Sequence[Document]],
+    reader: TermReader,
+    limit: int,
+) -> list[Found]:
+    """Return the best passages: the best one of each text, then what other passages of these texts there are.
+
+    Of passages that answer equally the latest is first, as what was said last is true. So is the latest
+    that holds a name when nothing but the name is asked for.
+    """
+    name, places = lookup.query.bare_name, lookup.rows.places
+    ordered: list[tuple[tuple[float, float, tuple[int, int]], Found]] = []
+    for reading in _read(lookup, candidates, documents, reader):
+        score = reading.score(lookup)
+        place = places[reading.row]
+        if not lookup.query.has_names:
+            score += AROUND_WEIGHT * lookup.around(place[0])
+        if score > 0:
+            latest = place[0] + 1 if name is not None and stands_in(name, reading.folded) else 0
+            found = Found(reading.document, reading.start, reading.end, score)
+            ordered.append(((latest, round(score, 6), place), found))
+    ordered.sort(key=lambda one: one[0], reverse=True)
+    seen: set[tuple[str, int]] = set()
+    firsts: list[Found] = []
+    others: list[Found] = []
+    for _, found in ordered:
+        text = found.document.key, found.document.part
+        (others if text in seen else firsts).append(found)
+        seen.add(text)
+    return (firsts + others)[:limit]
+
+
+def stands_in(name: str, text: str) -> bool:
+    """Tell whether a name stands in a text, and not within a longer word; both are folded."""
+    for at in _find_all(name, text):
+        end = at + len(name)
+        if not (at and _is_inner(text[at - 1])) and not (end < len(text) and _is_inner(text[end])):
+            return True
+    return False
+
+
+def _is_inner(character: str) -> bool:
+    return character == "_" or character.isalnum()
+
+
+def _read(
+    lookup: Lookup,
+    candidates: Sequence[int],
+    documents: Mapping[str, Sequence[Document]],
+    reader: TermReader,
+) -> Iterator[_Reading]:
+    passages: dict[str, list[tuple[Document, int, int]]] = {}
+    for row in candidates:
+        position, number = lookup.rows.places[row]
+        key = lookup.rows.history[position][0]
+        if key not in passages:
+            passages[key] = [
+                (one, *place) for one in documents.get(key, ()) for place in split_passages(one.text)
+            ]
+        if number < len(passages[key]):  # a text read back may be shorter than its digest says
+            yield _Reading(lookup, row, passages[key][number], reader)
+
+
+def _find_all(characters: str, text: str) -> list[int]:
+    places: list[int] = []
+    at = text.find(characters)
+    while at >= 0:
+        places.append(at)
+        at = text.find(characters, at + 1)
+    return places
+
+
+def _distance(one: Sequence[int], other: Sequence[int]) -> int:
+    return min(abs(here - there) for here in one[:_PLACES] for there in other[:_PLACES])

@@ -1,0 +1,183 @@
+"""What a text is found by: words in their stems, names whole and in parts, pairs of characters."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple
+from zlib import crc32
+
+from context_compressor.recall.stemming import stem
+
+UNSPACED = (
+    "\u0e00-\u0e7f\u0e80-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Burmese, Khmer
+    "\u1100-\u11ff\u3005-\u3007\u3040-\u309f\u30a1-\u30fa\u30fc-\u30ff\u3100-\u318f\u31a0-\u31ff"
+    "\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff66-\uffdc\U00020000-\U0003ffff"
+)
+"""Characters of scripts that write words without spaces, or, as Korean, with endings joined to them."""
+
+_MARKS = (
+    "\u0300-\u036f\u0483-\u0487\u0591-\u05bd\u05bf-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed"
+    "\u0900-\u0963\u0966-\u0dff"
+)
+"""Vowel signs and accents, which stand within words but are no letters to Python."""
+
+_LETTER = rf"(?:(?![{UNSPACED}_])[\w{_MARKS}])"
+RUN = re.compile(
+    rf"[{UNSPACED}]+"
+    rf"|_*{_LETTER}+(?:(?:[-._/\\:@'’]|__|::|:/|://){_LETTER}+)*"
+)
+"""A run of characters without spaces between words, or a word or name with what joins its parts."""
+
+PAIR, WHOLE = "·", "¸"
+"""What the codes of pairs of characters and of whole names begin with, and no word does."""
+
+_DIGITS_36 = "0123456789abcdefghijklmnopqrstuvwxyz"
+_PLAIN = re.compile(r"[A-Z]?[a-z]+")
+_UNSPACED = re.compile(rf"[{UNSPACED}]")
+_JOINT = re.compile(r"[^\w" + _MARKS + r"]+|_+")
+_OUTER_JOINT = re.compile(r"[/\\:@]+")
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_DIGITS = re.compile(r"(?<=\D)(?=\d)|(?<=\d)(?=\D)")
+_ACCENT = re.compile(r"[\u0300-\u036f]+")
+_POSSESSIVE = re.compile(r"['’]s?$", re.IGNORECASE)
+
+MAX_TERM_CHARACTERS = 64
+"""Longer words are known by their beginning: a SHA-256 in hexadecimal digits has 64."""
+
+MAX_PARTS = 24
+"""Names of more parts are data (a list without spaces, an encoded image), whose whole nobody asks for."""
+
+_KEPT_RUNS = 100_000
+"""Runs whose terms are remembered: at most some 30 MB, for what a million tokens of English take."""
+
+
+class RunTerms(NamedTuple):
+    """What one run of a text is found by."""
+
+    words: tuple[str, ...]
+    """Stems of its words and parts of its names, or pairs of characters."""
+    wholes: tuple[str, ...]
+    """Its whole name, and wholes that stand in it, such as the file name in a path; each a code."""
+
+
+class TermReader(dict[str, RunTerms]):
+    """Read the terms of texts, remembering those of runs seen before. For one thread at a time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._stems: dict[str, str] = {}
+
+    def __missing__(self, run: str) -> RunTerms:
+        if len(self) >= _KEPT_RUNS or len(self._stems) >= _KEPT_RUNS:
+            self.clear()
+            self._stems.clear()
+        terms = self._terms_of_run(run)
+        if len(run) <= MAX_TERM_CHARACTERS:
+            self[run] = terms
+        return terms
+
+    def runs(self, text: str) -> Iterator[tuple[int, RunTerms]]:
+        """Yield the terms of each run of `text`, with the character where it begins."""
+        for match in RUN.finditer(text):
+            yield match.start(), self[match[0]]
+
+    def terms(self, text: str) -> set[str]:
+        """Return all terms of `text`."""
+        found: set[str] = set()
+        for run in set(RUN.findall(text)):
+            words, wholes = self[run]
+            found.update(words)
+            found.update(wholes)
+        return found
+
+    def _terms_of_run(self, run: str) -> RunTerms:
+        """Return the terms of a run as `RUN` matches it."""
+        if _PLAIN.fullmatch(run):
+            return RunTerms((self.stem(run.lower()[:MAX_TERM_CHARACTERS]),), ())
+        if _UNSPACED.match(run):
+            return RunTerms(_pairs(fold(run)), ())
+        run = _POSSESSIVE.sub("", run)
+        pieces = [piece for piece in _JOINT.split(run) if piece]
+        parts = [part for piece in pieces for part in _parts(piece)]
+        words = tuple(self.stem(fold(part)[:MAX_TERM_CHARACTERS]) for part in parts)
+        is_name = len(words) > 1 and len(pieces) <= MAX_PARTS
+        return RunTerms(words, _wholes(run) if is_name else ())
+
+    def stem(self, word: str) -> str:
+        """Return the term of a folded word."""
+        if not (word.isascii() and word.isalpha()):
+            return word
+        found = self._stems.get(word)
+        if found is None:
+            self._stems[word] = found = stem(word)
+        return found
+
+
+def fold(text: str) -> str:
+    """Return a text without case, accents and forms of width, as terms are compared."""
+    if text.isascii():
+        return text.lower()
+    decomposed = unicodedata.normalize("NFKD", text)
+    return unicodedata.normalize("NFKC", _ACCENT.sub("", decomposed)).casefold()
+
+
+def code_of(name: str) -> str:
+    """Return the code under which a whole name is found, however its parts are joined and cased.
+
+    Four digits to the base 36 of a checksum: what two names share by chance, reading their texts tells apart.
+    """
+    return WHOLE + _digits(joined(name), 4)
+
+
+def joined(name: str) -> str:
+    """Return a name as one word, folded: `fileName` and `file_name` are `filename`."""
+    return fold(_JOINT.sub("", name))[: 4 * MAX_TERM_CHARACTERS]
+
+
+def _wholes(run: str) -> tuple[str, ...]:
+    """Return codes of the run, of what stands between slashes and colons, and of what between dots in it."""
+    names = {run}
+    for outer in _OUTER_JOINT.split(run):
+        names.add(outer)
+        names.update(outer.split("."))
+    return tuple(dict.fromkeys(code_of(name) for name in names if _is_name(name)))
+
+
+def _is_name(name: str) -> bool:
+    pieces = [piece for piece in _JOINT.split(name) if piece]
+    return len(pieces) > 1 or any(len(_parts(piece)) > 1 for piece in pieces)
+
+
+def _parts(piece: str) -> list[str]:
+    """Return the parts of a word without joints: at humps, and where letters meet digits just once.
+
+    `HTTPServer2` is http, server and 2; where they meet more often, as in `2a18e2`, there is nothing to find.
+    """
+    parts: list[str] = []
+    for part in _HUMP.split(piece):
+        halves = _DIGITS.split(part)
+        parts += halves if len(halves) == 2 else [part]
+    return parts if len(parts) <= MAX_PARTS else [piece]
+
+
+def _pairs(run: str) -> tuple[str, ...]:
+    """Return a code of each two neighbouring characters, and one of the last character.
+
+    All that begin with a character begin with its code, so that one character is found by the beginning. As
+    codes of few letters pairs take half the room, which for a short history of Chinese is most of its index.
+    """
+    first = [_digits(character, 2) for character in run]
+    return (*(f"{PAIR}{one}{other[0]}" for one, other in pairwise(first)), f"{PAIR}{first[-1]}")
+
+
+def _digits(text: str, number: int) -> str:
+    """Return a checksum of a text as so many digits to the base 36."""
+    checksum = crc32(text.encode("utf-8", "surrogatepass"))
+    digits = ""
+    for _ in range(number):
+        checksum, digit = divmod(checksum, 36)
+        digits += _DIGITS_36[digit]
+    return digits

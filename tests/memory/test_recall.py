@@ -1,0 +1,312 @@
+"""Searching the history: what left the view is found, told with its place, and gone when it is deleted."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from context_compressor import (
+    CompressedMemory,
+    CompressionConfig,
+    FileOffloadStore,
+    InMemoryMemory,
+    Msg,
+    OffloadTools,
+    TiktokenCounter,
+    from_openai,
+)
+from context_compressor.errors import InvalidArgumentError
+from context_compressor.memory.recalling import INDEX_FILE
+from context_compressor.offload.protocol import ref_of
+from context_compressor.offload.tools import SEARCH_TOKENS
+from context_compressor.recall.hits import Hit
+from tests.memory.scripted import call, result, user
+
+COUNTER = TiktokenCounter()
+LOG = "\n".join(f"2026-03-{day:02} job_{day} finished in {day * 7} ms" for day in range(1, 29))
+
+
+def turn(number: int, text: str | None = None) -> list[Msg]:
+    """Return an exchange that reads a file."""
+    arguments = f'{{"path": "src/part_{number}.py"}}'
+    said = f"def handler_{number}(request):\n" + "    total += weight(request)\n" * 20
+    return from_openai([call(f"c{number}", arguments=arguments), result(f"c{number}", text or said)])
+
+
+def memory_of(budget: int = 3_000, **kinds: Any) -> CompressedMemory:
+    config = CompressionConfig(max_total_tokens=budget, keep_recent_count=4, **kinds.pop("settings", {}))
+    return CompressedMemory(config=config, counter=COUNTER, **kinds)
+
+
+async def play(memory: CompressedMemory, turns: int = 30) -> CompressedMemory:
+    """Let a session go by: a fact early on, a log, then a lot of code."""
+    await memory.add(from_openai([user("The staging database is db-stage-7; tidy up the handlers.")]))
+    await memory.add(turn(900, LOG))
+    for number in range(turns):
+        await memory.add(turn(number))
+        await memory.get_memory()
+    return memory
+
+
+async def first(memory: CompressedMemory, query: str) -> Hit:
+    hits = await memory.search_history(query)
+    assert hits
+    return hits[0]
+
+
+async def test_what_left_the_view_is_found_by_name_part_and_question() -> None:
+    memory = await play(memory_of())
+    assert "handler_3" not in str([msg.content for msg in (await memory.get_memory())[-4:]])
+    for query in ("handler_3", "src/part_3.py", "part_3"):
+        hit = await first(memory, query)
+        assert "_3" in hit.text
+        assert not hit.in_view
+        assert hit.ref is not None
+    hit = await first(memory, "when did job_17 finish?")
+    assert "job_17 finished in 119 ms" in hit.text
+    assert (hit.role, hit.tool) == ("tool", "read_file")
+
+
+async def test_a_hit_names_its_message_and_the_lines_to_read() -> None:
+    memory = await play(memory_of())
+    history = await memory.get_history()
+    hit = await first(memory, "handler_5")
+    assert hit.message_ids == (next(m.id for m in history if "handler_5" in str(m.content)),)
+    position = next(n for n, m in enumerate(history) if m.id == hit.message_ids[0])
+    assert hit.messages_ago == len(history) - 1 - position
+    assert hit.ref is not None
+    assert hit.lines is not None
+    stored = (await memory.read_ref(hit.ref)).split("\n")
+    begin, end = hit.lines
+    assert "\n".join(stored[begin - 1 : end]).strip() == hit.text.strip()
+
+
+async def test_what_stands_in_the_view_is_so_marked() -> None:
+    memory = await play(memory_of())
+    newest = await first(memory, "handler_29")
+    assert newest.in_view
+    assert newest.messages_ago == 0
+    hit = await first(memory, "staging database")
+    assert hit.in_view
+    assert hit.ref is None
+
+
+async def test_a_text_behind_a_stub_is_found_there() -> None:
+    memory = memory_of()
+    large = "\n".join(f"row {number}: value_{number * 31}" for number in range(600))
+    await memory.add(turn(1, large))
+    await memory.get_memory()
+    hit = await first(memory, "value_9300")
+    assert hit.ref == ref_of(large)
+    assert hit.lines is not None
+    first_line, last_line = hit.lines
+    assert first_line <= 301 <= last_line
+    assert not hit.in_view
+
+
+async def test_the_latest_source_of_a_name_comes_first() -> None:
+    memory = memory_of()
+    for number, state in enumerate(("open", "paid", "closed")):
+        await memory.add(turn(number, f"ticket TCK-4411 is {state} now\n" + "nothing else here\n" * 30))
+    assert "closed" in (await first(memory, "TCK-4411")).text
+
+
+async def test_what_the_tools_brought_back_is_not_found_twice() -> None:
+    memory = await play(memory_of())
+    tools = OffloadTools(memory)
+    answer = await tools.call("search_history", {"query": "handler_5"})
+    assert "handler_5" in answer
+    before = [hit.message_ids for hit in await memory.search_history("handler_5", limit=20)]
+    await memory.add(
+        from_openai(
+            [call("s1", name="search_history", arguments='{"query": "handler_5"}'), result("s1", answer)]
+        )
+    )
+    assert [hit.message_ids for hit in await memory.search_history("handler_5", limit=20)] == before
+
+
+async def test_redacted_words_are_not_found() -> None:
+    memory = await play(memory_of(settings={"redact": lambda text: text.replace("db-stage-7", "[host]")}))
+    assert all("db-stage-7" not in hit.text for hit in await memory.search_history("db-stage-7"))
+    assert "[host]" in (await first(memory, "staging database host")).text
+
+
+@pytest.mark.parametrize("on_disk", [False, True])
+async def test_deleted_messages_leave_the_index_at_once(on_disk: bool, tmp_path: Path) -> None:
+    memory = await play(memory_of(store=FileOffloadStore(tmp_path) if on_disk else None))
+    hit = await first(memory, "job_17")
+    await memory.delete(list(hit.message_ids))
+    assert all("job_17" not in hit.text for hit in await memory.search_history("job_17"))
+    if on_disk:
+        index = tmp_path / "default" / INDEX_FILE
+        assert b"job_17" not in index.read_bytes()
+    await memory.clear()
+    assert await memory.search_history("handler_3") == []
+
+
+async def test_changes_behind_its_back_are_seen() -> None:
+    base = InMemoryMemory()
+    memory = await play(memory_of(base=base))
+    hit = await first(memory, "job_17")
+    await base.delete(list(hit.message_ids))
+    assert all("job_17" not in hit.text for hit in await memory.search_history("job_17"))
+    await base.add(from_openai([user("job_17 was started anew by hand")]))
+    assert "by hand" in (await first(memory, "job_17")).text
+
+
+async def test_a_base_without_a_revision_that_is_changed_in_place() -> None:
+    class Unnumbered(InMemoryMemory):
+        def revision(self) -> int | None:  # type: ignore[override]
+            return None
+
+    base = Unnumbered()
+    memory = await play(memory_of(base=base))
+    await first(memory, "staging database")
+    entry = next(iter(base._entries.values()))
+    entry.msg.content = "The archive server is arch-9; tidy up the handlers."
+    assert "arch-9" in (await first(memory, "arch-9")).text
+    assert all(
+        "db-stage-7" not in hit.text for hit in await memory.search_history("staging database db-stage-7")
+    )
+
+
+async def test_a_resumed_memory_finds_the_same_and_a_lost_index_is_made_anew(tmp_path: Path) -> None:
+    memory = await play(memory_of(store=FileOffloadStore(tmp_path)))
+    queries = ("handler_3", "job_17 finished", "staging database", "weight of a request")
+    found = [await memory.search_history(query) for query in queries]
+    state = memory.state_dict()
+    await memory.aclose()
+    index = tmp_path / "default" / INDEX_FILE
+    assert index.stat().st_mode & 0o777 == 0o600
+    for damage in (lambda: None, index.unlink, lambda: index.write_bytes(b"no index" * 999)):
+        damage()
+        other = memory_of(store=FileOffloadStore(tmp_path))
+        other.load_state_dict(state)
+        assert [await other.search_history(query) for query in queries] == found
+        await other.aclose()
+
+
+async def test_two_memories_over_one_index_each_find_their_own(tmp_path: Path) -> None:
+    one = await play(memory_of(store=FileOffloadStore(tmp_path)))
+    other = memory_of(store=FileOffloadStore(tmp_path))
+    other.load_state_dict(one.state_dict())
+    await one.add(from_openai([user("only one knows of bluebird-1")]))
+    await other.add(from_openai([user("only the other knows of redbird-2")]))
+    for _ in range(2):
+        assert "bluebird-1" in (await first(one, "bluebird-1")).text
+        assert all("redbird-2" not in hit.text for hit in await one.search_history("redbird-2"))
+        assert "redbird-2" in (await first(other, "redbird-2")).text
+        assert "handler_3" in (await first(other, "handler_3")).text
+
+
+async def test_searches_and_additions_at_the_same_time() -> None:
+    memory = await play(memory_of())
+
+    async def search(number: int) -> list[Hit]:
+        return await memory.search_history(f"handler_{number}")
+
+    found, *_ = await asyncio.gather(
+        asyncio.gather(*(search(number) for number in range(8))),
+        memory.add(turn(77)),
+        memory.get_memory(),
+    )
+    assert all(f"handler_{number}" in hits[0].text for number, hits in enumerate(found))
+    assert "handler_77" in (await first(memory, "handler_77")).text
+
+
+async def test_long_arguments_are_found_too() -> None:
+    memory = memory_of()
+    code = "\\n".join(f"assert check_{n}(value) == {n * 17}" for n in range(200))
+    await memory.add(
+        from_openai([call("w", name="write_file", arguments=f'{{"text": "{code}"}}'), result("w", "ok")])
+    )
+    await play(memory)
+    hit = await first(memory, "check_150")
+    assert (hit.role, hit.tool) == ("assistant", "write_file")
+    assert hit.ref is not None
+
+
+@pytest.mark.parametrize(
+    "query", ["", "   ", "?!*()\"'", "AND OR NOT", 'a" OR "b', "x" * 5_000, "\ud800", "NEAR(a b)"]
+)
+async def test_any_text_is_a_query(query: str) -> None:
+    memory = await play(memory_of(), turns=2)
+    assert isinstance(await memory.search_history(query), list)
+
+
+@pytest.mark.parametrize(("query", "limit"), [(5, 5), (None, 5), ("a", 0), ("a", True), ("a", "5")])
+async def test_wrong_arguments_are_refused_by_name(query: Any, limit: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"query|limit"):
+        await memory_of().search_history(query, limit)
+
+
+async def test_an_empty_history_has_no_answer() -> None:
+    assert await memory_of().search_history("anything") == []
+
+
+# The tools
+
+
+async def ask(memory: CompressedMemory, tool: str, **arguments: Any) -> str:
+    return await OffloadTools(memory).call(tool, arguments)
+
+
+async def test_the_tool_answers_in_few_tokens_and_names_the_place_to_read_on() -> None:
+    memory = await play(memory_of(8_000), turns=90)
+    answer = await ask(memory, "search_history", query="job_17")
+    assert "job_17 finished in 119 ms" in answer
+    assert COUNTER.count_text(answer) <= SEARCH_TOKENS
+    hit = await first(memory, "job_17")
+    assert hit.ref is not None
+    assert answer.startswith(f"[{hit.ref} line ")
+    assert f"result of read_file, {hit.messages_ago} messages ago]" in answer
+    assert hit.lines is not None
+    page = await ask(memory, "read_offloaded", ref=hit.ref, offset=hit.lines[0], limit=30)
+    assert "job_17 finished in 119 ms" in page
+    more = await ask(memory, "search_history", query="handler total weight", limit=20)
+    assert COUNTER.count_text(answer) < COUNTER.count_text(more) <= 8_000 // 8
+
+
+async def test_the_tool_says_what_is_in_view_and_when_there_is_nothing() -> None:
+    memory = await play(memory_of())
+    assert (await ask(memory, "search_history", query="handler_29")).startswith("[in view, ")
+    assert "Nothing in this conversation answers" in await ask(memory, "search_history", query="qqzzyyxx")
+    assert "query must be a string" in await ask(memory, "search_history", query="  ")
+    assert "needs the argument query" in await ask(memory, "search_history")
+    assert "has no argument" in await ask(memory, "search_history", query="x", ref="ctx://0")
+
+
+async def test_the_agent_can_ask_for_compression_with_a_note() -> None:
+    memory = memory_of(20_000)
+    await play(memory)
+    before = memory.stats().view_tokens
+    answer = await ask(memory, "compress_context", keep="the password of job_17 stands in part_4")
+    assert answer == f"Compressed from {before} to {memory.stats().view_tokens} tokens."
+    shown = str([msg.content for msg in await memory.get_memory()])
+    assert "- the password of job_17 stands in part_4" in shown
+    assert "Nothing to compress" in await ask(memory, "compress_context")
+    assert "keep must be a string" in await ask(memory, "compress_context", keep=5)
+
+
+async def test_stats_are_one_line_for_people() -> None:
+    memory = await play(memory_of())
+    stats = memory.stats()
+    assert str(stats).startswith(f"{stats.view_tokens:,} / 3,000 tokens, {stats.segments} segment")
+    assert f"{stats.offloaded} text" in str(stats)
+    assert stats.budget_tokens == 3_000
+    before, grown = stats.events, 0
+    while memory.stats().events == before:
+        left = memory.stats().tokens_to_event
+        await memory.add(from_openai([user("word " * 50)]))
+        await memory.get_memory()
+        grown += 1
+    assert left <= 300
+    assert grown < 60
+
+
+def test_an_empty_memory_says_so() -> None:
+    line = str(memory_of().stats())
+    assert line == "0 / 3,000 tokens, 0 segments, 0 texts offloaded, next event in about 3,000 tokens"

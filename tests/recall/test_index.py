@@ -1,0 +1,182 @@
+"""An index in step with its history."""
+
+import logging
+import random
+import sqlite3
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+from context_compressor.recall.index import SearchIndex
+from context_compressor.recall.passages import Document
+from tests.recall.support import History, random_text
+
+
+def test_what_is_new_is_found_and_read_once(tmp_path: Path) -> None:
+    index = SearchIndex(tmp_path / "i.sqlite3")
+    history = History(["first about lions", "second about zebras"])
+    assert history.keys(index, "zebra") == ["m1"]
+    history.reads.clear()
+    history.add("m2", "third about herons")
+    index.update(history.entries, history.read)
+    assert history.reads == ["m2"]
+    history.reads.clear()
+    index.update(history.entries, history.read)
+    assert history.reads == []
+    assert history.keys(index, "heron") == ["m2"]
+
+
+def test_a_file_is_taken_up_again(tmp_path: Path) -> None:
+    """However it was written, in one go or message by message, nothing is read anew."""
+    history = History()
+    index = SearchIndex(tmp_path / "i.sqlite3")
+    for number in range(30):
+        history.add(f"m{number}", f"zebra {number}")
+        index.update(history.entries, history.read)
+    index.close()
+    history.reads.clear()
+    again = SearchIndex(tmp_path / "i.sqlite3")
+    again.update(history.entries, history.read)
+    assert history.reads == []
+    assert history.keys(again, "zebra", 50) == history.keys(SearchIndex(), "zebra", 50)
+
+
+def test_what_changed_or_went_is_followed(tmp_path: Path) -> None:
+    index = SearchIndex(tmp_path / "i.sqlite3")
+    history = History(["lion", "zebra", "heron"])
+    assert history.keys(index, "lion zebra heron") != []
+    history.add("m1", "quetzal")
+    del history.documents["m2"]
+    history.reads.clear()
+    index.update(history.entries, history.read)
+    assert history.reads == ["m1"]
+    assert history.keys(index, "zebra") == []
+    assert history.keys(index, "heron") == []
+    assert history.keys(index, "quetzal") == ["m1"]
+
+
+@pytest.mark.parametrize("count", [3, 200])
+def test_deleted_words_leave_the_file(tmp_path: Path, count: int) -> None:
+    """Removed by key, or gone from the history: no byte of a word is left."""
+    path = tmp_path / "i.sqlite3"
+    index = SearchIndex(path)
+    history = History([f"plain text number {number} on lions" for number in range(count)])
+    history.add("secret", "the word is xylophonist")
+    history.add("secret\0two", "another is bandersnatch")
+    index.update(history.entries, history.read)
+    assert b"xylophonist" in path.read_bytes()
+    index.remove(["secret", "unknown"])
+    assert b"xylophonist" not in path.read_bytes()
+    del history.documents["secret"]
+    assert history.keys(index, "bandersnatch") == ["secret\0two"]
+    del history.documents["secret\0two"]
+    index.update(history.entries, history.read)
+    assert b"andersnatch" not in path.read_bytes()
+    assert len(history.keys(index, "lions", 300)) == min(count, 80)
+    assert [one.name for one in tmp_path.iterdir()] == ["i.sqlite3"]
+
+
+def test_a_fresh_index_removes_from_a_file(tmp_path: Path) -> None:
+    history = History(["lion xylophonist", "zebra"])
+    SearchIndex(tmp_path / "i.sqlite3").update(history.entries, history.read)
+    SearchIndex(tmp_path / "i.sqlite3").remove(["m0"])
+    assert b"xylophonist" not in (tmp_path / "i.sqlite3").read_bytes()
+
+
+@pytest.mark.parametrize("in_file", [False, True])
+def test_any_order_of_changes_gives_what_a_fresh_index_gives(tmp_path: Path, in_file: bool) -> None:
+    """Random additions, changes, deletions and moves, with and without `remove`."""
+    draw = random.Random(11)
+    path = tmp_path / "i.sqlite3" if in_file else None
+    index = SearchIndex(path)
+    history = History()
+    for step in range(60):
+        for _ in range(draw.randint(0, 4)):
+            history.add(f"k{draw.randint(0, 25)}\0", *(random_text(draw) for _ in range(draw.randint(0, 3))))
+        if history.documents and draw.random() < 0.4:
+            key = draw.choice(list(history.documents))
+            del history.documents[key]
+            if draw.random() < 0.5:
+                index.remove([key])
+        if draw.random() < 0.15:
+            keys = draw.sample(list(history.documents), len(history.documents))
+            history.documents = {key: history.documents[key] for key in keys}
+        if draw.random() < 0.1:
+            index.close()
+        if step % 4 == 0:
+            fresh = SearchIndex()
+            for query in ("amber", "heron islet", "世界", "foo_bar", "x_y cedar 検索"):
+                assert history.search(index, query, 50) == history.search(fresh, query, 50)
+
+
+def test_an_error_of_the_reader_comes_through(tmp_path: Path) -> None:
+    """And leaves the index as it was, be it one that a damaged file would raise."""
+    index = SearchIndex(tmp_path / "i.sqlite3")
+    history = History(["lion", "zebra"])
+
+    def fail(keys: object) -> list[Document]:
+        raise sqlite3.DatabaseError("of the caller's own database")
+
+    with pytest.raises(sqlite3.DatabaseError, match="caller's own"):
+        index.search("lion", 5, history.entries, fail)
+    assert index.path is not None
+    assert history.keys(index, "lion") == ["m0"]
+    with pytest.raises(sqlite3.DatabaseError, match="caller's own"):
+        index.search("lion", 5, history.entries, fail)
+    assert history.keys(index, "zebra") == ["m1"]
+
+
+def test_odd_keys_and_texts_are_taken() -> None:
+    history = History()
+    for key in ("", "\0", "a\0b", "\ud800", "键", "x" * 10_000):
+        history.add(key, f"zebra \ud83d {'键'} \0 end")
+    assert len(history.keys(SearchIndex(), "zebra 键", 50)) == 6
+
+
+def test_messages_without_texts_are_no_harm() -> None:
+    history = History(["lion"])
+    history.add("empty")
+    history.add("blank", "", "  \n")
+    index = SearchIndex()
+    assert history.keys(index, "lion") == ["m0"]
+    index.remove(["empty", "blank"])
+    assert history.keys(index, "lion") == ["m0"]
+
+
+def test_a_limit_is_kept() -> None:
+    history = History(["zebra"] * 9)
+    assert len(history.keys(SearchIndex(), "zebra", 4)) == 4
+    assert history.keys(SearchIndex(), "zebra", 0) == []
+    assert SearchIndex().search("zebra", 5, [], history.read) == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX rights")
+def test_the_file_is_for_its_user_alone(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "i.sqlite3"
+    history = History(["lion"])
+    SearchIndex(path).update(history.entries, history.read)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_the_file_is_small(tmp_path: Path) -> None:
+    """Below 60 % of texts of 30,000 bytes, though few words repeat in them."""
+    draw = random.Random(3)
+    words = ["".join(draw.choices("abcdefghijklmnop", k=draw.randint(3, 9))) for _ in range(1_000)]
+    history = History(" ".join(draw.choices(words, k=100)) for _ in range(45))
+    index = SearchIndex(tmp_path / "i.sqlite3")
+    index.update(history.entries, history.read)
+    texts = sum(len(one.text) for documents in history.documents.values() for one in documents)
+    assert (tmp_path / "i.sqlite3").stat().st_size < 0.6 * texts
+
+
+def test_threads_may_share_an_index(caplog: pytest.LogCaptureFixture) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    index = SearchIndex()
+    histories = [History([f"zebra {name}", "lion"]) for name in ("one", "two")]
+    with caplog.at_level(logging.WARNING), ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda i: histories[i % 2].search(index, "zebra")[0].text, range(40)))
+    assert found == ["zebra one", "zebra two"] * 20
+    assert caplog.records == []

@@ -1,0 +1,238 @@
+"""A file that is damaged, gone, foreign, locked or unwritable, processes that are killed or at odds."""
+
+import logging
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from context_compressor.recall import storage
+from context_compressor.recall.index import SearchIndex
+from tests.recall.support import History
+
+ROOT = Path(__file__).parents[2]
+TEXTS = [f"zebra number {number}, with stripes and {'hooves ' * (number % 7)}" for number in range(60)]
+
+
+def write_index(path: Path) -> History:
+    history = History(TEXTS)
+    index = SearchIndex(path)
+    index.update(history.entries, history.read)
+    index.close()
+    return history
+
+
+def check(index: SearchIndex, history: History) -> None:
+    for query in ("zebra 17", "stripes", "hooves zebra"):
+        assert history.search(index, query, 70) == history.search(SearchIndex(), query, 70)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_garbage_is_written_anew(tmp_path: Path, seed: int, caplog: pytest.LogCaptureFixture) -> None:
+    """Bytes anywhere after the header: answers are right, and the next index finds a sound file."""
+    path = tmp_path / "i.sqlite3"
+    history = write_index(path)
+    data = bytearray(path.read_bytes())
+    draw = random.Random(seed)
+    for _ in range(1 + seed):
+        start = draw.randrange(100, len(data) - 40)
+        data[start : start + 40] = draw.randbytes(40)
+    path.write_bytes(data)
+    with caplog.at_level(logging.WARNING):
+        index = SearchIndex(path)
+        check(index, history)
+        index.close()
+    assert index.path == path
+    assert caplog.records == []
+    history.reads.clear()
+    SearchIndex(path).update(history.entries, history.read)
+    assert history.reads == []
+
+
+@pytest.mark.parametrize("size", [0, 1, 99, 100, 512, 700, 3000, -1, -600])
+def test_a_truncated_file_is_written_anew(tmp_path: Path, size: int) -> None:
+    path = tmp_path / "i.sqlite3"
+    history = write_index(path)
+    path.write_bytes(path.read_bytes()[:size])
+    check(SearchIndex(path), history)
+
+
+def test_zeros_are_written_anew(tmp_path: Path) -> None:
+    """What a power cut may leave of a file."""
+    path = tmp_path / "i.sqlite3"
+    history = write_index(path)
+    path.write_bytes(bytes(path.stat().st_size))
+    index = SearchIndex(path)
+    check(index, history)
+    assert index.path == path
+
+
+def test_damage_while_open_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "i.sqlite3"
+    history = History(TEXTS)
+    index = SearchIndex(path)
+    check(index, history)
+    path.write_bytes(path.read_bytes()[:1500])
+    history.add("new", "a zebra more")
+    check(index, history)
+
+
+@pytest.mark.parametrize("data", [b"not a database, but somebody's notes\n" * 50, b"x"])
+def test_a_file_of_something_else_is_left_alone(
+    tmp_path: Path, data: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_bytes(data)
+    index = SearchIndex(path)
+    check(index, History(TEXTS))
+    check(index, History(TEXTS))
+    assert path.read_bytes() == data
+    assert index.path is None
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+
+
+def test_a_database_of_something_else_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "shop.sqlite3"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE orders (id)")
+    connection.close()
+    before = path.read_bytes()
+    check(SearchIndex(path), History(TEXTS))
+    assert path.read_bytes() == before
+
+
+def test_another_version_is_written_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "i.sqlite3"
+    history = write_index(path)
+    monkeypatch.setattr(storage, "VERSION", storage.VERSION + 1)
+    index = SearchIndex(path)
+    check(index, history)
+    index.close()
+    connection = sqlite3.connect(path)
+    assert connection.execute("PRAGMA user_version").fetchone()[0] == storage.VERSION
+    connection.close()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="open files cannot be deleted there")
+def test_a_deleted_file_is_made_again(tmp_path: Path) -> None:
+    path = tmp_path / "i.sqlite3"
+    history = write_index(path)
+    index = SearchIndex(path)
+    check(index, history)
+    path.unlink()
+    check(index, history)
+    assert path.exists()
+
+
+def test_a_place_that_cannot_be_written_is_memory(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "file").write_text("")
+    index = SearchIndex(tmp_path / "file" / "i.sqlite3")
+    check(index, History(TEXTS))
+    index.close()
+    check(index, History(TEXTS))
+    assert len(caplog.records) == 1
+
+
+@pytest.mark.skipif(sys.platform == "win32" or os.getuid() == 0, reason="rights do not bind the superuser")
+def test_a_read_only_directory_is_memory(tmp_path: Path) -> None:
+    history = write_index(tmp_path / "i.sqlite3")
+    history.add("new", "another zebra")
+    tmp_path.chmod(0o500)
+    try:
+        check(SearchIndex(tmp_path / "i.sqlite3"), history)
+    finally:
+        tmp_path.chmod(0o700)
+
+
+def test_a_lock_that_is_not_given_up_is_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "i.sqlite3"
+    history = write_index(path)
+    monkeypatch.setattr(storage, "LOCK_SECONDS", 0.05)
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    index = SearchIndex(path)
+    check(index, history)
+    other.execute("ROLLBACK")
+    other.close()
+    assert index.path is None
+    assert len(caplog.records) == 1
+
+
+def run(code: str, *arguments: object) -> "subprocess.Popen[str]":
+    script = (
+        "import sys\nfrom tests.recall.support import History\n"
+        f"from context_compressor.recall.index import SearchIndex\n{code}"
+    )
+    command = [sys.executable, "-c", script, *map(str, arguments)]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX limits")
+def test_a_full_disk_is_memory(tmp_path: Path) -> None:
+    """A file that cannot grow beyond 9,000 bytes, as on a full disk."""
+    code = """
+import resource
+resource.setrlimit(resource.RLIMIT_FSIZE, (9_000, 9_000))
+history = History(f"zebra number {number} {'word%d ' % number * 50}" for number in range(300))
+index = SearchIndex(sys.argv[1])
+print(len(history.keys(index, "zebra", 300)), history.keys(index, "word123")[0], index.path)
+"""
+    process = run(code, tmp_path / "i.sqlite3")
+    assert process.communicate()[0].split() == ["80", "m123", "None"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL")
+def test_a_killed_writer_leaves_an_index(tmp_path: Path) -> None:
+    """Killed at any moment, it leaves what its last transaction wrote."""
+    code = """
+history = History()
+index = SearchIndex(sys.argv[1])
+number = 0
+while True:
+    number += 1
+    history.add(f"m{number % 40}", f"zebra {number} " + "stripes " * number)
+    if number % 7 == 0:
+        del history.documents[next(iter(history.documents))]
+    index.update(history.entries, history.read)
+    print(number, flush=True)
+"""
+    path = tmp_path / "i.sqlite3"
+    draw = random.Random(7)
+    history = History(TEXTS)
+    for _ in range(4):
+        process = run(code, path)
+        assert process.stdout is not None
+        for _ in range(draw.randint(1, 40)):
+            process.stdout.readline()
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+        index = SearchIndex(path)
+        check(index, history)
+        assert index.path == path
+        index.close()
+
+
+def test_processes_with_different_histories_each_get_their_own(tmp_path: Path) -> None:
+    """They share a file, and no answer of one shows what only the other has."""
+    code = """
+name = sys.argv[2]
+history = History([f"zebra {name} {number}" for number in range(20)])
+index = SearchIndex(sys.argv[1])
+for turn in range(25):
+    history.add(f"turn {turn}", f"heron {name} {turn}")
+    found = history.search(index, "zebra heron", 100)
+    assert len(found) == 21 + turn, len(found)
+    assert all(name in one.text for one in found)
+    assert f" {turn}" in history.search(index, f"heron {name}", 1)[0].text or turn < 1
+print(index.path is not None)
+"""
+    processes = [run(code, tmp_path / "i.sqlite3", name) for name in ("alpha", "omega")]
+    assert [process.communicate()[0].strip() for process in processes] == ["True", "True"]

@@ -1,0 +1,97 @@
+"""What a text is found by."""
+
+import pytest
+
+from context_compressor.recall.index import SearchIndex
+from context_compressor.recall.query import MAX_QUERY_TERMS, read_query
+from context_compressor.recall.stemming import stem
+from context_compressor.recall.terms import TermReader
+from tests.recall.support import History
+
+
+@pytest.mark.parametrize(
+    ("text", "query"),
+    [
+        ("see src/foo_bar.py for it", "src/foo_bar.py"),
+        ("see src/foo_bar.py for it", "foo_bar.py"),
+        ("see src/foo_bar.py for it", "foo_bar"),
+        ("see src/foo_bar.py for it", "bar"),
+        ("call getUserName() now", "getUserName"),
+        ("call getUserName() now", "get_user_name"),
+        ("call getUserName() now", "getusername"),
+        ("call get_user_name() now", "getUserName"),
+        ("the filename is set", "file_name"),
+        ("start HTTPServer2 here", "httpserver2"),
+        ("start HTTPServer2 here", "server"),
+        ("import os.path.join", "os.path"),
+        ("mail jo.doe@example.org", "jo.doe@example.org"),
+        ("order ORD-2024-0917 was sent", "ord-2024-0917"),
+        ("order ORD-2024-0917 was sent", "0917"),
+        ("commit 3f2a9c1e88", "3F2A9C1E88"),
+        ("she was planning trips", "plan a trip"),
+        ("the user's organisations", "organisation users"),
+        ("ein schönes Café", "SCHONES cafe"),
+        ("ｆｕｌｌ ｗｉｄｔｈ", "full width"),
+        ("Большая Москва", "москва"),
+        ("मुझे हिन्दी पसंद है", "हिन्दी"),
+        ("مرحبا بالعالم", "بالعالم"),
+        ("我们在讨论外卖平台的市场", "外卖"),
+        ("我们在讨论外卖平台的市场", "市场"),
+        ("我们在讨论外卖平台的市场", "场"),
+        ("使用Python3编写代码", "编写"),
+        ("使用Python3编写代码", "python"),
+        ("東京でラーメンを食べた", "ラーメン"),
+        ("안녕하세요 세계", "세계"),
+        ("ภาษาไทยง่าย", "ไทย"),
+        ("to be or not to be", "to be"),
+        ("𠮷野家に行く", "𠮷野"),
+    ],
+)
+def test_found_by(text: str, query: str) -> None:
+    """Names whole and in parts, words in other forms, cases and accents, pairs of unspaced characters."""
+    history = History(["something else entirely 别的内容 другое", text])
+    assert history.keys(SearchIndex(), query)[:1] == ["m1"]
+
+
+def test_stems_are_those_of_porter() -> None:
+    """Examples from his paper, a few of each step."""
+    told = {
+        "caresses": "caress", "ponies": "poni", "cats": "cat", "feed": "feed", "agreed": "agre",
+        "plastered": "plaster", "motoring": "motor", "sing": "sing", "conflated": "conflat",
+        "troubled": "troubl", "hopping": "hop", "falling": "fall", "filing": "file", "happy": "happi",
+        "sky": "sky", "relational": "relat", "conditional": "condit", "vietnamization": "vietnam",
+        "hopefulness": "hope", "triplicate": "triplic", "electrical": "electr", "adjustable": "adjust",
+        "adoption": "adopt", "effective": "effect", "probate": "probat", "rate": "rate", "cease": "ceas",
+        "controll": "control", "roll": "roll", "is": "is",
+    }  # fmt: skip
+    assert {word: stem(word) for word in told} == told
+
+
+def test_long_words_and_data_cost_little() -> None:
+    """A word is known by its first 64 characters, and long data without spaces has no whole."""
+    terms = TermReader().terms("x" * 100_000 + " " + ".".join(["part"] * 5_000))
+    assert terms == {"x" * 64, "part"}
+
+
+@pytest.mark.parametrize(
+    "query", ["", " \n", "?!", "_", "AND", '"', "***", "^a:b", "\0", "\ud800", "a" * 1_000_000]
+)
+def test_any_query_may_be_asked(query: str) -> None:
+    """Where nothing can be found there is nothing, and no error."""
+    assert History(["zebra"]).keys(SearchIndex(), query) == []
+
+
+@pytest.mark.parametrize(
+    "query", ['zebra AND "', "NEAR(zebra, x)", "zebra*", "-zebra", "^zebra:", "key:zebra", "(zebra"]
+)
+def test_operators_are_none(query: str) -> None:
+    """What FTS5 takes for an operator is text."""
+    assert History(["a lion", "a zebra"]).keys(SearchIndex(), query) == ["m1"]
+
+
+def test_a_long_query_is_cut() -> None:
+    """However long a query, so many terms are looked up."""
+    assert (
+        len(read_query(" ".join(f"w{number}" for number in range(9_000)), TermReader()).terms)
+        == MAX_QUERY_TERMS
+    )
