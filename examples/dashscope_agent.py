@@ -77,6 +77,8 @@ class Agent:
             answer = pieces[-1]
         if answer.status_code != 200:
             raise RuntimeError(f"{answer.code}: {answer.message}")
+        if answer.usage is not None:  # the memory learns what the provider counts, schemas included
+            self.memory.record_usage(answer.usage.input_tokens)
         said = answer.output.choices[0].message
         message: Message = {"role": "assistant", "content": said.get("content") or ""}
         if said.get("tool_calls"):

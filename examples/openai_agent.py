@@ -80,6 +80,8 @@ class Agent:
                 completion = await events.get_final_completion()
         else:
             completion = await self.client.chat.completions.create(**request)
+        if completion.usage is not None:  # the memory learns what the provider counts, schemas included
+            self.memory.record_usage(completion.usage.prompt_tokens)
         message: Message = completion.choices[0].message.model_dump(exclude_none=True)
         return {
             "role": "assistant",
