@@ -9,7 +9,12 @@ from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.ledger import Ledger
 from context_compressor.compression.recovery import Recovery
 from context_compressor.compression.writing import write_text
-from context_compressor.errors import OffloadCollisionError, OffloadError, OffloadNotFoundError
+from context_compressor.errors import (
+    OffloadCollisionError,
+    OffloadCorruptError,
+    OffloadError,
+    OffloadNotFoundError,
+)
 from context_compressor.memory.history import BaseHistory
 from context_compressor.offload.protocol import OffloadStore, check_ref
 
@@ -29,6 +34,8 @@ class OffloadedTexts:
         self._config = config
         self._store = store
         self._history = history
+        self._lost: set[str] = set()
+        """Refs whose text the store once had and was found not to have any more."""
 
     async def read(self, ref: str, ledger: Ledger) -> str:
         """Return a text that the ledger names; made from the history where the store does not have it.
@@ -53,17 +60,20 @@ class OffloadedTexts:
         text = (await self._recovery(ledger)).text_of(ref)
         if text is None:
             raise failure
+        if isinstance(failure, OffloadNotFoundError | OffloadCorruptError):
+            self._lost.add(ref)  # somebody tidied the store; the next event stores it again
         return text
 
     async def _recovery(self, ledger: Ledger) -> Recovery:
         return Recovery(await self._history.peek(), ledger, self._config.redact)
 
     async def retry_pending(self, ledger: Ledger) -> None:
-        """Try again to store what the store refused; it stays pending where that fails again."""
-        if not ledger.pending:
+        """Try again to store what the store refused, or has lost; it stays so where that fails again."""
+        self._lost = {ref for ref in self._lost if ledger.is_live(ref)}
+        if not (ledger.pending or self._lost):
             return
         recovery = await self._recovery(ledger)
-        for ref in sorted(ledger.pending):
+        for ref in sorted(ledger.pending | self._lost):
             text = recovery.text_of(ref)
             if text is None:
                 continue
@@ -76,6 +86,7 @@ class OffloadedTexts:
                 logger.warning("%s is still not stored, nor is what comes after it: %s", ref, error)
                 return
             ledger.pending.discard(ref)
+            self._lost.discard(ref)
             if not ledger.is_live(ref):  # deleted while it was written
                 ledger.unwanted.add(ref)
 

@@ -25,6 +25,8 @@ INDEX_FILE = "search.sqlite3"
 """The index of a memory whose texts are files: it stands beside them."""
 _PARTS = ("", "#results", "#text", "#orphan0")
 """What the parts of one history message are called in the ledger."""
+_BATCH = 256
+"""Messages that are read at a time, so that nothing holds the event loop."""
 
 
 class Recall:
@@ -76,13 +78,16 @@ class Recall:
             self._seen = state.index
         keys = list(state.index.tokens)
         reader = _Reader(self._history)
-        await self._take_digests([key for key in keys if key not in self._digests], reader)
+        new = [key for key in keys if key not in self._digests]
+        for start in range(0, len(new), _BATCH):
+            messages = await self._read(new[start : start + _BATCH], reader)
+            self._digests |= await asyncio.to_thread(self._digests_of, messages)
         entries = [(key, self._digests.get(key, "")) for key in keys]
         loop = asyncio.get_running_loop()
 
         def read(wanted: Sequence[str]) -> list[Document]:
-            documents = asyncio.run_coroutine_threadsafe(self._documents_of(wanted, reader), loop).result()
-            return [document for of_one in documents.values() for document in of_one]
+            messages = asyncio.run_coroutine_threadsafe(self._read(wanted, reader), loop).result()
+            return [document for key, msg in messages.items() for document in self._documents_in(key, msg)]
 
         if self._index is None:
             self._index = SearchIndex(self._path)
@@ -104,22 +109,15 @@ class Recall:
         if self._index is not None:
             self._index.close()
 
-    async def _take_digests(self, keys: Sequence[str], reader: _Reader) -> None:
-        if not keys:
-            return
-        for key, documents in (await self._documents_of(keys, reader)).items():
-            digest = hashlib.blake2b(digest_size=8)
-            for document in documents:
-                said = f"{document.role}\0{document.tool}\0{document.text}\0"
-                digest.update(said.encode("utf-8", "surrogatepass"))
-            self._digests[key] = digest.hexdigest()
-
-    async def _documents_of(self, keys: Sequence[str], reader: _Reader) -> dict[str, list[Document]]:
+    async def _read(self, keys: Sequence[str], reader: _Reader) -> Mapping[str, Msg]:
         messages = await reader.find(keys)
         for msg in messages.values():
             # A result alone does not know its tool.
             self._tools.update((call["id"], call["name"]) for call in tool_calls(msg))
-        return {key: self._documents_in(key, messages[key]) for key in keys if key in messages}
+        return messages
+
+    def _digests_of(self, messages: Mapping[str, Msg]) -> dict[str, str]:
+        return {key: _digest(self._documents_in(key, msg)) for key, msg in messages.items()}
 
     def _documents_in(self, key: str, msg: Msg) -> list[Document]:
         """Return the texts of a message; what the tools read back stands in the history already."""
@@ -198,6 +196,14 @@ class _Reader:
         if self._whole is None:
             self._whole = dict(await self._history.peek())
         return {key: self._whole[key] for key in keys if key in self._whole}
+
+
+def _digest(documents: Iterable[Document]) -> str:
+    digest = hashlib.blake2b(digest_size=8)
+    for document in documents:
+        said = f"{document.role}\0{document.tool}\0{document.text}\0"
+        digest.update(said.encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()
 
 
 def _stub_for(text: str, stubs: Sequence[StubEdit]) -> StubEdit | None:

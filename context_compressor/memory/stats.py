@@ -40,7 +40,7 @@ class CompressionStats:
     budget_tokens: int
     """What a view may cost."""
     tokens_to_event: int
-    """By about how many tokens the view may grow until the next event; 0: the next call brings one."""
+    """By about how many tokens the view may grow until the next event."""
 
     def __str__(self) -> str:
         return (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from context_compressor.errors import InvalidStateError
 from context_compressor.memory.locks import LoopLock
@@ -13,6 +13,38 @@ from context_compressor.messages.openai import from_openai, to_openai
 
 if TYPE_CHECKING:
     from context_compressor.memory.compressed import CompressedMemory
+
+
+_LONG_CHARACTERS = 200
+"""Texts longer than this are remembered by their hash: the base memory has them already."""
+
+
+class _LongText:
+    """Equal to the text that it was made from, without holding it.
+
+    Python keeps a string's hash with it, so that comparing costs the same however long the text is.
+    """
+
+    __slots__ = ("_hash", "_length")
+
+    def __init__(self, text: str) -> None:
+        self._hash, self._length = hash(text), len(text)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, str) and len(other) == self._length and hash(other) == self._hash
+
+    __hash__ = None  # type: ignore[assignment]  # it stands in no set
+
+
+class _Synced(NamedTuple):
+    """What the list said in one place."""
+
+    wire: dict[str, Any]
+    """The message as a chat dict, long texts by their hash."""
+    id: str
+    """Id of its message."""
+    digest: str
+    """The same in every process."""
 
 
 class ListFollower:
@@ -24,8 +56,8 @@ class ListFollower:
 
     def __init__(self, memory: CompressedMemory) -> None:
         self._memory = memory
-        self._synced: list[tuple[dict[str, Any], str]] = []
-        """What the list said last time, each dict with the id of its message."""
+        self._synced: list[_Synced] = []
+        """What the list said last time."""
         self._loaded: list[tuple[str, str]] = []
         """Id and digest of what was synced before a saved state was loaded, until the history was read."""
         # Two callers with one list would both find the same messages new.
@@ -33,7 +65,7 @@ class ListFollower:
 
     def to_state(self) -> list[list[str]]:
         """Return id and digest of each message that came from the list."""
-        return [list(pair) for pair in self._loaded] + [[id, _digest(wire)] for wire, id in self._synced]
+        return [list(pair) for pair in self._loaded] + [[said.id, said.digest] for said in self._synced]
 
     def start_from(self, synced: list[tuple[str, str]]) -> None:
         """Forget what was synced, but for these messages, each by its id and digest."""
@@ -50,13 +82,13 @@ class ListFollower:
             if not self._synced:
                 self._synced = await self._read_synced(said)
             same = 0
-            for (old, _), new in zip(self._synced, said, strict=False):
+            for (old, _, _), new in zip(self._synced, said, strict=False):
                 # Comparing dicts is far cheaper than reading them, and all but the end is mostly the same.
                 if old != new and old != _wire(new):
                     break
                 same += 1
             added = from_openai(said[same:])
-            outdated = [id for _, id in self._synced[same:]]
+            outdated = [synced.id for synced in self._synced[same:]]
             try:
                 if outdated:
                     await self._memory.delete(outdated)
@@ -65,30 +97,42 @@ class ListFollower:
             except BaseException:
                 self.start_from([])  # the history tells next time how far this came
                 raise
-            self._synced += [(to_openai([msg])[0], msg.id) for msg in added]
+            self._synced += [_synced(to_openai([msg])[0], msg.id) for msg in added]
 
-    async def _read_synced(self, said: list[Any]) -> list[tuple[dict[str, Any], str]]:
+    async def _read_synced(self, said: list[Any]) -> list[_Synced]:
         """Return what was synced before a restart; unknown, it is how much of the list the history says."""
         history = await self._memory.get_history()
         if self._loaded:
             by_id = {msg.id: msg for msg in history}
             loaded, self._loaded = self._loaded, []
-            found: list[tuple[dict[str, Any], str]] = []
+            found: list[_Synced] = []
             for place, (id, digest) in enumerate(loaded):
                 wire: dict[str, Any] = {}
                 if id in by_id:
                     wire = to_openai([by_id[id]])[0]
                 elif place < len(said) and _digest(_wire(said[place])) == digest:
                     wire = _wire(said[place])  # deleted since, and not to come back
-                found.append((wire, id))
+                found.append(_synced(wire, id))
             return found
-        known: list[tuple[dict[str, Any], str]] = []
+        known: list[_Synced] = []
         for msg in history:
             wires = to_openai([msg])
             if len(wires) != 1 or len(known) >= len(said) or _wire(said[len(known)]) != wires[0]:
                 break
-            known.append((wires[0], msg.id))
+            known.append(_synced(wires[0], msg.id))
         return known
+
+
+def _synced(wire: dict[str, Any], id: str) -> _Synced:
+    return _Synced(_without_long_texts(wire), id, _digest(wire))
+
+
+def _without_long_texts(value: Any) -> Any:
+    if isinstance(value, str):
+        return value if len(value) <= _LONG_CHARACTERS else _LongText(value)
+    if isinstance(value, dict):
+        return {key: _without_long_texts(inner) for key, inner in value.items()}
+    return [_without_long_texts(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _wire(item: Any) -> dict[str, Any]:
