@@ -77,7 +77,7 @@ def _title(hit: Hit) -> str:
 
 
 def excerpt(text: str, words: set[str], width: int) -> str:
-    """Return the part of a text, of at most `width` characters and two ellipses, that holds most of the words.
+    """Return the part of a text that holds most of the words, of at most `width` characters and two ellipses.
 
     Args:
         text: a passage.

@@ -131,7 +131,8 @@ class SearchIndex:
         gone: list[Record] = []
         if is_appended:
             records = self._rows.records
-            new = {stamp_of(entry): entry for entry in entries[known:]}
+            appended = {stamp_of(entry): entry for entry in entries[known:]}
+            new = {stamp: entry for stamp, entry in appended.items() if stamp not in records}
         else:
             records = {record.stamp: record for record in storage.read_records()}
             wanted = {stamp_of(entry): entry for entry in entries}
@@ -151,7 +152,8 @@ class SearchIndex:
             storage.seal()
         if is_appended:
             for entry in entries[known:]:
-                self._rows.append(entry, added[stamp_of(entry)])
+                stamp = stamp_of(entry)
+                self._rows.append(entry, added.get(stamp) or records[stamp])
         else:
             self._rows = Rows.of(entries, records | added)
 

@@ -16,7 +16,7 @@ from context_compressor.recall.terms import TermReader, fold
 CANDIDATES = 80
 """Passages that are read, which takes some 8 ms; 120 answered no more questions of `benchmarks/search.py`."""
 
-SATURATION, LENGTH = 0.6, 0.9
+SATURATION, LENGTH = 0.2, 0.9
 """k1 and b of BM25 (S. Robertson, H. Zaragoza, "The Probabilistic Relevance Framework", 2009). A passage is
 short: that a term comes again says less than in a document, and what a short message is about is plainer."""
 
@@ -175,7 +175,8 @@ class _Reading:
             if terms[one].run != terms[other].run or terms[one].characters is not None:
                 nearness = 1 - _distance(self.places[one], self.places[other]) / NEAR_CHARACTERS
                 score += max(nearness, 0.0) * min(weights[one], weights[other])
-        return score * (USER_WEIGHT if self.document.role == "user" else 1.0)
+        is_told = self.document.role == "user" and not lookup.query.has_names
+        return score * (USER_WEIGHT if is_told else 1.0)
 
 
 def rank(

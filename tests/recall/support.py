@@ -38,7 +38,20 @@ class History:
         return [found.document.key for found in self.search(index, query, limit)]
 
 
-WORDS = "amber basil cedar delta ember fjord grove heron islet jetty 你好 世界 検索 foo_bar src/x_y.py A-17".split()  # noqa: SIM905
+WORDS = (
+    "amber",
+    "basil",
+    "cedar",
+    "delta",
+    "heron",
+    "islet",
+    "你好",
+    "世界",
+    "検索",
+    "foo_bar",
+    "src/x_y.py",
+    "A-17",
+)
 
 
 def random_text(draw: random.Random) -> str:

@@ -145,6 +145,13 @@ def test_messages_without_texts_are_no_harm() -> None:
     assert history.keys(index, "lion") == ["m0"]
 
 
+def test_a_message_that_is_named_twice_is_taken_once() -> None:
+    history = History(["lion", "zebra"])
+    index = SearchIndex()
+    for entries in (history.entries, history.entries * 2, history.entries * 3, history.entries):
+        assert [one.document.key for one in index.search("zebra", 9, entries, history.read)] == ["m1"]
+
+
 def test_a_limit_is_kept() -> None:
     history = History(["zebra"] * 9)
     assert len(history.keys(SearchIndex(), "zebra", 4)) == 4
