@@ -350,6 +350,7 @@ class CompressedMemory(MemoryBase):
         Raises:
             InvalidArgumentError: a query that is no string, or a limit below 1.
             RedactionError: the `redact` callable failed.
+            OffloadError: this Python's SQLite has no full-text search.
         """
         upkeep = self._upkeep
         async with self._runner.telling() as events, upkeep.lock:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import sqlite3
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 
 from context_compressor.compression.edits import ItemKey, StubEdit, message_id
@@ -68,6 +69,7 @@ class Recall:
         Raises:
             InvalidArgumentError: a query that is no string, or a limit below 1.
             RedactionError: the user's callable failed.
+            OffloadError: this Python's SQLite has no full-text search.
         """
         if not isinstance(query, str):
             raise InvalidArgumentError(f"query: expected a string, got {type(query).__name__}")
@@ -91,7 +93,12 @@ class Recall:
 
         if self._index is None:
             self._index = SearchIndex(self._path)
-        found = await asyncio.to_thread(self._index.search, query, limit, entries, read)
+        try:
+            found = await asyncio.to_thread(self._index.search, query, limit, entries, read)
+        except sqlite3.Error as error:  # what is wrong with a file is mended by the index itself
+            raise OffloadError(
+                f"the history cannot be searched: {error}; use a Python whose SQLite has FTS5"
+            ) from error
         ago = {key: count for count, key in enumerate(reversed(keys))}
         return [await self._hit(one, state, ago[one.document.key]) for one in found]
 

@@ -344,7 +344,11 @@ class OffloadTools:
         arguments.check("query", "limit")
         query = arguments.text("query")
         limit = arguments.integer("limit")
-        hits = await self._memory.search_history(query, limit=min(limit or _DEFAULT_HITS, MAX_HITS))  # type: ignore[attr-defined]
+        wanted = min(limit or _DEFAULT_HITS, MAX_HITS)
+        try:
+            hits = await self._memory.search_history(query, limit=wanted)  # type: ignore[attr-defined]
+        except ContextCompressorError as error:
+            return f"Not searched: {error}"
         if not hits:
             return f"Nothing in this conversation answers {show_value(query)}; try other words."
         room = self._page_tokens if limit else min(self._page_tokens, SEARCH_TOKENS)

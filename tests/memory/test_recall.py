@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from context_compressor import (
     TiktokenCounter,
     from_openai,
 )
-from context_compressor.errors import InvalidArgumentError
+from context_compressor.errors import InvalidArgumentError, OffloadError
 from context_compressor.memory.recalling import INDEX_FILE
 from context_compressor.offload.protocol import ref_of
 from context_compressor.offload.tools import SEARCH_TOKENS
@@ -310,3 +311,14 @@ async def test_stats_are_one_line_for_people() -> None:
 def test_an_empty_memory_says_so() -> None:
     line = str(memory_of().stats())
     assert line == "0 / 3,000 tokens, 0 segments, 0 texts offloaded, next event in about 3,000 tokens"
+
+
+async def test_without_full_text_search_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise sqlite3.OperationalError("no such module: fts5")
+
+    monkeypatch.setattr("context_compressor.recall.index.SearchIndex.search", fail)
+    memory = await play(memory_of(), turns=1)
+    with pytest.raises(OffloadError, match="FTS5"):
+        await memory.search_history("handler_0")
+    assert "Not searched: " in await ask(memory, "search_history", query="handler_0")
