@@ -44,6 +44,7 @@ bench: $(VENV)/installed-report
 	$(BIN)/python benchmarks/robustness.py --case "single line"
 	$(BIN)/python benchmarks/robustness.py --case "endless pattern"
 	$(BIN)/python benchmarks/scale.py --results $(RESULTS)
+	$(BIN)/python benchmarks/retention.py --results $(RESULTS)
 	-$(BIN)/python benchmarks/background.py --data "$(DATA)" --results $(RESULTS)
 
 peers: $(VENV)/installed

@@ -16,6 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from context_compressor.cli.exits import BROKEN_PIPE, DONE, INTERRUPTED, TROUBLE, CommandError, one_line
+from context_compressor.cli.gc_command import gc
 from context_compressor.cli.settings import DEFAULT_MODELS, DEFAULT_STORE, Mode, SummarizerKind
 from context_compressor.readers.session import Format
 
@@ -234,6 +235,9 @@ def grep(
         return grep_stored(pattern, store, namespace, ref, ignore_case, context)
 
     return job
+
+
+app.command()(gc)
 
 
 @app.command()

@@ -10,6 +10,7 @@ from pathlib import Path
 from context_compressor.cli.exits import DONE, NO, TROUBLE, CommandError
 from context_compressor.cli.outputs import write_stdout
 from context_compressor.errors import OffloadError, OffloadNotFoundError
+from context_compressor.offload.directory.namespaces import NAMESPACE
 from context_compressor.offload.files import FileOffloadStore
 from context_compressor.offload.pages import split_lines
 from context_compressor.offload.protocol import REF_PREFIX
@@ -20,6 +21,10 @@ GREP_SECONDS = 10.0
 
 _REF = re.compile(r"(?:ctx://)?([0-9a-f]{16})")
 _NAMED = 3
+
+
+class _SeenStore(FileOffloadStore):
+    is_user = False  # having a look leaves no trace in the directory
 
 
 class StoreView:
@@ -42,7 +47,11 @@ class StoreView:
         try:
             if namespace is not None:
                 FileOffloadStore(path, namespace)  # refuses a name that could leave the directory
-            present = sorted(entry.name for entry in directory.iterdir() if entry.is_dir())
+            present = sorted(
+                entry.name
+                for entry in directory.iterdir()
+                if NAMESPACE.fullmatch(entry.name) and entry.is_dir()
+            )
         except ValueError as error:
             raise CommandError(f"--{error}") from None
         except OSError as error:
@@ -52,11 +61,8 @@ class StoreView:
             more = f" and {len(present) - _NAMED} more" if len(present) > _NAMED else ""
             raise CommandError(f"--namespace {namespace}: not in {path}; there: {there}{more}")
         self.stores: list[FileOffloadStore] = []
-        for name in present if namespace is None else [namespace]:
-            try:
-                self.stores.append(FileOffloadStore(path, name))
-            except ValueError:
-                continue  # a directory that no store made
+        names = present if namespace is None else [namespace]
+        self.stores.extend(_SeenStore(path, name) for name in names)
 
     async def refs(self) -> list[str]:
         """Return every ref, by namespace; one that stands in several is named once."""

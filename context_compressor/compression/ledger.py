@@ -33,7 +33,7 @@ class Ledger:
     """Keep edits in order, and answer what is live.
 
     Attributes:
-        entries: every edit ever committed, oldest first.
+        entries: the edits committed, oldest first; some may not hold any more.
         pending: refs whose text is not durable yet; read-back serves them from the history.
         unwanted: refs whose text nothing names any more and which the store has yet to remove.
         frontier: how many history messages have been seen.
@@ -189,6 +189,10 @@ class Ledger:
         for segment in withdrawn:
             self.append(Withdrawal(segment=segment.id))
         return withdrawn
+
+    def drop_withdrawn(self) -> None:
+        """Drop the edits that no longer hold, and with them their words."""
+        self.entries = list(self._holding())
 
     def to_dict(self) -> dict[str, Any]:
         """Return the ledger as JSON-like data; `from_dict` reads it back.

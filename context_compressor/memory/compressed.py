@@ -12,6 +12,7 @@ from context_compressor.events import CompressionEvent, EventHook
 from context_compressor.memory.base import MemoryBase, as_ids, as_mark, as_marks, as_messages
 from context_compressor.memory.changes import Changes
 from context_compressor.memory.foreign import ForeignMemory, as_memory
+from context_compressor.memory.hygiene import remove_orphans
 from context_compressor.memory.in_memory import InMemoryMemory
 from context_compressor.memory.recalling import Recall
 from context_compressor.memory.running import EventRunner
@@ -290,6 +291,16 @@ class CompressedMemory(MemoryBase):
         await self._changes.summarize(summary)
 
     # State
+
+    async def remove_orphans(self) -> list[str]:
+        """Remove stored texts that nothing names, as a crash leaves them; return their refs.
+
+        Call it after a saved state was loaded. A memory whose ledger names nothing removes nothing.
+
+        Raises:
+            OffloadError: the store could not be listed.
+        """
+        return await remove_orphans(self)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the base memory's state and, under `compression`, the ledger; JSON-like data."""

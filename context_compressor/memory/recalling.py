@@ -52,7 +52,7 @@ class Recall:
         self._history = history
         self._read_ref = read_ref
         self._redact = redact
-        self._path = store.directory / INDEX_FILE if isinstance(store, FileOffloadStore) else None
+        self._store = store if isinstance(store, FileOffloadStore) else None
         self._index: SearchIndex | None = None
         self._seen: HistoryIndex | None = None
         self._digests: dict[str, str] = {}
@@ -91,10 +91,9 @@ class Recall:
             messages = asyncio.run_coroutine_threadsafe(self._read(wanted, reader), loop).result()
             return [document for key, msg in messages.items() for document in self._documents_in(key, msg)]
 
-        if self._index is None:
-            self._index = SearchIndex(self._path)
+        index = await asyncio.to_thread(self._open)
         try:
-            found = await asyncio.to_thread(self._index.search, query, limit, entries, read)
+            found = await asyncio.to_thread(index.search, query, limit, entries, read)
         except sqlite3.Error as error:  # what is wrong with a file is mended by the index itself
             raise OffloadError(
                 f"the history cannot be searched: {error}; use a Python whose SQLite has FTS5"
@@ -106,15 +105,23 @@ class Recall:
         """Drop deleted messages from the index, at once."""
         for key in keys:
             self._digests.pop(key, None)
-        if self._index is None and self._path is not None and self._path.exists():
-            self._index = SearchIndex(self._path)
-        if self._index is not None:
-            await asyncio.to_thread(self._index.remove, keys)
+        has_file = self._store is not None and (self._store.directory / INDEX_FILE).exists()
+        if self._index is not None or has_file:
+            index = await asyncio.to_thread(self._open)
+            await asyncio.to_thread(index.remove, keys)
 
     def close(self) -> None:
         """Close the index; a later search opens it again."""
         if self._index is not None:
             self._index.close()
+
+    def _open(self) -> SearchIndex:
+        """Return the index; blocks."""
+        if self._store is not None:
+            self._store.open()  # or a collection could take the namespace for unused
+        if self._index is None:
+            self._index = SearchIndex(None if self._store is None else self._store.directory / INDEX_FILE)
+        return self._index
 
     async def _read(self, keys: Sequence[str], reader: _Reader) -> Mapping[str, Msg]:
         messages = await reader.find(keys)

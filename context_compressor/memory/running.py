@@ -337,9 +337,13 @@ class EventRunner:
         """
         saved = self._upkeep.to_dict()
         ledger = self._upkeep.state.ledger
-        prepared = {ref for ref in self._background.refs() if not ledger.is_live(ref)}
+        prepared = {ref for ref in self.prepared_refs() if not ledger.is_live(ref)}
         saved["ledger"]["unwanted"] = sorted(prepared.union(saved["ledger"]["unwanted"]))
         return saved
+
+    def prepared_refs(self) -> set[str]:
+        """Return the refs of what a preparation has stored, or is about to."""
+        return set(self._background.refs())
 
     def start_from(self, state: MemoryState, loaded_tokens: dict[str, int]) -> None:
         """Take a loaded state; what was prepared for the one before is cancelled."""

@@ -115,6 +115,7 @@ class Upkeep:
         counted = self._still_valid(history)
         # Pairing may have changed, and with it what a message says in the view.
         withdraw_outdated(ledger, Recovery(history, ledger, self._config.redact))
+        ledger.drop_withdrawn()
         for key, msg in history:
             covered = ledger.top_segment_of(ItemKey(key)) is not None
             if key not in counted and not (covered and key in known):

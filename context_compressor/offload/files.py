@@ -1,15 +1,13 @@
-"""`FileOffloadStore`: one file per text, written so that a crash leaves the whole text or none."""
+"""`FileOffloadStore`: a directory of texts that many sessions and processes may share."""
 
 from __future__ import annotations
 
 import asyncio
-import errno
+import logging
 import os
-import re
-import stat
-import tempfile
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -17,68 +15,86 @@ from typing import Any, TypeVar
 
 from aiofiles.os import wrap
 
-from context_compressor.errors import (
-    InvalidArgumentError,
-    OffloadCollisionError,
-    OffloadCorruptError,
-    OffloadError,
-    OffloadFullError,
-    OffloadNotFoundError,
-    OffloadPermissionError,
-    OffloadWriteError,
-)
-from context_compressor.offload.protocol import REF_PREFIX, check_ref, ref_of
+from context_compressor.errors import InvalidArgumentError, OffloadFullError
+from context_compressor.offload.directory.gc import check_limit
+from context_compressor.offload.directory.in_use import open_namespaces
+from context_compressor.offload.directory.locking import WAIT_SECONDS
+from context_compressor.offload.directory.namespaces import NAMESPACE, index_bytes
+from context_compressor.offload.directory.quota import quota_of
+from context_compressor.offload.protocol import check_ref
+from context_compressor.offload.text_files import TextFiles
 
 T = TypeVar("T")
 
-_NAMESPACE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
-_FILE_NAME = re.compile(r"([0-9a-f]{16})\.txt")
-_TEMPORARY_PREFIX, _TEMPORARY_SUFFIX = ".writing-", ".tmp"
-
-_ABANDONED_SECONDS = 24 * 3600
-"""Age at which a temporary file belongs to a process that died: no write takes a day, and a clock that is
-off by hours (network disks) does no harm."""
+logger = logging.getLogger(__name__)
 
 _GRACE_SECONDS = 5.0
 """How long a cancelled operation waits for its thread: an fsync on a busy disk can take seconds."""
-
-_OPEN_FLAGS = (
-    os.O_RDONLY
-    | getattr(os, "O_CLOEXEC", 0)
-    | getattr(os, "O_BINARY", 0)
-    # A link in the directory could point anywhere on the disk; a named pipe would block the open for ever.
-    | getattr(os, "O_NOFOLLOW", 0)
-    | getattr(os, "O_NONBLOCK", 0)
-)
+_OPENING_SECONDS = 0.1
+"""How long making a store may take, which happens on the event loop; what fails is made up for later."""
+_TOUCH_SECONDS = 3600.0
+"""How often the time of last use is written down: collections go by it."""
 
 
-class FileOffloadStore:
+class FileOffloadStore(TextFiles):
     """Keep each text in `<path>/<namespace>/<16 hex digits>.txt`, durable before `write` returns.
 
     Files are made with mode 0600 in directories of mode 0700, at the first write; directories that exist
-    already keep their mode. Processes may share a directory. A namespace belongs to one memory.
+    already keep their mode. Processes may share a directory. A namespace belongs to one memory, and is in use
+    from when a store for it is made until that is closed or forgotten: `collect_garbage` and quotas only
+    remove namespaces that no living process uses.
 
     Args:
         path: the directory; a relative one is resolved now, so that a later `chdir` loses nothing.
         namespace: 1 to 64 of `A-Z a-z 0-9 . _ -`, not starting with a dot.
+        max_bytes: bytes that all namespaces in `path` may hold together, sizes of files, search indexes
+            included. A write that does not fit first removes namespaces that are not in use, the longest
+            unused first, down to nine tenths; where that is not enough it is refused. Give all stores in a
+            directory the same.
+        max_age_seconds: seconds after which a namespace that nobody uses is removed, looked for at a write,
+            hourly at most.
 
     Raises:
-        ValueError: the namespace is not of that form.
-        InvalidArgumentError: path or namespace is of the wrong type.
+        ValueError: the namespace is not of that form, or a limit is below 0.
+        InvalidArgumentError: an argument is of the wrong type.
     """
 
-    def __init__(self, path: str | os.PathLike[str], namespace: str = "default") -> None:
+    is_user = True
+    """Whether this store's namespace counts as in use; False for one that only has a look."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        namespace: str = "default",
+        *,
+        max_bytes: int | None = None,
+        max_age_seconds: float | None = None,
+    ) -> None:
         if not isinstance(path, (str, os.PathLike)):
             raise InvalidArgumentError(f"path: expected a str or os.PathLike, got {type(path).__name__}")
         if not isinstance(namespace, str):
             raise InvalidArgumentError(f"namespace: expected a str, got {type(namespace).__name__}")
-        if not _NAMESPACE.fullmatch(namespace):
+        if not NAMESPACE.fullmatch(namespace):
             raise ValueError(
                 f"namespace: {namespace!r} cannot name a directory here; use 1 to 64 letters, digits, dots, "
                 "underscores and hyphens, not starting with a dot"
             )
-        self._directory = Path(path).absolute() / namespace
-        self._swept = False
+        check_limit("max_bytes", max_bytes, whole=True)
+        check_limit("max_age_seconds", max_age_seconds)
+        root = Path(path).absolute()
+        super().__init__(root / namespace)
+        self._namespace = namespace
+        self._max_bytes = max_bytes
+        self._max_age_seconds = max_age_seconds
+        self._account = open_namespaces(root)
+        self._quota = quota_of(root)
+        # Guards what follows: a memory writes several texts at a time, each in a thread of its own.
+        self._begin_lock = threading.Lock()
+        self._held: weakref.finalize[..., Any] | None = None
+        self._touch_at = 0.0
+        self._index_bytes = 0
+        # What lies there may be named by a ledger that is about to be loaded, and not used for long.
+        self._begin(to_write=False, wait_seconds=_OPENING_SECONDS)
 
     @property
     def directory(self) -> Path:
@@ -92,7 +108,7 @@ class FileOffloadStore:
 
         Raises:
             OffloadCollisionError: another text holds this ref.
-            OffloadFullError: the disk is full, or the quota is used up.
+            OffloadFullError: the disk is full, or the quota is used up and all there is in use.
             OffloadPermissionError: this process may not write there, or the disk is read-only.
             OffloadWriteError: any other reason why the text could not be made durable.
             InvalidArgumentError: `text` is no string.
@@ -128,125 +144,67 @@ class FileOffloadStore:
         """Return every ref that is stored, sorted; other files, temporary ones included, are ignored."""
         return await _off_loop(lambda _: self._list())
 
+    def open(self) -> None:
+        """Mark the namespace as in use, so that no collection removes it; blocks.
+
+        Every operation does so. Call it before putting files of your own, a search index, into `directory`.
+        """
+        self._begin(to_write=True)
+
+    def close(self) -> None:
+        """Let collections remove the namespace, as when the store is forgotten; the next operation opens it.
+
+        Python forgets an object when nothing refers to it any more, and one in a cycle some time later.
+        """
+        with self._begin_lock:
+            held, self._held, self._touch_at = self._held, None, 0.0
+        if held is not None:
+            held()
+
     # What follows blocks, and runs in a worker thread: one hop per operation, since fsync dwarfs all else.
 
-    def _file(self, ref: str) -> Path:
-        return self._directory / f"{ref.removeprefix(REF_PREFIX)}.txt"
-
-    def _write(self, text: str, cancelled: threading.Event) -> str:
-        ref = ref_of(text)
-        file = self._file(ref)
-        try:
-            _make_directory(self._directory)
-            self._sweep()
-            if not self._holds(ref, text):
-                self._write_file(file, ref, text, cancelled)
-            _sync_directory(self._directory)
-        except OSError as error:
-            raise _disk_error(error, f"{ref} could not be written to {file}", OffloadWriteError) from error
-        return ref
-
-    def _write_file(self, file: Path, ref: str, text: str, cancelled: threading.Event) -> None:
-        descriptor, name = tempfile.mkstemp(_TEMPORARY_SUFFIX, _TEMPORARY_PREFIX, self._directory)
-        temporary = Path(name)
-        try:
-            try:
-                rest = memoryview(text.encode("utf-8", "surrogatepass"))
-                while rest and not cancelled.is_set():
-                    rest = rest[os.write(descriptor, rest) :]
-                if not cancelled.is_set():
-                    os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-            if not cancelled.is_set():
-                self._publish(temporary, file, ref, text)
-        finally:
-            with suppress(OSError):
-                temporary.unlink(missing_ok=True)
-
-    def _publish(self, temporary: Path, file: Path, ref: str, text: str) -> None:
-        # A hard link never replaces what another writer, of this process or not, put there meanwhile.
-        try:
-            os.link(temporary, file)
-        except FileExistsError:
-            if not self._holds(ref, text):
-                temporary.replace(file)  # what stands there is corrupt, and the right text is at hand
-        except OSError:
-            temporary.replace(file)  # a disk without hard links; if something else is wrong, this says so
-
-    def _holds(self, ref: str, text: str) -> bool:
-        try:
-            held = self._load(ref)
-        except (OffloadNotFoundError, OffloadCorruptError):
-            return False
-        if held != text:
-            raise OffloadCollisionError(
-                f"another text already holds {ref} ({self._file(ref)}); the text at hand was not stored"
-            )
-        return True
-
-    def _read(self, ref: str) -> str:
-        try:
-            return self._load(ref)
-        except OSError as error:
-            file = self._file(ref)
-            raise _disk_error(error, f"{ref} could not be read from {file}", OffloadError) from error
-
-    def _load(self, ref: str) -> str:
-        file = self._file(ref)
-        try:
-            descriptor = os.open(file, _OPEN_FLAGS)
-            try:
-                if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                    raise _corrupt_error(ref, file, "is not a regular file")
-                with os.fdopen(descriptor, "rb", closefd=False) as stream:
-                    data = stream.read()
-            finally:
-                os.close(descriptor)
-        except (FileNotFoundError, NotADirectoryError) as error:
-            raise OffloadNotFoundError(f"{ref} is not stored: there is no {file}") from error
-        except OSError as error:
-            if error.errno == errno.ELOOP:
-                raise _corrupt_error(ref, file, "is a link, which is not followed") from error
-            raise
-        try:
-            text = data.decode("utf-8", "surrogatepass")
-        except UnicodeDecodeError as error:
-            raise _corrupt_error(ref, file, "was truncated or changed: it is no UTF-8") from error
-        if ref_of(text) != ref:
-            raise _corrupt_error(ref, file, f"was truncated or changed: it hashes to {ref_of(text)}")
-        return text
-
-    def _delete(self, ref: str) -> None:
-        file = self._file(ref)
-        try:
-            file.unlink()
-            _sync_directory(self._directory)
-        except (FileNotFoundError, NotADirectoryError):
+    def _begin(self, *, to_write: bool, wait_seconds: float = WAIT_SECONDS) -> None:
+        if not self.is_user or not (to_write or self._directory.is_dir()):
             return
-        except OSError as error:
-            raise _disk_error(error, f"{ref} could not be removed ({file})", OffloadError) from error
-
-    def _list(self) -> list[str]:
         try:
-            with os.scandir(self._directory) as entries:
-                names = [entry.name for entry in entries if entry.is_file(follow_symlinks=False)]
-        except (FileNotFoundError, NotADirectoryError):
-            return []
+            with self._begin_lock:
+                if self._held is not None:
+                    self._account.confirm()
+                else:
+                    self._account.hold(self._namespace, wait_seconds)
+                    self._held = weakref.finalize(self, self._account.release, self._namespace)
+                    self._held.atexit = False
+                    self._index_bytes = index_bytes(self._directory)
+                if time.monotonic() >= self._touch_at:
+                    with suppress(OSError):  # not there yet, or not ours
+                        os.utime(self._directory)
+                        self._touch_at = time.monotonic() + _TOUCH_SECONDS
         except OSError as error:
-            raise _disk_error(error, f"{self._directory} could not be listed", OffloadError) from error
-        return sorted(REF_PREFIX + match[1] for name in names if (match := _FILE_NAME.fullmatch(name)))
+            if to_write:
+                logger.warning("%s is not marked as in use: %s", self._directory, error)
+        if to_write and self._max_age_seconds is not None:
+            self._quota.remove_expired(self._max_age_seconds)
 
-    def _sweep(self) -> None:
-        """Remove temporary files of processes that died, once in this store's life."""
-        if self._swept:
+    def _reserve(self, ref: str, size: int, descriptor: int) -> None:
+        with self._begin_lock:
+            grown = index_bytes(self._directory) - self._index_bytes
+            self._index_bytes += grown
+        if self._max_bytes is None:
+            with suppress(OSError):  # the count is for others; a daily look makes up for it
+                self._quota.usage.add(grown + size)
             return
-        self._swept = True
-        oldest = time.time() - _ABANDONED_SECONDS
-        for file in self._directory.glob(f"{_TEMPORARY_PREFIX}*{_TEMPORARY_SUFFIX}"):
-            with suppress(OSError):  # another process may be sweeping too
-                if file.lstat().st_mtime < oldest:
-                    file.unlink()
+        if grown:
+            self._quota.usage.add(grown)
+        try:
+            self._quota.reserve(size, self._max_bytes, self._max_age_seconds)
+        except OffloadFullError as error:
+            raise OffloadFullError(f"{ref} was not stored: {error}") from None
+        # Whoever looks through the directory from now on finds the file as large as it is going to be.
+        os.ftruncate(descriptor, size)
+
+    def _give_back(self, size: int) -> None:
+        with suppress(OSError):  # too high a count is mended by the next collection
+            self._quota.usage.add(-size)
 
 
 async def _off_loop(work: Callable[[threading.Event], T]) -> T:
@@ -274,40 +232,3 @@ def _look_at(task: asyncio.Future[Any]) -> None:
     """Take note of an error nobody waits for, so that asyncio does not report it as lost."""
     if not task.cancelled():
         task.exception()
-
-
-def _make_directory(path: Path) -> None:
-    if path.is_dir():
-        return
-    _make_directory(path.parent)
-    with suppress(FileExistsError):  # another process was faster
-        path.mkdir(0o700)
-    with suppress(PermissionError):  # a parent may be passable but not readable
-        _sync_directory(path.parent)
-
-
-def _sync_directory(path: Path) -> None:
-    """Make the names in a directory durable; a no-op where the system has no such call."""
-    if os.name == "nt":
-        return
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some network disks cannot
-            raise
-    finally:
-        os.close(descriptor)
-
-
-def _corrupt_error(ref: str, file: Path, fault: str) -> OffloadCorruptError:
-    return OffloadCorruptError(f"{ref}: {file} {fault}; delete it, or restore it from a backup")
-
-
-def _disk_error(error: OSError, what: str, otherwise: type[OffloadError]) -> OffloadError:
-    reason = f"{what}: {error.strerror or error}"
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return OffloadFullError(f"{reason}; free disk space there, or raise the quota")
-    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return OffloadPermissionError(f"{reason}; give this process access, or choose another path")
-    return otherwise(f"{reason}; mend the disk or choose another path")

@@ -108,7 +108,7 @@ SCHEMAS: list[dict[str, Any]] = [
         "function": {
             "name": SEARCH_TOOL,
             "description": (
-                "Search the whole conversation, also what was moved out of it or summarised, best match first. "
+                "Search the whole conversation, also what left it or was summarised, best match first. "
                 "Ask with a name, an id, a path or a question in a few words. "
                 "Answers with short passages and where each stands."
             ),

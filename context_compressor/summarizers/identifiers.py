@@ -14,6 +14,8 @@ MIN_CHARS = 5
 MAX_CHARS = 120
 """Lengths of an identifier in characters: below, it is a word or a small number; above, it is data."""
 
+_REMEMBERED_CHARS = 2 * MAX_CHARS
+
 _TOKEN = re.compile(r"<?https?://[^\s\"'`<>\\)\]}，。]++|[<\\]?[A-Za-z0-9_@/.#~-]{5,}+")
 """With what stands before it, where that is `<` or a backslash: a lookbehind takes four times as long."""
 _TELLING = re.compile(r"[0-9_@/]|[^.]\.[^.]|[a-z][A-Z]|[A-Z]{2}[a-z]{2}")
@@ -89,7 +91,8 @@ def count_identifiers(text: str) -> dict[str, int]:
     counts: dict[str, int] = {}
     # Distinct tokens are few, so all but `findall` and `Counter`, which run in C, works on those.
     for token, count in Counter(_TOKEN.findall(text)).items():
-        name = _name_in(token)
+        # A long one is data; remembered, it would stay in memory for as long as the process.
+        name = _name_in(token) if len(token) <= _REMEMBERED_CHARS else _name_in.__wrapped__(token)
         if name is not None:
             counts[name] = counts.get(name, 0) + count
     return counts
@@ -110,13 +113,8 @@ def _name_in(token: str) -> str | None:
 
 
 def known_identifiers(texts: Iterable[str]) -> frozenset[str]:
-    """Return the identifiers that stand in some texts; those of a text are remembered for a while."""
-    return frozenset().union(*map(_identifiers_in, texts))
-
-
-@lru_cache(maxsize=128)
-def _identifiers_in(text: str) -> frozenset[str]:
-    return frozenset(count_identifiers(text))
+    """Return the identifiers that stand in some texts."""
+    return frozenset().union(*map(count_identifiers, texts))
 
 
 def rank_identifiers(sources: Sequence[Source]) -> list[Identifier]:

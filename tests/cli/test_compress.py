@@ -186,7 +186,7 @@ def test_options_reach_the_config(cli, session_file):
 
 
 def namespaces(tmp_path, store="working_memory"):
-    return sorted(path.name for path in (tmp_path / store).iterdir())
+    return sorted(path.name for path in (tmp_path / store).iterdir() if not path.name.startswith("."))
 
 
 def test_each_session_has_a_namespace_of_its_own(cli, tmp_path, recorded):

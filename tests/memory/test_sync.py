@@ -65,6 +65,21 @@ async def test_a_dict_changed_in_place_is_noticed() -> None:
     assert to_openai(await memory.get_history()) == said
 
 
+@pytest.mark.parametrize("place", [0, 5_000, 9_999])
+async def test_one_character_of_a_long_text_is_noticed(place: int) -> None:
+    memory = new_memory()
+    long = "x" * 10_000
+    said = [user("a"), call("c"), result("c", long)]
+    await memory.sync(said)
+    kept = [msg.id for msg in await memory.get_history()]
+    await memory.sync(json.loads(json.dumps(said)))
+    assert [msg.id for msg in await memory.get_history()] == kept
+    said[2] = result("c", f"{long[:place]}y{long[place + 1 :]}")
+    await memory.sync(said)
+    assert to_openai(await memory.get_history()) == said
+    assert [msg.id for msg in await memory.get_history()][:2] == kept[:2]
+
+
 async def test_a_list_cut_short_cuts_the_history() -> None:
     memory = new_memory()
     await memory.sync(turns(2))

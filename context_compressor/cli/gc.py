@@ -1,0 +1,139 @@
+"""`gc`: remove from a store what no session has open, and say what is there."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.box import SIMPLE
+from rich.table import Table
+from rich.text import Text
+
+from context_compressor.cli.exits import DONE, CommandError, one_line
+from context_compressor.cli.outputs import make_console
+from context_compressor.errors import OffloadError
+from context_compressor.offload.directory.gc import GarbageCollection, collect_garbage
+from context_compressor.offload.directory.namespaces import NAMESPACE
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
+_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+_AGE = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])", re.IGNORECASE)
+_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 7 * 86_400}
+_MAX_ROWS = 40
+"""Namespaces shown in the table; `--json` has all."""
+
+
+@dataclass(frozen=True, slots=True)
+class GcOptions:
+    """The options of `gc`, as given."""
+
+    store: str
+    max_bytes: str | None
+    max_age: str | None
+    keep: tuple[str, ...]
+    dry_run: bool
+    json: bool
+
+
+def read_bytes(given: str) -> int:
+    """Return a size in bytes: 500MB (10^6), 2GiB (2^30), or a number alone.
+
+    Raises:
+        CommandError: it is no size.
+    """
+    found = _SIZE.fullmatch(given.strip())
+    if found is None:
+        raise CommandError(f"--max-bytes {given}: not a size; write 500MB, 2GiB or a number of bytes")
+    number, unit, binary = found.groups()
+    return int(float(number) * (1024 if binary else 1000) ** _POWERS[unit.lower()])
+
+
+def read_age(given: str) -> float:
+    """Return an age in seconds: 30d, 12h, 90m, 45s or 2w.
+
+    Raises:
+        CommandError: it is no age.
+    """
+    found = _AGE.fullmatch(given.strip())
+    if found is None:
+        raise CommandError(f"--max-age {given}: not an age; write 30d, 12h, 90m, 45s or 2w")
+    return float(found[1]) * _SECONDS[found[2].lower()]
+
+
+def run_gc(options: GcOptions) -> int:
+    """Collect, and say what was removed and what is left; return the exit code.
+
+    Raises:
+        CommandError: an option is wrong, or the directory cannot be tidied.
+    """
+    max_bytes = None if options.max_bytes is None else read_bytes(options.max_bytes)
+    max_age_seconds = None if options.max_age is None else read_age(options.max_age)
+    for name in options.keep:
+        if not NAMESPACE.fullmatch(name):
+            raise CommandError(f"--keep {name}: no namespace can be called that")
+    directory = Path(options.store)
+    if not directory.is_dir():
+        what = "is no directory" if directory.exists() else "does not exist"
+        raise CommandError(f"{options.store}: {what}; name the directory given to compress or the memory")
+    try:
+        done = collect_garbage(
+            directory,
+            max_bytes=max_bytes,
+            max_age_seconds=max_age_seconds,
+            keep=options.keep,
+            dry_run=options.dry_run,
+        )
+    except OffloadError as error:
+        raise CommandError(str(error)) from None
+    if options.json:
+        print(json.dumps(_as_json(done, options.store), indent=2))
+    else:
+        _print(done, options.store, max_bytes)
+    return DONE
+
+
+def _as_json(done: GarbageCollection, store: str) -> dict[str, Any]:
+    told = asdict(done)
+    removed = told.pop("removed")
+    return {"store": store, "dry_run": told.pop("is_dry_run"), **told, "removed": removed}
+
+
+def _print(done: GarbageCollection, store: str, max_bytes: int | None) -> None:
+    console = make_console()
+    verb = "would be removed" if done.is_dry_run else "removed"
+    if done.removed:
+        table = Table(box=SIMPLE, pad_edge=False)
+        table.add_column("namespace")
+        for name in ("bytes", "texts", "unused for", "because of"):
+            table.add_column(name, justify="right", no_wrap=True)
+        for each in done.removed[:_MAX_ROWS]:
+            table.add_row(
+                Text(each.name),
+                f"{each.bytes:,}",
+                f"{each.texts:,}",
+                _age_text(each.unused_seconds),
+                {"age": "age", "bytes": "bytes", "empty": "nothing in it"}[each.reason],
+            )
+        console.print(table)
+        if len(done.removed) > _MAX_ROWS:
+            console.print(f"{len(done.removed) - _MAX_ROWS:,} more; --json lists all")
+    lines = [
+        f"{store}: {done.namespaces:,} namespaces, {done.bytes_before:,} bytes; in use {done.in_use:,}, "
+        f"kept {done.kept:,}",
+        f"{verb}: {len(done.removed):,} namespaces, {done.removed_bytes:,} bytes; "
+        f"{'would leave' if done.is_dry_run else 'left'} {done.bytes_after:,} bytes",
+    ]
+    if max_bytes is not None and done.bytes_after > max_bytes:
+        lines.append(f"that is more than {max_bytes:,} bytes: the rest is in use, or to be kept")
+    for line in lines:
+        console.print(Text(one_line(line)), soft_wrap=True)
+
+
+def _age_text(seconds: float) -> str:
+    for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60)):
+        if seconds >= size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.0f} s"

@@ -1,0 +1,273 @@
+"""Removing the stored texts of sessions that are over: by age, and by bytes, the longest unused first.
+
+What is removed is a namespace, whole. All that a memory names lies in its namespace, and a namespace is in
+use while a store for it is open in any living process: so nothing that a ledger in use names is ever touched.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from context_compressor.errors import InvalidArgumentError, OffloadError
+from context_compressor.offload.directory.in_use import (
+    LOCK_FILE,
+    STORE_FOLDER,
+    UNLOCKABLE_SECONDS,
+    namespaces_in_use,
+)
+from context_compressor.offload.directory.locking import locked
+from context_compressor.offload.directory.namespaces import (
+    REMOVING_PREFIX,
+    FoundNamespace,
+    being_removed,
+    empty,
+    find_namespaces,
+)
+from context_compressor.offload.directory.usage import Usage
+from context_compressor.offload.text_files import disk_error, make_directory, sync_directory
+
+_BATCH = 50
+"""Namespaces set aside under one lock: some milliseconds, for which nobody can open another one."""
+_NANO = 1_000_000_000
+
+Reason = Literal["age", "bytes", "empty"]
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedNamespace:
+    """A namespace that was removed, or would be."""
+
+    name: str
+    bytes: int
+    texts: int
+    unused_seconds: float
+    """Seconds since it was last used, to within an hour."""
+    reason: Reason
+    """Past the age, over the bytes, or nothing in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class GarbageCollection:
+    """What a collection found and did."""
+
+    removed: tuple[RemovedNamespace, ...]
+    namespaces: int
+    """How many there were."""
+    in_use: int
+    """How many of them were open in living processes."""
+    kept: int
+    """How many of the others the caller asked to keep."""
+    bytes_before: int
+    bytes_after: int
+    is_dry_run: bool = False
+
+    @property
+    def removed_bytes(self) -> int:
+        """What the removed namespaces held."""
+        return sum(namespace.bytes for namespace in self.removed)
+
+
+def collect_garbage(
+    path: str | os.PathLike[str],
+    *,
+    max_bytes: int | None = None,
+    max_age_seconds: float | None = None,
+    keep: Iterable[str] = (),
+    dry_run: bool = False,
+) -> GarbageCollection:
+    """Remove namespaces that nobody has open: those unused for too long, then the longest unused.
+
+    A memory whose texts were removed goes on with its history: its view is the same, and reads are served
+    from there. Without limits only what is empty or half removed goes. Files that no store made stay, and
+    links are not followed. Blocks for as long as looking through the directory takes: call it in a thread.
+
+    Args:
+        path: the directory of the stores.
+        max_bytes: bytes that all namespaces together may hold afterwards.
+        max_age_seconds: seconds after its last use for which a namespace stays, however much room there is.
+        keep: namespaces that stay although no process has them open, such as those of saved sessions.
+        dry_run: only tell what would be removed.
+
+    Raises:
+        ValueError: a limit is below 0.
+        InvalidArgumentError: an argument is of the wrong type.
+        OffloadPermissionError: this process may not look through the directory, or may not write there.
+        OffloadError: the disk failed otherwise.
+    """
+    if not isinstance(path, (str, os.PathLike)):
+        raise InvalidArgumentError(f"path: expected a str or os.PathLike, got {type(path).__name__}")
+    check_limit("max_bytes", max_bytes, whole=True)
+    check_limit("max_age_seconds", max_age_seconds)
+    kept = [keep] if isinstance(keep, str) else list(keep)
+    if isinstance(keep, str) or not all(isinstance(name, str) for name in kept):
+        raise InvalidArgumentError(f"keep: expected names of namespaces, got {keep!r}")
+    root = Path(path).absolute()
+    try:
+        return _Collector(root, max_bytes, max_age_seconds, frozenset(kept)).run(dry_run=dry_run)
+    except OSError as error:
+        raise disk_error(error, f"{root} could not be tidied", OffloadError) from error
+
+
+def check_limit(name: str, value: object, *, whole: bool = False) -> None:
+    """Check a limit that may be None.
+
+    Raises:
+        ValueError: it is below 0.
+        InvalidArgumentError: it is no number.
+    """
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
+        expected = "a whole number" if whole else "a number"
+        raise InvalidArgumentError(f"{name}: expected {expected} or None, got {type(value).__name__}")
+    if not value >= 0:
+        raise ValueError(f"{name} ({value}) must not be below 0; None sets no limit")
+
+
+@dataclass(frozen=True, slots=True)
+class _Collector:
+    path: Path
+    max_bytes: int | None
+    max_age_seconds: float | None
+    keep: frozenset[str]
+
+    def run(self, *, dry_run: bool) -> GarbageCollection:
+        if not self.path.is_dir():
+            return GarbageCollection((), 0, 0, 0, 0, 0, dry_run)
+        usage = Usage(self.path)
+        is_counted = not dry_run and usage.is_kept()
+        begun = usage.begin_counting() if is_counted else 0
+        if not dry_run:
+            self._finish_earlier()
+        found = find_namespaces(self.path)
+        if not found and not (self.path / STORE_FOLDER).exists():
+            return GarbageCollection((), 0, 0, 0, 0, 0, dry_run)  # no store was ever here
+        with self._deciding(look_only=dry_run) as in_use:
+            taken = in_use(found)
+        before = sum(namespace.bytes for namespace in found)
+        chosen = choose(found, taken | self.keep, self.max_bytes, self.max_age_seconds, time.time_ns())
+        after = before
+        if dry_run:
+            after -= sum(namespace.bytes for namespace, _ in chosen)
+        else:
+            chosen, freed = self._remove(chosen)
+            after -= freed
+        if is_counted:
+            usage.end_counting(after, begun)
+        now = time.time()
+        return GarbageCollection(
+            removed=tuple(
+                RemovedNamespace(each.name, each.bytes, each.texts, max(now - each.used_ns / _NANO, 0), why)
+                for each, why in chosen
+            ),
+            namespaces=len(found),
+            in_use=sum(namespace.name in taken for namespace in found),
+            kept=sum(namespace.name in self.keep - taken for namespace in found),
+            bytes_before=before,
+            bytes_after=after,
+            is_dry_run=dry_run,
+        )
+
+    @contextmanager
+    def _deciding(self, *, look_only: bool = False) -> Iterator[_InUse]:
+        """Give what tells which namespaces are in use; while it is held nobody can open one."""
+        folder = self.path / STORE_FOLDER
+        if look_only and not (folder / LOCK_FILE).exists():
+            yield _InUse(self.path, is_locked=True)
+            return
+        make_directory(folder)
+        with locked(folder / LOCK_FILE) as (_, is_locked):
+            yield _InUse(self.path, is_locked)
+
+    def _finish_earlier(self) -> None:
+        for directory in being_removed(self.path):
+            empty(directory)
+
+    def _remove(self, chosen: Sequence[_Chosen]) -> tuple[list[_Chosen], int]:
+        """Remove what was chosen and is still as it was found; return that, and the bytes that are gone."""
+        removed: list[_Chosen] = []
+        freed = 0
+        for start in range(0, len(chosen), _BATCH):
+            batch = chosen[start : start + _BATCH]
+            aside: list[Path] = []
+            with self._deciding() as in_use:
+                taken = in_use([namespace for namespace, _ in batch])
+                for namespace, reason in batch:
+                    if namespace.name in taken:
+                        continue
+                    try:
+                        if not self._set_aside(namespace, aside):
+                            continue
+                        removed.append((namespace, reason))
+                    except FileNotFoundError:
+                        pass  # another collection was faster
+                    freed += namespace.bytes
+            sync_directory(self.path)
+            for directory in aside:
+                empty(directory)
+        return removed, freed
+
+    def _set_aside(self, namespace: FoundNamespace, aside: list[Path]) -> bool:
+        """Take a namespace out of everybody's sight, in one step; False where it was used meanwhile.
+
+        Raises:
+            FileNotFoundError: it is gone already.
+        """
+        directory = self.path / namespace.name
+        if directory.lstat().st_mtime_ns != namespace.used_ns:
+            return False
+        if namespace.has_others:
+            empty(directory)
+        else:
+            target = self.path / STORE_FOLDER / f"{REMOVING_PREFIX}{secrets.token_hex(8)}"
+            directory.rename(target)
+            aside.append(target)
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class _InUse:
+    path: Path
+    is_locked: bool
+
+    def __call__(self, found: Collection[FoundNamespace]) -> frozenset[str]:
+        names = frozenset(namespaces_in_use(self.path))
+        if self.is_locked:
+            return names
+        oldest = time.time_ns() - int(UNLOCKABLE_SECONDS * _NANO)
+        return names.union(namespace.name for namespace in found if namespace.used_ns > oldest)
+
+
+_Chosen = tuple[FoundNamespace, Reason]
+
+
+def choose(
+    found: Sequence[FoundNamespace],
+    protected: Collection[str],
+    max_bytes: int | None,
+    max_age_seconds: float | None,
+    now_ns: int,
+) -> list[_Chosen]:
+    """Return which namespaces are to go, and why, the longest unused first."""
+    chosen: list[_Chosen] = []
+    left = sum(namespace.bytes for namespace in found)
+    candidates = [namespace for namespace in found if namespace.name not in protected]
+    for namespace in sorted(candidates, key=lambda namespace: (namespace.used_ns, namespace.name)):
+        age_seconds = (now_ns - namespace.used_ns) / _NANO
+        if namespace.is_empty:
+            chosen.append((namespace, "empty"))
+        elif max_age_seconds is not None and age_seconds > max_age_seconds:
+            chosen.append((namespace, "age"))
+        elif max_bytes is not None and left > max_bytes:
+            chosen.append((namespace, "bytes"))
+        else:
+            continue
+        left -= namespace.bytes
+    return chosen

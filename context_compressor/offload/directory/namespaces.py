@@ -1,0 +1,131 @@
+"""What lies in a store's directory: its namespaces, how large they are, when they were last used."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from context_compressor.offload.directory.in_use import STORE_FOLDER
+from context_compressor.offload.text_files import FILE_NAME, TEMPORARY_PREFIX, TEMPORARY_SUFFIX
+
+NAMESPACE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
+REMOVING_PREFIX = "removing-"
+"""How a namespace is called, in `.store`, that is being removed."""
+_INDEX_FILES = frozenset(f"search.sqlite3{suffix}" for suffix in ("", "-journal", "-wal", "-shm"))
+_MADE_BY_US = 0o700
+
+
+@dataclass(frozen=True, slots=True)
+class FoundNamespace:
+    """A namespace as it lies on the disk."""
+
+    name: str
+    bytes: int
+    """Sizes of its files together: texts, index, what is half written; none that no store made."""
+    texts: int
+    used_ns: int
+    """When it was last used, in nanoseconds since the epoch, to within an hour: its directory's time of
+    change, which any new or removed file sets, and a store that opens it."""
+    has_others: bool = False
+    """Whether there is something else in it, which is left alone."""
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.texts or self.bytes)
+
+
+def is_ours(entry: os.DirEntry[str]) -> bool:
+    """Tell whether a file is one that stores and indexes make; a link is not."""
+    name = entry.name
+    known = (
+        FILE_NAME.fullmatch(name) is not None
+        or name in _INDEX_FILES
+        or (name.startswith(TEMPORARY_PREFIX) and name.endswith(TEMPORARY_SUFFIX))
+    )
+    return known and entry.is_file(follow_symlinks=False)
+
+
+def index_bytes(directory: Path) -> int:
+    """Return the size of a namespace's index, which grows beside the texts."""
+    total = 0
+    for name in _INDEX_FILES:
+        with suppress(OSError):
+            total += (directory / name).lstat().st_size
+    return total
+
+
+def find_namespaces(path: Path) -> list[FoundNamespace]:
+    """Return the namespaces in a store's directory; directories that no store made are passed over.
+
+    Raises:
+        OSError: the directory cannot be looked through.
+    """
+    found: list[FoundNamespace] = []
+    is_store = (path / STORE_FOLDER).is_dir()
+    with os.scandir(path) as entries:
+        names = [
+            entry.name
+            for entry in entries
+            if NAMESPACE.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False)
+        ]
+    for name in names:
+        with suppress(FileNotFoundError):  # somebody else is removing it
+            namespace, is_private = _look_into(path, name)
+            # An empty directory may be anybody's; stores make private ones.
+            if not namespace.is_empty or (is_store and is_private and not namespace.has_others):
+                found.append(namespace)
+    return found
+
+
+def _look_into(path: Path, name: str) -> tuple[FoundNamespace, bool]:
+    directory = path / name
+    status = directory.lstat()  # before the files: what comes meanwhile makes a difference later
+    total = texts = 0
+    has_others = False
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            if not is_ours(entry):
+                has_others = True
+                continue
+            with suppress(FileNotFoundError):
+                total += entry.stat(follow_symlinks=False).st_size
+                texts += FILE_NAME.fullmatch(entry.name) is not None
+    found = FoundNamespace(name, total, texts, status.st_mtime_ns, has_others)
+    return found, os.name == "posix" and stat.S_IMODE(status.st_mode) == _MADE_BY_US
+
+
+def being_removed(path: Path) -> Iterator[Path]:
+    """Yield the directories in which what is being removed lies.
+
+    Raises:
+        OSError: the directory cannot be looked through.
+    """
+    try:
+        with os.scandir(path / STORE_FOLDER) as entries:
+            names = [entry.name for entry in entries if entry.name.startswith(REMOVING_PREFIX)]
+    except FileNotFoundError:
+        return
+    for name in names:
+        yield path / STORE_FOLDER / name
+
+
+def empty(directory: Path) -> None:
+    """Remove our files in a directory, and the directory if there is nothing else in it.
+
+    Raises:
+        OSError: a file cannot be removed.
+    """
+    try:
+        with os.scandir(directory) as entries:
+            ours = [entry.path for entry in entries if is_ours(entry)]
+    except FileNotFoundError:
+        return
+    for file in ours:
+        Path(file).unlink(missing_ok=True)
+    with suppress(OSError):  # there is something else in it, or somebody else was faster
+        directory.rmdir()

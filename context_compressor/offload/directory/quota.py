@@ -1,0 +1,139 @@
+"""Keeping a store's directory within its quota: making room before a text is written."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+import weakref
+from pathlib import Path
+
+from context_compressor.errors import OffloadError, OffloadFullError
+from context_compressor.offload.directory.gc import collect_garbage
+from context_compressor.offload.directory.in_use import STORE_FOLDER
+from context_compressor.offload.directory.usage import Usage
+from context_compressor.offload.text_files import make_directory
+
+logger = logging.getLogger(__name__)
+
+_FILL = 0.9
+"""Share of the quota to which a full directory is emptied, where that can be: a collection looks through all
+of it, so that one for every write would cost more than the writes."""
+_BRIEF_SECONDS = 0.05
+_REST = 4
+"""A collection that took longer than brief, in vain, is followed by a rest of so many times as long."""
+_IN_VAIN_SECONDS = 60.0
+"""How long nothing is tried again after a collection in vain, unless somebody opens or closes a namespace."""
+_LOOKS_PER_AGE, _LONGEST_LOOK_SECONDS = 24, 3600.0
+_COLLECTED_FILE = "collected"
+"""Its time of change says when what is too old was last looked for."""
+
+
+class Quota:
+    """The limits of one directory, as this process keeps them. Thread-safe; all blocks.
+
+    Args:
+        path: the directory of the stores.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.usage = Usage(path)
+        self._path = path
+        # One collection at a time: whoever waits for it finds room, or that there is none.
+        self._lock = threading.Lock()
+        self._rest_until = 0.0
+        self._in_vain_until = 0.0
+        self._open_then: list[tuple[str, int]] = []
+        self._next_look = 0.0
+
+    def reserve(self, size: int, max_bytes: int, max_age_seconds: float | None) -> None:
+        """Count bytes that are about to be written; where they do not fit, make room first.
+
+        Raises:
+            OffloadFullError: there is not enough that may be removed.
+            OffloadError: the directory could not be tidied.
+            OSError: the count cannot be kept.
+        """
+        if size <= max_bytes and self.usage.add(size, max_bytes):
+            return
+        with self._lock:
+            if size <= max_bytes and self.usage.add(size, max_bytes):
+                return
+            if size <= max_bytes and self._may_try():
+                began = time.monotonic()
+                if self.usage.used() is None:
+                    self.usage.begin_counting()
+                    collect_garbage(self._path)  # which counts
+                    if self.usage.add(size, max_bytes):
+                        return
+                goal = max(int(_FILL * max_bytes) - size, 0)
+                collect_garbage(self._path, max_bytes=goal, max_age_seconds=max_age_seconds)
+                if self.usage.add(size, max_bytes):
+                    return
+                self._note_failure(time.monotonic() - began)
+            raise OffloadFullError(self._complaint(size, max_bytes))
+
+    def _may_try(self) -> bool:
+        now = time.monotonic()
+        if now < self._rest_until:
+            return False
+        return now >= self._in_vain_until or self._open_now() != self._open_then
+
+    def _note_failure(self, seconds: float) -> None:
+        now = time.monotonic()
+        self._rest_until = now + (_REST * seconds if seconds > _BRIEF_SECONDS else 0)
+        self._in_vain_until = now + _IN_VAIN_SECONDS
+        self._open_then = self._open_now()
+
+    def _open_now(self) -> list[tuple[str, int]]:
+        """Return what differs after a namespace was opened or closed, without reading who has what."""
+        folder = self._path / STORE_FOLDER
+        make_directory(folder)
+        with os.scandir(folder) as entries:
+            return sorted(
+                (entry.name, entry.stat(follow_symlinks=False).st_size)
+                for entry in entries
+                if entry.name.startswith("open-")
+            )
+
+    def _complaint(self, size: int, max_bytes: int) -> str:
+        used = self.usage.used()
+        held = "" if used is None else f" holds {used:,} and"
+        if size > max_bytes:
+            reason = "raise max_bytes"
+        else:
+            reason = "what is in it is used by sessions that are open; raise max_bytes, or end sessions"
+        return f"{size:,} bytes do not fit: {self._path}{held} may hold {max_bytes:,} (max_bytes); {reason}"
+
+    def remove_expired(self, max_age_seconds: float) -> None:
+        """Remove what nobody has used for too long, if that was not looked for lately; trouble is logged."""
+        now = time.monotonic()
+        if now < self._next_look:
+            return
+        interval = min(max(max_age_seconds / _LOOKS_PER_AGE, 1.0), _LONGEST_LOOK_SECONDS)
+        self._next_look = now + interval
+        stamp = self._path / STORE_FOLDER / _COLLECTED_FILE
+        try:
+            if stamp.exists() and abs(time.time() - stamp.stat().st_mtime) < interval:
+                return
+            make_directory(stamp.parent)
+            stamp.touch(0o600)
+            with self._lock:
+                collect_garbage(self._path, max_age_seconds=max_age_seconds)
+        except (OSError, OffloadError) as error:
+            logger.warning("%s could not be tidied: %s", self._path, error)
+
+
+_known: weakref.WeakValueDictionary[Path, Quota] = weakref.WeakValueDictionary()
+_known_lock = threading.Lock()
+"""What was tried in vain concerns all stores of the process in a directory."""
+
+
+def quota_of(path: Path) -> Quota:
+    """Return this process's quota of a directory."""
+    with _known_lock:
+        quota = _known.get(path)
+        if quota is None:
+            quota = _known[path] = Quota(path)
+        return quota

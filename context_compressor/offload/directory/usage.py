@@ -1,0 +1,128 @@
+"""How many bytes a store's directory holds, counted by all processes together.
+
+The count is a small file: looking at it costs microseconds, looking through a directory of many sessions a
+second. It is never below the truth for long: what is written is counted before, what is removed afterwards.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from context_compressor.offload.directory.in_use import STORE_FOLDER
+from context_compressor.offload.directory.locking import locked
+from context_compressor.offload.text_files import make_directory
+
+_FILE = "usage"
+_WIDTH = 64
+"""Bytes of the file, always written as a whole."""
+TRUSTED_SECONDS = 24 * 3600.0
+"""Age at which a count is made anew: somebody may have removed or restored files by hand."""
+
+
+class _Count(NamedTuple):
+    used: int
+    """Bytes in the directory."""
+    added: int
+    """Bytes ever added: what came while a new count was made."""
+    counted_at: int
+    """When the directory was last looked through, in seconds since the epoch; 0 for never."""
+
+    @property
+    def is_trusted(self) -> bool:
+        return abs(time.time() - self.counted_at) <= TRUSTED_SECONDS
+
+
+class Usage:
+    """The count of one directory. All of this blocks.
+
+    Args:
+        path: the directory of the stores.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file = path / STORE_FOLDER / _FILE
+
+    def is_kept(self) -> bool:
+        """Tell whether anybody counts in this directory."""
+        return self._file.exists()
+
+    def used(self) -> int | None:
+        """Return how many bytes are counted; None where there is no count that can be trusted.
+
+        Raises:
+            OSError: the count cannot be read.
+        """
+        if not self.is_kept():
+            return None
+        with self._opened() as descriptor:
+            count = _read(descriptor)
+        return count.used if count.is_trusted else None
+
+    def add(self, size: int, limit: int | None = None) -> bool:
+        """Count bytes that come, or, below 0, that are gone, unless they would exceed a limit.
+
+        Where nothing is counted yet, there is nothing to keep; with a limit the answer is then no.
+
+        Returns:
+            Whether they were counted.
+
+        Raises:
+            OSError: the count cannot be kept.
+        """
+        if not self.is_kept():
+            return False
+        with self._opened() as descriptor:
+            count = _read(descriptor)
+            if limit is not None and (not count.is_trusted or count.used + size > limit):
+                return False
+            used, added = max(count.used + size, 0), count.added + max(size, 0)
+            _write(descriptor, _Count(used, added, count.counted_at))
+            return True
+
+    def begin_counting(self) -> int:
+        """Return what `end_counting` takes; call before the directory is looked through.
+
+        Raises:
+            OSError: the count cannot be read.
+        """
+        make_directory(self._file.parent)
+        with self._opened() as descriptor:
+            count = _read(descriptor)
+            _write(descriptor, count)  # from now on what comes is noted
+            return count.added
+
+    def end_counting(self, total: int, begun: int) -> int:
+        """Set the count to what was found, and what came meanwhile; return it.
+
+        Raises:
+            OSError: the count cannot be written.
+        """
+        with self._opened() as descriptor:
+            added = _read(descriptor).added
+            # What came meanwhile may have been found, too. Too much is harmless, and mended the next time.
+            used = total + max(added - begun, 0)
+            _write(descriptor, _Count(used, added, int(time.time())))
+            return used
+
+    @contextmanager
+    def _opened(self) -> Iterator[int]:
+        with locked(self._file) as (descriptor, _):
+            yield descriptor
+
+
+def _read(descriptor: int) -> _Count:
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    fields = os.read(descriptor, _WIDTH).split()
+    if len(fields) != 3 or not all(field.isdigit() for field in fields):
+        return _Count(0, 0, 0)
+    return _Count(*map(int, fields))
+
+
+def _write(descriptor: int, count: _Count) -> None:
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    os.write(descriptor, " ".join(map(str, count)).encode().ljust(_WIDTH))

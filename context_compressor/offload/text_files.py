@@ -1,0 +1,237 @@
+"""Texts as files of one directory, one per text, written so that a crash leaves the whole text or none."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+import tempfile
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from context_compressor.errors import (
+    OffloadCollisionError,
+    OffloadCorruptError,
+    OffloadError,
+    OffloadFullError,
+    OffloadNotFoundError,
+    OffloadPermissionError,
+    OffloadWriteError,
+)
+from context_compressor.offload.protocol import REF_PREFIX, ref_of
+
+FILE_NAME = re.compile(r"([0-9a-f]{16})\.txt")
+TEMPORARY_PREFIX, TEMPORARY_SUFFIX = ".writing-", ".tmp"
+
+ABANDONED_SECONDS = 24 * 3600
+"""Age at which a temporary file belongs to a process that died: no write takes a day, and a clock that is
+off by hours (network disks) does no harm."""
+
+_OPEN_FLAGS = (
+    os.O_RDONLY
+    | getattr(os, "O_CLOEXEC", 0)
+    | getattr(os, "O_BINARY", 0)
+    # A link in the directory could point anywhere on the disk; a named pipe would block the open for ever.
+    | getattr(os, "O_NOFOLLOW", 0)
+    | getattr(os, "O_NONBLOCK", 0)
+)
+
+
+class TextFiles:
+    """Read and write the files of one directory. All of this blocks, and belongs into a worker thread.
+
+    Args:
+        directory: where the files are; made at the first write.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._swept = False
+
+    # What a store that shares its disk with others does besides.
+
+    def _begin(self, *, to_write: bool) -> None:
+        """Prepare for using the directory."""
+
+    def _reserve(self, ref: str, size: int, descriptor: int) -> None:
+        """Make room for a text of so many bytes, about to be written to an open file.
+
+        Raises:
+            OffloadFullError: there is none.
+        """
+
+    def _give_back(self, size: int) -> None:
+        """Take note that so many bytes are free again."""
+
+    def _file(self, ref: str) -> Path:
+        return self._directory / f"{ref.removeprefix(REF_PREFIX)}.txt"
+
+    def _write(self, text: str, cancelled: threading.Event) -> str:
+        ref = ref_of(text)
+        file = self._file(ref)
+        self._begin(to_write=True)
+        try:
+            make_directory(self._directory)
+            self._sweep()
+            if not self._holds(ref, text):
+                self._write_file(file, ref, text, cancelled)
+            sync_directory(self._directory)
+        except OSError as error:
+            raise disk_error(error, f"{ref} could not be written to {file}", OffloadWriteError) from error
+        return ref
+
+    def _write_file(self, file: Path, ref: str, text: str, cancelled: threading.Event) -> None:
+        data = text.encode("utf-8", "surrogatepass")
+        descriptor, name = tempfile.mkstemp(TEMPORARY_SUFFIX, TEMPORARY_PREFIX, self._directory)
+        temporary = Path(name)
+        reserved = 0
+        try:
+            try:
+                self._reserve(ref, len(data), descriptor)
+                reserved = len(data)
+                rest = memoryview(data)
+                while rest and not cancelled.is_set():
+                    rest = rest[os.write(descriptor, rest) :]
+                if not cancelled.is_set():
+                    os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            if not cancelled.is_set() and self._publish(temporary, file, ref, text):
+                reserved = 0
+        finally:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            if reserved:
+                self._give_back(reserved)
+
+    def _publish(self, temporary: Path, file: Path, ref: str, text: str) -> bool:
+        """Put a file in its place; tell whether that was needed."""
+        # A hard link never replaces what another writer, of this process or not, put there meanwhile.
+        try:
+            os.link(temporary, file)
+        except FileExistsError:
+            if self._holds(ref, text):
+                return False
+            temporary.replace(file)  # what stands there is corrupt, and the right text is at hand
+        except OSError:
+            temporary.replace(file)  # a disk without hard links; if something else is wrong, this says so
+        return True
+
+    def _holds(self, ref: str, text: str) -> bool:
+        try:
+            held = self._load(ref)
+        except (OffloadNotFoundError, OffloadCorruptError):
+            return False
+        if held != text:
+            raise OffloadCollisionError(
+                f"another text already holds {ref} ({self._file(ref)}); the text at hand was not stored"
+            )
+        return True
+
+    def _read(self, ref: str) -> str:
+        self._begin(to_write=False)
+        try:
+            return self._load(ref)
+        except OSError as error:
+            file = self._file(ref)
+            raise disk_error(error, f"{ref} could not be read from {file}", OffloadError) from error
+
+    def _load(self, ref: str) -> str:
+        file = self._file(ref)
+        try:
+            descriptor = os.open(file, _OPEN_FLAGS)
+            try:
+                if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                    raise _corrupt_error(ref, file, "is not a regular file")
+                with os.fdopen(descriptor, "rb", closefd=False) as stream:
+                    data = stream.read()
+            finally:
+                os.close(descriptor)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise OffloadNotFoundError(f"{ref} is not stored: there is no {file}") from error
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise _corrupt_error(ref, file, "is a link, which is not followed") from error
+            raise
+        try:
+            text = data.decode("utf-8", "surrogatepass")
+        except UnicodeDecodeError as error:
+            raise _corrupt_error(ref, file, "was truncated or changed: it is no UTF-8") from error
+        if ref_of(text) != ref:
+            raise _corrupt_error(ref, file, f"was truncated or changed: it hashes to {ref_of(text)}")
+        return text
+
+    def _delete(self, ref: str) -> None:
+        file = self._file(ref)
+        self._begin(to_write=False)
+        try:
+            size = file.lstat().st_size
+            file.unlink()
+            self._give_back(size)
+            sync_directory(self._directory)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except OSError as error:
+            raise disk_error(error, f"{ref} could not be removed ({file})", OffloadError) from error
+
+    def _list(self) -> list[str]:
+        self._begin(to_write=False)
+        try:
+            with os.scandir(self._directory) as entries:
+                names = [entry.name for entry in entries if entry.is_file(follow_symlinks=False)]
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            raise disk_error(error, f"{self._directory} could not be listed", OffloadError) from error
+        return sorted(REF_PREFIX + match[1] for name in names if (match := FILE_NAME.fullmatch(name)))
+
+    def _sweep(self) -> None:
+        """Remove temporary files of processes that died, once in this store's life."""
+        if self._swept:
+            return
+        self._swept = True
+        oldest = time.time() - ABANDONED_SECONDS
+        for file in self._directory.glob(f"{TEMPORARY_PREFIX}*{TEMPORARY_SUFFIX}"):
+            with suppress(OSError):  # another process may be sweeping too
+                if file.lstat().st_mtime < oldest:
+                    file.unlink()
+
+
+def make_directory(path: Path) -> None:
+    if path.is_dir():
+        return
+    make_directory(path.parent)
+    with suppress(FileExistsError):  # another process was faster
+        path.mkdir(0o700)
+    with suppress(PermissionError):  # a parent may be passable but not readable
+        sync_directory(path.parent)
+
+
+def sync_directory(path: Path) -> None:
+    """Make the names in a directory durable; a no-op where the system has no such call."""
+    if os.name == "nt":
+        return
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some network disks cannot
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def _corrupt_error(ref: str, file: Path, fault: str) -> OffloadCorruptError:
+    return OffloadCorruptError(f"{ref}: {file} {fault}; delete it, or restore it from a backup")
+
+
+def disk_error(error: OSError, what: str, otherwise: type[OffloadError]) -> OffloadError:
+    reason = f"{what}: {error.strerror or error}"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return OffloadFullError(f"{reason}; free disk space there, or raise the quota")
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return OffloadPermissionError(f"{reason}; give this process access, or choose another path")
+    return otherwise(f"{reason}; mend the disk or choose another path")

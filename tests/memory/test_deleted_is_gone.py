@@ -1,0 +1,165 @@
+"""Law 12 to the last byte: what a deleted message said stands in no stored file and in no saved state."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from context_compressor import CompressedMemory, FileOffloadStore, Msg, from_openai
+from tests.memory.scripted import (
+    COUNTER,
+    assistant,
+    call,
+    config,
+    good_view,
+    new_memory,
+    result,
+    text,
+    turns,
+    user,
+    wire_text,
+)
+
+RARE = "quagga_7719"
+"""A word that indexes name, and that nothing else says."""
+
+Delete = Callable[[CompressedMemory, list[str]], Awaitable[Any]]
+
+
+async def by_id(memory: CompressedMemory, ids: list[str]) -> None:
+    assert await memory.delete(ids) == len(ids)
+
+
+async def by_mark(memory: CompressedMemory, ids: list[str]) -> None:
+    await memory.update_messages_mark("private", msg_ids=ids)
+    assert await memory.delete_by_mark("private") == len(ids)
+
+
+async def behind_its_back(memory: CompressedMemory, ids: list[str]) -> None:
+    assert await memory.base.delete(ids) == len(ids)
+    await memory.get_memory()
+
+
+async def all_of_it(memory: CompressedMemory, ids: list[str]) -> None:
+    await memory.clear()
+
+
+WAYS: list[Delete] = [by_id, by_mark, behind_its_back, all_of_it]
+
+
+def said_anywhere(memory: CompressedMemory, path: Path, word: str = RARE) -> list[str]:
+    """Return where a word stands: files, the saved state without the history, the ledger in memory."""
+    places = [str(file) for file in path.rglob("*") if file.is_file() and word.encode() in file.read_bytes()]
+    if word in json.dumps(memory.state_dict()["compression"]):
+        places.append("state")
+    if word in repr(memory._upkeep.state.ledger.entries):
+        places.append("ledger")
+    return places
+
+
+async def remember(memory: CompressedMemory, messages: list[dict[str, Any]], step: int = 4) -> list[Msg]:
+    """Add messages a few at a time, asking for the view after each, as agents do."""
+    added = from_openai(messages)
+    for start in range(0, len(added), step):
+        await memory.add(added[start : start + step])
+        await memory.get_memory()
+    return added
+
+
+def ids_saying(messages: list[Msg], word: str = RARE) -> list[str]:
+    return [msg.id for msg in messages if word in json.dumps(msg.to_dict())]
+
+
+@pytest.mark.parametrize("delete", WAYS)
+@pytest.mark.parametrize("behind", [2, 14, 80], ids=["stub", "segment", "merged segments"])
+async def test_a_tool_result(tmp_path: Path, delete: Delete, behind: int) -> None:
+    memory = new_memory(store=FileOffloadStore(tmp_path))
+    private = [call("private"), result("private", text(f"found {RARE}", 40))]
+    added = await remember(memory, [*turns(2), *private, *turns(behind, tag="more")])
+    assert said_anywhere(memory, tmp_path)
+    depths = {len(segment.children) for segment in memory._upkeep.state.ledger.segments()}
+    assert behind < 80 or max(depths) > 0, "nothing was merged"
+    await delete(memory, ids_saying(added))
+    assert said_anywhere(memory, tmp_path) == []
+    assert RARE not in wire_text(await good_view(memory))
+    await remember(memory, turns(10, tag="later"))
+    assert said_anywhere(memory, tmp_path) == []
+
+
+@pytest.mark.parametrize("delete", WAYS)
+@pytest.mark.parametrize("behind", [14, 80], ids=["segment", "merged segments"])
+@pytest.mark.parametrize("kind", ["user", "assistant", "arguments"])
+async def test_a_short_message_in_a_summary(tmp_path: Path, delete: Delete, behind: int, kind: str) -> None:
+    arguments = json.dumps({"path": f"/srv/{RARE}.py"})
+    said = {
+        "user": [user(f"Please keep {RARE} between us.")],
+        "assistant": [assistant(f"I have opened {RARE} for you.")],
+        "arguments": [call("private", arguments=arguments), result("private", "ok")],
+    }[kind]
+    memory = new_memory(store=FileOffloadStore(tmp_path))
+    added = await remember(memory, [user("Begin."), *turns(1), *said, *turns(behind, tag="more")])
+    assert said_anywhere(memory, tmp_path)
+    await delete(memory, ids_saying(added))
+    assert said_anywhere(memory, tmp_path) == []
+    assert RARE not in wire_text(await good_view(memory))
+
+
+@pytest.mark.parametrize("behind", [2, 14, 80])
+async def test_a_text_that_two_messages_hold_stays_while_one_of_them_is_there(
+    tmp_path: Path, behind: int
+) -> None:
+    shared = text(f"found {RARE}", 40)
+    twice = [call("a"), result("a", shared), call("b"), result("b", shared)]
+    memory = new_memory(store=FileOffloadStore(tmp_path))
+    added = await remember(memory, [*turns(1), *twice, *turns(behind, tag="more")])
+    first, second = ids_saying(added)
+    stubs = {stub.ref for stub in memory._upkeep.state.ledger.stubs() if stub.item.key in (first, second)}
+    await memory.delete([first])
+    for ref in stubs & set(await memory.reachable_refs()):
+        assert await memory.store.read(ref) == shared
+    assert said_anywhere(memory, tmp_path), "the other one still says it"
+    await memory.delete([second])
+    assert said_anywhere(memory, tmp_path) == []
+
+
+async def test_a_resumed_memory_deletes_what_the_one_before_stored(tmp_path: Path) -> None:
+    memory = new_memory(store=FileOffloadStore(tmp_path))
+    private = [call("private"), result("private", text(f"found {RARE}", 40))]
+    added = await remember(memory, [*turns(2), *private, *turns(60, tag="more")])
+    saved = json.loads(json.dumps(memory.state_dict()))
+    again = new_memory(store=FileOffloadStore(tmp_path))
+    again.load_state_dict(saved)
+    await again.delete(ids_saying(added))
+    assert said_anywhere(again, tmp_path) == []
+
+
+async def test_a_store_that_could_not_delete_does_so_at_the_next_event(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = new_memory(store=FileOffloadStore(tmp_path))
+    private = [call("private"), result("private", text(f"found {RARE}", 40))]
+    added = await remember(memory, [*private, *turns(14, tag="more")])
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "unlink", fail)
+        await memory.delete(ids_saying(added))
+        assert said_anywhere(memory, tmp_path)
+    await remember(memory, turns(14, tag="later"))
+    assert said_anywhere(memory, tmp_path) == []
+
+
+async def test_deleting_everything_one_by_one_leaves_an_empty_store(tmp_path: Path) -> None:
+    memory = new_memory(config(1_200), store=FileOffloadStore(tmp_path))
+    added = await remember(memory, turns(25))
+    assert await memory.store.refs()
+    for msg in added:
+        await memory.delete([msg.id])
+    assert await memory.store.refs() == []
+    assert COUNTER.count_messages(await memory.get_memory()) == 0

@@ -1,0 +1,336 @@
+"""`collect_garbage`: what goes, in which order, and what never does."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from context_compressor.errors import InvalidArgumentError, OffloadError
+from context_compressor.offload import files
+from context_compressor.offload.directory import gc, locking
+from context_compressor.offload.directory.gc import choose, collect_garbage
+from context_compressor.offload.directory.in_use import namespaces_in_use
+from context_compressor.offload.directory.namespaces import FoundNamespace
+from context_compressor.offload.files import FileOffloadStore
+from tests.offload.directories import DAY, bytes_in, make_older, names_in, namespaces_in, put, text_of
+
+
+class TestLimits:
+    async def test_what_is_older_goes(self, tmp_path: Path) -> None:
+        for name, days in {"a": 40, "b": 31, "c": 29, "d": 0}.items():
+            await put(tmp_path, name, age_seconds=days * DAY)
+        done = collect_garbage(tmp_path, max_age_seconds=30 * DAY)
+        assert [(each.name, each.reason) for each in done.removed] == [("a", "age"), ("b", "age")]
+        assert namespaces_in(tmp_path) == ["c", "d"]
+        assert done.removed[0].unused_seconds == pytest.approx(40 * DAY, abs=60)
+
+    async def test_the_longest_unused_go_first_and_no_more_than_needed(self, tmp_path: Path) -> None:
+        for name, days in {"a": 1, "b": 4, "c": 3, "d": 2}.items():
+            await put(tmp_path, name, age_seconds=days * DAY)
+        done = collect_garbage(tmp_path, max_bytes=2_500)
+        assert [(each.name, each.bytes, each.texts, each.reason) for each in done.removed] == [
+            ("b", 1_000, 1, "bytes"),
+            ("c", 1_000, 1, "bytes"),
+        ]
+        assert (done.bytes_before, done.bytes_after, done.removed_bytes) == (4_000, 2_000, 2_000)
+        assert (done.namespaces, done.in_use, done.kept) == (4, 0, 0)
+        assert bytes_in(tmp_path) == 2_000
+
+    async def test_both_limits_hold(self, tmp_path: Path) -> None:
+        for name, days in {"a": 40, "b": 2, "c": 1}.items():
+            await put(tmp_path, name, age_seconds=days * DAY)
+        done = collect_garbage(tmp_path, max_bytes=1_000, max_age_seconds=30 * DAY)
+        assert [(each.name, each.reason) for each in done.removed] == [("a", "age"), ("b", "bytes")]
+
+    async def test_without_limits_only_what_is_empty_goes(self, tmp_path: Path) -> None:
+        await put(tmp_path, "old", age_seconds=1_000 * DAY)
+        store = FileOffloadStore(tmp_path, "emptied")
+        await store.delete(await store.write("text"))
+        store.close()
+        done = collect_garbage(tmp_path)
+        assert [(each.name, each.reason) for each in done.removed] == [("emptied", "empty")]
+        assert namespaces_in(tmp_path) == ["old"]
+
+    async def test_a_dry_run_tells_the_same_and_changes_nothing(self, tmp_path: Path) -> None:
+        for name, days in {"a": 40, "b": 2, "c": 1}.items():
+            await put(tmp_path, name, age_seconds=days * DAY)
+        before = times_in(tmp_path)
+        told = collect_garbage(tmp_path, max_bytes=1_000, max_age_seconds=30 * DAY, dry_run=True)
+        assert times_in(tmp_path) == before
+        done = collect_garbage(tmp_path, max_bytes=1_000, max_age_seconds=30 * DAY)
+        assert told.is_dry_run
+        assert [each.name for each in told.removed] == [each.name for each in done.removed]
+        assert told.bytes_after == done.bytes_after == 1_000
+
+    def test_no_directory_is_an_empty_one(self, tmp_path: Path) -> None:
+        done = collect_garbage(tmp_path / "nowhere", max_bytes=0)
+        assert (done.removed, done.namespaces, done.bytes_after) == ((), 0, 0)
+        assert not (tmp_path / "nowhere").exists()
+
+    def test_arguments_are_checked(self, tmp_path: Path) -> None:
+        with pytest.raises(ValueError, match=r"max_bytes \(-1\)"):
+            collect_garbage(tmp_path, max_bytes=-1)
+        with pytest.raises(ValueError, match="max_age_seconds"):
+            collect_garbage(tmp_path, max_age_seconds=float("nan"))
+        for wrong in (1.5, "10", True):
+            with pytest.raises(InvalidArgumentError, match="max_bytes"):
+                collect_garbage(tmp_path, max_bytes=wrong)  # type: ignore[arg-type]
+        with pytest.raises(InvalidArgumentError, match="keep"):
+            collect_garbage(tmp_path, keep="chat-1")
+        with pytest.raises(InvalidArgumentError, match="path"):
+            collect_garbage(5)  # type: ignore[arg-type]
+
+
+class TestWhatStays:
+    async def test_a_namespace_that_a_store_has_open(self, tmp_path: Path) -> None:
+        store = FileOffloadStore(tmp_path, "open")
+        ref = await store.write("text")
+        make_older(tmp_path / "open", 99 * DAY)
+        await put(tmp_path, "closed", age_seconds=99 * DAY)
+        done = collect_garbage(tmp_path, max_bytes=0, max_age_seconds=0)
+        assert [each.name for each in done.removed] == ["closed"]
+        assert (done.in_use, done.bytes_after) == (1, 4)
+        assert await store.read(ref) == "text"
+
+    @pytest.mark.parametrize("operation", ["read", "refs", "delete", "open"])
+    async def test_one_opened_again_by_any_operation(self, tmp_path: Path, operation: str) -> None:
+        ref = await put(tmp_path, "again", age_seconds=99 * DAY)
+        store = FileOffloadStore(tmp_path, "again")
+        if operation == "read":
+            await store.read(ref)
+        elif operation == "refs":
+            await store.refs()
+        elif operation == "delete":
+            await store.delete("ctx://0123456789abcdef")
+        else:
+            store.open()
+        assert collect_garbage(tmp_path, max_bytes=0, max_age_seconds=0).removed == ()
+        assert await store.read(ref)
+
+    async def test_opening_counts_as_use_later(self, tmp_path: Path) -> None:
+        await put(tmp_path, "read", age_seconds=99 * DAY)
+        store = FileOffloadStore(tmp_path, "read")
+        await store.refs()
+        store.close()
+        await put(tmp_path, "unread", age_seconds=1)
+        done = collect_garbage(tmp_path, max_bytes=1_000, max_age_seconds=30 * DAY)
+        assert [each.name for each in done.removed] == ["unread"]
+
+    async def test_what_the_caller_keeps(self, tmp_path: Path) -> None:
+        for name in ("a", "b"):
+            await put(tmp_path, name, age_seconds=99 * DAY)
+        done = collect_garbage(tmp_path, max_bytes=0, max_age_seconds=0, keep={"a", "not there"})
+        assert [each.name for each in done.removed] == ["b"]
+        assert (done.kept, done.in_use) == (1, 0)
+
+    async def test_one_for_which_a_store_was_made_and_not_used_yet(self, tmp_path: Path) -> None:
+        """As of a session that was resumed, and whose ledger names what lies there."""
+        ref = await put(tmp_path, "a", age_seconds=99 * DAY)
+        store = FileOffloadStore(tmp_path, "a")
+        assert collect_garbage(tmp_path, max_bytes=0, max_age_seconds=0).in_use == 1
+        assert await store.read(ref)
+
+    async def test_a_store_made_while_a_collection_is_deciding_waits_for_its_first_operation(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        ref = await put(tmp_path, "a")
+        monkeypatch.setattr(files, "_OPENING_SECONDS", 0.0)
+        with locking.locked(tmp_path / ".store" / "lock"):
+            store = FileOffloadStore(tmp_path, "a")
+        assert namespaces_in_use(tmp_path) == set()
+        assert await store.read(ref)
+        assert namespaces_in_use(tmp_path) == {"a"}
+
+    async def test_files_that_no_store_made_and_their_directory(self, tmp_path: Path) -> None:
+        await put(tmp_path, "shared", age_seconds=9)
+        (tmp_path / "shared" / "notes.txt").write_text("mine")
+        (tmp_path / "shared" / "folder").mkdir()
+        make_older(tmp_path / "shared", 9)
+        (tmp_path / "mine").mkdir()
+        (tmp_path / "mine" / "thesis.tex").write_text("mine")
+        (tmp_path / "empty").mkdir(0o755)
+        (tmp_path / "file").write_text("mine")
+        done = collect_garbage(tmp_path, max_bytes=0, max_age_seconds=0)
+        assert [each.name for each in done.removed] == ["shared"]
+        assert namespaces_in(tmp_path) == ["empty", "file", "mine", "shared"]
+        assert names_in(tmp_path / "shared") == ["folder", "notes.txt"]
+        assert done.bytes_after == 0
+
+    async def test_links_are_not_followed(self, tmp_path: Path) -> None:
+        elsewhere = tmp_path / "elsewhere"
+        ref = await put(elsewhere, "default")
+        path = tmp_path / "store"
+        await put(path, "a")
+        (path / "linked").symlink_to(elsewhere / "default")
+        name = ref.removeprefix("ctx://") + ".txt"
+        (path / "a" / ("0" * 16 + ".txt")).symlink_to(elsewhere / "default" / name)
+        collect_garbage(path, max_bytes=0, max_age_seconds=0)
+        assert (elsewhere / "default" / name).read_text() == text_of("default")
+        assert (path / "linked").is_symlink()
+        assert names_in(path / "a") == ["0" * 16 + ".txt"]
+
+    async def test_a_namespace_used_after_it_was_looked_at(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        await put(tmp_path, "a", age_seconds=9)
+        real = gc.choose
+
+        def use_meanwhile(*arguments: object) -> object:
+            make_older(tmp_path / "a", 1)
+            return real(*arguments)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(gc, "choose", use_meanwhile)
+        done = collect_garbage(tmp_path, max_bytes=0)
+        assert done.removed == ()
+        assert done.bytes_after == 1_000
+
+    async def test_a_namespace_opened_after_it_was_chosen(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        ref = await put(tmp_path, "a", age_seconds=9)
+        store = FileOffloadStore(tmp_path, "a")
+        store.close()
+        real = gc.choose
+
+        def open_meanwhile(*arguments: object) -> object:
+            store.open()
+            make_older(tmp_path / "a", 9)  # as if nobody had touched it
+            found = real(*arguments)  # type: ignore[arg-type]
+            return [
+                (each.__class__(**{**fields(each), "used_ns": (tmp_path / "a").lstat().st_mtime_ns}), why)
+                for each, why in found
+            ]
+
+        monkeypatch.setattr(gc, "choose", open_meanwhile)
+        assert collect_garbage(tmp_path, max_bytes=0).removed == ()
+        assert await store.read(ref)
+
+    async def test_where_the_disk_has_no_locks_what_is_younger_than_a_day(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def unsupported(*_: object) -> None:
+            raise OSError(37, "No locks available")
+
+        monkeypatch.setattr(locking, "_take", unsupported)
+        store = FileOffloadStore(tmp_path, "open")
+        ref = await store.write("text")
+        make_older(tmp_path / "open", 0.5 * DAY)
+        await put(tmp_path, "young", age_seconds=0.9 * DAY)
+        await put(tmp_path, "old", age_seconds=1.1 * DAY)
+        done = collect_garbage(tmp_path, max_bytes=0)
+        assert [each.name for each in done.removed] == ["old"]
+        assert await store.read(ref) == "text"
+
+
+def times_in(path: Path) -> list[tuple[Path, int]]:
+    return sorted((each, each.lstat().st_mtime_ns) for each in path.rglob("*"))
+
+
+def fields(namespace: FoundNamespace) -> dict[str, object]:
+    return {name: getattr(namespace, name) for name in FoundNamespace.__dataclass_fields__}
+
+
+class TestRemoving:
+    async def test_an_index_beside_the_texts_counts_and_goes(self, tmp_path: Path) -> None:
+        await put(tmp_path, "a")
+        with closing(sqlite3.connect(tmp_path / "a" / "search.sqlite3")) as connection:
+            connection.execute("CREATE TABLE t (x)")
+            connection.commit()
+        (tmp_path / "a" / "search.sqlite3-journal").write_bytes(b"x" * 10)
+        size = (tmp_path / "a" / "search.sqlite3").stat().st_size
+        done = collect_garbage(tmp_path, max_bytes=0)
+        assert done.removed_bytes == 1_000 + size + 10
+        assert namespaces_in(tmp_path) == []
+
+    async def test_half_written_files_go_with_their_namespace(self, tmp_path: Path) -> None:
+        await put(tmp_path, "a")
+        (tmp_path / "a" / ".writing-abc.tmp").write_bytes(b"x" * 500)
+        assert collect_garbage(tmp_path, max_bytes=0).removed_bytes == 1_500
+        assert namespaces_in(tmp_path) == []
+
+    async def test_one_that_broke_off_is_finished_by_the_next(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        await put(tmp_path, "a")
+
+        def crash(_: Path) -> None:
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patched:
+            patched.setattr(gc, "empty", crash)
+            with pytest.raises(KeyboardInterrupt):
+                collect_garbage(tmp_path, max_bytes=0)
+        assert namespaces_in(tmp_path) == []
+        assert list((tmp_path / ".store").glob("removing-*/*.txt"))
+        collect_garbage(tmp_path)
+        assert not list((tmp_path / ".store").glob("removing-*"))
+
+    async def test_a_disk_that_fails_is_reported(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        await put(tmp_path, "a")
+
+        def fail(*_: object, **__: object) -> None:
+            raise OSError(5, "Input/output error")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Path, "rename", fail)
+            with pytest.raises(OffloadError, match=f"{tmp_path} could not be tidied"):
+                collect_garbage(tmp_path, max_bytes=0)
+        assert namespaces_in(tmp_path) == ["a"]
+
+    async def test_many_at_once_from_several_threads(self, tmp_path: Path) -> None:
+        kept = FileOffloadStore(tmp_path, "kept")
+        ref = await kept.write("text")
+        for number in range(130):
+            await put(tmp_path, f"n{number}", age_seconds=number + 1)
+        threads = [
+            threading.Thread(target=collect_garbage, args=(tmp_path,), kwargs={"max_bytes": 0})
+            for _ in range(4)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert namespaces_in(tmp_path) == ["kept"]
+        assert not list((tmp_path / ".store").glob("removing-*"))
+        assert await kept.read(ref) == "text"
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 5), st.integers(0, 9), st.booleans()), max_size=8),
+    st.none() | st.integers(0, 20),
+    st.none() | st.integers(0, 10),
+)
+def test_what_is_chosen(
+    sizes: list[tuple[int, int, bool]], max_bytes: int | None, max_age: int | None
+) -> None:
+    """Nothing protected; within the limits, or nothing else could go; nothing that need not go."""
+    found = [FoundNamespace(str(i), size, int(size > 0), age) for i, (size, age, _) in enumerate(sizes)]
+    protected = {str(i) for i, (_, _, is_protected) in enumerate(sizes) if is_protected}
+    now = 10_000_000_000
+    found = [
+        FoundNamespace(each.name, each.bytes, each.texts, now - each.used_ns * 1_000_000_000)
+        for each in found
+    ]
+    chosen = choose(found, protected, max_bytes, max_age, now)
+    names = [namespace.name for namespace, _ in chosen]
+    assert protected.isdisjoint(names)
+    left = [namespace for namespace in found if namespace.name not in names]
+    total = sum(namespace.bytes for namespace in left)
+    if max_bytes is not None and total > max_bytes:
+        assert {namespace.name for namespace in left} <= protected
+    by_bytes = [namespace for namespace, why in chosen if why == "bytes"]
+    if by_bytes:
+        assert max_bytes is not None
+        assert total + by_bytes[-1].bytes > max_bytes
+        oldest_left = [n.used_ns for n in left if n.name not in protected]
+        assert all(each.used_ns <= min(oldest_left, default=now) for each in by_bytes)
+    if max_age is not None:
+        assert all((now - n.used_ns) / 1e9 <= max_age for n in left if n.name not in protected)

@@ -1,0 +1,240 @@
+"""Which namespaces count as in use: across processes, crashes, forks, and any number of sessions."""
+
+from __future__ import annotations
+
+import asyncio
+import gc as python_gc
+import os
+import shutil
+import threading
+from pathlib import Path
+
+import pytest
+
+from context_compressor.offload.directory import in_use
+from context_compressor.offload.directory.gc import collect_garbage
+from context_compressor.offload.directory.in_use import namespaces_in_use, open_namespaces
+from context_compressor.offload.files import FileOffloadStore
+from tests.offload.directories import hold_elsewhere, names_in, namespaces_in, put, run_python
+
+
+def files_in(path: Path) -> list[str]:
+    return sorted(entry.name for entry in (path / ".store").iterdir() if entry.name.startswith("open-"))
+
+
+class TestOneProcess:
+    async def test_a_namespace_is_in_use_until_the_last_store_for_it_is_forgotten(
+        self, tmp_path: Path
+    ) -> None:
+        one, other = FileOffloadStore(tmp_path, "a"), FileOffloadStore(tmp_path, "a")
+        await one.write("text")
+        await other.refs()
+        one.close()
+        assert namespaces_in_use(tmp_path) == {"a"}
+        other.close()
+        other.close()
+        assert namespaces_in_use(tmp_path) == set()
+        assert files_in(tmp_path) == []
+        await other.refs()
+        assert namespaces_in_use(tmp_path) == {"a"}
+
+    async def test_a_store_that_nothing_refers_to_any_more_is_closed(self, tmp_path: Path) -> None:
+        store = FileOffloadStore(tmp_path, "a")
+        store.open()
+        assert namespaces_in_use(tmp_path) == {"a"}
+        del store
+        python_gc.collect()
+        assert namespaces_in_use(tmp_path) == set()
+
+    async def test_ten_thousand_sessions_take_one_descriptor(self, tmp_path: Path) -> None:
+        account = open_namespaces(tmp_path)
+        account.hold("first")
+        before = len(names_in(Path("/proc/self/fd")))
+        for number in range(10_000):
+            account.hold(f"n{number}")
+        assert len(names_in(Path("/proc/self/fd"))) == before
+        assert len(namespaces_in_use(tmp_path)) == 10_001
+        assert len(files_in(tmp_path)) == 1
+
+    async def test_a_service_that_opens_sessions_for_months_keeps_a_small_file(self, tmp_path: Path) -> None:
+        account = open_namespaces(tmp_path)
+        account.hold("always")
+        for number in range(5_000):
+            account.hold(f"n{number}")
+            account.release(f"n{number}")
+        (name,) = files_in(tmp_path)
+        assert (tmp_path / ".store" / name).stat().st_size < 50_000
+        assert namespaces_in_use(tmp_path) == {"always"}
+
+    async def test_stores_forgotten_in_a_cycle_while_others_open(self, tmp_path: Path) -> None:
+        """Python may run the finaliser in the middle of anything, in any thread."""
+        kept = [FileOffloadStore(tmp_path, f"kept{number}") for number in range(20)]
+
+        def open_and_forget(start: int) -> None:
+            for number in range(start, start + 50):
+                store = FileOffloadStore(tmp_path, f"n{number}")
+                store.open()
+                cycle: list[object] = [store]
+                cycle.append(cycle)
+                if number % 7 == 0:
+                    python_gc.collect()
+
+        threads = [threading.Thread(target=open_and_forget, args=(100 * number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for store in kept:
+            store.open()
+        for thread in threads:
+            thread.join()
+        python_gc.collect()
+        open_namespaces(tmp_path).release("nobody")  # settles what another thread had left
+        assert namespaces_in_use(tmp_path) == {f"kept{number}" for number in range(20)}
+
+    async def test_a_directory_removed_under_an_open_store_is_made_again(self, tmp_path: Path) -> None:
+        path = tmp_path / "store"
+        store, other = FileOffloadStore(path, "a"), FileOffloadStore(path, "b")
+        await store.write("text")
+        await other.write("text")
+        shutil.rmtree(path)
+        await store.write("text")
+        assert namespaces_in_use(path) == {"a", "b"}
+
+    async def test_a_line_of_which_only_a_part_was_written_counts_for_nothing(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        account = open_namespaces(tmp_path)
+        account.hold("ab")
+        account.hold("abc")
+        real = os.write
+
+        def partly(descriptor: int, data: bytes) -> int:
+            real(descriptor, bytes(data[: len(data) - 2]))
+            raise OSError(28, "No space left on device")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "write", partly)
+            account.release("abc")  # leaves "-ab"
+            with pytest.raises(OSError, match="No space"):
+                account.hold("xyz")
+        account.hold("later")
+        assert namespaces_in_use(tmp_path) == {"ab", "abc", "later"}
+
+    async def test_a_directory_that_takes_no_such_file_is_used_all_the_same(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        (tmp_path / ".store").write_text("in the way")
+        store = FileOffloadStore(tmp_path, "a")
+        ref = await store.write("text")
+        assert await store.read(ref) == "text"
+        assert "is not marked as in use" in caplog.text
+
+    async def test_having_a_look_on_the_command_line_leaves_no_trace(self, tmp_path: Path) -> None:
+        from context_compressor.cli.stored import StoreView
+
+        await put(tmp_path, "a", age_seconds=9)
+        shutil.rmtree(tmp_path / ".store")
+        before = (tmp_path / "a").stat().st_mtime_ns
+        await StoreView(str(tmp_path), None).refs()
+        assert names_in(tmp_path) == ["a"]
+        assert (tmp_path / "a").stat().st_mtime_ns == before
+
+
+class TestProcesses:
+    async def test_what_another_process_has_open_stays_until_it_ends(self, tmp_path: Path) -> None:
+        process = hold_elsewhere(tmp_path, "there")
+        assert collect_garbage(tmp_path, max_bytes=0).in_use == 1
+        assert namespaces_in(tmp_path) == ["there"]
+        process.communicate("")
+        assert process.returncode == 0
+        assert files_in(tmp_path) == []
+        assert len(collect_garbage(tmp_path, max_bytes=0).removed) == 1
+
+    async def test_a_crash_leaves_nothing_that_counts(self, tmp_path: Path) -> None:
+        process = hold_elsewhere(tmp_path, "there")
+        process.kill()
+        process.communicate()
+        assert len(files_in(tmp_path)) == 1
+        assert len(collect_garbage(tmp_path, max_bytes=0).removed) == 1
+        assert files_in(tmp_path) == []
+
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
+    def test_a_forked_process_keeps_what_it_inherited(self, tmp_path: Path) -> None:
+        code = """
+            import asyncio, os, sys
+            from context_compressor.offload.files import FileOffloadStore
+            inherited = FileOffloadStore(sys.argv[1], "inherited")
+            asyncio.run(inherited.write("text"))
+            if os.fork():
+                os._exit(0)  # the parent dies without a word
+            own = FileOffloadStore(sys.argv[1], "own")
+            if sys.argv[2] == "used":
+                asyncio.run(own.write("text"))
+            print("open", flush=True)
+            sys.stdin.read()
+        """
+        for state, expected in {"used": {"inherited", "own"}, "unused": {"inherited"}}.items():
+            path = tmp_path / state
+            process = run_python(code, path, state)
+            assert process.stdout is not None
+            assert process.stdout.readline() == "open\n"
+            assert namespaces_in_use(path) == expected
+            process.communicate("")
+            assert namespaces_in_use(path) == set()
+
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
+    def test_a_child_that_ends_takes_nothing_from_its_parent(self, tmp_path: Path) -> None:
+        code = """
+            import asyncio, os, sys
+            from context_compressor.offload.files import FileOffloadStore
+            store = FileOffloadStore(sys.argv[1], "a")
+            asyncio.run(store.write("text"))
+            if (child := os.fork()) == 0:
+                del store
+                sys.exit(0)
+            os.waitpid(child, 0)
+            print("open", flush=True)
+            sys.stdin.read()
+        """
+        process = run_python(code, tmp_path)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "open\n"
+        assert namespaces_in_use(tmp_path) == {"a"}
+        process.communicate("")
+
+    def test_collections_beside_processes_that_open_close_and_crash(self, tmp_path: Path) -> None:
+        """Whatever a process has open reads back, while others collect all the time."""
+        code = """
+            import asyncio, os, random, sys
+            from context_compressor.offload.files import FileOffloadStore
+            from context_compressor.offload.directory.gc import collect_garbage
+            seed = sys.argv[2]
+            random.seed(seed)
+            async def main():
+                held = {}
+                for step in range(150):
+                    name = f"p{seed}-{random.randrange(12)}"
+                    if name in held and random.random() < 0.5:
+                        del held[name]
+                    else:
+                        store = held.setdefault(name, [FileOffloadStore(sys.argv[1], name), set()])
+                        store[1].add(await store[0].write(f"{name} {step} " * 20))
+                    if step % 5 == 0:
+                        await asyncio.to_thread(collect_garbage, sys.argv[1], max_bytes=0)
+                    for store, refs in held.values():
+                        for ref in refs:
+                            await store.read(ref)
+            asyncio.run(main())
+            os._exit(0)
+        """
+        processes = [run_python(code, tmp_path, seed) for seed in range(3)]
+        for process in processes:
+            _, errors = process.communicate()
+            assert process.returncode == 0, errors
+        collect_garbage(tmp_path, max_bytes=0)
+        assert namespaces_in(tmp_path) == []
+
+
+async def test_accounts_end_with_their_stores(tmp_path: Path) -> None:
+    await asyncio.gather(*(FileOffloadStore(tmp_path / str(n)).write("text") for n in range(30)))
+    python_gc.collect()
+    assert not [path for path in in_use._known if path.is_relative_to(tmp_path)]
