@@ -44,7 +44,8 @@ bench: $(VENV)/installed-report
 	$(BIN)/python benchmarks/robustness.py --case "single line"
 	$(BIN)/python benchmarks/robustness.py --case "endless pattern"
 	$(BIN)/python benchmarks/scale.py --results $(RESULTS)
-	$(BIN)/python benchmarks/retention.py --results $(RESULTS)
+	$(BIN)/python benchmarks/search.py --data "$(DATA)" --results $(RESULTS)
+	$(BIN)/python benchmarks/retention.py --sessions 1000
 	-$(BIN)/python benchmarks/background.py --data "$(DATA)" --results $(RESULTS)
 
 peers: $(VENV)/installed

@@ -231,3 +231,16 @@ def test_retention(tmp_path: Path) -> None:
     assert all(day["faults"] == [] for day in days)
     for what in ("removed", "crashed", "resumed", "resumed_without_texts", "refs"):
         assert sum(day[what] for day in days) > 0
+
+
+def test_search(tmp_path: Path) -> None:
+    write_samples(tmp_path, "chinese-1", "support-1")
+    out = tmp_path / "out"
+    done = run("benchmarks/search.py", "--data", str(tmp_path), "--tokens", "5000", "--results", str(out))
+    assert done.returncode == 0, done.stderr
+    data = check_results(out, "search")
+    assert data["ranks"]["names"]["mrr_ours"] > 0.5
+    assert data["ranks"]["Chinese"]["mrr_ours"] > data["ranks"]["Chinese"]["mrr_bm25"]
+    assert data["evidence"] == {}
+    assert "Evidence" not in done.stdout
+    assert run("benchmarks/search.py", "--data", str(out)).returncode == 1
