@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import atexit
+import os
 import sys
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
 from context_compressor.measure.chats import CachedCounter
 from context_compressor.measure.piped import PipedSystem
+from context_compressor.measure.processes import ForkServer
 
 FOLDER = Path(__file__).resolve().parent
 ENVIRONMENTS = FOLDER / ".venvs"
@@ -44,10 +47,27 @@ PEERS = {
 
 
 def make_peer(name: str, budget: int, counter: CachedCounter | None = None) -> PipedSystem:
-    """Return a peer for one session. Its process starts when it is asked first."""
+    """Return a peer for one session. Its process starts when it is asked first.
+
+    All sessions of a peer are forked from one process, which ends with this one; where processes cannot be
+    forked, each has its own.
+    """
+    start = server_of(name) if hasattr(os, "fork") else command_of(name)
+    return PipedSystem(name, start, budget, counter)
+
+
+def command_of(name: str) -> list[str]:
+    """Return how to start a peer's adapter."""
     peer = PEERS[name]
-    command = [str(peer.python), "-u", str(FOLDER / peer.adapter)]
-    return PipedSystem(name, command, budget, counter)
+    return [str(peer.python), "-u", str(FOLDER / peer.adapter)]
+
+
+@cache
+def server_of(name: str) -> ForkServer:
+    """Return what forks the processes of a peer."""
+    server = ForkServer(command_of(name))
+    atexit.register(server.close)
+    return server
 
 
 PEER_SYSTEMS: dict[str, Callable[[int, CachedCounter], PipedSystem]] = {

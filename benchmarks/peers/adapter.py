@@ -2,17 +2,26 @@
 
 An adapter runs in its peer's own environment, so this knows the standard library only. Lines of JSON go both
 ways; `context_compressor.measure.piped` has the other end. While an adapter answers, it may ask back: for
-the tokens of messages, and for a summary.
+the tokens of messages, and for a summary. What would differ from run to run without being the peer's doing,
+random ids and where the run's folders are, is the same in every session.
 """
 
 from __future__ import annotations
 
+import gc
 import json
 import os
+import random
+import signal
+import socket
 import sys
+import threading
 import time
+import traceback
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Any, Protocol
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NoReturn, Protocol
 
 Chat = dict[str, Any]
 Call = tuple[str, Chat, str]
@@ -21,17 +30,23 @@ Call = tuple[str, Chat, str]
 INSTRUCTION_ROLES = ("system", "developer")
 LEAST_CHARACTERS = 8
 """A text below this may stand in any prompt."""
+PLACE = "/home/agent"
+"""Where tools are told to be that tell whole paths: those of the run would cost other tokens each time."""
+SEED = 0
+"""Of what random ids are made from, in every session."""
 
 
 class Parent:
-    """The run at the other end of the pipe."""
+    """The run at the other end of the pipe.
 
-    def __init__(self) -> None:
-        self._lines = os.fdopen(os.dup(0), encoding="utf-8")
-        self._out = os.fdopen(os.dup(1), "w", encoding="utf-8")
-        # What a peer prints must not reach the pipe, and it must not read from it.
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        os.dup2(2, 1)
+    Args:
+        source: the file descriptor of its lines.
+        target: that of ours.
+    """
+
+    def __init__(self, source: int, target: int) -> None:
+        self._lines = os.fdopen(source, encoding="utf-8")
+        self._out = os.fdopen(target, "w", encoding="utf-8")
         self.waited = 0.0
         """Seconds spent waiting for answers."""
         self._tokens: dict[Hashable, int] = {}
@@ -175,8 +190,59 @@ def _is_shown(prompt: str, exchange: Sequence[Chat], clip: int) -> bool:
 
 
 def serve(make: Callable[[int, Parent], Adapter]) -> None:
-    """Answer the run until it goes."""
-    parent = Parent()
+    """Answer the run until it goes; called with `--forks`, each session in a process of its own."""
+    if sys.argv[1:2] == ["--forks"]:
+        serve_forks(make, socket.socket(fileno=int(sys.argv[2])))
+    source, target = os.dup(0), os.dup(1)
+    # What a peer prints must not reach the pipe, and it must not read from it.
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(2, 1)
+    serve_session(make, Parent(source, target))
+
+
+def serve_forks(make: Callable[[int, Parent], Adapter], control: socket.socket) -> NoReturn:
+    """Fork for each session whose socket comes through `control`; at its end kill what still runs.
+
+    Raises:
+        RuntimeError: importing the peer started threads, which a fork would be without.
+    """
+    started = [thread.name for thread in threading.enumerate() if thread is not threading.main_thread()]
+    if started:
+        raise RuntimeError(f"forks would be without the threads {started}; give each session a process")
+    forks: set[int] = set()
+    while session := socket.recv_fds(control, 1, 1)[1]:
+        forks -= {pid for pid in forks if os.waitpid(pid, os.WNOHANG)[0]}
+        pid = os.fork()
+        if pid == 0:
+            control.close()
+            _serve_fork(make, session[0])
+        forks.add(pid)
+        os.close(session[0])
+    for pid in forks:
+        os.kill(pid, signal.SIGKILL)
+    os._exit(0)
+
+
+def _serve_fork(make: Callable[[int, Parent], Adapter], session: int) -> NoReturn:
+    status = 1
+    try:
+        os.set_inheritable(session, False)
+        # Writes to every object, so copies now what a peer would else copy, and pay for, in its first turns.
+        gc.collect()
+        serve_session(make, Parent(session, os.dup(session)))
+        status = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        # Without what the server would do at its own end.
+        with suppress(OSError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(status)
+
+
+def serve_session(make: Callable[[int, Parent], Adapter], parent: Parent) -> None:
+    """Answer what the run asks in a session."""
     adapter: Adapter | None = None
     sent: list[Chat] = []
     stored: dict[str, str] = {}
@@ -184,8 +250,9 @@ def serve(make: Callable[[int, Parent], Adapter]) -> None:
         operation = request["op"]
         try:
             if operation == "start":
+                settle(request["folder"])
                 adapter, sent, stored = make(request["budget"], parent), [], {}
-                parent.write({"ready": True})
+                parent.write({"ready": True, "pid": os.getpid()})
                 continue
             assert adapter is not None
             if operation == "send":
@@ -203,10 +270,25 @@ def serve(make: Callable[[int, Parent], Adapter]) -> None:
             elif operation == "convert":
                 parent.write({"messages": adapter.convert(request["messages"])})
             elif operation == "ways":
-                parent.write({"ways": adapter.ways(request["identifier"], request["deep"])})
+                ways = adapter.ways(request["identifier"], request["deep"])
+                parent.write({"ways": [[_placed(call) for call in way] for way in ways]})
         except Exception as error:
             print(f"{operation}: {error!r}", file=sys.stderr)
             parent.write({"error": f"{type(error).__name__}: {error}"[:500]})
+
+
+def _placed(call: Call) -> Call:
+    tool, arguments, answer = call
+    return tool, arguments, answer.replace(str(Path.cwd()), PLACE)
+
+
+def settle(folder: str) -> None:
+    """Work, and be at home, in a folder; draw random ids from a seed, as views name files by them."""
+    os.chdir(folder)
+    os.environ["HOME"] = folder
+    random.seed(SEED)
+    # Of these `uuid4` and `secrets` are made.
+    os.urandom = random._urandom = random.Random(SEED).randbytes  # type: ignore[attr-defined]
 
 
 def _common(before: Sequence[Chat], now: Sequence[Chat]) -> int:

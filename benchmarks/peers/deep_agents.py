@@ -50,7 +50,8 @@ class DeepAgent:
         self._system: list[Chat] | None = None
         self._prompt: Any = None
         self._state: Any = {"messages": []}
-        self._stored: dict[Path, tuple[int, str]] = {}
+        self._stored: dict[Path, tuple[tuple[int, int], str]] = {}
+        """By file: when it was written and its size, for times are coarse; and its text."""
 
     def send(self, new: Sequence[Chat]) -> list[Chat]:
         if self._system is None:
@@ -100,10 +101,11 @@ class DeepAgent:
 
     def stored(self) -> dict[str, str]:
         root = Path.cwd()
-        for path in root.rglob("*"):
-            if path.is_file() and self._stored.get(path, (0, ""))[0] != path.stat().st_mtime_ns:
-                text = path.read_text(encoding="utf-8", errors="replace")
-                self._stored[path] = path.stat().st_mtime_ns, text
+        for path in filter(Path.is_file, root.rglob("*")):
+            status = path.stat()
+            version = status.st_mtime_ns, status.st_size
+            if path not in self._stored or self._stored[path][0] != version:
+                self._stored[path] = version, path.read_text(encoding="utf-8", errors="replace")
         return {f"/{path.relative_to(root)}": text for path, (_, text) in self._stored.items()}
 
     def ways(self, identifier: str, deep: bool) -> list[list[Call]]:

@@ -2,7 +2,8 @@
 
 Each line is a JSON object. A request has an `op`, and any answer may be `{"error": text}`:
 
-- `start`, with the `budget` in tokens: `{"ready": true}`;
+- `start`, with the `budget` in tokens and the `folder` that is its home and where it works: `{"ready": true,
+  "pid": n}`;
 - `send`, with the `new` messages: `{"keep": n, "messages": [...], "stored": {name: text}, "seconds": s}`. The
   view is the first `n` messages of the view before and then these; `stored` has the texts put elsewhere
   since, and `seconds` is what the system itself took;
@@ -12,21 +13,22 @@ Each line is a JSON object. A request has an `op`, and any answer may be `{"erro
 
 Before it answers, the process may ask: `count`, with `messages`, and gets `{"tokens": [...]}`; `summarize`,
 with the `messages` and the `prompt`, the texts that a model would have read, and gets `{"text": summary}`.
+A process is started for each session, or forked: `ForkServer` says what that asks of it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import IO, Any
+from typing import Any
 
 from context_compressor.compression.draft import MIN_SUMMARY_TOKENS, SEGMENT_SHARE, SUMMARY_RATIO
 from context_compressor.measure.chats import CachedCounter, Chat, content_text
+from context_compressor.measure.processes import ForkServer, Process, SpawnedProcess
 from context_compressor.measure.protocol import ReadBack, Spending
 from context_compressor.messages.openai import from_openai
 from context_compressor.summarizers.extractive import ExtractiveSummarizer
@@ -34,8 +36,6 @@ from context_compressor.summarizers.protocol import Summarizer, SummaryRequest
 
 ANSWER_SECONDS = 300.0
 """After which a process that does not answer is given up."""
-_LINE_BYTES = 2**30
-_ERROR_CHARACTERS = 400
 
 
 class PipedError(RuntimeError):
@@ -51,7 +51,7 @@ class PipedSystem:
 
     Args:
         name: what to call it in results.
-        command: how to start the process.
+        command: how to start the process, or the server that forks it.
         budget: tokens that a view should cost at most.
         counter: what they are counted by.
         summarizer: who summarises; extractive when None. Counted as unpaid.
@@ -60,20 +60,19 @@ class PipedSystem:
     def __init__(
         self,
         name: str,
-        command: Sequence[str],
+        command: Sequence[str] | ForkServer,
         budget: int,
         counter: CachedCounter | None = None,
         *,
         summarizer: Summarizer | None = None,
     ) -> None:
         self.name = name
-        self._command = list(command)
+        self._command = command
         self._budget = budget
         self._counter = CachedCounter() if counter is None else counter
         self._summarizer = ExtractiveSummarizer(self._counter.counter) if summarizer is None else summarizer
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: Process | None = None
         self._folder = tempfile.TemporaryDirectory(prefix="peer-")
-        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - aclose closes it
         self._view: list[Chat] = []
         self._stored: dict[str, str] = {}
         self._summaries: list[str] = []
@@ -147,32 +146,19 @@ class PipedSystem:
         """End the process."""
         process, self._process = self._process, None
         if process is not None:
-            assert process.stdin is not None
-            process.stdin.close()
-            try:
-                async with asyncio.timeout(5):
-                    await process.wait()
-            except TimeoutError:
-                process.kill()
-                await process.wait()
-        self._errors.close()
+            await process.aclose()
         self._folder.cleanup()
 
     async def _ask(self, request: Chat) -> Chat:
         """Return the answer to a request, and answer what the process asks before."""
         if self._process is None:
-            # Peers look for settings, and leave files, where they are started and at home.
-            place = self._folder.name
-            self._process = await asyncio.create_subprocess_exec(
-                *self._command,
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=self._errors,
-                limit=_LINE_BYTES,
-                cwd=place,
-                env={**os.environ, "HOME": place, "PYTHONUTF8": "1"},
-            )
-            await self._exchange({"op": "start", "budget": self._budget})
+            folder = self._folder.name
+            if isinstance(self._command, ForkServer):
+                self._process = await self._command.start()
+            else:
+                self._process = await SpawnedProcess.start(self._command, folder)
+            ready = await self._exchange({"op": "start", "budget": self._budget, "folder": folder})
+            self._process.pid = ready.get("pid", self._process.pid)
         return await self._exchange(request)
 
     async def _exchange(self, request: Chat) -> Chat:
@@ -192,23 +178,19 @@ class PipedSystem:
     async def _line(self, message: Chat) -> dict[str, Any]:
         process = self._process
         assert process is not None
-        assert process.stdin is not None
-        assert process.stdout is not None
         line = b""
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                process.stdin.write(json.dumps(message).encode() + b"\n")
-                await process.stdin.drain()
-                line = await process.stdout.readline()
+                process.writer.write(json.dumps(message).encode() + b"\n")
+                await process.writer.drain()
+                line = await process.reader.readline()
         except ConnectionError:
             pass
         except TimeoutError:
             process.kill()
             raise PipedError(f"{self.name} did not answer within {ANSWER_SECONDS:.0f} s") from None
         if not line:
-            self._errors.seek(0)
-            told = self._errors.read().decode("utf-8", "replace")[-_ERROR_CHARACTERS:]
-            raise PipedError(f"{self.name} ended without an answer: {told}")
+            raise PipedError(f"{self.name} ended without an answer: {process.last_words()}")
         return dict(json.loads(line))
 
     async def _summarize(self, prompt: Sequence[str], messages: Sequence[Chat]) -> Chat:

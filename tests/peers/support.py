@@ -4,12 +4,13 @@ import json
 import sys
 import textwrap
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 from benchmarks.peers import FOLDER
 from context_compressor.measure.chats import CachedCounter, Chat
 from context_compressor.measure.piped import PipedSystem
+from context_compressor.measure.processes import ForkServer
 from tests.measure.support import Words, call, result, says
 
 HEAD = f"""
@@ -27,17 +28,31 @@ class Peer(Storeless):
 """
 
 
-@asynccontextmanager
-async def piped(folder: Path, body: str, budget: int = 1_000) -> AsyncIterator[PipedSystem]:
-    """Run an adapter whose class has `body` for the rest of its methods."""
+def write_peer(folder: Path, body: str, head: str = "") -> list[str]:
+    """Return how to start an adapter whose class has `body` for the rest of its methods, after `head`."""
     script = folder / "peer.py"
     methods = textwrap.indent(textwrap.dedent(body), "    ")
-    script.write_text(f"{HEAD}{methods}\nserve(Peer)\n", encoding="utf-8")
-    system = PipedSystem("peer", [sys.executable, str(script)], budget, CachedCounter(Words()))
-    try:
-        yield system
-    finally:
-        await system.aclose()
+    script.write_text(f"{textwrap.dedent(head)}{HEAD}{methods}\nserve(Peer)\n", encoding="utf-8")
+    return [sys.executable, str(script)]
+
+
+def make_system(start: list[str] | ForkServer, budget: int = 1_000) -> PipedSystem:
+    """Return a session's system."""
+    return PipedSystem("peer", start, budget, CachedCounter(Words()))
+
+
+@asynccontextmanager
+async def piped(
+    folder: Path, body: str, budget: int = 1_000, *, forks: bool = False
+) -> AsyncIterator[PipedSystem]:
+    """Run an adapter whose class has `body` for the rest of its methods."""
+    command = write_peer(folder, body)
+    with closing(ForkServer(command)) as server:
+        system = make_system(server if forks else command, budget)
+        try:
+            yield system
+        finally:
+            await system.aclose()
 
 
 def session(turns: int = 30, words: int = 60) -> list[Chat]:

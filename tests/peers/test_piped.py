@@ -1,21 +1,32 @@
 """The system in a process of its own, with adapters of a few lines."""
 
 import json
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from context_compressor.measure import piped as piped_module
-from context_compressor.measure.piped import PipedError
+from context_compressor.measure.piped import PipedError, PipedSystem
 from context_compressor.measure.recording import Recording
 from context_compressor.measure.replay import replay
 from tests.measure.support import says
-from tests.peers.support import piped, session
+from tests.peers import support
+from tests.peers.support import session
 
+Piped = Callable[..., AbstractAsyncContextManager[PipedSystem]]
 RAW = "def answer(self, new): return list(self.seen)"
 
 
-async def test_raw_through_the_pipe_is_the_history(tmp_path: Path) -> None:
+@pytest.fixture(params=[False, True], ids=["spawned", "forked"])
+def piped(request: pytest.FixtureRequest) -> Piped:
+    """All holds for a process of the session's own, and for a fork."""
+    return partial(support.piped, forks=request.param)
+
+
+async def test_raw_through_the_pipe_is_the_history(piped: Piped, tmp_path: Path) -> None:
     """Turn by turn, equal also as JSON text; what stays at the front of a view is not sent again."""
     history = session(turns=8)
     async with piped(tmp_path, RAW) as system:
@@ -28,7 +39,7 @@ async def test_raw_through_the_pipe_is_the_history(tmp_path: Path) -> None:
         assert await system.convert(history) == history
 
 
-async def test_a_view_that_changes_at_its_front_arrives_whole(tmp_path: Path) -> None:
+async def test_a_view_that_changes_at_its_front_arrives_whole(piped: Piped, tmp_path: Path) -> None:
     """The newest two messages slide."""
     async with piped(tmp_path, "def answer(self, new): return self.seen[-2:]") as system:
         history = [says("user", str(n)) for n in range(4)]
@@ -36,7 +47,7 @@ async def test_a_view_that_changes_at_its_front_arrives_whole(tmp_path: Path) ->
             assert await system.send(history[:end], history[end - 1 : end]) == history[:end][-2:]
 
 
-async def test_the_run_counts(tmp_path: Path) -> None:
+async def test_the_run_counts(piped: Piped, tmp_path: Path) -> None:
     """By its own counter, and a message once."""
     body = """
     def answer(self, new):
@@ -60,7 +71,9 @@ def answer(self, new):
 """
 
 
-async def test_the_run_summarises_and_counts_what_a_model_would_have_read(tmp_path: Path) -> None:
+async def test_the_run_summarises_and_counts_what_a_model_would_have_read(
+    piped: Piped, tmp_path: Path
+) -> None:
     """A summary may cost a fifth of what it replaces; nothing is paid for it."""
     history = session(turns=10)
     async with piped(tmp_path, SUMMARY, budget=4_000) as system:
@@ -74,7 +87,7 @@ async def test_the_run_summarises_and_counts_what_a_model_would_have_read(tmp_pa
         assert spent.seconds > 0
 
 
-async def test_an_earlier_summary_is_carried_forward(tmp_path: Path) -> None:
+async def test_an_earlier_summary_is_carried_forward(piped: Piped, tmp_path: Path) -> None:
     """It is what the next one goes on from, not what a user said."""
     requests: list = []
 
@@ -97,7 +110,7 @@ async def test_an_earlier_summary_is_carried_forward(tmp_path: Path) -> None:
     assert all("SUMMARY" not in str(msg.content) for msg in requests[1].messages)
 
 
-async def test_what_a_peer_raises_reaches_the_run_and_the_peer_goes_on(tmp_path: Path) -> None:
+async def test_what_a_peer_raises_reaches_the_run_and_the_peer_goes_on(piped: Piped, tmp_path: Path) -> None:
     """The next turn may succeed."""
     body = """
     def answer(self, new):
@@ -115,14 +128,16 @@ async def test_what_a_peer_raises_reaches_the_run_and_the_peer_goes_on(tmp_path:
 @pytest.mark.parametrize(
     "body", ["def answer(self, new): raise SystemExit('no library')", "this is no python"]
 )
-async def test_a_process_that_ends_is_an_error_that_says_why(tmp_path: Path, body: str) -> None:
+async def test_a_process_that_ends_is_an_error_that_says_why(piped: Piped, tmp_path: Path, body: str) -> None:
     """With the last words of its standard error; whether at work or at the start."""
     async with piped(tmp_path, body) as system:
         with pytest.raises(PipedError, match=r"no library|SyntaxError"):
             await system.send([says("user", "a")], [says("user", "a")])
 
 
-async def test_a_process_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_process_that_hangs_is_given_up(
+    piped: Piped, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """And ended."""
     async with piped(tmp_path, "def answer(self, new): import threading; threading.Event().wait()") as system:
         await system.convert([])
@@ -131,7 +146,7 @@ async def test_a_process_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pyt
             await system.send([says("user", "a")], [says("user", "a")])
 
 
-async def test_what_a_peer_prints_does_not_disturb_the_pipe(tmp_path: Path) -> None:
+async def test_what_a_peer_prints_does_not_disturb_the_pipe(piped: Piped, tmp_path: Path) -> None:
     """Nor does its reading."""
     body = """
     def answer(self, new):
@@ -155,7 +170,7 @@ def ways(self, identifier, deep):
 """
 
 
-async def test_texts_are_reached_by_the_names_that_a_view_has(tmp_path: Path) -> None:
+async def test_texts_are_reached_by_the_names_that_a_view_has(piped: Piped, tmp_path: Path) -> None:
     """Directly or through another text; a name that only begins another is none."""
     async with piped(tmp_path, STORING) as system:
         view = await system.send([says("user", "a")], [says("user", "a")])
@@ -164,7 +179,7 @@ async def test_texts_are_reached_by_the_names_that_a_view_has(tmp_path: Path) ->
         assert await system.reachable([says("user", "see notes/call_10")]) == {"notes/call_10": "PX-9"}
 
 
-async def test_reading_back_costs_the_calls_of_the_cheapest_way(tmp_path: Path) -> None:
+async def test_reading_back_costs_the_calls_of_the_cheapest_way(piped: Piped, tmp_path: Path) -> None:
     """Searches first, readings where those show nothing; all calls up to the answer are counted."""
     async with piped(tmp_path, STORING) as system:
         await system.send([says("user", "a")], [says("user", "a")])
@@ -176,7 +191,7 @@ async def test_reading_back_costs_the_calls_of_the_cheapest_way(tmp_path: Path) 
         assert await system.read_back("PX-7", lambda answer: False) is None
 
 
-async def test_a_replay_runs_a_piped_system(tmp_path: Path) -> None:
+async def test_a_replay_runs_a_piped_system(piped: Piped, tmp_path: Path) -> None:
     """Its time is the peer's own, and its summaries cost what a model's would."""
     recording = Recording(session(turns=12))
     async with piped(tmp_path, SUMMARY, budget=4_000) as system:

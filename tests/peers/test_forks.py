@@ -1,0 +1,230 @@
+"""Sessions that are forked from one process, and what is the same in all of them."""
+
+import asyncio
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from context_compressor.measure import piped as piped_module
+from context_compressor.measure.chats import Chat
+from context_compressor.measure.piped import PipedError
+from context_compressor.measure.processes import ForkServer
+from tests.measure.support import says
+from tests.peers.support import make_system, write_peer
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+
+TELL = """
+def answer(self, new):
+    return [{"role": "user", "content": json.dumps(eval(new[-1]["content"]))}]
+"""
+"""Says what an expression is in its process."""
+
+
+async def ask(system, expression: str):
+    """Return what an expression is in the process of a system that tells."""
+    new: list[Chat] = [says("user", expression)]
+    return json.loads((await system.send(new, new))[0]["content"])
+
+
+async def ask_once(server: ForkServer, expression: str):
+    """Return what it is in a session of its own."""
+    system = make_system(server)
+    try:
+        return await ask(system, expression)
+    finally:
+        await system.aclose()
+
+
+async def wait_for_end(server: ForkServer, pid: int) -> None:
+    """Go on until a fork is gone: the server waits for what has ended when it forks again."""
+    for _ in range(1_000):
+        assert await ask_once(server, "1 + 1") == 2
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return
+    pytest.fail(f"process {pid} still runs")
+
+
+@pytest.fixture
+def telling(tmp_path: Path) -> Iterator[ForkServer]:
+    """A server whose sessions say what an expression is; its start leaves a line in `started`."""
+    head = f"import secrets, uuid\nopen({str(tmp_path / 'started')!r}, 'a').write('started\\n')\nseen = []\n"
+    with closing(ForkServer(write_peer(tmp_path, TELL, head))) as server:
+        yield server
+
+
+def test_what_a_peer_needs_is_imported_once(telling: ForkServer, tmp_path: Path) -> None:
+    """For all sessions, though each has an event loop and a process of its own."""
+    pids = {asyncio.run(ask_once(telling, "[os.getpid(), os.getppid()]"))[0] for _ in range(3)}
+    assert len(pids) == 3
+    assert (tmp_path / "started").read_text() == "started\n"
+
+
+async def test_no_session_sees_what_another_left(telling: ForkServer) -> None:
+    """Neither in its modules nor where it works and is at home; not even if they overlap."""
+    first, second = make_system(telling), make_system(telling)
+    try:
+        assert await ask(first, "[seen.append(1), open('left', 'w').close(), seen]") == [None, None, [1]]
+        assert await ask(second, "[seen, os.listdir(), os.listdir(Path.home())]") == [[], [], []]
+        assert await ask(first, "[seen, os.listdir(), os.listdir(Path.home())]") == [[1], ["left"], ["left"]]
+    finally:
+        await first.aclose()
+        await second.aclose()
+
+
+async def test_random_ids_are_the_same_in_every_session(telling: ForkServer) -> None:
+    """Within a session they differ; views and files are named by them."""
+    ids = "[[str(uuid.uuid4()), secrets.token_hex(), random.random()] for _ in range(2)]"
+    first, second = await ask_once(telling, ids), await ask_once(telling, ids)
+    assert first == second
+    assert all(one != other for one, other in zip(*first, strict=True))
+
+
+async def test_the_order_of_sets_is_the_same_in_every_process(tmp_path: Path) -> None:
+    """Whether it is started or forked."""
+    command = write_peer(tmp_path, TELL)
+    order = "list({str(n) for n in range(50)})"
+    orders = []
+    for start in (command, command, ForkServer(command), ForkServer(command)):
+        orders.append(await ask_once(start, order))
+        if isinstance(start, ForkServer):
+            start.close()
+    assert all(one == orders[0] for one in orders)
+
+
+async def test_what_a_tool_tells_does_not_depend_on_where_the_run_works(tmp_path: Path) -> None:
+    """Its folder has another name in every session, which would cost other tokens."""
+    body = """
+    def answer(self, new): return list(self.seen)
+    def stored(self): return {"notes": "PX-7"}
+    def ways(self, identifier, deep): return [[("grep", {}, f"{os.getcwd()}/notes: PX-7")]]
+    """
+    answers = []
+    with closing(ForkServer(write_peer(tmp_path, body))) as server:
+        for _ in range(2):
+            system = make_system(server)
+            await system.send([says("user", "a")], [says("user", "a")])
+            await system.read_back("PX-7", lambda answer: bool(answers.append(answer)))
+            await system.aclose()
+    assert set(answers) == {"/home/agent/notes: PX-7"}
+
+
+async def test_a_session_that_crashes_leaves_the_next_ones(telling: ForkServer, tmp_path: Path) -> None:
+    """It says why; nothing is imported again."""
+    with pytest.raises(PipedError, match=r"(?s)ended without an answer: .*SystemExit: out of order"):
+        await ask_once(telling, "sys.exit('out of order')")
+    with pytest.raises(PipedError, match=r"ended without an answer: $"):
+        await ask_once(telling, "os.kill(os.getpid(), 9)")
+    assert await ask_once(telling, "1 + 1") == 2
+    assert (tmp_path / "started").read_text() == "started\n"
+
+
+async def test_a_session_that_hangs_is_killed_and_leaves_the_others(
+    telling: ForkServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One at work at the same time, and the next."""
+    hanging, other = make_system(telling), make_system(telling)
+    pid = await ask(hanging, "os.getpid()")
+    assert await ask(other, "seen") == []
+    monkeypatch.setattr(piped_module, "ANSWER_SECONDS", 0.05)
+    with pytest.raises(PipedError, match="did not answer within"):
+        await ask(hanging, "signal.pause()")
+    monkeypatch.undo()
+    await hanging.aclose()
+    await wait_for_end(telling, pid)
+    assert await ask(other, "1 + 1") == 2
+    await other.aclose()
+
+
+async def test_a_session_that_does_not_end_is_killed(
+    telling: ForkServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After it had time to."""
+    monkeypatch.setattr("context_compressor.measure.processes.END_SECONDS", 0.05)
+    system = make_system(telling)
+    pid = await ask(system, "[setattr(self.parent, 'read', signal.pause), os.getpid()][1]")
+    await system.aclose()
+    monkeypatch.undo()
+    await wait_for_end(telling, pid)
+
+
+async def test_a_server_that_cannot_start_says_why_and_is_started_again(tmp_path: Path) -> None:
+    """What it lacked may be there by then."""
+    command = write_peer(tmp_path, TELL, "import out_of_print\n")
+    with closing(ForkServer(command)) as server:
+        for _ in range(2):
+            with pytest.raises(PipedError, match="No module named 'out_of_print'"):
+                await ask_once(server, "1 + 1")
+        (tmp_path / "out_of_print.py").touch()
+        assert await ask_once(server, "1 + 1") == 2
+    with closing(ForkServer([str(tmp_path / "nowhere")])) as server, pytest.raises(FileNotFoundError):
+        await ask_once(server, "1 + 1")
+
+
+async def test_a_server_that_hangs_at_its_start_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And killed; the next session starts it again."""
+    with closing(ForkServer(write_peer(tmp_path, TELL, "import signal\nsignal.pause()\n"))) as server:
+        monkeypatch.setattr(piped_module, "ANSWER_SECONDS", 0.05)
+        with pytest.raises(PipedError, match="did not answer within"):
+            await ask_once(server, "1 + 1")
+        monkeypatch.undo()
+        write_peer(tmp_path, TELL)
+        assert await ask_once(server, "1 + 1") == 2
+
+
+async def test_a_server_with_threads_does_not_fork(tmp_path: Path) -> None:
+    """A fork would be without them."""
+    head = """
+    import threading
+    threading.Thread(target=threading.Event().wait, name="ticker", daemon=True).start()
+    """
+    server = ForkServer(write_peer(tmp_path, TELL, head))
+    with closing(server), pytest.raises(PipedError, match=r"forks would be without the threads \['ticker'\]"):
+        await ask_once(server, "1 + 1")
+
+
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGKILL])
+def test_nothing_outlives_the_run(tmp_path: Path, ending: signal.Signals) -> None:
+    """Neither the server nor a session that hangs, however the run ends."""
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    # The server and its forks hold it open.
+    command = write_peer(tmp_path, TELL, f"life = open({str(fifo)!r}, 'w')\n")
+    run = f"""
+    import asyncio
+    from context_compressor.measure import processes
+    from tests.peers.test_forks import ask_once
+    processes.END_SECONDS = 0.05
+    expression = "[life.write('hanging'), life.flush(), signal.pause()]"
+    asyncio.run(ask_once(processes.ForkServer({command!r}), expression))
+    """
+    root = Path(__file__).parents[2]
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(run)],
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": str(root), "TMPDIR": str(tmp_path)},
+        stderr=subprocess.DEVNULL,
+    )
+    with process, fifo.open("rb", buffering=0) as life:
+        assert read_within(life.fileno(), 60) == b"hanging"
+        process.send_signal(ending)
+        assert read_within(life.fileno(), 60) == b""
+
+
+def read_within(descriptor: int, seconds: float) -> bytes:
+    """Return what can be read, b"" at the end; fail if there is nothing for so long."""
+    assert select.select([descriptor], [], [], seconds)[0]
+    return os.read(descriptor, 100)
