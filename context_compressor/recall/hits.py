@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from context_compressor.tokens.protocol import TokenCounter
 
 _WORD = re.compile(r"\w+")
+_FIRST = re.compile(r"\[(?:in view|not stored|ctx://[0-9a-f]{16}(?: line \d+)?), [^\n]*\]\n")
+_LAST = re.compile(r"\n\[(?:end|\d+ more; ask more precisely)\]\Z")
 _WIDTHS = (480, 320, 200, 140)
 """Characters of a passage to show, the most first; the least still shows a name with the words beside it."""
 
@@ -57,6 +59,11 @@ def hits_page(hits: Sequence[Hit], query: str, counter: TokenCounter, max_tokens
         if counter.count_text(page) <= max_tokens:
             break
     return page
+
+
+def is_hits_page(text: str) -> bool:
+    """Tell whether a text has the form of `hits_page`; what it says is not looked at."""
+    return _FIRST.match(text) is not None and _LAST.search(text) is not None
 
 
 def _page(hits: Sequence[Hit], count: int, words: set[str], width: int) -> str:

@@ -32,9 +32,13 @@ class Document:
 def split_passages(text: str) -> list[tuple[int, int]]:
     """Return where the passages of a text begin and end, in characters; together they are the text.
 
+    An empty text has none.
+
     A passage ends at the last empty line that leaves it long enough, else at the end of a line, of a
     sentence, of a word, else anywhere.
     """
+    if not text:
+        return []
     passages: list[tuple[int, int]] = []
     start = 0
     while len(text) - start > MAX_PASSAGE_CHARACTERS:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import unicodedata
 from dataclasses import dataclass
 
-from context_compressor.recall.terms import PAIR, RUN, TermReader, code_of, fold, joined
+from context_compressor.recall.terms import PAIR, RUN, UNSPACED_RUN, TermReader, code_of, fold, joined
 
 MAX_QUERY_CHARACTERS = 2_000
 """What comes after is not looked for: a question has no more."""
@@ -63,12 +64,14 @@ class Query:
 def read_query(text: str, reader: TermReader) -> Query:
     """Return what a query looks for: nothing where it holds no letter and no digit."""
     terms: dict[object, QueryTerm] = {}
-    for number, match in enumerate(RUN.finditer(text[:MAX_QUERY_CHARACTERS])):
+    # Some characters stand for several words, as `⑴⑵` for `(1)(2)`.
+    text = unicodedata.normalize("NFKC", text[:MAX_QUERY_CHARACTERS])
+    for number, match in enumerate(RUN.finditer(text)):
         run = match[0]
         words, wholes = reader[run]
         if not words:
             continue
-        if words[0].startswith(PAIR):
+        if UNSPACED_RUN.match(run):
             characters = fold(run)
             # The last character alone says nothing that its pair with the one before does not.
             for at, word in enumerate(words[:-1] or words):

@@ -63,6 +63,8 @@ class Rows:
     total_size: int = 0
     end: int = 1
     """The row after the last."""
+    is_complete: bool = True
+    """Whether each message has a record; texts of some may not have been there to read."""
 
     @property
     def mean_size(self) -> float:
@@ -71,16 +73,19 @@ class Rows:
 
     @classmethod
     def of(cls, history: Sequence[Entry], records: Mapping[bytes, Record]) -> Rows:
-        """Return the rows of a history, each message of which has a record."""
+        """Return the rows of a history, of those messages that have a record."""
         rows = cls()
         for entry in history:
-            rows.append(entry, records[stamp_of(entry)])
+            rows.append(entry, records.get(stamp_of(entry)))
         return rows
 
-    def append(self, entry: Entry, record: Record) -> None:
+    def append(self, entry: Entry, record: Record | None) -> None:
         """Take up a message after all others."""
         position = len(self.history)
         self.history.append(entry)
+        if record is None:
+            self.is_complete = False
+            return
         self.records[record.stamp] = record
         for number, size in enumerate(record.sizes):
             self.places[record.first + number] = position, number

@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from functools import reduce
 from operator import xor
 from pathlib import Path
 from zlib import crc32
 
-from context_compressor.recall.rows import Record
+from context_compressor.recall.rows import Record, Rows
 
-VERSION = 1
+VERSION = 2
 """Of terms, passages and tables, as `user_version`: a file of another version is written anew."""
 
 APPLICATION = 0x63746678
@@ -22,7 +22,9 @@ APPLICATION = 0x63746678
 LOCK_SECONDS = 5.0
 """How long another process may hold the file."""
 
+_PAGE_BYTES = 512
 _SQLITE_MAGIC = b"SQLite format 3\0"
+_DAMAGE = {"CORRUPT", "NOTADB", "FORMAT", "CONSTRAINT"}
 _ENVIRONMENT = {"BUSY", "LOCKED", "FULL", "IOERR", "CANTOPEN", "READONLY", "PERM", "AUTH", "NOMEM"}
 
 # `detail=none`: for each term the rows only; how often and where is read from the texts of the best rows.
@@ -43,14 +45,37 @@ class DamagedError(Exception):
     """Report contents that do not match their checksum."""
 
 
-def is_damage(error: Exception) -> bool:
-    """Tell whether an error says that the file's contents are bad, rather than that it cannot be used."""
+def is_damaged(path: Path, error: Exception) -> bool:
+    """Tell whether an error is due to bad contents of the file, rather than that it cannot be used.
+
+    Where the error does not tell, as one in a statement does not, the file is read and tried.
+    """
     if isinstance(error, DamagedError):
         return True
     if not isinstance(error, sqlite3.Error):
         return False
+    if _kind_of(error) in _DAMAGE or _is_of_environment(error):
+        return _kind_of(error) in _DAMAGE
+    try:
+        with closing(Storage(path)) as storage, storage.transaction(write=False):
+            storage.read_records()
+            storage.rows_with("a")
+    except sqlite3.Error as found:
+        return not _is_of_environment(found)
+    except (DamagedError, NotAnIndexError, OSError) as found:
+        return isinstance(found, DamagedError)
+    return False
+
+
+def _is_of_environment(error: sqlite3.Error) -> bool:
+    """Tell whether an error has its cause outside of the file: a lock, a full disk, a SQLite without FTS5."""
+    return _kind_of(error) in _ENVIRONMENT or "no such module" in str(error)
+
+
+def _kind_of(error: sqlite3.Error) -> str:
+    """Return SQLite's primary result code: `CORRUPT` of `SQLITE_CORRUPT_VTAB`."""
     name = getattr(error, "sqlite_errorname", None) or "SQLITE_ERROR"
-    return name.split("_")[1] not in _ENVIRONMENT
+    return str(name).split("_")[1]
 
 
 class Storage:
@@ -58,13 +83,13 @@ class Storage:
 
     Raises:
         NotAnIndexError: the file is something else.
-        OSError, sqlite3.Error: it cannot be opened; `is_damage` tells what to do.
+        OSError, sqlite3.Error, DamagedError: it cannot be opened; `is_damaged` tells what to do.
     """
 
     def __init__(self, path: Path | None) -> None:
+        self.rows = Rows()
+        """What its user knows of the contents: good as long as a transaction finds them unchanged."""
         self._path = path
-        if path is not None:
-            _refuse_other(path)
         self._inode = None if path is None else _make_file(path)
         self._version: int | None = None  # SQLite's `data_version` as of our last transaction
         self._sum = 0  # of the records
@@ -78,8 +103,8 @@ class Storage:
             self._open()
         except BaseException as error:
             self._connection.close()
-            if path is not None and isinstance(error, sqlite3.DatabaseError) and is_damage(error):
-                _check_header(path, error)
+            if path is not None and isinstance(error, sqlite3.Error) and not _is_of_environment(error):
+                _refuse_other(path)
             raise
 
     def close(self) -> None:
@@ -89,6 +114,11 @@ class Storage:
     def forget(self) -> None:
         """Take the contents as changed: the next transaction is told so."""
         self._version = None
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether a transaction can begin, on the file that is now at the path."""
+        return self.is_in_place and not self._connection.in_transaction
 
     @property
     def is_in_place(self) -> bool:
@@ -101,8 +131,8 @@ class Storage:
 
         Another process sees all of it or, when it fails or the process is killed, nothing.
         """
-        self._connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
         try:
+            self._connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
             version: int = self._one("PRAGMA data_version")
             is_unchanged, self._version = version == self._version, None
             yield is_unchanged
@@ -111,7 +141,8 @@ class Storage:
                 self._version = version
         except BaseException:
             if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
+                with suppress(sqlite3.Error):  # what failed first is what is told; see `is_usable`
+                    self._connection.execute("ROLLBACK")
             raise
 
     def read_records(self) -> list[Record]:
@@ -183,7 +214,7 @@ class Storage:
             "temp_store = MEMORY",
             "secure_delete = ON",  # what is deleted is overwritten
             "synchronous = OFF",  # what a power cut spoils, the checksum shows, and it is written anew
-            "page_size = 512",  # a short history has a small file
+            f"page_size = {_PAGE_BYTES}",  # a short history has a small file
             "auto_vacuum = FULL",
         ):
             self._connection.execute(f"PRAGMA {setting}")
@@ -225,7 +256,13 @@ class Storage:
 
 
 def discard_file(path: Path) -> None:
-    """Remove a damaged index and what SQLite keeps beside it."""
+    """Remove an index and what SQLite keeps beside it; other processes notice, and make a new one.
+
+    Raises:
+        NotAnIndexError: the file is something else.
+        OSError: it cannot be removed.
+    """
+    _refuse_other(path)
     for name in (path, path.with_name(f"{path.name}-journal")):
         name.unlink(missing_ok=True)
 
@@ -237,7 +274,12 @@ def _checksum(records: Iterable[Record]) -> int:
 def _make_file(path: Path) -> tuple[int, int]:
     """Make the file when it is not there, for the user alone; return which it is."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600))
+    # Whoever closes a file gives up the locks of all connections that this process has to it, so that one
+    # that is there is opened by SQLite alone. One shorter than a page is no index, or no more than a header.
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o600))
+    if path.stat().st_size < _PAGE_BYTES:
+        _refuse_other(path)
     path.chmod(0o600)
     inode = _inode(path)
     if inode is None:
@@ -254,19 +296,14 @@ def _inode(path: Path) -> tuple[int, int] | None:
 
 
 def _refuse_other(path: Path) -> None:
-    """Refuse a file that is no database, which SQLite takes for an empty one when it is short."""
-    header = b""
-    if path.exists():
+    """Refuse a file that is neither an index nor the beginning of one, nor empty or all zeros."""
+    try:
         with path.open("rb") as file:
-            header = file.read(16)
-    if header.strip(b"\0") and not _SQLITE_MAGIC.startswith(header):
+            header = file.read(100)
+    except FileNotFoundError:
+        return
+    is_ours = _SQLITE_MAGIC.startswith(header[:16])
+    if len(header) == 100:
+        is_ours = header[:16] == _SQLITE_MAGIC and header[68:72] == APPLICATION.to_bytes(4)
+    if header.strip(b"\0") and not is_ours:
         raise NotAnIndexError(f"{path} is no index; delete it, or name another file")
-
-
-def _check_header(path: Path, error: Exception) -> None:
-    """Refuse a file that cannot be read as a database, unless its header says that it is an index."""
-    with path.open("rb") as file:
-        header = file.read(100)
-    ours = header[:16] == _SQLITE_MAGIC and header[68:72] == APPLICATION.to_bytes(4)
-    if header.strip(b"\0") and not ours:
-        raise NotAnIndexError(f"{path} is no index ({error}); delete it, or name another file") from error

@@ -5,6 +5,8 @@ import random
 import sqlite3
 import stat
 import sys
+import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -187,3 +189,142 @@ def test_threads_may_share_an_index(caplog: pytest.LogCaptureFixture) -> None:
         found = list(pool.map(lambda i: histories[i % 2].search(index, "zebra")[0].text, range(40)))
     assert found == ["zebra one", "zebra two"] * 20
     assert caplog.records == []
+
+
+def test_a_message_that_was_not_there_to_read_is_found_once_it_is() -> None:
+    """Deleted while a search runs and added again, with the same key and digest."""
+    index = SearchIndex()
+    history = History(["pineapple", "other"])
+    entries = history.entries
+    gone = history.documents.pop("m0")
+
+    def read(keys: Sequence[str]) -> list[Document]:
+        return [document for key in keys for document in history.documents.get(key, ())]
+
+    assert [one.document.key for one in index.search("other", 5, entries, read)] == ["m1"]
+    history.documents["m0"] = gone
+    assert [one.document.key for one in index.search("pineapple", 5, entries, read)] == ["m0"]
+    assert [one.document.key for one in index.search("other", 5, entries, read)] == ["m1"]
+
+
+def test_a_message_without_texts_is_read_once(tmp_path: Path) -> None:
+    """It is answered with one empty text; what is not answered at all is asked for again."""
+    path = tmp_path / "i.sqlite3"
+    history = History(["lion"])
+    history.add("empty", "")
+    history.add("silent")
+    for index in (SearchIndex(path), SearchIndex(path)):
+        assert history.keys(index, "lion") == ["m0"]
+        history.reads.clear()
+        assert history.keys(index, "lion") == ["m0"]
+        assert history.reads == ["silent", "m0"]
+
+
+class Abort(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("raised", [Abort, KeyboardInterrupt, GeneratorExit, StopIteration, ValueError])
+@pytest.mark.parametrize("in_file", [False, True])
+def test_reading_may_be_ended_by_any_exception(
+    tmp_path: Path, raised: type[BaseException], in_file: bool
+) -> None:
+    """It comes through as it is, from whichever text on, and the index is as it was for the next call."""
+    index = SearchIndex(tmp_path / "i.sqlite3" if in_file else None)
+    history = History(f"zebra {number}" for number in range(300))
+    index.update(history.entries[:10], history.read)
+    for left in (0, 200, 300):
+        cause = ValueError("the cause")
+        error = raised("ended")
+        error.__cause__ = cause
+
+        def read(keys: Sequence[str], left: int = left, error: BaseException = error) -> list[Document]:
+            if len(history.reads) + len(keys) > left:
+                raise error
+            return history.read(keys)
+
+        history.reads.clear()
+        with pytest.raises(raised) as caught:
+            index.search("zebra", 5, history.entries, read)
+        assert caught.value is error
+        assert error.__cause__ is cause
+        index.update(history.entries[:10], fail_to_read)
+    assert history.keys(index, "zebra 299", 1) == ["m299"]
+    assert index.path == (tmp_path / "i.sqlite3" if in_file else None)
+    index.close()
+
+
+def fail_to_read(keys: Sequence[str]) -> list[Document]:
+    raise AssertionError("what was written before is there")
+
+
+def test_a_call_waits_for_one_that_reads() -> None:
+    """And runs once that was ended from outside, so that closing hangs as long as `read` does, no longer."""
+    index, history = SearchIndex(), History(["lion"])
+    reading, ended = threading.Event(), threading.Event()
+
+    def read(keys: Sequence[str]) -> list[Document]:
+        reading.set()
+        ended.wait()
+        raise Abort
+
+    def search() -> None:
+        with pytest.raises(Abort):
+            index.search("lion", 5, history.entries, read)
+
+    threads = [threading.Thread(target=search)]
+    threads[0].start()
+    reading.wait()
+    threads += [threading.Thread(target=index.close), threading.Thread(target=index.remove, args=(["m0"],))]
+    for thread in threads[1:]:
+        thread.start()
+    assert all(thread.is_alive() for thread in threads)
+    ended.set()
+    for thread in threads:
+        thread.join()
+    assert history.keys(index, "lion") == ["m0"]
+
+
+@pytest.mark.parametrize("action", ["remove", "clear", "close", "gone"])
+def test_deleted_words_leave_memory(action: str) -> None:
+    """No word of a text is remembered, to read the next one faster, when it was deleted."""
+    index, history = SearchIndex(), History(["zebrapassword hunter_2", "hello"])
+    assert history.keys(index, "hello") == ["m1"]
+    assert held_words(index) >= {"zebrapassword", "hunter_2"}
+    del history.documents["m0"]
+    if action == "remove":
+        index.remove(["m0"])
+    elif action == "gone":
+        index.update(history.entries, history.read)
+    else:
+        getattr(index, action)()
+    assert held_words(index) == set()
+    assert history.keys(index, "hello zebrapasswords") == ["m1"]
+
+
+def held_words(index: SearchIndex) -> set[str]:
+    reader = index._reader
+    return {*reader, *reader._stems}
+
+
+@pytest.mark.parametrize("in_file", [False, True])
+def test_all_can_be_dropped_at_once(tmp_path: Path, in_file: bool) -> None:
+    """By the index in use and by a fresh one; what comes after is taken up as ever."""
+    path = tmp_path / "i.sqlite3"
+    index = SearchIndex(path if in_file else None)
+    history = History(["xylophonist", "zebra"])
+    for clearing in (index, SearchIndex(path) if in_file else index):
+        assert history.keys(index, "zebra") == ["m1"]
+        clearing.clear()
+        assert list(tmp_path.iterdir()) == []
+        clearing.clear()
+        history.reads.clear()
+    assert history.keys(index, "xylophonist") == ["m0"]
+    assert history.reads[:2] == ["m0", "m1"]
+
+
+def test_removing_makes_no_file(tmp_path: Path) -> None:
+    index = SearchIndex(tmp_path / "i.sqlite3")
+    index.remove(["m0"])
+    index.clear()
+    assert list(tmp_path.iterdir()) == []

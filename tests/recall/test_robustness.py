@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -163,6 +164,163 @@ def test_a_lock_that_is_not_given_up_is_memory(
     other.close()
     assert index.path is None
     assert len(caplog.records) == 1
+
+
+@pytest.fixture
+def locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Path, sqlite3.Connection]]:
+    """An index file that somebody has locked, for longer than anybody waits."""
+    path = tmp_path / "i.sqlite3"
+    monkeypatch.setattr(storage, "LOCK_SECONDS", 0.05)
+    other = sqlite3.connect(path, isolation_level=None)
+    yield path, other
+    other.close()
+
+
+def test_a_lock_is_waited_for_again(
+    locked: tuple[Path, sqlite3.Connection], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Memory serves while the file is locked, for a while at no cost; then the file is taken up again."""
+    path, other = locked
+    monkeypatch.setattr("context_compressor.recall.index._PAUSE", 1e9)
+    history = write_index(path)
+    index = SearchIndex(path)
+    for _ in range(2):
+        other.execute("BEGIN EXCLUSIVE")
+        check(index, history)
+        assert index.path is None
+        other.execute("ROLLBACK")
+        check(index, history)
+        assert index.path is None
+        monkeypatch.setattr(index, "_next_try", 0.0)
+        history.reads.clear()
+        index.update(history.entries, history.read)
+        assert (index.path, history.reads) == (path, [])
+    assert len(caplog.records) == 1
+
+
+@pytest.mark.parametrize("was_in_memory", [False, True])
+def test_removing_from_a_locked_file_deletes_it(
+    locked: tuple[Path, sqlite3.Connection], was_in_memory: bool
+) -> None:
+    """No deleted word is left in it, whether the index was in memory already or not."""
+    path, other = locked
+    history = History(["xylophonist", *TEXTS])
+    index = SearchIndex(path)
+    check(index, history)
+    other.execute("BEGIN EXCLUSIVE" if was_in_memory else "BEGIN IMMEDIATE")
+    check(index, history)
+    assert (index.path is None) == was_in_memory
+    index.remove(["m0"])
+    assert not path.exists() or b"xylophonist" not in path.read_bytes()
+    del history.documents["m0"]
+    other.execute("ROLLBACK")
+    index.close()
+    check(index, history)
+    assert index.path == path
+    assert b"xylophonist" not in path.read_bytes()
+    assert history.keys(index, "xylophonist") == []
+
+
+def test_a_locked_file_is_cleared(locked: tuple[Path, sqlite3.Connection]) -> None:
+    path, other = locked
+    index, history = SearchIndex(path), History(TEXTS)
+    check(index, history)
+    other.execute("BEGIN EXCLUSIVE")
+    index.clear()
+    assert not path.exists()
+    check(index, history)
+    assert index.path == path
+
+
+def test_clearing_leaves_a_file_of_something_else_alone(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_bytes(b"not a database, but somebody's notes\n" * 50)
+    index = SearchIndex(path)
+    check(index, History(TEXTS))
+    index.remove(["m0"])
+    index.clear()
+    assert path.stat().st_size == 37 * 50
+
+
+def test_what_cannot_be_deleted_is_emptied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on Windows, where another process may have the file open."""
+    path = tmp_path / "i.sqlite3"
+    history = History(["xylophonist", *TEXTS])
+    SearchIndex(path).update(history.entries, history.read)
+
+    def refuse(path: Path, missing_ok: bool = False) -> None:
+        raise PermissionError(13, "another process has it open")
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    SearchIndex(path).clear()
+    assert b"xylophonist" not in path.read_bytes()
+
+
+def test_words_that_cannot_be_removed_are_told_of_and_go_later(
+    locked: tuple[Path, sqlite3.Connection], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    path, other = locked
+    index, history = SearchIndex(path), History(["xylophonist", *TEXTS])
+    check(index, history)
+
+    def refuse(path: Path, missing_ok: bool = False) -> None:
+        raise PermissionError(13, "another process has it open")
+
+    other.execute("BEGIN EXCLUSIVE")
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", refuse)
+        index.remove(["m0"])
+    assert "may still hold deleted words" in caplog.text
+    other.execute("ROLLBACK")
+    del history.documents["m0"]
+    check(index, history)
+    assert b"xylophonist" not in path.read_bytes()
+
+
+def test_an_error_in_a_statement_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It comes through, and a sound file stays."""
+    path = tmp_path / "i.sqlite3"
+    history = write_index(path)
+
+    def fail(self: SearchIndex, opened: storage.Storage, query: object) -> None:
+        opened._connection.execute("SELECT rowid FROM terms WHERE terms MATCH '\"'")
+
+    index = SearchIndex(path)
+    with monkeypatch.context() as patch:
+        patch.setattr(SearchIndex, "_look_up", fail)
+        with pytest.raises(sqlite3.OperationalError, match="unterminated string"):
+            history.search(index, "zebra")
+    history.reads.clear()
+    SearchIndex(path).update(history.entries, history.read)
+    assert history.reads == []
+
+
+def test_a_table_that_is_missing_is_damage(tmp_path: Path) -> None:
+    """Though SQLite reports no more than an error in a statement."""
+    path = tmp_path / "i.sqlite3"
+    history = write_index(path)
+    with sqlite3.connect(path) as connection:
+        connection.execute("DROP TABLE state")
+    connection.close()
+    index = SearchIndex(path)
+    check(index, history)
+    assert index.path == path
+
+
+def test_opening_an_index_keeps_the_locks_of_others(locked: tuple[Path, sqlite3.Connection]) -> None:
+    """POSIX drops the locks of a process on a file when it closes the file, though others have it open."""
+    path, other = locked
+    write_index(path)
+    other.execute("BEGIN IMMEDIATE")
+    SearchIndex(path).update([], lambda keys: [])
+    code = """
+import sqlite3
+try:
+    sqlite3.connect(sys.argv[1], timeout=0, isolation_level=None).execute("BEGIN IMMEDIATE")
+except sqlite3.OperationalError as error:
+    print(error)
+"""
+    assert run(code, path).communicate()[0].strip() == "database is locked"
 
 
 def run(code: str, *arguments: object) -> "subprocess.Popen[str]":

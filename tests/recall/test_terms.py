@@ -1,17 +1,32 @@
 """What a text is found by."""
 
+import re
+import sys
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from context_compressor.recall.index import SearchIndex
 from context_compressor.recall.query import MAX_QUERY_TERMS, read_query
 from context_compressor.recall.stemming import stem
-from context_compressor.recall.terms import TermReader
+from context_compressor.recall.terms import TermReader, fold
 from tests.recall.support import History
 
 
 @pytest.mark.parametrize(
     ("text", "query"),
     [
+        ("step ⑴⑵ first", "⑴"),
+        ("step ⑴⑵ first", "2"),
+        ("see No⑴ and ⒈⒉", "No⑴"),
+        ("item (1)", "⑴"),
+        ("day ㈤", "五"),
+        ("第五章", "㈤"),
+        ("about 1½ cups", "1½"),
+        ("said ﷺ once", "ﷺ"),
+        ("said ﷺ once", "الله"),
+        ("ﬁrst ofﬁce", "office"),
         ("see src/foo_bar.py for it", "src/foo_bar.py"),
         ("see src/foo_bar.py for it", "foo_bar.py"),
         ("see src/foo_bar.py for it", "foo_bar"),
@@ -95,3 +110,48 @@ def test_a_long_query_is_cut() -> None:
         len(read_query(" ".join(f"w{number}" for number in range(9_000)), TermReader()).terms)
         == MAX_QUERY_TERMS
     )
+
+
+def test_terms_hold_letters_and_digits_alone() -> None:
+    """No character, alone or in a name, gives a term that FTS5 would split or take for an operator."""
+    reader = TermReader()
+    sound = re.compile(r"[0-9a-z\u0080-\U0010ffff]+")
+    every = [chr(code) for code in range(sys.maxunicode + 1)]
+    found = reader.terms(" ".join(every))
+    for one in every:
+        if one.isalnum() and fold(one) != one.casefold():
+            for text in (one, f"a{one}b", f"x_{one}"):
+                found |= reader.terms(text)
+                found.update(term for asked in read_query(text, reader).terms for term in asked.terms)
+    assert [term for term in found if not sound.fullmatch(term)] == []
+
+
+# Draws odd characters more often than all of Unicode does: compatibility forms, marks, halves of pairs.
+ODD = st.sampled_from("⑴⑵ﷺ½⒈㈤㌀ﬁͺ🄈゛\ufdfa\u0301\u0e33\ud800\0\"'()*^:-_./\\ aZ五ｶﾞİß\u1100")
+TEXTS = st.lists(st.one_of(ODD, ODD, st.characters(exclude_categories=())), max_size=30).map("".join)
+
+
+@given(texts=st.lists(TEXTS, max_size=4), query=TEXTS)
+def test_any_text_may_be_searched(
+    tmp_path_factory: pytest.TempPathFactory, texts: list[str], query: str
+) -> None:
+    """Taken up, found and removed without an error, and without a file given up or written anew."""
+    path = tmp_path_factory.mktemp("any") / "i.sqlite3"
+    index, history = SearchIndex(path), History([*texts, "zebra"])
+    index.update(history.entries, history.read)
+    for asked in (query, *texts):
+        history.search(index, asked)
+    index.remove(list(history.documents)[:-1])
+    history.documents = dict([history.documents.popitem()])
+    history.reads.clear()
+    assert history.keys(index, "zebra") == [f"m{len(texts)}"]
+    assert (index.path, history.reads) == (path, [f"m{len(texts)}"])
+    index.close()
+
+
+def test_few_words_are_remembered() -> None:
+    """However many are read: some 5 MB."""
+    reader = TermReader()
+    for number in range(12_000):
+        reader.terms(f"word{number}")
+    assert len(reader) <= 10_000
