@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 EventKind = Literal["compact", "compress", "merge", "edit", "failure"]
+NoteFate = Literal["kept", "cut", "dropped"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,6 +35,9 @@ class CompressionEvent:
     """Wall-clock seconds from plan to commit; of an event prepared in the background, to its being ready."""
     error: str | None = None
     """What failed, for kind `failure`."""
+    note: NoteFate | None = None
+    """What became of the note given to `compress_now`: all of it stands in the view now, or its beginning, or
+    nothing; None where none was given."""
 
 
 EventHook = Callable[[CompressionEvent], Awaitable[None] | None] | Callable[[CompressionEvent], object]

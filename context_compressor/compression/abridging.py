@@ -39,7 +39,7 @@ def tokens_read(items: Sequence[ViewItem], max_tokens: int) -> int:
     """Return about how many tokens a model reads of what leaves, abridged."""
     tokens = sum(item.tokens for item in items)
     for item in items:
-        if item.kind == "message":
+        if item.kind == "message" and item.tokens > max_tokens:
             for part, whole in zip(text_parts(item.source), item.shown_text_tokens(), strict=True):
                 if part.kind == "tool_result":
                     tokens -= max(0, whole - max_tokens)

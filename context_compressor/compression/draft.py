@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from math import inf
 
 from context_compressor.compression.edits import ItemKey
@@ -176,15 +176,15 @@ class Draft:
         old = [unit for unit in self.units if unit.compressible]
         if not old or not any(unit.segment for unit in self.units):
             return False
-        leaving = sum(map(self._tokens_of, old))
+        leaving = self._tokens_in(old)
         segment = self._segment_cost(leaving)
-        behind = sum(self._tokens_of(u) for u in self.units[old[0].position :] if not u.compressible)
+        behind = self._tokens_in(self.units[old[0].position :]) - leaving
         price = self.situation.config.cached_price
         return leaving - segment >= cheapest_growth(segment + behind, tokens_per_turn(self.units), price)
 
     def compress(self, candidates: Iterable[Unit], goal: int) -> None:
         """Let units leave, the oldest first, until the view reaches `goal` tokens."""
-        grouped = sum(self._tokens_of(unit) for unit in self.leaving.values())
+        grouped = self._tokens_in(self.leaving.values())
         threshold = self.situation.config.group_token_threshold
         for unit in candidates:
             if self.projected <= goal:
@@ -201,10 +201,14 @@ class Draft:
 
     def gain_of(self, candidates: Sequence[Unit]) -> int:
         """Return the tokens that the view would lose at most if these units left, too."""
-        return sum(self._tokens_of(unit) for unit in candidates if unit.key not in self.leaving)
+        return self._tokens_in([unit for unit in candidates if unit.key not in self.leaving])
 
     def _tokens_of(self, unit: Unit) -> int:
         return unit.tokens - self._saved.get(unit.key, 0)
+
+    def _tokens_in(self, units: Collection[Unit]) -> int:
+        tokens = sum([unit.tokens for unit in units])
+        return tokens - sum([self._saved.get(unit.key, 0) for unit in units]) if self._saved else tokens
 
     def _segment_cost(self, grouped_tokens: int) -> int:
         return self.situation.costs.segment + self._summary_tokens(grouped_tokens)
@@ -224,14 +228,12 @@ class Draft:
     def _settle(self) -> None:
         """Drop groups that would not gain, merge segments beyond their share, and reckon exactly."""
         for group in self._groups():
-            tokens = sum(self._tokens_of(unit) for unit in group)
+            tokens = self._tokens_in(group)
             if self._segment_cost(tokens) >= tokens:
                 for unit in group:
                     del self.leaving[unit.key]
                     self._staying += self._tokens_of(unit)
-        self._segments_cost = sum(
-            self._segment_cost(sum(self._tokens_of(unit) for unit in group)) for group in self._groups()
-        )
+        self._segments_cost = sum(self._segment_cost(self._tokens_in(group)) for group in self._groups())
         standing = [u for u in self.units if u.segment and not u.volatile and u.key not in self.leaving]
         held = sum(unit.tokens for unit in standing)
         crowded = len(standing) > 1 and (
@@ -284,9 +286,7 @@ class Draft:
             self.merging = []
             for unit in units:
                 self.leaving.setdefault(unit.key, unit)
-            self._staying = self._beside + sum(
-                self._tokens_of(unit) for unit in self.units if unit.key not in self.leaving
-            )
+            self._staying = self._beside + self.gain_of(self.units)
             self._segments_cost = len(self._groups()) * self.situation.costs.segment
 
     def _stub_minimally(self, unit: Unit) -> None:
@@ -302,7 +302,7 @@ class Draft:
     def finish(self, reason: str) -> Plan | None:
         """Return the plan, or None when it would not make the view smaller."""
         segments = [
-            PlannedSegment(tuple(group), self._summary_tokens(sum(self._tokens_of(u) for u in group)))
+            PlannedSegment(tuple(group), self._summary_tokens(self._tokens_in(group)))
             for group in self._groups()
         ]
         if self.merging:

@@ -58,6 +58,9 @@ class SegmentEdit:
     """The segment as the view shows it, label included."""
     summarized: bool
     """Whether it holds a summary; else it only names its ref."""
+    notes: tuple[str, ...] = ()
+    """What the agent asked to keep, as its text says it; or, where that only names a ref, as the segments
+    that it merged said it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +103,7 @@ def edit_to_dict(edit: StubEdit | SegmentEdit) -> dict[str, Any]:
             "tokens": edit.tokens,
             "page": edit.page,
         }
-    return {
+    data = {
         "type": "segment",
         "id": edit.id,
         "items": [_item_to_json(item) for item in edit.items],
@@ -110,6 +113,9 @@ def edit_to_dict(edit: StubEdit | SegmentEdit) -> dict[str, Any]:
         "text": edit.text,
         "summarized": edit.summarized,
     }
+    if edit.notes:
+        data["notes"] = list(edit.notes)
+    return data
 
 
 def edit_from_dict(data: Mapping[str, Any]) -> StubEdit | SegmentEdit:
@@ -137,6 +143,7 @@ def edit_from_dict(data: Mapping[str, Any]) -> StubEdit | SegmentEdit:
             media_refs=tuple(check_ref(ref) for ref in _items(data, "media_refs")),
             text=_text(data["text"]),
             summarized=_flag(data["summarized"]),
+            notes=tuple(_text(note) for note in _items(data, "notes")) if "notes" in data else (),
         )
     raise ValueError(f"unknown type {kind!r}")
 

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
 from context_compressor.compression.abridging import abridge, tokens_read
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.edits import ItemKey, SegmentEdit, StubEdit
-from context_compressor.compression.labels import segment_text, split_notes, summary_of
+from context_compressor.compression.guiding import place_guide
+from context_compressor.compression.labels import segment_text, summary_of, without_notes
+from context_compressor.compression.notes import bounded_note, fit_notes, newest_once, notes_tokens
 from context_compressor.compression.plans import Costs, Plan, PlannedSegment, PlannedStub
 from context_compressor.compression.stubbing import READ_TOOLS, StubMaker
 from context_compressor.compression.transcript import (
@@ -30,11 +32,8 @@ from context_compressor.errors import SummarizerError
 from context_compressor.messages.msg import Msg
 from context_compressor.messages.parts import PartPath
 from context_compressor.offload.protocol import OffloadStore
-from context_compressor.offload.schemas import GUIDE
 from context_compressor.offload.stubs import media_stub, minimal_stub
 from context_compressor.summarizers.artifacts import artifact_lines
-from context_compressor.summarizers.cutting import cut_to_tokens
-from context_compressor.summarizers.identifiers import known_identifiers
 from context_compressor.summarizers.map_reduce import InParts
 from context_compressor.summarizers.protocol import Summarizer, Summary, SummaryRequest
 from context_compressor.summarizers.validation import summarize_checked
@@ -49,11 +48,7 @@ PROSE_SHARE = 0.15
 """Share of a segment's room for what the summariser writes; the rest is for the index of artifacts."""
 _MIN_PROSE_TOKENS = 48
 _HEADING_TOKENS = 6
-"""What the heading of index or notes costs at most, by any vocabulary in use."""
-_LINE_TOKENS = 3
-"""What the mark before a line costs at most."""
-_GUIDE_SHARE = 4
-"""The sentence on the tools takes at most this part of a segment's room."""
+"""What the heading of the index costs at most, by any vocabulary in use."""
 _SAMPLE_REF = "ctx://1a2b3c4d5e6f7a8b"
 """Letters and digits in turn: no vocabulary joins them, so that no other ref costs more."""
 _SAMPLE_MEDIA = "data:application/octet-stream;base64,"
@@ -93,13 +88,15 @@ class Engine:
         """Return what the bare stand-ins cost by the counter, measured at first use."""
         if self._costs is None:
             # A count of messages as large as it may become, so that no real stand-in costs more.
-            bare = Msg(SEGMENT_NAME, segment_text(_SAMPLE_REF, 9_999_999, "x"), "user", timestamp="")
             self._costs = Costs(
                 stub=self._counter.count_text(minimal_stub(_SAMPLE_REF)),
                 media=self._counter.count_text(media_stub(_SAMPLE_MEDIA, _SAMPLE_REF, "image")) + 20,
-                segment=self._counter.count_messages([bare]),
+                segment=self._segment_cost(segment_text(_SAMPLE_REF, 9_999_999, "x")),
             )
         return self._costs
+
+    def _segment_cost(self, text: str) -> int:
+        return self._counter.count_messages([Msg(SEGMENT_NAME, text, "user", timestamp="")])
 
     async def perform(
         self,
@@ -109,10 +106,12 @@ class Engine:
         done: Performed,
         *,
         note: str | None = None,
+        spare_tokens: int = 0,
     ) -> None:
         """Store and summarise what the plan lets go; fill `done` with the edits to commit.
 
-        `note`, on what to keep, stands word for word in the first segment, and goes to the summariser.
+        `note`, on what the agent still needs, stands word for word in the newest segment and goes to the
+        summariser. For its sake the view may cost `spare_tokens` more than planned.
 
         `done.attempted` is right even when the call is cancelled: what stands there and is never committed
         can be removed from the store.
@@ -124,34 +123,41 @@ class Engine:
         by_key = {item.key: item for item in items}
         leaving = {unit.key for planned in plan.segments for unit in planned.units}
         leaving.update(by_key[planned.item].exchange for planned in plan.stubs)
-        carrier = self._guide_carrier(plan, [item for item in items if item.exchange not in leaving])
         names = tool_names(item.source for item in items if item.exchange in leaving)
         limit = asyncio.Semaphore(_CONCURRENT_CALLS)
 
         async def stub(planned: PlannedStub) -> StubEdit | None:
             async with limit:
                 item = by_key[planned.item]
-                return await self._stubs.make(planned, item, names, done, guide=planned is carrier)
+                return await self._stubs.make(planned, item, names, done)
 
         staying = [item for item in items if item.exchange not in leaving] if plan.segments else []
-        known = known_identifiers(
-            item.source.get_text_content() or "" for item in staying if item.source.role == "user"
-        )
+        known = known_identifiers(staying)
+        bounded, done.note = None, None
+        if note:
+            note = " ".join(redacted_text(note, self._config.redact).split())
+            bounded, done.note = bounded_note(note, self._counter), "dropped"
+        noted = max(plan.segments, key=_age, default=None)
 
         async def segment(planned: PlannedSegment) -> SegmentEdit:
             async with limit:
-                return await self._perform_segment(
+                made = await self._perform_segment(
                     planned,
                     new_stubs,
                     names,
                     known,
                     done,
-                    note=note if planned is plan.segments[0] else None,
-                    guide=GUIDE if planned is carrier else "",
+                    note=bounded,
+                    note_room=spare_tokens if planned is noted else None,
+                    guide=form if planned is carrier else "",
                 )
+                if bounded and planned is noted and made.notes and f"\n- {made.notes[-1]}" in made.text:
+                    done.note = "kept" if made.notes[-1] == note else "cut"
+                return made
 
         stubs = await gather([stub(planned) for planned in plan.stubs])
         done.stubs = [edit for edit in stubs if edit is not None]
+        carrier, form = await place_guide(plan, items, self._stubs, self._counter, done)
         new_stubs: dict[ItemKey, dict[PartPath, str]] = {}
         for edit in done.stubs:
             new_stubs.setdefault(edit.item, {})[edit.path] = edit.text
@@ -160,14 +166,6 @@ class Engine:
             segment_id = new_segment_id(made.ref, taken)
             taken.add(segment_id)
             done.segments.append(replace(made, id=segment_id))
-
-    def _guide_carrier(self, plan: Plan, staying: Sequence[ViewItem]) -> PlannedSegment | PlannedStub | None:
-        """Return what is to tell the agent of its tools; None where something that stays in the view does."""
-        if any(map(_is_guide, staying)):
-            return None
-        least = _GUIDE_SHARE * self._counter.count_text(GUIDE)
-        roomy = [segment for segment in plan.segments if segment.summary_tokens >= least]
-        return roomy[0] if roomy else next(iter(plan.stubs), None)
 
     # Segments
 
@@ -180,8 +178,21 @@ class Engine:
         done: Performed,
         *,
         note: str | None,
+        note_room: int | None,
         guide: str,
     ) -> SegmentEdit:
+        """Store, index and summarise what a segment is to stand for.
+
+        Args:
+            planned: what that is.
+            new_stubs: the stubs that the event has made.
+            names: tool names by call id.
+            known: identifiers that the index need not name.
+            done: receives what was stored, and what failed.
+            note: what the agent asked to keep; the summariser is to mind it.
+            note_room: tokens that this segment may cost above its plan to show it; None where it is not to.
+            guide: what it is to say of the tools.
+        """
         items = [item for unit in planned.units for item in unit.items]
         messages: list[Msg] = []
         whole: list[Msg] = []
@@ -200,55 +211,60 @@ class Engine:
         transcript = render_transcript(messages, segments=children)
         ref = await self._writer.write_own(transcript.text, done)
         media_refs = [await self._writer.write_own(media, done) for media in transcript.media]
-        notes: list[str] = []
-        for message in messages[:children]:
-            message.content, found = split_notes(str(message.content))
-            notes += found
-        if note:
-            notes.append(" ".join(redacted_text(note, self._config.redact).split()))
+        for message, item in zip(messages, items, strict=True):
+            if item.notes:
+                message.content = without_notes(str(message.content), item.notes)
         summary: Summary | None = None
         facts: tuple[str, ...] = ()
+        text_tokens = planned.summary_tokens
+        text_tokens -= self._counter.count_text(f" {guide}.") if guide else 0
+        prose_tokens = min(max(_MIN_PROSE_TOKENS, int(PROSE_SHARE * planned.summary_tokens)), text_tokens)
+        index_tokens = text_tokens - prose_tokens - _HEADING_TOKENS
+        replaced_tokens = sum(unit.tokens for unit in planned.units)
+        notes = newest_once(note for item in items for note in item.notes)
+        own_room = 0
+        if note and note_room is not None:
+            notes = newest_once([*notes, note])
+            gain = replaced_tokens - planned.summary_tokens - self.costs().segment
+            own_room = min(note_room, gain - 1, notes_tokens([note], self._counter.count_text))
+        fitted = fit_notes(notes, max(index_tokens // 2, 0) + max(own_room, 0), self._counter)
+        index_tokens -= max(notes_tokens(fitted, self._counter.count_text) - max(own_room, 0), 0)
         if planned.summary_tokens:
-            prose_tokens = max(_MIN_PROSE_TOKENS, int(PROSE_SHARE * planned.summary_tokens))
-            index_tokens = planned.summary_tokens - prose_tokens - _HEADING_TOKENS
-            index_tokens -= self._counter.count_text(guide) if guide else 0
-            notes, notes_tokens = self._fit_notes(notes, index_tokens // 2)
-            index_tokens -= notes_tokens
             facts = await run_off_loop(
                 text_characters(whole),
                 partial(artifact_lines, whole, index_tokens, self._counter, known=known),
             )
             request = self._request(messages, children, prose_tokens, facts, note)
-            replaced_tokens = sum(unit.tokens for unit in planned.units) - index_tokens
             read_tokens = tokens_read(items, self._config.preview_tokens)
-            summary = await self._summarize(request, replaced_tokens, read_tokens, transcript.text, done)
+            summary = await self._summarize(
+                request, replaced_tokens - index_tokens, read_tokens, transcript.text, done
+            )
             if summary is not None:
                 facts = tuple(fact for fact in facts if fact not in summary.text)
         merged = sum(len(item.covered) for item in items if item.kind == "segment")
         count = merged + len({item.key.key for item in items if item.kind != "segment"})
+        if guide and not planned.summary_tokens:
+            fits = self._segment_cost(segment_text(ref, count, None, guide=guide)) <= self.costs().segment
+            guide = guide if fits else ""
+        written = None if summary is None else summary.text
+        if note and note_room is not None and fitted[-1:] != (note,):
+            # What was reckoned with and is not used may be enough, if the view still gets smaller.
+            limit = self.costs().segment + planned.summary_tokens + note_room
+            left = min(limit, replaced_tokens - 1)
+            left -= self._segment_cost(segment_text(ref, count, written, facts, guide=guide))
+            found = fit_notes(notes, left, self._counter)
+            fitted = max(fitted, found, key=lambda kept: len(kept[-1]) if kept else 0)
         return SegmentEdit(
             id="",
             items=tuple(item.key for item in items if item.kind != "segment"),
             children=tuple(item.key.key for item in items if item.kind == "segment"),
             ref=ref,
             media_refs=tuple(media_refs),
-            text=segment_text(
-                ref, count, None if summary is None else summary.text, facts, notes=notes, guide=guide
-            ),
+            text=segment_text(ref, count, written, facts, notes=fitted, guide=guide),
             summarized=summary is not None,
+            # Where only a ref is left there is no room now, and perhaps when that is merged.
+            notes=fitted or (() if planned.summary_tokens else notes),
         )
-
-    def _fit_notes(self, notes: Sequence[str], room: int) -> tuple[list[str], int]:
-        """Return the notes, the newest before others, as far as they fit, and what they cost in tokens."""
-        kept: list[str] = []
-        left = room - _HEADING_TOKENS
-        for text in reversed(notes):
-            cut = cut_to_tokens(text, left - _LINE_TOKENS, self._counter) if left > _LINE_TOKENS else ""
-            if not cut:
-                break
-            kept.append(cut)
-            left -= self._counter.count_text(cut) + _LINE_TOKENS
-        return kept[::-1], room - left if kept else 0
 
     def _request(
         self,
@@ -260,7 +276,6 @@ class Engine:
     ) -> SummaryRequest:
         """Return the request; the oldest summary of a merge is what the new one carries forward."""
         previous = None
-        asked = redacted_text(note, self._config.redact) if note else None
         if children and len(messages) > 1:
             oldest = messages[0].content
             assert isinstance(oldest, str)
@@ -270,7 +285,8 @@ class Engine:
             max_tokens=max_tokens,
             previous=previous,
             facts=facts,
-            instructions="\n".join(filter(None, (self._config.summary_instructions, asked))) or None,
+            instructions=self._config.summary_instructions or None,
+            note=note or None,
         )
 
     async def _summarize(
@@ -319,8 +335,12 @@ class Engine:
         )
 
 
-def _is_guide(item: ViewItem) -> bool:
-    """Tell whether a stand-in says which tools read back what left the view."""
-    if item.kind == "segment":
-        return GUIDE in str(item.source.content)
-    return any(GUIDE in stub.text for stub in item.stubs.values())
+def known_identifiers(staying: Iterable[ViewItem]) -> frozenset[str]:
+    """Return the identifiers that users and segments name in what stays in the view."""
+    return frozenset().union(*(item.identifiers() for item in staying if item.source.role == "user"))
+
+
+def _age(segment: PlannedSegment) -> tuple[bool, bool, int]:
+    """Return what puts segments of conversation behind mere merges, and the newest of them last."""
+    last = segment.units[-1]
+    return not last.segment, not last.volatile, last.position

@@ -31,12 +31,20 @@ def segment_text(
     """
     where = f"Full text: {ref}." + (f" {guide}." if guide else "")
     if summary is None:
-        return f"[Earlier conversation: {message_count} messages left the view. {where}]"
+        label = f"[Earlier conversation: {message_count} messages left the view. {where}]"
+        if guide:  # it has to fit where only the ref was reckoned with
+            label = f"[{message_count} earlier messages: {ref}; {guide}]"
+        return label + notes_section(notes)
     return (
         f"[Summary by the memory, not by the user, of {message_count} earlier messages. {where}]\n{summary}"
-        + _section(NOTES_HEADING, notes)
+        + notes_section(notes)
         + _section(INDEX_HEADING, facts)
     )
+
+
+def notes_section(notes: Sequence[str]) -> str:
+    """Return the part of a segment's text that holds notes."""
+    return _section(NOTES_HEADING, notes)
 
 
 def _section(heading: str, lines: Sequence[str]) -> str:
@@ -49,10 +57,8 @@ def summary_of(segment: str) -> str | None:
     return summary if newline else None
 
 
-def split_notes(segment: str) -> tuple[str, list[str]]:
-    """Return a segment's text without its notes, and these."""
-    before, heading, rest = segment.rpartition(f"\n\n{NOTES_HEADING}\n")
-    if not heading:
-        return segment, []
-    notes, _, after = rest.partition("\n\n")
-    return f"{before}\n\n{after}" if after else before, [line[2:] for line in notes.split("\n")]
+def without_notes(segment: str, notes: Sequence[str]) -> str:
+    """Return a segment's text without the section that holds exactly these notes, if it has one."""
+    section = notes_section(notes)
+    before, found, after = segment.rpartition(section) if section else ("", "", "")
+    return before + after if found else segment

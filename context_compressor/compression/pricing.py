@@ -26,8 +26,8 @@ def cheapest_growth(rewritten_tokens: float, tokens_per_turn: float, cached_pric
 def tokens_per_turn(units: Sequence[Unit]) -> float:
     """Return by how many tokens a conversation grows per assistant message, judged by what stands whole."""
     live = [unit for unit in units if not (unit.segment or unit.fixed or unit.kept)]
-    turns = sum(item.source.role == "assistant" for unit in live for item in unit.items)
-    return sum(unit.tokens for unit in live) / max(1, turns)
+    turns = [item.source.role for unit in live for item in unit.items].count("assistant")
+    return sum([unit.tokens for unit in live]) / max(1, turns)
 
 
 def is_crowded(items: Sequence[ViewItem], config: CompressionConfig) -> bool:
@@ -45,12 +45,10 @@ def missing_growth(items: Sequence[ViewItem], config: CompressionConfig) -> floa
 
     Infinite before the first segment: a session that stays within its budget is left as it is.
     """
-    if not any(item.kind == "segment" for item in items):
-        return inf
     tokens = [item.tokens for item in items if item.kind != "segment"]
     old = len(tokens) - config.keep_recent_count
-    if old <= 0:
+    if old <= 0 or len(tokens) == len(items):
         return inf
-    turns = sum(item.source.role == "assistant" for item in items)
+    turns = [item.source.role for item in items].count("assistant")
     recent = sum(tokens[old:])
     return cheapest_growth(recent, sum(tokens) / max(1, turns), config.cached_price) - sum(tokens[:old])

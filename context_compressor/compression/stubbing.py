@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import cast
 
 from context_compressor.compression.config import CompressionConfig
@@ -55,8 +56,6 @@ class StubMaker:
         item: ViewItem,
         names: Mapping[str, str],
         done: Performed,
-        *,
-        guide: bool = False,
     ) -> StubEdit | None:
         part = part_at(item.source, planned.path)
         assert part is not None
@@ -80,7 +79,6 @@ class StubMaker:
                 ref,
                 item.text_tokens(part.path),
                 planned.max_tokens,
-                guide,
             )
         cost = self._counter.count_text(text)
         if not self._gains(item, part, text, cost):
@@ -88,8 +86,24 @@ class StubMaker:
             return None
         return StubEdit(planned.item, planned.path, ref, text, cost, page=page is not None)
 
+    async def with_guide(self, planned: PlannedStub, item: ViewItem, made: StubEdit) -> StubEdit | None:
+        """Return a stub that was made, of a text, so that it tells of the tools as far as it has room.
+
+        None for media, whose stubs name their tool, and where the stub would not gain any more.
+        """
+        part = part_at(item.source, planned.path)
+        if part is None or part.is_media:
+            return None
+        source = stored_text(part, self._config.redact)
+        tokens = item.text_tokens(part.path)
+        text = await run_off_loop(
+            len(source), self._stub_text, part, source, made.ref, tokens, planned.max_tokens, True
+        )
+        cost = self._counter.count_text(text)
+        return replace(made, text=text, tokens=cost) if self._gains(item, part, text, cost) else None
+
     def _stub_text(
-        self, part: Part, text: str, ref: str, tokens: int | None, max_tokens: int, guide: bool
+        self, part: Part, text: str, ref: str, tokens: int | None, max_tokens: int, guide: bool = False
     ) -> str:
         if part.is_media:
             return media_stub(text, ref, cast(MediaKind, part.kind))

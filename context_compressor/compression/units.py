@@ -49,10 +49,12 @@ def classify(items: Sequence[ViewItem], config: CompressionConfig, marks: Marks)
     """Return the units of a view, in order, with their roles."""
     units: list[Unit] = []
     for item in items:
-        if not units or units[-1].key != item.exchange:
-            units.append(Unit(item.exchange, [], len(units), segment=item.kind == "segment"))
-        units[-1].items.append(item)
-        units[-1].tokens += item.tokens
+        if units and units[-1].key == item.exchange:
+            units[-1].items.append(item)
+            units[-1].tokens += item.tokens
+        else:
+            segment = item.kind == "segment"
+            units.append(Unit(item.exchange, [item], len(units), item.tokens, segment))
     leading = True
     newest_instruction: Unit | None = None
     first_user: Unit | None = None
@@ -64,8 +66,8 @@ def classify(items: Sequence[ViewItem], config: CompressionConfig, marks: Marks)
             and not unit.segment
             and any(id in marks.pinned for item in unit.items for id in item.covered)
         )
-        unit.volatile = not pinned and _is_volatile(unit, marks)
-        instruction = not unit.segment and is_instruction(first.source)
+        unit.volatile = not pinned and bool(marks.volatile) and _is_volatile(unit, marks)
+        instruction = first.source.role == "system" and not unit.segment and is_instruction(first.source)
         leading = leading and instruction
         unit.fixed = pinned or (leading and instruction and not unit.volatile)
         if instruction and not leading and not unit.volatile:
@@ -89,8 +91,6 @@ def classify(items: Sequence[ViewItem], config: CompressionConfig, marks: Marks)
 
 
 def _is_volatile(unit: Unit, marks: Marks) -> bool:
-    if not marks.volatile:
-        return False
     if unit.segment:
         covered = unit.items[0].covered
         return len(covered) <= len(marks.volatile) and all(id in marks.volatile for id in covered)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Literal
 
@@ -12,6 +12,7 @@ from context_compressor.compression.ledger import Ledger
 from context_compressor.messages.exchanges import ExchangeBuilder, ExchangeMessage
 from context_compressor.messages.msg import Msg
 from context_compressor.messages.parts import Part, PartPath, other_parts, replace_parts, text_parts
+from context_compressor.summarizers.identifiers import find_identifiers
 from context_compressor.tokens.measure import MessageTokens
 
 Measure = Callable[[Msg], MessageTokens]
@@ -52,13 +53,24 @@ class ViewItem:
     """Ids of the history messages that it shows or stands for."""
     repair: str | None = None
     """What was repaired, for the log."""
+    notes: tuple[str, ...] = ()
+    """Of a segment: what the agent asked to keep."""
+    _identifiers: frozenset[str] | None = field(default=None, init=False, repr=False)
+
+    def identifiers(self) -> frozenset[str]:
+        """Return the identifiers in the plain texts of `source`; found at first need, and kept."""
+        if self._identifiers is None:
+            self._identifiers = find_identifiers(self.source.get_text_content() or "")
+        return self._identifiers
 
     def shown_text_tokens(self) -> list[int]:
         """Return the tokens of each of `text_parts` as the view shows it, stubs in place."""
-        parts = text_parts(self.source)
+        texts = self.source_tokens.texts
+        if not self.stubs:
+            return list(texts)
         return [
             self.stubs[part.path].tokens if part.path in self.stubs else tokens
-            for part, tokens in zip(parts, self.source_tokens.texts, strict=True)
+            for part, tokens in zip(text_parts(self.source), texts, strict=True)
         ]
 
     def text_tokens(self, path: PartPath) -> int | None:
@@ -186,6 +198,7 @@ def segment_item(segment: SegmentEdit, ledger: Ledger, measure: Measure) -> View
         source_tokens=tokens,
         stubs=_NO_STUBS,
         covered=covered,
+        notes=segment.notes,
     )
 
 

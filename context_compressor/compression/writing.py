@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.edits import ItemKey, SegmentEdit, StubEdit
 from context_compressor.errors import OffloadCollisionError, OffloadError, OffloadWriteError
+from context_compressor.events import NoteFate
 from context_compressor.messages.parts import PartPath
 from context_compressor.offload.protocol import OffloadStore, ref_of
 from context_compressor.tokens.off_loop import run_off_loop
@@ -41,6 +42,8 @@ class Performed:
     blocked: set[tuple[ItemKey, PartPath]] = field(default_factory=set)
     failures: list[str] = field(default_factory=list)
     use: SummaryUse = field(default_factory=SummaryUse)
+    note: NoteFate | None = None
+    """What became of the agent's note, if there was one."""
 
     def fail(self, error: Exception) -> None:
         """Note what went wrong, once."""

@@ -11,7 +11,6 @@ from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.engine import Engine
 from context_compressor.compression.planner import plan, still_holds
 from context_compressor.compression.plans import Plan
-from context_compressor.compression.pricing import may_pay
 from context_compressor.compression.writing import Performed
 from context_compressor.events import CompressionEvent
 from context_compressor.memory.reporting import Totals
@@ -156,7 +155,7 @@ class Background:
             self._prepared = Preparation(planned, state, self._engine, self._totals)
 
     def _may_pay(self, state: MemoryState) -> bool:
-        return self.is_on and state.tokens < state.budget.due_tokens and may_pay(state.items, state.config)
+        return self.is_on and state.tokens < state.budget.due_tokens and state.may_pay()
 
     def standing(self, state: MemoryState) -> Preparation | None:
         """Return the preparation, under way or ready, that can be committed to this state; drop any other."""

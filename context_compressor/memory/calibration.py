@@ -11,6 +11,7 @@ from context_compressor.tokens.calibration import Calibration
 
 CALIBRATION_VERSION = 1
 _PLACE = "compression.calibration"
+_MOST_TOKENS = 10**12
 _LEAST_RISE = 0.005
 """Share of the budget below which a higher one is not worth taking up."""
 
@@ -163,5 +164,7 @@ def within(config: CompressionConfig, budget: int) -> CompressionConfig:
 
 
 def _check_tokens(name: str, value: object, *, least: int) -> None:
-    if type(value) is not int or value < least:
-        raise InvalidArgumentError(f"{name}: expected tokens as an int, {least} or more, got {value!r}")
+    if type(value) is not int or not least <= value <= _MOST_TOKENS:
+        raise InvalidArgumentError(
+            f"{name}: expected tokens as an int from {least} to {_MOST_TOKENS:,}, got {value!r:.80}"
+        )

@@ -17,7 +17,7 @@ class Changes:
         base: the wrapped memory.
         upkeep: keeps the view in step with it.
         runner: delivers events, and removes from the store what nothing names any more.
-        recall: forgets what is removed.
+        recall: forgets everything when all is cleared.
     """
 
     def __init__(self, base: MemoryBase, upkeep: Upkeep, runner: EventRunner, recall: Recall) -> None:
@@ -47,7 +47,6 @@ class Changes:
             upkeep.history.remember()
             if keys:
                 await upkeep.forget(keys, events)
-                await self._recall.forget(keys)
             upkeep.stale = await self._base.size() != len(upkeep.state.index)
         return count
 
@@ -55,13 +54,13 @@ class Changes:
         """Remove everything."""
         upkeep = self._upkeep
         async with self._runner.telling() as events, upkeep.lock:
-            before, keys = upkeep.state.tokens, list(upkeep.state.index.tokens)
+            before = upkeep.state.tokens
             upkeep.stale = True
             await self._base.clear()
             upkeep.start_empty()
             if before:
                 upkeep.note_edit(events, "cleared", before, ())
-            await self._recall.forget(keys)
+            await self._recall.clear()
 
     async def mark(self, new_mark: str | None, old_mark: str | None, msg_ids: list[str] | None) -> int:
         """Change marks as the base memory does; what becomes pinned returns to the view."""

@@ -76,6 +76,7 @@ class CompressedMemory(MemoryBase):
         extractive = ExtractiveSummarizer(self.counter)
         self._summarizer: Summarizer = extractive if summarizer is None else summarizer
         self._upkeep = Upkeep(self.base, self.config, self.counter)
+        self._recall = Recall(self._upkeep.history, self.store, self.read_ref, self.config.redact)
         self._runner = EventRunner(
             self._upkeep,
             config=self.config,
@@ -84,8 +85,8 @@ class CompressedMemory(MemoryBase):
             fallback=extractive,
             counter=self.counter,
             on_event=on_event,
+            forget=self._recall.forget,
         )
-        self._recall = Recall(self._upkeep.history, self.store, self._runner.read_ref, self.config.redact)
         self._changes = Changes(self.base, self._upkeep, self._runner, self._recall)
         self._follower = ListFollower(self)
 
@@ -210,8 +211,8 @@ class CompressedMemory(MemoryBase):
         """Compress by hand all that may leave, whatever the fill level; None if there was nothing to gain.
 
         Args:
-            keep: a note on what to keep; it stands in the segment word for word, as far as there is room,
-                and the summariser is asked to mind it.
+            keep: a note on what to keep; it stands in the segment word for word, as far as there is room (500
+                tokens at most; the event's `note` tells), and the summariser is asked to mind it.
 
         Raises:
             InvalidArgumentError: `keep` is no string.
@@ -380,7 +381,7 @@ class CompressedMemory(MemoryBase):
         The memory can be used again afterwards.
         """
         await self._runner.aclose()
-        self._recall.close()
+        await self._recall.close()
         close = getattr(self._summarizer, "aclose", None)
         if close is not None:
             await close()

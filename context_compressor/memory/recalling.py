@@ -1,33 +1,37 @@
-"""Searching the whole history: what the index is told of it, and where each passage found can be read."""
+"""Searching the whole history: keeping its index in step, off the event loop."""
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
+import logging
 import sqlite3
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+import threading
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from concurrent.futures import Future, wait
+from contextlib import suppress
 
-from context_compressor.compression.edits import ItemKey, StubEdit, message_id
-from context_compressor.compression.transcript import Redact, arguments_text, redacted_text
+from context_compressor.compression.transcript import Redact
 from context_compressor.errors import InvalidArgumentError, OffloadError
 from context_compressor.memory.history import BaseHistory
 from context_compressor.memory.index import HistoryIndex
+from context_compressor.memory.sayings import Sayings
 from context_compressor.memory.state import MemoryState
-from context_compressor.messages.msg import Msg, tool_calls
+from context_compressor.messages.msg import Msg
 from context_compressor.offload.files import FileOffloadStore
-from context_compressor.offload.protocol import OffloadStore, ref_of
-from context_compressor.offload.schemas import TOOL_NAMES
+from context_compressor.offload.protocol import OffloadStore
 from context_compressor.recall.hits import Hit
 from context_compressor.recall.index import SearchIndex
 from context_compressor.recall.passages import Document
 from context_compressor.recall.ranking import Found
 
+logger = logging.getLogger(__name__)
+
 INDEX_FILE = "search.sqlite3"
 """The index of a memory whose texts are files: it stands beside them."""
-_PARTS = ("", "#results", "#text", "#orphan0")
-"""What the parts of one history message are called in the ledger."""
 _BATCH = 256
 """Messages that are read at a time, so that nothing holds the event loop."""
+_LOOK_SECONDS = 0.05
+"""How often a thread that waits for texts looks whether anybody waits for it."""
 
 
 class Recall:
@@ -51,12 +55,12 @@ class Recall:
     ) -> None:
         self._history = history
         self._read_ref = read_ref
-        self._redact = redact
         self._store = store if isinstance(store, FileOffloadStore) else None
+        self._said = Sayings(redact)
         self._index: SearchIndex | None = None
         self._seen: HistoryIndex | None = None
         self._digests: dict[str, str] = {}
-        self._tools: dict[str, str] = {}
+        self._readers: set[_Reader] = set()
 
     async def search(self, query: str, limit: int, state: MemoryState) -> list[Hit]:
         """Return the passages of the history that answer a query, best first.
@@ -69,51 +73,78 @@ class Recall:
         Raises:
             InvalidArgumentError: a query that is no string, or a limit below 1.
             RedactionError: the user's callable failed.
-            OffloadError: this Python's SQLite has no full-text search.
+            OffloadError: this Python's SQLite has no full-text search, or the memory was closed meanwhile.
         """
         if not isinstance(query, str):
             raise InvalidArgumentError(f"query: expected a string, got {type(query).__name__}")
         if type(limit) is not int or limit < 1:
             raise InvalidArgumentError(f"limit: expected a number from 1 up, got {limit!r}")
-        if self._seen is not state.index or not self._history.has_revision:
-            self._digests.clear()  # the history was read anew: a message may say something else
-            self._seen = state.index
-        keys = list(state.index.tokens)
-        reader = _Reader(self._history)
-        new = [key for key in keys if key not in self._digests]
-        for start in range(0, len(new), _BATCH):
-            messages = await self._read(new[start : start + _BATCH], reader)
-            self._digests |= await asyncio.to_thread(self._digests_of, messages)
-        entries = [(key, self._digests.get(key, "")) for key in keys]
-        loop = asyncio.get_running_loop()
-
-        def read(wanted: Sequence[str]) -> list[Document]:
-            messages = asyncio.run_coroutine_threadsafe(self._read(wanted, reader), loop).result()
-            return [document for key, msg in messages.items() for document in self._documents_in(key, msg)]
-
-        index = await asyncio.to_thread(self._open)
+        reader = _Reader(self._history, self._said)
+        self._readers.add(reader)
         try:
-            found = await asyncio.to_thread(index.search, query, limit, entries, read)
+            keys = list(state.index.tokens)
+            await self._take_digests(keys, state, reader)
+            entries = [(key, self._digests.get(key, "")) for key in keys]
+            found = await asyncio.to_thread(self._ask, query, limit, entries, reader)
+        finally:
+            # A thread cannot be cancelled: it ends when it asks for texts again.
+            reader.stop()
+            self._readers.discard(reader)
+        ago = {key: count for count, key in enumerate(reversed(keys))}
+        places = [self._said.place(one, state, ago[one.document.key]) for one in found]
+        texts: dict[str, str] = {}
+        for ref in dict.fromkeys(ref for place in places for ref in place.refs):
+            with suppress(OffloadError):
+                texts[ref] = await self._read_ref(ref)
+        return await asyncio.to_thread(lambda: [self._said.hit(place, texts) for place in places])
+
+    def _ask(
+        self, query: str, limit: int, entries: Sequence[tuple[str, str]], reader: _Reader
+    ) -> list[Found]:
+        index = self._open()
+        try:
+            return index.search(query, limit, entries, reader.read)
         except sqlite3.Error as error:  # what is wrong with a file is mended by the index itself
+            self._index = None
             raise OffloadError(
                 f"the history cannot be searched: {error}; use a Python whose SQLite has FTS5"
             ) from error
-        ago = {key: count for count, key in enumerate(reversed(keys))}
-        return [await self._hit(one, state, ago[one.document.key]) for one in found]
 
     async def forget(self, keys: Collection[str]) -> None:
         """Drop deleted messages from the index, at once."""
         for key in keys:
             self._digests.pop(key, None)
-        has_file = self._store is not None and (self._store.directory / INDEX_FILE).exists()
-        if self._index is not None or has_file:
-            index = await asyncio.to_thread(self._open)
-            await asyncio.to_thread(index.remove, keys)
+        if keys and self._is_there():
+            await asyncio.to_thread(self._drop, lambda index: index.remove(keys))
 
-    def close(self) -> None:
-        """Close the index; a later search opens it again."""
+    async def clear(self) -> None:
+        """Drop everything from the index, at once."""
+        self._digests.clear()
+        if self._is_there():
+            await asyncio.to_thread(self._drop, lambda index: index.clear())
+
+    async def close(self) -> None:
+        """Close the index, and end what is being searched; a later search opens it again."""
+        for reader in self._readers:
+            reader.stop()
         if self._index is not None:
-            self._index.close()
+            await asyncio.to_thread(self._index.close)
+
+    def _drop(self, drop: Callable[[SearchIndex], None]) -> None:
+        """Drop something from the index, or the index where that fails; blocks."""
+        try:
+            drop(self._open())
+        except sqlite3.Error as error:
+            logger.warning("the search index is dropped: %s", error)
+            self._index = None
+            if self._store is not None:
+                (self._store.directory / INDEX_FILE).unlink(missing_ok=True)
+
+    def _is_there(self) -> bool:
+        """Tell whether there is an index, be it one that another process has left."""
+        return self._index is not None or (
+            self._store is not None and (self._store.directory / INDEX_FILE).exists()
+        )
 
     def _open(self) -> SearchIndex:
         """Return the index; blocks."""
@@ -123,85 +154,39 @@ class Recall:
             self._index = SearchIndex(None if self._store is None else self._store.directory / INDEX_FILE)
         return self._index
 
-    async def _read(self, keys: Sequence[str], reader: _Reader) -> Mapping[str, Msg]:
-        messages = await reader.find(keys)
-        for msg in messages.values():
-            # A result alone does not know its tool.
-            self._tools.update((call["id"], call["name"]) for call in tool_calls(msg))
-        return messages
+    async def _take_digests(self, keys: Sequence[str], state: MemoryState, reader: _Reader) -> None:
+        """Take the digests of messages that have none yet, in the order of the history."""
+        if self._seen is not state.index or not self._history.has_revision:
+            # The history was read anew: a message may say something else.
+            self._digests.clear()
+            self._said.start_anew()
+            self._seen = state.index
+        new = [key for key in keys if key not in self._digests]
+        for start in range(0, len(new), _BATCH):
+            batch = new[start : start + _BATCH]
+            messages = await reader.find(batch)
+            taken = await asyncio.to_thread(self._said.digests, [(key, messages.get(key)) for key in batch])
+            self._digests |= taken
 
-    def _digests_of(self, messages: Mapping[str, Msg]) -> dict[str, str]:
-        return {key: _digest(self._documents_in(key, msg)) for key, msg in messages.items()}
 
-    def _documents_in(self, key: str, msg: Msg) -> list[Document]:
-        """Return the texts of a message; what the tools read back stands in the history already."""
-        found: list[Document] = []
-        for role, tool, text in self._said(msg):
-            if text.strip() and tool not in TOOL_NAMES:
-                found.append(Document(key, len(found), role, tool, redacted_text(text, self._redact)))
-        return found
-
-    def _said(self, msg: Msg) -> Iterable[tuple[str, str | None, str]]:
-        """Yield speaker, tool and text of all that a message says."""
-        for block in msg.get_content_blocks():
-            kind = block.get("type")
-            if kind in ("text", "thinking"):
-                yield msg.role, None, str(block.get(kind) or "")
-            elif kind == "tool_use":
-                yield msg.role, block["name"], arguments_text(block)
-            elif kind == "tool_result":
-                tool = self._tools.get(block["id"]) or block.get("name")
-                output = block["output"]
-                inner = [{"type": "text", "text": output}] if isinstance(output, str) else output
-                for one in inner:
-                    if one.get("type") == "text":
-                        yield "tool", tool, str(one.get("text") or "")
-
-    async def _hit(self, found: Found, state: MemoryState, messages_ago: int) -> Hit:
-        document, passage = found.document, found.text
-        key = document.key
-        shown = [item for item in state.items if item.key.key == key and item.kind != "segment"]
-        in_view = any(passage in one.text for item in shown for one in self._documents_in(key, item.msg))
-        ref: str | None = None
-        lines: tuple[int, int] | None = None
-        parts = [ItemKey(key, part) for part in _PARTS]
-        stubs = [stub for part in parts for stub in state.ledger.stubs_of(part).values() if not stub.page]
-        stub = _stub_for(document.text, stubs)
-        segment = next(filter(None, map(state.ledger.segment_of, parts)), None)
-        if stub is not None:
-            ref, lines = stub.ref, _lines_of(document.text, found.start, found.end)
-        elif segment is not None:
-            ref = segment.ref
-            lines = await self._lines_under(ref, found)
-        elif not in_view and stubs:
-            ref = stubs[0].ref  # an argument: it is stored as a text, and stood in the call as JSON
-        return Hit(
-            text=passage,
-            ref=ref,
-            message_ids=(message_id(key),),
-            role=document.role,
-            tool=document.tool,
-            lines=lines,
-            in_view=in_view,
-            messages_ago=messages_ago,
-        )
-
-    async def _lines_under(self, ref: str, found: Found) -> tuple[int, int] | None:
-        """Return the lines of a passage in the transcript that holds its message."""
-        try:
-            transcript = await self._read_ref(ref)
-        except OffloadError:
-            return None
-        start = transcript.find(found.document.text)
-        return None if start < 0 else _lines_of(transcript, start + found.start, start + found.end)
+class _AbandonedError(OffloadError):
+    """The search was cancelled, or its memory closed, while a thread was at it."""
 
 
 class _Reader:
     """Read messages of the base memory for one search; one that cannot find some is read whole, once."""
 
-    def __init__(self, history: BaseHistory) -> None:
+    def __init__(self, history: BaseHistory, said: Sayings) -> None:
         self._history = history
+        self._said = said
         self._whole: dict[str, Msg] | None = None
+        self._loop = asyncio.get_running_loop()
+        self._is_stopped = threading.Event()
+        self._tasks: set[asyncio.Task[Mapping[str, Msg]]] = set()  # the loop itself holds none
+
+    def stop(self) -> None:
+        """Let `read` fail from now on."""
+        self._is_stopped.set()
 
     async def find(self, keys: Sequence[str]) -> Mapping[str, Msg]:
         """Return the messages under these keys."""
@@ -211,20 +196,35 @@ class _Reader:
             self._whole = dict(await self._history.peek())
         return {key: self._whole[key] for key in keys if key in self._whole}
 
+    def _begin(self, keys: Sequence[str], asked: Future[Mapping[str, Msg]]) -> None:
+        """Find messages for a thread that waits, unless it has given up. Runs in the loop."""
 
-def _digest(documents: Iterable[Document]) -> str:
-    digest = hashlib.blake2b(digest_size=8)
-    for document in documents:
-        said = f"{document.role}\0{document.tool}\0{document.text}\0"
-        digest.update(said.encode("utf-8", "surrogatepass"))
-    return digest.hexdigest()
+        def tell(task: asyncio.Task[Mapping[str, Msg]]) -> None:
+            self._tasks.discard(task)
+            if task.cancelled():
+                self.stop()
+            elif (error := task.exception()) is not None:
+                asked.set_exception(error)
+            else:
+                asked.set_result(task.result())
 
+        if not self._is_stopped.is_set():
+            task = self._loop.create_task(self.find(keys))
+            self._tasks.add(task)
+            task.add_done_callback(tell)
 
-def _stub_for(text: str, stubs: Sequence[StubEdit]) -> StubEdit | None:
-    ref = ref_of(text) if stubs else ""
-    return next((stub for stub in stubs if stub.ref == ref), None)
+    def read(self, keys: Sequence[str]) -> list[Document]:
+        """Return the texts of messages. For another thread than the loop's, which has to be running.
 
-
-def _lines_of(text: str, start: int, end: int) -> tuple[int, int]:
-    first = text.count("\n", 0, start) + 1
-    return first, first + text.count("\n", start, max(start, end - 1))
+        Raises:
+            OffloadError: the search was abandoned.
+        """
+        asked: Future[Mapping[str, Msg]] = Future()
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._begin, keys, asked)
+        while not (asked.done() or self._is_stopped.is_set() or not self._loop.is_running()):
+            wait([asked], timeout=_LOOK_SECONDS)
+        if not asked.done():
+            raise _AbandonedError("the memory was closed, or the search given up")
+        messages = asked.result()
+        return [document for key, msg in messages.items() for document in self._said.documents(key, msg)]

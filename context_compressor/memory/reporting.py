@@ -62,5 +62,6 @@ def describe_event(
         summary_input_tokens=done.use.input_tokens,
         summary_output_tokens=done.use.output_tokens,
         seconds=seconds,
+        note=done.note,
     )
     return [*events, event]

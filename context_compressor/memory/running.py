@@ -6,15 +6,16 @@ import asyncio
 import inspect
 import logging
 import time
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.engine import Engine
 from context_compressor.compression.planner import plan
-from context_compressor.compression.plans import ARRIVAL, Plan
-from context_compressor.compression.pricing import is_crowded, may_pay
+from context_compressor.compression.plans import ARRIVAL, Plan, Situation
+from context_compressor.compression.pricing import is_crowded
+from context_compressor.compression.view import ViewItem
 from context_compressor.compression.writing import Performed
 from context_compressor.errors import ContextOverflowError
 from context_compressor.events import CompressionEvent, EventHook
@@ -35,6 +36,14 @@ _MAX_EVENTS_PER_CALL = 12
 """Events that one call may run before it gives up: each leaves a smaller view, so few are ever needed."""
 
 
+class _EarlyPlan(NamedTuple):
+    """A plan, and what it rests on: as long as that is the same, so is the plan."""
+
+    items: list[ViewItem]
+    situation: Situation
+    planned: Plan
+
+
 class EventRunner:
     """Run the events that a view needs.
 
@@ -46,6 +55,7 @@ class EventRunner:
         fallback: who writes them when that fails.
         counter: measures stand-ins.
         on_event: receives every event.
+        forget: told of the keys of messages that are gone.
 
     Attributes:
         event_lock: one event at a time: a second caller over budget waits for the first one's view and pays
@@ -63,12 +73,14 @@ class EventRunner:
         fallback: Summarizer,
         counter: TokenCounter,
         on_event: EventHook | None,
+        forget: Callable[[Collection[str]], Awaitable[None]],
     ) -> None:
         self.event_lock = LoopLock()
         self.totals = Totals()
         self._upkeep = upkeep
         self._config = config
         self._on_event = on_event
+        self._forget = forget
         self._texts = OffloadedTexts(config, store, upkeep.history)
         self._engine = Engine(
             config=config,
@@ -97,6 +109,7 @@ class EventRunner:
         """
         upkeep = self._upkeep
         # The common case needs no lock: nobody is in the middle of anything, and nothing there waits.
+        upkeep.edited = False
         is_common = not upkeep.stale and upkeep.history.is_unchanged() and not upkeep.lock.locked()
         if is_common:
             upkeep.state.advance()
@@ -104,9 +117,10 @@ class EventRunner:
             upkeep.state.budget.take_up()
         if not is_common or upkeep.needs_event():
             await self._run_events()
-        if self._pays() and not self.event_lock.locked():
+        early = None if self.event_lock.locked() else self._plan_early()
+        if early is not None:
             async with self.telling() as events, self.event_lock:
-                await self.run_event(events, early=True)
+                await self.run_event(events, early=early)
         self._background.standing(upkeep.state)
         if self._background.has_dropped:
             await self._tidy_up()
@@ -126,25 +140,27 @@ class EventRunner:
                     await self.run_event(events)
             raise self._overflow()
 
-    def _pays(self) -> bool:
-        """Tell whether an event should come before the budget asks for it, without waiting for a model."""
+    def _plan_early(self) -> _EarlyPlan | None:
+        """Plan an event that should come before the budget asks for it, without waiting for a model."""
         state, config = self._upkeep.state, self._upkeep.state.config
-        if not may_pay(state.items, config):
-            return False
+        if not state.may_pay():
+            return None
         if self._background.is_on:
             prepared = self._background.standing(state)
             if prepared is None or not prepared.is_ready:
-                return False
+                return None
         elif self._remote and not is_crowded(state.items, config):
-            return False
-        return plan(state.items, state.situation(self._engine.costs())) is not None
+            return None
+        situation = state.situation(self._engine.costs())
+        planned = plan(state.items, situation)
+        return None if planned is None else _EarlyPlan(list(state.items), situation, planned)
 
     async def run_event(
         self,
         events: list[CompressionEvent],
         *,
         manual: bool = False,
-        early: bool = False,
+        early: _EarlyPlan | None = None,
         note: str | None = None,
     ) -> CompressionEvent | None:
         """Plan, perform and commit one event; None when there was nothing to do. Holds: event lock.
@@ -155,7 +171,7 @@ class EventRunner:
         Args:
             events: receives what there is to tell.
             manual: whether the user asked for it.
-            early: whether it is to come before the budget asks for it, if that pays.
+            early: the plan of an event that is to come before the budget asks for it, if it still pays.
             note: what to keep, for a manual event.
         """
         with attempt_budget(MAX_ATTEMPTS_PER_EVENT) as attempts:
@@ -167,7 +183,7 @@ class EventRunner:
         attempts: Attempts,
         *,
         manual: bool,
-        early: bool,
+        early: _EarlyPlan | None,
         note: str | None,
     ) -> CompressionEvent | None:
         upkeep = self._upkeep
@@ -184,7 +200,7 @@ class EventRunner:
                 if prepared is not None and prepared.is_ready:
                     made = self._commit_prepared(prepared)
                     break
-                if early and self._background.is_on:
+                if early is not None and self._background.is_on:
                     planned = None  # something came between, and the budget does not ask
             if planned is None:
                 made = []
@@ -196,14 +212,17 @@ class EventRunner:
         await self._sweep()
         return made[-1] if made and made[-1].kind != "failure" else None
 
-    def _plan(self, *, manual: bool, early: bool) -> Plan | None:
+    def _plan(self, *, manual: bool, early: _EarlyPlan | None) -> Plan | None:
         state = self._upkeep.state
         state.budget.take_up()
-        if not (manual or early) and not self._upkeep.needs_event():
+        if not manual and early is None and not self._upkeep.needs_event():
             return None
         # Nobody waits for a model before the budget asks: what pays earlier is prepared.
-        may_be_early = early or not self._remote
-        planned = plan(state.items, state.situation(self._engine.costs(), early=may_be_early, manual=manual))
+        may_be_early = early is not None or not self._remote
+        situation = state.situation(self._engine.costs(), early=may_be_early, manual=manual)
+        if early is not None and early.items == state.items and early.situation == situation:
+            return early.planned
+        planned = plan(state.items, situation)
         if planned is None:
             state.fresh.clear()
             if state.tokens > state.config.budget and not state.budget.concede(state.tokens):
@@ -242,7 +261,10 @@ class EventRunner:
         done = Performed()
         began, taken = time.monotonic(), attempts.taken
         try:
-            await self._engine.perform(planned, items, state.ledger.new_segment_id, done, note=note)
+            spare_tokens = state.config.budget - planned.projected_tokens
+            await self._engine.perform(
+                planned, items, state.ledger.new_segment_id, done, note=note, spare_tokens=spare_tokens
+            )
             async with upkeep.lock:
                 if state is not upkeep.state or generation != state.generation:
                     return None
@@ -296,6 +318,9 @@ class EventRunner:
         """
         self._background.standing(self._upkeep.state)
         await self._settle()
+        if self._upkeep.forgotten:
+            forgotten, self._upkeep.forgotten = self._upkeep.forgotten, set()
+            await self._forget(forgotten)
         if self._upkeep.state.ledger.unwanted and not self.event_lock.locked():
             async with self.event_lock:
                 await self._sweep()

@@ -10,6 +10,7 @@ from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.edits import ItemKey, SegmentEdit, StubEdit, Withdrawal
 from context_compressor.compression.ledger import Ledger
 from context_compressor.compression.plans import Costs, Situation
+from context_compressor.compression.pricing import may_pay
 from context_compressor.compression.units import Marks, Unit, classify
 from context_compressor.compression.view import ViewItem, advance, apply_edits, rebuild
 from context_compressor.compression.writing import Performed
@@ -21,6 +22,7 @@ from context_compressor.messages.exchanges import ExchangeBuilder, is_simple
 from context_compressor.messages.msg import Msg, is_instruction
 from context_compressor.messages.parts import PartPath, text_parts
 from context_compressor.offload.pages import parse_page
+from context_compressor.recall.hits import is_hits_page
 from context_compressor.tokens.measure import MessageTokens, measure
 from context_compressor.tokens.protocol import TokenCounter
 
@@ -247,8 +249,15 @@ class MemoryState:
     def _marks(self) -> Marks:
         volatile = [self.index.bearing(mark) for mark in self.config.volatile_marks]
         return Marks(
-            pinned=self.index.bearing(self.config.pinned_mark), volatile=frozenset().union(*volatile)
+            pinned=frozenset(self.index.bearing(self.config.pinned_mark)),
+            volatile=frozenset().union(*volatile),
         )
+
+    def may_pay(self) -> bool:
+        """Tell cheaply whether an event within the budget may pay: whether it is worth while to plan one."""
+        # Before the first event nothing pays, and the view may be long.
+        is_possible = self.ledger.has_segments or self.config.max_view_messages is not None
+        return is_possible and may_pay(self.items, self.config)
 
     def has_large_arrival(self) -> bool:
         """Tell whether a message came that may be too large to enter the view whole."""
@@ -271,7 +280,7 @@ class MemoryState:
         return sum(
             tokens
             for msg, tokens in shown
-            if any(part.kind == "tool_result" and parse_page(part.text) for part in text_parts(msg))
+            if any(part.kind == "tool_result" and _is_page(part.text) for part in text_parts(msg))
         )
 
     def expand(self, message_ids: Iterable[str]) -> list[str]:
@@ -345,6 +354,10 @@ class MemoryState:
         same = data.get("encoding") == getattr(counter, "encoding_name", None)
         state.budget = BudgetInForce.load(data.get("calibration"), config, same_counter=same)
         return state, dict(tokens) if same else {}
+
+
+def _is_page(text: str) -> bool:
+    return parse_page(text) is not None or is_hits_page(text)
 
 
 def _is_item_key(value: object) -> bool:

@@ -35,6 +35,9 @@ class Upkeep:
             the same order. Never held while a summary is written, a text stored for an event, or an event
             delivered.
         stale: whether state and base may have come apart: then the next refresh reads the base whole.
+        edited: whether the view was edited since somebody asked whether an event pays: a memory that is
+            resumed asks, and shall show the same.
+        forgotten: keys of messages that are gone, for who keeps something of each.
     """
 
     def __init__(self, base: MemoryBase, config: CompressionConfig, counter: TokenCounter) -> None:
@@ -42,6 +45,8 @@ class Upkeep:
         self.history = BaseHistory(base)
         self.lock = LoopLock()
         self.stale = True
+        self.edited = False
+        self.forgotten: set[str] = set()
         self._config = config
         self._counter = counter
         self._loaded_tokens: dict[str, int] | None = None
@@ -51,6 +56,7 @@ class Upkeep:
         state = self.state
         return not (
             self.stale
+            or self.edited
             or state.queue
             or state.fresh
             or state.tokens > state.budget.due_tokens
@@ -89,6 +95,7 @@ class Upkeep:
             index.marks[mark] = await self.history.ids_bearing(mark)
         self._release(index.bearing(self._config.pinned_mark))
         state.set_summary(self.history.summary)
+        self.forgotten.update(key for key in old.tokens if key not in index.tokens)
         state.index = index
         seen = {key for key, _ in history[: state.ledger.frontier]} if loaded is not None else set(old.tokens)
         unseen = {key for key in index.tokens if key not in seen} | {key for key, _, _ in state.queue}
@@ -157,6 +164,7 @@ class Upkeep:
         items = [ItemKey(key) for key in keys]
         covered = any(state.ledger.top_segment_of(i) is not None or state.ledger.stubs_of(i) for i in items)
         state.index.remove(keys)
+        self.forgotten.update(keys)
         if covered or not state.drop_simple(set(keys)):
             for item in state.items_of(keys):
                 state.withdraw(item)
@@ -176,6 +184,7 @@ class Upkeep:
 
     def note_edit(self, events: list[CompressionEvent], reason: str, before: int, ids: Sequence[str]) -> None:
         """Note an event of kind `edit`."""
+        self.edited = True
         events.append(
             CompressionEvent(
                 kind="edit",

@@ -64,19 +64,27 @@ def text_parts(msg: Msg) -> list[Part]:
     return parts
 
 
-def count_texts(msg: Msg) -> int:
-    """Return how many parts `text_parts` gives."""
+def plain_texts(msg: Msg) -> list[str]:
+    """Return the texts of `text_parts`, which takes three times as long, without their addresses."""
     if isinstance(msg.content, str):
-        return 1
-    number = 0
+        return [msg.content]
+    texts: list[str] = []
     for block in msg.content:
         kind = block.get("type")
         if kind == "text":
-            number += 1
+            texts.append(block["text"])
         elif kind == "tool_result":
             output = block["output"]
-            number += 1 if isinstance(output, str) else len([inner for inner in output if _is_text(inner)])
-    return number
+            if isinstance(output, str):
+                texts.append(output)
+            else:
+                texts += [inner["text"] for inner in output if _is_text(inner)]
+    return texts
+
+
+def count_texts(msg: Msg) -> int:
+    """Return how many parts `text_parts` gives."""
+    return len(plain_texts(msg))
 
 
 def other_parts(msg: Msg) -> list[Part]:
@@ -102,6 +110,11 @@ def other_parts(msg: Msg) -> list[Part]:
         elif (media := encoded_media(block)) is not None:
             parts.append(Part((i, _MEDIA), media.kind, media.url))
     return parts
+
+
+def is_argument(path: PartPath) -> bool:
+    """Tell whether an address is that of an argument of a call."""
+    return path[1:2] == (_ARGUMENT,)
 
 
 def part_at(msg: Msg, path: PartPath) -> Part | None:

@@ -14,10 +14,19 @@ GUIDE = (
     f"What left the view is not lost: {SEARCH_TOOL}(query) finds it, {READ_TOOL}(ref) shows it, "
     f"{GREP_TOOL}(pattern) finds exact lines"
 )
-"""What an agent is told, once per view, at the first stand-in that has room for it."""
+"""What an agent is told, once per view, by one stand-in."""
+SHORT_GUIDE = f"{SEARCH_TOOL}(query) and {READ_TOOL}(ref) bring it back"
+"""The same where no stand-in has room for more."""
 
 TOOL_NAMES = frozenset({READ_TOOL, GREP_TOOL, LOAD_TOOL, SEARCH_TOOL, COMPRESS_TOOL})
 """What they answer with stands in the history already, or is of no use later."""
+
+
+def names_tools(stand_in: str) -> bool:
+    """Tell whether a stand-in's own words, which are its first line, say which tools bring back what left."""
+    label = stand_in.partition("\n")[0]
+    return GUIDE in label or SHORT_GUIDE in label
+
 
 SCHEMAS: list[dict[str, Any]] = [
     {
@@ -139,7 +148,10 @@ SCHEMAS: list[dict[str, Any]] = [
                 "properties": {
                     "keep": {
                         "type": "string",
-                        "description": "A note on what you still need; it is kept word for word.",
+                        "description": (
+                            "A note on what you still need, in a few lines. It stands beside the summary as "
+                            "far as there is room; the answer says whether it was kept."
+                        ),
                     }
                 },
             },

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from context_compressor.messages.media import MediaKind, media_type_of
 from context_compressor.offload.previews import preview
-from context_compressor.offload.schemas import GUIDE, LOAD_TOOL, READ_TOOL
+from context_compressor.offload.schemas import GUIDE, LOAD_TOOL, READ_TOOL, SHORT_GUIDE
 from context_compressor.tokens.images import image_size
 from context_compressor.tokens.protocol import TokenCounter
 
@@ -35,8 +35,8 @@ def stub_text(
         tokens: what `text` costs, as counted before.
         max_tokens: what the stub may cost.
         what: what the text was. Of a message the preview is always of head and tail.
-        guide: whether the header is to say which tools read back what left the view; only where that takes
-            less than half of `max_tokens`.
+        guide: whether the header is to say which tools bring back what left the view: in a few words where
+            the whole would take more than half of `max_tokens`.
     """
     lines = text.count("\n") + 1
     plural = "" if lines == 1 else "s"
@@ -44,10 +44,11 @@ def stub_text(
     header = f"[{title}. {GUIDE}]" if guide else f"[{title}]"
     header_tokens = counter.count_text(header)
     if guide and header_tokens > max_tokens // 2:
-        header = f"[{title}]"
+        header = f"[{title}. {SHORT_GUIDE}]"
         header_tokens = counter.count_text(header)
     if header_tokens > max_tokens:
-        return minimal_stub(ref)
+        shortest = f"[offloaded: {ref}; {SHORT_GUIDE}]"
+        return shortest if guide and counter.count_text(shortest) <= max_tokens else minimal_stub(ref)
 
     def count(shown: str) -> int:
         # With its header, since joining two texts may cost a token more than both.

@@ -15,6 +15,7 @@ from context_compressor.errors import (
     OffloadError,
     OffloadNotFoundError,
 )
+from context_compressor.events import NoteFate
 from context_compressor.messages.media import is_data_url, kind_of_media, media_type_of
 from context_compressor.messages.msg import Block, Msg, copy_json
 from context_compressor.messages.openai_parts import block_to_part, source_of
@@ -57,6 +58,12 @@ SEARCH_TOKENS = 220
 MAX_HITS = 50
 _DEFAULT_HITS = 5
 MAX_CONTEXT_LINES = 50
+
+_NOTE_ANSWERS: dict[NoteFate, str] = {
+    "kept": "The note was kept.",
+    "cut": "There was no room for all of the note.",
+    "dropped": "The note was not kept: no summary was made that had room for it.",
+}
 
 Wire = Literal["openai", "dashscope"]
 
@@ -351,7 +358,7 @@ class OffloadTools:
             return f"Not searched: {error}"
         if not hits:
             return f"Nothing in this conversation answers {show_value(query)}; try other words."
-        room = self._page_tokens if limit else min(self._page_tokens, SEARCH_TOKENS)
+        room = self._room() if limit else min(self._room(), SEARCH_TOKENS)
         return await asyncio.to_thread(hits_page, hits, query, self._memory.counter, room)
 
     async def _compress(self, arguments: Arguments) -> str:
@@ -362,8 +369,10 @@ class OffloadTools:
         except ContextCompressorError as error:
             return f"Not compressed: {error}"
         if event is None:
-            return "Nothing to compress: what is there is the latest, or summarised already."
-        return f"Compressed from {event.tokens_before} to {event.tokens_after} tokens."
+            answer = "Nothing to compress: what is there is the latest, or summarised already."
+            return f"{answer} The note was not kept." if keep and keep.strip() else answer
+        answer = f"Compressed from {event.tokens_before} to {event.tokens_after} tokens."
+        return f"{answer} {_NOTE_ANSWERS[event.note]}" if event.note else answer
 
 
 def _media_block(url: str) -> Block:

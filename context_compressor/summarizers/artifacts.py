@@ -7,7 +7,7 @@ the summarised messages named, each with what brought it. Every method of summar
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence, Set
 
 from context_compressor.messages.msg import Msg
 from context_compressor.summarizers.candidates import Line, carried_source, collect_state_lines, line_maker
@@ -27,7 +27,7 @@ def artifact_lines(
     max_tokens: int,
     counter: TokenCounter,
     *,
-    known: Collection[str] = frozenset(),
+    known: Set[str] = frozenset(),
 ) -> tuple[str, ...]:
     """Return lines that name what these messages named, in at most `max_tokens` tokens.
 
@@ -40,11 +40,11 @@ def artifact_lines(
     digest = digest_messages(messages, None)
     sources = [carried_source(line) for line in digest.carried] + digest.sources
     ranked = rank_identifiers(sources)
-    index = Index(sources, ranked)
+    index = Index(sources, [identifier for identifier in ranked if identifier.text not in known])
     states = _state_lines(digest, ranked)
 
     def write(room: float) -> tuple[list[str], str, bool]:
-        lines, complete = _fill(states, index, known, room)
+        lines, complete = _fill(states, index, room)
         return lines, "".join(f"\n- {line}" for line in lines), complete
 
     lines, _ = fill_tokens(write, max_tokens, counter, rounds=4, enough=0.9)
@@ -57,9 +57,7 @@ def _state_lines(digest: Digest, ranked: Sequence[Identifier]) -> list[Line]:
     return collect_state_lines(digest, make)
 
 
-def _fill(
-    states: Sequence[Line], index: Index, known: Collection[str], room: float
-) -> tuple[list[str], bool]:
+def _fill(states: Sequence[Line], index: Index, room: float) -> tuple[list[str], bool]:
     """Return lines of at most `room` characters, and whether everything is named."""
     chosen: list[Line] = []
     left = STATE_SHARE * room
@@ -69,6 +67,6 @@ def _fill(
             left -= len(line.text) + _FRAME_CHARS
     chosen.sort(key=lambda line: (line.section == "done", line.position))
     said = [line.text if line.section == "done" else f"user: {line.text}" for line in chosen]
-    covered = frozenset(known).union(*(line.identifiers for line in chosen))
+    covered = frozenset().union(*(line.identifiers for line in chosen))
     named, _, complete = index.lines(covered, room - sum(len(text) + 3 for text in said))
     return said + named, complete

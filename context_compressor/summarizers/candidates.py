@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from context_compressor.summarizers.digest import CarriedLine, Digest, Statement, cut
-from context_compressor.summarizers.identifiers import Source, count_identifiers
+from context_compressor.summarizers.identifiers import Source, find_identifiers
 from context_compressor.summarizers.sections import strip_bullet
 
 STATEMENT_CHARS = 280
@@ -76,7 +76,7 @@ class Line:
     def shortened(self, max_chars: int) -> Line:
         """Return the line with its text quoted in at most `max_chars` characters."""
         text = quote(self.text, max_chars)
-        return Line(self.section, text, self.value, self.position, frozenset(count_identifiers(text)), self)
+        return Line(self.section, text, self.value, self.position, find_identifiers(text), self)
 
 
 def quote(text: str, max_chars: int) -> str:
@@ -91,7 +91,7 @@ def quote(text: str, max_chars: int) -> str:
 def index_items(line: CarriedLine) -> tuple[str, str] | None:
     """Return label and items of a line that only lists identifiers; these are ranked anew, one by one."""
     match = _INDEX_LINE.fullmatch(line.text) if line.section == "facts" else None
-    if match and all(len(item.split()) <= 5 and count_identifiers(item) for item in match[2].split(", ")):
+    if match and all(len(item.split()) <= 5 and find_identifiers(item) for item in match[2].split(", ")):
         return match[1], match[2]
     return None
 
@@ -118,7 +118,7 @@ def line_maker(values: Mapping[str, float], keywords: frozenset[str]) -> _Make:
     """
 
     def make(section: str, text: str, value: float, position: float) -> Line:
-        identifiers = frozenset(count_identifiers(text))
+        identifiers = find_identifiers(text)
         named = sorted((values.get(name, 0.0) for name in identifiers), reverse=True)
         minded = 1.0 if keywords and any(word in text.casefold() for word in keywords) else 0.0
         return Line(section, text, value + minded + 0.3 * sum(named[:4]), position, identifiers)

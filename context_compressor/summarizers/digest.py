@@ -40,8 +40,9 @@ _SUCCESS = re.compile(
     r"\W*(?:success|ok\b|done\b|no output|the file \S+ has been|file created|edited |applied )", re.IGNORECASE
 )
 _TAG = re.compile(r"</?[\w-]+>")
+_ENCODE = json.JSONEncoder(ensure_ascii=False, default=str).encode
+"""As `json.dumps`, which makes such an encoder at every call."""
 _JSON_MARKS = str.maketrans({"{": " ", "}": " ", "[": " ", "]": " ", '"': None})
-_SPACES = re.compile(r"\s+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,17 +64,17 @@ class Call:
     position: float
     outcome: str = ""
     failed: bool = False
+    label: str = field(init=False)
+    """The call in few words, to name beside what it brought."""
+
+    def __post_init__(self) -> None:
+        self.label = f"{self.name} {cut(_DIRECTORIES.sub('', self.subject), 36)}".rstrip()
 
     @property
     def title(self) -> str:
         """The call on one line, without its outcome; the facts name a long path once, in full."""
         subject = _LONG_DIRECTORIES.sub("", self.subject)
         return f"{self.name}: {subject}" if subject else self.name
-
-    @property
-    def label(self) -> str:
-        """The call in few words, to name beside what it brought."""
-        return f"{self.name} {cut(_DIRECTORIES.sub('', self.subject), 36)}".rstrip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +120,7 @@ def digest_messages(messages: Sequence[Msg], previous: str | None) -> Digest:
 
 def cut(text: str, max_chars: int) -> str:
     """Return `text` on one line of at most `max_chars` characters, cut between words, with an ellipsis."""
-    line = _SPACES.sub(" ", text[: max_chars * 4]).strip()
+    line = " ".join(text[: max_chars * 4].split())
     if len(line) <= max_chars:
         return line
     head = line[: max(0, max_chars - 2)]
@@ -210,7 +211,7 @@ def describe_arguments(arguments: dict[str, Any]) -> str:
         value = arguments[key]
         if value is None or value in ("", [], {}):
             continue
-        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+        text = value if isinstance(value, str) else _ENCODE(value)
         line = _CHANGE_OF_DIRECTORY.sub("", text.strip(), count=1).split("\n", 1)[0]
         parts.append(cut(line, 120) if key in first else f"{key}={cut(line, 40)}")
         if len(parts) == 3:
@@ -226,7 +227,7 @@ def read_outcome(text: str) -> tuple[str, bool]:
     ends = _ends(text, _OUTCOME_CHARS)
     if ends.lstrip().startswith(("{", "[")):
         return cut(ends[:800].translate(_JSON_MARKS), 140), '"error"' in ends[:200].casefold()
-    tallies = _TALLY.findall(ends) if any(word in ends for word in _TALLY_WORDS) else None
+    tallies = _TALLY.findall(ends) if any(map(ends.__contains__, _TALLY_WORDS)) else None
     if tallies:
         return cut(tallies[-1], 120), _FAILED_TALLY.search(tallies[-1]) is not None
     error = _find_error(ends)
@@ -243,7 +244,7 @@ def read_outcome(text: str) -> tuple[str, bool]:
 
 
 def _find_error(text: str) -> str | None:
-    if any(word in text for word in _ERROR_WORDS):
+    if any(map(text.__contains__, _ERROR_WORDS)):
         lines: list[str] = _ERROR_LINE.findall(text)
         if lines:
             return lines[-1]

@@ -90,7 +90,7 @@ class Draft:
         ranked = rank_identifiers(sources)
         self._index = Index(sources, ranked)
         values = {identifier.text: identifier.value for identifier in ranked}
-        wish = (request.instructions or "").casefold()
+        wish = f"{request.instructions or ''} {request.note or ''}".casefold()
         keywords = frozenset(_KEYWORD.findall(wish)) - _COMMON_WORDS
         self._digest = digest
         self._make = line_maker(values, keywords)

@@ -23,6 +23,8 @@ class SummaryRequest:
     them."""
     instructions: str | None = None
     """What the user wants the summary to mind, in their words."""
+    note: str | None = None
+    """What the agent noted that it still needs, on one line: material, like the conversation."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -40,7 +40,6 @@ SECTIONS = (
 because ids and paths are what every summary loses first (Factory's evaluation of summarisers, 2025)."""
 
 _KEYS = {title.casefold(): s.key for s in SECTIONS for title in (s.english, s.chinese)}
-_HINTS = {s.hint.casefold() for s in SECTIONS}
 _HEADING_MARKS = re.compile(r"(?:#{1,6}\s*|\*\*|\d{1,2}[.)、]\s*)+")
 _BULLET = re.compile(r"(?:(?:[-*•+]|\d{1,2}[.)、])(?:\s+|$))+")
 _PLACEHOLDERS = frozenset(
@@ -56,8 +55,10 @@ _PLACEHOLDERS = frozenset(
             "nothing to summarize",
         ),
         *("no content", "-", "--", "---", "无", "暂无", "没有", "空", "未知", "不适用", "省略"),
+        *(s.hint.casefold() for s in SECTIONS),
     }
 )
+_LONGEST_PLACEHOLDER = max(map(len, _PLACEHOLDERS))
 _CJK = re.compile(r"[\u3400-\u9fff\uf900-\ufaff]")
 _LATIN_WORD = re.compile(r"[A-Za-z]{2,}")
 _LANGUAGE_SAMPLE_CHARS = 2_000
@@ -77,8 +78,9 @@ def is_heading(line: str) -> bool:
 
 def is_placeholder(line: str) -> bool:
     """Tell whether `line` says nothing: blank, "none" and its kin, or the template's own hint."""
-    text = strip_bullet(line).strip(" \t*_`'\"<>()[]{}（）【】.。!").casefold()
-    return text in _PLACEHOLDERS or text in _HINTS
+    text = strip_bullet(line).strip(" \t*_`'\"<>()[]{}（）【】.。!")
+    # Folding makes no text shorter, and messages are long.
+    return len(text) <= _LONGEST_PLACEHOLDER and text.casefold() in _PLACEHOLDERS
 
 
 def strip_bullet(line: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from context_compressor.errors import InvalidArgumentError
 from context_compressor.messages.msg import Block, Msg
-from context_compressor.messages.parts import count_texts, text_parts
+from context_compressor.messages.parts import count_texts, plain_texts
 from context_compressor.tokens.media import ENCODED_CHARACTERS, is_encoded
 from context_compressor.tokens.protocol import TokenCounter
 
@@ -54,7 +54,7 @@ def measure(counter: TokenCounter, msg: Msg) -> MessageTokens:
             f"{counter!r}.count_messages returned {total!r}; expected tokens as an int, 0 or more"
         )
     characters = max(count_characters(msg), 1)
-    return MessageTokens(total, tuple(total * len(part.text) // characters for part in text_parts(msg)))
+    return MessageTokens(total, tuple(total * len(text) // characters for text in plain_texts(msg)))
 
 
 async def measure_off_loop(counter: TokenCounter, msg: Msg) -> MessageTokens:

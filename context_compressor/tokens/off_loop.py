@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 from context_compressor.messages.msg import Msg
-from context_compressor.messages.parts import text_parts
+from context_compressor.messages.parts import plain_texts
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -26,7 +26,7 @@ async def run_off_loop(characters: int, function: Callable[P, T], *args: P.args,
 
 def text_characters(messages: Iterable[Msg]) -> int:
     """Return the characters of the texts and tool results of messages."""
-    return sum(len(part.text) for msg in messages for part in text_parts(msg))
+    return sum([len(text) for msg in messages for text in plain_texts(msg)])
 
 
 async def gather(awaitables: Sequence[Coroutine[Any, Any, T]]) -> list[T]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +58,16 @@ async def first(memory: CompressedMemory, query: str) -> Hit:
     hits = await memory.search_history(query)
     assert hits
     return hits[0]
+
+
+def terms_in(path: Path) -> set[str]:
+    """Return the terms of the index in a store's directory, none where there is no file."""
+    file = path / "default" / INDEX_FILE
+    if not file.exists():
+        return set()
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("CREATE VIRTUAL TABLE temp.words USING fts5vocab(main, terms, row)")
+        return {term for (term,) in connection.execute("SELECT term FROM temp.words")}
 
 
 async def test_what_left_the_view_is_found_by_name_part_and_question() -> None:
@@ -138,12 +150,13 @@ async def test_redacted_words_are_not_found() -> None:
 @pytest.mark.parametrize("on_disk", [False, True])
 async def test_deleted_messages_leave_the_index_at_once(on_disk: bool, tmp_path: Path) -> None:
     memory = await play(memory_of(store=FileOffloadStore(tmp_path) if on_disk else None))
-    hit = await first(memory, "job_17")
+    await memory.add(from_openai([user("the quagga sleeps")]))
+    hit = await first(memory, "quagga")
+    assert not on_disk or "quagga" in terms_in(tmp_path)
     await memory.delete(list(hit.message_ids))
-    assert all("job_17" not in hit.text for hit in await memory.search_history("job_17"))
+    assert all("quagga" not in hit.text for hit in await memory.search_history("quagga"))
     if on_disk:
-        index = tmp_path / "default" / INDEX_FILE
-        assert b"job_17" not in index.read_bytes()
+        assert "quagga" not in terms_in(tmp_path)
     await memory.clear()
     assert await memory.search_history("handler_3") == []
 
@@ -285,7 +298,8 @@ async def test_the_agent_can_ask_for_compression_with_a_note() -> None:
     await play(memory)
     before = memory.stats().view_tokens
     answer = await ask(memory, "compress_context", keep="the password of job_17 stands in part_4")
-    assert answer == f"Compressed from {before} to {memory.stats().view_tokens} tokens."
+    now = memory.stats().view_tokens
+    assert answer == f"Compressed from {before} to {now} tokens. The note was kept."
     shown = str([msg.content for msg in await memory.get_memory()])
     assert "- the password of job_17 stands in part_4" in shown
     assert "Nothing to compress" in await ask(memory, "compress_context")
@@ -322,3 +336,112 @@ async def test_without_full_text_search_it_says_so(monkeypatch: pytest.MonkeyPat
     with pytest.raises(OffloadError, match="FTS5"):
         await memory.search_history("handler_0")
     assert "Not searched: " in await ask(memory, "search_history", query="handler_0")
+
+
+async def test_clearing_drops_the_index_of_another_process_too(tmp_path: Path) -> None:
+    memory = await play(memory_of(store=FileOffloadStore(tmp_path)), turns=3)
+    await memory.add(from_openai([user("the quagga sleeps")]))
+    await first(memory, "quagga")
+    state = memory.state_dict()
+    await memory.aclose()
+    again = memory_of(store=FileOffloadStore(tmp_path))
+    again.load_state_dict(state)
+    assert "quagga" in terms_in(tmp_path)
+    await again.clear()
+    assert "quagga" not in terms_in(tmp_path)
+
+
+async def test_what_was_deleted_behind_its_back_leaves_the_index_with_the_next_call(tmp_path: Path) -> None:
+    base = InMemoryMemory()
+    memory = await play(memory_of(base=base, store=FileOffloadStore(tmp_path)), turns=3)
+    await memory.add(from_openai([user("the quagga sleeps")]))
+    hit = await first(memory, "quagga")
+    await base.delete(list(hit.message_ids))
+    await memory.get_memory()
+    assert "quagga" not in terms_in(tmp_path)
+
+
+async def test_closing_ends_a_search_that_goes_on() -> None:
+    memory = memory_of()
+    await memory.add(from_openai([user(f"message {n} about apples in file_{n}.py") for n in range(6_000)]))
+    searches = [asyncio.create_task(memory.search_history("apples")) for _ in range(3)]
+    await asyncio.sleep(0.2)
+    async with asyncio.timeout(20):
+        await memory.aclose()
+        done = await asyncio.gather(*searches, return_exceptions=True)
+    assert all(isinstance(one, OffloadError | list) for one in done)
+    assert await memory.search_history("apples")
+
+
+def test_a_search_given_up_in_a_loop_that_stopped_blocks_no_other() -> None:
+    memory = memory_of()
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(
+        memory.add(from_openai([user(f"message {n} about apples in file_{n}.py") for n in range(6_000)]))
+    )
+    with pytest.raises(TimeoutError):
+        loop.run_until_complete(asyncio.wait_for(memory.search_history("apples"), 0.2))
+    found = asyncio.run(asyncio.wait_for(memory.search_history("apples"), 20))
+    assert len(found) == 5
+    loop.close()
+
+
+async def test_call_ids_that_are_used_again_name_the_right_tools() -> None:
+    memory = memory_of(20_000)
+    await memory.add(
+        from_openai(
+            [
+                call("call_0", name="bash"),
+                result("call_0", "the zebrafile is in /tmp"),
+                call("call_0", name="search_history"),
+                result("call_0", "[end]"),
+                call("call_0", name="list_dir"),
+                result("call_0", "a yakfile"),
+            ]
+        )
+    )
+    assert (await first(memory, "zebrafile")).tool == "bash"
+    assert (await first(memory, "yakfile")).tool == "list_dir"
+
+
+async def test_of_two_arguments_the_one_with_the_passage_is_named() -> None:
+    memory = memory_of()
+    texts = {name: "\n".join(f"{name}_{n} = load({n})" for n in range(300)) for name in ("alpha", "beta")}
+    made = call("a", "b", name="write_file")
+    for one, text in zip(made["tool_calls"], texts.values(), strict=True):
+        one["function"]["arguments"] = json.dumps({"path": "x.py", "text": text})
+    await memory.add(from_openai([made, result("a", "ok"), result("b", "ok")]))
+    for number in range(4):
+        await memory.add(turn(number))
+        await memory.get_memory()
+    hit = await first(memory, "beta_150")
+    assert hit.ref is not None
+    stored = (await memory.read_ref(hit.ref)).split("\n")
+    assert hit.lines is not None
+    assert any("beta_150 =" in line for line in stored[hit.lines[0] - 1 : hit.lines[1]])
+
+
+async def test_of_like_texts_the_lines_are_those_of_the_message() -> None:
+    memory = memory_of()
+    said = ["we support 8080 and the port 80 rule is old", *["something else entirely, at length"] * 3]
+    await memory.add(from_openai([user(text) for text in (*said, "port 80", *said[1:])]))
+    await play(memory)
+    hits = await memory.search_history("port 80", limit=10)
+    hit = next(hit for hit in hits if hit.text == "port 80")
+    assert hit.ref is not None
+    assert hit.lines is not None
+    assert (await memory.read_ref(hit.ref)).split("\n")[hit.lines[0] - 1] == "port 80"
+
+
+async def test_answers_of_searches_count_among_the_pages_in_view() -> None:
+    memory = await play(memory_of(8_000), turns=90)
+    shown = 0
+    for number in range(12):
+        answer = await ask(memory, "search_history", query="handler total weight", limit=50)
+        if answer.startswith("Not shown"):
+            break
+        shown += COUNTER.count_text(answer)
+        made = call(f"s{number}", name="search_history", arguments='{"query": "handler", "limit": 50}')
+        await memory.add(from_openai([made, result(f"s{number}", answer)]))
+    assert answer.startswith("Not shown")
+    assert shown <= 8_000 // 4

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from context_compressor.offload.pages import parse_page
 from context_compressor.offload.protocol import REF_PATTERN, ref_of
+from context_compressor.offload.schemas import SHORT_GUIDE
 from context_compressor.offload.stubs import minimal_stub, stub_text
 from context_compressor.tokens.tiktoken_counter import TiktokenCounter
 from tests.offload.counters import ByteCounter, QuarterCounter, WordCounter
@@ -59,7 +60,10 @@ def test_one_stub_of_a_view_tells_of_the_tools_where_it_has_room() -> None:
     header = guided(300).split("\n")[0]
     assert all(name in header for name in ("search_history", "read_offloaded", "grep_offloaded"))
     assert COUNTER.count_text(guided(300)) <= 300
-    assert guided(100) == stub(text, 100)
+    assert f" tokens. {SHORT_GUIDE}]\n" in guided(100)
+    assert COUNTER.count_text(guided(100)) <= 100
+    assert guided(45) == f"[offloaded: {REF}; {SHORT_GUIDE}]"
+    assert guided(30) == stub(text, 30) == minimal_stub(REF)
 
 
 def test_with_less_room_there_is_less() -> None:
