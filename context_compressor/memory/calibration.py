@@ -166,5 +166,10 @@ def within(config: CompressionConfig, budget: int) -> CompressionConfig:
 def _check_tokens(name: str, value: object, *, least: int) -> None:
     if type(value) is not int or not least <= value <= _MOST_TOKENS:
         raise InvalidArgumentError(
-            f"{name}: expected tokens as an int from {least} to {_MOST_TOKENS:,}, got {value!r:.80}"
+            f"{name}: expected tokens as an int from {least} to {_MOST_TOKENS:,}, got {_shown(value)}"
         )
+
+
+def _shown(value: object) -> str:
+    """Return a value for an error message; Python prints no integer of thousands of digits."""
+    return "a larger one" if isinstance(value, int) and value > _MOST_TOKENS else repr(value)[:80]

@@ -143,13 +143,13 @@ class TestUsage:
         await memory.clear()
         assert memory.budget_tokens == left
 
-    @pytest.mark.parametrize("value", [None, True, "7", 7.0, -1])
+    @pytest.mark.parametrize("value", [None, True, "7", 7.0, -1, 10**400])
     async def test_what_is_no_number_of_tokens_is_refused_by_name(self, value: Any) -> None:
         memory, _ = await viewed(NEAR)
-        with pytest.raises(InvalidArgumentError, match="prompt_tokens: expected tokens as an int, 0 or more"):
+        with pytest.raises(InvalidArgumentError, match="prompt_tokens: expected tokens as an int from 0 to"):
             memory.record_usage(value)
         if value is not None:
-            with pytest.raises(InvalidArgumentError, match="limit: expected tokens as an int, 1 or more"):
+            with pytest.raises(InvalidArgumentError, match="limit: expected tokens as an int from 1 to"):
                 memory.record_overflow(value)
         with pytest.raises(InvalidArgumentError, match="limit"):
             memory.record_overflow(0)
