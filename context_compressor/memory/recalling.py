@@ -56,6 +56,7 @@ class Recall:
         self._history = history
         self._read_ref = read_ref
         self._store = store if isinstance(store, FileOffloadStore) else None
+        self._path = None if self._store is None else self._store.directory / INDEX_FILE
         self._said = Sayings(redact)
         self._index: SearchIndex | None = None
         self._seen: HistoryIndex | None = None
@@ -137,21 +138,19 @@ class Recall:
         except sqlite3.Error as error:
             logger.warning("the search index is dropped: %s", error)
             self._index = None
-            if self._store is not None:
-                (self._store.directory / INDEX_FILE).unlink(missing_ok=True)
+            if self._path is not None:
+                self._path.unlink(missing_ok=True)
 
     def _is_there(self) -> bool:
         """Tell whether there is an index, be it one that another process has left."""
-        return self._index is not None or (
-            self._store is not None and (self._store.directory / INDEX_FILE).exists()
-        )
+        return self._index is not None or (self._path is not None and self._path.exists())
 
     def _open(self) -> SearchIndex:
         """Return the index; blocks."""
         if self._store is not None:
             self._store.open()  # or a collection could take the namespace for unused
         if self._index is None:
-            self._index = SearchIndex(None if self._store is None else self._store.directory / INDEX_FILE)
+            self._index = SearchIndex(self._path)
         return self._index
 
     async def _take_digests(self, keys: Sequence[str], state: MemoryState, reader: _Reader) -> None:

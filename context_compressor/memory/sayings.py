@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from context_compressor.compression.edits import ItemKey, SegmentEdit, StubEdit, message_id
 from context_compressor.compression.transcript import Redact, redacted_text
 from context_compressor.memory.state import MemoryState
 from context_compressor.messages.msg import Msg, tool_calls, tool_results
-from context_compressor.messages.parts import is_argument
+from context_compressor.messages.parts import argument_lines, is_argument
 from context_compressor.offload.protocol import ref_of
 from context_compressor.offload.schemas import TOOL_NAMES
 from context_compressor.recall.hits import Hit
@@ -158,23 +158,14 @@ def _all_texts(msg: Msg, tools: Sequence[str | None]) -> Iterator[_Said]:
         if kind in ("text", "thinking"):
             yield _Said(msg.role, None, str(block.get(kind) or ""))
         elif kind == "tool_use":
-            said = "\n".join(_argument_lines(block["input"]))
-            yield _Said(msg.role, block["name"], said)
+            # As JSON, line feeds would stick to words.
+            yield _Said(msg.role, block["name"], "\n".join(argument_lines(block["input"])))
         elif kind == "tool_result":
             tool = next(names, None) or block.get("name")
             output = block["output"]
             for one in [{"type": "text", "text": output}] if isinstance(output, str) else output:
                 if one.get("type") == "text":
                     yield _Said("tool", tool, str(one.get("text") or ""))
-
-
-def _argument_lines(arguments: Any) -> Iterator[str]:
-    """Yield a call's arguments, each behind its key; as JSON their line feeds would stick to words."""
-    for key, value in arguments.items() if isinstance(arguments, dict) else enumerate(arguments):
-        if isinstance(value, dict | list):
-            yield from _argument_lines(value)
-        else:
-            yield f"{key}: {value}" if isinstance(key, str) else str(value)
 
 
 def _argument_with(place: Place, texts: Mapping[str, str]) -> tuple[str, tuple[int, int]] | None:

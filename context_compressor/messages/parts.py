@@ -181,6 +181,18 @@ def _repeats_a_key(arguments: str | None) -> bool:
     return any(repeats)
 
 
+def argument_lines(value: Any, key: str = "") -> Iterator[str]:
+    """Yield the scalars of a call's arguments as `key: value` lines, so that keys stand beside values."""
+    if isinstance(value, dict):
+        for name, item in value.items():
+            yield from argument_lines(item, str(name))
+    elif isinstance(value, list):
+        for item in value:
+            yield from argument_lines(item, key)
+    else:
+        yield f"{key}: {value}" if key else str(value)
+
+
 def _strings(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value

@@ -98,10 +98,10 @@ def excerpt(text: str, words: set[str], width: int) -> str:
     found = [(start, word) for start, word in places if word in words]
     best, begin = 0, 0
     for index, (start, _) in enumerate(found):
-        within = [word for at, word in found[index:] if at + len(word) <= start + width]
-        worth = len(set(within)) * 100 + len(within)
+        within = [(at, word) for at, word in found[index:] if at + len(word) <= start + width]
+        worth = len({word for _, word in within}) * 100 + len(within)
         if worth > best:
-            last = max(at + len(word) for at, word in found[index:] if at + len(word) <= start + width)
+            last = max(at + len(word) for at, word in within)
             # What is looked for stands in the middle.
             best, begin = worth, max(0, start - (width - (last - start)) // 2)
     begin = min(begin, len(text) - width)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from context_compressor.messages.msg import Block, Msg, is_instruction
+from context_compressor.messages.parts import argument_lines
 from context_compressor.summarizers.identifiers import Source
 from context_compressor.summarizers.sections import is_placeholder, parse_sections
 
@@ -161,7 +162,7 @@ def _read(digest: Digest, msg: Msg, position: float, open_calls: dict[str, Call]
             call = Call(block["name"], describe_arguments(block["input"]), position)
             digest.calls.append(call)
             open_calls[block["id"]] = call
-            arguments = _ends("\n".join(_flatten(block["input"])), _READ_CHARS)
+            arguments = _ends("\n".join(argument_lines(block["input"])), _READ_CHARS)
             digest.sources.append(Source("call", call.label, arguments, position))
         elif kind == "tool_result":
             _read_result(digest, block, position, open_calls)
@@ -189,18 +190,6 @@ def _ends(text: str, max_chars: int) -> str:
         text = f"{text[: max_chars // 2]}\n{text[-(max_chars // 2) :]}"
     # Text inside JSON inside text: its line breaks are escapes, and would glue `n` to the words that follow.
     return text.replace("\\n", "\n") if text.count("\\n") > 2 else text
-
-
-def _flatten(value: Any, key: str = "") -> Iterator[str]:
-    """Yield the scalars of an argument object as `key: value` lines, so that keys stand beside values."""
-    if isinstance(value, dict):
-        for name, item in value.items():
-            yield from _flatten(item, str(name))
-    elif isinstance(value, list):
-        for item in value:
-            yield from _flatten(item, key)
-    else:
-        yield f"{key}: {value}" if key else str(value)
 
 
 def describe_arguments(arguments: dict[str, Any]) -> str:
