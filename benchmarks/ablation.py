@@ -9,6 +9,8 @@ on; the others lack one mechanism each:
 
 - early-events: events within the budget, where that is cheaper; without, only the budget asks for them;
 - all-at-once: an event summarises everything but the recent messages; without, it stops at its target;
+- room-first: recent messages leave where the next event would otherwise follow before it pays; without, never
+  but for the budget;
 - index: the index of artifacts; without, all of a segment's room is for prose;
 - requests-and-outcomes: lines of the index about what the user asked for and what calls came to;
 - said-once: what other segments and user messages name is not named in an index again;
@@ -89,6 +91,7 @@ MECHANISMS = {
     NOTHING: Off(),
     "early-events": Off({"cached_price": 0.0}),
     "all-at-once": Off(names={f"{DRAFT}.Draft.compress": compress_to_target}),
+    "room-first": Off({"keep_recent_count": 10}),
     "index": Off(names={f"{ENGINE}.PROSE_SHARE": 1.0, f"{ENGINE}.artifact_lines": lambda *_, **__: ()}),
     "requests-and-outcomes": Off(names={"context_compressor.summarizers.artifacts.STATE_SHARE": 0.0}),
     "said-once": Off(names={f"{ENGINE}.known_identifiers": lambda _: frozenset()}),

@@ -13,9 +13,9 @@ from context_compressor.compression.units import Unit, classify
 from context_compressor.compression.view import ViewItem
 from context_compressor.messages.parts import PartPath, text_parts
 
-SEGMENT_SHARE = 0.5
+SEGMENT_SHARE = 0.45
 """Share of the budget beside the fixed messages that all segments together may hold; beyond it they merge."""
-SUMMARY_RATIO = 0.13
+SUMMARY_RATIO = 0.15
 """Tokens of summary and index per token that leaves. Lower saves more, higher loses less of what is needed
 later."""
 MERGE_RATIO = 0.8
@@ -40,9 +40,9 @@ class Draft:
         self.tokens_now = self._beside + sum(unit.tokens for unit in self.units)
         self._staying = self.tokens_now
         self._segments_cost = 0
-        fixed = situation.extra_tokens + sum(unit.tokens for unit in self.units if unit.fixed)
-        room = max(0, config.budget - fixed)
-        self.target = 0 if situation.manual else int(fixed + config.target_ratio * room)
+        self._fixed = situation.extra_tokens + sum(unit.tokens for unit in self.units if unit.fixed)
+        room = max(0, config.budget - self._fixed)
+        self.target = 0 if situation.manual else int(self._fixed + config.target_ratio * room)
         most = config.max_view_messages
         self._most_segments = inf if most is None else (most - config.keep_recent_count) // 2
         self._share = int(SEGMENT_SHARE * room)
@@ -198,6 +198,19 @@ class Draft:
             groups = 1 if threshold is None else -(-grouped // threshold)
             self._segments_cost = groups * self._segment_cost(grouped // groups)
         self._settle()
+
+    def make_room(self, recent: Iterable[Unit]) -> None:
+        """Let recent units leave, too, where the next event would otherwise follow before it pays for itself.
+
+        Where exchanges are large, the recent ones fill what an event has emptied: a view that then has to
+        change on every other turn costs more than the whole history does.
+        """
+        config = self.situation.config
+        if not (config.may_shrink_recent and any(unit.segment for unit in self.units)):
+            return
+        standing = self.projected - self._fixed
+        growth = cheapest_growth(standing, tokens_per_turn(self.units), config.cached_price)
+        self.compress(recent, int(max(self.target, config.budget - growth)))
 
     def gain_of(self, candidates: Sequence[Unit]) -> int:
         """Return the tokens that the view would lose at most if these units left, too."""

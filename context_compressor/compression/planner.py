@@ -2,7 +2,8 @@
 
 The means come in one order, in every mode, each tried only while the one before was not enough: compact old
 tool results, compress old exchanges, then (only for the budget) compact recent tool results, compress recent
-exchanges, cut long user and assistant texts, and at the very end leave nothing but refs.
+exchanges, cut long user and assistant texts, and at the very end leave nothing but refs. Where the budget asked,
+recent exchanges are compressed, too, if what the event leaves would soon bring the next.
 """
 
 from __future__ import annotations
@@ -41,10 +42,12 @@ def plan(items: Sequence[ViewItem], situation: Situation) -> Plan | None:
     if not enough:
         # All at once: what stays is paid for on every turn, and brings the next event nearer.
         draft.compress((u for u in draft.units if u.compressible), 0)
+    if draft.projected > budget and not situation.growth_tokens:
+        _force(draft)
+    if over and not enough and config.mode != "compact":
+        draft.make_room(_recent(draft))
     if situation.growth_tokens and draft.projected > _bearable(draft):
         return None  # the rest is for the budget to ask, once it is exceeded
-    if draft.projected > budget:
-        _force(draft)
     if situation.manual:
         return draft.finish("asked for")
     return draft.finish("over budget" if over else "too many messages" if crowded else "cheaper than to wait")
@@ -58,12 +61,17 @@ def _bearable(draft: Draft) -> int:
     return (draft.target + draft.situation.config.budget) // 2
 
 
+def _recent(draft: Draft) -> list[Unit]:
+    """Return the recent exchanges that may leave where it must be: all but the last."""
+    return [u for u in draft.units if u.recent and not (u.fixed or u.volatile or u.kept)][:-1]
+
+
 def _force(draft: Draft) -> None:
     """Take the means that only the budget justifies, the mildest first."""
     budget, goal = draft.situation.config.budget, _bearable(draft)
     draft.stub_results(old=False, above=0, goal=goal)
     draft.stub_media(old=False, keep=draft.situation.config.keep_images, goal=goal)
-    recent = [u for u in draft.units if u.recent and not (u.fixed or u.volatile or u.kept)][:-1]
+    recent = _recent(draft)
     if draft.projected - draft.gain_of(recent) > budget:
         # One huge message: without the others it would not fit either, so they need not go first.
         draft.stub_texts(goal=goal)

@@ -12,6 +12,7 @@ import pytest
 
 from context_compressor import (
     CompressedMemory,
+    CompressionConfig,
     CompressionEvent,
     InMemoryMemory,
     InMemoryOffloadStore,
@@ -532,6 +533,20 @@ async def test_recent_messages_stay_word_for_word() -> None:
         shown = to_openai(await good_view(memory))
         recent = said[-4:-1] if message.get("tool_calls") else said[-4:]
         assert shown[-len(recent) :] == recent
+
+
+async def test_where_exchanges_are_large_fewer_stay_than_were_not_asked_for() -> None:
+    said = [user("go"), *(message for n in range(30) for message in exchange(f"e{n}", 25))]
+    unasked = new_memory(CompressionConfig(max_total_tokens=2_000))
+    asked = new_memory(CompressionConfig(max_total_tokens=2_000, keep_recent_count=10))
+    for message in from_openai(said):
+        for memory in (unasked, asked):
+            await memory.add(message)
+            await good_view(memory)
+    assert unasked.stats().events <= asked.stats().events / 2
+    for memory in (unasked, asked):
+        await nothing_lost(memory, said)
+    assert to_openai(await unasked.get_memory())[-2:] == said[-2:]
 
 
 @pytest.mark.parametrize("keep", [True, False])

@@ -106,7 +106,6 @@ def configs(draw: st.DrawFn) -> CompressionConfig:
         "redact": draw(st.sampled_from((None, None, hide_foxes))),
         "mode": draw(st.sampled_from(("auto", "compact", "compress"))),
         "max_total_tokens": draw(st.sampled_from((200, 500, 1_000, 2_000, 4_000))),
-        "keep_recent_count": draw(st.sampled_from((0, 1, 3, 10))),
         "group_token_threshold": draw(st.sampled_from((None, 60, 400))),
         "target_ratio": draw(st.sampled_from((0.1, 0.5, 0.9))),
         "arrival_ratio": draw(st.sampled_from((0.1, 0.25, 1.0))),
@@ -115,6 +114,8 @@ def configs(draw: st.DrawFn) -> CompressionConfig:
         "exclude_tools": draw(st.sampled_from((frozenset(), frozenset({"bash", "search"})))),
         "background_ratio": draw(st.sampled_from((None, 0.2, 0.5, 0.8))),
     }
+    if (kept := draw(st.sampled_from((0, 1, 3, 10, None)))) is not None:
+        values["keep_recent_count"] = kept
     if draw(st.booleans()):
         values["reserved_tokens"] = values["max_total_tokens"] // 10
     return CompressionConfig(**values)
