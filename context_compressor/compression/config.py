@@ -44,9 +44,9 @@ class CompressionConfig(BaseModel):
     group_token_threshold: Annotated[int | None, Strict()] = Field(default=None, gt=0)
     """Tokens of messages that one summary covers at most; None: all of an event in one group."""
     keep_recent_count: Tokens = Field(default=10, ge=0)
-    """Messages at the end that stay word for word as long as the budget allows. Where it was not set, only the
-    newest of them stay in a session whose exchanges are so large that an event would follow upon the other
-    before it pays for itself."""
+    """Messages at the end that stay word for word as long as the budget allows. Where it was not set, only
+    the newest of them stay in a session whose exchanges are so large that the next event would follow before
+    this one paid for itself."""
     compact_ratio_threshold: Ratio = 0.75
     """In `auto`, compacting is enough where it left at most this share of the tokens and of the budget."""
     target_ratio: Annotated[float, Field(gt=0, lt=1)] = 0.5
@@ -93,7 +93,7 @@ class CompressionConfig(BaseModel):
 
     @property
     def may_shrink_recent(self) -> bool:
-        """Whether fewer messages than `keep_recent_count` may stay where that is cheaper: not if it was set."""
+        """Whether fewer than `keep_recent_count` messages may stay where that is cheaper: not if it was set."""
         return "keep_recent_count" not in self.model_fields_set
 
     @model_validator(mode="before")

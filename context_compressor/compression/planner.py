@@ -2,8 +2,8 @@
 
 The means come in one order, in every mode, each tried only while the one before was not enough: compact old
 tool results, compress old exchanges, then (only for the budget) compact recent tool results, compress recent
-exchanges, cut long user and assistant texts, and at the very end leave nothing but refs. Where the budget asked,
-recent exchanges are compressed, too, if what the event leaves would soon bring the next.
+exchanges, cut long user and assistant texts, and at the very end leave nothing but refs. Where the budget
+asked, recent exchanges are compressed, too, if what the event leaves would soon bring the next.
 """
 
 from __future__ import annotations
