@@ -93,7 +93,7 @@ class CompressionConfig(BaseModel):
 
     @property
     def may_shrink_recent(self) -> bool:
-        """Whether fewer than `keep_recent_count` messages may stay where that is cheaper: not if it was set."""
+        """Whether fewer messages may stay where that is cheaper: not if `keep_recent_count` was set."""
         return "keep_recent_count" not in self.model_fields_set
 
     @model_validator(mode="before")
