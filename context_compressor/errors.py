@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 
 class ContextCompressorError(Exception):
@@ -35,6 +37,11 @@ class ContextOverflowError(ContextCompressorError):
         self.budget = budget
         self.needed = needed
         self.fixed = tuple(fixed)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # By default an exception is made again from its message alone, and this one needs its keywords.
+        make = partial(type(self), budget=self.budget, needed=self.needed, fixed=self.fixed)
+        return make, self.args, self.__dict__
 
 
 class RedactionError(ContextCompressorError):

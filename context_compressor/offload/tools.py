@@ -5,22 +5,27 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from math import ceil
 from typing import Any, Literal, Protocol, get_args
 
 from context_compressor.errors import (
-    ContextCompressorError,
     InvalidArgumentError,
     OffloadCorruptError,
     OffloadError,
     OffloadNotFoundError,
 )
-from context_compressor.events import NoteFate
 from context_compressor.messages.media import is_data_url, kind_of_media, media_type_of
 from context_compressor.messages.msg import Block, Msg, copy_json
 from context_compressor.messages.openai_parts import block_to_part, source_of
 from context_compressor.offload.arguments import Arguments, FinalAnswer, parse_arguments, show_value
 from context_compressor.offload.fitting import largest_fitting
+from context_compressor.offload.history_tools import (
+    answer_compress,
+    answer_search,
+    can_compress,
+    can_search,
+)
 from context_compressor.offload.protocol import REF_PREFIX
 from context_compressor.offload.reading import read_page
 from context_compressor.offload.schemas import (
@@ -39,7 +44,6 @@ from context_compressor.offload.searching import (
     search_page,
     search_text,
 )
-from context_compressor.recall.hits import hits_page
 from context_compressor.tokens.protocol import TokenCounter
 
 MAX_PAGE_TOKENS = 2000
@@ -53,17 +57,7 @@ MIN_PAGE_TOKENS = 100
 """Below this, a page is mostly frame: refuse rather than shrink further."""
 GREP_TOKENS = 300
 """What a search answers unless `limit` asks for more: enough to see where to read on."""
-SEARCH_TOKENS = 220
-"""The same for a search of the history: three to five passages, of which the first is mostly the one."""
-MAX_HITS = 50
-_DEFAULT_HITS = 5
 MAX_CONTEXT_LINES = 50
-
-_NOTE_ANSWERS: dict[NoteFate, str] = {
-    "kept": "The note was kept.",
-    "cut": "There was no room for all of the note.",
-    "dropped": "The note was not kept: no summary was made that had room for it.",
-}
 
 Wire = Literal["openai", "dashscope"]
 
@@ -127,10 +121,10 @@ class OffloadTools:
             GREP_TOOL: self._grep,
             LOAD_TOOL: self._load,
         }
-        if hasattr(memory, "search_history"):
-            self._handlers[SEARCH_TOOL] = self._search
-        if hasattr(memory, "compress_now"):
-            self._handlers[COMPRESS_TOOL] = self._compress
+        if can_search(memory):
+            self._handlers[SEARCH_TOOL] = partial(answer_search, memory, self._room)
+        if can_compress(memory):
+            self._handlers[COMPRESS_TOOL] = partial(answer_compress, memory)
 
     @property
     def names(self) -> frozenset[str]:
@@ -346,33 +340,6 @@ class OffloadTools:
             stopped_seconds=ceil(SEARCH_SECONDS) if stopped else 0,
             unreadable=len(unreadable),
         )
-
-    async def _search(self, arguments: Arguments) -> str:
-        arguments.check("query", "limit")
-        query = arguments.text("query")
-        limit = arguments.integer("limit")
-        wanted = min(limit or _DEFAULT_HITS, MAX_HITS)
-        try:
-            hits = await self._memory.search_history(query, limit=wanted)  # type: ignore[attr-defined]
-        except ContextCompressorError as error:
-            return f"Not searched: {error}"
-        if not hits:
-            return f"Nothing in this conversation answers {show_value(query)}; try other words."
-        room = self._room() if limit else min(self._room(), SEARCH_TOKENS)
-        return await asyncio.to_thread(hits_page, hits, query, self._memory.counter, room)
-
-    async def _compress(self, arguments: Arguments) -> str:
-        arguments.check("keep")
-        keep = None if arguments.get("keep") is None else arguments.text("keep")
-        try:
-            event = await self._memory.compress_now(keep=keep)  # type: ignore[attr-defined]
-        except ContextCompressorError as error:
-            return f"Not compressed: {error}"
-        if event is None:
-            answer = "Nothing to compress: what is there is the latest, or summarised already."
-            return f"{answer} The note was not kept." if keep and keep.strip() else answer
-        answer = f"Compressed from {event.tokens_before} to {event.tokens_after} tokens."
-        return f"{answer} {_NOTE_ANSWERS[event.note]}" if event.note else answer
 
 
 def _media_block(url: str) -> Block:

@@ -109,6 +109,7 @@ def excerpt(text: str, words: set[str], width: int) -> str:
         begin = text.find(" ", begin, begin + 20) + 1 or begin
     end = min(len(text), begin + width)
     if end < len(text):
-        end = max(text.rfind(" ", end - 20, end), end - 20 if " " not in text[end - 20 : end] else 0) or end
+        space = text.rfind(" ", max(begin, end - 20), end)
+        end = space if space > begin else end
     shown = text[begin:end].strip()
     return ("… " if begin else "") + shown + (" …" if end < len(text) else "")

@@ -23,8 +23,8 @@ from context_compressor import (
 )
 from context_compressor.errors import InvalidArgumentError, OffloadError
 from context_compressor.memory.recalling import INDEX_FILE
+from context_compressor.offload.history_tools import SEARCH_TOKENS
 from context_compressor.offload.protocol import ref_of
-from context_compressor.offload.tools import SEARCH_TOKENS
 from context_compressor.recall.hits import Hit
 from tests.memory.scripted import call, result, user
 

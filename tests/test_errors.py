@@ -1,0 +1,48 @@
+"""Every error can be sent to another process, or copied, whole."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from context_compressor import errors
+from context_compressor.errors import (
+    ContextCompressorError,
+    ContextOverflowError,
+    SummarizerOverflowError,
+)
+
+KINDS = [
+    kind
+    for kind in vars(errors).values()
+    if isinstance(kind, type) and issubclass(kind, ContextCompressorError)
+]
+KEYWORDS: dict[type[ContextCompressorError], dict[str, Any]] = {
+    ContextOverflowError: {"budget": 4_000, "needed": 5_100, "fixed": (("a", 3_000), ("b", 2_100))},
+    SummarizerOverflowError: {"limit_tokens": 8_192},
+}
+WAYS: dict[str, Callable[[Any], Any]] = {
+    **{
+        f"pickle {version}": lambda error, version=version: pickle.loads(pickle.dumps(error, version))
+        for version in range(pickle.HIGHEST_PROTOCOL + 1)
+    },
+    "copy": copy.copy,
+    "deepcopy": copy.deepcopy,
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_error_survives_whole(kind: type[ContextCompressorError], way: str) -> None:
+    error = kind("what is wrong, and what to do", **KEYWORDS.get(kind, {}))
+    error.add_note("seen in session 7")
+    again = WAYS[way](error)
+    assert again is not error
+    assert type(again) is kind
+    assert str(again) == "what is wrong, and what to do"
+    assert again.args == error.args
+    assert vars(again) == vars(error) == {**KEYWORDS.get(kind, {}), "__notes__": ["seen in session 7"]}
