@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from context_compressor.recall.query import Query, read_query
+from context_compressor.recall.terms import RUN, UNSPACED_RUN, TermReader
 from context_compressor.tokens.protocol import TokenCounter
 
-_WORD = re.compile(r"\w+")
 _FIRST = re.compile(r"\[(?:in view|not stored|ctx://[0-9a-f]{16}(?: line \d+)?), [^\n]*\]\n")
 _LAST = re.compile(r"\n\[(?:end|\d+ more; ask more precisely)\]\Z")
 _WIDTHS = (480, 320, 200, 140)
@@ -37,6 +39,14 @@ class Hit:
     """How many messages came after it."""
 
 
+class Place(NamedTuple):
+    """Where a term of a query stands in a text: characters, the end not included."""
+
+    start: int
+    end: int
+    term: str
+
+
 def hits_page(hits: Sequence[Hit], query: str, counter: TokenCounter, max_tokens: int) -> str:
     """Return hits as a page of at most `max_tokens` tokens: as many as fit, each as long as then fits.
 
@@ -44,18 +54,20 @@ def hits_page(hits: Sequence[Hit], query: str, counter: TokenCounter, max_tokens
 
     Args:
         hits: what was found, best first; at least one.
-        query: what was asked: the words around which passages are cut.
+        query: what was asked: passages are cut around what answers it.
         counter: what the page is counted by.
         max_tokens: what it may cost.
     """
-    words = {word.casefold() for word in _WORD.findall(query)}
+    reader = TermReader()
+    sought = read_query(query, reader)
+    places = [find_places(hit.text, sought, reader) for hit in hits]
     page = ""
     for width in _WIDTHS:
-        page = _page(hits, len(hits), words, width)
+        page = _page(hits, len(hits), places, width)
         if counter.count_text(page) <= max_tokens:
             return page
     for count in range(len(hits) - 1, 0, -1):
-        page = _page(hits, count, words, _WIDTHS[-1])
+        page = _page(hits, count, places, _WIDTHS[-1])
         if counter.count_text(page) <= max_tokens:
             break
     return page
@@ -66,8 +78,11 @@ def is_hits_page(text: str) -> bool:
     return _FIRST.match(text) is not None and _LAST.search(text) is not None
 
 
-def _page(hits: Sequence[Hit], count: int, words: set[str], width: int) -> str:
-    shown = [f"[{_title(hit)}]\n{excerpt(hit.text, words, width)}" for hit in hits[:count]]
+def _page(hits: Sequence[Hit], count: int, places: Sequence[Sequence[Place]], width: int) -> str:
+    shown = [
+        f"[{_title(hit)}]\n{excerpt(hit.text, found, width)}"
+        for hit, found in zip(hits[:count], places, strict=False)
+    ]
     closing = "end" if count == len(hits) else f"{len(hits) - count} more; ask more precisely"
     return "\n".join([*shown, f"[{closing}]"])
 
@@ -83,27 +98,37 @@ def _title(hit: Hit) -> str:
     return f"{where}, {what}, {ago}"
 
 
-def excerpt(text: str, words: set[str], width: int) -> str:
-    """Return the part of a text that holds most of the words, of at most `width` characters and two ellipses.
+def find_places(text: str, query: Query, reader: TermReader) -> list[Place]:
+    """Return where terms of a query stand in a text, in order."""
+    wanted = {term for sought in query.terms for term in sought.terms}
+    beginnings = tuple(term for sought in query.terms if sought.is_beginning for term in sought.terms)
+    found: list[Place] = []
+    for match in RUN.finditer(text):
+        words, wholes = reader[match[0]]
+        start, end = match.span()
+        if UNSPACED_RUN.match(match[0]):
+            # A term of such a run is a pair of characters, or its last one.
+            for at, word in enumerate(words, start):
+                if word in wanted or (beginnings and word.startswith(beginnings)):
+                    found.append(Place(at, min(at + 2, end), word))
+        else:
+            found += [Place(start, end, word) for word in (*words, *wholes) if word in wanted]
+    return found
+
+
+def excerpt(text: str, places: Sequence[Place], width: int) -> str:
+    """Return the part of a text that holds most of what is sought, cut between words where it has some.
 
     Args:
         text: a passage.
-        words: what is looked for, case-folded.
-        width: characters to show.
+        places: where in it what is sought stands, in order.
+        width: characters to show at most, two ellipses apart.
     """
-    text = text.strip()
-    if len(text) <= width:
-        return text
-    places = [(match.start(), match[0].casefold()) for match in _WORD.finditer(text)]
-    found = [(start, word) for start, word in places if word in words]
-    best, begin = 0, 0
-    for index, (start, _) in enumerate(found):
-        within = [(at, word) for at, word in found[index:] if at + len(word) <= start + width]
-        worth = len({word for _, word in within}) * 100 + len(within)
-        if worth > best:
-            last = max(at + len(word) for at, word in within)
-            # What is looked for stands in the middle.
-            best, begin = worth, max(0, start - (width - (last - start)) // 2)
+    if len(text.strip()) <= width:
+        return text.strip()
+    start, end = _densest(places, width)
+    # What is looked for stands in the middle.
+    begin = max(0, start - max(0, width - (end - start)) // 2)
     begin = min(begin, len(text) - width)
     if begin:
         begin = text.find(" ", begin, begin + 20) + 1 or begin
@@ -113,3 +138,19 @@ def excerpt(text: str, words: set[str], width: int) -> str:
         end = space if space > begin else end
     shown = text[begin:end].strip()
     return ("… " if begin else "") + shown + (" …" if end < len(text) else "")
+
+
+def _densest(places: Sequence[Place], width: int) -> tuple[int, int]:
+    """Return the shortest stretch with the most terms, within `width` characters; the beginning if none."""
+    best, found = (0, 0), (0, 0)
+    for index, first in enumerate(places):
+        terms: set[str] = set()
+        for place in places[index:]:
+            if terms and place.end > first.start + width:
+                break
+            if place.term not in terms:
+                terms.add(place.term)
+                worth = len(terms), first.start - place.end
+                if worth > best:
+                    best, found = worth, (first.start, place.end)
+    return found
