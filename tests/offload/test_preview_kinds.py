@@ -188,6 +188,13 @@ class TestCode:
         text = "if (ready(x)) {\n    run(x);\n} else if (late(x)) {\n    while (wait(x)) {\n    }\n}\n" * 30
         assert show_code(text) is None
 
+    def test_a_function_without_a_name_defines_nothing(self) -> None:
+        text = "\n".join(
+            f"function open{i}(x) {{\n  x.on('end', async () => {{\n  }});\n}}" for i in range(9)
+        )
+        assert "open0, open1, open2" in shown_by(show_code, text)
+        assert "async" not in shown_by(show_code, text + "\nasync (request) => {\n};")
+
     def test_prose_about_classes_is_not_code(self) -> None:
         assert (
             show_code("\n".join(f"class number {i} was held, and the def of it was given" for i in range(60)))

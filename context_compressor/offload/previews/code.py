@@ -65,6 +65,7 @@ _CONTROL = frozenset(
             "assert",
             "raise",
             "throw",
+            "async",
         ),
         *("new", "await", "yield", "sizeof", "do", "case", "in", "not", "and", "or", "super", "require"),
         *(
