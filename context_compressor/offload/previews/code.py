@@ -65,7 +65,6 @@ _CONTROL = frozenset(
             "assert",
             "raise",
             "throw",
-            "async",
         ),
         *("new", "await", "yield", "sizeof", "do", "case", "in", "not", "and", "or", "super", "require"),
         *(
@@ -162,6 +161,11 @@ def _definitions(lines: Sequence[str], are_numbered: bool) -> Iterator[_Definiti
 
 def _callable_name(code: str) -> str:
     found = _CALLABLE.match(code)
-    if not found or found[1] in _CONTROL or not _CONTROL.isdisjoint(code[: found.start(1)].split()):
+    if (
+        not found
+        or found[1] in _CONTROL
+        or found[1] == "async"
+        or not _CONTROL.isdisjoint(code[: found.start(1)].split())
+    ):
         return ""
     return found[1]
