@@ -222,7 +222,7 @@ async def test_agentscopes_own_compression_and_ours_work_on_one_memory(
     summarised = {call for msg in history if msg.id in marked for call in calls_of(msg)}
     last = server.requests[-1]
     shown = {call["id"] for message in last.messages for call in message.get("tool_calls") or []}
-    assert len(summarised) > 15
+    assert len(summarised) > 8
     assert shown
     assert not shown & summarised
     assert sum("task_overview, as of turn" in text_of(message) for message in last.messages) == 1
