@@ -13,7 +13,7 @@ from context_compressor.compression.units import Unit, classify
 from context_compressor.compression.view import ViewItem
 from context_compressor.messages.parts import PartPath, text_parts
 
-SEGMENT_SHARE = 0.45
+SEGMENT_SHARE = 0.5
 """Share of the budget beside the fixed messages that all segments together may hold; beyond it they merge."""
 SUMMARY_RATIO = 0.15
 """Tokens of summary and index per token that leaves. Lower saves more, higher loses less of what is needed
