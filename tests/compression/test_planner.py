@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -158,6 +160,54 @@ def test_a_segment_is_planned_only_where_it_gains() -> None:
         leaving(planned([user("go"), *[user(f"u{n}") for n in range(3)]], manual=True, keep_recent_count=0))
         == []
     )
+
+
+RECENT = {str(n) for n in range(5, 15)}
+"""The keys of the last ten messages of `after_segment`: five exchanges of some 310 tokens."""
+
+
+def after_segment(segment: bool = True, **values: Any) -> Plan | None:
+    """Plan for a segment, two exchanges, and five more, which fit the budget."""
+    items = items_of([user("earlier"), *(message for n in range(7) for message in exchange(f"e{n}", 20))])
+    if segment:
+        items[0] = replace(items[0], kind="segment")
+    tokens = sum(item.tokens for item in items)
+    situation = {key: values.pop(key) for key in ("manual", "growth_tokens") if key in values}
+    config = CompressionConfig(**{"max_total_tokens": tokens - 1, **values})
+    return plan(items, Situation(config, COSTS, **situation))
+
+
+def test_recent_exchanges_leave_where_the_next_event_would_follow_at_once() -> None:
+    found = after_segment()
+    assert found is not None
+    assert RECENT & set(leaving(found))
+    assert not {"13", "14"} & set(leaving(found)), "the last exchange stays"
+    ahead = after_segment(max_total_tokens=2_500, growth_tokens=400)
+    assert RECENT & set(leaving(ahead)), "what is prepared is what the event will do"
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"segment": False},  # a session's first event
+        {"keep_recent_count": 10},  # a user asked for them
+        {"cached_price": 1.0},  # an event costs nothing
+        {"mode": "compact"},  # no summary would stand for them
+        {"max_total_tokens": 10_000, "manual": True},
+        {"max_total_tokens": 10_000, "max_view_messages": 12},
+    ],
+)
+def test_otherwise_recent_exchanges_stay(values: dict[str, Any]) -> None:
+    found = after_segment(**values)
+    assert found is not None
+    assert leaving(found)
+    assert not RECENT & set(leaving(found))
+
+
+def test_no_more_recent_exchanges_leave_than_the_next_event_needs() -> None:
+    """The dearer a cached token, the sooner an event pays, and the less room it needs."""
+    left = [RECENT & set(leaving(after_segment(cached_price=price))) for price in (0.1, 0.7, 1.0)]
+    assert left[0] > left[1] > left[2]
 
 
 def test_the_target_is_reached_with_room_to_spare() -> None:
