@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import copyreg
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 
@@ -40,8 +40,7 @@ class ContextOverflowError(ContextCompressorError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # By default an exception is made again from its message alone, and this one needs its keywords.
-        make = partial(type(self), budget=self.budget, needed=self.needed, fixed=self.fixed)
-        return make, self.args, self.__dict__
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
 
 class RedactionError(ContextCompressorError):

@@ -20,6 +20,8 @@ SUMMARY_RATIO = 0.15
 later."""
 MERGE_RATIO = 0.8
 """Tokens of a merged summary per token of the summaries that it replaces: those are dense already."""
+LEAST_ROOM = 0.1
+"""Share of the budget that recent messages have to free if they are to leave for the next event's sake."""
 MIN_SUMMARY_TOKENS = 64
 """A summary below this says too little to be worth its label."""
 
@@ -196,21 +198,24 @@ class Draft:
             self._staying -= tokens
             grouped += tokens
             groups = 1 if threshold is None else -(-grouped // threshold)
-            self._segments_cost = groups * self._segment_cost(grouped // groups)
+            self._segments_cost = groups * self._segment_cost(grouped // groups) + self._merged_cost
         self._settle()
 
-    def make_room(self, recent: Iterable[Unit]) -> None:
-        """Let recent units leave, too, where the next event would otherwise follow before it pays for itself.
+    def make_room(self, recent: Sequence[Unit]) -> None:
+        """Let recent units leave, too, the oldest first, where the next event would follow before it pays.
 
         Where exchanges are large, the recent ones fill what an event has emptied: a view that then has to
-        change on every other turn costs more than the whole history does.
+        change on every other turn costs more than the whole history does. Not before the second summary of
+        a session, not where a user set how many are to stay, and not for less than a tenth of the budget.
         """
         config = self.situation.config
         if not (config.may_shrink_recent and any(unit.segment for unit in self.units)):
             return
         standing = self.projected - self._fixed
         growth = cheapest_growth(standing, tokens_per_turn(self.units), config.cached_price)
-        self.compress(recent, int(max(self.target, config.budget - growth)))
+        goal = int(max(self.target, config.budget - growth))
+        if min(self.projected - goal, self.gain_of(recent)) >= LEAST_ROOM * config.budget:
+            self.compress(recent, goal)
 
     def gain_of(self, candidates: Sequence[Unit]) -> int:
         """Return the tokens that the view would lose at most if these units left, too."""
@@ -238,6 +243,13 @@ class Draft:
         """Return what the summary of segments that hold `held` tokens may cost."""
         return 0 if self.refs_only else min(int(held * MERGE_RATIO), self._share // 2)
 
+    @property
+    def _merged_cost(self) -> int:
+        """Tokens of the segment that stands for those that merge."""
+        if not self.merging:
+            return 0
+        return self.situation.costs.segment + self._merged_tokens(sum(unit.tokens for unit in self.merging))
+
     def _settle(self) -> None:
         """Drop groups that would not gain, merge segments beyond their share, and reckon exactly."""
         for group in self._groups():
@@ -257,8 +269,7 @@ class Draft:
             self.merging = standing
             self._staying -= held
         if self.merging:
-            held = sum(unit.tokens for unit in self.merging)
-            self._segments_cost += self.situation.costs.segment + self._merged_tokens(held)
+            self._segments_cost += self._merged_cost
 
     def _groups(self) -> list[list[Unit]]:
         """Return the leaving units in groups of at most `group_token_threshold` tokens, in view order."""

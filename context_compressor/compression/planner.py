@@ -44,8 +44,9 @@ def plan(items: Sequence[ViewItem], situation: Situation) -> Plan | None:
         draft.compress((u for u in draft.units if u.compressible), 0)
     if draft.projected > budget and not situation.growth_tokens:
         _force(draft)
-    if over and not enough and config.mode != "compact":
-        draft.make_room(_recent(draft))
+    if over and not (enough or situation.manual) and config.mode != "compact":
+        request = _newest_request(draft.units)
+        draft.make_room([unit for unit in _recent(draft) if unit is not request])
     if situation.growth_tokens and draft.projected > _bearable(draft):
         return None  # the rest is for the budget to ask, once it is exceeded
     if situation.manual:
@@ -64,6 +65,12 @@ def _bearable(draft: Draft) -> int:
 def _recent(draft: Draft) -> list[Unit]:
     """Return the recent exchanges that may leave where it must be: all but the last."""
     return [u for u in draft.units if u.recent and not (u.fixed or u.volatile or u.kept)][:-1]
+
+
+def _newest_request(units: Sequence[Unit]) -> Unit | None:
+    """Return what the user said last, which nothing but the budget takes from the view."""
+    said = (unit for unit in reversed(units) if not unit.segment and unit.items[0].source.role == "user")
+    return next(said, None)
 
 
 def _force(draft: Draft) -> None:
@@ -86,10 +93,14 @@ def _force(draft: Draft) -> None:
 def still_holds(plan: Plan, then: Sequence[Unit], now: Sequence[Unit]) -> bool:
     """Tell whether a plan that was made for one view can be committed to a later one.
 
-    All that is to leave has to stand there as it stood, and must not have become more worth keeping.
+    All that is to leave has to stand there as it stood, must not have become more worth keeping, and must
+    not be the newest exchange, as it may be where others were deleted.
     """
     standing = {unit.key: unit for unit in now}
     leaving = {unit.key for segment in plan.segments for unit in segment.units}
+    newest = next((unit for unit in reversed(now) if unit.recent), None)
+    if newest is not None and newest.key in leaving:
+        return False
     stubbed = {stub.item for stub in plan.stubs}
     return all(
         unit.key in standing and _is_as_it_was(unit, standing[unit.key])

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from context_compressor.recall.query import Query, read_query
-from context_compressor.recall.terms import RUN, UNSPACED_RUN, TermReader
+from context_compressor.recall.terms import RUN, UNSPACED_RUN, TermReader, fold
 from context_compressor.tokens.protocol import TokenCounter
 
 _FIRST = re.compile(r"\[(?:in view|not stored|ctx://[0-9a-f]{16}(?: line \d+)?), [^\n]*\]\n")
 _LAST = re.compile(r"\n\[(?:end|\d+ more; ask more precisely)\]\Z")
 _WIDTHS = (480, 320, 200, 140)
 """Characters of a passage to show, the most first; the least still shows a name with the words beside it."""
+_LONG_CHARACTERS = 60
+"""Of a longer run only the part that is asked for has to be shown, with so many characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,8 @@ class Place(NamedTuple):
 
     start: int
     end: int
-    term: str
+    term: int
+    """Its number in the query."""
 
 
 def hits_page(hits: Sequence[Hit], query: str, counter: TokenCounter, max_tokens: int) -> str:
@@ -60,14 +64,19 @@ def hits_page(hits: Sequence[Hit], query: str, counter: TokenCounter, max_tokens
     """
     reader = TermReader()
     sought = read_query(query, reader)
-    places = [find_places(hit.text, sought, reader) for hit in hits]
-    page = ""
+    texts = [hit.text.strip() for hit in hits]
+    places = [find_places(text, sought, reader) for text in texts]
+    page, shown = "", [""]
     for width in _WIDTHS:
-        page = _page(hits, len(hits), places, width)
+        shown = [
+            f"[{_title(hit)}]\n{excerpt(text, found, width)}"
+            for hit, text, found in zip(hits, texts, places, strict=True)
+        ]
+        page = _page(shown, len(hits))
         if counter.count_text(page) <= max_tokens:
             return page
     for count in range(len(hits) - 1, 0, -1):
-        page = _page(hits, count, places, _WIDTHS[-1])
+        page = _page(shown, count)
         if counter.count_text(page) <= max_tokens:
             break
     return page
@@ -78,13 +87,9 @@ def is_hits_page(text: str) -> bool:
     return _FIRST.match(text) is not None and _LAST.search(text) is not None
 
 
-def _page(hits: Sequence[Hit], count: int, places: Sequence[Sequence[Place]], width: int) -> str:
-    shown = [
-        f"[{_title(hit)}]\n{excerpt(hit.text, found, width)}"
-        for hit, found in zip(hits[:count], places, strict=False)
-    ]
-    closing = "end" if count == len(hits) else f"{len(hits) - count} more; ask more precisely"
-    return "\n".join([*shown, f"[{closing}]"])
+def _page(shown: Sequence[str], count: int) -> str:
+    closing = "end" if count == len(shown) else f"{len(shown) - count} more; ask more precisely"
+    return "\n".join([*shown[:count], f"[{closing}]"])
 
 
 def _title(hit: Hit) -> str:
@@ -100,41 +105,55 @@ def _title(hit: Hit) -> str:
 
 def find_places(text: str, query: Query, reader: TermReader) -> list[Place]:
     """Return where terms of a query stand in a text, in order."""
-    wanted = {term for sought in query.terms for term in sought.terms}
-    beginnings = tuple(term for sought in query.terms if sought.is_beginning for term in sought.terms)
+    numbers = {term: number for number, sought in enumerate(query.terms) for term in sought.terms}
     found: list[Place] = []
     for match in RUN.finditer(text):
-        words, wholes = reader[match[0]]
-        start, end = match.span()
-        if UNSPACED_RUN.match(match[0]):
-            # A term of such a run is a pair of characters, or its last one.
-            for at, word in enumerate(words, start):
-                if word in wanted or (beginnings and word.startswith(beginnings)):
-                    found.append(Place(at, min(at + 2, end), word))
-        else:
-            found += [Place(start, end, word) for word in (*words, *wholes) if word in wanted]
-    return found
+        run, (start, end) = match[0], match.span()
+        if UNSPACED_RUN.match(run):
+            continue
+        words, wholes = reader[run]
+        for number in {numbers[term] for term in (*words, *wholes) if term in numbers}:
+            sought = query.terms[number]
+            # Of a long path the part that is asked for; a name that is written otherwise begins with its run.
+            at = fold(run).find(sought.name or sought.terms[0]) if len(run) > _LONG_CHARACTERS else -1
+            place = (start, end) if at < 0 else (start + at, start + at + _LONG_CHARACTERS)
+            found.append(Place(place[0], min(place[1], end), number))
+    unspaced = [(number, sought.characters) for number, sought in enumerate(query.terms) if sought.characters]
+    if unspaced:
+        folded, origins = _fold_each(text)
+        for number, characters in unspaced:
+            at = folded.find(characters)
+            while at >= 0:
+                found.append(Place(origins[at], origins[at + len(characters) - 1] + 1, number))
+                at = folded.find(characters, at + 1)
+    return sorted(found)
+
+
+def _fold_each(text: str) -> tuple[str, list[int]]:
+    """Return a text folded character by character, and where each character of that comes from."""
+    folded = [fold(character) for character in text]
+    return "".join(folded), [at for at, characters in enumerate(folded) for _ in characters]
 
 
 def excerpt(text: str, places: Sequence[Place], width: int) -> str:
     """Return the part of a text that holds most of what is sought, cut between words where it has some.
 
     Args:
-        text: a passage.
+        text: a passage, without white space at its ends.
         places: where in it what is sought stands, in order.
         width: characters to show at most, two ellipses apart.
     """
-    if len(text.strip()) <= width:
-        return text.strip()
-    start, end = _densest(places, width)
+    if len(text) <= width:
+        return text
+    first, last = _densest(places, width)
     # What is looked for stands in the middle.
-    begin = max(0, start - max(0, width - (end - start)) // 2)
-    begin = min(begin, len(text) - width)
+    begin = min(max(0, first - max(0, width - (last - first)) // 2), len(text) - width)
     if begin:
-        begin = text.find(" ", begin, begin + 20) + 1 or begin
+        space = text.find(" ", begin, min(begin + 20, first)) + 1
+        begin = space or begin
     end = min(len(text), begin + width)
     if end < len(text):
-        space = text.rfind(" ", max(begin, end - 20), end)
+        space = text.rfind(" ", max(last, end - 20), end)
         end = space if space > begin else end
     shown = text[begin:end].strip()
     return ("… " if begin else "") + shown + (" …" if end < len(text) else "")
@@ -143,14 +162,17 @@ def excerpt(text: str, places: Sequence[Place], width: int) -> str:
 def _densest(places: Sequence[Place], width: int) -> tuple[int, int]:
     """Return the shortest stretch with the most terms, within `width` characters; the beginning if none."""
     best, found = (0, 0), (0, 0)
-    for index, first in enumerate(places):
-        terms: set[str] = set()
-        for place in places[index:]:
-            if terms and place.end > first.start + width:
-                break
-            if place.term not in terms:
-                terms.add(place.term)
-                worth = len(terms), first.start - place.end
-                if worth > best:
-                    best, found = worth, (first.start, place.end)
+    counts: Counter[int] = Counter()
+    left = 0
+    for index, last in enumerate(places):
+        counts[last.term] += 1
+        while left < index and (places[left].start + width < last.end or counts[places[left].term] > 1):
+            term = places[left].term
+            counts[term] -= 1
+            if not counts[term]:
+                del counts[term]
+            left += 1
+        worth = len(counts), places[left].start - last.end
+        if worth > best:
+            best, found = worth, (places[left].start, last.end)
     return found

@@ -206,8 +206,18 @@ def test_otherwise_recent_exchanges_stay(values: dict[str, Any]) -> None:
 
 def test_no_more_recent_exchanges_leave_than_the_next_event_needs() -> None:
     """The dearer a cached token, the sooner an event pays, and the less room it needs."""
-    left = [RECENT & set(leaving(after_segment(cached_price=price))) for price in (0.1, 0.7, 1.0)]
+    left = [RECENT & set(leaving(after_segment(cached_price=price))) for price in (0.1, 0.6, 1.0)]
     assert left[0] > left[1] > left[2]
+
+
+def test_what_the_user_said_last_stays() -> None:
+    said = [message for n in range(7) for message in exchange(f"e{n}", 20)]
+    items = items_of([user("earlier"), *said[:6], user(text("rules", 20)), *said[6:]])
+    items[0] = replace(items[0], kind="segment")
+    config = CompressionConfig(max_total_tokens=sum(item.tokens for item in items) - 1)
+    left = leaving(plan(items, Situation(config, COSTS)))
+    assert {"8", "9"} <= set(left)
+    assert "7" not in left
 
 
 def test_the_target_is_reached_with_room_to_spare() -> None:

@@ -13,6 +13,7 @@ CHINESE = "数据库迁移之后所有订单都必须重新核对，" * 40
 
 def cut(text: str, query: str, width: int) -> str:
     reader = TermReader()
+    text = text.strip()
     return excerpt(text, find_places(text, read_query(query, reader), reader), width)
 
 
@@ -61,9 +62,35 @@ def test_what_the_search_found_is_shown(query: str, said: str) -> None:
         assert said in cut(f"{filler} {said} {filler}", query, 140)
 
 
-def test_a_name_longer_than_the_width_is_shown_from_its_beginning() -> None:
+@pytest.mark.parametrize("query", ["zebra.py", "zebra"])
+def test_of_a_name_longer_than_the_width_the_part_asked_for_is_shown(query: str) -> None:
     name = "/srv/" + "/".join(f"folder_{n}" for n in range(20)) + "/zebra.py"
-    assert "srv/folder_0" in cut("amber " * 100 + name + " basil" * 100, "zebra.py", 140)
+    assert "zebra.py" in cut("amber " * 100 + name + " basil" * 100, query, 140)
+
+
+def test_a_character_is_no_other_that_shares_its_code() -> None:
+    assert "作" in cut("时" + "，好" * 200 + "作" + "，好" * 200, "作", 140)
+
+
+def test_a_character_counts_once_whatever_follows_it() -> None:
+    text = "端一端二端三" + " amber" * 60 + " 端口 zebra" + " basil" * 60
+    assert "端口 zebra" in cut(text, "端 zebra", 140)
+
+
+def test_of_terms_too_far_apart_one_is_shown() -> None:
+    shown = cut("amber zebra " + "cedar " * 80 + "tiger delta", "zebra tiger", 140)
+    assert ("zebra" in shown) != ("tiger" in shown)
+
+
+def test_white_space_before_a_passage_takes_no_room() -> None:
+    assert cut(" " * 500 + "x" * 300, "", 200) == "x" * 200 + " …"
+
+
+@given(st.lists(st.sampled_from(["amber", "作", "x" * 30, "zebra", "\n"]), max_size=60), st.integers(40, 140))
+def test_what_is_asked_for_is_never_cut_away(said: list[str], width: int) -> None:
+    text = " ".join(said).strip()
+    if "zebra" in text:
+        assert "zebra" in cut(text, "zebra", width)
 
 
 @given(st.text(alphabet="a你 \n,", max_size=300), st.integers(1, 250))
