@@ -46,3 +46,17 @@ def test_an_error_survives_whole(kind: type[ContextCompressorError], way: str) -
     assert str(again) == "what is wrong, and what to do"
     assert again.args == error.args
     assert vars(again) == vars(error) == {**KEYWORDS.get(kind, {}), "__notes__": ["seen in session 7"]}
+
+
+class Own(ContextOverflowError):
+    """An error of somebody's program."""
+
+    def __init__(self, message: str, region: str) -> None:
+        super().__init__(message, budget=1, needed=2, fixed=())
+        self.region = region
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_so_does_a_subclass_with_an_argument_of_its_own(way: str) -> None:
+    again = WAYS[way](Own("too much", "north"))
+    assert (type(again), str(again), again.region, again.needed) == (Own, "too much", "north", 2)

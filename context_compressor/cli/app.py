@@ -312,10 +312,9 @@ def demo(
     # Below 2,000 tokens a page of what the agent reads back has no room.
     budget: Annotated[int, typer.Option(min=2000, metavar="N", help="Tokens that a view may cost.")] = 16_000,
     turns: Annotated[int, typer.Option(min=1, max=400, metavar="N", help="Turns of the agent.")] = 80,
-    # Not the library's 10: as many of this agent's messages, half of them pages of code, fill the budget.
     keep_recent: Annotated[
-        int, typer.Option(metavar="N", help="Messages at the end to keep word for word.")
-    ] = 6,
+        int | None, typer.Option(metavar="N", help="Messages at the end to keep word for word. Default: 10.")
+    ] = None,
     summarizer: Summarizer = SummarizerKind.EXTRACTIVE,
     model: Model = None,
     base_url: BaseUrl = None,

@@ -36,7 +36,7 @@ class DemoOptions:
 
     budget: int
     turns: int
-    keep_recent: int
+    keep_recent: int | None
     summarizer: SummarizerKind
     model: str | None
     base_url: str | None

@@ -45,19 +45,21 @@ class CompressionConfig(BaseModel):
     """Tokens of messages that one summary covers at most; None: all of an event in one group."""
     keep_recent_count: Tokens = Field(default=10, ge=0)
     """Messages at the end that stay word for word as long as the budget allows. Where it was not set, only
-    the newest of them stay in a session whose exchanges are so large that the next event would follow before
-    this one paid for itself."""
+    the newest of them stay, and the user's last message, in a session whose exchanges are so large that the
+    next event would follow before this one paid for itself; 10 that were set stay."""
     compact_ratio_threshold: Ratio = 0.75
     """In `auto`, compacting is enough where it left at most this share of the tokens and of the budget."""
     target_ratio: Annotated[float, Field(gt=0, lt=1)] = 0.5
     """Share of the budget beside the fixed messages that an event has to reach where compacting alone is to
-    be enough; where it summarises, everything but the recent messages leaves."""
+    be enough; where it summarises, everything but the recent messages leaves, and of those, where
+    `keep_recent_count` was not set, at most what stands above this share."""
     arrival_ratio: Ratio = 0.25
     """Share of the budget above which a tool result is compacted as it arrives, however recent."""
     cached_price: Annotated[float, Field(ge=0, le=1)] = 0.1
     """What an input token costs that the provider finds in its prompt cache, as a share of one that it reads
     anew. Once a session has reached its budget, the next events come earlier where that is cheaper: where
-    reading on every turn what has grown costs more than an event. 0: only when the budget asks for them."""
+    reading on every turn what has grown costs more than an event. 0: only when the budget asks for them.
+    The room that an event should leave is reckoned by it, too."""
     keep_images: Tokens = Field(default=5, ge=0)
     """The newest so many images, audios, videos and files with their data in the message stay in the view;
     older ones are offloaded at the next event."""

@@ -63,7 +63,7 @@ class AgentScopeCompressedMemory(AgentScopeMemoryBase):
         max_total_tokens: tokens that the whole view may cost.
         max_tool_message_tokens: tokens above which an older tool result is moved out.
         group_token_threshold: tokens that one summary covers at most; None or 0: no bound.
-        keep_recent_count: messages at the end that stay as they are.
+        keep_recent_count: messages at the end that stay as they are; None: 10, or fewer large ones.
         store_dir: a directory for texts that leave the view, which several memories may share.
         base: where the history lives: AgentScope's `InMemoryMemory`, `AsyncSQLAlchemyMemory`, `RedisMemory`,
             or a `MemoryBase` of this library; its `InMemoryMemory` when None.

@@ -99,6 +99,20 @@ def test_what_became_recent_may_not_leave() -> None:
     assert holds([*NEAR[:-4], *LATER[-4:]])
 
 
+def test_the_newest_exchange_may_not_leave_where_others_were_deleted() -> None:
+    said = [user("earlier"), *(message for n in range(7) for message in exchange(f"e{n}", 20))]
+    items = items_of(said)
+    items[0] = replace(items[0], kind="segment")
+    config = CompressionConfig(max_total_tokens=2_500)
+    found = plan(items, Situation(config, COSTS, growth_tokens=400))
+    assert found is not None
+    then = classify(items, config, Marks())
+    last = max(int(key) for key in leaving(found))
+    assert last > 5, "recent messages are to leave, too"
+    assert still_holds(found, then, then)
+    assert not still_holds(found, then, classify(items[: last + 1], config, Marks()))
+
+
 def test_what_is_to_be_compacted_has_to_be_there_too() -> None:
     config = CompressionConfig(max_total_tokens=BUDGET, keep_recent_count=4, max_tool_message_tokens=300)
     before = items_of([user("go"), *exchange("large", 60), *turns(2)])
