@@ -43,7 +43,11 @@ async def run(kind: str, folder: Path, port: int, session: str, *, save: bool) -
     async with nullcontext() if kind == "own" else place.open() as base:
         summarizer = Summarizer(allowed=save)
         memory = AgentScopeCompressedMemory(
-            base=base, max_total_tokens=2_000, store_dir=str(folder / "texts"), summarizer=summarizer
+            base=base,
+            max_total_tokens=2_000,
+            store_dir=str(folder / "texts"),
+            summarizer=summarizer,
+            background_ratio=None,  # what is prepared ahead may be lost with a process, and is paid for again
         )
         agent = ReActAgent(
             "Friday", "You are Friday.", ChatModelBase("m", False), OpenAIChatFormatter(), memory=memory
