@@ -72,7 +72,7 @@ class AgentScopeCompressedMemory(AgentScopeMemoryBase):
         summarizer: who writes summaries, instead of `model`; an `ExtractiveSummarizer` when both are None.
         counter: measures messages; a `TiktokenCounter` (offline) when None.
         on_event: receives every `CompressionEvent`.
-        fields: any other field of `CompressionConfig`.
+        fields: any other field of `CompressionConfig`; None is a value there.
 
     Raises:
         InvalidArgumentError: arguments that exclude each other, or one of the wrong type.
@@ -113,14 +113,14 @@ class AgentScopeCompressedMemory(AgentScopeMemoryBase):
             "max_tool_message_tokens": max_tool_message_tokens,
             "group_token_threshold": group_token_threshold or None,
             "keep_recent_count": keep_recent_count,
-            **fields,
         }
+        given = {name: value for name, value in thresholds.items() if value is not None} | fields
         if isinstance(base, AgentScopeCompressedMemory | CompressedMemory):
             raise InvalidArgumentError(f"base: a {type(base).__name__} is compressed already; give its base")
         self._make_compressed = partial(
             CompressedMemory,
             base=InMemoryMemory() if base is None else base,
-            config=_make_config(config, thresholds),
+            config=_make_config(config, given),
             summarizer=summarizer if model is None else AgentScopeSummarizer(model),
             counter=counter,
             on_event=on_event,
@@ -319,8 +319,7 @@ def _check_apart(**arguments: Any) -> None:
         raise InvalidArgumentError(f"{' and '.join(given)} exclude each other; give one of them")
 
 
-def _make_config(config: CompressionConfig | None, thresholds: Mapping[str, Any]) -> CompressionConfig:
-    given = {name: value for name, value in thresholds.items() if value is not None}
+def _make_config(config: CompressionConfig | None, given: Mapping[str, Any]) -> CompressionConfig:
     if config is None:
         return CompressionConfig(**given)
     if given:

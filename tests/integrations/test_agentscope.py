@@ -87,6 +87,11 @@ def test_any_field_of_the_configuration_is_an_argument() -> None:
         AgentScopeCompressedMemory(working_summary_mode="auto", mode="compact")
 
 
+def test_none_is_a_value_of_a_field_and_no_value_of_an_argument() -> None:
+    memory = AgentScopeCompressedMemory(max_total_tokens=None, pinned_mark=None, background_ratio=None)
+    assert memory.compressed.config == CompressionConfig(pinned_mark=None, background_ratio=None)
+
+
 @pytest.mark.parametrize(
     ("given", "told"),
     [
