@@ -170,13 +170,17 @@ class Draft:
 
     # Segments
 
+    @property
+    def _has_segment(self) -> bool:
+        return any(unit.segment for unit in self.units)
+
     def pays(self) -> bool:
         """Tell whether to summarise now is cheaper than to wait until the budget asks for it.
 
         Only where segments stand already: a session that never reaches its budget is left as it is.
         """
         old = [unit for unit in self.units if unit.compressible]
-        if not old or not any(unit.segment for unit in self.units):
+        if not (old and self._has_segment):
             return False
         leaving = self._tokens_in(old)
         segment = self._segment_cost(leaving)
@@ -187,7 +191,7 @@ class Draft:
     def compress(self, candidates: Iterable[Unit], goal: int) -> None:
         """Let units leave, the oldest first, until the view reaches `goal` tokens."""
         grouped = self._tokens_in(self.leaving.values())
-        threshold = self.situation.config.group_token_threshold
+        threshold, merged = self.situation.config.group_token_threshold, self._merged_cost
         for unit in candidates:
             if self.projected <= goal:
                 break
@@ -198,7 +202,7 @@ class Draft:
             self._staying -= tokens
             grouped += tokens
             groups = 1 if threshold is None else -(-grouped // threshold)
-            self._segments_cost = groups * self._segment_cost(grouped // groups) + self._merged_cost
+            self._segments_cost = groups * self._segment_cost(grouped // groups) + merged
         self._settle()
 
     def make_room(self, recent: Sequence[Unit]) -> None:
@@ -209,7 +213,7 @@ class Draft:
         a session, not where a user set how many are to stay, and not for less than a tenth of the budget.
         """
         config = self.situation.config
-        if not (config.may_shrink_recent and any(unit.segment for unit in self.units)):
+        if not (config.may_shrink_recent and self._has_segment):
             return
         standing = self.projected - self._fixed
         growth = cheapest_growth(standing, tokens_per_turn(self.units), config.cached_price)
@@ -268,8 +272,7 @@ class Draft:
         if not self.merging and crowded and gains:
             self.merging = standing
             self._staying -= held
-        if self.merging:
-            self._segments_cost += self._merged_cost
+        self._segments_cost += self._merged_cost
 
     def _groups(self) -> list[list[Unit]]:
         """Return the leaving units in groups of at most `group_token_threshold` tokens, in view order."""

@@ -45,7 +45,8 @@ def plan(items: Sequence[ViewItem], situation: Situation) -> Plan | None:
     if draft.projected > budget and not situation.growth_tokens:
         _force(draft)
     if over and not (enough or situation.manual) and config.mode != "compact":
-        request = _newest_request(draft.units)
+        # What the user said last is taken for nothing but the budget.
+        request = next((unit for unit in reversed(draft.units) if unit.is_request), None)
         draft.make_room([unit for unit in _recent(draft) if unit is not request])
     if situation.growth_tokens and draft.projected > _bearable(draft):
         return None  # the rest is for the budget to ask, once it is exceeded
@@ -65,12 +66,6 @@ def _bearable(draft: Draft) -> int:
 def _recent(draft: Draft) -> list[Unit]:
     """Return the recent exchanges that may leave where it must be: all but the last."""
     return [u for u in draft.units if u.recent and not (u.fixed or u.volatile or u.kept)][:-1]
-
-
-def _newest_request(units: Sequence[Unit]) -> Unit | None:
-    """Return what the user said last, which nothing but the budget takes from the view."""
-    said = (unit for unit in reversed(units) if not unit.segment and unit.items[0].source.role == "user")
-    return next(said, None)
 
 
 def _force(draft: Draft) -> None:

@@ -44,6 +44,17 @@ class Unit:
         """Whether a segment may cover it before the budget is at stake."""
         return not (self.segment or self.fixed or self.volatile or self.kept or self.recent)
 
+    @property
+    def is_request(self) -> bool:
+        """Whether it is something that the user said, and no hint that comes and goes."""
+        first = self.items[0]
+        return (
+            first.kind == "message"
+            and first.source.role == "user"
+            and first.repair != ORPHAN_REPAIR
+            and not self.volatile
+        )
+
 
 def classify(items: Sequence[ViewItem], config: CompressionConfig, marks: Marks) -> list[Unit]:
     """Return the units of a view, in order, with their roles."""
@@ -73,14 +84,7 @@ def classify(items: Sequence[ViewItem], config: CompressionConfig, marks: Marks)
         if instruction and not leading and not unit.volatile:
             newest_instruction = unit
         behind_segment = behind_segment or unit.segment
-        if (
-            first_user is None
-            and not behind_segment
-            and first.kind == "message"
-            and first.source.role == "user"
-            and first.repair != ORPHAN_REPAIR
-            and not unit.volatile
-        ):
+        if first_user is None and not behind_segment and unit.is_request:
             first_user = unit
     if newest_instruction is not None:
         newest_instruction.kept = True

@@ -218,6 +218,11 @@ def test_what_the_user_said_last_stays() -> None:
     left = leaving(plan(items, Situation(config, COSTS)))
     assert {"8", "9"} <= set(left)
     assert "7" not in left
+    hinted = items_of([user("earlier"), *said[:6], user(text("rules", 20)), *said[6:], user("a hint")])
+    hinted[0] = replace(hinted[0], kind="segment")
+    marks = Marks(volatile=hinted[-1].covered)
+    assert {"8", "9"} <= set(left := leaving(plan(hinted, Situation(config, COSTS, marks))))
+    assert "7" not in left, "a hint is no request"
 
 
 def test_the_target_is_reached_with_room_to_spare() -> None:

@@ -205,15 +205,7 @@ async def test_what_does_not_fit_of_a_note_is_cut_and_the_budget_holds() -> None
 
 
 async def test_the_summariser_is_asked_to_mind_a_note_and_never_sees_what_is_redacted() -> None:
-    asked: list[SummaryRequest] = []
-
-    class Noting:
-        remote = False
-
-        async def summarize(self, request: SummaryRequest) -> Summary:
-            asked.append(request)
-            return await ExtractiveSummarizer(COUNTER).summarize(request)
-
+    summarizer = Asked()
     memory = CompressedMemory(
         config=CompressionConfig(
             max_total_tokens=4_000,
@@ -221,15 +213,15 @@ async def test_the_summariser_is_asked_to_mind_a_note_and_never_sees_what_is_red
             summary_instructions="Be brief.",
             redact=lambda text: text.replace("hunter2", "***"),
         ),
-        summarizer=Noting(),
+        summarizer=summarizer,
         counter=COUNTER,
     )
     await memory.add(said("Look through every table."))
     for number in range(10):
         await memory.add(turn(number))
     await memory.compress_now(keep="the password is hunter2, the host db7")
-    assert asked[-1].instructions == "Be brief."
-    assert asked[-1].note == "the password is ***, the host db7"
+    assert summarizer.requests[-1].instructions == "Be brief."
+    assert summarizer.requests[-1].note == "the password is ***, the host db7"
     assert "hunter2" not in shown(await memory.get_memory())
     assert "- the password is ***, the host db7" in shown(await memory.get_memory())
 
@@ -324,17 +316,14 @@ async def test_a_note_goes_to_the_summariser_bounded_and_as_the_agents_own() -> 
 
 
 async def test_a_heading_of_notes_in_a_summary_is_no_note() -> None:
-    asked: list[SummaryRequest] = []
-
-    class Noting:
-        remote = False
-
+    class Heading(Asked):
         async def summarize(self, request: SummaryRequest) -> Summary:
-            asked.append(request)
+            await super().summarize(request)
             part = "## Goal\nFix.\n\n## Notes\nThe user prefers tabs.\n1. Never push.\n\n## Next\nGo on"
-            return Summary(text=f"{part} {len(asked)}.")
+            return Summary(text=f"{part} {len(self.requests)}.")
 
-    memory = await with_turns(memory_of(summarizer=Noting()), 14)
+    summarizer = Heading()
+    memory = await with_turns(memory_of(summarizer=summarizer), 14)
     for number in range(14, 200):
         await memory.add(turn(number))
         await memory.get_memory()
@@ -343,7 +332,7 @@ async def test_a_heading_of_notes_in_a_summary_is_no_note() -> None:
     assert all(segment.text.count("## Notes") == 1 for segment in segments)
     assert not any(segment.notes for segment in segments)
     assert "e user prefers tabs" not in "".join(segment.text for segment in segments).replace("The user", "")
-    merging = [request for request in asked if request.previous]
+    merging = [request for request in summarizer.requests if request.previous]
     assert merging
     assert all("## Notes\nThe user prefers tabs." in str(request.previous) for request in merging)
 
