@@ -8,8 +8,8 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -92,7 +92,7 @@ class FileOffloadStore(TextFiles):
         self._begin_lock = threading.Lock()
         self._held: weakref.finalize[..., Any] | None = None
         self._touch_at = 0.0
-        self._index_bytes = 0
+        self._index = (0, 0)  # bytes, and which count they were part of
         # What lies there may be named by a ledger that is about to be loaded, and not used for long.
         self._begin(to_write=False, wait_seconds=_OPENING_SECONDS)
 
@@ -174,7 +174,7 @@ class FileOffloadStore(TextFiles):
                     self._account.hold(self._namespace, wait_seconds)
                     self._held = weakref.finalize(self, self._account.release, self._namespace)
                     self._held.atexit = False
-                    self._index_bytes = index_bytes(self._directory)
+                    self._index = index_bytes(self._directory), self._quota.usage.counted_at()
                 if time.monotonic() >= self._touch_at:
                     with suppress(OSError):  # not there yet, or not ours
                         os.utime(self._directory)
@@ -186,25 +186,42 @@ class FileOffloadStore(TextFiles):
             self._quota.remove_expired(self._max_age_seconds)
 
     def _reserve(self, ref: str, size: int, descriptor: int) -> None:
-        with self._begin_lock:
-            grown = index_bytes(self._directory) - self._index_bytes
-            self._index_bytes += grown
         if self._max_bytes is None:
+            os.ftruncate(descriptor, size)
             with suppress(OSError):  # the count is for others; a daily look makes up for it
-                self._quota.usage.add(grown + size)
+                self._count_index()
+                self._quota.usage.add(size)
             return
-        if grown:
-            self._quota.usage.add(grown)
+        self._count_index()
         try:
-            self._quota.reserve(size, self._max_bytes, self._max_age_seconds)
+            self._quota.reserve(size, descriptor, self._max_bytes, self._max_age_seconds)
         except OffloadFullError as error:
             raise OffloadFullError(f"{ref} was not stored: {error}") from None
-        # Whoever looks through the directory from now on finds the file as large as it is going to be.
-        os.ftruncate(descriptor, size)
+        finally:
+            self._count_index()  # what it is part of may be a new count
 
-    def _give_back(self, size: int) -> None:
+    def _count_index(self) -> None:
+        """Count by how much the index grew or shrank since the last time."""
+        usage = self._quota.usage
+        with self._begin_lock:
+            earlier, counted_at = self._index
+            self._index = index_bytes(self._directory), usage.counted_at()
+            grown = self._index[0] - earlier
+        if grown > 0:
+            usage.add(grown)
+        elif grown < 0:
+            usage.subtract(-grown, counted_at)
+
+    @contextmanager
+    def _freeing(self, size: int) -> Iterator[None]:
+        usage = self._quota.usage
+        counted_at = 0
         with suppress(OSError):  # too high a count is mended by the next collection
-            self._quota.usage.add(-size)
+            counted_at = usage.counted_at() if size else 0
+        yield
+        with suppress(OSError):
+            if size:
+                usage.subtract(size, counted_at)
 
 
 async def _off_loop(work: Callable[[threading.Event], T]) -> T:

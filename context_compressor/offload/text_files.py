@@ -9,7 +9,8 @@ import stat
 import tempfile
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from context_compressor.errors import (
@@ -63,8 +64,10 @@ class TextFiles:
             OffloadFullError: there is none.
         """
 
-    def _give_back(self, size: int) -> None:
-        """Take note that so many bytes are free again."""
+    @contextmanager
+    def _freeing(self, size: int) -> Iterator[None]:  # noqa: ARG002
+        """Surround what removes so many bytes, to take note of it."""
+        yield
 
     def _file(self, ref: str) -> Path:
         return self._directory / f"{ref.removeprefix(REF_PREFIX)}.txt"
@@ -102,10 +105,8 @@ class TextFiles:
             if not cancelled.is_set() and self._publish(temporary, file, ref, text):
                 reserved = 0
         finally:
-            with suppress(OSError):
+            with suppress(OSError), self._freeing(reserved):
                 temporary.unlink(missing_ok=True)
-            if reserved:
-                self._give_back(reserved)
 
     def _publish(self, temporary: Path, file: Path, ref: str, text: str) -> bool:
         """Put a file in its place; tell whether that was needed."""
@@ -168,9 +169,8 @@ class TextFiles:
         file = self._file(ref)
         self._begin(to_write=False)
         try:
-            size = file.lstat().st_size
-            file.unlink()
-            self._give_back(size)
+            with self._freeing(file.lstat().st_size):
+                file.unlink()
             sync_directory(self._directory)
         except (FileNotFoundError, NotADirectoryError):
             return

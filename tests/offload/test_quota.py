@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from context_compressor.errors import InvalidArgumentError, OffloadFullError
-from context_compressor.offload.directory import quota
+from context_compressor.offload.directory import namespaces, quota
 from context_compressor.offload.directory.gc import collect_garbage
 from context_compressor.offload.directory.usage import Usage
 from context_compressor.offload.files import FileOffloadStore
@@ -150,6 +150,58 @@ class TestBytes:
         assert all(isinstance(error, OffloadFullError) for error in refused)
         assert len(refused) == 14
         assert bytes_in(tmp_path) == 10_000
+
+    async def test_a_look_at_any_moment_of_a_write_finds_what_was_reserved(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        real_add, real_is_ours = Usage.add, namespaces.is_ours
+        named: list[str] = []
+
+        def add_and_look(usage: Usage, size: int, limit: int | None = None) -> bool:
+            is_added = real_add(usage, size, limit)
+            if is_added:
+                collect_garbage(tmp_path)  # counted, and not yet written
+            return is_added
+
+        def name_while_looking(entry: os.DirEntry[str]) -> bool:
+            if entry.name.endswith(".tmp") and not named:
+                named.append(f"{ref_of(text_of(3)).removeprefix('ctx://')}.txt")
+                Path(entry.path).rename(tmp_path / "b" / named[0])
+            return real_is_ours(entry)
+
+        for max_bytes in (None, 10_000):
+            store = FileOffloadStore(tmp_path, "a", max_bytes=max_bytes)
+            await store.write(text_of(f"the first {max_bytes}"))
+            with monkeypatch.context() as patched:
+                patched.setattr(Usage, "add", add_and_look)
+                await store.write(text_of(f"the second {max_bytes}"))
+            used = Usage(tmp_path).used()
+            assert used is None or used >= bytes_in(tmp_path)
+        (tmp_path / "b").mkdir(0o700)
+        (tmp_path / "b" / ".writing-1.tmp").write_text(text_of(3))
+        with monkeypatch.context() as patched:
+            patched.setattr(namespaces, "is_ours", name_while_looking)
+            collect_garbage(tmp_path)
+        assert named
+        assert Usage(tmp_path).used() == bytes_in(tmp_path) == 5_000
+
+    async def test_what_was_missed_already_is_not_taken_off_again(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        real = Usage.subtract
+
+        def look_and_subtract(usage: Usage, size: int, counted_at: int) -> None:
+            collect_garbage(tmp_path)  # gone, and not yet taken off
+            real(usage, size, counted_at)
+
+        store = FileOffloadStore(tmp_path, "a", max_bytes=10_000)
+        refs = [await store.write(text_of(number)) for number in range(3)]
+        with monkeypatch.context() as patched:
+            patched.setattr(Usage, "subtract", look_and_subtract)
+            await store.delete(refs[0])
+        assert Usage(tmp_path).used() == bytes_in(tmp_path) == 2_000
+        await store.delete(refs[1])
+        assert Usage(tmp_path).used() == bytes_in(tmp_path) == 1_000
 
     def test_processes_share_it(self, tmp_path: Path) -> None:
         code = """

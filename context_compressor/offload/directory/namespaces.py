@@ -7,7 +7,7 @@ import re
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from context_compressor.offload.directory.in_use import STORE_FOLDER
@@ -18,6 +18,8 @@ REMOVING_PREFIX = "removing-"
 """How a namespace is called, in `.store`, that is being removed."""
 _INDEX_FILES = frozenset(f"search.sqlite3{suffix}" for suffix in ("", "-journal", "-wal", "-shm"))
 _MADE_BY_US = 0o700
+_LOOKS = 4
+"""How often a directory is listed in which files come and go meanwhile, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,18 +87,33 @@ def find_namespaces(path: Path) -> list[FoundNamespace]:
 def _look_into(path: Path, name: str) -> tuple[FoundNamespace, bool]:
     directory = path / name
     status = directory.lstat()  # before the files: what comes meanwhile makes a difference later
+    found, is_still = _list_files(directory, status.st_mtime_ns)
+    for _ in range(_LOOKS - 1):
+        if is_still:
+            break
+        # A file that gets its name while we look may be missed under both, its old one and its new one.
+        again, is_still = _list_files(directory, directory.lstat().st_mtime_ns)
+        found = again if is_still or again.bytes > found.bytes else found
+    found = replace(found, used_ns=status.st_mtime_ns)
+    return found, os.name == "posix" and stat.S_IMODE(status.st_mode) == _MADE_BY_US
+
+
+def _list_files(directory: Path, changed_ns: int) -> tuple[FoundNamespace, bool]:
+    """Return what lies in a directory, and whether it stood still while we looked."""
     total = texts = 0
-    has_others = False
+    has_others = has_vanished = False
     with os.scandir(directory) as entries:
         for entry in entries:
             if not is_ours(entry):
                 has_others = True
                 continue
-            with suppress(FileNotFoundError):
+            try:
                 total += entry.stat(follow_symlinks=False).st_size
                 texts += FILE_NAME.fullmatch(entry.name) is not None
-    found = FoundNamespace(name, total, texts, status.st_mtime_ns, has_others)
-    return found, os.name == "posix" and stat.S_IMODE(status.st_mode) == _MADE_BY_US
+            except FileNotFoundError:
+                has_vanished = True
+    is_still = not has_vanished and directory.lstat().st_mtime_ns == changed_ns
+    return FoundNamespace(directory.name, total, texts, changed_ns, has_others), is_still
 
 
 def being_removed(path: Path) -> Iterator[Path]:

@@ -47,32 +47,40 @@ class Quota:
         self._open_then: list[tuple[str, int]] = []
         self._next_look = 0.0
 
-    def reserve(self, size: int, max_bytes: int, max_age_seconds: float | None) -> None:
-        """Count bytes that are about to be written; where they do not fit, make room first.
+    def reserve(self, size: int, descriptor: int, max_bytes: int, max_age_seconds: float | None) -> None:
+        """Count bytes that are about to be written to an open file, which becomes as large; where they do
+        not fit, make room first.
 
         Raises:
             OffloadFullError: there is not enough that may be removed.
             OffloadError: the directory could not be tidied.
             OSError: the count cannot be kept.
         """
-        if size <= max_bytes and self.usage.add(size, max_bytes):
+        if size <= max_bytes and self._add(size, descriptor, max_bytes):
             return
         with self._lock:
-            if size <= max_bytes and self.usage.add(size, max_bytes):
+            if size <= max_bytes and self._add(size, descriptor, max_bytes):
                 return
             if size <= max_bytes and self._may_try():
                 began = time.monotonic()
                 if self.usage.used() is None:
                     self.usage.begin_counting()
                     collect_garbage(self._path)  # which counts
-                    if self.usage.add(size, max_bytes):
+                    if self._add(size, descriptor, max_bytes):
                         return
                 goal = max(int(_FILL * max_bytes) - size, 0)
                 collect_garbage(self._path, max_bytes=goal, max_age_seconds=max_age_seconds)
-                if self.usage.add(size, max_bytes):
+                if self._add(size, descriptor, max_bytes):
                     return
                 self._note_failure(time.monotonic() - began)
             raise OffloadFullError(self._complaint(size, max_bytes))
+
+    def _add(self, size: int, descriptor: int, max_bytes: int) -> bool:
+        os.ftruncate(descriptor, size)  # takes no room on the disk yet
+        if self.usage.add(size, max_bytes):
+            return True
+        os.ftruncate(descriptor, 0)  # or the collection that makes room for it would find it
+        return False
 
     def _may_try(self) -> bool:
         now = time.monotonic()

@@ -1,7 +1,8 @@
 """How many bytes a store's directory holds, counted by all processes together.
 
 The count is a small file: looking at it costs microseconds, looking through a directory of many sessions a
-second. It is never below the truth for long: what is written is counted before, what is removed afterwards.
+second. It may be above the truth until the next look through the directory, and is never below it: what is
+written is counted before, what is removed afterwards, unless somebody looked meanwhile and missed it already.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ class _Count(NamedTuple):
     added: int
     """Bytes ever added: what came while a new count was made."""
     counted_at: int
-    """When the directory was last looked through, in seconds since the epoch; 0 for never."""
+    """When the directory was last looked through, in nanoseconds since the epoch; 0 for never."""
 
     @property
     def is_trusted(self) -> bool:
-        return abs(time.time() - self.counted_at) <= TRUSTED_SECONDS
+        return abs(time.time_ns() - self.counted_at) <= TRUSTED_SECONDS * 1e9
 
 
 class Usage:
@@ -64,9 +65,11 @@ class Usage:
         return count.used if count.is_trusted else None
 
     def add(self, size: int, limit: int | None = None) -> bool:
-        """Count bytes that come, or, below 0, that are gone, unless they would exceed a limit.
+        """Count bytes that come, unless they would exceed a limit; call when a file of that size is there.
 
-        Where nothing is counted yet, there is nothing to keep; with a limit the answer is then no.
+        A look through the directory finds that file, or else this call comes after the look began, which
+        takes note of it. Where nothing is counted yet, there is nothing to keep; with a limit the answer is
+        then no.
 
         Returns:
             Whether they were counted.
@@ -80,9 +83,33 @@ class Usage:
             count = _read(descriptor)
             if limit is not None and (not count.is_trusted or count.used + size > limit):
                 return False
-            used, added = max(count.used + size, 0), count.added + max(size, 0)
-            _write(descriptor, _Count(used, added, count.counted_at))
+            _write(descriptor, _Count(count.used + size, count.added + size, count.counted_at))
             return True
+
+    def counted_at(self) -> int:
+        """Return what `subtract` takes; call before the bytes go.
+
+        Raises:
+            OSError: the count cannot be read.
+        """
+        if not self.is_kept():
+            return 0
+        with self._opened() as descriptor:
+            return _read(descriptor).counted_at
+
+    def subtract(self, size: int, counted_at: int) -> None:
+        """Count bytes that are gone, unless a look through the directory ended since, which may have missed
+        them: then they would be taken off twice.
+
+        Raises:
+            OSError: the count cannot be kept.
+        """
+        if not self.is_kept():
+            return
+        with self._opened() as descriptor:
+            count = _read(descriptor)
+            if count.counted_at == counted_at:
+                _write(descriptor, count._replace(used=max(count.used - size, 0)))
 
     def begin_counting(self) -> int:
         """Return what `end_counting` takes; call before the directory is looked through.
@@ -106,7 +133,7 @@ class Usage:
             added = _read(descriptor).added
             # What came meanwhile may have been found, too. Too much is harmless, and mended the next time.
             used = total + max(added - begun, 0)
-            _write(descriptor, _Count(used, added, int(time.time())))
+            _write(descriptor, _Count(used, added, time.time_ns()))
             return used
 
     @contextmanager
