@@ -194,7 +194,8 @@ class OwnSummarizer:
         assert_type(request.previous, str | None)
         assert_type(request.facts, tuple[str, ...])
         assert_type(request.instructions, str | None)
-        return Summary(text="", input_tokens=1, output_tokens=1)
+        SummaryRequest(request.messages, request.max_tokens, None, (), None)
+        return Summary("", 1, 1)
 
 
 class OwnCounter:

@@ -14,6 +14,7 @@ from typing import Any
 from context_compressor.errors import RedactionError
 from context_compressor.messages.media import MIN_CHARACTERS, is_data_url
 from context_compressor.messages.msg import Block, Msg, tool_calls
+from context_compressor.messages.openai_common import REMARK, remark_of
 from context_compressor.messages.parts import Part, PartPath, replace_parts
 from context_compressor.offload.protocol import ref_of
 
@@ -77,6 +78,8 @@ def shown_message(
     if redact is not None:
         msg = source.copy()
         msg.content = _redacted(msg.content, redact, set(stubs), ())
+        if extra := remark_of(msg.metadata).get("extra"):
+            msg.metadata = {REMARK: {"extra": _redacted(extra, redact, set(), (), block=False)}}
     msg = replace_parts(msg, stubs)
     if names and not isinstance(msg.content, str):
         for block in msg.content:
@@ -140,6 +143,7 @@ def render_transcript(messages: Sequence[Msg], *, segments: int = 0) -> Transcri
                 lines += _render_block(block, media)
         if title == "user" and msg.name not in ("user", ""):
             title = f"user {msg.name}"
+        lines += _render_extra(remark_of(msg.metadata), media)
         sections.append(f"=== {title} ===\n" + "\n".join(lines))
     return Transcript("\n\n".join(sections), tuple(media))
 
@@ -151,7 +155,11 @@ def _render_block(block: Block, media: dict[str, None]) -> list[str]:
     if kind == "thinking" and isinstance(block.get("thinking"), str):
         return ["[thinking]", block["thinking"]]
     if kind == "tool_use":
-        return [f"[call of {block['name']}]", arguments_text(block)]
+        remark = remark_of(block)
+        extra = [
+            line for holder in (remark.get("function", {}), remark) for line in _render_extra(holder, media)
+        ]
+        return [f"[call of {block['name']}]", arguments_text(block), *extra]
     if kind == "tool_result":
         output = block["output"]
         if isinstance(output, str):
@@ -162,6 +170,15 @@ def _render_block(block: Block, media: dict[str, None]) -> list[str]:
         url = f"data:{source.get('media_type', '')};base64,{source['data']}"
         block = {**block, "source": {**source, "data": _media_ref(url, media)}}
     return [json.dumps(_without_media(block, media), ensure_ascii=False, default=str)]
+
+
+def _render_extra(remark: Mapping[str, Any], media: dict[str, None]) -> list[str]:
+    """Return what a chat dict said outside its content: sources of a web search, a thought's signature."""
+    return [
+        f"[{key}] {json.dumps(_without_media(value, media), ensure_ascii=False)}"
+        for key, value in remark.get("extra", {}).items()
+        if isinstance(value, list | dict | str) and value
+    ]
 
 
 def arguments_text(block: Block) -> str:

@@ -11,6 +11,7 @@ from context_compressor.errors import InvalidArgumentError, InvalidStateError
 from context_compressor.events import CompressionEvent, EventHook
 from context_compressor.memory.base import MemoryBase, as_ids, as_mark, as_marks, as_messages
 from context_compressor.memory.changes import Changes
+from context_compressor.memory.collaborators import check_collaborators
 from context_compressor.memory.foreign import ForeignMemory, as_memory
 from context_compressor.memory.hygiene import remove_orphans
 from context_compressor.memory.in_memory import InMemoryMemory
@@ -52,6 +53,9 @@ class CompressedMemory(MemoryBase):
         counter: measures messages, each once; a `TiktokenCounter` (offline) when None.
         on_event: receives every `CompressionEvent`, sync or async; its errors are logged and contained.
 
+    Raises:
+        InvalidArgumentError: an argument is none of that; the text names it and what it lacks.
+
     Attributes:
         base: the wrapped memory.
         config: the thresholds.
@@ -69,6 +73,7 @@ class CompressedMemory(MemoryBase):
         on_event: EventHook | None = None,
     ) -> None:
         super().__init__()
+        check_collaborators(config, store, summarizer, counter, on_event)
         self.base = InMemoryMemory() if base is None else as_memory(base)
         self.config = CompressionConfig() if config is None else config
         self.store: OffloadStore = InMemoryOffloadStore() if store is None else store
@@ -317,14 +322,8 @@ class CompressedMemory(MemoryBase):
         if not isinstance(state, Mapping):
             raise InvalidStateError(f"state: expected a dict, got {type(state).__name__}")
         own = state.get(STATE_KEY)
-        loaded = MemoryState(self.config, self.counter)
-        tokens: dict[str, int] = {}
-        synced: list[tuple[str, str]] = []
-        if own is not None:
-            if not isinstance(own, Mapping):
-                raise InvalidStateError(f"{STATE_KEY}: expected a dict, got {type(own).__name__}")
-            loaded, tokens = MemoryState.load(own, self.config, self.counter)
-            synced = read_synced(own.get("synced", []), f"{STATE_KEY}.synced")
+        loaded, tokens = MemoryState.load(own, self.config, self.counter)
+        synced = read_synced({} if own is None else own)
         self.base.load_state_dict({k: v for k, v in state.items() if k != STATE_KEY}, strict=strict)
         self._runner.start_from(loaded, tokens)
         self._follower.start_from(synced)

@@ -330,13 +330,17 @@ class MemoryState:
 
     @classmethod
     def load(
-        cls, data: Mapping[str, Any], config: CompressionConfig, counter: TokenCounter
+        cls, data: object, config: CompressionConfig, counter: TokenCounter
     ) -> tuple[MemoryState, dict[str, int]]:
-        """Read the saved form; return the state and the token counts of known messages, by key.
+        """Read the saved form, None being an empty state; return the state and the known messages' tokens.
 
         Raises:
             InvalidStateError: an unknown version, or a field that is missing or malformed.
         """
+        if data is None:
+            return cls(config, counter), {}
+        if not isinstance(data, Mapping):
+            raise InvalidStateError(f"compression: expected a dict, got {type(data).__name__}")
         version = data.get("version")
         if version != STATE_VERSION:
             raise InvalidStateError(

@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 import hashlib
 import json
+import logging
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -14,14 +15,19 @@ from typing import Any
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.errors import InvalidStateError
 from context_compressor.events import EventHook
-from context_compressor.memory.compressed import STATE_KEY, CompressedMemory
+from context_compressor.memory.collaborators import check_collaborators
+from context_compressor.memory.compressed import CompressedMemory
 from context_compressor.memory.in_memory import InMemoryMemory
+from context_compressor.memory.state import MemoryState
 from context_compressor.memory.stats import CompressionStats
+from context_compressor.messages.msg import Msg
 from context_compressor.messages.openai import from_openai, to_openai
 from context_compressor.offload.in_memory import InMemoryOffloadStore
 from context_compressor.offload.protocol import OffloadStore
 from context_compressor.summarizers.protocol import Summarizer
 from context_compressor.tokens.protocol import TokenCounter
+
+logger = logging.getLogger(__name__)
 
 _VERSION = 1
 
@@ -55,7 +61,8 @@ async def acompress_messages(
     Args:
         messages: the whole conversation so far, as chat dicts (OpenAI, DashScope) or SDK message objects.
         config: thresholds.
-        store: where texts that leave the view go; without one, `state` carries them.
+        store: where texts that leave the view go, those that `state` carries included; without one, `state`
+            carries them.
         summarizer: who writes summaries; extractive when None.
         counter: measures messages; offline tiktoken when None.
         on_event: receives every event.
@@ -65,37 +72,55 @@ async def acompress_messages(
         refused: whether the provider refused that request as too long; these messages then take clearly less.
 
     Raises:
-        InvalidArgumentError: `prompt_tokens` is not an int, or negative.
+        InvalidArgumentError: an argument is of the wrong kind, or `prompt_tokens` negative.
         InvalidMessageError: a message is malformed.
         InvalidStateError: the state is malformed.
         ContextOverflowError: what may not leave exceeds the budget.
     """
+    check_collaborators(config, store, summarizer, counter, on_event)
     earlier = _check_state(state)
-    own_store = store is None
-    used: OffloadStore = InMemoryOffloadStore.from_state(earlier.get("texts", {})) if store is None else store
-    history = from_openai(messages)
-    for index, (msg, wire) in enumerate(zip(history, to_openai(history), strict=True)):
-        # The same place and content give the same id in every call, which is what the ledger goes by.
-        digest = hashlib.sha256(json.dumps(wire).encode()).hexdigest()[:16]
-        msg.id, msg.timestamp = f"{index}-{digest}", ""
+    carried = InMemoryOffloadStore.from_state(earlier.get("texts", {}))
     base = InMemoryMemory()
-    await base.add(history)
+    await base.add_owned(await asyncio.to_thread(_read, messages), [])  # a long conversation takes a while
     # The memory ends with this call, and nothing that it prepared would be used.
     settings = (config or CompressionConfig()).model_copy(update={"background_ratio": None})
-    memory = CompressedMemory(base, settings, used, summarizer, counter, on_event)
-    memory.load_state_dict({**base.state_dict(), STATE_KEY: earlier.get("compression")})
+    if store is not None:
+        carried = await _hand_over(carried, store, settings.store_timeout_seconds)
+    memory = CompressedMemory(base, settings, store or carried, summarizer, counter, on_event)
+    # Not `load_state_dict`, which would read the history once more.
+    memory._runner.start_from(*MemoryState.load(earlier.get("compression"), settings, memory.counter))
     if prompt_tokens is not None:
         memory.record_usage(prompt_tokens)
     if refused:
         memory.record_overflow()
     view = await memory.get_memory()
-    result_state: dict[str, Any] = {
-        "version": _VERSION,
-        "compression": memory.state_dict()[STATE_KEY],
-    }
-    if own_store and isinstance(used, InMemoryOffloadStore):
-        result_state["texts"] = used.to_state()
+    result_state: dict[str, Any] = {"version": _VERSION, "compression": memory._runner.to_dict()}
+    if store is None or carried.texts():
+        result_state["texts"] = carried.to_state()
     return CompressionResult(to_openai(view), memory.stats(), result_state)
+
+
+def _read(messages: Iterable[Any]) -> list[Msg]:
+    """Return messages under ids that the same place and content give in every call, for the ledger."""
+    history = from_openai(messages)
+    for index, (msg, wire) in enumerate(zip(history, to_openai(history), strict=True)):
+        digest = hashlib.sha256(json.dumps(wire).encode()).hexdigest()[:16]
+        msg.id, msg.timestamp = f"{index}-{digest}", ""
+    return history
+
+
+async def _hand_over(
+    carried: InMemoryOffloadStore, store: OffloadStore, timeout_seconds: float
+) -> InMemoryOffloadStore:
+    """Write texts that the state carried into a store; return those that it did not take."""
+    kept = {}
+    for ref, text in carried.texts().items():
+        try:
+            await asyncio.wait_for(store.write(text), timeout_seconds)
+        except Exception as error:
+            logger.warning("%s stays in the state, since the store did not take it: %s", ref, error)
+            kept[ref] = text
+    return InMemoryOffloadStore(kept)
 
 
 def compress_messages(

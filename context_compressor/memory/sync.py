@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from context_compressor.errors import InvalidStateError
@@ -144,12 +144,13 @@ def _digest(wire: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(wire).encode()).hexdigest()[:16]
 
 
-def read_synced(data: Any, place: str) -> list[tuple[str, str]]:
-    """Read what `ListFollower.to_state` returned.
+def read_synced(saved: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Read what `ListFollower.to_state` returned, which stands under `synced` in a saved state.
 
     Raises:
-        InvalidStateError: it is malformed; the text names `place`.
+        InvalidStateError: it is malformed.
     """
+    data, place = saved.get("synced", []), "compression.synced"
     if not isinstance(data, list):
         raise InvalidStateError(f"{place}: expected a list, got {type(data).__name__}")
     for index, pair in enumerate(data):

@@ -19,6 +19,7 @@ from context_compressor.messages.repair import (
     is_legacy_result,
     orphan_message,
     placeholder_message,
+    with_audio_by_id,
     with_plain_content,
     with_refusal_as_text,
     with_result_content,
@@ -108,16 +109,15 @@ class ExchangeBuilder:
             if shown is msg:
                 return []
         closed = self._close() if self._messages else []
-        shown = with_plain_content(shown)
+        shown = with_audio_by_id(without_empty_calls(with_plain_content(shown)))
+        repair = None if shown is msg else "content rewritten"
         calls = tool_calls(shown)
         if not calls:
-            shown = without_empty_calls(shown)
-            repair = None if shown is msg else "content rewritten"
             return [*closed, (_named(key, shown, repair, part),)]
-        self._messages = [self._open(key, shown, calls)]
+        self._messages = [self._open(key, shown, calls, repair)]
         return closed
 
-    def _open(self, key: str, msg: Msg, calls: list[Block]) -> ExchangeMessage:
+    def _open(self, key: str, msg: Msg, calls: list[Block], repair: str | None) -> ExchangeMessage:
         repaired: dict[int, Block] = {}
         for call in calls:
             call_id = self._claim_id(call["id"])
@@ -128,7 +128,7 @@ class ExchangeBuilder:
             if block is not call:
                 repaired[id(call)] = block
         if not repaired:
-            return ExchangeMessage(key, msg)
+            return ExchangeMessage(key, msg, repair)
         assert isinstance(msg.content, list)
         shown = _with_content(msg, [repaired.get(id(block), block) for block in msg.content])
         return ExchangeMessage(key, shown, "call ids renamed or arguments wrapped")

@@ -42,7 +42,10 @@ __all__ = ["REMARK", "from_openai", "parse_arguments", "to_openai"]
 
 _PLAIN_ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
-_ASSISTANT_KEYS = ("role", "content", "reasoning_content", "refusal", "audio", "function_call", "tool_calls")
+_THOUGHT_KEYS = ("reasoning_content", "reasoning")
+"""Where providers write what a model thought, the usual key first; the other (vLLM, OpenRouter) is remembered
+as the block's `{"form": key}`."""
+_ASSISTANT_KEYS = ("role", "content", *_THOUGHT_KEYS, "refusal", "audio", "function_call", "tool_calls")
 _RESULT_KEYS = {"tool": ("role", "tool_call_id", "content"), "function": ("role", "name", "content")}
 _FIELD_BLOCKS: dict[str, tuple[type, str]] = {"refusal": (str, "a string"), "audio": (dict, "a dict")}
 """Keys of an assistant dict that are content; their blocks say so with the remark `{"form": "field"}`."""
@@ -162,7 +165,7 @@ def _read_assistant(data: dict[str, Any], tool_names: dict[str, str]) -> Msg:
     if isinstance(content, str) and not blocks:
         whole = content
     else:
-        thinking = 1 if "reasoning_content" in fields else 0
+        thinking = sum(key in fields for key in _THOUGHT_KEYS)
         whole = [*blocks[:thinking], *parts, *blocks[thinking:]]
         if form:
             remark["content"] = form
@@ -179,12 +182,14 @@ def _read_assistant_fields(data: dict[str, Any]) -> tuple[list[Block], list[str]
     """Return the blocks of everything but `content`, reasoning first, and the keys that they stand for."""
     blocks: list[Block] = []
     fields: list[str] = []
-    reasoning = data.get("reasoning_content")
-    if not isinstance(reasoning, str | None):
-        raise wrong("reasoning_content", "a string", reasoning)
-    if reasoning:
-        blocks.append({"type": "thinking", "thinking": plain(reasoning, "")})
-        fields.append("reasoning_content")
+    for key in _THOUGHT_KEYS:
+        thought = data.get(key)
+        if key == "reasoning_content" and not isinstance(thought, str | None):
+            raise wrong(key, "a string", thought)
+        if thought and isinstance(thought, str):
+            form = {} if key == "reasoning_content" else {REMARK: {"form": key}}
+            blocks.append({"type": "thinking", "thinking": plain(thought, ""), **form})
+            fields.append(key)
     for key, (kind, expected) in _FIELD_BLOCKS.items():
         value = data.get(key)
         if kind is dict:
@@ -288,14 +293,15 @@ def _write_blocks(
 
 def _write_spoken(blocks: list[Block], role: str, remark: dict[str, Any]) -> dict[str, Any]:
     parts: list[dict[str, Any]] = []
-    thoughts: list[str] = []
+    thoughts: dict[str, list[str]] = {}
     calls: list[dict[str, Any]] = []
     held: dict[str, Any] = {}
     for block in blocks:
         kind = block.get("type")
         form = remark_of(block).get("form")
         if kind == "thinking":
-            thoughts.append(block["thinking"])
+            key = form if form in _THOUGHT_KEYS else "reasoning_content"
+            thoughts.setdefault(key, []).append(block["thinking"])
         elif kind == "tool_use":
             if form == "function_call" and "function_call" not in held:
                 held["function_call"] = block_to_held(block)
@@ -305,8 +311,8 @@ def _write_spoken(blocks: list[Block], role: str, remark: dict[str, Any]) -> dic
             held[str(kind)] = copy_json(block[str(kind)])
         else:
             parts.append(block_to_part(block))
-    if thoughts:
-        held["reasoning_content"] = "\n".join(thoughts)
+    for key, texts in thoughts.items():
+        held[key] = "\n".join(texts)
     if calls:
         held["tool_calls"] = calls
     fields: dict[str, Any] = {"role": _sent_role(role, remark)}

@@ -19,6 +19,7 @@ from context_compressor.messages.openai_common import (
     REMARK,
     as_dict,
     assemble,
+    dump_sendable,
     plain,
     remark_of,
     remember,
@@ -52,9 +53,9 @@ def dump_arguments(value: dict[str, Any]) -> str:
     """
     try:
         try:
-            return json.dumps(value, ensure_ascii=False, allow_nan=False)
+            return dump_sendable(value, allow_nan=False)
         except ValueError:  # a NaN: readable for the model, in a form that any provider can parse
-            return json.dumps({"arguments": json.dumps(value, ensure_ascii=False)}, ensure_ascii=False)
+            return dump_sendable({"arguments": json.dumps(value, ensure_ascii=False)})
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidMessageError(f"tool_use.input: expected JSON data; {error}") from error
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 from context_compressor.messages.media import encoded_media
 from context_compressor.messages.msg import Block, Msg, copy_json
-from context_compressor.messages.openai_common import REMARK, remark_of
+from context_compressor.messages.openai_common import REMARK, dump_sendable, remark_of
 
 PartPath = tuple[int, ...]
 """Where a part stands.
@@ -152,7 +152,7 @@ def replace_parts(msg: Msg, texts: Mapping[PartPath, str]) -> Msg:
         block = other.content[i]
         block["input"] = _with_strings(block["input"], replaced)
         if "raw_input" in block:
-            block["raw_input"] = json.dumps(block["input"], ensure_ascii=False)
+            block["raw_input"] = dump_sendable(block["input"])
     return other
 
 

@@ -35,8 +35,13 @@ def _is_blank(block: Block) -> bool:
     return kind == "thinking" or _is_refusal_field(block)
 
 
+def _is_field(block: Block) -> bool:
+    """Tell whether a block stands on the wire beside the content, not in it."""
+    return bool((block.get("openai") or {}).get("form") == "field")
+
+
 def _is_refusal_field(block: Block) -> bool:
-    return block.get("type") == "refusal" and (block.get("openai") or {}).get("form") == "field"
+    return block.get("type") == "refusal" and _is_field(block)
 
 
 def with_refusal_as_text(msg: Msg) -> Msg:
@@ -55,13 +60,18 @@ def with_refusal_as_text(msg: Msg) -> Msg:
 
 
 def with_plain_content(msg: Msg) -> Msg:
-    """Return a user message or instruction in a form that providers accept.
+    """Return a message whose content has a form that providers accept.
 
-    An empty list of parts becomes an empty text; a call in a message that is not the assistant's, which no
-    wire format can say, becomes text.
+    An empty list of parts becomes an empty text, null beside calls; a call in a message that is not the
+    assistant's, which no wire format can say, becomes text.
     """
     if isinstance(msg.content, str):
         return msg
+    if msg.role == "assistant" and _is_empty_list(msg):
+        other = msg.copy()
+        assert other.metadata is not None
+        del other.metadata["openai"]["content"]
+        return other
     if not msg.content:
         other = msg.copy()
         other.content = ""
@@ -77,6 +87,38 @@ def with_plain_content(msg: Msg) -> Msg:
         ]
         return other
     return msg
+
+
+def _is_empty_list(msg: Msg) -> bool:
+    """Tell whether an assistant's calls would go out beside an empty list of parts."""
+    remark = (msg.metadata or {}).get("openai") or {}
+    if remark.get("content") != "list" or isinstance(msg.content, str) or not msg.content:
+        return False
+    return all(block.get("type") in ("thinking", "tool_use") or _is_field(block) for block in msg.content)
+
+
+def with_audio_by_id(msg: Msg) -> Msg:
+    """Return an assistant message whose audio is named by its id, without data and transcript.
+
+    A model's answer holds them; what is sent back names the id (openai's
+    `ChatCompletionAssistantMessageParam.Audio`). Unchanged where the audio has no id, or no more than that.
+    """
+    blocks = [] if isinstance(msg.content, str) else msg.content
+    if not any(_has_audio_data(block) for block in blocks):
+        return msg
+    other = msg.copy()
+    other.content = [
+        {**block, "audio": {"id": block["audio"]["id"]}} if _has_audio_data(block) else block
+        for block in copy_json(blocks)
+    ]
+    return other
+
+
+def _has_audio_data(block: Block) -> bool:
+    if block.get("type") != "audio" or not _is_field(block):
+        return False
+    audio = block["audio"]
+    return isinstance(audio, dict) and bool(audio.get("id")) and len(audio) > 1
 
 
 def without_empty_calls(msg: Msg) -> Msg:

@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 from context_compressor.messages.msg import Msg
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class SummaryRequest:
     """What is to be summarised."""
 
@@ -27,7 +27,7 @@ class SummaryRequest:
     """What the agent noted that it still needs, on one line: material, like the conversation."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Summary:
     """What a summariser wrote."""
 

@@ -7,8 +7,9 @@ import binascii
 import math
 from collections.abc import Callable
 
-ImageFormula = Callable[[int, int, bool], int]
-"""Tokens of an image of a width and a height in pixels, with `detail: "low"` or without."""
+ImageFormula = Callable[[int, int, bool, int | None], int]
+"""Tokens of an image of a width and a height in pixels, with `detail: "low"` or without, and the most pixels
+that it may keep (Qwen-VL's `max_pixels`) where the message says so."""
 
 QWEN_PIXELS_PER_SIDE = 28
 QWEN_MIN_TOKENS = 4
@@ -16,8 +17,8 @@ QWEN_MAX_TOKENS = 2_560
 QWEN_MARKER_TOKENS = 2
 """Alibaba Cloud Model Studio, "Visual understanding": sides are rounded to multiples of 28 pixels (32 since
 Qwen3-VL, which is cheaper), a token each, two more around the image. Larger images are scaled down to 1,280
-tokens, 2,560 since Qwen3-VL, unless a request raises the limit (`max_pixels`, `vl_high_resolution_images`),
-which a message does not show.
+tokens, 2,560 since Qwen3-VL, unless `max_pixels`, beside the image in the message, sets another limit, or
+the request does (`vl_high_resolution_images`), which a message does not show.
 """
 
 OPENAI_BOX = 2_048
@@ -60,7 +61,7 @@ _BASE64URL_TO_BASE64 = str.maketrans("-_", "+/", "\r\n")
 def openai_tiles(base: int, tile: int) -> ImageFormula:
     """Return the formula of an OpenAI model that charges by tiles."""
 
-    def tokens(width: int, height: int, is_low_detail: bool) -> int:
+    def tokens(width: int, height: int, is_low_detail: bool, _max_pixels: int | None) -> int:
         if is_low_detail:
             return base
         scale = min(1.0, OPENAI_BOX / max(width, height))
@@ -75,22 +76,24 @@ def openai_tiles(base: int, tile: int) -> ImageFormula:
 def openai_patches(factor: float, limit: int) -> ImageFormula:
     """Return the formula of an OpenAI model that charges by patches, `detail` aside."""
 
-    def tokens(width: int, height: int, _is_low_detail: bool) -> int:
+    def tokens(width: int, height: int, _is_low_detail: bool, _max_pixels: int | None) -> int:
         patches = math.ceil(width / OPENAI_PATCH) * math.ceil(height / OPENAI_PATCH)
         return math.ceil(factor * min(patches, limit))
 
     return tokens
 
 
-def qwen_tokens(width: int, height: int, _is_low_detail: bool) -> int:
+def qwen_tokens(width: int, height: int, _is_low_detail: bool, max_pixels: int | None) -> int:
     """Return an image's tokens in a Qwen-VL model; `detail` is unknown to it."""
     tokens = math.prod(math.ceil(side / QWEN_PIXELS_PER_SIDE) for side in (width, height))
-    return min(max(tokens, QWEN_MIN_TOKENS), QWEN_MAX_TOKENS) + QWEN_MARKER_TOKENS
+    most = QWEN_MAX_TOKENS if max_pixels is None else math.ceil(max_pixels / QWEN_PIXELS_PER_SIDE**2)
+    return max(min(tokens, most), QWEN_MIN_TOKENS) + QWEN_MARKER_TOKENS
 
 
-def highest_tokens(width: int, height: int, is_low_detail: bool) -> int:
+def highest_tokens(width: int, height: int, is_low_detail: bool, max_pixels: int | None) -> int:
     """Return what an image costs at most in GPT-4o or Qwen-VL, for models whose formula is not known."""
-    return max(openai_tiles(85, 170)(width, height, is_low_detail), qwen_tokens(width, height, is_low_detail))
+    formulas = (openai_tiles(85, 170), qwen_tokens)
+    return max(formula(width, height, is_low_detail, max_pixels) for formula in formulas)
 
 
 def openai_formula(model: str) -> ImageFormula:

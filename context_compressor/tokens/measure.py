@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from context_compressor.errors import InvalidArgumentError
 from context_compressor.messages.msg import Block, Msg
+from context_compressor.messages.openai_common import REMARK, dump_sendable, remark_of
 from context_compressor.messages.parts import count_texts, plain_texts
 from context_compressor.tokens.media import ENCODED_CHARACTERS, is_encoded
 from context_compressor.tokens.protocol import TokenCounter
@@ -85,9 +85,11 @@ async def measure_all_off_loop(counter: TokenCounter, messages: Sequence[Msg]) -
 
 def count_characters(msg: Msg, *, with_media: bool = False) -> int:
     """Return the characters of a message's texts, thinking, names, arguments; of media if asked."""
-    if isinstance(msg.content, str):
-        return len(msg.name) + len(msg.content)
     total = len(msg.name)
+    if msg.metadata:
+        total += _count_other_characters(remark_of(msg.metadata).get("extra"), with_media)
+    if isinstance(msg.content, str):
+        return total + len(msg.content)
     for block in msg.content:
         kind = block.get("type")
         if kind == "text":
@@ -96,6 +98,8 @@ def count_characters(msg: Msg, *, with_media: bool = False) -> int:
             total += len(block["thinking"])
         elif kind == "tool_use":
             total += len(block["name"]) + len(block.get("raw_input") or arguments_text(block))
+            if REMARK in block:
+                total += _count_other_characters(remark_of(block), with_media)
         elif kind == "tool_result":
             output = block["output"]
             if isinstance(output, str):
@@ -130,7 +134,7 @@ def arguments_text(block: Block) -> str:
     # Nothing that parses to `input` is shorter than the strings in it, so a shorter text is out of date.
     if isinstance(raw, str) and len(raw) >= _string_characters(block["input"]):
         return raw
-    return json.dumps(block["input"], ensure_ascii=False, default=str)
+    return dump_sendable(block["input"], default=str)
 
 
 def _string_characters(value: Any) -> int:

@@ -18,7 +18,9 @@ UNKNOWN_IMAGE_SIZE = (1_920, 1_080)
 AUDIO_TOKENS = 1_500
 """One minute at 25 tokens a second, Qwen-Audio's rate (OpenAI's is 10); the true length is not known."""
 VIDEO_TOKENS = 4_096
-"""A short clip: Qwen-VL spends up to 768 tokens on two frames; the true length is not known."""
+"""A short clip, whose length is not known."""
+FRAME_TOKENS = 384
+"""A frame of a video that is given as a list of images: Qwen-VL spends up to 768 tokens on two of them."""
 FILE_TOKENS = 3_000
 """One dense page: Anthropic's "PDF support" gives 1,500 to 3,000 tokens a page; the pages are not known."""
 
@@ -52,10 +54,10 @@ def block_tokens(block: Block, count_text: Callable[[str], int], image_formula: 
     rest = media.take_out({key: value for key, value in block.items() if key != REMARK}, kind, None)
     if kind is None or kind == "file":
         if kind and not media.found and _refers(block):
-            media.add(kind, None, None)
+            media.add(kind, None, None, None)
         return media.tokens + count_text(json.dumps(rest, ensure_ascii=False, default=str))
     if not media.found:
-        media.add(kind, None, _detail(block))
+        media.add(kind, None, _found(block, "detail"), _found(block, "max_pixels"))
     return media.tokens + sum(map(count_text, _long_texts(rest)))
 
 
@@ -82,23 +84,30 @@ class _Media:
         self.found = False
         self.tokens = 0
 
-    def add(self, kind: Kind, data: str | None, detail: object) -> None:
+    def add(self, kind: Kind, data: str | None, detail: object, max_pixels: object) -> None:
         """Count one image, audio, video or file; `data` is its base64, where known."""
         self.found = True
         if kind == "image":
             width, height = (image_size(data) if data else None) or UNKNOWN_IMAGE_SIZE
-            self.tokens += self._image_formula(width, height, detail == "low")
+            most = max_pixels if type(max_pixels) is int and max_pixels > 0 else None
+            self.tokens += self._image_formula(width, height, detail == "low", most)
         else:
             self.tokens += _KIND_TOKENS[kind]
 
-    def take_out(self, value: Any, kind: Kind | None, detail: object, key: str = "") -> Any:
+    def take_out(
+        self, value: Any, kind: Kind | None, detail: object, max_pixels: object = None, key: str = ""
+    ) -> Any:
         """Return `value` without its encoded strings, each counted as the kind that stands nearest to it."""
         if isinstance(value, dict):
             kind = kind_of(value.get("media_type")) or kind_of(value.get("type")) or kind
-            detail = value.get("detail", detail)
-            return {name: self.take_out(item, kind, detail, name) for name, item in value.items()}
+            detail, max_pixels = value.get("detail", detail), value.get("max_pixels", max_pixels)
+            return {name: self.take_out(item, kind, detail, max_pixels, name) for name, item in value.items()}
         if isinstance(value, list):
-            return [self.take_out(item, kind, detail, key) for item in value]
+            if kind == "video" and value and all(isinstance(item, str) for item in value):
+                self.found = True
+                self.tokens += FRAME_TOKENS * (len(value) + len(value) % 2)
+                return []
+            return [self.take_out(item, kind, detail, max_pixels, key) for item in value]
         # What stands under "text" is text, even a long hexadecimal number.
         if not isinstance(value, str) or key == "text":
             return value
@@ -111,15 +120,13 @@ class _Media:
             # Opaque, like redacted thinking: its characters or a file, whichever is less.
             self.tokens += min(len(value), FILE_TOKENS)
         else:
-            self.add(kind, data, detail)
+            self.add(kind, data, detail, max_pixels)
         return ""
 
 
-def _detail(block: Block) -> object:
+def _found(block: Block, key: str) -> object:
     holders = (block.get("source"), block.get("image_url"), block)
-    return next(
-        (holder["detail"] for holder in holders if isinstance(holder, dict) and "detail" in holder), None
-    )
+    return next((holder[key] for holder in holders if isinstance(holder, dict) and key in holder), None)
 
 
 def _refers(value: Any) -> bool:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from context_compressor.errors import InvalidArgumentError
 from context_compressor.messages.msg import Block, Msg
 from context_compressor.messages.openai import from_openai
-from context_compressor.messages.openai_common import remark_of
+from context_compressor.messages.openai_common import REMARK, remark_of
 from context_compressor.tokens.images import ImageFormula, highest_tokens, openai_formula, qwen_tokens
 from context_compressor.tokens.measure import MessageTokens, arguments_text
 from context_compressor.tokens.media import block_tokens
@@ -34,6 +34,8 @@ or tags and JSON keys around it (Qwen: 14 tokens), and OpenAI publishes neither;
 counted."""
 RESULT_TOKENS = 4
 """The same for a tool result (Qwen: `<tool_response>`, `</tool_response>` and two line breaks)."""
+SHORT_EXTRA_CHARACTERS = 200
+"""Keys of a message or call that have no place in content cost nothing up to so many characters of JSON."""
 NAME_TOKENS = 1
 """OpenAI's cookbook: a name costs its own tokens and one more."""
 
@@ -103,11 +105,11 @@ class TiktokenCounter:
         vocabulary = self._vocabulary or self._load()
         count, count_name = vocabulary.count, vocabulary.count_name
         content = msg.content
+        others = self._measure_extra(remark_of(msg.metadata), vocabulary) if msg.metadata else 0
         if isinstance(content, str):
             tokens = count(content)
-            return MessageTokens(tokens + _overhead(msg, vocabulary), (tokens,))
+            return MessageTokens(tokens + others + _overhead(msg, vocabulary), (tokens,))
         texts: list[int] = []
-        others = 0
         only_results = bool(content)
         for block in content:
             kind = block.get("type")
@@ -122,6 +124,9 @@ class TiktokenCounter:
             elif kind == "tool_use":
                 others += count_name(block["name"]) + count(arguments_text(block))
                 others += max(CALL_TOKENS, count_name(block["id"]))
+                if REMARK in block:
+                    others += self._measure_extra(remark_of(block).get("function"), vocabulary)
+                    others += self._measure_extra(remark_of(block), vocabulary)
             else:
                 others += block_tokens(block, count, self._image_formula)
         # Results go as messages of their own; what stands beside them, or nothing at all, goes as one.
@@ -147,6 +152,17 @@ class TiktokenCounter:
             else:
                 others += count(json.dumps(inner, ensure_ascii=False, default=str))
         return others
+
+    def _measure_extra(self, remark: Mapping[str, Any] | None, vocabulary: Vocabulary) -> int:
+        """Return what keys cost that have no place in content, where they are long.
+
+        Providers that know such a key read it (`reasoning_details`, a thought's signature); short ones are
+        mostly `index` and null.
+        """
+        extra = remark.get("extra") if remark else None
+        if not extra or len(json.dumps(extra, default=str)) <= SHORT_EXTRA_CHARACTERS:
+            return 0
+        return block_tokens(extra, vocabulary.count, self._image_formula)
 
     def _load(self) -> Vocabulary:
         if self._vocabulary is None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import tempfile
+import time
 from typing import Any
 
 import pytest
 
 from context_compressor import (
+    CompressedMemory,
+    CompressionConfig,
     CompressionEvent,
     FileOffloadStore,
     InMemoryOffloadStore,
@@ -16,7 +20,13 @@ from context_compressor import (
     compress_messages,
     to_openai,
 )
-from context_compressor.errors import ContextOverflowError, InvalidMessageError, InvalidStateError
+from context_compressor.errors import (
+    ContextOverflowError,
+    InvalidArgumentError,
+    InvalidMessageError,
+    InvalidStateError,
+    OffloadFullError,
+)
 from tests.memory.scripted import (
     COUNTER,
     REF,
@@ -188,3 +198,62 @@ def test_events_are_reported() -> None:
     found = compress(turns(8), on_event=events.append)
     assert [event.kind for event in events] == ["compress"]
     assert found.stats.events == 1
+
+
+def test_texts_that_a_state_carried_go_into_a_store_that_comes_later() -> None:
+    first = compress(turns(8))
+    store = InMemoryOffloadStore()
+    second = compress([*turns(8), user("on")], first.state, store=store)
+    assert set(first.state["texts"]) <= set(store.texts())
+    assert "texts" not in second.state
+    for ref in REF.findall(json.dumps(second.messages)):
+        assert ref in store.texts()
+
+
+def test_what_a_store_does_not_take_stays_in_the_state(caplog: pytest.LogCaptureFixture) -> None:
+    class Full(InMemoryOffloadStore):
+        async def write(self, text: str) -> str:
+            raise OffloadFullError("no room")
+
+    first = compress(turns(8))
+    second = compress([*turns(8), user("on")], first.state, store=Full())
+    assert second.state["texts"] == first.state["texts"]
+    assert "no room" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ({"config": {"max_total_tokens": 8_000}}, "config: expected a CompressionConfig or None, got dict"),
+        ({"store": "dir"}, "store: a str is not an OffloadStore; it lacks write, read, delete, refs"),
+        ({"store": FileOffloadStore}, "store: FileOffloadStore is a class; give an object"),
+        ({"counter": len}, "counter: a builtin_function_or_method is not a TokenCounter"),
+        ({"summarizer": 5}, "summarizer: a int is not a Summarizer; it lacks remote, summarize"),
+        ({"on_event": "print"}, "on_event: expected a callable or None, got str"),
+    ],
+)
+def test_what_a_memory_is_given_is_checked_at_the_door(arguments: Dict, expected: str) -> None:
+    with pytest.raises(InvalidArgumentError) as caught:
+        compress_messages([user("hi")], **arguments)
+    assert expected in str(caught.value)
+    with pytest.raises(InvalidArgumentError, match=r"^\w+: "):
+        CompressedMemory(**arguments)
+
+
+async def test_a_long_conversation_is_read_beside_the_loop() -> None:
+    said = [user(f"message {number} of many") for number in range(20_000)]
+    longest = 0.0
+
+    async def tick() -> None:
+        nonlocal longest
+        while True:
+            before = time.perf_counter()
+            await asyncio.sleep(0.001)
+            longest = max(longest, time.perf_counter() - before)
+
+    ticking = asyncio.create_task(tick())
+    began = time.perf_counter()
+    await acompress_messages(said, config=CompressionConfig(max_total_tokens=1_000_000))
+    took = time.perf_counter() - began
+    ticking.cancel()
+    assert longest < took / 2

@@ -253,3 +253,27 @@ def test_what_has_come_out_never_changes(said: list[Dict]) -> None:
         again = build_exchanges((str(k), m) for k, m in enumerate(msgs[: n + 1]))
         as_dicts = [[m.msg.to_dict() for m in e] for e in again]
         assert as_dicts == [[m.msg.to_dict() for m in e] for e in earlier]
+
+
+def test_an_empty_list_beside_calls_becomes_null() -> None:
+    """OpenAI: "empty array. Expected an array with minimum length 1"."""
+    said = {**call("a"), "content": []}
+    assert fed([said, result("a", "1")])[0][0] == {**said, "content": None}
+    thinking = {**said, "reasoning_content": "hm"}
+    assert fed([thinking, result("a", "1")])[0][0] == {**thinking, "content": None}
+    spoken = {**said, "content": [{"type": "text", "text": "now"}]}
+    assert fed([spoken, result("a", "1")])[0][0] == spoken
+
+
+def test_an_empty_list_of_calls_beside_a_legacy_call_is_left_out() -> None:
+    said = {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}}
+    answer = {"role": "function", "name": "f", "content": "1"}
+    assert fed([{**said, "tool_calls": []}, answer])[0] == [said, answer]
+
+
+def test_audio_is_sent_back_by_its_id() -> None:
+    audio = {"id": "audio_1", "data": "AAAA" * 100, "expires_at": 1, "transcript": "hello"}
+    said = {"role": "assistant", "content": None, "audio": audio}
+    assert fed([said])[0] == [{**said, "audio": {"id": "audio_1"}}]
+    nameless = {**said, "audio": {"data": "AAAA"}}
+    assert fed([nameless])[0] == [nameless]

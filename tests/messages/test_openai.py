@@ -729,3 +729,43 @@ def test_nothing_is_shared_between_dicts_messages_and_output(history):
     groups = [{id(found) for found in containers(value)} for value in (history, msgs, first, second)]
     assert len(set().union(*groups)) == sum(map(len, groups))
     assert history == before
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"reasoning": "hm"},
+        {"reasoning": "hm", "reasoning_content": "so"},
+        {"reasoning_content": "so", "reasoning": "hm"},
+        {"reasoning": None},
+        {"reasoning": ""},
+        {"reasoning": {"effort": "high"}},
+        {"reasoning": "hm", "tool_calls": [CALL]},
+    ],
+)
+def test_reasoning_under_its_other_key_round_trips(fields: dict[str, Any]) -> None:
+    """vLLM and OpenRouter write `reasoning`."""
+    for said in (
+        {"role": "assistant", "content": None, **fields},
+        {**fields, "role": "assistant", "content": "a"},
+    ):
+        (msg,) = assert_round_trip([said])
+        thoughts = [
+            fields[key] for key in ("reasoning_content", "reasoning") if isinstance(fields.get(key), str)
+        ]
+        found = [block["thinking"] for block in blocks_of(msg) if block["type"] == "thinking"]
+        assert found == [thought for thought in thoughts if thought]
+
+
+def blocks_of(msg: Msg) -> list[dict[str, Any]]:
+    return [] if isinstance(msg.content, str) else msg.content
+
+
+def test_half_a_surrogate_pair_that_came_escaped_goes_out_escaped() -> None:
+    arguments = json.dumps({"path": "a", "emoji": "\ud83d"})
+    (msg,) = from_openai([calling(tool_calls=[{**CALL, "function": {"name": "f", "arguments": arguments}}])])
+    assert isinstance(msg.content, list)
+    msg.content[0]["input"]["path"] = "b"  # an edit: the arguments are written anew
+    sent = to_openai([msg])[0]["tool_calls"][0]["function"]["arguments"]
+    sent.encode()
+    assert json.loads(sent) == {"path": "b", "emoji": "\ud83d"}

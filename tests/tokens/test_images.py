@@ -111,15 +111,15 @@ def test_no_bytes_make_the_reader_fail(data: bytes, maker, cut: int) -> None:  #
     ],
 )
 def test_tiles_cost_what_openai_says(width: int, height: int, low: bool, tokens: int) -> None:
-    assert openai_tiles(85, 170)(width, height, low) == tokens
+    assert openai_tiles(85, 170)(width, height, low, None) == tokens
 
 
 @pytest.mark.parametrize(
     ("width", "height", "tokens"), [(1_024, 1_024, 1_024), (1_800, 2_400, 1_536), (1, 1, 1), (33, 32, 2)]
 )
 def test_patches_cost_what_openai_says(width: int, height: int, tokens: int) -> None:
-    assert openai_patches(1.0, 1_536)(width, height, False) == tokens
-    assert openai_patches(1.62, 1_536)(width, height, True) == -(-tokens * 162 // 100)
+    assert openai_patches(1.0, 1_536)(width, height, False, None) == tokens
+    assert openai_patches(1.62, 1_536)(width, height, True, None) == -(-tokens * 162 // 100)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_patches_cost_what_openai_says(width: int, height: int, tokens: int) -> 
     [(28, 28, 4), (224, 448, 128), (1_024, 1_024, 1_369), (8_000, 8_000, 2_560)],
 )
 def test_qwen_charges_28_pixels_a_side_within_limits(width: int, height: int, tokens: int) -> None:
-    assert qwen_tokens(width, height, False) == tokens + 2
+    assert qwen_tokens(width, height, False, None) == tokens + 2
 
 
 @pytest.mark.parametrize(
@@ -149,10 +149,12 @@ def test_qwen_charges_28_pixels_a_side_within_limits(width: int, height: int, to
     ],
 )
 def test_a_model_has_the_formula_of_its_longest_known_name(model: str, tokens: int) -> None:
-    assert openai_formula(model)(1_024, 1_024, False) == tokens
+    assert openai_formula(model)(1_024, 1_024, False, None) == tokens
 
 
 @given(st.integers(1, 10_000), st.integers(1, 10_000), st.booleans())
 def test_an_unknown_model_is_charged_the_most(width: int, height: int, low: bool) -> None:
-    highest = highest_tokens(width, height, low)
-    assert highest == max(openai_formula("gpt-4o")(width, height, low), qwen_tokens(width, height, low))
+    highest = highest_tokens(width, height, low, None)
+    assert highest == max(
+        openai_formula("gpt-4o")(width, height, low, None), qwen_tokens(width, height, low, None)
+    )

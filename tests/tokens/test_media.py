@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from context_compressor.messages.msg import Block
-from context_compressor.tokens.images import openai_tiles
+from context_compressor.tokens.images import openai_tiles, qwen_tokens
 from context_compressor.tokens.media import (
     AUDIO_TOKENS,
     FILE_TOKENS,
+    FRAME_TOKENS,
     UNKNOWN_IMAGE_SIZE,
     VIDEO_TOKENS,
     block_tokens,
@@ -21,7 +22,7 @@ from context_compressor.tokens.media import (
 from tests.tokens.test_images import encoded, png
 
 FORMULA = openai_tiles(85, 170)
-UNKNOWN_IMAGE = FORMULA(*UNKNOWN_IMAGE_SIZE, False)
+UNKNOWN_IMAGE = FORMULA(*UNKNOWN_IMAGE_SIZE, False, None)
 LARGE = base64.b64encode(random.Random(1).randbytes(30_000)).decode()
 IMAGE = encoded(png(1_024, 1_024))
 TINY = f"data:image/png;base64,{encoded(png(10, 10)[:60])}"
@@ -65,7 +66,9 @@ def cost(block: Block) -> int:
         ({"type": "audio", "source": {"type": "url", "url": "https://x.org/a.mp3"}}, AUDIO_TOKENS),
         ({"type": "video", "source": {"type": "url", "url": "https://x.org/a.mp4"}}, VIDEO_TOKENS),
         ({"type": "video_url", "video_url": {"url": f"data:video/mp4;base64,{LARGE}"}}, VIDEO_TOKENS),
-        ({"type": "video", "video": [f"data:image/png;base64,{IMAGE}"] * 3}, 3 * 765),
+        ({"type": "video", "video": [f"data:image/png;base64,{IMAGE}"] * 3}, 4 * FRAME_TOKENS),
+        ({"type": "video", "video": [f"https://x.org/{n}.jpg" for n in range(80)]}, 80 * FRAME_TOKENS),
+        ({"video": ["https://x.org/1.jpg", "https://x.org/2.jpg"], "type": "video"}, 2 * FRAME_TOKENS),
         ({"type": "image", "source": {"type": "url", "url": "u"}, "openai": {"form": "url"}}, UNKNOWN_IMAGE),
     ],
 )
@@ -166,3 +169,22 @@ def test_only_long_strings_without_blanks_are_taken_for_base64() -> None:
     assert not is_encoded("你好" * 200)
     assert not is_encoded("data:text/plain," + PLAIN)
     assert not is_encoded("data:image/png;base64," + PLAIN)
+
+
+@pytest.mark.parametrize(
+    ("extra", "tokens"),
+    [({}, 2_562), ({"max_pixels": 10_000 * 784}, 10_002), ({"max_pixels": 100 * 784}, 102)],
+)
+def test_a_limit_of_pixels_beside_an_image_is_heeded(extra: dict[str, int], tokens: int) -> None:
+    large = f"data:image/png;base64,{encoded(png(2_800, 2_800) + bytes(1_000))}"
+    for part in (
+        {"type": "image_url", "image_url": {"url": large}, **extra},
+        {"type": "image_url", "image_url": {"url": large, **extra}},
+    ):
+        assert block_tokens(part, len, qwen_tokens) == tokens
+
+
+def test_a_limit_of_pixels_that_is_none_changes_nothing() -> None:
+    for odd in (0, -1, "many", True, None):
+        part = {"type": "image_url", "image_url": {"url": "https://x.org/a.png"}, "max_pixels": odd}
+        assert block_tokens(part, len, qwen_tokens) == 2_562

@@ -13,13 +13,15 @@ from context_compressor.errors import InvalidMessageError
 from context_compressor.messages.msg import Block, Msg
 from context_compressor.messages.openai import from_openai
 from context_compressor.messages.parts import text_parts
-from context_compressor.tokens.measure import MessageTokens
+from context_compressor.tokens.measure import MessageTokens, count_characters
+from context_compressor.tokens.media import FILE_TOKENS
 from context_compressor.tokens.tiktoken_counter import CALL_TOKENS, RESULT_TOKENS, TiktokenCounter
 from context_compressor.tokens.vocabularies import QWEN_MESSAGE_TOKENS
 from tests.support.recordings import requires_recordings, sessions
 from tests.support.strategies import chat_histories, messages
 from tests.tokens.test_images import encoded, png
 
+THOUGHT_KEYS = ("reasoning_content", "reasoning")
 ID = "call_Zx81kQ0mB7dW2nV5tR9yLp3C"
 
 
@@ -181,3 +183,61 @@ def test_recorded_messages_cost_their_texts_and_little_more(qwen: TiktokenCounte
             for tool_call in message.get("tool_calls") or ():
                 texts += qwen.count_text(tool_call["function"]["arguments"])
         assert texts < qwen.count_messages(session["messages"]) < 1.35 * texts
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {
+            "role": "assistant",
+            "content": "a",
+            "reasoning_details": [{"type": "reasoning.text", "text": "LONG"}],
+        },
+        {"role": "assistant", "content": "a", "annotations": [{"url_citation": {"title": "LONG"}}]},
+        {"role": "user", "content": [{"type": "text", "text": "a"}], "context": "LONG"},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [
+                {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}, "extra": "LONG"}
+            ],
+        },
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [
+                {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}", "extra": "LONG"}}
+            ],
+        },
+    ],
+)
+def test_long_keys_without_a_place_in_content_are_counted(qwen: TiktokenCounter, message: Any) -> None:
+    """Providers that know them read them."""
+    short = qwen.count_messages([message])
+    long = json.loads(json.dumps(message).replace("LONG", "a source of what was said " * 400))
+    assert qwen.count_messages([long]) - short >= 2_000
+    assert count_characters(from_openai([long])[0]) >= 10_000
+
+
+def test_small_keys_without_a_place_in_content_cost_nothing(qwen: TiktokenCounter) -> None:
+    said = {"role": "assistant", "content": "a"}
+    assert qwen.count_messages([{**said, "tool_calls": None, "index": 0}]) == qwen.count_messages([said])
+
+
+def test_a_signature_of_a_thought_is_no_text(qwen: TiktokenCounter) -> None:
+    call_dict = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    signed = {**call_dict, "extra_content": {"google": {"thought_signature": "QUJD" * 5_000}}}
+    bare, long = (
+        {"role": "assistant", "content": None, "tool_calls": [each]} for each in (call_dict, signed)
+    )
+    assert qwen.count_messages([long]) - qwen.count_messages([bare]) <= FILE_TOKENS + 20
+
+
+def test_reasoning_counts_under_either_key(qwen: TiktokenCounter) -> None:
+    dicts = ({"role": "assistant", "content": "a", key: "hm, so " * 100} for key in THOUGHT_KEYS)
+    assert len({qwen.count_messages([each]) for each in dicts}) == 1
+
+
+def test_a_run_of_combining_marks_takes_no_longer_than_text(qwen: TiktokenCounter) -> None:
+    """Normalising all at once took quadratic time: a minute for this."""
+    assert qwen.count_text("a" + "\u0301\u0327" * 100_000) > 100_000
