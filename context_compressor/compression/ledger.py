@@ -264,6 +264,8 @@ class Ledger:
             for child in edit.children:
                 if child not in self._segments or child in self._parent:
                     raise ValueError(f"child {child!r} is no segment that is free to be merged")
+            if len(set(edit.items)) < len(edit.items) or len(set(edit.children)) < len(edit.children):
+                raise ValueError("an item or a child comes twice")
             for item in edit.items:
                 if item in self._holder:
                     raise ValueError(f"item {item.key!r} is in another segment")

@@ -130,6 +130,7 @@ class AgentScopeCompressedMemory(AgentScopeMemoryBase):
         if store_dir is not None:
             store = FileOffloadStore(store_dir, self._namespace)
         self.compressed = self._make_compressed(store=store)
+        self._replaced: list[CompressedMemory] = []
         self._shown: dict[int, tuple[Msg, AgentScopeMsg]] = {}
 
     # AgentScope's contract
@@ -244,6 +245,9 @@ class AgentScopeCompressedMemory(AgentScopeMemoryBase):
                 raise InvalidStateError(f"{NAMESPACE_KEY}: {error}") from error
             compressed = self._make_compressed(store=store)
         compressed.load_state_dict(state, strict=strict)
+        if compressed is not self.compressed:
+            compressed._runner.take_over(self.compressed._runner)
+            self._replaced.append(self.compressed)
         self.compressed, self._namespace = compressed, namespace
 
     # Beyond the contract
@@ -266,7 +270,9 @@ class AgentScopeCompressedMemory(AgentScopeMemoryBase):
         return [to_agentscope(msg, AgentScopeMsg) for msg in await self.compressed.get_history()]
 
     async def close(self) -> None:
-        """Close the clients that summarisers made; the memory can be used again afterwards."""
+        """End background work and close the clients that summarisers made; can be used again afterwards."""
+        while self._replaced:
+            await self._replaced.pop().aclose()
         await self.compressed.aclose()
 
     async def __aenter__(self) -> Self:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.engine import Engine
 from context_compressor.compression.planner import plan, still_holds
 from context_compressor.compression.plans import Plan
+from context_compressor.compression.units import Unit
 from context_compressor.compression.writing import Performed
 from context_compressor.events import CompressionEvent
 from context_compressor.memory.reporting import Totals
@@ -94,14 +95,26 @@ class Preparation:
             return False
         if state.generation == self._generation:
             return True
-        # What stands for a page rests on a text of other messages, which may be gone.
-        has_pages = any(stub.page for stub in self.done.stubs)
-        return not has_pages and still_holds(self.planned, self._units, state.units())
+        return outlasts(self.planned, self.done, self._units, state.units())
 
     def cancel(self) -> None:
         """Cancel the task, whichever loop it belongs to."""
         if not self.has_ended:
             self.task.get_loop().call_soon_threadsafe(self.task.cancel)
+
+
+def outlasts(planned: Plan, done: Performed, then: Sequence[Unit] | None, now: Sequence[Unit]) -> bool:
+    """Tell whether what was performed for one view can be committed to a later one, which was edited.
+
+    Args:
+        planned: what was to be done.
+        done: what came of it.
+        then: the view's units when it was planned; None: not kept.
+        now: its units as they are now.
+    """
+    # What stands for a page rests on a text of other messages, which may be gone.
+    has_pages = any(stub.page for stub in done.stubs)
+    return then is not None and not has_pages and still_holds(planned, then, now)
 
 
 class Background:
@@ -112,12 +125,15 @@ class Background:
         engine: performs it.
         totals: where its use of a model is counted, whatever comes of it.
         remote: whether summaries leave the process: only then is there something to wait for.
+
+    Attributes:
+        totals: as given.
     """
 
     def __init__(self, config: CompressionConfig, engine: Engine, totals: Totals, remote: bool) -> None:
         self._ratio = (config.background_ratio or 1.0) if remote else 1.0
         self._engine = engine
-        self._totals = totals
+        self.totals = totals
         self._prepared: Preparation | None = None
         self._dropped: list[Preparation] = []
         self._failures: list[str] = []
@@ -152,7 +168,7 @@ class Background:
         situation = state.situation(self._engine.costs(), growth_tokens=growth_tokens)
         planned = plan(state.items, situation)
         if planned is not None and planned.needs_summary:
-            self._prepared = Preparation(planned, state, self._engine, self._totals)
+            self._prepared = Preparation(planned, state, self._engine, self.totals)
 
     def _may_pay(self, state: MemoryState) -> bool:
         return self.is_on and state.tokens < state.budget.due_tokens and state.may_pay()

@@ -42,12 +42,15 @@ class Changes:
             await upkeep.refresh(events)
             expanded = upkeep.state.expand(await find())
             keys = upkeep.state.index.keys_of(expanded)
+            state = upkeep.state
             upkeep.stale = True  # until both base and state have forgotten them
             count = await remove(expanded)
-            upkeep.history.remember()
-            if keys:
-                await upkeep.forget(keys, events)
-            upkeep.stale = await self._base.size() != len(upkeep.state.index)
+            if state is upkeep.state:  # nobody loaded another one meanwhile
+                upkeep.history.remember()
+                if keys:
+                    await upkeep.forget(keys, events)
+                size = await self._base.size()
+                upkeep.stale = state is not upkeep.state or size != len(state.index)
         return count
 
     async def clear(self) -> None:
@@ -68,11 +71,13 @@ class Changes:
         async with self._runner.telling() as events, upkeep.lock:
             await upkeep.refresh(events)
             ids = None if msg_ids is None else upkeep.state.expand(msg_ids)
+            state = upkeep.state
             upkeep.stale = True
             count = await self._base.update_messages_mark(new_mark, old_mark=old_mark, msg_ids=ids)
-            upkeep.history.remember()
-            await upkeep.marks_changed([mark for mark in (new_mark, old_mark) if mark], events)
-            upkeep.stale = False
+            if state is upkeep.state:
+                upkeep.history.remember()
+                await upkeep.marks_changed([mark for mark in (new_mark, old_mark) if mark], events)
+                upkeep.stale = state is not upkeep.state
         return count
 
     async def summarize(self, summary: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -74,6 +74,8 @@ class CompressedMemory(MemoryBase):
     ) -> None:
         super().__init__()
         check_collaborators(config, store, summarizer, counter, on_event)
+        if isinstance(base, CompressedMemory):
+            raise InvalidArgumentError(f"base: a {type(base).__name__} is compressed already; give its base")
         self.base = InMemoryMemory() if base is None else as_memory(base)
         self.config = CompressionConfig() if config is None else config
         self.store: OffloadStore = InMemoryOffloadStore() if store is None else store
@@ -131,11 +133,13 @@ class CompressedMemory(MemoryBase):
                     # A mark that nobody looked at is read from the base when somebody does.
                     if mark in state.index.marks:
                         state.index.marks[mark].add(msg.id)
-            upkeep.history.remember()
-            if marked_again:
-                await upkeep.marks_changed(mark_names, events)
-            # The base may have refused something, or somebody may have changed it while we waited.
-            upkeep.stale = await self.base.size() != len(state.index)
+            if state is upkeep.state:  # nobody loaded another one meanwhile
+                upkeep.history.remember()
+                if marked_again:
+                    await upkeep.marks_changed(mark_names, events)
+                # The base may have refused something, or somebody may have changed it while we waited.
+                size = await self.base.size()
+                upkeep.stale = state is not upkeep.state or size != len(state.index)
         if events:
             await self._runner.finish(events)
 
@@ -178,27 +182,22 @@ class CompressedMemory(MemoryBase):
             )
             return repaired(matching)
         upkeep = self._upkeep
-        if not upkeep.is_current():
-            await self._runner.bring_up_to_date()
-        state = upkeep.state
-        if exclude_mark is None and prepend_summary:
-            state.budget.shown_tokens = state.tokens
-            return state.messages.copy()
-        view = state.messages
-        if exclude_mark is not None:
-            if as_mark(exclude_mark, "exclude_mark") not in state.index.marks:
-                async with upkeep.lock:  # or a mark added meanwhile would be missed for good
-                    state.index.marks[exclude_mark] = await upkeep.history.ids_bearing(exclude_mark)
-            view = state.without_marked(exclude_mark)
-        if not prepend_summary:
-            summaries = {id(item.msg) for item in state.items if item.kind == "segment"}
-            view = [msg for msg in view if id(msg) not in summaries and not state.is_summary(msg)]
-        state.budget.shown_tokens = state.tokens_of(view)
-        return list(view)
+        excluded = as_mark(exclude_mark, "exclude_mark")
+        if excluded is not None:
+            await upkeep.look_up(excluded)
+        if upkeep.is_current():
+            return upkeep.state.view(excluded, with_summaries=prepend_summary)
+        return await self._runner.bring_up_to_date(
+            lambda state: state.view(excluded, with_summaries=prepend_summary)
+        )
 
     async def get_history(self) -> list[Msg]:
         """Return every message, as added."""
         return await self.base.get_memory(prepend_summary=False)
+
+    async def find(self, msg_ids: Collection[str]) -> list[Msg]:
+        """Return the history's messages under these ids."""
+        return await self.base.find(msg_ids)
 
     async def size(self) -> int:
         """Return how many messages the history holds."""

@@ -1,13 +1,16 @@
-"""Telling what an event came to."""
+"""Telling what an event came to, or why none helps."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.edits import message_id
 from context_compressor.compression.plans import Plan
 from context_compressor.compression.writing import Performed, SummaryUse
+from context_compressor.errors import ContextOverflowError
 from context_compressor.events import CompressionEvent
+from context_compressor.memory.state import MemoryState
 
 
 @dataclass(slots=True)
@@ -65,3 +68,26 @@ def describe_event(
         note=done.note,
     )
     return [*events, event]
+
+
+def overflow_error(state: MemoryState, config: CompressionConfig) -> ContextOverflowError:
+    """Return the error that names what may not leave a view that is over budget.
+
+    Args:
+        state: where the memory stands.
+        config: the user's thresholds; those in force may be lower.
+    """
+    fixed = state.fixed_tokens()
+    budget, needed = state.config.budget, state.tokens
+    limit, remedy = f"the budget is {budget:,}", "raise max_total_tokens, or"
+    if state.budget.is_lowered and needed <= config.budget:
+        limit = f"the provider's counts leave {budget:,} of the budget of {config.budget:,}"
+        remedy = "send fewer tool schemas, choose a model with a larger window and budget, or"
+    named = ", ".join(f"{id} ({tokens:,})" for id, tokens in fixed) or "none"
+    return ContextOverflowError(
+        f"the smallest view takes {needed:,} tokens, {limit}; messages that may not leave, with their "
+        f"tokens: {named}; {remedy} shorten or unpin them",
+        budget=budget,
+        needed=needed,
+        fixed=fixed,
+    )

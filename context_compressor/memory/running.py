@@ -8,7 +8,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.engine import Engine
@@ -17,12 +17,16 @@ from context_compressor.compression.plans import ARRIVAL, Plan, Situation
 from context_compressor.compression.pricing import is_crowded
 from context_compressor.compression.view import ViewItem
 from context_compressor.compression.writing import Performed
-from context_compressor.errors import ContextOverflowError
 from context_compressor.events import CompressionEvent, EventHook
-from context_compressor.memory.background import MAX_ATTEMPTS_PER_EVENT, Background, Preparation
+from context_compressor.memory.background import (
+    MAX_ATTEMPTS_PER_EVENT,
+    Background,
+    Preparation,
+    outlasts,
+)
 from context_compressor.memory.locks import LoopLock
 from context_compressor.memory.offloaded import OffloadedTexts
-from context_compressor.memory.reporting import Totals, describe_event
+from context_compressor.memory.reporting import Totals, describe_event, overflow_error
 from context_compressor.memory.state import MemoryState
 from context_compressor.memory.upkeep import Upkeep
 from context_compressor.offload.protocol import OffloadStore
@@ -31,6 +35,8 @@ from context_compressor.summarizers.protocol import Summarizer
 from context_compressor.tokens.protocol import TokenCounter
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _MAX_EVENTS_PER_CALL = 12
 """Events that one call may run before it gives up: each leaves a smaller view, so few are ever needed."""
@@ -101,12 +107,30 @@ class EventRunner:
         """
         return await self._texts.read(ref, self._upkeep.state.ledger)
 
-    async def bring_up_to_date(self) -> None:
+    async def bring_up_to_date(self, show: Callable[[MemoryState], T]) -> T:
         """Move the view to the end of the history, run the events that takes, and prepare the next.
+
+        Args:
+            show: makes what is handed out, at the moment when the view fits: while events are delivered,
+                others may add.
 
         Raises:
             ContextOverflowError, RedactionError, and with `on_failure="raise"` SummarizerError, OffloadError.
         """
+        events: list[CompressionEvent] = []
+        is_quiet = False
+        try:
+            is_quiet = await self._bring_up_to_date(events)
+            shown = show(self._upkeep.state)
+        finally:
+            if events or not is_quiet or self._background.has_dropped:
+                await self.finish(events)
+        if not self.event_lock.locked():
+            self._background.start_if_due(self._upkeep.state)
+        return shown
+
+    async def _bring_up_to_date(self, events: list[CompressionEvent]) -> bool:
+        """Do so, up to the moment when the view fits; tell whether that took no waiting."""
         upkeep = self._upkeep
         # The common case needs no lock: nobody is in the middle of anything, and nothing there waits.
         upkeep.edited = False
@@ -115,30 +139,31 @@ class EventRunner:
             upkeep.state.advance()
         if not self.event_lock.locked():
             upkeep.state.budget.take_up()
-        if not is_common or upkeep.needs_event():
-            await self._run_events()
+        is_quiet = is_common and not upkeep.needs_event()
+        if not is_quiet:
+            await self._run_events(events)
         early = None if self.event_lock.locked() else self._plan_early()
         if early is not None:
-            async with self.telling() as events, self.event_lock:
+            is_quiet = False
+            async with self.event_lock:
                 await self.run_event(events, early=early)
+            await self._run_events(events)  # others may have added meanwhile
         self._background.standing(upkeep.state)
-        if self._background.has_dropped:
-            await self._tidy_up()
         upkeep.state.budget.end_shrinking()
-        if not self.event_lock.locked():
-            self._background.start_if_due(upkeep.state)
+        return is_quiet
 
-    async def _run_events(self) -> None:
+    async def _run_events(self, events: list[CompressionEvent]) -> None:
         upkeep = self._upkeep
-        async with self.telling() as events:
-            for _ in range(_MAX_EVENTS_PER_CALL):
-                async with upkeep.lock:
-                    await upkeep.refresh(events)
-                    if not upkeep.needs_event():
-                        return
-                async with self.event_lock:
-                    await self.run_event(events)
-            raise self._overflow()
+        for _ in range(_MAX_EVENTS_PER_CALL):
+            async with upkeep.lock:
+                await upkeep.refresh(events)
+                if not upkeep.needs_event():
+                    return
+            async with self.event_lock:
+                await self.run_event(events)
+        # What others add faster than this makes room can wait, unless it does not fit.
+        if upkeep.state.tokens > upkeep.state.budget.due_tokens:
+            raise overflow_error(upkeep.state, self._config)
 
     def _plan_early(self) -> _EarlyPlan | None:
         """Plan an event that should come before the budget asks for it, without waiting for a model."""
@@ -226,7 +251,7 @@ class EventRunner:
         if planned is None:
             state.fresh.clear()
             if state.tokens > state.config.budget and not state.budget.concede(state.tokens):
-                raise self._overflow()
+                raise overflow_error(state, self._config)
         return planned
 
     def _prepared_for(self, planned: Plan, *, manual: bool) -> Preparation | None:
@@ -253,11 +278,13 @@ class EventRunner:
     ) -> list[CompressionEvent] | None:
         """Perform and commit a plan that was made just now; return what there is to tell.
 
-        An edit that comes while texts are stored and summaries written outdates the plan: None is returned.
+        An edit that comes while texts are stored and summaries written may outdate the plan: then None is
+        returned.
         """
         upkeep = self._upkeep
         state = upkeep.state
         generation, items, fresh = state.generation, list(state.items), set(state.fresh)
+        units = state.units() if self._remote else None  # a summary that was paid for is used if it can be
         done = Performed()
         began, taken = time.monotonic(), attempts.taken
         try:
@@ -266,7 +293,9 @@ class EventRunner:
                 planned, items, state.ledger.new_segment_id, done, note=note, spare_tokens=spare_tokens
             )
             async with upkeep.lock:
-                if state is not upkeep.state or generation != state.generation:
+                if state is not upkeep.state:
+                    return None
+                if generation != state.generation and not outlasts(planned, done, units, state.units()):
                     return None
                 before = state.tokens
                 state.commit(done, fresh)
@@ -277,23 +306,6 @@ class EventRunner:
             self.totals.add(done.use, seconds)
         self._background.start_anew()
         return describe_event(planned, done, before, state.tokens, seconds)
-
-    def _overflow(self) -> ContextOverflowError:
-        state = self._upkeep.state
-        fixed = state.fixed_tokens()
-        budget, needed = state.config.budget, state.tokens
-        limit, remedy = f"the budget is {budget:,}", "raise max_total_tokens, or"
-        if state.budget.is_lowered and needed <= self._config.budget:
-            limit = f"the provider's counts leave {budget:,} of the budget of {self._config.budget:,}"
-            remedy = "send fewer tool schemas, choose a model with a larger window and budget, or"
-        named = ", ".join(f"{id} ({tokens:,})" for id, tokens in fixed) or "none"
-        return ContextOverflowError(
-            f"the smallest view takes {needed:,} tokens, {limit}; messages that may not leave, with their "
-            f"tokens: {named}; {remedy} shorten or unpin them",
-            budget=budget,
-            needed=needed,
-            fixed=fixed,
-        )
 
     # Tidying up, and telling
 
@@ -375,6 +387,11 @@ class EventRunner:
         self._background.drop()
         self._background.start_anew()
         self._upkeep.start_from(state, loaded_tokens)
+
+    def take_over(self, other: EventRunner) -> None:
+        """Count on where another one ends, and cancel what it prepared; its `aclose` tidies up behind it."""
+        self.totals = self._background.totals = other.totals
+        other._background.drop()
 
     async def aclose(self) -> None:
         """End what goes on in the background, and remove what it stored."""

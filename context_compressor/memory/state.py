@@ -299,6 +299,23 @@ class MemoryState:
         tokens = {id(item.msg): item.tokens for item in self.items}
         return sum(self._summary_tokens if self.is_summary(msg) else tokens[id(msg)] for msg in view)
 
+    def view(self, exclude_mark: str | None, *, with_summaries: bool) -> list[Msg]:
+        """Return what is handed out, and remember what it costs: that is what the provider counts.
+
+        Args:
+            exclude_mark: leave out exchanges and segments all of whose messages bear it.
+            with_summaries: whether segments and the base memory's own summary are part of it.
+        """
+        if exclude_mark is None and with_summaries:
+            self.budget.shown_tokens = self.tokens
+            return self.messages.copy()
+        view = self.messages if exclude_mark is None else self.without_marked(exclude_mark)
+        if not with_summaries:
+            summaries = {id(item.msg) for item in self.items if item.kind == "segment"}
+            view = [msg for msg in view if id(msg) not in summaries and not self.is_summary(msg)]
+        self.budget.shown_tokens = self.tokens_of(view)
+        return list(view)
+
     def without_marked(self, mark: str) -> list[Msg]:
         """Return the view without the exchanges and segments all of whose messages bear `mark`."""
         ids = self.index.bearing(mark)

@@ -95,27 +95,28 @@ class ListFollower:
                 del self._synced[same:]
                 await self._memory.add(added)
             except BaseException:
-                self.start_from([])  # the history tells next time how far this came
+                # The history tells next time how far this came.
+                self.start_from([(synced.id, synced.digest) for synced in self._synced])
                 raise
             self._synced += [_synced(to_openai([msg])[0], msg.id) for msg in added]
 
     async def _read_synced(self, said: list[Any]) -> list[_Synced]:
         """Return what was synced before a restart; unknown, it is how much of the list the history says."""
         history = await self._memory.get_history()
-        if self._loaded:
-            by_id = {msg.id: msg for msg in history}
-            loaded, self._loaded = self._loaded, []
-            found: list[_Synced] = []
-            for place, (id, digest) in enumerate(loaded):
-                wire: dict[str, Any] = {}
-                if id in by_id:
-                    wire = to_openai([by_id[id]])[0]
-                elif place < len(said) and _digest(_wire(said[place])) == digest:
-                    wire = _wire(said[place])  # deleted since, and not to come back
-                found.append(_synced(wire, id))
-            return found
+        places = {msg.id: place for place, msg in enumerate(history)}
+        loaded, self._loaded = self._loaded, []
         known: list[_Synced] = []
-        for msg in history:
+        end = 0
+        for place, (id, digest) in enumerate(loaded):
+            wire: dict[str, Any] = {}
+            if id in places:
+                wire = to_openai([history[places[id]]])[0]
+                end = places[id] + 1
+            elif place < len(said) and _digest(_wire(said[place])) == digest:
+                wire = _wire(said[place])  # deleted since, and not to come back
+            known.append(_synced(wire, id))
+        # What was added since, before a crash or a failure, stands behind.
+        for msg in history[end:]:
             wires = to_openai([msg])
             if len(wires) != 1 or len(known) >= len(said) or _wire(said[len(known)]) != wires[0]:
                 break

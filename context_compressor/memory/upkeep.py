@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterable, Sequence
+from collections.abc import Collection, Container, Sequence
 from typing import Any
 
 from context_compressor.compression.config import CompressionConfig
@@ -73,26 +73,32 @@ class Upkeep:
 
     async def refresh(self, events: list[CompressionEvent]) -> None:
         """Bring the view to the end of the history, read anew if somebody else changed it. Holds: lock."""
-        if self.stale or await self.history.has_changed(len(self.state.index)):
-            await self._reread(events)
+        while self.stale or await self.history.has_changed(len(self.state.index)):
+            if await self._reread(events):
+                break
         self.state.advance()
 
-    async def _reread(self, events: list[CompressionEvent]) -> None:
-        """Read the whole base memory and rebuild the view; note an edit unless it only grew."""
+    async def _reread(self, events: list[CompressionEvent]) -> bool:
+        """Read the whole base memory and rebuild the view; note an edit unless it only grew.
+
+        Returns:
+            Whether that is done: not where another state was loaded meanwhile.
+        """
         self.stale = True
-        history = await self.history.read()
         state, loaded = self.state, self._loaded_tokens
+        history = await self.history.read()
+        if state is not self.state:
+            return False
         index, old = HistoryIndex(), state.index
         before, shown = state.tokens, list(state.items)
         known = dict(old.tokens) if loaded is None else loaded
         counted = await self._take_stock(history, known)
         for key, msg in history:
             index.append(msg.id, counted[key].total if key in counted else known[key])
-        watched = {*old.marks, *self._config.volatile_marks}
-        if self._config.pinned_mark is not None:
-            watched.add(self._config.pinned_mark)
-        for mark in watched:
+        for mark in {*old.marks, *self._weighty_marks()}:
             index.marks[mark] = await self.history.ids_bearing(mark)
+        if state is not self.state:
+            return False
         self._release(index.bearing(self._config.pinned_mark))
         state.set_summary(self.history.summary)
         self.forgotten.update(key for key in old.tokens if key not in index.tokens)
@@ -108,6 +114,18 @@ class Upkeep:
             state.generation = generation  # it only grew: an event that is planned still holds
         self._loaded_tokens = None
         self.stale = False
+        return True
+
+    def _weighty_marks(self) -> set[str]:
+        """Return the marks that decide what may leave the view."""
+        pinned = self._config.pinned_mark
+        return {*self._config.volatile_marks, *([] if pinned is None else [pinned])}
+
+    async def look_up(self, mark: str) -> None:
+        """Read who bears a mark, if that was not done before; from now on it is kept in step."""
+        if mark not in self.state.index.marks:
+            async with self.lock:  # or a mark added meanwhile would be missed for good
+                self.state.index.marks[mark] = await self.history.ids_bearing(mark)
 
     async def _take_stock(
         self, history: Sequence[tuple[str, Msg]], known: Container[str]
@@ -171,12 +189,16 @@ class Upkeep:
             await self.rebuild()
         self.note_edit(events, "deleted", before, [message_id(key) for key in keys])
 
-    async def marks_changed(self, marks: Iterable[str], events: list[CompressionEvent]) -> None:
+    async def marks_changed(self, marks: Collection[str], events: list[CompressionEvent]) -> None:
         """Read anew who bears these marks; bring back what is pinned now. Holds: lock."""
         state = self.state
         before = state.tokens
+        weighty = self._weighty_marks()
         for mark in marks:
-            state.index.marks[mark] = await self.history.ids_bearing(mark)
+            if mark in weighty or mark in state.index.marks:
+                state.index.marks[mark] = await self.history.ids_bearing(mark)
+        if weighty.isdisjoint(marks):
+            return
         state.generation += 1
         if self._release(state.index.bearing(self._config.pinned_mark)):
             await self.rebuild()

@@ -228,9 +228,9 @@ class Calibration:
         found = cls()
         found._reports = [(ours, theirs) for ours, theirs in reports[-KEPT_REPORTS:]]
         found._accepted = min(accepted, KEPT_REPORTS)
-        found.limit = _read_tokens(data, "limit")
-        found.refused = _read_tokens(data, "refused")
-        found._next_tokens = _read_tokens(data, "next_tokens")
+        found.limit = _read_tokens(data, "limit", 1)
+        found.refused = _read_tokens(data, "refused", 1)
+        found._next_tokens = _read_tokens(data, "next_tokens", 0)
         return found
 
 
@@ -270,8 +270,8 @@ def _is_report(value: object) -> bool:
     return isinstance(value, list) and len(value) == 2 and all(type(n) is int and n > 0 for n in value)
 
 
-def _read_tokens(data: Mapping[str, Any], field: str) -> int | None:
+def _read_tokens(data: Mapping[str, Any], field: str, least: int) -> int | None:
     value = data.get(field)
-    if value is None or (type(value) is int and value >= 0):
+    if value is None or (type(value) is int and value >= least):
         return value
-    raise ValueError(f"{field}: expected an integer, 0 or more, or None, got {value!r}")
+    raise ValueError(f"{field}: expected an integer, {least} or more, or None, got {value!r}")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from openai.types.chat import ChatCompletionMessage, ChatCompletionMessageFunctionToolCall
 
-from context_compressor import CompressedMemory, to_openai
+from context_compressor import CompressedMemory, InMemoryMemory, from_openai, to_openai
 from context_compressor.errors import InvalidMessageError
 from tests.memory.scripted import (
     GatedBase,
@@ -228,3 +228,48 @@ async def test_what_was_deleted_stays_deleted_after_a_restart() -> None:
     again.load_state_dict(json.loads(json.dumps(memory.state_dict())))
     await again.sync(said)
     assert [msg.content for msg in await again.get_history()] == [f"message {n}" for n in (0, 2, 3, 4, 5)]
+
+
+@pytest.mark.parametrize("how", ["cancelled", "failed"])
+async def test_a_sync_that_failed_can_be_done_again_behind_a_message_of_ones_own(how: str) -> None:
+    base = GatedBase()
+    memory = new_memory(base=base)
+    await memory.add(from_openai([system("be brief")]))
+    said = [user("a"), assistant("b"), user("c")]
+    await memory.sync(said[:2])
+    base.stops = {"add"}
+    syncing = asyncio.create_task(memory.sync(said))
+    await reached(base.reached, syncing)
+    if how == "failed":
+        base.gate.set()
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(base, "_store", failing)
+            with pytest.raises(OSError, match="the database is away"):
+                await syncing
+    else:
+        syncing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await syncing
+    base.stops = set()
+    await memory.sync(said)
+    assert to_openai(await memory.get_history()) == [system("be brief"), *said]
+
+
+def failing(*_: Any) -> None:
+    raise OSError("the database is away")
+
+
+async def test_what_a_lasting_base_has_beyond_a_saved_state_is_not_added_twice() -> None:
+    """The process died between two states, and the base memory did not."""
+    base = InMemoryMemory()
+    said = [user(f"message {number}") for number in range(6)]
+    memory = new_memory(base=base)
+    await memory.add(from_openai([system("be brief")]))
+    await memory.sync(said[:4])
+    state = memory.state_dict()
+    await memory.sync(said)
+    later = base.state_dict()
+    again = new_memory(base=InMemoryMemory())
+    again.load_state_dict({**later, "compression": state["compression"]})
+    await again.sync([*said, user("and on")])
+    assert to_openai(await again.get_history()) == [system("be brief"), *said, user("and on")]
