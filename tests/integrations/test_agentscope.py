@@ -30,6 +30,7 @@ from context_compressor import InMemoryMemory as OurInMemoryMemory
 from context_compressor.errors import ContextOverflowError, InvalidArgumentError
 from context_compressor.integrations.agentscope import AgentScopeCompressedMemory, AgentScopeSummarizer
 from tests.integrations.messages import fields_of, reply, result, turns, user
+from tests.memory.scripted import Gated
 from tests.support.validity import problems
 
 BUDGET = 2_000
@@ -366,3 +367,22 @@ async def test_what_an_agent_compresses_may_be_compressed_already(theirs: Any) -
     marked = await memory.get_memory(mark="compressed")
     assert [msg.id for msg in marked] == [msg.id for msg in said[:-3]]
     assert await memory.size() == len(said)
+
+
+async def test_closing_ends_what_was_prepared_before_another_session_was_loaded(tmp_path: Path) -> None:
+    other = AgentScopeCompressedMemory(max_total_tokens=BUDGET, store_dir=tmp_path)
+    await other.add(user("another conversation"))
+    summarizer = Gated()
+    memory = AgentScopeCompressedMemory(max_total_tokens=BUDGET, store_dir=tmp_path, summarizer=summarizer)
+    tasks = asyncio.all_tasks()
+    while not summarizer.requests:
+        await memory.add(user("words and more words " * 40))
+        await memory.get_memory()
+        await asyncio.sleep(0)
+    events = memory.stats().events
+    memory.load_state_dict(other.state_dict())
+    await memory.get_memory()
+    await memory.close()
+    assert asyncio.all_tasks() == tasks
+    assert memory.stats().events >= events
+    assert memory.stats().summarizer_calls == 1
