@@ -35,30 +35,36 @@ class FileTools:
         """Run a tool; what goes wrong is an answer, too."""
         try:
             if name == "list_files":
-                return "\n".join(
-                    str(path.relative_to(self.folder)) for path in self._files(arguments["pattern"])
-                )
+                return "\n".join(self._name(path) for path in self._files(arguments["pattern"]))
             if name == "read_file":
                 return self._inside(arguments["path"]).read_text(encoding="utf-8", errors="replace")
             if name == "search_files":
                 return "\n".join(self._search(re.compile(arguments["pattern"])))
             return f"There is no tool {name!r}."
-        except (KeyError, OSError, TypeError, ValueError, re.error) as error:
+        except Exception as error:  # there is no telling what a model asks for
             return f"{type(error).__name__}: {error}"
 
     def _files(self, pattern: str) -> list[Path]:
-        return sorted(path for path in self.folder.rglob(pattern) if path.is_file())
+        if Path(pattern).is_absolute() or ".." in Path(pattern).parts:
+            raise ValueError(f"{pattern!r} leads out of the folder; name files in it, such as *.py")
+        found = (path for path in self.folder.rglob(pattern) if path.is_file())
+        return sorted(path for path in found if path.resolve().is_relative_to(self.folder))
 
     def _inside(self, path: str) -> Path:
         found = (self.folder / path).resolve()
         if not found.is_relative_to(self.folder):
-            raise ValueError(f"{path} is outside of the folder")
+            raise ValueError(f"{path!r} is outside of the folder")
         return found
+
+    def _name(self, path: Path) -> str:
+        """Return the name of a file in the folder, what cannot be printed (bytes, line feeds) escaped."""
+        name = str(path.relative_to(self.folder))
+        return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
 
     def _search(self, pattern: re.Pattern[str]) -> list[str]:
         return [
-            f"{path.relative_to(self.folder)}:{number}:{line}"
+            f"{self._name(path)}:{number}:{line}"
             for path in self._files("*")
-            for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1)
+            for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1)
             if pattern.search(line)
         ]

@@ -11,12 +11,13 @@ import io
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from context_compressor.cli.exits import BROKEN_PIPE, DONE, INTERRUPTED, TROUBLE, CommandError, one_line
 from context_compressor.cli.gc_command import gc
+from context_compressor.cli.invoking import invoke
 from context_compressor.cli.settings import DEFAULT_MODELS, DEFAULT_STORE, Mode, SummarizerKind
 from context_compressor.readers.session import Format
 
@@ -24,9 +25,6 @@ PROGRAM = "context-compressor"
 
 Job = Callable[[], int]
 """What a command does, once its options are read; returns the exit code."""
-
-_USAGE_ERROR: type[Exception] = typer.BadParameter.__bases__[0]
-"""`UsageError`, which typer has kept in different places over its versions."""
 
 app = typer.Typer(
     add_completion=False,
@@ -135,7 +133,8 @@ def compress(
             "--output",
             "-o",
             metavar="FILE",
-            help="Write the messages there, whole or not at all; gzipped if it ends in .gz. Default: stdout.",
+            help="Write the messages there, whole or not at all; gzipped if it ends in .gz. "
+            "Default, and -: stdout.",
         ),
     ] = None,
     json: Annotated[
@@ -260,7 +259,7 @@ def replay(
     ] = None,
     report: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="Write a page of HTML there that needs nothing else."),
+        typer.Option(metavar="FILE", help="Write a self-contained page of HTML there; - for stdout."),
     ] = None,
     png: Annotated[str | None, typer.Option(metavar="DIR", help="Write the charts there, as PNG.")] = None,
     json: Annotated[
@@ -372,15 +371,13 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: Sequence[str] | None) -> int:
-    try:
-        # Outside standalone mode typer hands back what a command returns and leaves errors to us: theirs
-        # take a box of several lines, and how it treats Ctrl-C and pipes differs from version to version.
-        outcome: Any = app(arguments, prog_name=PROGRAM, standalone_mode=False)
-    except _USAGE_ERROR as error:
-        path = getattr(getattr(error, "ctx", None), "command_path", PROGRAM)
-        message = getattr(error, "format_message", error.__str__)().replace("Value error, ", "")
-        raise CommandError(f"{message.rstrip('.')}; see {path} --help") from None
-    return outcome() if callable(outcome) else int(outcome or DONE)
+    outcome = invoke(app, arguments, PROGRAM)
+    if callable(outcome):
+        return int(outcome())
+    from context_compressor.cli.outputs import check_stdout
+
+    check_stdout()  # there the help or the version should have gone
+    return int(outcome or DONE)
 
 
 def _complain(message: str) -> None:

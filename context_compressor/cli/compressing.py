@@ -9,7 +9,7 @@ import logging
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Any
 
@@ -69,11 +69,13 @@ class SessionReport:
     namespace: str
     messages: int
     view: list[dict[str, Any]]
+    """What is written: the view, and behind it the messages that wait for tool results."""
     stats: CompressionStats
+    """Of all that is written."""
     stand_ins: tuple[StandIn, ...]
     events: tuple[CompressionEvent, ...]
     notes: tuple[str, ...] = ()
-    """What the user should know: repairs, failures that were got over, messages held back."""
+    """What the user should know: repairs, failures that were got over, messages that wait for results."""
 
 
 @dataclass(slots=True)
@@ -136,18 +138,23 @@ class Compressor:
             # A summary that failed was made by other means. A text that was not stored would be lost.
             if failure.startswith("Offload"):
                 raise CommandError(f"--store {self.store}: {failure}")
-        withheld = _withheld(history)
+        stats = memory.stats()
         notes = [*session.notes, *logged, *failures]
-        if withheld:
-            notes.append(f"{withheld[0]} to {withheld[-1]} left out: its tool calls have no results yet")
+        waiting = _waiting(history)
+        if waiting:
+            tokens = self.counter.count_messages([history[index] for index in waiting])
+            stats = replace(
+                stats, view_tokens=stats.view_tokens + tokens, saved_tokens=stats.saved_tokens - tokens
+            )
+            notes.append(_waiting_note(waiting, tokens))
         prefix = f"{session.source}: " if source.form is Form.DIRECTORY else ""
         return SessionReport(
             number=number,
             line=session.line,
             namespace=namespace,
             messages=len(history),
-            view=to_openai(view),
-            stats=memory.stats(),
+            view=[*to_openai(view), *(session.messages[index] for index in waiting)],
+            stats=stats,
             stand_ins=tuple(stand_in for msg in view if (stand_in := _stand_in(msg)) is not None),
             events=tuple(events),
             notes=tuple(f"{prefix}{note}" for note in dict.fromkeys(notes)),
@@ -188,12 +195,23 @@ def name_sessions(source: SessionFile, namespace: str | None) -> list[str]:
     return names
 
 
-def _withheld(history: Sequence[Msg]) -> tuple[str, ...]:
-    """Return the ids of the messages at the end that no view shows before their results are there."""
+def _waiting(history: Sequence[Msg]) -> list[int]:
+    """Return the indexes of the messages at the end that no view shows before their results are there."""
     builder = ExchangeBuilder()
-    for msg in history:
-        builder.feed(msg.id, msg)
-    return builder.withheld
+    for index, msg in enumerate(history):
+        builder.feed(str(index), msg)
+    return [int(key) for key in builder.withheld]
+
+
+def _waiting_note(waiting: Sequence[int], tokens: int) -> str:
+    if len(waiting) == 1:
+        what = f"messages[{waiting[0]}] waits for tool results and stands at the end as it came in"
+    else:
+        what = (
+            f"messages[{waiting[0]}] to messages[{waiting[-1]}] wait for tool results and stand at the end "
+            "as they came in"
+        )
+    return f"{what}, {tokens:,} tokens beside the budget"
 
 
 def _stand_in(msg: Msg) -> StandIn | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter, deque
 from types import TracebackType
 from typing import Self
@@ -200,8 +201,9 @@ def print_summary(console: Console, outcome: Outcome, store: str | None) -> None
         console.print(Text(one_line(problem), "red"), soft_wrap=True)
     hint = "Your own sessions: context-compressor compress chat.json -o small.json"
     if store is not None and outcome.stored_texts:
-        hint = f"The texts are kept: context-compressor grep PATTERN --store {store}"
-    console.print(f"\n{hint}", soft_wrap=True)
+        hint = f"The texts are kept: context-compressor grep PATTERN --store {shlex.quote(store)}"
+    console.print()
+    console.print(Text(hint if hint.isprintable() else one_line(hint)), soft_wrap=True)
 
 
 def _events_text(events: dict[str, int]) -> str:

@@ -28,6 +28,16 @@ class CommandError(Exception):
         self.code = code
 
 
+def check_path(path: str, what: str) -> None:
+    """Refuse an empty path, such as a shell makes of an unset variable: it would be the current directory.
+
+    Raises:
+        CommandError: it is empty.
+    """
+    if not path:
+        raise CommandError(f"{what} is empty; name a file or directory")
+
+
 def one_line(text: str) -> str:
     """Return `text` on one line, with what a terminal would not show as characters escaped."""
     joined = " ".join(text.split())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import asdict, dataclass
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ from rich.box import SIMPLE
 from rich.table import Table
 from rich.text import Text
 
-from context_compressor.cli.exits import DONE, CommandError, one_line
-from context_compressor.cli.outputs import make_console
+from context_compressor.cli.exits import DONE, CommandError, check_path, one_line
+from context_compressor.cli.outputs import check_stdout, make_console
+from context_compressor.cli.tables import print_table
 from context_compressor.errors import OffloadError
 from context_compressor.offload.directory.gc import GarbageCollection, collect_garbage
 from context_compressor.offload.directory.namespaces import NAMESPACE
@@ -48,7 +50,7 @@ def read_bytes(given: str) -> int:
     if found is None:
         raise CommandError(f"--max-bytes {given}: not a size; write 500MB, 2GiB or a number of bytes")
     number, unit, binary = found.groups()
-    return int(float(number) * (1024 if binary else 1000) ** _POWERS[unit.lower()])
+    return int(_finite(float(number) * (1024 if binary else 1000) ** _POWERS[unit.lower()], "--max-bytes"))
 
 
 def read_age(given: str) -> float:
@@ -60,7 +62,13 @@ def read_age(given: str) -> float:
     found = _AGE.fullmatch(given.strip())
     if found is None:
         raise CommandError(f"--max-age {given}: not an age; write 30d, 12h, 90m, 45s or 2w")
-    return float(found[1]) * _SECONDS[found[2].lower()]
+    return _finite(float(found[1]) * _SECONDS[found[2].lower()], "--max-age")
+
+
+def _finite(number: float, option: str) -> float:
+    if number == inf:
+        raise CommandError(f"{option}: the number is too large; leave the option out for no limit")
+    return number
 
 
 def run_gc(options: GcOptions) -> int:
@@ -69,6 +77,8 @@ def run_gc(options: GcOptions) -> int:
     Raises:
         CommandError: an option is wrong, or the directory cannot be tidied.
     """
+    check_path(options.store, "DIR")
+    check_stdout()
     max_bytes = None if options.max_bytes is None else read_bytes(options.max_bytes)
     max_age_seconds = None if options.max_age is None else read_age(options.max_age)
     for name in options.keep:
@@ -106,7 +116,7 @@ def _print(done: GarbageCollection, store: str, max_bytes: int | None) -> None:
     verb = "would be removed" if done.is_dry_run else "removed"
     if done.removed:
         table = Table(box=SIMPLE, pad_edge=False)
-        table.add_column("namespace")
+        table.add_column("namespace", overflow="fold")
         for name in ("bytes", "texts", "unused for", "because of"):
             table.add_column(name, justify="right", no_wrap=True)
         for each in done.removed[:_MAX_ROWS]:
@@ -117,7 +127,7 @@ def _print(done: GarbageCollection, store: str, max_bytes: int | None) -> None:
                 _age_text(each.unused_seconds),
                 {"age": "age", "bytes": "bytes", "empty": "nothing in it"}[each.reason],
             )
-        console.print(table)
+        print_table(console, table)
         if len(done.removed) > _MAX_ROWS:
             console.print(f"{len(done.removed) - _MAX_ROWS:,} more; --json lists all")
     lines = [

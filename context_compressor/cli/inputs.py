@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from context_compressor.cli.exits import CommandError
+from context_compressor.cli.exits import CommandError, check_path
 from context_compressor.readers import Form, Format, Problem, Reading, Session, UnreadableError, read_all
 
 __all__ = ["STDIN", "Form", "Session", "SessionFile", "parse_sessions", "read_sessions"]
@@ -63,8 +63,11 @@ def read_sessions(source: str, format: Format | None = None) -> SessionFile:
     Raises:
         CommandError: nothing in it can be read; names file, line and reason.
     """
+    check_path(source, "FILE")
     try:
         if source == STDIN:
+            if sys.stdin is None:
+                raise CommandError("stdin is closed; name a file, or redirect one: compress - < FILE")
             return _to_file(read_all(sys.stdin.buffer, "stdin", format))
         return _to_file(read_all(Path(source), source, format))
     except UnreadableError as error:

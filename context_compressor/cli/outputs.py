@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from context_compressor.cli.exits import CommandError
+from context_compressor.cli.exits import CommandError, check_path
 
 
 class _PipeConsole(Console):
@@ -26,12 +26,32 @@ def make_console(*, stderr: bool = False) -> Console:
     return _PipeConsole(stderr=stderr, highlight=False)
 
 
+def is_stdout(name: str | None) -> bool:
+    """Tell whether an output is stdout: where none is named, or `-`, as `-` is stdin where a file is read."""
+    # By its name in /dev it could not be written whole or not at all, and a file behind it would be replaced.
+    return name in (None, "-", "/dev/stdout")
+
+
+def check_stdout() -> None:
+    """Refuse to work for nobody.
+
+    Raises:
+        CommandError: there is no stdout.
+    """
+    if sys.stdout is None:
+        raise CommandError("stdout is closed")
+
+
 def check_output(name: str, option: str = "--output") -> None:
     """Refuse an output that could not be written, before any work is done.
 
     Raises:
-        CommandError: it is a directory, or its directory is not there.
+        CommandError: it is empty or a directory, its directory is not there, or stdout is closed.
     """
+    check_path(name, option)
+    if is_stdout(name):
+        check_stdout()
+        return
     path = Path(name)
     if path.is_dir():
         raise CommandError(f"{option} {name}: is a directory; name a file in it")
@@ -43,18 +63,22 @@ def write_output(name: str, text: str, option: str = "--output") -> None:
     """Write `text` to a file, gzipped where the name ends in .gz; a failure leaves what was there before.
 
     Raises:
+        BrokenPipeError: it is stdout, and whoever read it has gone.
         CommandError: it could not be written.
     """
+    if is_stdout(name):
+        write_stdout(text)
+        return
     data = text.encode()
     if name.endswith(".gz"):
         data = gzip.compress(data, mtime=0)  # no time: the same sessions give the same file
     try:
-        # A link stays a link, and what it names is replaced.
-        path = Path(name).resolve()
+        path = Path(name)
         if path.exists() and not path.is_file():
-            path.write_bytes(data)  # a device or a pipe must not be replaced by a file
+            # A device or a pipe must not be replaced by a file, and a pipe in /dev/fd resolves to no path.
+            path.write_bytes(data)
         else:
-            _replace(path, data)
+            _replace(path.resolve(), data)  # a link stays a link, and what it names is replaced
     except OSError as error:
         raise CommandError(f"{option} {name}: cannot be written: {error.strerror or error}") from None
 
@@ -90,8 +114,7 @@ def write_stdout(text: str) -> None:
         BrokenPipeError: whoever read it has gone.
         CommandError: there is no stdout, or it takes no more.
     """
-    if sys.stdout is None:
-        raise CommandError("stdout is closed")
+    check_stdout()
     try:
         sys.stdout.flush()
         sys.stdout.buffer.write(text.encode("utf-8", "surrogatepass"))

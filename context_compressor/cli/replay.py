@@ -13,10 +13,25 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from context_compressor.cli.exits import DONE, INTERRUPTED, NO, CommandError, one_line
-from context_compressor.cli.outputs import check_output, make_console, write_output, write_stdout
+from context_compressor.cli.exits import (
+    DONE,
+    INTERRUPTED,
+    NO,
+    TROUBLE,
+    CommandError,
+    check_path,
+    one_line,
+)
+from context_compressor.cli.outputs import (
+    check_output,
+    check_stdout,
+    is_stdout,
+    make_console,
+    write_output,
+    write_stdout,
+)
 from context_compressor.cli.replay_inputs import Inputs, read_inputs
-from context_compressor.cli.replay_runs import Replays, Task, default_jobs
+from context_compressor.cli.replay_runs import Replays, Task, default_jobs, find_unfit
 from context_compressor.cli.replay_table import print_tables
 from context_compressor.cli.settings import make_config
 from context_compressor.measure.systems import SYSTEMS
@@ -54,6 +69,7 @@ def run_replay(options: ReplayOptions) -> int:
     """
     budgets, systems = _check_budgets(options.budgets), _check_baselines(options.baselines)
     _check_outputs(options)
+    is_page_shown = options.report is not None and is_stdout(options.report)
     console = make_console(stderr=True)
     is_shown = not options.quiet and console.file.isatty()
     with console.status("reading") if is_shown else _Silent() as status:
@@ -75,18 +91,20 @@ def run_replay(options: ReplayOptions) -> int:
             progress.update(bar, completed=progress.tasks[bar].total)
         data = _gather(inputs, replays, budgets, systems)
         _write(options, data, progress)
-    _warn(inputs, data)
+    unfit = [one for session in data.sessions for one in find_unfit(session)]
+    _warn(inputs, data, unfit)
     if not data.sessions and not is_interrupted:
         first = (*data.failed, *data.notes)[0]
-        raise CommandError(f"no session could be replayed; {first.name}: {first.why}")
+        code = NO if data.failed else TROUBLE
+        raise CommandError(f"no session could be replayed; {first.name}: {first.why}", code)
     if options.json:
         write_stdout(_json_text(data))
     elif data.sessions and not options.quiet:
-        print_tables(make_console(), data)
+        print_tables(make_console(stderr=is_page_shown), data)
     if is_interrupted:
         print(f"interrupted: {len(data.sessions)} of {len(tasks)} sessions are done", file=sys.stderr)
         return INTERRUPTED
-    return NO if data.failed else DONE
+    return NO if data.failed or unfit else DONE
 
 
 class _Silent:
@@ -118,9 +136,14 @@ def _check_baselines(baselines: Sequence[str]) -> tuple[str, ...]:
 
 
 def _check_outputs(options: ReplayOptions) -> None:
+    if options.json or not options.quiet:
+        check_stdout()
     if options.report is not None:
         check_output(options.report, "--report")
+        if options.json and is_stdout(options.report):
+            raise CommandError("--report and --json cannot both go to stdout; name a file for the report")
     if options.png is not None:
+        check_path(options.png, "--png")
         folder = Path(options.png)
         if folder.exists() and not folder.is_dir():
             raise CommandError(f"--png {options.png}: is not a directory")
@@ -213,10 +236,10 @@ def _write_pictures(folder: Path, data: ReportData, on_session: Any) -> None:
         raise CommandError(f"--png {folder}: cannot be written: {error.strerror or error}") from None
 
 
-def _warn(inputs: Inputs, data: ReportData) -> None:
+def _warn(inputs: Inputs, data: ReportData, unfit: Sequence[Skipped]) -> None:
     """Name on stderr what is not in the result: it is missing, so `--quiet` does not silence it."""
     for title, named in (
-        ("failed", [f"{one.name}: {one.why}" for one in data.failed]),
+        ("failed", [f"{one.name}: {one.why}" for one in (*data.failed, *unfit)]),
         ("skipped", [f"{one.name}: {one.why}" for one in data.notes if not one.is_failure]),
         ("skipped", [str(problem) for problem in inputs.problems]),
     ):

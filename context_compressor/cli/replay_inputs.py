@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from context_compressor.cli.exits import CommandError
+from context_compressor.cli.exits import CommandError, check_path
 from context_compressor.readers import Format, Problem, Session, UnreadableError, read_path
 
 
@@ -28,6 +28,7 @@ def read_inputs(paths: Sequence[str], format: Format | None, on_session: Callabl
         CommandError: a path is not there, or nothing in any of them can be read.
     """
     for path in paths:
+        check_path(path, "PATH")
         if not Path(path).exists():
             raise CommandError(f"{path}: there is no such file or directory")
     found = Inputs()

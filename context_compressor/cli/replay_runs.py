@@ -16,14 +16,17 @@ from typing import Any
 
 from context_compressor.errors import ContextCompressorError
 from context_compressor.measure.recording import Recording
+from context_compressor.measure.results import Turn
 from context_compressor.measure.systems import SYSTEMS
 from context_compressor.measure.watching import Watched, watch
 from context_compressor.messages.openai import from_openai
-from context_compressor.report.data import SessionRun, Skipped
+from context_compressor.report.data import OURS, SessionRun, Skipped
 from context_compressor.tokens.tiktoken_counter import TiktokenCounter
 
 _POLL_SECONDS = 0.1
 _QUIET = logging.NullHandler()
+_RAISED = "raised "
+"""How the problem begins of a turn in which a system raised."""
 
 Outcome = SessionRun | Skipped
 
@@ -70,7 +73,30 @@ def replay_session(task: Task, on_turn: Callable[[], object]) -> Outcome:
         raise
     except Exception as error:  # one session must not cost the others
         return Skipped(task.name, f"{type(error).__name__}: {error}")
-    return SessionRun(task.name, task.source, len(task.messages), recording.total_tokens, runs)
+    session = SessionRun(task.name, task.source, len(task.messages), recording.total_tokens, runs)
+    unfit = find_unfit(session)
+    # At no budget there is a view: all there is to tell would be told of the history.
+    return unfit[0] if len(unfit) == len(task.budgets) else session
+
+
+def find_unfit(session: SessionRun) -> list[Skipped]:
+    """Return a failure for each budget at which our memory had no view to send, whatever the turn."""
+    return [
+        Skipped(
+            session.name, f"no turn fits {run.replay.budget:,} tokens: {_why_unsent(run.replay.turns[0])}"
+        )
+        for run in session.runs
+        if run.replay.system == OURS and not any(map(is_sent, run.replay.turns))
+    ]
+
+
+def is_sent(turn: Turn) -> bool:
+    """Tell whether a system had anything to send; where it had not, the turn's tokens are the history's."""
+    return not any(problem.startswith(_RAISED) for problem in turn.problems)
+
+
+def _why_unsent(turn: Turn) -> str:
+    return turn.problems[0].removeprefix(_RAISED).replace("max_total_tokens", "--budget")
 
 
 async def _watch(recording: Recording, system: str, budget: int, on_turn: Callable[[], object]) -> Watched:

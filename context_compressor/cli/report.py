@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from rich.text import Text
 from context_compressor.cli.compressing import SessionReport, StandIn
 from context_compressor.cli.exits import one_line
 from context_compressor.cli.inputs import SessionFile
+from context_compressor.cli.tables import print_table
 from context_compressor.compression.config import CompressionConfig
 
 _MAX_ROWS = 40
@@ -32,11 +34,11 @@ def print_report(
     console: Console, source: SessionFile, reports: Sequence[SessionReport], budget: int, store: str
 ) -> None:
     """Print the table of tokens before and after, what left the view, and what to know besides."""
-    console.print(_sessions_table(source, reports, budget, max(16, console.width - 64)))
+    print_table(console, _sessions_table(source, reports, budget))
     if len(reports) > _MAX_ROWS:
         console.print(f"{len(reports) - _MAX_ROWS} more sessions are counted in the total; --json lists all")
     if len(reports) == 1 and reports[0].stand_ins:
-        console.print(_stand_ins_table(reports[0]))
+        print_table(console, _stand_ins_table(reports[0]))
     stored = [report for report in reports if _refs(report)]
     if len(stored) == 1:
         _say(console, f"Full texts: {store}, namespace {stored[0].namespace}")
@@ -55,28 +57,26 @@ def print_report(
 
 def _say(console: Console, text: str, style: str = "") -> None:
     # Names and errors come from outside: not markup, and not to be broken where someone will copy them.
-    console.print(Text(one_line(text), style), soft_wrap=True)
+    # What can be shown is shown as it is: in a command, two blanks are not one.
+    console.print(Text(text if text.isprintable() else one_line(text), style), soft_wrap=True)
 
 
 def _store_option(store: str) -> str:
     from context_compressor.cli.settings import DEFAULT_STORE
 
-    return "" if store == DEFAULT_STORE else f" --store {store}"
+    return "" if store == DEFAULT_STORE else f" --store {shlex.quote(store)}"
 
 
-def _sessions_table(
-    source: SessionFile, reports: Sequence[SessionReport], budget: int, name_width: int
-) -> Table:
+def _sessions_table(source: SessionFile, reports: Sequence[SessionReport], budget: int) -> Table:
     table = Table(title=f"Views within {budget:,} tokens", **_LOOK)
-    table.add_column("session")
+    table.add_column("session", overflow="fold")
     for name in ("messages", "tokens", "view", "saved", "offloaded", "summaries"):
         table.add_column(name, justify="right", no_wrap=True)
     for report in reports[:_MAX_ROWS]:
         name = source.sessions[report.number - 1].id or (
             source.name if report.line is None else f"line {report.line}"
         )
-        shown = name if len(name) <= name_width else f"{name[: name_width - 1]}…"
-        table.add_row(Text(one_line(shown)), *_row([report]))
+        table.add_row(Text(one_line(name)), *_row([report]))
     if len(reports) > 1:
         table.add_section()
         table.add_row(f"{len(reports)} sessions", *_row(reports), style="bold")

@@ -12,9 +12,16 @@ from typing import Any
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from context_compressor.cli.compressing import Compressor
-from context_compressor.cli.exits import DONE, one_line
+from context_compressor.cli.exits import DONE, check_path, one_line
 from context_compressor.cli.inputs import SessionFile, read_sessions
-from context_compressor.cli.outputs import check_output, make_console, write_output, write_stdout
+from context_compressor.cli.outputs import (
+    check_output,
+    check_stdout,
+    is_stdout,
+    make_console,
+    write_output,
+    write_stdout,
+)
 from context_compressor.cli.report import print_report, report_json
 from context_compressor.cli.settings import SummarizerKind, make_config, make_summarizer
 from context_compressor.readers import Format
@@ -52,8 +59,12 @@ def run_compress(options: CompressOptions) -> int:
     """
     config = make_config(**options.fields)
     summarizer = make_summarizer(options.summarizer, options.model, options.base_url)
-    if options.output is not None:
-        check_output(options.output)
+    output = None if is_stdout(options.output) else options.output
+    check_path(options.store, "--store")
+    if output is not None:
+        check_output(output)
+    if output is None or options.json:
+        check_stdout()
     source = read_sessions(options.file, options.format)
     console = make_console(stderr=True)
     progress = Progress(
@@ -71,15 +82,15 @@ def run_compress(options: CompressOptions) -> int:
         task = progress.add_task("", total=sum(len(session.messages) for session in source.sessions))
         reports = asyncio.run(compressor.compress(source, lambda done: progress.advance(task, done)))
     text = source.dump([report.view for report in reports])
-    if options.output is None:
+    if output is None:
         write_stdout(text)
     else:
-        write_output(options.output, text)
-    if not (options.json and options.output is None):  # else stderr is JSON, and has them
+        write_output(output, text)
+    if not (options.json and output is None):  # else stderr is JSON, and has them
         _warn(source)
     if options.json:
-        report = report_json(source, reports, config, output=options.output or "stdout", store=options.store)
-        print(_with_reading(report, source), file=sys.stderr if options.output is None else sys.stdout)
+        report = report_json(source, reports, config, output=output or "stdout", store=options.store)
+        print(_with_reading(report, source), file=sys.stderr if output is None else sys.stdout)
     elif not options.quiet:
         print_report(console, source, reports, config.budget, options.store)
         written = source.written_as()

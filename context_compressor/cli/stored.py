@@ -7,8 +7,10 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from context_compressor.cli.exits import DONE, NO, TROUBLE, CommandError
-from context_compressor.cli.outputs import write_stdout
+import regex
+
+from context_compressor.cli.exits import DONE, NO, TROUBLE, CommandError, check_path
+from context_compressor.cli.outputs import check_stdout, write_stdout
 from context_compressor.errors import OffloadError, OffloadNotFoundError
 from context_compressor.offload.directory.namespaces import NAMESPACE
 from context_compressor.offload.files import FileOffloadStore
@@ -17,7 +19,7 @@ from context_compressor.offload.protocol import REF_PREFIX
 from context_compressor.offload.searching import PatternError, compile_pattern, search_text
 
 GREP_SECONDS = 10.0
-"""What the search of one text may take; a pattern can run for ever."""
+"""What the search of all texts may take, their loading not included; a pattern can run for ever."""
 
 _REF = re.compile(r"(?:ctx://)?([0-9a-f]{16})")
 _NAMED = 3
@@ -39,6 +41,7 @@ class StoreView:
     """
 
     def __init__(self, path: str, namespace: str | None) -> None:
+        check_path(path, "--store")
         self.path = path
         directory = Path(path)
         if not directory.is_dir():
@@ -57,9 +60,8 @@ class StoreView:
         except OSError as error:
             raise CommandError(f"--store {path}: cannot be listed: {error.strerror}") from None
         if namespace is not None and namespace not in present:
-            there = ", ".join(present[:_NAMED]) or "none"
-            more = f" and {len(present) - _NAMED} more" if len(present) > _NAMED else ""
-            raise CommandError(f"--namespace {namespace}: not in {path}; there: {there}{more}")
+            there = _named(present) or "none"
+            raise CommandError(f"--namespace {namespace}: not in {path}; there: {there}")
         self.stores: list[FileOffloadStore] = []
         names = present if namespace is None else [namespace]
         self.stores.extend(_SeenStore(path, name) for name in names)
@@ -99,9 +101,7 @@ class StoreView:
         refs = await self.refs()
         if not refs:
             return f"{ref} is not stored in {self.path}, and nothing else is"
-        named = ", ".join(refs[:_NAMED])
-        more = f" and {len(refs) - _NAMED} more" if len(refs) > _NAMED else ""
-        return f"{ref} is not stored in {self.path}; stored there: {named}{more}"
+        return f"{ref} is not stored in {self.path}; stored there: {_named(refs)}"
 
 
 def check_ref(given: str) -> str:
@@ -118,6 +118,7 @@ def check_ref(given: str) -> str:
 
 def read_stored(ref: str, store: str, namespace: str | None, offset: int | None, limit: int | None) -> int:
     """Print a stored text, or `limit` lines of it from line `offset` on; return the exit code."""
+    check_stdout()
     ref = check_ref(ref)
     text = asyncio.run(StoreView(store, namespace).read(ref))
     if offset is not None or limit is not None:
@@ -135,26 +136,42 @@ def read_stored(ref: str, store: str, namespace: str | None, offset: int | None,
 def grep_stored(
     pattern: str, store: str, namespace: str | None, ref: str | None, ignore_case: bool, context: int
 ) -> int:
-    """Print the lines of stored texts that match, as grep does; return the exit code."""
-    return asyncio.run(_grep(pattern, StoreView(store, namespace), ref, ignore_case, context))
+    """Print the lines of stored texts that match, as grep does; return the exit code.
 
-
-async def _grep(pattern: str, view: StoreView, ref: str | None, ignore_case: bool, context: int) -> int:
+    Raises:
+        CommandError: pattern, ref or store is wrong, or some text was not searched, which is said at the end.
+    """
+    check_stdout()
+    view = StoreView(store, namespace)
     try:
         compiled = compile_pattern(pattern, ignore_case)
+        with asyncio.Runner() as runner:
+            return _grep(compiled, view, runner, ref, context)
     except PatternError as error:
         raise CommandError(str(error)) from None
-    refs = await view.refs() if ref is None else [check_ref(ref)]
-    code, trouble = NO, ""
+
+
+def _grep(
+    pattern: regex.Pattern[str], view: StoreView, runner: asyncio.Runner, ref: str | None, context: int
+) -> int:
+    refs = runner.run(view.refs()) if ref is None else [check_ref(ref)]
+    code, seconds_left = NO, GREP_SECONDS
+    unread: list[str] = []
+    unsearched: list[str] = []
     for name in refs:
+        if seconds_left <= 0:
+            unsearched.append(name)
+            continue
         try:
-            text = await view.read(name)
+            text = runner.run(view.read(name))
         except CommandError as error:
             if ref is not None:
                 raise
-            trouble = str(error)  # the other texts can still be searched
+            unread.append(str(error))  # the other texts can still be searched
             continue
-        found = await asyncio.to_thread(search_text, text, name, compiled, GREP_SECONDS)
+        # Not inside of the event loop, where Ctrl-C would wait for the search to end.
+        found = search_text(text, name, pattern, seconds_left)
+        seconds_left -= found.seconds
         lines = split_lines(text)
         if lines[-1] == "":
             lines.pop()  # a line feed ends the last line; it does not begin another
@@ -165,10 +182,31 @@ async def _grep(pattern: str, view: StoreView, ref: str | None, ignore_case: boo
             write_stdout("".join(_matches(name, lines, numbers, context)))
             code = DONE
         if found.timed_out:
-            trouble = f"{name}: the search was stopped after {GREP_SECONDS:g} s; simplify the pattern"
-    if trouble:
-        raise CommandError(trouble, TROUBLE)
+            unsearched.append(name)
+            seconds_left = 0.0
+    if unread or unsearched:
+        raise CommandError(_troubles(unread, unsearched), TROUBLE)
     return code
+
+
+def _troubles(unread: Sequence[str], unsearched: Sequence[str]) -> str:
+    """Return what kept a search from being whole."""
+    troubles = []
+    if unread:
+        more = f" (and {len(unread) - 1:,} more that cannot be read)" if len(unread) > 1 else ""
+        troubles.append(f"{unread[0]}{more}")
+    if unsearched:
+        what = "1 text was" if len(unsearched) == 1 else f"{len(unsearched):,} texts were"
+        troubles.append(
+            f"the search was stopped after {GREP_SECONDS:g} s, so {what} not searched to the end: "
+            f"{_named(unsearched)}; simplify the pattern"
+        )
+    return "; ".join(troubles)
+
+
+def _named(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    return f"{', '.join(names[:_NAMED])}{more}"
 
 
 def _matches(ref: str, lines: Sequence[str], numbers: Sequence[int], context: int) -> Iterator[str]:

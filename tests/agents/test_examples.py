@@ -133,6 +133,58 @@ async def test_the_same_run_without_the_wrapper_is_refused(wire: str) -> None:
     assert TiktokenCounter().count_messages(messages) > WINDOW * 0.95
 
 
+@pytest.fixture
+def tools(tmp_path: Path) -> Any:
+    """Tools over a folder, beside which stands a secret to which two links in it lead."""
+    folder = tmp_path / "folder"
+    (folder / "deep").mkdir(parents=True)
+    (tmp_path / "secret.txt").write_text("secret")
+    (folder / "note.txt").write_text("a note")
+    (folder / "deep" / "page.txt").write_text("a page")
+    (folder / "link.txt").symlink_to(tmp_path / "secret.txt")
+    (folder / "up").symlink_to(tmp_path)
+    return FileTools(folder)
+
+
+def test_the_tools_stay_in_their_folder(tools: Any) -> None:
+    assert tools.call("list_files", {"pattern": "*"}) == "deep/page.txt\nnote.txt"
+    assert tools.call("list_files", {"pattern": "up/*"}) == ""
+    assert tools.call("search_files", {"pattern": "secret|note"}) == "note.txt:1:a note"
+    assert "is outside of the folder" in tools.call("read_file", {"path": "link.txt"})
+    assert "is outside of the folder" in tools.call("read_file", {"path": "up/secret.txt"})
+
+
+@pytest.mark.parametrize("pattern", ["../*", "deep/../../*", "/etc/*"])
+def test_a_pattern_that_leads_out_of_the_folder_is_answered(tools: Any, pattern: str) -> None:
+    assert "leads out of the folder; name files in it" in tools.call("list_files", {"pattern": pattern})
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("list_files", {"pattern": "a**b"}),
+        ("list_files", {"pattern": 5}),
+        ("list_files", []),
+        ("read_file", {"path": "no\0name"}),
+        ("search_files", {"pattern": "a{99999999999999999999}"}),
+        ("search_files", {}),
+    ],
+)
+def test_whatever_a_model_asks_for_is_answered(tools: Any, name: str, arguments: Any) -> None:
+    assert "Error: " in tools.call(name, arguments)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names are bytes on Linux")
+def test_names_that_cannot_be_printed_are_escaped(tools: Any) -> None:
+    for name in (b"caf\xe9.txt", b"two\nlines.txt"):
+        Path(os.fsdecode(os.fsencode(tools.folder) + b"/" + name)).write_text("coffee")
+
+    assert tools.call("list_files", {"pattern": "*s.txt"}) == "two\\nlines.txt"
+    found = tools.call("search_files", {"pattern": "coffee"})
+    assert found == "caf\\udce9.txt:1:coffee\ntwo\\nlines.txt:1:coffee"
+    found.encode()  # a request is UTF-8
+
+
 @pytest.mark.parametrize(
     ("name", "variable"), [("openai_agent.py", "OPENAI_API_KEY"), ("dashscope_agent.py", "DASHSCOPE_API_KEY")]
 )

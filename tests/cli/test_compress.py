@@ -3,6 +3,7 @@ import io
 import json
 import os
 import pty
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -222,16 +223,64 @@ def test_a_second_run_takes_nothing_away_from_the_first(cli, session_file, tmp_p
         assert cli("read", ref, "--namespace", "n").code == 0
 
 
-def test_messages_that_wait_for_results_are_left_out_and_named(cli, tmp_path):
-    call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-    messages = [{"role": "user", "content": "go"}, {"role": "assistant", "content": "", "tool_calls": [call]}]
+def waiting(*ids, results=()):
+    """Return a session whose last calls are not all answered yet."""
+    calls = [{"id": id, "type": "function", "function": {"name": "f", "arguments": "{}"}} for id in ids]
+    return [
+        {"role": "user", "content": "go"},
+        {"role": "assistant", "content": "", "tool_calls": calls},
+        *({"role": "tool", "tool_call_id": id, "content": "done"} for id in results),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("messages", "note"),
+    [
+        (waiting("a"), "messages[1] waits for tool results and stands at the end as it came in"),
+        (
+            waiting("a", "b", results="a"),
+            "messages[1] to messages[2] wait for tool results and stand at the end as they came in",
+        ),
+    ],
+)
+def test_messages_that_wait_for_results_are_kept_and_named(cli, tmp_path, messages, note):
     (tmp_path / "chat.json").write_text(json.dumps(messages))
 
-    ran = cli("compress", "chat.json")
+    ran = cli("compress", "chat.json", "-q", "-o", "chat.json", "--json")
 
-    assert json.loads(ran.out) == messages[:1]
-    assert "messages[1]" in ran.err
-    assert "left out" in ran.err
+    assert json.loads((tmp_path / "chat.json").read_text()) == messages
+    (session,) = json.loads(ran.out)["sessions"]
+    assert session["notes"][0].startswith(note)
+    assert session["view_messages"] == session["messages"]
+    assert session["saved_tokens"] == 0
+    assert note in cli("compress", "chat.json").err
+
+
+def test_messages_that_wait_for_results_stand_behind_the_view(cli, tmp_path, recorded):
+    tail = waiting("waits")[1:]
+    (tmp_path / "chat.json").write_text(json.dumps([*recorded, *tail]))
+
+    ran = cli("compress", "chat.json", "--budget", BUDGET, "--json")
+
+    written = json.loads(ran.out)
+    assert written[-1:] == tail
+    assert problems(written[:-1]) == []
+    (session,) = json.loads(ran.err)["sessions"]
+    (note,) = session["notes"]
+    tokens = TiktokenCounter().count_messages(tail)
+    assert note.endswith(f", {tokens} tokens beside the budget")
+    assert session["view_tokens"] - tokens <= BUDGET < session["tokens"]
+    assert session["saved_tokens"] == session["tokens"] - session["view_tokens"]
+
+
+@pytest.mark.parametrize("store", ["my  store", "it's"])
+def test_the_command_it_prints_can_be_copied(cli, session_file, tmp_path, store):
+    ran = cli("compress", "chat.json", "--budget", BUDGET, "--store", store, "-o", "small.json")
+
+    printed = next(line for line in ran.err.splitlines() if line.startswith("Read one: "))
+    program, *arguments = shlex.split(printed.removeprefix("Read one: "))
+    assert program == "context-compressor"
+    assert cli(*arguments).code == 0
 
 
 def test_repairs_are_named(cli, tmp_path):

@@ -2,6 +2,7 @@ import json
 import os
 import pty
 import re
+import shlex
 import subprocess
 
 import pytest
@@ -93,6 +94,15 @@ def test_a_short_demo_says_that_nothing_left(cli):
     assert ran.code == 0
     assert "Nothing that the agent read has left its view" in ran.out
     assert ran.err == ""
+
+
+def test_the_command_it_prints_can_be_copied(cli):
+    ran = cli("demo", "--turns", 16, "--store", "my  [red]store")
+
+    printed = next(line for line in ran.out.splitlines() if line.startswith("The texts are kept: "))
+    *arguments, store = shlex.split(printed.removeprefix("The texts are kept: "))
+    assert arguments == ["context-compressor", "grep", "PATTERN", "--store"]
+    assert store == "my  [red]store"
 
 
 def test_json_alone_stands_on_stdout(cli):

@@ -96,6 +96,34 @@ def test_a_wrong_option_is_refused_by_name(cli, tmp_path, case):
 
 
 @pytest.mark.parametrize(
+    ("arguments", "what"),
+    [
+        (["compress", ""], "FILE"),
+        (["compress", "f.json", "--store", ""], "--store"),
+        (["compress", "f.json", "-o", ""], "--output"),
+        (["read", "0123456789abcdef", "--store", ""], "--store"),
+        (["grep", "x", "--store", ""], "--store"),
+        (["gc", ""], "DIR"),
+        (["replay", "f.json", ""], "PATH"),
+        (["replay", "f.json", "--report", ""], "--report"),
+        (["replay", "f.json", "--png", ""], "--png"),
+        (["demo", "--store", ""], "--store"),
+    ],
+)
+def test_an_empty_path_is_not_the_current_directory(cli, tmp_path, arguments, what):
+    (tmp_path / "f.json").write_bytes(b"[%b]" % USER)
+
+    assert_refused(cli(*arguments), 2, [f"{what} is empty; name a file or directory"])
+    assert [path.name for path in tmp_path.iterdir()] == ["f.json"]
+
+
+def test_a_closed_stdin_is_one_line(cli, monkeypatch):
+    monkeypatch.setattr("sys.stdin", None)
+
+    assert_refused(cli("compress", "-"), 2, ["stdin is closed; name a file"])
+
+
+@pytest.mark.parametrize(
     ("arguments", "parts"),
     [
         (["compress", "none.json"], ["none.json: there is no such file"]),

@@ -179,6 +179,23 @@ def test_nothing_that_could_be_replayed(cli, tmp_path):
     assert "no session could be replayed; chat.json: has no assistant message" in ran.err
 
 
+def test_a_session_of_which_no_turn_fits_has_failed(cli, tmp_path, messages):
+    (tmp_path / "chat.json").write_text(json.dumps(messages))
+
+    alone = cli("replay", "chat.json", "--budget", 3)
+    both = cli("replay", "chat.json", "--budget", 3, "--budget", 16_000)
+
+    why = "chat.json: no turn fits 3 tokens: ContextOverflowError: "
+    assert (alone.code, alone.out) == (1, "")
+    assert f"failed: {why}" in alone.err
+    assert "raise --budget" in alone.err
+    assert both.code == 1
+    assert f"failed: {why}" in both.err
+    # What our memory could not send is no request, so none is the largest.
+    peaks = [line.split()[3] for line in both.out.splitlines() if line.startswith(" ours")]
+    assert peaks[0] == "-" != peaks[1]
+
+
 def test_interrupting_keeps_what_is_done(cli, folder, monkeypatch):
     """Two of three sessions are done when Ctrl-C comes: the report has these, and says so."""
     pytest.importorskip("matplotlib", reason="needs the extra `report`")

@@ -1,8 +1,13 @@
+import asyncio
 import json
+import signal
+import subprocess
+import sys
 
 import pytest
 
 from context_compressor import FileOffloadStore
+from tests.cli.support import environment
 
 
 @pytest.fixture
@@ -137,16 +142,72 @@ def test_grep_refuses_a_pattern_that_cannot_be_used(cli, refs, pattern):
     assert ran.err.count("\n") == 1
 
 
+ENDLESS = r"(a|aa)+(?<!b)$"
+
+
 async def test_grep_gives_up_on_a_pattern_that_never_ends(cli, tmp_path, monkeypatch):
     await FileOffloadStore(tmp_path / "store").write("a" * 60 + "b")
     monkeypatch.setattr("context_compressor.cli.stored.GREP_SECONDS", 0.05)
-    # In a thread: the test has an event loop, and the command starts its own.
-    import asyncio
 
-    ran = await asyncio.to_thread(cli, "grep", r"(a|aa)+(?<!b)$", "--store", "store")
+    # In a thread: the test has an event loop, and the command starts its own.
+    ran = await asyncio.to_thread(cli, "grep", ENDLESS, "--store", "store")
 
     assert ran.code == 2
     assert "the search was stopped" in ran.err
+
+
+async def test_grep_has_one_limit_for_all_texts_and_names_those_it_did_not_search(cli, tmp_path, monkeypatch):
+    store = FileOffloadStore(tmp_path / "store")
+    refs = [await store.write("a" * 60 + "b" * count) for count in (1, 2, 3)]
+    monkeypatch.setattr("context_compressor.cli.stored.GREP_SECONDS", 0.05)
+
+    ran = await asyncio.to_thread(cli, "grep", ENDLESS, "--store", "store")
+
+    assert (ran.code, ran.err.count("\n")) == (2, 1)
+    assert "stopped after 0.05 s, so 3 texts were not searched to the end: ctx://" in ran.err
+    assert all(ref in ran.err for ref in refs)
+
+
+def test_grep_searches_on_and_counts_the_texts_that_cannot_be_read(cli, refs, tmp_path):
+    for store, name in (("a", refs["poem_ref"]), ("b", refs["bytes_ref"])):
+        (tmp_path / "store" / store / f"{name.removeprefix('ctx://')}.txt").write_text("changed")
+
+    ran = cli("grep", "both", "--store", "store")
+
+    assert (ran.code, ran.out) == (2, f"{refs['shared_ref']}:1:stands in both\n")
+    assert ran.err.count("\n") == 1
+    assert "was truncated or changed" in ran.err
+    assert "(and 1 more that cannot be read)" in ran.err
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no SIGINT between processes here")
+def test_ctrl_c_ends_a_search_that_never_ends(tmp_path):
+    store = FileOffloadStore(tmp_path / "store")
+    for text in ("found me", "a" * 60 + "b"):
+        asyncio.run(store.write(text))
+    code = (
+        "import sys\n"
+        "from context_compressor.cli import app, stored\n"
+        "stored.GREP_SECONDS = 1e6\n"
+        "sys.exit(app.run(sys.argv[1:]))"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, "grep", f"found|{ENDLESS}", "--store", "store"],
+        cwd=tmp_path,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    try:
+        assert process.stdout.readline().endswith(b":1:found me\n")  # the other text is searched next
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)  # else it would go on for days
+    finally:
+        process.kill()
+        process.communicate()
+
+    assert (process.returncode, err) == (130, b"context-compressor: interrupted\n")
 
 
 def test_what_left_the_view_is_found_and_read_again(cli, tmp_path, recorded):
