@@ -13,7 +13,9 @@ MediaKind = Literal["image", "audio", "video", "file"]
 MIN_CHARACTERS = 200
 """Shorter data stay where they are: what would stand for them is no smaller."""
 
-_DATA_URL = re.compile(r"data:([^,;\s]*)(?:;[^,;\s]+)*;base64,")
+_PREFIX = re.compile(r"data:([^,;\s]{0,200})(?:;[^,;\s]{1,200}){0,20};base64,")
+_DATA = re.compile(r"(?:(?:[\w+/-]{76}\r?\n)++|(?:[\w+/-]{64}\r?\n)++)?[\w+/%=-]*+(?:\r?\n)?", re.ASCII)
+"""Base64 in either alphabet, in one piece or in lines of 76 or 64 characters, as encoders write them."""
 _KINDS: tuple[MediaKind, ...] = ("image", "audio", "video")
 _NO_MEDIA = frozenset({"text", "thinking", "tool_use", "tool_result"})
 _MAX_DEPTH = 4
@@ -28,13 +30,14 @@ class Media(NamedTuple):
 
 
 def is_data_url(text: str) -> bool:
-    """Tell whether a text is a `data:` URL in base64."""
-    return _DATA_URL.match(text) is not None
+    """Tell whether a text is a `data:` URL in base64 and nothing else; the data are not decoded."""
+    prefix = _PREFIX.match(text)
+    return prefix is not None and _DATA.fullmatch(text, prefix.end()) is not None
 
 
 def media_type_of(url: str) -> str:
     """Return the media type of a `data:` URL, "" when it names none."""
-    found = _DATA_URL.match(url)
+    found = _PREFIX.match(url)
     return found[1] if found else ""
 
 
@@ -57,7 +60,8 @@ def encoded_media(block: Block) -> Media | None:
 
 def _data_urls(value: Any, depth: int) -> Iterator[str]:
     if isinstance(value, str):
-        if value.startswith("data:") and is_data_url(value):
+        # A block that is no text holds a URL here, even where the data are damaged.
+        if _PREFIX.match(value):
             yield value
     elif isinstance(value, dict) and depth:
         data, audio_format = value.get("data"), value.get("format")

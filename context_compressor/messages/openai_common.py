@@ -123,6 +123,15 @@ def assemble(fields: dict[str, Any], remark: Mapping[str, Any]) -> dict[str, Any
     return ordered
 
 
+def sendable(text: str) -> str:
+    """Return text that can be sent as UTF-8: the same, halves of surrogate pairs as escapes."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "backslashreplace").decode()
+    return text
+
+
 def dump_sendable(value: Any, **options: Any) -> str:
     """Return JSON text that can be sent as UTF-8: readable, and escaped where it holds half a surrogate pair.
 

@@ -102,7 +102,9 @@ def found_page(sections: Iterable[FoundSection], closing: str) -> str:
     return "\n".join((*lines, closing))
 
 
-def closing_found(shown: int, matches: int, stopped_seconds: int = 0, unreadable: int = 0) -> str:
+def closing_found(
+    shown: int, matches: int, stopped_seconds: int = 0, unreadable: int = 0, context: int | None = None
+) -> str:
     """Return the last line of a search page that shows `shown` of `matches`.
 
     Args:
@@ -110,6 +112,7 @@ def closing_found(shown: int, matches: int, stopped_seconds: int = 0, unreadable
         matches: how many were found.
         stopped_seconds: after how long the search was stopped; 0 when it came to its end.
         unreadable: how many texts could not be searched because they could not be read.
+        context: how many lines stand around a match, where that is less than was asked for.
     """
     if stopped_seconds:
         closing = (
@@ -120,6 +123,8 @@ def closing_found(shown: int, matches: int, stopped_seconds: int = 0, unreadable
         closing = f"more: {shown} of {matches} matches shown; raise limit, name a ref or narrow the pattern"
     else:
         closing = "end"
+    if context is not None:
+        closing += f"; room for context: {context} line{'' if context == 1 else 's'}"
     return f"[{closing}; texts that could not be read: {unreadable}]" if unreadable else f"[{closing}]"
 
 
@@ -144,7 +149,7 @@ _FOUND_LINE = re.compile(rf"{_N}(?::{_N}-{_N})?(?: x{_N})?[|-] (.*)", re.DOTALL)
 _FOUND_CLOSING = re.compile(
     rf"\[(?:end|more: {_N} of {_N} matches shown; raise limit, name a ref or narrow the pattern"
     rf"|stopped after {_N} s, {_N} of {_N} matches found are shown; simplify the pattern or name a ref)"
-    rf"(?:; texts that could not be read: {_N})?\]"
+    rf"(?:; room for context: (?:1 line|(?:0|{_N}) lines))?(?:; texts that could not be read: {_N})?\]"
 )
 
 

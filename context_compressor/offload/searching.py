@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -31,9 +31,12 @@ MAX_REPEATS = 100_000
 """Product of the `{n}` in a pattern. `regex` unrolls nested ones when it compiles, which no timeout stops:
 `((x{500}){500}){500}` takes gigabytes, 100,000 takes 0.1 s."""
 
-LINE_WIDTHS = (200, 80, 24)
+LINE_WIDTHS = (200, 80)
 """Characters shown of a long line, the first width with which anything fits: 200 hold a path or a stack frame
 with what stands around it."""
+
+LAST_WIDTH = 24
+"""Where nothing else fits: of use with a word that was looked for, and with no line around it."""
 
 _FIRST_GUESS = 8
 """Matches tried first: about what the 300 tokens of an ordinary search hold."""
@@ -144,6 +147,7 @@ def search_page(
     counter: TokenCounter,
     *,
     max_tokens: int,
+    first_max_tokens: int = 0,
     limit: int | None = None,
     context: int = 0,
     stopped_seconds: int = 0,
@@ -153,12 +157,14 @@ def search_page(
 
     Texts come in the order given, newest first; within a text the last match comes first. Without context,
     lines that read the same are shown once, at their newest place, with a count. With context, neighbouring
-    blocks are joined, and a block reads from top to bottom.
+    blocks are joined, and a block reads from top to bottom; where there is no room for the context of even
+    one match, less of it is shown.
 
     Args:
         found: the texts with hits, newest first.
         counter: what the whole page is counted by.
         max_tokens: what the page may cost.
+        first_max_tokens: what it may cost where `max_tokens` holds not even one match; 0 for no more.
         limit: how many matches at most; None for as many as fit.
         context: lines to show before and after each match.
         stopped_seconds: after how long the search was stopped; 0 when it came to its end.
@@ -171,7 +177,7 @@ def search_page(
     lines = {text.ref: split_lines(text.text) if context else [] for text in found}
     totals = {text.ref: text.total_lines for text in found}
 
-    def page(width: int, count: int) -> str:
+    def page(around: int, width: int, count: int) -> str:
         sections = []
         for ref, group in groupby(picks[:count], lambda pick: pick[0].ref):
             shown = list(group)
@@ -180,24 +186,40 @@ def search_page(
                     ref,
                     totals[ref],
                     len(shown[0][0].hits),
-                    _blocks(shown, lines[ref], context, width)
+                    _blocks(shown, lines[ref], around, width)
                     if context
                     else [_cut_hit(text, hit, width, repeats) for text, hit, repeats in shown],
                 )
             )
         covered = sum(repeats for _, _, repeats in picks[:count])
-        return found_page(sections, closing_found(covered, matches, stopped_seconds, unreadable))
+        less = around if around < context else None
+        return found_page(sections, closing_found(covered, matches, stopped_seconds, unreadable, less))
 
-    def page_tokens(width: int, count: int) -> int:
-        return counter.count_text(page(width, count))
+    def page_tokens(around: int, width: int, count: int) -> int:
+        return counter.count_text(page(around, width, count))
 
-    upper = min(len(picks), max_tokens if limit is None else limit, max_tokens)
-    for width in LINE_WIDTHS:
-        count = largest_fitting(partial(page_tokens, width), upper, max_tokens, _FIRST_GUESS)
+    most = min(len(picks), max_tokens if limit is None else limit, max_tokens)
+    for around, width, tokens in _attempts(context, max_tokens, first_max_tokens):
+        upper = most if tokens == max_tokens else 1
+        # With context one match may be all that fits, and a try costs as much as it shows.
+        guess = 1 if around else _FIRST_GUESS
+        count = largest_fitting(partial(page_tokens, around, width), upper, tokens, guess)
         if count:
-            return page(width, count)
+            return page(around, width, count)
     text, hit, _ = picks[0]
     return f"{matches} matches, and no room to show one: the newest is in line {hit.number} of {text.ref}."
+
+
+def _attempts(context: int, max_tokens: int, first_max_tokens: int) -> Iterator[tuple[int, int, int]]:
+    """Yield `(lines of context, width of a line, tokens)` to try a page with, the best first."""
+    limits = (max_tokens, first_max_tokens) if first_max_tokens > max_tokens else (max_tokens,)
+    around = context
+    while True:
+        yield from ((around, width, tokens) for tokens in limits for width in LINE_WIDTHS)
+        if not around:
+            break
+        around //= 2
+    yield 0, LAST_WIDTH, limits[-1]
 
 
 def _without_repeats(picks: Sequence[_Pick]) -> list[_Pick]:

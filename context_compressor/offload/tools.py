@@ -56,7 +56,8 @@ STANDING_SHARE = 4
 MIN_PAGE_TOKENS = 100
 """Below this, a page is mostly frame: refuse rather than shrink further."""
 GREP_TOKENS = 300
-"""What a search answers unless `limit` asks for more: enough to see where to read on."""
+"""What a search answers unless `limit` asks for more: enough to see where to read on. Where the first match
+with its context takes more, it may have a page."""
 MAX_CONTEXT_LINES = 50
 
 Wire = Literal["openai", "dashscope"]
@@ -335,6 +336,7 @@ class OffloadTools:
             found,
             self._memory.counter,
             max_tokens=room if limit else min(room, GREP_TOKENS),
+            first_max_tokens=room,
             limit=limit,
             context=context,
             stopped_seconds=ceil(SEARCH_SECONDS) if stopped else 0,

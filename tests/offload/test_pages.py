@@ -189,6 +189,9 @@ class TestFoundPage:
             closing_found(1, 2, 2),
             closing_found(1, 1, 0, 3),
             closing_found(1, 1, 2, 3),
+            closing_found(1, 1, 0, 0, 0),
+            closing_found(1, 2, 0, 3, 1),
+            closing_found(1, 2, 2, 3, 25),
         ],
     )
     def test_every_closing_is_known(self, closing: str) -> None:

@@ -43,6 +43,14 @@ HTML = (
     + "\n".join(f'<li class="row"><a href="/item/{i}">商品 {i} &amp; more</a></li>' for i in range(60))
     + "\n</body>\n</html>"
 )
+PAGE_HEAD = (
+    "<!DOCTYPE html><html><head><title>商品 &amp; more</title>"
+    f"<script>{'var hidden_name = 1 < 2;' * 90}</script><style>{'.hidden_name{color:red}' * 9}</style></head>"
+)
+PARAGRAPHS = [
+    "<h1>Everything</h1>",
+    *(f'<p class="row">Paragraph {i} has<br>a <a href="/item/{i}">link</a>.</p>' for i in range(2000)),
+]
 DIFF = "\n".join(
     f"diff --git a/src/file_{i}.py b/src/file_{i}.py\nindex 1..2 100644\n--- a/src/file_{i}.py\n"
     f"+++ b/src/file_{i}.py\n@@ -10,4 +10,5 @@ def handle_{i}(x):\n     a = 1\n-    b = 旧\n+    b = 新\n"
@@ -209,6 +217,17 @@ class TestListing:
         assert "src/ (30), 文档/ (30)" in shown or "文档/ (30), src/ (30)" in shown
         assert "src/part_1" in shown
 
+    @pytest.mark.parametrize("root", [".", "./shop", "shop", "/srv/shop"])
+    @pytest.mark.parametrize("files", [12, 60])
+    def test_what_holds_another_path_is_no_file(self, root: str, files: int) -> None:
+        paths = [root]
+        for name in ("docs", "src", "文档"):
+            paths += [f"{root}/{name}", *(f"{root}/{name}/file_{i}.py" for i in range(files // 3))]
+        shown = shown_by(show_listing, "\n".join(paths), 300).split("\n")
+        assert shown[2] == f"[{files} files, directories: 3; under {root}/]"
+        share = files // 3
+        assert shown[3].startswith(f"docs/ ({share}), src/ ({share}), 文档/ ({share}), docs/file_0.py, ")
+
     def test_ls_recursive(self) -> None:
         text = "/srv/shop:\nREADME.md  docs  src\n\n" + "\n\n".join(
             f"/srv/shop/{name}:\na_{i}.py  b_{i}.py\tc_{i}.py"
@@ -231,7 +250,10 @@ class TestListing:
             + "\n".join(f"├── part_{i}\n│   ├── one.py\n│   └── two.py" for i in range(10))
             + "\n└── end.txt"
         )
-        assert "part_0/ (2), part_1/ (2)" in shown_by(show_listing, text)
+        shown = shown_by(show_listing, text, 200)
+        assert "[21 files, directories: 10; under .]" in shown
+        assert "part_0/ (2), part_1/ (2)" in shown
+        assert "part_0, " not in shown
 
     @pytest.mark.parametrize(
         "text", ["openapi: 3\n" + "/pets:\n  get: list all pets (one)\n" * 20, "a/b\n" * 3]
@@ -267,6 +289,57 @@ class TestMarkup:
         assert "hidden_name" not in shown
         assert "<" not in shown
         assert "商品 0 & more /item/0" in shown
+
+    def test_a_page_on_one_line_is_read_by_its_blocks(self) -> None:
+        for text in (PAGE_HEAD + "".join(PARAGRAPHS), f"{PAGE_HEAD}\n{''.join(PARAGRAPHS)}\n</body>"):
+            shown = shown_by(show_markup, text, 200).split("\n")
+            assert shown[:3] == ["[tags left out]", "商品 & more", "Everything"]
+            assert "a link . /item/0" in shown
+            assert "hidden" not in shown_by(show_markup, text, 9000)
+            assert preview(text, 200, COUNT).startswith("\n".join(shown[:3]))
+
+    def test_a_head_on_one_line_hides_no_other(self) -> None:
+        shown = shown_by(show_markup, "\n".join([PAGE_HEAD, *PARAGRAPHS]), 200)
+        assert shown.startswith("[lines 1-")
+        assert "商品 & more\nEverything\nParagraph 0 has a link . /item/0\n" in shown
+
+    def test_lines_keep_their_numbers_behind_a_script(self) -> None:
+        script = "<script type='module'>\n" + "const hidden_name = 1;\n" * 300 + "</script >"
+        shown = shown_by(show_markup, "\n".join([PAGE_HEAD, script, "<svg/>", *PARAGRAPHS]), 400)
+        assert "[lines 305-" in shown
+        assert "]\nEverything\nParagraph 0 has" in shown
+        assert "hidden" not in shown
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            f"<html><head><script>{'hidden_name = 1; ' * 900}</script></head><body></body></html>",
+            f"<html><body><script>{'hidden_name = 1; ' * 900}",
+            "<html>\n" + "<script>\nhidden_name = 1;\n</script>\n" * 90,
+            f"<rows>{'<row>1</row>' * 900}</rows>",
+            f"<user> said {'and said again ' * 900}",
+        ],
+    )
+    def test_a_page_without_text_is_plain_text(self, text: str) -> None:
+        assert show_markup(text) is None
+        assert preview(text, 60, COUNT).startswith("[line")
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            PAGE_HEAD + "".join(PARAGRAPHS) * 50,
+            "<style></style>" * 200_000,
+            "<svg/>" * 500_000,
+            "<svg " * 500_000,
+            "<svg>" * 500_000,
+            "<p>" * 1_000_000,
+            "<" * 3_000_000,
+            "<a" + " x" * 1_500_000,
+        ],
+    )
+    def test_little_of_a_huge_page_is_read(self, text: str) -> None:
+        shown = preview(text, 60, COUNT)
+        assert COUNT(shown) <= 60
 
     @pytest.mark.parametrize("text", ["# a comment\nx = 1\n" * 30, "a < b and c > d\n" * 30])
     def test_near_misses(self, text: str) -> None:

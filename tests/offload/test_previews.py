@@ -119,6 +119,10 @@ class TestText:
             "tests/test_a.py::test_x FAILED",
             "FATAL: disk gone",
             "permission denied: /root",
+            "--- FAIL: TestPrice (0.00s)",
+            "FAIL\tgithub.com/shop/price\t0.012s",
+            "not ok 17 - the price is right",
+            "npm ERR! code ELIFECYCLE",
             "编译失败：缺少文件",
             "发生错误",
         ],
@@ -130,7 +134,8 @@ class TestText:
         assert f"[lines 501-503]\nbefore it\n{line}\nafter it\n" in shown
 
     @pytest.mark.parametrize(
-        "line", ["0 errors", "finished without errors", "12 passed, 0 failed", "errors: 0"]
+        "line",
+        ["0 errors", "finished without errors", "12 passed, 0 failed", "errors: 0", "# FAIL:  0", "may fail"],
     )
     def test_a_line_about_no_error_is_not(self, line: str) -> None:
         lines = log(1000).split("\n")
@@ -180,6 +185,7 @@ class TestText:
     def test_a_turkish_capital_does_not_move_the_error_out_of_its_line(self) -> None:
         text = "\n".join(["İ" * 500] * 30 + ["İİİ error"] + ["İ" * 500] * 30)
         assert "İİİ error" in shown_text(text, 2000)
+        assert "İİİ error" in shown_text("İ" * 9000 + f"\nİİİ error\n{log(999)}", 200)
 
 
 class TestNames:
@@ -269,6 +275,26 @@ class TestJson:
     def test_what_is_not_json_is_plain_text(self, text: str) -> None:
         assert shown_json(text, 200) is None
         assert preview(text, 40, COUNT).startswith("[line")
+
+    def test_half_a_surrogate_pair_stays_an_escape(self) -> None:
+        data = {
+            "cut \ud83d": ["half \ud83d", "whole \U0001f600"],
+            "\udc00 key": {"inner \ud800": {"a": {"b": 1}}},
+        }
+        text = json.dumps(data)
+        shown = shown_json(text, 500)
+        assert shown is not None
+        assert json.loads(shown) == data
+        assert "cut \\ud83d" in shown
+        for max_tokens in range(5, 120, 5):
+            preview(text, max_tokens, COUNT).encode()
+
+    @given(
+        st.dictionaries(st.text("k\ud83d\udc00中😀"), st.text("v\ud83d\udc00 ") | st.integers(), min_size=1)
+    )
+    def test_a_preview_of_ascii_can_be_sent(self, value: dict[str, object]) -> None:
+        for max_tokens in (20, 60, 200):
+            preview(json.dumps([value] * 9), max_tokens, COUNT).encode()
 
     def test_deep_nesting_is_shortened(self) -> None:
         depth = 300

@@ -116,6 +116,36 @@ class TestPages:
         page = search_page([hits_in("hit\nb", "hit")], COUNTER, max_tokens=300, context=50)
         assert page.split("\n")[1:-1] == ["1| hit", "2- b"]
 
+    def test_the_first_match_with_its_context_may_take_more(self) -> None:
+        text = "\n".join(
+            "hit" if i in (30, 60) else f"line {i} of a log, of {'some ' * 12}" for i in range(90)
+        )
+        found = [hits_in(text, "hit")]
+        page = search_page(found, COUNTER, max_tokens=300, first_max_tokens=2000, context=10)
+        assert page.split("\n")[1:-1] == [
+            f"{number}{'|' if number == 61 else '-'} {line}"
+            for number, line in list(enumerate(text.split("\n"), 1))[50:71]
+        ]
+        assert page.endswith("[more: 1 of 2 matches shown; raise limit, name a ref or narrow the pattern]")
+        assert page_matches(page, {ref_of(text): text})
+
+    @pytest.mark.parametrize(
+        ("max_tokens", "shown"), [(2000, None), (900, "25 lines"), (80, "1 line"), (60, "0 lines")]
+    )
+    def test_context_shrinks_before_the_page_gives_up(self, max_tokens: int, shown: str | None) -> None:
+        text = "\n".join("hit" if i == 50 else f"line {i} of a log" for i in range(100))
+        page = search_page([hits_in(text, "hit")], COUNTER, max_tokens=max_tokens, context=50)
+        assert page.split("\n")[-1] == (f"[end; room for context: {shown}]" if shown else "[end]")
+        around = int(shown.split(" ")[0]) if shown else 50
+        assert len(page.split("\n")) - 2 == min(2 * around + 1, 100)
+        assert "51| hit" in page
+        assert page_matches(page, {ref_of(text): text})
+
+    def test_a_search_without_context_stays_short(self) -> None:
+        text = "\n".join(f"warn {i} {'of a word ' * 9}" for i in range(50))
+        page = search_page([hits_in(text, "warn")], COUNTER, max_tokens=300, first_max_tokens=2000)
+        assert 200 < COUNTER.count_text(page) <= 300
+
     def test_context_of_long_lines_is_cut(self) -> None:
         text = "\n".join(["x" * 5000, "y" * 1000 + " hit " + "z" * 1000 + " hit", "w" * 5000])
         page = search_page([hits_in(text, "hit")], COUNTER, max_tokens=1500, context=1)
@@ -133,15 +163,29 @@ class TestPages:
         st.integers(0, 3),
         st.sampled_from([60, 150, 300]),
         st.none() | st.integers(1, 5),
+        st.sampled_from([0, 120, 1000]),
     )
     def test_every_page_fits_and_matches_its_sources(
-        self, texts: list[str], pattern: str, context: int, max_tokens: int, limit: int | None
+        self,
+        texts: list[str],
+        pattern: str,
+        context: int,
+        max_tokens: int,
+        limit: int | None,
+        first_max_tokens: int,
     ) -> None:
         found = [hits for text in texts if (hits := hits_in(text, pattern)).hits]
         if not found:
             return
-        page = search_page(found, COUNTER, max_tokens=max_tokens, context=context, limit=limit)
-        assert COUNTER.count_text(page) <= max_tokens
+        page = search_page(
+            found,
+            COUNTER,
+            max_tokens=max_tokens,
+            first_max_tokens=first_max_tokens,
+            context=context,
+            limit=limit,
+        )
+        assert COUNTER.count_text(page) <= max(max_tokens, first_max_tokens)
         if parse_page(page) is not None:
             assert page_matches(page, {ref_of(text): text for text in texts})
         else:

@@ -10,14 +10,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from context_compressor.errors import OffloadCorruptError, OffloadNotFoundError, OffloadWriteError
+from context_compressor.errors import (
+    OffloadCorruptError,
+    OffloadError,
+    OffloadNotFoundError,
+    OffloadWriteError,
+)
 from context_compressor.offload import tools as tools_module
 from context_compressor.offload.pages import page_matches, parse_page
 from context_compressor.offload.protocol import ref_of
+from context_compressor.offload.schemas import LOAD_TOOL
 from context_compressor.offload.tools import OffloadTools
 from context_compressor.tokens.protocol import TokenCounter
 from context_compressor.tokens.tiktoken_counter import TiktokenCounter
 from tests.offload.counters import WordCounter
+from tests.support.media import png_url
 
 COUNTER = TiktokenCounter()
 LOG = "\n".join(f"{i}: worker-{i % 7} finished job {i * 13}" for i in range(1, 813))
@@ -175,6 +182,25 @@ class TestRead:
         assert "/secret" not in answer
 
 
+class TestLoad:
+    async def test_media_are_shown_and_not_read(self) -> None:
+        url = png_url()
+        source = Source(url)
+        assert f"is image/png: show it with {LOAD_TOOL}" in await read(source, ref=ref_of(url))
+        assert "follows as a message" in await call(source, LOAD_TOOL, ref=ref_of(url))
+        assert (await OffloadTools(source).load(ref_of(url)))["type"] == "image_url"
+
+    async def test_a_text_that_begins_with_data_is_a_text(self) -> None:
+        text = f"{png_url()}\n{LOG}"
+        source, ref = Source(text), ref_of(text)
+        assert is_page_of(await read(source, ref=ref, offset=2), source)
+        assert "15: worker-1" in await grep(source, pattern="worker-1 finished job 195$")
+        assert "is a text" in await call(source, LOAD_TOOL, ref=ref)
+        assert await OffloadTools(source).attachment(LOAD_TOOL, {"ref": ref}) is None
+        with pytest.raises(OffloadError, match="is a text"):
+            await OffloadTools(source).load(ref)
+
+
 class TestArguments:
     @pytest.mark.parametrize(
         "arguments",
@@ -289,6 +315,18 @@ class TestGrep:
         assert is_page_of(await grep(source, pattern="Beta", context="0"), source)
         assert is_page_of(await grep(source, pattern="Beta", context=10**9), source)
         assert "whole number from 0 up" in await grep(source, pattern="Beta", context=-1)
+
+    @pytest.mark.parametrize("context", [5, 6, 20])
+    async def test_the_first_match_is_shown_with_all_its_context(self, context: int) -> None:
+        text = LOG.replace("finished", "at 2024-05-01 12:00:00,123 finished").replace(" 7800", " ERROR")
+        source = Source(text)
+        answer = await grep(source, pattern="ERROR", context=context)
+        numbered = list(enumerate(text.split("\n"), 1))[599 - context : 600 + context]
+        assert answer.split("\n")[1:] == [
+            *(f"{number}{'|' if number == 600 else '-'} {line}" for number, line in numbered),
+            "[end]",
+        ]
+        assert is_page_of(answer, source)
 
     async def test_no_match_says_where_it_looked(self) -> None:
         assert await grep(Source(PROSE), pattern="zeta") == f'No line matches "zeta" in {ref_of(PROSE)}.'

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from context_compressor.offload.previews.lines import SAMPLE_CHARACTERS
+from context_compressor.offload.previews.lines import NUMBERS, SAMPLE_CHARACTERS
 from context_compressor.offload.previews.text import FEW_LINES, show_text
 
 MIN_ESCAPES = 8
@@ -18,7 +18,6 @@ MAX_LEVELS = 3
 
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _MEANT = {"n": "\n", "t": "\t", "r": ""}
-_NUMBERS = re.compile(r"^\[lines? \d[^\]]*\]\n", re.MULTILINE)
 
 
 def show_escaped(text: str) -> Callable[[int], str] | None:
@@ -35,4 +34,4 @@ def show_escaped(text: str) -> Callable[[int], str] | None:
         text = _ESCAPE.sub(lambda found: _MEANT.get(found[1], found[1]), text)
     show = show_text(text)
     # The numbers are those of lines that are not there in what is stored.
-    return lambda characters: "[escapes resolved]\n" + _NUMBERS.sub("", show(characters))
+    return lambda characters: "[escapes resolved]\n" + NUMBERS.sub("", show(characters))

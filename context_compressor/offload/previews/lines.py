@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import NamedTuple
@@ -26,6 +27,9 @@ SHOWN_CHARACTERS = 160
 
 MAX_SHOWN = 1000
 """Lines ranked for a preview: more never fit."""
+
+NUMBERS = re.compile(r"^\[lines? \d[^\]]*\]\n", re.MULTILINE)
+"""What stands above shown lines, for previews whose lines are not those of the text."""
 
 _NUMBER_CHARACTERS = 16
 """What a line number costs, in characters of text."""

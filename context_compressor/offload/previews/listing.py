@@ -61,8 +61,9 @@ def show_listing(text: str) -> Callable[[int], str] | None:
     paths = list(read([line[:MAX_PATH_CHARACTERS].rstrip() for line in lines]))
     if len(paths) < MIN_ENTRIES:
         return None
+    paths = _marked(paths)
     root = _root(paths)
-    files, directories = _tree([path.removeprefix(root) for path in paths])
+    files, directories = _tree([path.removeprefix(root) for path in paths if not _holds(path, root)])
     entries = _ranked(files, directories)
     summary = (
         f"[{counted(len(files), 'file')}, directories: {len(directories)}{looked_at(text, lines)}; "
@@ -142,19 +143,37 @@ def _root(paths: Sequence[str]) -> str:
     return first[: first.rfind("/", 0, same) + 1]
 
 
+def _marked(paths: Sequence[str]) -> list[str]:
+    """Return `paths` with a slash behind each that is a directory: listed as such, or holds another path."""
+    directories = {path for path in paths if path.endswith("/")}
+    for path in paths:
+        above = _parent(path)
+        while above and above not in directories:
+            directories.add(above)
+            above = _parent(above)
+    return [f"{path}/" if f"{path}/" in directories else path for path in paths]
+
+
+def _parent(path: str) -> str:
+    """Return the directory in which a path stands, with its slash; "" at the top."""
+    above = path.rstrip("/").rpartition("/")[0]
+    return f"{above}/" if above else ""
+
+
+def _holds(directory: str, root: str) -> bool:
+    return directory.endswith("/") and root.startswith(directory)
+
+
 def _tree(paths: Sequence[str]) -> tuple[list[str], dict[str, int]]:
     """Return the files, and the directories with the number of files in and below each."""
     directories = dict.fromkeys((path for path in paths if path.endswith("/")), 0)
-    # In `ls -R` a directory stands among the entries of its parent like a file.
-    files = [path for path in paths if path and path[-1] != "/" and f"{path}/" not in directories]
-    own = Counter([path.rpartition("/")[0] for path in files])
-    for directory in (*own, *(path[:-1] for path in directories)):
-        size, above = own[directory], directory
+    files = [path for path in paths if not path.endswith("/")]
+    own = Counter([_parent(path) for path in files])
+    for directory in (*own, *directories):
+        size, above = own.pop(directory, 0), directory
         while above:
-            directories[f"{above}/"] = directories.get(f"{above}/", 0) + size
-            above = above.rpartition("/")[0]
-        if directory in own:
-            own[directory] = 0
+            directories[above] = directories.get(above, 0) + size
+            above = _parent(above)
     return files, directories
 
 

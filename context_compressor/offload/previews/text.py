@@ -36,14 +36,19 @@ _ERROR_WORDS = (
     "fatal",
     "panic",
     "denied",
+    "not ok ",
+    "npm err!",
     "错误",
     "失败",
     "异常",
     "报错",
 )
 _ENGLISH_ERROR_WORDS = tuple(word for word in _ERROR_WORDS if word.isascii())
+_SHOUTED = "FAIL"
+"""Marks a failed test in capitals (`--- FAIL: TestX`, `[FAIL]`); in small letters it is a word of prose."""
 _NO_ERROR = re.compile(
-    r"\b(?:0|no|without) (?:errors?|failures?|exceptions?|failed)\b|\b(?:errors?|failed)[=:] ?0\b"
+    r"\b(?:0|no|without) (?:errors?|failures?|exceptions?|fail(?:ed)?)\b"
+    r"|\b(?:errors?|fail(?:ed)?)[=:] {0,2}0\b"
 )
 _HITS_PER_WORD = 25
 """Looked at from either end of the text: more is never shown, and a log of errors would take seconds."""
@@ -64,8 +69,9 @@ def show_text(text: str, *, errors: bool = True) -> Callable[[int], str]:
         errors: whether lines that speak of errors have a share; without, head and tail take it all.
     """
     lines = split_lines(text)
-    folded = text.lower() if errors else ""
-    offsets = _error_offsets(folded)
+    # The Turkish dotted capital I is the one letter that becomes longer, and would move what follows it.
+    folded = text.replace("İ", "i").lower() if errors else ""
+    offsets = _error_offsets(folded, text)
 
     def show(characters: int) -> str:
         sized = _Lines(lines, characters)
@@ -134,8 +140,7 @@ class _Lines:
     def _errors(self, places: Iterator[tuple[int, int]]) -> Iterator[_Piece]:
         """Yield the pieces with error words, each before its neighbours."""
         for line, column in places:
-            # Folding case can move columns by a few characters in a text with a Turkish dotted capital I.
-            yield _Piece(line, min(column, len(self._lines[line]) - 1) // self._size)
+            yield _Piece(line, column // self._size)
             for neighbour in (line + 1, line - 1):
                 if 0 <= neighbour < len(self._lines) and self._lines[neighbour].strip():
                     yield _Piece(neighbour, 0)
@@ -184,10 +189,11 @@ def _stretches(pieces: Sequence[_Piece]) -> list[tuple[int, int, int]]:
     return stretches
 
 
-def _error_offsets(folded: str) -> list[int]:
-    """Return where the first and the last error words stand, in order."""
+def _error_offsets(folded: str, text: str) -> list[int]:
+    """Return where the first and the last error words stand, in order; nowhere if nothing was folded."""
     words = _ENGLISH_ERROR_WORDS if folded.isascii() else _ERROR_WORDS
-    return sorted({offset for word in words for offset in _occurrences(folded, word)})
+    offsets = {offset for word in words for offset in _occurrences(folded, word)}
+    return sorted(offsets.union(_occurrences(text, _SHOUTED))) if folded else []
 
 
 def _error_places(folded: str, offsets: Sequence[int]) -> Iterator[tuple[int, int]]:
