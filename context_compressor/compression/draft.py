@@ -258,7 +258,7 @@ class Draft:
         """Drop groups that would not gain, merge segments beyond their share, and reckon exactly."""
         for group in self._groups():
             tokens = self._tokens_in(group)
-            if self._segment_cost(tokens) >= tokens:
+            if self._segment_cost(tokens) >= tokens or self._may_wait(group):
                 for unit in group:
                     del self.leaving[unit.key]
                     self._staying += self._tokens_of(unit)
@@ -288,7 +288,29 @@ class Draft:
                 filled = 0
             groups[-1].append(unit)
             filled += tokens
-        return groups
+        return groups if threshold is None else self._joined(groups, threshold)
+
+    def _joined(self, groups: list[list[Unit]], threshold: int) -> list[list[Unit]]:
+        """Let groups that are too small for a summary go with a neighbour that is too large anyway."""
+        joined: list[list[Unit]] = []
+        for group in groups:
+            before = joined[-1] if joined and joined[-1][0].volatile == group[0].volatile else group
+            small, large = sorted((before, group), key=self._tokens_in)
+            if before is not group and self._is_thin(small) and self._tokens_in(large) > threshold:
+                joined[-1] = [*before, *group]
+            else:
+                joined.append(group)
+        return joined
+
+    def _is_thin(self, group: Collection[Unit]) -> bool:
+        """Tell whether there is no room to summarise a group: only its ref would be left."""
+        return not self.refs_only and not self._summary_tokens(self._tokens_in(group))
+
+    def _may_wait(self, group: Collection[Unit]) -> bool:
+        """Tell whether a group stays until there is more to summarise with it, as what is cut off may be."""
+        config = self.situation.config
+        is_cut_off = config.group_token_threshold is not None and config.max_view_messages is None
+        return is_cut_off and self._is_thin(group)
 
     # The last means
 

@@ -30,6 +30,7 @@ from context_compressor.compression.view import SEGMENT_NAME, ViewItem
 from context_compressor.compression.writing import Performed, Writer
 from context_compressor.errors import SummarizerError
 from context_compressor.messages.msg import Msg
+from context_compressor.messages.openai_common import sendable
 from context_compressor.messages.parts import PartPath
 from context_compressor.offload.protocol import OffloadStore
 from context_compressor.offload.stubs import media_stub, minimal_stub
@@ -132,7 +133,8 @@ class Engine:
                 return await self._stubs.make(planned, item, names, done)
 
         staying = [item for item in items if item.exchange not in leaving] if plan.segments else []
-        known = known_identifiers(staying)
+        shown = [item.msg for item in staying]
+        known = await run_off_loop(text_characters(shown), known_identifiers, staying)
         bounded, done.note = None, None
         if note:
             note = " ".join(redacted_text(note, self._config.redact).split())
@@ -229,7 +231,12 @@ class Engine:
             own_room = min(note_room, gain - 1, notes_tokens([note], self._counter.count_text))
         fitted = fit_notes(notes, max(index_tokens // 2, 0) + max(own_room, 0), self._counter)
         index_tokens -= max(notes_tokens(fitted, self._counter.count_text) - max(own_room, 0), 0)
-        if planned.summary_tokens:
+        # Earlier segments that only name their refs say nothing that could be summarised.
+        says_something = any(
+            item.kind != "segment" or summary_of(str(message.content)) is not None
+            for message, item in zip(messages, items, strict=True)
+        )
+        if planned.summary_tokens and says_something:
             facts = await run_off_loop(
                 text_characters(whole),
                 partial(artifact_lines, whole, index_tokens, self._counter, known=known),
@@ -260,7 +267,7 @@ class Engine:
             children=tuple(item.key.key for item in items if item.kind == "segment"),
             ref=ref,
             media_refs=tuple(media_refs),
-            text=segment_text(ref, count, written, facts, notes=fitted, guide=guide),
+            text=sendable(segment_text(ref, count, written, facts, notes=fitted, guide=guide)),
             summarized=summary is not None,
             # Where only a ref is left there is no room now, and perhaps when that is merged.
             notes=fitted or (() if planned.summary_tokens else notes),

@@ -14,6 +14,7 @@ from context_compressor.compression.view import ViewItem
 from context_compressor.compression.writing import Performed, Writer
 from context_compressor.errors import OffloadCollisionError, OffloadError
 from context_compressor.messages.media import MediaKind
+from context_compressor.messages.openai_common import sendable
 from context_compressor.messages.parts import Part, PartPath, part_at, replace_parts, text_parts
 from context_compressor.offload.pages import page_matches, page_stub, parse_page
 from context_compressor.offload.protocol import ref_of
@@ -107,7 +108,7 @@ class StubMaker:
     ) -> str:
         if part.is_media:
             return media_stub(text, ref, cast(MediaKind, part.kind))
-        return stub_text(
+        stub = stub_text(
             text,
             ref,
             self._counter,
@@ -116,6 +117,7 @@ class StubMaker:
             what=_STUB_NAMES[part.kind],
             guide=guide,
         )
+        return sendable(stub)
 
     def _gains(self, item: ViewItem, part: Part, text: str, cost: int) -> bool:
         """Tell whether a stub costs less than what it replaces."""

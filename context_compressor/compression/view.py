@@ -58,9 +58,12 @@ class ViewItem:
     _identifiers: frozenset[str] | None = field(default=None, init=False, repr=False)
 
     def identifiers(self) -> frozenset[str]:
-        """Return the identifiers in the plain texts of `source`; found at first need, and kept."""
+        """Return the identifiers in the plain texts that the view shows; found at first need, and kept."""
         if self._identifiers is None:
-            self._identifiers = find_identifiers(self.source.get_text_content() or "")
+            shown = self.source  # not `msg`, which callers have in hand
+            if self.stubs:
+                shown = replace_parts(shown, {path: stub.text for path, stub in self.stubs.items()})
+            self._identifiers = find_identifiers(shown.get_text_content() or "")
         return self._identifiers
 
     def shown_text_tokens(self) -> list[int]:

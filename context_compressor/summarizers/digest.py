@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from context_compressor.messages.msg import Block, Msg, is_instruction
+from context_compressor.messages.openai_common import sendable
 from context_compressor.messages.parts import argument_lines
 from context_compressor.summarizers.identifiers import Source
 from context_compressor.summarizers.sections import is_placeholder, parse_sections
@@ -21,25 +22,41 @@ _TELLING_ARGUMENTS = (
     *("path", "file_path", "filename", "file", "command", "cmd", "query", "pattern", "url", "sql", "code"),
     *("name", "id"),
 )
-_DIRECTORIES = re.compile(r"(?<![\w:/.@~-])/?(?:[\w.@~-]+/)+(?=[\w.-])")
-_LONG_DIRECTORIES = re.compile(r"(?<![\w:/.@~-])(?=[\w.@~/-]{24})/?(?:[\w.@~-]+/)+(?=[\w.-])")
+_PLACE_ARGUMENTS = frozenset({"path", "file_path", "filename", "file", "command", "cmd", "name"})
+"""Arguments in which a path may be shortened to its name; in a URL or an expression it is no path."""
+_DIRECTORIES = re.compile(r"(?<![\w:/.@~'\"|-])(?!s/)(?:~|\.{1,2}|[\w@-]+)?/(?:[\w.@-]+/)*(?=[\w.-])")
+"""The directories of a path. Not of an image's name (its first part has a dot), nor in a substitution."""
+_LONG_PATH = 24
+"""Characters from which the line of a call names a file without its directories."""
 _CHANGE_OF_DIRECTORY = re.compile(r"cd \S+ && ")
 _TALLY = re.compile(
-    r"^[^\n]*\b\d+ (?:passed|failed|errors?)\b[^\n]*$|^(?:Ran \d+ tests?[^\n]*|FAILED \([^\n]*)$",
+    r"^[^\n]*\b\d+ (?:passed|failed|failing|rejected|errors?)\b[^\n]*$"
+    r"|^(?:Ran \d+ tests?[^\n]*|FAILED \([^\n]*)$",
     re.MULTILINE,
 )
-_FAILED_TALLY = re.compile(r"\b[1-9]\d* (?:failed|errors?)\b|^FAILED")
+_FAILED_TALLY = re.compile(r"\b[1-9]\d* (?:failed|failing|rejected|errors?)\b|^FAILED")
 _ERROR_LINE = re.compile(
-    r"^[ \t>E]*(?:[\w.]*(?:Error|Exception)\b|(?:error|fatal|failed|failure|FAILED|ERROR|错误)\b)[^\n]{3,}",
+    r"^[ \t>E]*(?:[\w.]*(?:Error|Exception)\b|(?:error|fatal|failed|failure|FAILED|ERROR|错误)\b"
+    r"|(?:--- )?FAIL\b|not ok\b|npm ERR!)[^\n]{3,}",
     re.MULTILINE,
 )
-_TALLY_WORDS = ("passed", "failed", "error", "Ran ", "FAILED")
-_ERROR_WORDS = ("rror", "xception", "fatal", "fail", "FAILED", "ERROR", "错误")
+_TALLY_WORDS = ("passed", "failed", "failing", "rejected", "error", "Ran ", "FAILED")
+_ERROR_WORDS = ("rror", "xception", "fatal", "fail", "FAIL", "ERR", "not ok", "错误")
 """Without one of these neither pattern matches; to look for words is ten times as fast."""
 _ERROR_PHRASES = ("No such file or directory", "ommand not found", "ermission denied", "not found")
 _SUCCESS = re.compile(
-    r"\W*(?:success|ok\b|done\b|no output|the file \S+ has been|file created|edited |applied )", re.IGNORECASE
+    r"\W*(?:(?:ok|done|no output)\W*$|success(?:ful(?:ly)?)?\b(?! rate)"
+    r"|the file \S+ has been|file created|(?:edited|applied) (?!0\b))",
+    re.IGNORECASE,
 )
+_READING = re.compile(
+    r"(?:^|[\W_])(?:read|view|open|cat|head|tail|sed -n|nl|less|more)(?![a-z])", re.IGNORECASE
+)
+"""What a call is named, or begins with, that shows a text: errors and tallies in it are the text's."""
+_READ_LINES = 3
+"""A result of so few lines may still be the error that a reading call met."""
+_REF = "ctx://"
+"""In a line of the memory's own: a label, or the first line of what stands for a text."""
 _TAG = re.compile(r"</?[\w-]+>")
 _ENCODE = json.JSONEncoder(ensure_ascii=False, default=str).encode
 """As `json.dumps`, which makes such an encoder at every call."""
@@ -60,22 +77,34 @@ class Call:
     """A tool call with its outcome."""
 
     name: str
-    subject: str
-    """Its telling arguments, on one line."""
+    arguments: Mapping[str, Any]
     position: float
     outcome: str = ""
     failed: bool = False
+    subject: str = field(init=False)
+    """Its telling arguments, on one line."""
     label: str = field(init=False)
     """The call in few words, to name beside what it brought."""
 
     def __post_init__(self) -> None:
-        self.label = f"{self.name} {cut(_DIRECTORIES.sub('', self.subject), 36)}".rstrip()
+        self.subject = describe_arguments(self.arguments)
+        self.label = f"{self.name} {cut(self._shortened(0), 36)}".rstrip()
 
     @property
     def title(self) -> str:
         """The call on one line, without its outcome; the facts name a long path once, in full."""
-        subject = _LONG_DIRECTORIES.sub("", self.subject)
+        subject = self._shortened(_LONG_PATH)
         return f"{self.name}: {subject}" if subject else self.name
+
+    def _shortened(self, shortest: int) -> str:
+        return describe_arguments(self.arguments, shortest) if "/" in self.subject else self.subject
+
+    @property
+    def is_reading(self) -> bool:
+        """Whether it shows a text, by its name or its command."""
+        command = self.arguments.get("command", self.arguments.get("cmd"))
+        command = _CHANGE_OF_DIRECTORY.sub("", command, count=1) if isinstance(command, str) else ""
+        return _READING.search(self.name) is not None or _READING.match(command) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +160,7 @@ def cut(text: str, max_chars: int) -> str:
 
 def _carry(digest: Digest, text: str, position: float) -> None:
     """Take over the lines of an earlier summary; the label around a segment's text is no part of it."""
-    body = "\n".join(line for line in text.splitlines() if "ctx://" not in line and not _is_label(line))
+    body = "\n".join(line for line in text.splitlines() if _REF not in line and not _is_label(line))
     sections = parse_sections(body)
     # What was under way or next is known as of the newest summary only.
     digest.carried = [
@@ -159,7 +188,7 @@ def _read(digest: Digest, msg: Msg, position: float, open_calls: dict[str, Call]
                 speaker = Source("user", "user", text, position) if by_user else None
                 digest.sources.append(speaker or Source("assistant", "assistant", text, position))
         elif kind == "tool_use":
-            call = Call(block["name"], describe_arguments(block["input"]), position)
+            call = Call(block["name"], block["input"], position)
             digest.calls.append(call)
             open_calls[block["id"]] = call
             arguments = _ends("\n".join(argument_lines(block["input"])), _READ_CHARS)
@@ -177,9 +206,9 @@ def _read_result(digest: Digest, block: Block, position: float, open_calls: dict
     text = _ends(output, _READ_CHARS)
     call = open_calls.pop(block["id"], None)
     if call is None:
-        call = Call(str(block.get("name") or "tool"), "", position)
+        call = Call(str(block.get("name") or "tool"), {}, position)
         digest.calls.append(call)
-    call.outcome, call.failed = read_outcome(text)
+    call.outcome, call.failed = read_outcome(text, is_read=call.is_reading)
     if call.subject and call.subject in call.outcome:
         call.outcome = ""  # an echo of the command
     digest.sources.append(Source("result", call.label, text, position))
@@ -192,8 +221,14 @@ def _ends(text: str, max_chars: int) -> str:
     return text.replace("\\n", "\n") if text.count("\\n") > 2 else text
 
 
-def describe_arguments(arguments: dict[str, Any]) -> str:
-    """Return the telling arguments of a call on one line: a path, a command, a query before anything else."""
+def describe_arguments(arguments: Mapping[str, Any], shortest: int | None = None) -> str:
+    """Return the telling arguments of a call on one line: a path, a command, a query before anything else.
+
+    Args:
+        arguments: the call's.
+        shortest: characters from which a path is shortened to its name, unless two of a command would then
+            look the same; None: none is.
+    """
     first = [key for key in _TELLING_ARGUMENTS if key in arguments]
     parts: list[str] = []
     for key in first + [key for key in arguments if key not in first]:
@@ -202,18 +237,34 @@ def describe_arguments(arguments: dict[str, Any]) -> str:
             continue
         text = value if isinstance(value, str) else _ENCODE(value)
         line = _CHANGE_OF_DIRECTORY.sub("", text.strip(), count=1).split("\n", 1)[0]
+        if shortest is not None and key in _PLACE_ARGUMENTS:
+            line = _without_directories(line, shortest)
         parts.append(cut(line, 120) if key in first else f"{key}={cut(line, 40)}")
         if len(parts) == 3:
             break
-    return cut(" ".join(parts), 180)
+    return sendable(cut(" ".join(parts), 180))
 
 
-def read_outcome(text: str) -> tuple[str, bool]:
+def _without_directories(line: str, shortest: int) -> str:
+    words = line[:600].split(" ")
+    shortened = [_DIRECTORIES.sub("", word) if len(word) >= shortest else word for word in words]
+    return " ".join(shortened) if len(set(shortened)) == len(set(words)) else line
+
+
+def read_outcome(text: str, *, is_read: bool = False) -> tuple[str, bool]:
     """Return a result's outcome on one line, and whether it reports a failure.
 
     A test tally outranks an error line, which outranks the first line that says anything.
+
+    Args:
+        text: the result.
+        is_read: whether it is a text that the call showed, in which errors are somebody else's.
     """
     ends = _ends(text, _OUTCOME_CHARS)
+    if _REF in ends[:300]:  # the memory's own words about a text that left
+        ends = "\n".join(line for line in ends.splitlines() if _REF not in line)
+    if is_read and ends.count("\n") >= _READ_LINES:
+        return _first_words(ends, text), False
     if ends.lstrip().startswith(("{", "[")):
         return cut(ends[:800].translate(_JSON_MARKS), 140), '"error"' in ends[:200].casefold()
     tallies = _TALLY.findall(ends) if any(map(ends.__contains__, _TALLY_WORDS)) else None
@@ -222,14 +273,19 @@ def read_outcome(text: str) -> tuple[str, bool]:
     error = _find_error(ends)
     if error:
         return cut(error, 160), True
+    return _first_words(ends, text), False
+
+
+def _first_words(ends: str, text: str) -> str:
+    """Return the first line that says anything, and how many there are of a long text."""
     for line in ends.splitlines():
         plain = _TAG.sub("", line).strip()
         if plain != "0" and any(map(str.isalnum, plain)):
             if _SUCCESS.match(plain):
-                return "ok", False
+                return "ok"
             lines = text.count("\n") + 1
-            return (f"{cut(plain, 60)} ({lines} lines)" if lines > 12 else cut(plain, 100)), False
-    return "", False
+            return f"{cut(plain, 60)} ({lines} lines)" if lines > 12 else cut(plain, 100)
+    return ""
 
 
 def _find_error(text: str) -> str | None:

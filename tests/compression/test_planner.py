@@ -254,3 +254,27 @@ def test_a_plan_makes_the_view_smaller_and_names_only_what_is_there(
     assert len(left) == len(set(left))
     assert set(left) <= set(keys)
     assert all(stub.item in keys for stub in found.stubs)
+
+
+def test_a_group_too_small_for_a_summary_goes_with_a_neighbour_above_the_threshold() -> None:
+    """Alone, only a ref would be left of it."""
+    said = [user("go")]
+    for n in range(6):
+        said += [user(f"For module {n}: never touch config/prod_{n}.yaml."), *exchange(f"c{n}", 60)]
+    found = planned(said, 4_000, group_token_threshold=500, mode="compress")
+    assert found is not None
+    assert len(found.segments) > 1
+    assert all(segment.summary_tokens for segment in found.segments)
+    for segment in found.segments:
+        large = [unit for unit in segment.units if unit.tokens > 500]
+        assert len(large) == 1
+
+
+def test_a_group_too_small_for_a_summary_may_stay_where_its_neighbours_are_full() -> None:
+    said = [user("go")]
+    for n in range(6):
+        said += [user(f"For module {n}: never touch config/prod_{n}.yaml."), *exchange(f"c{n}", 31)]
+    found = planned(said, 3_000, group_token_threshold=500, mode="compress")
+    assert found is not None
+    assert all(segment.summary_tokens for segment in found.segments)
+    assert all(sum(unit.tokens for unit in segment.units) <= 500 for segment in found.segments)

@@ -94,3 +94,80 @@ def test_a_bare_reference_to_what_left_says_nothing():
 def test_line_breaks_inside_json_strings_are_line_breaks():
     digest = digest_messages([result("a", '{"text": "one\\nDisallow: /x_y\\nlast\\n"}', "fetch")], None)
     assert "\nDisallow: /x_y\n" in digest.sources[0].text
+
+
+@pytest.mark.parametrize(
+    ("text", "outcome"),
+    [
+        (
+            "ok  \texample.com/a\t0.012s\n--- FAIL: TestParse (0.00s)\nFAIL\texample.com/b\t0.1s",
+            "FAIL example.com/b 0.1s",
+        ),
+        ("ok 1 - adds\nnot ok 2 - subtracts\n# fail 1", "not ok 2 - subtracts"),
+        ("Done in 3s\nnpm ERR! code ELIFECYCLE", "npm ERR! code ELIFECYCLE"),
+        ("Applied 0 of 3 patches; 3 rejected", "Applied 0 of 3 patches; 3 rejected"),
+        ("  12 passing\n  2 failing", "2 failing"),
+    ],
+)
+def test_a_failure_is_not_called_ok(text: str, outcome: str):
+    assert read_outcome(text) == (outcome, True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["OK 0, unreachable 5 hosts", "Success rate: 12 %", "Edited 0 files: no match", "ok  example.com/a 0.1s"],
+)
+def test_what_begins_like_a_success_is_told_as_it_is(text: str):
+    assert read_outcome(text) == (" ".join(text.split()), False)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("read_file", {"path": "src/parse.py"}),
+        ("view", {"path": "src/parse.py"}),
+        ("bash", {"command": "cd /app && cat src/parse.py"}),
+        ("str_replace_editor", {"command": "view", "path": "src/parse.py"}),
+    ],
+)
+def test_what_a_file_says_of_errors_is_no_outcome(name: str, arguments: dict[str, str]):
+    source = (
+        "import re\n" + "\n".join(f"x{n} = {n}" for n in range(20)) + "\nerror = None\n# 12 passed, 3 failed"
+    )
+    digest = digest_messages(asked(name, arguments, source), None)
+    assert (digest.calls[0].outcome, digest.calls[0].failed) == ("import re (23 lines)", False)
+    missing = digest_messages(asked(name, arguments, "Error: no such file: src/parse.py"), None)
+    assert missing.calls[0].failed
+
+
+def test_the_first_line_of_a_stand_in_is_no_outcome():
+    stub = "[Offloaded tool result ctx://0123456789abcdef: 1 line, 4200 characters]\nfound 12 orders"
+    assert digest_messages(asked("search", {"query": "x"}, stub), None).calls[0].outcome == "found 12 orders"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "title"),
+    [
+        ({"command": "sed -i 's/old_function_name/new_function_name/g' app.py"}, None),
+        ({"command": "sed -i s/timeout_seconds/deadline_seconds/ settings.yaml"}, None),
+        ({"command": "mv service/src/app/core/models.py service/src/app/base/models.py"}, None),
+        ({"command": "docker pull ghcr.io/organization/project-image:1.2"}, None),
+        ({"url": "/api/v1/organizations/members/123"}, None),
+        ({"path": "/testbed/packages/service/src/models.py"}, "models.py"),
+        ({"command": "pytest -q /testbed/packages/service/tests/test_a.py"}, "pytest -q test_a.py"),
+    ],
+)
+def test_a_call_is_named_as_it_was_made(arguments: dict[str, str], title: str | None):
+    call = digest_messages(asked("bash", arguments, "x"), None).calls[0]
+    assert call.title == f"bash: {title or next(iter(arguments.values()))}"
+
+
+def test_half_a_surrogate_pair_in_arguments_can_be_sent():
+    call = digest_messages(asked("post", {"query": "hello \ud83d"}, "x"), None).calls[0]
+    assert call.title == "post: hello \\ud83d"
+
+
+def asked(name: str, arguments: dict[str, str], output: str) -> list[Msg]:
+    use = {"type": "tool_use", "id": "c", "name": name, "input": arguments}
+    done = {"type": "tool_result", "id": "c", "name": name, "output": output}
+    return [Msg("assistant", [use], "assistant"), Msg("system", [done], "system")]

@@ -1,0 +1,96 @@
+"""What stands in for what left: it names what the view does not, can be sent, and sums up what was said."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from context_compressor import compress_messages, to_openai
+from tests.memory.scripted import (
+    COUNTER,
+    REF,
+    Noting,
+    call,
+    config,
+    exchange,
+    filled,
+    new_memory,
+    result,
+    text,
+    user,
+)
+
+HALF = "\ud83d"
+
+
+@pytest.mark.parametrize("pasted", [3, 1_500])
+async def test_the_index_names_what_only_the_hidden_part_of_a_message_says(pasted: int) -> None:
+    """A pasted list is cut to head and tail: what stands in between is not in the view."""
+    orders = "\n".join(f"ORD-{77_000 + n} pending customer_{n}" for n in range(pasted))
+    said = [user(f"Work through the orders that I name later.\n{orders}")]
+    for n in range(12):
+        arguments = json.dumps({"order": f"ORD-{77_700 + n}"})
+        said += [call(f"c{n}", name="refund_order", arguments=arguments)]
+        said += [
+            result(f"c{n}", f"refund started for ORD-{77_700 + n}, " + "the provider answered slowly. " * 60)
+        ]
+    said.append(user("go on"))
+    memory = new_memory(config(4_000, keep_recent_count=2))
+    for part in (said[:1], *(said[n : n + 2] for n in range(1, len(said), 2))):
+        await filled(memory, part)
+        await memory.get_memory()
+    shown = json.dumps(to_openai(await memory.get_memory()))
+    assert [n for n in range(12) if f"ORD-{77_700 + n}" not in shown] == []
+
+
+def sent(messages: list[dict[str, Any]]) -> bytes:
+    """Encode a request as the SDKs' HTTP client does."""
+    return json.dumps(messages, ensure_ascii=False).encode()
+
+
+@pytest.mark.parametrize("mode", ["compact", "compress", "auto"])
+def test_what_could_be_sent_can_be_sent_after_compression(mode: Any) -> None:
+    """JSON may hold half a surrogate pair as an escape, as JavaScript writes it when it cuts an emoji."""
+    rows = json.dumps([{"id": n, "bio": f"love {HALF}", f"key {HALF}": n} for n in range(400)])
+    said = [user("go")]
+    for n in range(12):
+        body = text("body", 80) if n % 2 else "x"
+        arguments = json.dumps({"path": f"src/mod{n}{HALF}/a.py", "query": f"hello {n} {HALF}", "body": body})
+        said += [call(f"c{n}", name="post", arguments=arguments), result(f"c{n}", rows if n == 3 else "done")]
+    said += [user(text(f"u{n}", 9)) for n in range(8)]
+    sent(said)
+    for budget in (1_500, 4_000):
+        sent(compress_messages(said, config=config(budget, mode=mode), counter=COUNTER).messages)
+
+
+async def test_earlier_parts_that_only_name_their_refs_are_not_summarised() -> None:
+    """A model that is asked to summarise labels makes something up."""
+    summarizer = Noting()
+    memory = new_memory(config(2_000, group_token_threshold=70, background_ratio=None), summarizer=summarizer)
+    for n in range(120):
+        await filled(memory, [user(f"short message number {n} of what is said here, in some words more")])
+        await memory.get_memory()
+    for request in summarizer.requests:
+        assert any(msg.name != "memory" or "Summary by" in str(msg.content) for msg in request.messages)
+
+
+async def test_short_instructions_between_large_exchanges_are_summarised_with_them() -> None:
+    summarizer = Noting(remote=False)
+    memory = new_memory(config(6_000, group_token_threshold=1_000), summarizer=summarizer)
+    said = []
+    for n in range(10):
+        said += [
+            user(f"For module {n}: never touch config/prod_{n}.yaml until I confirm it."),
+            *exchange(f"c{n}", 90),
+        ]
+    await filled(memory, said)
+    await memory.compress_now()
+    asked = json.dumps([msg.content for request in summarizer.requests for msg in request.messages])
+    shown = json.dumps(to_openai(await memory.get_memory()))
+    assert [n for n in range(10) if f"prod_{n}.yaml" not in asked + shown] == []
+    for msg in await memory.get_memory():
+        if msg.name == "memory":
+            assert "Summary by" in str(msg.content), "only a ref is left"
+            assert REF.search(str(msg.content))
