@@ -9,7 +9,7 @@ import logging
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
 
@@ -69,13 +69,11 @@ class SessionReport:
     namespace: str
     messages: int
     view: list[dict[str, Any]]
-    """What is written: the view, and behind it the messages that wait for tool results."""
     stats: CompressionStats
-    """Of all that is written."""
     stand_ins: tuple[StandIn, ...]
     events: tuple[CompressionEvent, ...]
     notes: tuple[str, ...] = ()
-    """What the user should know: repairs, failures that were got over, messages that wait for results."""
+    """What the user should know: repairs, failures that were got over, calls that wait for results."""
 
 
 @dataclass(slots=True)
@@ -126,6 +124,8 @@ class Compressor:
                 await memory.add(step)
                 on_progress(len(step))
                 await asyncio.sleep(0)  # small messages are counted without a pause, and Ctrl-C needs one
+            placeholders = _missing_results(history)
+            await memory.add(placeholders)
             try:
                 view = await memory.get_memory()
             except ContextOverflowError as error:
@@ -138,23 +138,22 @@ class Compressor:
             # A summary that failed was made by other means. A text that was not stored would be lost.
             if failure.startswith("Offload"):
                 raise CommandError(f"--store {self.store}: {failure}")
-        stats = memory.stats()
         notes = [*session.notes, *logged, *failures]
-        waiting = _waiting(history)
-        if waiting:
-            tokens = self.counter.count_messages([history[index] for index in waiting])
-            stats = replace(
-                stats, view_tokens=stats.view_tokens + tokens, saved_tokens=stats.saved_tokens - tokens
+        if placeholders:
+            calls = (
+                "1 call at the end that waits"
+                if len(placeholders) == 1
+                else (f"{len(placeholders)} calls at the end that wait")
             )
-            notes.append(_waiting_note(waiting, tokens))
+            notes.append(f"{calls} for a result answered by a placeholder, as providers ask for one")
         prefix = f"{session.source}: " if source.form is Form.DIRECTORY else ""
         return SessionReport(
             number=number,
             line=session.line,
             namespace=namespace,
             messages=len(history),
-            view=[*to_openai(view), *(session.messages[index] for index in waiting)],
-            stats=stats,
+            view=to_openai(view),
+            stats=memory.stats(),
             stand_ins=tuple(stand_in for msg in view if (stand_in := _stand_in(msg)) is not None),
             events=tuple(events),
             notes=tuple(f"{prefix}{note}" for note in dict.fromkeys(notes)),
@@ -195,23 +194,14 @@ def name_sessions(source: SessionFile, namespace: str | None) -> list[str]:
     return names
 
 
-def _waiting(history: Sequence[Msg]) -> list[int]:
-    """Return the indexes of the messages at the end that no view shows before their results are there."""
+def _missing_results(history: Sequence[Msg]) -> list[Msg]:
+    """Return placeholders for the results that calls at the end wait for: a view withholds such calls, and
+    what is written would lack them.
+    """
     builder = ExchangeBuilder()
-    for index, msg in enumerate(history):
-        builder.feed(str(index), msg)
-    return [int(key) for key in builder.withheld]
-
-
-def _waiting_note(waiting: Sequence[int], tokens: int) -> str:
-    if len(waiting) == 1:
-        what = f"messages[{waiting[0]}] waits for tool results and stands at the end as it came in"
-    else:
-        what = (
-            f"messages[{waiting[0]}] to messages[{waiting[-1]}] wait for tool results and stand at the end "
-            "as they came in"
-        )
-    return f"{what}, {tokens:,} tokens beside the budget"
+    for msg in history:
+        builder.feed(msg.id, msg)
+    return [message.msg for exchange in builder.flush() for message in exchange if message.placeholder]
 
 
 def _stand_in(msg: Msg) -> StandIn | None:
