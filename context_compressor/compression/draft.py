@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from math import inf
 
 from context_compressor.compression.edits import ItemKey
@@ -321,22 +321,54 @@ class Draft:
         self._settle()
         for unit in filter(self._may_be_stubbed, self.units):
             if self.projected <= budget:
-                return
+                break
             self._stub_minimally(unit)
-        steps = (
-            [u for u in self.units if not (u.fixed or u.volatile or u.kept or u.recent)],
-            [u for u in self.units if not (u.fixed or u.volatile or u.kept)],
-            [u for u in self.units if not (u.fixed or u.volatile)],
-            [u for u in self.units if not u.fixed],
-        )
-        for units in steps:
+        for units in self._last_to_leave():
             if self.projected <= budget:
-                return
+                break
             self.merging = []
             for unit in units:
                 self.leaving.setdefault(unit.key, unit)
             self._staying = self._beside + self.gain_of(self.units)
-            self._segments_cost = len(self._groups()) * self.situation.costs.segment
+            self._reckon_segments()
+        self._sum_up_again()
+
+    def _last_to_leave(self) -> Iterator[list[Unit]]:
+        """Yield what may leave for nothing but the budget, the least missed first."""
+        ordinary = [u for u in self.units if not (u.fixed or u.volatile or u.kept)]
+        recent = [u for u in ordinary if u.recent]
+        request = [u for u in recent if u.is_request][-1:]
+        last = recent[-1:]
+        yield [u for u in ordinary if not u.recent]
+        yield from ([u] for u in recent if u not in (*last, *request))
+        yield [u for u in self.units if u.kept and not (u.fixed or u.volatile)]
+        yield last
+        yield request
+        yield [u for u in self.units if u.volatile and not u.fixed]
+
+    def _reckon_segments(self) -> None:
+        self._segments_cost = sum(self._segment_cost(self._tokens_in(group)) for group in self._groups())
+
+    def _sum_up_again(self) -> None:
+        """Plan summaries after all, where what left made room for them."""
+        if self.merging or self.situation.config.mode == "compact":
+            return
+        self.refs_only = False
+        self._reckon_segments()
+        if self.projected > self.situation.config.budget:
+            self.refs_only = True
+            self._reckon_segments()
+
+    def least_tokens(self, unit: Unit) -> int:
+        """Return what a unit costs when all that can be is cut down to its stub: reasoning is not."""
+        tokens = unit.tokens
+        for item in unit.items:
+            if item.kind == "message" and not unit.segment:
+                texts = zip(text_parts(item.source), item.shown_text_tokens(), strict=True)
+                for part, size in (*texts, *item.other_parts()):
+                    cost = self.situation.costs.media if part.is_media else self.situation.costs.stub
+                    tokens -= max(size - cost, 0)
+        return tokens
 
     def _stub_minimally(self, unit: Unit) -> None:
         for item in unit.items:

@@ -45,9 +45,7 @@ def plan(items: Sequence[ViewItem], situation: Situation) -> Plan | None:
     if draft.projected > budget and not situation.growth_tokens:
         _force(draft)
     if over and not (enough or situation.manual) and config.mode != "compact":
-        # What the user said last is taken for nothing but the budget.
-        request = next((unit for unit in reversed(draft.units) if unit.is_request), None)
-        draft.make_room([unit for unit in _recent(draft) if unit is not request])
+        draft.make_room(_recent(draft))
     if situation.growth_tokens and draft.projected > _bearable(draft):
         return None  # the rest is for the budget to ask, once it is exceeded
     if situation.manual:
@@ -64,13 +62,19 @@ def _bearable(draft: Draft) -> int:
 
 
 def _recent(draft: Draft) -> list[Unit]:
-    """Return the recent exchanges that may leave where it must be: all but the last."""
-    return [u for u in draft.units if u.recent and not (u.fixed or u.volatile or u.kept)][:-1]
+    """Return the recent exchanges that may leave where it must be: not the last, nor the newest request."""
+    request = next((unit for unit in reversed(draft.units) if unit.is_request), None)
+    recent = [u for u in draft.units if u.recent and not (u.fixed or u.volatile or u.kept)]
+    return [unit for unit in recent[:-1] if unit is not request]
 
 
 def _force(draft: Draft) -> None:
     """Take the means that only the budget justifies, the mildest first."""
     budget, goal = draft.situation.config.budget, _bearable(draft)
+    # What cannot stay whatever leaves, as reasoning beyond the budget, goes before anything suffers for it.
+    draft.compress(
+        [u for u in draft.units if not (u.fixed or u.volatile) and draft.least_tokens(u) > budget], 0
+    )
     draft.stub_results(old=False, above=0, goal=goal)
     draft.stub_media(old=False, keep=draft.situation.config.keep_images, goal=goal)
     recent = _recent(draft)

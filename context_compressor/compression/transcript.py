@@ -14,7 +14,8 @@ from typing import Any
 from context_compressor.errors import RedactionError
 from context_compressor.messages.media import MIN_CHARACTERS, is_data_url
 from context_compressor.messages.msg import Block, Msg, tool_calls
-from context_compressor.messages.openai_common import REMARK, remark_of
+from context_compressor.messages.openai_calls import parse_arguments
+from context_compressor.messages.openai_common import REMARK, dump_sendable, remark_of
 from context_compressor.messages.parts import Part, PartPath, replace_parts
 from context_compressor.offload.protocol import ref_of
 
@@ -77,7 +78,16 @@ def shown_message(
     msg = source
     if redact is not None:
         msg = source.copy()
-        msg.content = _redacted(msg.content, redact, set(stubs), ())
+        kept = set(stubs)
+        if isinstance(msg.content, str):
+            msg.content = _redacted(msg.content, redact, kept, ())
+        else:
+            msg.content = [
+                redacted_call(block, redact)
+                if block.get("type") == "tool_use"
+                else _redacted(block, redact, kept, (i,))
+                for i, block in enumerate(msg.content)
+            ]
         if extra := remark_of(msg.metadata).get("extra"):
             msg.metadata = {REMARK: {"extra": _redacted(extra, redact, set(), (), block=False)}}
     msg = replace_parts(msg, stubs)
@@ -86,6 +96,25 @@ def shown_message(
             if block.get("type") == "tool_result" and block["id"] in names:
                 block["name"] = names[block["id"]]
     return msg
+
+
+def redacted_call(block: Block, redact: Redact) -> Block:
+    """Return a call redacted in both forms in which it is read: each string of it, then its arguments as JSON.
+
+    What either form leaves stands in `input` and, where the call has one, in `raw_input`, so that none says
+    what the other withholds.
+    """
+    said = {key: value for key, value in block.items() if key != "raw_input"}
+    call: Block = _redacted(said, redact, set(), ())
+    is_kept = call["input"] == block["input"]
+    text = arguments_text(block if is_kept else call)
+    is_object = call["input"] not in ({"arguments": text}, {"input": text})
+    left = redacted_text(text, redact) if is_object else text
+    if left != text:
+        call["input"] = parse_arguments(left)
+    if block.get("raw_input") is not None:
+        call["raw_input"] = left
+    return call
 
 
 _STRUCTURE = frozenset({"type", "id", "name", "role"})
@@ -159,7 +188,7 @@ def _render_block(block: Block, media: dict[str, None]) -> list[str]:
         extra = [
             line for holder in (remark.get("function", {}), remark) for line in _render_extra(holder, media)
         ]
-        return [f"[call of {block['name']}]", arguments_text(block), *extra]
+        return [call_text(block), *extra]
     if kind == "tool_result":
         output = block["output"]
         if isinstance(output, str):
@@ -181,6 +210,11 @@ def _render_extra(remark: Mapping[str, Any], media: dict[str, None]) -> list[str
     ]
 
 
+def call_text(block: Block) -> str:
+    """Return a call as transcripts have it: the tool, then its arguments."""
+    return f"[call of {block['name']}]\n{arguments_text(block)}"
+
+
 def arguments_text(block: Block) -> str:
     """Return a call's arguments as received; those that were never an object stand under a key of ours."""
     if block.get("raw_input") is not None:
@@ -189,7 +223,7 @@ def arguments_text(block: Block) -> str:
     wrapped = block["input"].get("input" if custom else "arguments")
     if len(block["input"]) == 1 and isinstance(wrapped, str):
         return wrapped
-    return json.dumps(block["input"], ensure_ascii=False, default=str)
+    return dump_sendable(block["input"], default=str)
 
 
 def _without_media(value: Any, media: dict[str, None]) -> Any:

@@ -11,7 +11,14 @@ from context_compressor.compression.edits import SEGMENT_PART, ItemKey, SegmentE
 from context_compressor.compression.ledger import Ledger
 from context_compressor.messages.exchanges import ExchangeBuilder, ExchangeMessage
 from context_compressor.messages.msg import Msg
-from context_compressor.messages.parts import Part, PartPath, other_parts, replace_parts, text_parts
+from context_compressor.messages.parts import (
+    Part,
+    PartPath,
+    other_parts,
+    replace_parts,
+    text_parts,
+    thinking_characters,
+)
 from context_compressor.summarizers.identifiers import find_identifiers
 from context_compressor.tokens.measure import MessageTokens
 
@@ -93,7 +100,9 @@ class ViewItem:
         parts = other_parts(self.source)
         arguments = [len(part.text) for part in parts if part.kind == "argument"]
         media = len(parts) - len(arguments)
-        per_character = min(_ARGUMENT_TOKENS_PER_CHARACTER, others / (sum(arguments) + _FRAME_CHARACTERS))
+        per_character = others / (sum(arguments) + thinking_characters(self.source) + _FRAME_CHARACTERS)
+        if media:
+            per_character = min(_ARGUMENT_TOKENS_PER_CHARACTER, per_character)
         each = (others - int(sum(arguments) * per_character)) // max(media, 1)
         return [
             (part, int(len(part.text) * per_character) if part.kind == "argument" else each)

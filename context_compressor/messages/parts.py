@@ -112,6 +112,12 @@ def other_parts(msg: Msg) -> list[Part]:
     return parts
 
 
+def thinking_characters(msg: Msg) -> int:
+    """Return the characters of what the model thought, which leaves only with its message."""
+    blocks = [] if isinstance(msg.content, str) else msg.content
+    return sum(len(block["thinking"]) for block in blocks if block.get("type") == "thinking")
+
+
 def is_argument(path: PartPath) -> bool:
     """Tell whether an address is that of an argument of a call."""
     return path[1:2] == (_ARGUMENT,)

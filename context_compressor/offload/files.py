@@ -93,6 +93,7 @@ class FileOffloadStore(TextFiles):
         self._held: weakref.finalize[..., Any] | None = None
         self._touch_at = 0.0
         self._index = (0, 0)  # bytes, and which count they were part of
+        _stores.add(self)
         # What lies there may be named by a ledger that is about to be loaded, and not used for long.
         self._begin(to_write=False, wait_seconds=_OPENING_SECONDS)
 
@@ -160,6 +161,9 @@ class FileOffloadStore(TextFiles):
             held, self._held, self._touch_at = self._held, None, 0.0
         if held is not None:
             held()
+
+    def _start_as_child(self) -> None:
+        self._begin_lock = threading.Lock()  # another thread of the parent may have held it
 
     # What follows blocks, and runs in a worker thread: one hop per operation, since fsync dwarfs all else.
 
@@ -249,3 +253,15 @@ def _look_at(task: asyncio.Future[Any]) -> None:
     """Take note of an error nobody waits for, so that asyncio does not report it as lost."""
     if not task.cancelled():
         task.exception()
+
+
+_stores: weakref.WeakSet[FileOffloadStore] = weakref.WeakSet()
+
+
+def _start_as_child() -> None:
+    for store in list(_stores):
+        store._start_as_child()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_start_as_child)

@@ -19,6 +19,7 @@ from tests.memory.scripted import (
     new_memory,
     result,
     text,
+    turns,
     user,
 )
 
@@ -94,3 +95,33 @@ async def test_short_instructions_between_large_exchanges_are_summarised_with_th
         if msg.name == "memory":
             assert "Summary by" in str(msg.content), "only a ref is left"
             assert REF.search(str(msg.content))
+
+
+REQUEST = "now export the table, please, as I said"
+
+
+def after(first: list[dict[str, Any]], *blocks: dict[str, Any]) -> list[dict[str, Any]]:
+    return [*first, user(REQUEST), *blocks]
+
+
+@pytest.mark.parametrize("budget", [4_000, 8_000])
+def test_arguments_beyond_the_budget_leave_and_nothing_else(budget: int) -> None:
+    """Rows of digits cost a token a character, which is more than a text's half a token."""
+    rows = "\n".join(f"{n},2024-01-02,17.33,8812,991.02,77" for n in range(600))
+    arguments = json.dumps({"path": "out.csv", "content": rows})
+    said = after([user("first"), *exchange("a", 20)], call("c", name="write", arguments=arguments))
+    said.append(result("c", "written 600 rows"))
+    view = compress_messages(said, config=config(budget), counter=COUNTER).messages
+    assert [message["role"] for message in view] == [message["role"] for message in said]
+    assert view[-1] == said[-1]
+    assert view[-3] == user(REQUEST)
+    assert "out.csv" in json.dumps(view[-2])
+
+
+@pytest.mark.parametrize("words", [2_500, 20_000])
+def test_reasoning_beyond_the_budget_takes_no_request_with_it(words: int) -> None:
+    thinking = {**call("c", name="deploy"), "reasoning_content": "I weigh option 7 now. " * (words // 5)}
+    said = after([*turns(4)], thinking, result("c", "deployed version 12"))
+    view = compress_messages(said, config=config(4_000), counter=COUNTER).messages
+    assert user(REQUEST) in view
+    assert "deployed version 12" in json.dumps(view)

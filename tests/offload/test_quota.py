@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -231,6 +232,22 @@ class TestBytes:
         assert 0 < bytes_in(tmp_path) <= 30_000
         collect_garbage(tmp_path)
         assert Usage(tmp_path).used() == bytes_in(tmp_path)
+
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+    @pytest.mark.filterwarnings("ignore:This process")
+    def test_a_forked_process_waits_for_no_thread_of_its_parent(self, tmp_path: Path) -> None:
+        store = FileOffloadStore(tmp_path, "a", max_bytes=5_000)
+        with store._begin_lock, quota.quota_of(tmp_path)._lock, quota._known_lock:
+            child = os.fork()
+            if child == 0:
+                signal.alarm(20)
+                try:
+                    asyncio.run(store.write("of the child"))
+                    asyncio.run(FileOffloadStore(tmp_path, "b", max_bytes=5_000).write("another"))
+                    os._exit(0)
+                except BaseException:
+                    os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
     def test_limits_are_checked_at_the_door(self, tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=r"max_bytes \(-5\)"):

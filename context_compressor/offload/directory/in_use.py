@@ -183,16 +183,11 @@ def _remove(descriptor: int, file: Path, pid: int) -> None:
 _known: weakref.WeakValueDictionary[Path, OpenNamespaces] = weakref.WeakValueDictionary()
 _known_lock = threading.Lock()
 """What is in use is a property of the process: all its stores in a directory write into one file."""
-_is_fork_watched = False
 
 
 def open_namespaces(path: Path) -> OpenNamespaces:
     """Return this process's account of a directory."""
-    global _is_fork_watched
     with _known_lock:
-        if not _is_fork_watched and hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=_start_as_child)
-            _is_fork_watched = True
         account = _known.get(path)
         if account is None:
             account = _known[path] = OpenNamespaces(path)
@@ -204,6 +199,10 @@ def _start_as_child() -> None:
     _known_lock = threading.Lock()
     for account in list(_known.values()):
         account.start_as_child()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_start_as_child)
 
 
 def namespaces_in_use(path: Path) -> set[str]:

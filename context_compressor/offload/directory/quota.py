@@ -132,6 +132,10 @@ class Quota:
         except (OSError, OffloadError) as error:
             logger.warning("%s could not be tidied: %s", self._path, error)
 
+    def start_as_child(self) -> None:
+        """Take over in a process that was forked: another thread of the parent may have held the lock."""
+        self._lock = threading.Lock()
+
 
 _known: weakref.WeakValueDictionary[Path, Quota] = weakref.WeakValueDictionary()
 _known_lock = threading.Lock()
@@ -145,3 +149,14 @@ def quota_of(path: Path) -> Quota:
         if quota is None:
             quota = _known[path] = Quota(path)
         return quota
+
+
+def _start_as_child() -> None:
+    global _known_lock
+    _known_lock = threading.Lock()
+    for quota in list(_known.values()):
+        quota.start_as_child()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_start_as_child)
