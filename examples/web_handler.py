@@ -15,6 +15,7 @@ from typing import Any
 from make_session import make_session
 
 from context_compressor import CompressionConfig, compress_messages
+from context_compressor.errors import ContextCompressorError, ContextOverflowError
 
 CONFIG = CompressionConfig(max_total_tokens=16_000)
 
@@ -23,11 +24,15 @@ class Handler(BaseHTTPRequestHandler):
     """POST {"messages": [...], "state": ...}: answer with what to send to the model, and the new state."""
 
     def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         try:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             result = compress_messages(body["messages"], config=CONFIG, state=body.get("state"))
-        except ValueError as error:  # not messages, or not a state of ours: the text says where
-            self._answer(400, {"error": str(error)})
+        except ContextOverflowError as error:  # what may not leave, a system prompt above all, is too long
+            self._answer(413, {"error": str(error)})
+        except (ContextCompressorError, KeyError, TypeError, ValueError) as error:
+            self._answer(
+                400, {"error": str(error)}
+            )  # not messages, or not a state of ours: the text says where
         else:
             self._answer(200, {"messages": result.messages, "state": result.state})
 

@@ -87,17 +87,19 @@ class Recall:
             await self._take_digests(keys, state, reader)
             entries = [(key, self._digests.get(key, "")) for key in keys]
             found = await asyncio.to_thread(self._ask, query, limit, entries, reader)
+            messages = await reader.find(list(dict.fromkeys(one.document.key for one in found)))
         finally:
             # A thread cannot be cancelled: it ends when it asks for texts again.
             reader.stop()
             self._readers.discard(reader)
         ago = {key: count for count, key in enumerate(reversed(keys))}
-        places = [self._said.place(one, state, ago[one.document.key]) for one in found]
+        keyed = [(one.document.key, one) for one in found]
+        places = [self._said.place(one, state, ago[key], messages.get(key)) for key, one in keyed]
         texts: dict[str, str] = {}
         for ref in dict.fromkeys(ref for place in places for ref in place.refs):
             with suppress(OffloadError):
                 texts[ref] = await self._read_ref(ref)
-        return await asyncio.to_thread(lambda: [self._said.hit(place, texts) for place in places])
+        return await asyncio.to_thread(lambda: [self._said.hit(place, texts, query) for place in places])
 
     def _ask(
         self, query: str, limit: int, entries: Sequence[tuple[str, str]], reader: _Reader

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from context_compressor.compression.edits import ItemKey, SegmentEdit, StubEdit, message_id
-from context_compressor.compression.transcript import Redact, redacted_text
+from context_compressor.compression.transcript import (
+    Redact,
+    call_text,
+    redacted_call,
+    redacted_text,
+    shown_message,
+)
 from context_compressor.memory.state import MemoryState
 from context_compressor.messages.msg import Msg, tool_calls, tool_results
-from context_compressor.messages.parts import argument_lines, is_argument
+from context_compressor.messages.openai_common import dump_sendable
+from context_compressor.messages.parts import PartPath, argument_lines, is_argument, part_at
 from context_compressor.offload.protocol import ref_of
 from context_compressor.offload.schemas import TOOL_NAMES
-from context_compressor.recall.hits import Hit
+from context_compressor.recall.hits import Hit, find_places
 from context_compressor.recall.passages import Document
+from context_compressor.recall.query import Query, read_query
 from context_compressor.recall.ranking import Found
+from context_compressor.recall.terms import TermReader
 
 _MAX_PLACES = 200
 """Places of one text in a transcript that are looked at."""
@@ -30,6 +38,8 @@ class _Said(NamedTuple):
     role: str
     tool: str | None
     text: str
+    block: int
+    """Number of the content block that says it."""
 
 
 class Place(NamedTuple):
@@ -42,12 +52,18 @@ class Place(NamedTuple):
     share: float
     """How far into the segment the message stands: 0 its beginning, 1 its end."""
     messages_ago: int
+    call: str
+    """The call that the passage is of, as the transcript of its segment has it; empty where it is of none."""
+
+    @property
+    def is_call(self) -> bool:
+        """Whether the passage is of a call's arguments."""
+        return self.found.document.tool is not None and self.found.document.role != "tool"
 
     @property
     def arguments(self) -> list[StubEdit]:
-        """The stubs of arguments, where the passage is of a call: it is found in the text of one of them."""
-        is_call = self.found.document.tool is not None and self.found.document.role != "tool"
-        return [stub for stub in self.stubs if is_call and is_argument(stub.path)]
+        """The stubs of arguments, where the passage is of a call: it may stand in the text of one of them."""
+        return [stub for stub in self.stubs if self.is_call and is_argument(stub.path)]
 
     @property
     def refs(self) -> list[str]:
@@ -100,12 +116,19 @@ class Sayings:
     def _texts(self, msg: Msg, tools: Sequence[str | None] = ()) -> list[_Said]:
         return [
             said._replace(text=redacted_text(said.text, self._redact))
-            for said in _all_texts(msg, tools)
+            for said in _all_texts(msg, tools, self._redact)
             if said.text.strip() and said.tool not in TOOL_NAMES
         ]
 
-    def place(self, found: Found, state: MemoryState, messages_ago: int) -> Place:
-        """Return what view and ledger have for the message of a passage."""
+    def place(self, found: Found, state: MemoryState, messages_ago: int, msg: Msg | None = None) -> Place:
+        """Return what view and ledger have for the message of a passage.
+
+        Args:
+            found: the passage.
+            state: in step with the history.
+            messages_ago: how many messages came after it.
+            msg: the message, for the place of a call in a transcript.
+        """
         key = found.document.key
         orphans = [f"#orphan{number}" for number in range(len(self._tools.get(key, ())))]
         items = [ItemKey(key, part) for part in ("", "#results", "#text", *orphans)]
@@ -116,28 +139,48 @@ class Sayings:
             held = state.ledger.segment_of(item)
             if held is not None and segment is None:
                 segment, share = held, held.items.index(item) / len(held.items)
-        return Place(found, shown, stubs, segment, share, messages_ago)
+        place = Place(found, shown, stubs, segment, share, messages_ago, "")
+        if msg is None or segment is None or not place.is_call:
+            return place
+        held = state.ledger.stubs_of(items[0])
+        stands = {path: stub.text for path, stub in held.items() if part_at(msg, path) is not None}
+        return place._replace(call=self._call_of(found.document, msg, stands))
 
-    def hit(self, place: Place, texts: Mapping[str, str]) -> Hit:
+    def _call_of(self, document: Document, msg: Msg, stubs: Mapping[PartPath, str]) -> str:
+        """Return a call as transcripts have it; empty where the message has changed since it was found."""
+        texts = self._texts(msg, self._tools.get(document.key, ()))
+        if document.part >= len(texts) or isinstance(msg.content, str):
+            return ""
+        block = shown_message(msg, stubs, {}, self._redact).get_content_blocks()[texts[document.part].block]
+        return call_text(block) if block.get("type") == "tool_use" else ""
+
+    def hit(self, place: Place, texts: Mapping[str, str], query: str = "") -> Hit:
         """Return a passage with where it stands.
 
         Args:
             place: the passage.
             texts: the texts under `place.refs`, as far as they could be read.
+            query: what was asked.
         """
+        reader = TermReader()
+        sought = _lines_sought(place.found.text, read_query(query, reader), reader) if place.is_call else []
         found, document = place.found, place.found.document
         in_view = any(found.text in said.text for msg in place.shown for said in self._texts(msg))
         ref: str | None = None
         lines: tuple[int, int] | None = None
         whole = ref_of(document.text) if place.stubs else ""
-        argument = _argument_with(place, texts)
+        argument = _argument_with(place, texts, sought)
         if any(stub.ref == whole for stub in place.stubs):
             ref, lines = whole, _lines_of(document.text, found.start, found.end)
         elif argument is not None:
             ref, lines = argument
         elif place.segment is not None:
             ref = place.segment.ref
-            lines = _lines_in(texts.get(ref, ""), found, place.share)
+            transcript = texts.get(ref, "")
+            if place.is_call:
+                lines = _lines_of_call(transcript, place, sought)
+            else:
+                lines = _lines_in(transcript, found, place.share)
         return Hit(
             text=found.text,
             ref=ref,
@@ -150,51 +193,107 @@ class Sayings:
         )
 
 
-def _all_texts(msg: Msg, tools: Sequence[str | None]) -> Iterator[_Said]:
-    """Yield all that a message says, the results by the tools that they are of."""
+def _all_texts(msg: Msg, tools: Sequence[str | None], redact: Redact | None) -> Iterator[_Said]:
+    """Yield all that a message says, the results by the tools that they are of, calls redacted as JSON."""
     names = iter(tools)
-    for block in msg.get_content_blocks():
+    for number, block in enumerate(msg.get_content_blocks()):
         kind = block.get("type")
         if kind in ("text", "thinking"):
-            yield _Said(msg.role, None, str(block.get(kind) or ""))
+            yield _Said(msg.role, None, str(block.get(kind) or ""), number)
         elif kind == "tool_use":
+            call = block if redact is None else redacted_call(block, redact)
             # As JSON, line feeds would stick to words.
-            yield _Said(msg.role, block["name"], "\n".join(argument_lines(block["input"])))
+            yield _Said(msg.role, block["name"], "\n".join(argument_lines(call["input"])), number)
         elif kind == "tool_result":
             tool = next(names, None) or block.get("name")
             output = block["output"]
             for one in [{"type": "text", "text": output}] if isinstance(output, str) else output:
                 if one.get("type") == "text":
-                    yield _Said("tool", tool, str(one.get("text") or ""))
+                    yield _Said("tool", tool, str(one.get("text") or ""), number)
 
 
-def _argument_with(place: Place, texts: Mapping[str, str]) -> tuple[str, tuple[int, int]] | None:
-    """Return ref and lines of the stored argument that a passage of a call is from."""
+def _lines_sought(text: str, query: Query, reader: TermReader) -> list[tuple[int, int]]:
+    """Return where lines of a text begin and end, those with most of what is sought first, then the longest."""
+    places = find_places(text, query, reader)
+    ranked: list[tuple[int, int, int]] = []
+    start = 0
+    for line in text.split("\n"):
+        end = start + len(line)
+        ranked.append((len({place.term for place in places if start <= place.start < end}), start, end))
+        start = end + 1
+    ranked.sort(key=lambda one: (one[0], one[2] - one[1]), reverse=True)
+    return [(start, end) for _, start, end in ranked]
+
+
+def _argument_with(
+    place: Place, texts: Mapping[str, str], sought: Sequence[tuple[int, int]]
+) -> tuple[str, tuple[int, int]] | None:
+    """Return ref and lines of the stored argument that holds what was sought of a call.
+
+    Of a call that stands in no transcript, one that holds something else of the passage has to do.
+    """
     found = place.found
+    other: tuple[str, tuple[int, int]] | None = None
     for stub in place.arguments:
         stored = texts.get(stub.ref)
         start = found.document.text.find(stored) if stored else -1
-        if stored and start >= 0 and found.start < start + len(stored) and start < found.end:
-            return stub.ref, _lines_of(stored, max(0, found.start - start), found.end - start)
-    return None
+        if not stored or start < 0:
+            continue
+        end = start + len(stored)
+        lines = _lines_of(stored, max(0, found.start - start), found.end - start)
+        first, last = (found.start + at for at in sought[0])
+        if first < end and start < last:
+            return stub.ref, lines
+        if place.segment is None and found.start < end and start < found.end:
+            other = other or (stub.ref, lines)
+    return other
+
+
+def _lines_of_call(
+    transcript: str, place: Place, sought: Sequence[tuple[int, int]]
+) -> tuple[int, int] | None:
+    """Return the lines of a call in the transcript with it, of those the ones with what was sought.
+
+    Where the call is not found as a whole, what was sought tells them if it stands there just once.
+    """
+    text = place.found.text
+    places = _places_of(place.call, transcript)
+    begin, end = 0, len(transcript)
+    if places:
+        at = _nearest(places, transcript, place.share)
+        begin, end = at + place.call.index("\n") + 1, at + len(place.call)
+    for start, stop in sought if places else sought[:1]:
+        line = text[start:stop]
+        # Arguments stand there as JSON, those of a custom tool as they are.
+        for needle in (dump_sendable(line.partition(": ")[2] or line)[1:-1], line):
+            at = transcript.find(needle, begin, end) if needle else -1
+            if at >= 0 and (places or transcript.find(needle, at + 1) < 0):
+                return _lines_of(transcript, at, at + len(needle))
+    return _lines_of(transcript, begin, end) if places else None
 
 
 def _lines_in(transcript: str, found: Found, share: float) -> tuple[int, int] | None:
     """Return the lines of a passage in the transcript with its message, told from like texts by its place."""
-    text = found.document.text
+    places = _places_of(found.document.text, transcript)
+    if not places:
+        return None
+    whole = [at for at in places if transcript.endswith(_HEADER_END, 0, at)]
+    start = _nearest(whole or places, transcript, share)
+    return _lines_of(transcript, start + found.start, start + found.end)
+
+
+def _places_of(text: str, transcript: str) -> list[int]:
+    """Return where a text begins in a transcript, the first of the places that there are."""
     places: list[int] = []
-    at = transcript.find(text)
+    at = transcript.find(text) if text else -1
     while at >= 0 and len(places) < _MAX_PLACES:
         places.append(at)
         at = transcript.find(text, at + 1)
-    if not places:
-        # The arguments of a call stand there as JSON.
-        line = max(found.text.split("\n"), key=len).partition(": ")
-        at = transcript.find(json.dumps(line[2] or line[0], ensure_ascii=False)[1:-1])
-        return None if at < 0 else _lines_of(transcript, at, at + 1)
-    whole = [at for at in places if transcript.endswith(_HEADER_END, 0, at)]
-    start = min(whole or places, key=lambda at: abs(at - share * len(transcript)))
-    return _lines_of(transcript, start + found.start, start + found.end)
+    return places
+
+
+def _nearest(places: Sequence[int], transcript: str, share: float) -> int:
+    return min(places, key=lambda at: abs(at - share * len(transcript)))
 
 
 def _lines_of(text: str, start: int, end: int) -> tuple[int, int]:

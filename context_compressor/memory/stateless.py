@@ -7,7 +7,8 @@ import contextvars
 import hashlib
 import json
 import logging
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -22,8 +23,9 @@ from context_compressor.memory.state import MemoryState
 from context_compressor.memory.stats import CompressionStats
 from context_compressor.messages.msg import Msg
 from context_compressor.messages.openai import from_openai, to_openai
+from context_compressor.messages.parts import plain_texts
 from context_compressor.offload.in_memory import InMemoryOffloadStore
-from context_compressor.offload.protocol import OffloadStore
+from context_compressor.offload.protocol import REF_PATTERN, OffloadStore
 from context_compressor.summarizers.protocol import Summarizer
 from context_compressor.tokens.protocol import TokenCounter
 
@@ -59,9 +61,11 @@ async def acompress_messages(
     """Return a view of chat dicts that fits the budget.
 
     Args:
-        messages: the whole conversation so far, as chat dicts (OpenAI, DashScope) or SDK message objects.
+        messages: the whole conversation so far, as chat dicts (OpenAI, DashScope) or SDK message objects; not
+            what an earlier call returned, in which stand-ins take the place of messages.
         config: thresholds.
-        store: where texts that leave the view go, those that `state` carries included; without one, `state`
+        store: where texts that leave the view go, those that `state` carries included; nothing is removed
+            from it, since other states may name the same texts (quotas bound it). Without one, `state`
             carries them.
         summarizer: who writes summaries; extractive when None.
         counter: measures messages; offline tiktoken when None.
@@ -81,12 +85,16 @@ async def acompress_messages(
     earlier = _check_state(state)
     carried = InMemoryOffloadStore.from_state(earlier.get("texts", {}))
     base = InMemoryMemory()
-    await base.add_owned(await asyncio.to_thread(_read, messages), [])  # a long conversation takes a while
+    history = await asyncio.to_thread(_read, messages)  # a long conversation takes a while
+    await base.add_owned(history, [])
     # The memory ends with this call, and nothing that it prepared would be used.
     settings = (config or CompressionConfig()).model_copy(update={"background_ratio": None})
     if store is not None:
         carried = await _hand_over(carried, store, settings.store_timeout_seconds)
-    memory = CompressedMemory(base, settings, store or carried, summarizer, counter, on_event)
+        used = _KeepingStore(store, None)
+    else:
+        used = _KeepingStore(carried, _refs_named(history))
+    memory = CompressedMemory(base, settings, used, summarizer, counter, on_event)
     # Not `load_state_dict`, which would read the history once more.
     memory._runner.start_from(*MemoryState.load(earlier.get("compression"), settings, memory.counter))
     if prompt_tokens is not None:
@@ -101,12 +109,37 @@ async def acompress_messages(
 
 
 def _read(messages: Iterable[Any]) -> list[Msg]:
-    """Return messages under ids that the same place and content give in every call, for the ledger."""
+    """Return messages under ids that the same content gives in every call, for the ledger."""
     history = from_openai(messages)
-    for index, (msg, wire) in enumerate(zip(history, to_openai(history), strict=True)):
+    seen: Counter[str] = Counter()
+    for msg, wire in zip(history, to_openai(history), strict=True):
         digest = hashlib.sha256(json.dumps(wire).encode()).hexdigest()[:16]
-        msg.id, msg.timestamp = f"{index}-{digest}", ""
+        seen[digest] += 1
+        msg.id, msg.timestamp = f"{digest}-{seen[digest]}", ""
     return history
+
+
+class _KeepingStore:
+    """A store from which nothing is removed that somebody else may name.
+
+    Args:
+        wrapped: the store.
+        named: the only refs that stay; None for all of them.
+    """
+
+    def __init__(self, wrapped: OffloadStore, named: Collection[str] | None) -> None:
+        self._wrapped = wrapped
+        self._named = named
+        self.write, self.read, self.refs = wrapped.write, wrapped.read, wrapped.refs
+
+    async def delete(self, ref: str) -> None:
+        if self._named is not None and ref not in self._named:
+            await self._wrapped.delete(ref)
+
+
+def _refs_named(messages: Sequence[Msg]) -> set[str]:
+    """Return the refs in what was handed over: who keeps views as the conversation still reads by them."""
+    return {ref for msg in messages for text in plain_texts(msg) for ref in REF_PATTERN.findall(text)}
 
 
 async def _hand_over(

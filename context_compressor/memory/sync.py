@@ -7,7 +7,8 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from context_compressor.errors import InvalidStateError
+from context_compressor.errors import InvalidArgumentError, InvalidStateError
+from context_compressor.memory.in_memory import InMemoryMemory
 from context_compressor.memory.locks import LoopLock
 from context_compressor.messages.openai import from_openai, to_openai
 
@@ -74,8 +75,12 @@ class ListFollower:
     async def follow(self, messages: Iterable[Any]) -> None:
         """Add what is new; where the list says something else than before, let it begin anew from there.
 
+        Where what follows the difference is as it was, only what lies between is exchanged, if the base
+        memory is an `InMemoryMemory`: others take new messages at their end only.
+
         Raises:
             InvalidMessageError: a message is malformed; nothing was changed.
+            InvalidArgumentError: the list holds stand-ins of this memory's view; nothing was changed.
         """
         said = list(messages)
         async with self._lock:
@@ -87,6 +92,10 @@ class ListFollower:
                 if old != new and old != _wire(new):
                     break
                 same += 1
+            if same < len(self._synced):
+                wires = [_wire(item) for item in said[same:]]
+                self._refuse_stand_ins(wires, same)
+                same = await self._exchange(said, wires, same)
             added = from_openai(said[same:])
             outdated = [synced.id for synced in self._synced[same:]]
             try:
@@ -99,6 +108,66 @@ class ListFollower:
                 self.start_from([(synced.id, synced.digest) for synced in self._synced])
                 raise
             self._synced += [_synced(to_openai([msg])[0], msg.id) for msg in added]
+
+    def _refuse_stand_ins(self, wires: list[dict[str, Any]], start: int) -> None:
+        """Refuse a view as the list: what its stand-ins stand for would be deleted."""
+        items = self._memory._upkeep.state.items
+        stand_ins = to_openai([item.msg for item in items if item.kind == "segment" or item.stubs])
+        for place, wire in enumerate(wires if stand_ins else (), start):
+            if wire in stand_ins:
+                raise InvalidArgumentError(
+                    f"messages[{place}]: stands in for earlier messages in a view of this memory; sync the "
+                    "whole conversation, not what get_memory returned"
+                )
+
+    async def _exchange(self, said: list[Any], wires: list[dict[str, Any]], same: int) -> int:
+        """Where the list goes on as it was behind a difference, exchange only what lies between.
+
+        Args:
+            said: the list.
+            wires: what it says from the first difference on.
+            same: how many messages stand before that.
+
+        Returns:
+            How many messages at the beginning of the list are synced now.
+        """
+        base = self._memory.base
+        behind, place = self._find_behind([_digest(wire) for wire in wires])
+        if not behind or not isinstance(base, InMemoryMemory):
+            return same
+        added = from_openai(said[same : same + place])
+        end = len(self._synced) - behind
+        gone = {synced.id for synced in self._synced[same:end]}
+        state = base.state_dict()
+        marks = [own for msg, own in state["content"] if msg["id"] in gone]
+        if len(marks) != len(added):
+            marks = [[] for _ in added]
+        content: list[Any] = []
+        for msg, own in state["content"]:
+            if msg["id"] == self._synced[end].id:
+                content += [[new.to_dict(), kept] for new, kept in zip(added, marks, strict=True)]
+            if msg["id"] not in gone:
+                content.append([msg, own])
+        base.load_state_dict({**state, "content": content})
+        self._synced[same:end] = [_synced(to_openai([msg])[0], msg.id) for msg in added]
+        memory = self._memory
+        async with memory._runner.telling() as events, memory._upkeep.lock:
+            await memory._upkeep.refresh(events)  # what is gone leaves view and store at once
+        return len(self._synced)
+
+    def _find_behind(self, digests: list[str]) -> tuple[int, int]:
+        """Return how many messages at the end of what was synced still stand together, and where."""
+        best = (0, 0)
+        known = [synced.digest for synced in self._synced]
+        for end in range(len(digests), 0, -1):
+            if best[0] >= min(end, len(known)):
+                break
+            count = 0
+            while count < min(end, len(known)) and digests[end - 1 - count] == known[-1 - count]:
+                count += 1
+            if count > best[0]:
+                best = (count, end - count)
+        return best
 
     async def _read_synced(self, said: list[Any]) -> list[_Synced]:
         """Return what was synced before a restart; unknown, it is how much of the list the history says."""

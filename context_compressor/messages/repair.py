@@ -122,15 +122,20 @@ def _has_audio_data(block: Block) -> bool:
 
 
 def without_empty_calls(msg: Msg) -> Msg:
-    """Return an assistant message without the empty list of calls that clients write and providers refuse."""
+    """Return an assistant message without the calls that are none, which clients write and providers refuse:
+    an empty list, null.
+    """
     remark = (msg.metadata or {}).get("openai") or {}
-    if remark.get("extra", {}).get("tool_calls") != []:
+    extra = remark.get("extra", {})
+    empty = [key for key in ("tool_calls", "function_call") if key in extra and not extra[key]]
+    if not empty:
         return msg
     other = msg.copy()
     assert other.metadata is not None
-    del other.metadata["openai"]["extra"]["tool_calls"]
-    if "keys" in remark:
-        other.metadata["openai"]["keys"].remove("tool_calls")
+    for key in empty:
+        del other.metadata["openai"]["extra"][key]
+        if "keys" in remark:
+            other.metadata["openai"]["keys"].remove(key)
     return other
 
 
@@ -157,12 +162,13 @@ def wrapped_arguments(block: Block) -> Block:
     """Return a `tool_use` block whose arguments are an object on the wire, too.
 
     Arguments that were no JSON object stand in `input` as `{"arguments": text}` and in `raw_input` as
-    received; without the latter the wire shows the former.
+    received; without the latter the wire shows the former. A blank text is a call without arguments.
     """
     raw = block.get("raw_input")
-    if raw is not None and block["input"] == {"arguments": raw}:
-        return {key: value for key, value in block.items() if key != "raw_input"}
-    return block
+    if raw is None or block["input"] != {"arguments": raw}:
+        return block
+    bare = {key: value for key, value in block.items() if key != "raw_input"}
+    return bare if raw.strip() else {**bare, "input": {}}
 
 
 def orphan_message(msg: Msg, result: Block) -> Msg:

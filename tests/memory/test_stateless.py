@@ -257,3 +257,32 @@ async def test_a_long_conversation_is_read_beside_the_loop() -> None:
     took = time.perf_counter() - began
     ticking.cancel()
     assert longest < took / 2
+
+
+def test_what_another_state_names_stays_in_the_store() -> None:
+    store = InMemoryOffloadStore()
+    said = turns(8)
+    first = compress(said, store=store)
+    compress([*said[:10], user("edited")], first.state, store=store)  # tried, and given up
+    again = compress([*said, user("on")], first.state, store=store)
+    for ref in REF.findall(json.dumps(again.messages)):
+        assert ref in store.texts()
+
+
+def test_a_view_that_is_handed_over_as_the_conversation_keeps_its_texts() -> None:
+    first = compress(turns(8))
+    second = compress([*first.messages, user("on")], first.state)
+    for ref in REF.findall(json.dumps(second.messages)):
+        assert ref in second.state["texts"]
+
+
+def test_a_message_at_the_beginning_costs_no_summary_anew() -> None:
+    summarizer = Noting(remote=False)
+    said = turns(10)
+    first = compress(said, summarizer=summarizer)
+    calls = len(summarizer.requests)
+    second = compress([system("It is 10:00."), *said], first.state, summarizer=summarizer)
+    assert len(summarizer.requests) == calls
+    third = compress([system("It is 10:01."), *said], second.state, summarizer=summarizer)
+    assert len(summarizer.requests) == calls
+    assert third.messages[1:] == second.messages[1:]

@@ -10,9 +10,10 @@ import pytest
 from openai.types.chat import ChatCompletionMessage, ChatCompletionMessageFunctionToolCall
 
 from context_compressor import CompressedMemory, InMemoryMemory, from_openai, to_openai
-from context_compressor.errors import InvalidMessageError
+from context_compressor.errors import InvalidArgumentError, InvalidMessageError
 from tests.memory.scripted import (
     GatedBase,
+    Noting,
     assistant,
     call,
     exchange,
@@ -273,3 +274,49 @@ async def test_what_a_lasting_base_has_beyond_a_saved_state_is_not_added_twice()
     again.load_state_dict({**later, "compression": state["compression"]})
     await again.sync([*said, user("and on")])
     assert to_openai(await again.get_history()) == [system("be brief"), *said, user("and on")]
+
+
+@pytest.mark.parametrize("change", ["replaced", "inserted", "removed", "edited in the middle"])
+async def test_what_is_as_it_was_behind_a_difference_stays(change: str) -> None:
+    """A clock in the system prompt must not cost every summary on every turn."""
+    summarizer = Noting(remote=False)
+    memory = new_memory(summarizer=summarizer)
+    said = [system("It is 10:00."), *turns(10)]
+    await memory.sync(said)
+    await memory.get_memory()
+    calls, ids = len(summarizer.requests), [msg.id for msg in await memory.get_history()]
+    if change == "replaced":
+        said[0] = system("It is 10:01.")
+    elif change == "inserted":
+        said.insert(0, system("Be brief."))
+    elif change == "removed":
+        del said[0]
+    else:
+        said[-2] = result("t9", "another result")
+    said += [user("and on"), assistant("yes")]
+    await memory.sync(said)
+    assert to_openai(await memory.get_history()) == said
+    kept = [msg.id for msg in await memory.get_history()]
+    assert len(set(ids) & set(kept)) >= len(ids) - 1
+    view = await good_view(memory)
+    assert len(summarizer.requests) == calls
+    assert [msg.content for msg in view][-2:] == ["and on", "yes"]
+
+
+async def test_marks_of_a_message_that_is_edited_stay() -> None:
+    memory = new_memory()
+    said = [user("first"), user("second"), user("third")]
+    await memory.sync(said)
+    await memory.update_messages_mark("pinned", msg_ids=[(await memory.get_history())[1].id])
+    await memory.sync([said[0], user("2nd"), said[2], user("fourth")])
+    assert [msg.content for msg in await memory.get_memory(mark="pinned")] == ["2nd"]
+
+
+async def test_a_view_is_no_list_to_follow() -> None:
+    memory = new_memory()
+    await memory.sync(turns(10))
+    view = to_openai(await memory.get_memory())
+    before = await memory.get_history()
+    with pytest.raises(InvalidArgumentError, match=r"messages\[\d+\]: stands in for earlier messages"):
+        await memory.sync([*view, user("on")])
+    assert await memory.get_history() == before

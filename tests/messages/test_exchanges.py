@@ -144,7 +144,7 @@ def test_renaming_is_the_same_however_often_it_is_done() -> None:
     assert fed(said) == fed(said)
 
 
-@pytest.mark.parametrize("arguments", ["", "null", "[1, 2]", '"text"', '{"path": "src/ma', "rm -rf /"])
+@pytest.mark.parametrize("arguments", ["null", "[1, 2]", '"text"', '{"path": "src/ma', "rm -rf /"])
 def test_arguments_that_are_no_object_are_wrapped(arguments: str) -> None:
     wire, _ = fed([call("a", arguments=arguments), result("a", "1")])
     assert json.loads(wire[0]["tool_calls"][0]["function"]["arguments"]) == {"arguments": arguments}
@@ -277,3 +277,16 @@ def test_audio_is_sent_back_by_its_id() -> None:
     assert fed([said])[0] == [{**said, "audio": {"id": "audio_1"}}]
     nameless = {**said, "audio": {"data": "AAAA"}}
     assert fed([nameless])[0] == [nameless]
+
+
+@pytest.mark.parametrize("arguments", ["", " "])
+def test_a_call_without_arguments_gets_an_empty_object(arguments: str) -> None:
+    wire, _ = fed([call("a", arguments=arguments), result("a", "1")])
+    assert wire[0]["tool_calls"][0]["function"]["arguments"] == "{}"
+
+
+def test_calls_that_are_null_are_left_out() -> None:
+    """SDK objects that are dumped hold them."""
+    spoken = {"role": "assistant", "content": "hi"}
+    assert fed([{**spoken, "tool_calls": None, "function_call": None}])[0] == [spoken]
+    assert fed([{**call("a"), "function_call": None}, result("a", "1")])[0] == [call("a"), result("a", "1")]
