@@ -44,6 +44,7 @@ class Preparation:
         seconds: wall-clock seconds that it took.
         failure: why nothing came of it; None unless it failed.
         removed: refs of texts that the store was asked to remove meanwhile.
+        fresh: keys of the items that had just come.
         task: performs it; kept here because a loop lets go of tasks that wait.
     """
 
@@ -53,6 +54,7 @@ class Preparation:
         self.seconds = 0.0
         self.failure: str | None = None
         self.removed: set[str] = set()
+        self.fresh = set(state.fresh)
         self._is_performed = False
         self._state = state
         self._generation = state.generation
@@ -132,6 +134,7 @@ class Background:
 
     def __init__(self, config: CompressionConfig, engine: Engine, totals: Totals, remote: bool) -> None:
         self._ratio = (config.background_ratio or 1.0) if remote else 1.0
+        self._raises = config.on_failure == "raise"
         self._engine = engine
         self.totals = totals
         self._prepared: Preparation | None = None
@@ -143,6 +146,11 @@ class Background:
     def is_on(self) -> bool:
         """Whether events are prepared ahead."""
         return self._ratio < 1
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether an event that is due goes on although nobody waits for it any more: not where it raises."""
+        return self.is_on and not self._raises
 
     @property
     def has_dropped(self) -> bool:
@@ -168,7 +176,13 @@ class Background:
         situation = state.situation(self._engine.costs(), growth_tokens=growth_tokens)
         planned = plan(state.items, situation)
         if planned is not None and planned.needs_summary:
-            self._prepared = Preparation(planned, state, self._engine, self.totals)
+            self.start(planned, state)
+
+    def start(self, planned: Plan, state: MemoryState) -> Preparation:
+        """Begin to perform a plan, in the place of any other preparation."""
+        self.drop()
+        self._prepared = Preparation(planned, state, self._engine, self.totals)
+        return self._prepared
 
     def _may_pay(self, state: MemoryState) -> bool:
         return self.is_on and state.tokens < state.budget.due_tokens and state.may_pay()

@@ -117,8 +117,7 @@ class EventRunner:
         Raises:
             ContextOverflowError, RedactionError, and with `on_failure="raise"` SummarizerError, OffloadError.
         """
-        events: list[CompressionEvent] = []
-        is_quiet = False
+        events, is_quiet = list[CompressionEvent](), False
         try:
             is_quiet = await self._bring_up_to_date(events)
             shown = show(self._upkeep.state)
@@ -214,6 +213,8 @@ class EventRunner:
         upkeep = self._upkeep
         await self._texts.retry_pending(upkeep.state.ledger)
         made: list[CompressionEvent] | None = None
+        # Whoever waits may be cancelled, as web frameworks do; what a model was asked for is kept then.
+        may_start = not manual and early is None and self._background.is_kept
         while made is None:
             async with upkeep.lock:
                 # Without a revision only a full look tells whether the content of the base changed.
@@ -227,6 +228,8 @@ class EventRunner:
                     break
                 if early is not None and self._background.is_on:
                     planned = None  # something came between, and the budget does not ask
+                if planned is not None and prepared is None and may_start and planned.needs_summary:
+                    prepared, may_start = self._background.start(planned, upkeep.state), False
             if planned is None:
                 made = []
             elif prepared is not None:
@@ -270,7 +273,7 @@ class EventRunner:
         state = self._upkeep.state
         before = state.tokens
         self._background.take()
-        state.commit(prepared.done, ())
+        state.commit(prepared.done, prepared.fresh)
         return describe_event(prepared.planned, prepared.done, before, state.tokens, prepared.seconds)
 
     async def _perform(
@@ -312,7 +315,7 @@ class EventRunner:
     @asynccontextmanager
     async def telling(self) -> AsyncIterator[list[CompressionEvent]]:
         """Collect the events of a call, and `finish` with them however it ends. Held outside every lock."""
-        events: list[CompressionEvent] = []
+        events = list[CompressionEvent]()
         try:
             yield events
         finally:
@@ -324,10 +327,7 @@ class EventRunner:
         await self._deliver(events)
 
     async def _tidy_up(self) -> None:
-        """Cancel a preparation that no longer holds, and remove what nothing names any more.
-
-        While an event is running, that one removes it at its end.
-        """
+        """Cancel a preparation that no longer holds, and remove what nothing names, unless an event does it."""
         self._background.standing(self._upkeep.state)
         await self._settle()
         if self._upkeep.forgotten:

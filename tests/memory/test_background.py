@@ -922,3 +922,21 @@ async def test_hooks_are_called_by_the_call_that_commits() -> None:
     await filled(memory, MORE)
     await memory.get_memory()
     assert callers == [asyncio.current_task()] * 2
+
+
+async def test_a_summary_that_is_due_survives_whoever_gives_up_waiting() -> None:
+    """A web framework cancels its handler; the next request gets the summary, which is paid for once."""
+    summarizer = Gated()
+    memory = new_memory(summarizer=summarizer)
+    await filled(memory, turns(12))
+    for _ in range(3):
+        reading = asyncio.create_task(memory.get_memory())
+        await reached(summarizer.asked, reading)
+        reading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+    summarizer.gate.set()
+    await good_view(memory)
+    assert len(summarizer.requests) == 1
+    assert memory.stats().segments == 1
+    await memory.aclose()
