@@ -99,7 +99,7 @@ def shown_message(
 
 
 def redacted_call(block: Block, redact: Redact) -> Block:
-    """Return a call redacted in both forms in which it is read: each string of it, then its arguments as JSON.
+    """Return a call redacted in both forms in which it is read: each string of it, then its JSON.
 
     What either form leaves stands in `input` and, where the call has one, in `raw_input`, so that none says
     what the other withholds.
@@ -107,9 +107,9 @@ def redacted_call(block: Block, redact: Redact) -> Block:
     said = {key: value for key, value in block.items() if key != "raw_input"}
     call: Block = _redacted(said, redact, set(), ())
     is_kept = call["input"] == block["input"]
-    text = arguments_text(block if is_kept else call)
-    is_object = call["input"] not in ({"arguments": text}, {"input": text})
-    left = redacted_text(text, redact) if is_object else text
+    text = left = arguments_text(block if is_kept else call)
+    if call["input"] not in ({"arguments": text}, {"input": text}):
+        left = redacted_text(text if is_kept else dump_sendable(call["input"], default=str), redact)
     if left != text:
         call["input"] = parse_arguments(left)
     if block.get("raw_input") is not None:
@@ -223,7 +223,7 @@ def arguments_text(block: Block) -> str:
     wrapped = block["input"].get("input" if custom else "arguments")
     if len(block["input"]) == 1 and isinstance(wrapped, str):
         return wrapped
-    return dump_sendable(block["input"], default=str)
+    return json.dumps(block["input"], ensure_ascii=False, default=str)
 
 
 def _without_media(value: Any, media: dict[str, None]) -> Any:

@@ -327,7 +327,7 @@ class EventRunner:
         await self._deliver(events)
 
     async def _tidy_up(self) -> None:
-        """Cancel a preparation that no longer holds, and remove what nothing names, unless an event does it."""
+        """Cancel a preparation that holds no more; remove what nothing names, unless an event does it."""
         self._background.standing(self._upkeep.state)
         await self._settle()
         if self._upkeep.forgotten:

@@ -22,7 +22,7 @@ from context_compressor.offload.protocol import ref_of
 from context_compressor.offload.schemas import TOOL_NAMES
 from context_compressor.recall.hits import Hit, find_places
 from context_compressor.recall.passages import Document
-from context_compressor.recall.query import Query, read_query
+from context_compressor.recall.query import read_query
 from context_compressor.recall.ranking import Found
 from context_compressor.recall.terms import TermReader
 
@@ -52,8 +52,10 @@ class Place(NamedTuple):
     share: float
     """How far into the segment the message stands: 0 its beginning, 1 its end."""
     messages_ago: int
-    call: str
-    """The call that the passage is of, as the transcript of its segment has it; empty where it is of none."""
+    msg: Msg | None
+    """The message itself, for the call that the passage is of."""
+    stand_ins: Mapping[PartPath, str]
+    """What stands in the segment for single texts of the message."""
 
     @property
     def is_call(self) -> bool:
@@ -110,7 +112,7 @@ class Sayings:
 
         What the tools read back is left out: it stands in the history already.
         """
-        texts = self._texts(msg, self._tools.get(key, ())) or [_Said(msg.role, None, "")]
+        texts = self._texts(msg, self._tools.get(key, ())) or [_Said(msg.role, None, "", 0)]
         return [Document(key, number, said.role, said.tool, said.text) for number, said in enumerate(texts)]
 
     def _texts(self, msg: Msg, tools: Sequence[str | None] = ()) -> list[_Said]:
@@ -120,14 +122,14 @@ class Sayings:
             if said.text.strip() and said.tool not in TOOL_NAMES
         ]
 
-    def place(self, found: Found, state: MemoryState, messages_ago: int, msg: Msg | None = None) -> Place:
+    def place(self, found: Found, state: MemoryState, messages_ago: int, msg: Msg | None) -> Place:
         """Return what view and ledger have for the message of a passage.
 
         Args:
             found: the passage.
             state: in step with the history.
             messages_ago: how many messages came after it.
-            msg: the message, for the place of a call in a transcript.
+            msg: its message, None where it is gone.
         """
         key = found.document.key
         orphans = [f"#orphan{number}" for number in range(len(self._tools.get(key, ())))]
@@ -139,22 +141,21 @@ class Sayings:
             held = state.ledger.segment_of(item)
             if held is not None and segment is None:
                 segment, share = held, held.items.index(item) / len(held.items)
-        place = Place(found, shown, stubs, segment, share, messages_ago, "")
-        if msg is None or segment is None or not place.is_call:
-            return place
-        held = state.ledger.stubs_of(items[0])
-        stands = {path: stub.text for path, stub in held.items() if part_at(msg, path) is not None}
-        return place._replace(call=self._call_of(found.document, msg, stands))
+        stand_ins = {path: stub.text for path, stub in state.ledger.stubs_of(items[0]).items()}
+        return Place(found, shown, stubs, segment, share, messages_ago, msg, stand_ins)
 
-    def _call_of(self, document: Document, msg: Msg, stubs: Mapping[PartPath, str]) -> str:
-        """Return a call as transcripts have it; empty where the message has changed since it was found."""
-        texts = self._texts(msg, self._tools.get(document.key, ()))
-        if document.part >= len(texts) or isinstance(msg.content, str):
+    def _call_of(self, place: Place) -> str:
+        """Return the call of a passage as a transcript has it; empty where its message is another by now."""
+        document, msg = place.found.document, place.msg
+        texts = [] if msg is None else self._texts(msg, self._tools.get(document.key, ()))
+        if msg is None or document.part >= len(texts):
             return ""
-        block = shown_message(msg, stubs, {}, self._redact).get_content_blocks()[texts[document.part].block]
+        stand_ins = {path: text for path, text in place.stand_ins.items() if part_at(msg, path) is not None}
+        blocks = shown_message(msg, stand_ins, {}, self._redact).get_content_blocks()
+        block = blocks[texts[document.part].block]
         return call_text(block) if block.get("type") == "tool_use" else ""
 
-    def hit(self, place: Place, texts: Mapping[str, str], query: str = "") -> Hit:
+    def hit(self, place: Place, texts: Mapping[str, str], query: str) -> Hit:
         """Return a passage with where it stands.
 
         Args:
@@ -162,10 +163,11 @@ class Sayings:
             texts: the texts under `place.refs`, as far as they could be read.
             query: what was asked.
         """
-        reader = TermReader()
-        sought = _lines_sought(place.found.text, read_query(query, reader), reader) if place.is_call else []
+        sought = _lines_sought(place.found.text, query) if place.is_call else []
         found, document = place.found, place.found.document
-        in_view = any(found.text in said.text for msg in place.shown for said in self._texts(msg))
+        # Of a call with a stub the line that was asked for may still be there.
+        told = found.text[slice(*sought[0])] if sought else found.text
+        in_view = any(told in said.text for msg in place.shown for said in self._texts(msg))
         ref: str | None = None
         lines: tuple[int, int] | None = None
         whole = ref_of(document.text) if place.stubs else ""
@@ -178,7 +180,7 @@ class Sayings:
             ref = place.segment.ref
             transcript = texts.get(ref, "")
             if place.is_call:
-                lines = _lines_of_call(transcript, place, sought)
+                lines = _lines_of_call(transcript, self._call_of(place), place, sought)
             else:
                 lines = _lines_in(transcript, found, place.share)
         return Hit(
@@ -212,9 +214,10 @@ def _all_texts(msg: Msg, tools: Sequence[str | None], redact: Redact | None) -> 
                     yield _Said("tool", tool, str(one.get("text") or ""), number)
 
 
-def _lines_sought(text: str, query: Query, reader: TermReader) -> list[tuple[int, int]]:
-    """Return where lines of a text begin and end, those with most of what is sought first, then the longest."""
-    places = find_places(text, query, reader)
+def _lines_sought(text: str, query: str) -> list[tuple[int, int]]:
+    """Return where lines of a text begin and end: those with most of what is sought, then the longest."""
+    reader = TermReader()
+    places = find_places(text, read_query(query, reader), reader)
     ranked: list[tuple[int, int, int]] = []
     start = 0
     for line in text.split("\n"):
@@ -228,40 +231,33 @@ def _lines_sought(text: str, query: Query, reader: TermReader) -> list[tuple[int
 def _argument_with(
     place: Place, texts: Mapping[str, str], sought: Sequence[tuple[int, int]]
 ) -> tuple[str, tuple[int, int]] | None:
-    """Return ref and lines of the stored argument that holds what was sought of a call.
-
-    Of a call that stands in no transcript, one that holds something else of the passage has to do.
-    """
+    """Return ref and lines of the stored argument that holds what was sought of a call."""
     found = place.found
-    other: tuple[str, tuple[int, int]] | None = None
     for stub in place.arguments:
         stored = texts.get(stub.ref)
         start = found.document.text.find(stored) if stored else -1
         if not stored or start < 0:
             continue
         end = start + len(stored)
-        lines = _lines_of(stored, max(0, found.start - start), found.end - start)
         first, last = (found.start + at for at in sought[0])
         if first < end and start < last:
-            return stub.ref, lines
-        if place.segment is None and found.start < end and start < found.end:
-            other = other or (stub.ref, lines)
-    return other
+            return stub.ref, _lines_of(stored, max(0, found.start - start), found.end - start)
+    return None
 
 
 def _lines_of_call(
-    transcript: str, place: Place, sought: Sequence[tuple[int, int]]
+    transcript: str, call: str, place: Place, sought: Sequence[tuple[int, int]]
 ) -> tuple[int, int] | None:
     """Return the lines of a call in the transcript with it, of those the ones with what was sought.
 
     Where the call is not found as a whole, what was sought tells them if it stands there just once.
     """
     text = place.found.text
-    places = _places_of(place.call, transcript)
+    places = _places_of(call, transcript)
     begin, end = 0, len(transcript)
     if places:
         at = _nearest(places, transcript, place.share)
-        begin, end = at + place.call.index("\n") + 1, at + len(place.call)
+        begin, end = at + call.index("\n") + 1, at + len(call)
     for start, stop in sought if places else sought[:1]:
         line = text[start:stop]
         # Arguments stand there as JSON, those of a custom tool as they are.

@@ -66,10 +66,11 @@ def hits_page(hits: Sequence[Hit], query: str, counter: TokenCounter, max_tokens
     sought = read_query(query, reader)
     texts = [hit.text.strip() for hit in hits]
     places = [find_places(text, sought, reader) for text in texts]
+    weights = _weights(sought, places)
     page, shown = "", [""]
     for width in _WIDTHS:
         shown = [
-            f"[{_title(hit)}]\n{excerpt(text, found, width)}"
+            f"[{_title(hit)}]\n{excerpt(text, found, width, weights)}"
             for hit, text, found in zip(hits, texts, places, strict=True)
         ]
         page = _page(shown, len(hits))
@@ -103,16 +104,28 @@ def _title(hit: Hit) -> str:
     return f"{where}, {what}, {ago}"
 
 
+def _weights(query: Query, places: Sequence[Sequence[Place]]) -> list[float]:
+    """Return what each term of a query is worth showing: more than all words a name, more the rarer it is."""
+    held = Counter(term for found in places for term in {place.term for place in found})
+    return [
+        1 / max(held[number], 1) + (len(query.terms) if term.name is not None else 0)
+        for number, term in enumerate(query.terms)
+    ]
+
+
 def find_places(text: str, query: Query, reader: TermReader) -> list[Place]:
     """Return where terms of a query stand in a text, in order."""
     numbers = {term: number for number, sought in enumerate(query.terms) for term in sought.terms}
+    beginnings = [(number, sought.beginning) for number, sought in enumerate(query.terms) if sought.beginning]
     found: list[Place] = []
     for match in RUN.finditer(text):
         run, (start, end) = match[0], match.span()
         if UNSPACED_RUN.match(run):
             continue
         words, wholes = reader[run]
-        for number in {numbers[term] for term in (*words, *wholes) if term in numbers}:
+        held = {numbers[term] for term in (*words, *wholes) if term in numbers}
+        held.update(number for number, one in beginnings if any(word.startswith(one) for word in words))
+        for number in held:
             sought = query.terms[number]
             # Of a long path the part that is asked for; a name that is written otherwise begins with its run.
             at = fold(run).find(sought.name or sought.terms[0]) if len(run) > _LONG_CHARACTERS else -1
@@ -135,17 +148,18 @@ def _fold_each(text: str) -> tuple[str, list[int]]:
     return "".join(folded), [at for at, characters in enumerate(folded) for _ in characters]
 
 
-def excerpt(text: str, places: Sequence[Place], width: int) -> str:
+def excerpt(text: str, places: Sequence[Place], width: int, weights: Sequence[float] = ()) -> str:
     """Return the part of a text that holds most of what is sought, cut between words where it has some.
 
     Args:
         text: a passage, without white space at its ends.
         places: where in it what is sought stands, in order.
         width: characters to show at most, two ellipses apart.
+        weights: what each term of the query is worth; by default all the same.
     """
     if len(text) <= width:
         return text
-    first, last = _densest(places, width)
+    first, last = _densest(places, width, weights)
     # What is looked for stands in the middle.
     begin = min(max(0, first - max(0, width - (last - first)) // 2), len(text) - width)
     if begin:
@@ -159,9 +173,9 @@ def excerpt(text: str, places: Sequence[Place], width: int) -> str:
     return ("… " if begin else "") + shown + (" …" if end < len(text) else "")
 
 
-def _densest(places: Sequence[Place], width: int) -> tuple[int, int]:
-    """Return the shortest stretch with the most terms, within `width` characters; the beginning if none."""
-    best, found = (0, 0), (0, 0)
+def _densest(places: Sequence[Place], width: int, weights: Sequence[float]) -> tuple[int, int]:
+    """Return the shortest stretch with most of a query, within `width` characters; the beginning if none."""
+    best, found = (0.0, 0), (0, 0)
     counts: Counter[int] = Counter()
     left = 0
     for index, last in enumerate(places):
@@ -172,7 +186,8 @@ def _densest(places: Sequence[Place], width: int) -> tuple[int, int]:
             if not counts[term]:
                 del counts[term]
             left += 1
-        worth = len(counts), places[left].start - last.end
+        held = sum(weights[term] if weights else 1.0 for term in sorted(counts))
+        worth = held, places[left].start - last.end
         if worth > best:
             best, found = worth, (places[left].start, last.end)
     return found

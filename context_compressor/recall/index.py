@@ -132,9 +132,12 @@ class SearchIndex:
             if not asked.terms or limit <= 0 or not entries:
                 return []
             lookup = self._run(entries, texts, lambda storage: self._look_up(storage, asked))
-            candidates = lookup.candidates()
-            keys = dict.fromkeys(entries[lookup.rows.places[row][0]][0] for row in candidates)
-            return rank(lookup, candidates, texts.of(list(keys)), self._reader, limit)
+
+            def read_rows(rows: Sequence[int]) -> Mapping[str, Sequence[Document]]:
+                places = lookup.rows.places
+                return texts.of(list(dict.fromkeys(entries[places[row][0]][0] for row in rows)))
+
+            return rank(lookup, read_rows, self._reader, limit)
 
     def close(self) -> None:
         """Close the file, and forget every word read. A later call opens it again."""

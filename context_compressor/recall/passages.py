@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from context_compressor.recall.terms import OUTSIDE
+
 MAX_PASSAGE_CHARACTERS = 700
 """Some 170 tokens of English: an agent reads five passages for the price of one tool result."""
 
@@ -35,7 +37,7 @@ def split_passages(text: str) -> list[tuple[int, int]]:
     An empty text has none.
 
     A passage ends at the last empty line that leaves it long enough, else at the end of a line, of a
-    sentence, of a word, else anywhere.
+    sentence, of a word, of a name, else anywhere.
     """
     if not text:
         return []
@@ -58,4 +60,8 @@ def _end(text: str, least: int, most: int) -> int:
     if ends:
         return ends[-1]
     at = text.rfind(" ", least, most)
-    return at + 1 if at >= 0 else most
+    if at >= 0:
+        return at + 1
+    # Data without spaces, such as compact JSON: a name that is cut in two is found by neither half.
+    ends = [match.end() for match in OUTSIDE.finditer(text, least, most)]
+    return ends[-1] if ends else most

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from context_compressor.recall.terms import PAIR, RUN, UNSPACED_RUN, TermReader, code_of, fold, joined
+from context_compressor.recall.terms import (
+    PAIR,
+    RUN,
+    UNSPACED_RUN,
+    TermReader,
+    code_of,
+    fold,
+    joined,
+    name_in,
+)
 
 MAX_QUERY_CHARACTERS = 2_000
-"""What comes after is not looked for: a question has no more."""
+"""A question has no more; of what has, the beginning and the end are looked for."""
 
 MAX_QUERY_TERMS = 64
 """Each term costs a lookup, some 0.1 ms in the index of a million tokens."""
+
+_SHORT_HASH = re.compile(r"(?=\d*[a-f])(?=[a-f]*\d)[0-9a-f]{7,}")
+"""How much of a commit's hash is written, which is known by its beginning: seven digits are git's default."""
 
 STOP_WORDS = frozenset(
     "a about"  # noqa: SIM905 (a word a line would be two pages)
@@ -37,10 +51,18 @@ class QueryTerm:
     characters: str | None = None
     """The one or two characters of an unspaced script for which its term stands, a code that others share."""
 
+    beginning: str | None = None
+    """What a word may begin with instead of being one of the terms: the first digits of a hash."""
+
     @property
     def is_beginning(self) -> bool:
-        """Whether its code is what codes begin with: those of the pairs that begin with one character."""
-        return self.characters is not None and len(self.characters) == 1
+        """Whether terms are looked for that begin so: a hash, or the pairs that begin with one character."""
+        return self.beginning is not None or (self.characters is not None and len(self.characters) == 1)
+
+    @property
+    def is_telling(self) -> bool:
+        """Whether few texts hold it: a name, or what has a digit."""
+        return self.name is not None or any(map(str.isdigit, self.characters or self.terms[0]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +86,16 @@ class Query:
 def read_query(text: str, reader: TermReader) -> Query:
     """Return what a query looks for: nothing where it holds no letter and no digit."""
     terms: dict[object, QueryTerm] = {}
+    if len(text) > MAX_QUERY_CHARACTERS:
+        half = MAX_QUERY_CHARACTERS // 2
+        text = f"{text[:half]}\n{text[-half:]}"
     # Some characters stand for several words, as `⑴⑵` for `(1)(2)`.
-    text = unicodedata.normalize("NFKC", text[:MAX_QUERY_CHARACTERS])
-    for number, match in enumerate(RUN.finditer(text)):
+    for number, match in enumerate(RUN.finditer(unicodedata.normalize("NFKC", text))):
         run = match[0]
         words, wholes = reader[run]
         if not words:
             continue
+        beginning = fold(run) if _SHORT_HASH.fullmatch(fold(run)) else None
         if UNSPACED_RUN.match(run):
             characters = fold(run)
             # The last character alone says nothing that its pair with the one before does not.
@@ -78,13 +103,24 @@ def read_query(text: str, reader: TermReader) -> Query:
                 pair = characters[at : at + 2]
                 terms.setdefault((PAIR, pair), QueryTerm((word,), number, characters=pair))
         elif wholes:
-            name = fold(run)
+            name = name_in(run)
             # What is one name here may be one word there: `foo_bar`, `foobar`.
-            found = QueryTerm((code_of(run), reader.stem(joined(run))), number, name=name)
-            terms.setdefault(wholes, found)
+            either = code_of(name), reader.stem(joined(name))
+            terms.setdefault(wholes, QueryTerm(either, number, name=fold(name), beginning=beginning))
+            for word in words:
+                terms.setdefault(word, QueryTerm((word,), number))
+        elif len(words) > 1:
             for word in words:
                 terms.setdefault(word, QueryTerm((word,), number))
         else:
-            terms.setdefault(words[0], QueryTerm((words[0], code_of(run)), number))
+            found = QueryTerm((words[0], code_of(run)), number, beginning=beginning)
+            terms.setdefault(words[0], found)
     telling = [term for term in terms.values() if term.name or term.terms[0] not in STOP_WORDS]
-    return Query(tuple((telling or list(terms.values()))[:MAX_QUERY_TERMS]))
+    return Query(tuple(_most_telling(telling or list(terms.values()))))
+
+
+def _most_telling(terms: Sequence[QueryTerm]) -> list[QueryTerm]:
+    """Return as many terms as are looked up, in their order: names and numbers, then the longest words."""
+    ranked = sorted(terms, key=lambda term: (term.is_telling, len(term.terms[0])), reverse=True)
+    kept = {id(term) for term in ranked[:MAX_QUERY_TERMS]}
+    return [term for term in terms if id(term) in kept]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -15,6 +15,10 @@ from context_compressor.recall.terms import TermReader, fold
 
 CANDIDATES = 80
 """Passages that are read, which takes some 8 ms; 120 answered no more questions of `benchmarks/search.py`."""
+
+ROUNDS = 6
+"""How often so many are read where those before hold too little of what is sought, as rows that share codes
+or the parts of a name do not: some 50 ms at most."""
 
 SATURATION, LENGTH = 0.2, 0.9
 """k1 and b of BM25 (S. Robertson, H. Zaragoza, "The Probabilistic Relevance Framework", 2009). A passage is
@@ -39,6 +43,9 @@ before and after are on the same topic. A name is found where it stands."""
 
 _PLACES = 20
 """Places of one term in a passage that are compared with those of another."""
+
+_IN_FULL = 2
+"""How closely a passage holds a name that stands there letter for letter."""
 
 _TOOL_PLACE = -1_000
 """Where the name of a tool stands: near no word of the text."""
@@ -109,17 +116,15 @@ class Lookup:
         return best
 
     def candidates(self) -> list[int]:
-        """Return the rows worth reading, best first; for a name alone those that may hold it, last first."""
-        rows = self._rows_of_name() if self.query.bare_name else set()
-        if rows:
-            return sorted(rows, key=self.rows.places.__getitem__, reverse=True)[:CANDIDATES]
-        scores, places = self.scores, self.rows.places
-        return sorted(scores, key=lambda row: (scores[row], places[row]), reverse=True)[:CANDIDATES]
+        """Return the rows that may answer, best first; for a name alone those that may hold it, last first.
 
-    def _rows_of_name(self) -> set[int]:
-        """Return the rows with the name as such or all its parts: it may stand within a longer name."""
-        whole, *parts = (set(found) for found in self.postings)
-        return (whole | set.intersection(*parts) if parts else whole) & self.rows.sizes.keys()
+        Before those that hold all its parts come those that hold it as such.
+        """
+        scores, places = self.scores, self.rows.places
+        whole, *parts = (set(found) & self.rows.sizes.keys() for found in self.postings)
+        if self.query.bare_name and (named := whole | set.intersection(*parts or [whole])):
+            return sorted(named, key=lambda row: (row in whole, places[row]), reverse=True)
+        return sorted(scores, key=lambda row: (scores[row], places[row]), reverse=True)
 
 
 class _Reading:
@@ -145,10 +150,18 @@ class _Reading:
                     wanted.setdefault(one, []).append(places)
         if not wanted:
             return
+        beginnings = [
+            (term.beginning, places)
+            for term, places in zip(query.terms, self.places, strict=True)
+            if term.beginning is not None
+        ]
         for at, (words, wholes) in reader.runs(self.text):
             for one in words if not wholes else words + wholes:
                 if one in wanted:
                     for places in wanted[one]:
+                        places.append(at)
+                for beginning, places in beginnings:
+                    if one.startswith(beginning) and one not in wanted:
                         places.append(at)
         if self.document.tool:
             for one in reader.terms(self.document.tool) & wanted.keys():
@@ -178,11 +191,16 @@ class _Reading:
         is_told = self.document.role == "user" and not lookup.query.has_names
         return score * (USER_WEIGHT if is_told else 1.0)
 
+    def closeness(self, name: str) -> int:
+        """Tell how closely it holds the name asked for: in full, within a longer word, otherwise written."""
+        if stands_in(name, self.folded):
+            return _IN_FULL
+        return int(name in self.folded or bool(self.places[0]))
+
 
 def rank(
     lookup: Lookup,
-    candidates: Sequence[int],
-    documents: Mapping[str, Sequence[Document]],
+    read: Callable[[Sequence[int]], Mapping[str, Sequence[Document]]],
     reader: TermReader,
     limit: int,
 ) -> list[Found]:
@@ -190,18 +208,31 @@ def rank(
 
     Of passages that answer equally the latest is first, as what was said last is true. So is the latest
     that holds a name when nothing but the name is asked for.
+
+    Args:
+        lookup: what the index tells.
+        read: returns the texts of the messages that rows are of, by key.
+        reader: reads the terms of texts.
+        limit: how many passages at most.
     """
     name, places = lookup.query.bare_name, lookup.rows.places
-    ordered: list[tuple[tuple[float, float, tuple[int, int]], Found]] = []
-    for reading in _read(lookup, candidates, documents, reader):
-        score = reading.score(lookup)
-        place = places[reading.row]
-        if not lookup.query.has_names:
-            score += AROUND_WEIGHT * lookup.around(place[0])
-        if score > 0:
-            latest = place[0] + 1 if name is not None and stands_in(name, reading.folded) else 0
+    ordered: list[tuple[tuple[int, int, float, tuple[int, int]], Found]] = []
+    candidates = lookup.candidates()
+    for start in range(0, min(len(candidates), ROUNDS * CANDIDATES), CANDIDATES):
+        rows = candidates[start : start + CANDIDATES]
+        for reading in _read(lookup, rows, read(rows), reader):
+            score = reading.score(lookup)
+            if score <= 0:
+                continue  # it has a code of what is sought, but nothing more
+            place = places[reading.row]
+            if not lookup.query.has_names:
+                score += AROUND_WEIGHT * lookup.around(place[0])
+            closeness = 0 if name is None else reading.closeness(name)
+            latest = place[0] if closeness == _IN_FULL else 0
             found = Found(reading.document, reading.start, reading.end, score)
-            ordered.append(((latest, round(score, 6), place), found))
+            ordered.append(((closeness, latest, round(score, 6), place), found))
+        if any(key[0] == _IN_FULL for key, _ in ordered) if name is not None else len(ordered) >= limit:
+            break
     ordered.sort(key=lambda one: one[0], reverse=True)
     seen: set[tuple[str, int]] = set()
     firsts: list[Found] = []

@@ -27,12 +27,16 @@ _MARKS = (
 _LETTER = rf"(?:(?![{UNSPACED}_])[\w{_MARKS}])"
 RUN = re.compile(
     rf"[{UNSPACED}]+"
-    rf"|_*{_LETTER}+(?:(?:[-._/\\:@'’]|__|::|:/|://){_LETTER}+)*"
+    # A name begins at the first of several underscores: tried at each, a line of them would take the square.
+    rf"|(?<!_)_*+{_LETTER}+(?:(?:[-._/\\:@'’]|__|::|:/|://){_LETTER}+)*"
 )
 """A run of characters without spaces between words, or a word or name with what joins its parts."""
 
 UNSPACED_RUN = re.compile(rf"[{UNSPACED}]+")
 """Matches a run of characters, as `RUN` matches it, where its terms are pairs of them."""
+
+OUTSIDE = re.compile(rf"[^\w{UNSPACED}{_MARKS}\-./\\:@'’]")
+"""A character that stands in no run."""
 
 PAIR, WHOLE = "·", "¸"
 """What the codes of pairs of characters and of whole names begin with, and no word does."""
@@ -108,11 +112,9 @@ class TermReader(dict[str, RunTerms]):
         if UNSPACED_RUN.match(run):
             return RunTerms(_pairs(fold(run)), ())
         run = _POSSESSIVE.sub("", run)
-        pieces = [piece for piece in _JOINT.split(run) if piece]
-        parts = [part for piece in pieces for part in _parts(piece)]
+        parts = [part for piece in _pieces(run) for part in _parts(piece)]
         words = tuple(word for part in parts for word in self._words(part))
-        is_name = len(parts) > 1 and len(pieces) <= MAX_PARTS
-        return RunTerms(words, _wholes(run) if is_name else ())
+        return RunTerms(words, _wholes(name_in(run)) if len(parts) > 1 else ())
 
     def _words(self, part: str) -> Iterator[str]:
         """Yield the terms of a part of a run: letters and digits alone, or FTS5 would split them again.
@@ -156,6 +158,14 @@ def joined(name: str) -> str:
     return _JOINT.sub("", fold(name))[: 4 * MAX_TERM_CHARACTERS]
 
 
+def name_in(run: str) -> str:
+    """Return the name that a run is: all of it or, of a path with too many parts, the file; else nothing."""
+    for name in (run, _OUTER_JOINT.split(run)[-1]):
+        if len(_pieces(name)) <= MAX_PARTS:
+            return name
+    return ""
+
+
 def _wholes(run: str) -> tuple[str, ...]:
     """Return codes of the run, of what stands between slashes and colons, and of what between dots in it."""
     names = {run}
@@ -166,8 +176,13 @@ def _wholes(run: str) -> tuple[str, ...]:
 
 
 def _is_name(name: str) -> bool:
-    pieces = [piece for piece in _JOINT.split(name) if piece]
+    pieces = _pieces(name)
     return len(pieces) > 1 or any(len(_parts(piece)) > 1 for piece in pieces)
+
+
+def _pieces(run: str) -> list[str]:
+    """Return what stands between the joints of a run."""
+    return [piece for piece in _JOINT.split(run) if piece]
 
 
 def _parts(piece: str) -> list[str]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
+import pytest
 from hypothesis import given
 
 from context_compressor import Msg, from_openai
-from context_compressor.compression.transcript import render_transcript, shown_message, tool_names
+from context_compressor.compression.transcript import Redact, render_transcript, shown_message, tool_names
 from context_compressor.offload.protocol import ref_of
 from tests.memory.scripted import assistant, call, result, system, user
 from tests.support.strategies import chat_histories
@@ -78,6 +80,44 @@ def test_stubs_stand_where_texts_left_and_are_not_redacted() -> None:
     shown = shown_message(msg, {(): "[stub of SECRET]"}, {}, lambda found: found.replace("SECRET", "x"))
     assert shown.content == "[stub of SECRET]"
     assert msg.content == "a SECRET"
+
+
+GAVE = {"user": "ann", "password": "hunter2", "note": "x" * 500}
+
+
+@pytest.mark.parametrize("as_text", [True, False])
+@pytest.mark.parametrize(
+    "redact",
+    [
+        lambda text: "[gone]" if text == "hunter2" else text,
+        lambda text: re.sub(r'("password":\s*)"[^"]*"', r'\1"[gone]"', text),
+        lambda text: re.sub(r'("password":\s*)"[^"]*"', r"\1[gone]", text),  # leaves no JSON
+    ],
+)
+def test_arguments_are_redacted_in_every_form_that_is_read(redact: Redact, as_text: bool) -> None:
+    """One by one and as JSON, be it received as text or as an object, and with a stub in its place too."""
+    made = call("c1")
+    made["tool_calls"][0]["function"]["arguments"] = json.dumps(GAVE) if as_text else GAVE
+    (msg,) = from_openai([made])
+    for stubs in ({}, {(0, -2, 2): "[stub]"}):
+        shown = shown_message(msg, stubs, {}, redact)
+        assert "hunter2" not in str(shown.to_dict())
+        text = render_transcript([shown]).text
+        assert "[gone]" in text
+        assert "ann" in text
+    assert "hunter2" in str(msg.to_dict())
+
+
+def test_arguments_without_anything_to_redact_stay_as_received() -> None:
+    raw = '{ "path":"a.py",\n"n": 1.0 }'
+    (msg,) = from_openai([call("c1", arguments=raw)])
+    assert raw in render_transcript([shown_message(msg, {}, {}, lambda text: text)]).text
+
+
+def test_arguments_that_are_no_object_are_redacted_once() -> None:
+    (msg,) = from_openai([call("c1", arguments="SECRET, no JSON")])
+    shown = shown_message(msg, {}, {}, lambda text: text.replace("SECRET", "[SECRETIVE]"))
+    assert render_transcript([shown]).text.endswith("\n[SECRETIVE], no JSON")
 
 
 def test_call_ids_message_ids_and_times_are_not_in_it() -> None:

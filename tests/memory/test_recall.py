@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -445,3 +447,82 @@ async def test_answers_of_searches_count_among_the_pages_in_view() -> None:
         await memory.add(from_openai([made, result(f"s{number}", answer)]))
     assert answer.startswith("Not shown")
     assert shown <= 8_000 // 4
+
+
+def statement(number: int) -> str:
+    return json.dumps({"database": f"orders_{number:02}", "statement": "select count(*) where s = 'open'"})
+
+
+@pytest.mark.parametrize(
+    "raw", [statement, lambda number: json.dumps(json.loads(statement(number)), indent=1)]
+)
+async def test_of_like_calls_the_lines_are_those_of_the_one_asked_for(raw: Callable[[int], str]) -> None:
+    memory = memory_of()
+    for number in range(30):
+        made = call(f"q{number}", name="run_sql", arguments=raw(number))
+        await memory.add(from_openai([made, result(f"q{number}", f"{number * 7} rows")]))
+    await play(memory)
+    for number in (0, 7, 23, 29):
+        hits = await memory.search_history(f"orders_{number:02}")
+        hit = next(hit for hit in hits if hit.role == "assistant")
+        assert hit.ref is not None
+        assert hit.lines is not None
+        begin, end = hit.lines
+        assert f"orders_{number:02}" in (await memory.read_ref(hit.ref)).split("\n")[begin - 1]
+        assert begin == end
+
+
+async def test_equal_calls_have_the_lines_of_their_own() -> None:
+    memory = memory_of()
+    for number in range(20):
+        said = [user(f"turn {number} " + "and so on " * 20), call(f"c{number}", arguments=statement(3))]
+        await memory.add(from_openai([*said, result(f"c{number}", "ok")]))
+    await play(memory)
+    hits = await memory.search_history("orders_03", limit=20)
+    lines = [hit.lines for hit in hits if hit.lines is not None and not hit.in_view]
+    assert len(set(lines)) == len(lines) == 20
+
+
+async def test_of_a_call_with_a_long_argument_what_is_asked_for_is_where_it_says() -> None:
+    """The path in the view or the transcript, the text under the ref of its stub."""
+    memory = memory_of()
+    texts = [f"begin_{n}()\n" + "".join(f"load({n}, {k})\n" for k in range(300)) for n in range(6)]
+    for number, text in enumerate(texts):
+        arguments = json.dumps({"path": f"src/made_{number}.py", "text": text})
+        made = call(f"w{number}", name="write_file", arguments=arguments)
+        await memory.add(from_openai([made, result(f"w{number}", "ok")]))
+        await memory.get_memory()
+    places = set()
+    for number in range(6):
+        for name in (f"made_{number}", f"begin_{number}"):
+            hit = await first(memory, name)
+            assert name in hit.text
+            places.add(
+                "view" if hit.in_view else "argument" if hit.ref == ref_of(texts[number]) else "segment"
+            )
+            if not hit.in_view:
+                assert hit.ref is not None
+                assert hit.lines is not None
+                stored = (await memory.read_ref(hit.ref)).split("\n")
+                assert name in "\n".join(stored[hit.lines[0] - 1 : hit.lines[1]])
+    assert places >= {"view", "argument"}
+
+
+@pytest.mark.parametrize(
+    "redact",
+    [
+        lambda text: re.sub(r'("password":\s*)"[^"]*"', r'\1"[gone]"', text),
+        lambda text: re.sub(r"(password: ).*", r"\1[gone]", text),
+        lambda text: "[gone]" if text == "hunter2" else text,
+    ],
+)
+async def test_a_hit_shows_nothing_that_redaction_keeps_out_of_the_store(
+    redact: Callable[[str], str],
+) -> None:
+    """Whether it looks for JSON, for lines or for single values."""
+    memory = memory_of(settings={"redact": redact})
+    login = call("l", name="login", arguments='{"user": "ann", "password": "hunter2"}')
+    await memory.add(from_openai([login, result("l", "ok")]))
+    hit = await first(memory, "login ann password")
+    assert "[gone]" in hit.text
+    assert all("hunter2" not in hit.text for hit in await memory.search_history("hunter2"))

@@ -4,9 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from context_compressor.recall.hits import excerpt, find_places
+from context_compressor.recall.hits import Hit, excerpt, find_places, hits_page
 from context_compressor.recall.query import read_query
 from context_compressor.recall.terms import TermReader
+from context_compressor.tokens.tiktoken_counter import TiktokenCounter
 
 CHINESE = "数据库迁移之后所有订单都必须重新核对，" * 40
 
@@ -84,6 +85,26 @@ def test_of_terms_too_far_apart_one_is_shown() -> None:
 
 def test_white_space_before_a_passage_takes_no_room() -> None:
     assert cut(" " * 500 + "x" * 300, "", 200) == "x" * 200 + " …"
+
+
+def page(texts: list[str], query: str) -> str:
+    hits = [Hit(text, None, (), "user", None, None, True, number) for number, text in enumerate(texts)]
+    return hits_page(hits, query, TiktokenCounter(), 100_000)
+
+
+def test_a_word_that_other_hits_do_not_hold_is_shown() -> None:
+    rare = "Marvin signs off. " + "amber basil cedar delta " * 30 + "The deployment of billing is planned."
+    assert "Marvin" in page([rare, *["deployment of billing"] * 4], "Marvin billing deployment")
+
+
+def test_a_name_is_shown_before_words() -> None:
+    named = "it is in parse_date.py " + "amber basil cedar delta " * 30 + "zebra crossing street"
+    assert "it is in parse_date.py" in page([named, "parse_date.py"], "zebra crossing street parse_date.py")
+
+
+def test_of_a_hash_the_part_that_begins_as_asked_is_shown() -> None:
+    said = "commit 9f8e7d6c5b4a39281706f5e4d3c2b1a098765432"
+    assert said in cut("amber " * 100 + said + " basil" * 100, "9f8e7d6", 140)
 
 
 @given(st.lists(st.sampled_from(["amber", "作", "x" * 30, "zebra", "\n"]), max_size=60), st.integers(40, 140))

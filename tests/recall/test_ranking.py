@@ -1,8 +1,14 @@
 """Which passages come first."""
 
+import json
+import random
+from uuid import UUID
+
+import pytest
+
 from context_compressor.recall.index import SearchIndex
 from context_compressor.recall.passages import MAX_PASSAGE_CHARACTERS, split_passages
-from context_compressor.recall.ranking import stands_in
+from context_compressor.recall.ranking import CANDIDATES, ROUNDS, stands_in
 from tests.recall.support import History
 
 FILLER = [
@@ -99,3 +105,58 @@ def test_names_stand_in_texts_as_words() -> None:
     assert stands_in("foo", "a foo.bar")
     assert not stands_in("foo", "a foo_bar and xfoo")
     assert stands_in("foo", "foo_bar and foo")
+
+
+@pytest.mark.parametrize(
+    ("said", "query", "others"),
+    [
+        ("host is 10.0.0.5", "10.0.0.5", "10.0.{}.0 and 5 nodes up"),
+        ("the column is user_id", "user_id", "The user {} logged in with id {}"),
+        ("set test_id to forty", "test_id", "the test number {} of the suite has id 7"),
+        ("open src/main.py now", "src/main.py", "src {} is the main folder of py files"),
+        ("it was 2024-05-17 then", "2024-05-17", "2024 had {} events, 05 of them with 17 people"),
+        ("we deploy v1.2.3 today", "1.2.3", "step {}: 1 of 2, then 3 retries"),
+        ("see my_test_ids there", "test_id", "the test number {} has ids, test, id"),
+    ],
+)
+def test_a_name_is_found_behind_many_texts_with_its_parts(said: str, query: str, others: str) -> None:
+    history = History([said, *(others.format(number, number) for number in range(1, 121))])
+    assert history.keys(SearchIndex(), query)[0] == "m0"
+
+
+def test_a_name_said_long_ago_is_found_behind_many_that_are_written_otherwise() -> None:
+    history = History(["call getUserName", *[f"call get_user_name {number}" for number in range(120)]])
+    assert history.keys(SearchIndex(), "getUserName")[0] == "m0"
+
+
+def test_a_passage_without_anything_that_is_sought_is_no_hit() -> None:
+    """Two pairs of characters may share a code: 潘石 has that of 用户, which here many texts hold."""
+    said = "负责这件事的人是潘石，他周五回来，请把发票和合同都寄给他本人确认"
+    history = History([said, *[f"用户 {number} 已登录" for number in range(120)]])
+    assert history.keys(SearchIndex(), "潘石") == ["m0"]
+    assert history.keys(SearchIndex(), "潘石是谁") == ["m0"]
+
+
+def test_few_passages_are_read() -> None:
+    """However many share the parts of a name that stands nowhere."""
+    history = History([f"the test number {number} has id 7" for number in range(2_000)])
+    index = SearchIndex()
+    index.update(history.entries, history.read)
+    history.reads.clear()
+    assert len(history.keys(index, "test_id")) == 5
+    assert len(history.reads) == ROUNDS * CANDIDATES
+
+
+def test_names_in_data_without_spaces_are_cut_nowhere() -> None:
+    draw = random.Random(1)
+    ids = [str(UUID(int=draw.getrandbits(128))) for _ in range(400)]
+    compact = json.dumps([{"id": one, "n": n} for n, one in enumerate(ids)], separators=(",", ":"))
+    for text in (compact, "&".join(f"id={one}" for one in ids), "[" + "][".join(ids)):
+        passages = [text[start:end] for start, end in split_passages(text)]
+        assert all(any(one in passage for passage in passages) for one in ids)
+
+
+def test_a_name_written_otherwise_comes_before_a_longer_one_with_it() -> None:
+    history = History(["the file_name is a.txt", *FILLER, "the fileName is b.txt", "see profile_names"])
+    assert history.keys(SearchIndex(), "FileName")[0] == "m41"
+    assert history.keys(SearchIndex(), "file-name")[:2] == ["m41", "m0"]

@@ -343,7 +343,7 @@ index = SearchIndex(sys.argv[1])
 print(len(history.keys(index, "zebra", 300)), history.keys(index, "word123")[0], index.path)
 """
     process = run(code, tmp_path / "i.sqlite3")
-    assert process.communicate()[0].split() == ["80", "m123", "None"]
+    assert process.communicate()[0].split() == ["300", "m123", "None"]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL")

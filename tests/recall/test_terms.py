@@ -2,6 +2,7 @@
 
 import re
 import sys
+from string import ascii_lowercase
 
 import pytest
 from hypothesis import given
@@ -12,6 +13,8 @@ from context_compressor.recall.query import MAX_QUERY_TERMS, read_query
 from context_compressor.recall.stemming import stem
 from context_compressor.recall.terms import TermReader, fold
 from tests.recall.support import History
+
+DEEP_PATH = "/home/runner/" + "/".join(f"part-{one}" for one in "abcdefghijklm") + "/src/PaymentGateway.java"
 
 
 @pytest.mark.parametrize(
@@ -43,6 +46,12 @@ from tests.recall.support import History
         ("order ORD-2024-0917 was sent", "ord-2024-0917"),
         ("order ORD-2024-0917 was sent", "0917"),
         ("commit 3f2a9c1e88", "3F2A9C1E88"),
+        ("commit 9f8e7d6c5b4a39281706f5e4d3c2b1a098765432", "9F8E7D6"),
+        ("commit 1234567ab9d3e2f1", "1234567a"),
+        (f"opened {DEEP_PATH}", DEEP_PATH),
+        (f"opened {DEEP_PATH}", f"where is {DEEP_PATH}"),
+        (f"opened {DEEP_PATH}", "PaymentGateway.java"),
+        (f"opened {DEEP_PATH}", "payment_gateway"),
         ("she was planning trips", "plan a trip"),
         ("the user's organisations", "organisation users"),
         ("ein schönes Café", "SCHONES cafe"),
@@ -110,6 +119,38 @@ def test_a_long_query_is_cut() -> None:
         len(read_query(" ".join(f"w{number}" for number in range(9_000)), TermReader()).terms)
         == MAX_QUERY_TERMS
     )
+
+
+def test_a_deep_path_is_told_from_others_by_its_pieces() -> None:
+    """Also where what it shares with them, its beginning, is what most texts hold."""
+    history = History([f"opened {DEEP_PATH}", *[f"ls /home/runner/tmp/file{n}" for n in range(120)]])
+    for query in (DEEP_PATH, f"where is {DEEP_PATH}", "PaymentGateway.java"):
+        assert history.keys(SearchIndex(), query)[0] == "m0"
+
+
+@pytest.mark.parametrize("words", [70, 400])
+def test_of_a_long_query_names_count_wherever_they_stand(words: int) -> None:
+    """So do numbers, and its end."""
+    filler = " ".join(f"word{first}{second}" for first in ascii_lowercase for second in ascii_lowercase)
+    query = " ".join(filler.split()[:words]) + " and ticket QX-9941"
+    history = History(["ticket QX-9941 is closed", *["hello there"] * 3])
+    assert history.keys(SearchIndex(), query) == ["m0"]
+    terms = read_query(query, TermReader()).terms
+    assert len(terms) == MAX_QUERY_TERMS
+    assert [term.run for term in terms] == sorted(term.run for term in terms)
+
+
+def test_the_beginning_of_a_word_is_no_hash() -> None:
+    """Only of digits and letters that a hash may have, and of as many as are written of one."""
+    history = History(["about 9f8e7d6c5b", "effaced2b1", "20240517"])
+    for query in ("9f8e7d", "effaced", "2024051", "out 9f8"):
+        assert history.keys(SearchIndex(), query) == []
+
+
+def test_lines_of_underscores_are_read_in_linear_time() -> None:
+    """Tried anew at each of these, a name that does not follow would take minutes."""
+    assert TermReader().terms("_" * 300_000 + " x") == {"x"}
+    assert TermReader().terms("a ___init__ b_") == TermReader().terms("a init b")
 
 
 def test_terms_hold_letters_and_digits_alone() -> None:
