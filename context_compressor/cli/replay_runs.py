@@ -7,6 +7,7 @@ import logging
 import multiprocessing
 import os
 import signal
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -25,8 +26,6 @@ from context_compressor.tokens.tiktoken_counter import TiktokenCounter
 
 _POLL_SECONDS = 0.1
 _QUIET = logging.NullHandler()
-_RAISED = "raised "
-"""How the problem begins of a turn in which a system raised."""
 
 Outcome = SessionRun | Skipped
 
@@ -86,17 +85,12 @@ def find_unfit(session: SessionRun) -> list[Skipped]:
             session.name, f"no turn fits {run.replay.budget:,} tokens: {_why_unsent(run.replay.turns[0])}"
         )
         for run in session.runs
-        if run.replay.system == OURS and not any(map(is_sent, run.replay.turns))
+        if run.replay.system == OURS and not any(turn.is_sent for turn in run.replay.turns)
     ]
 
 
-def is_sent(turn: Turn) -> bool:
-    """Tell whether a system had anything to send; where it had not, the turn's tokens are the history's."""
-    return not any(problem.startswith(_RAISED) for problem in turn.problems)
-
-
 def _why_unsent(turn: Turn) -> str:
-    return turn.problems[0].removeprefix(_RAISED).replace("max_total_tokens", "--budget")
+    return turn.problems[0].removeprefix("raised ").replace("max_total_tokens", "--budget")
 
 
 async def _watch(recording: Recording, system: str, budget: int, on_turn: Callable[[], object]) -> Watched:
@@ -153,27 +147,67 @@ class Replays:
     def _run_processes(
         self, tasks: Sequence[Task], on_progress: Callable[[int, int], object]
     ) -> Iterator[Outcome]:
+        processes = _Processes(lambda turns: on_progress(turns, len(self.outcomes)))
+        waiting, suspects = deque(tasks), deque[Task]()
+        while waiting:
+            yield from processes.run(waiting, min(self.jobs, len(waiting)), suspects)
+        while suspects:
+            # Alone, or nobody could tell whose process ended.
+            task = suspects.popleft()
+            culprits = deque[Task]()
+            yield from processes.run(deque([task]), 1, culprits)
+            if culprits:
+                yield Skipped(task.name, "a process ended before it was done, perhaps for want of memory")
+
+
+class _Processes:
+    """Replay sessions in processes, which may be killed.
+
+    Args:
+        on_turns: gets the turns that are done, about ten times a second.
+    """
+
+    def __init__(self, on_turns: Callable[[int], object]) -> None:
+        self._on_turns = on_turns
+        self._earlier_turns = 0
+
+    def run(self, waiting: deque[Task], jobs: int, suspects: deque[Task]) -> Iterator[Outcome]:
+        """Yield what becomes of sessions, until all are done or a process ends before its time.
+
+        Args:
+            waiting: the sessions; those that were begun are taken out.
+            jobs: processes at once.
+            suspects: takes the sessions that were begun and not done when the process ended.
+        """
         # A fork would copy the threads of the progress bar in whatever state they are.
         context = multiprocessing.get_context("spawn")
-        turns, stop = context.Value("Q", 0), context.Value("b", 0)
-        pool = ProcessPoolExecutor(min(self.jobs, len(tasks)), context, _start_worker, (turns, stop))
+        # Read here without the lock, which a process that is killed may hold for ever.
+        turns, stop = context.Value("Q", 0), context.RawValue("b", 0)
+        pool = ProcessPoolExecutor(jobs, context, _start_worker, (turns, stop))
+        running: dict[Future[Outcome], Task] = {}
+        is_broken = False
         try:
-            waiting: dict[Future[Outcome], Task] = {pool.submit(_work, task): task for task in tasks}
-            while waiting:
-                done, _ = wait(waiting, _POLL_SECONDS, FIRST_COMPLETED)
+            while running or (waiting and not is_broken):
+                # No more at once than there are processes: what is running when one ends is suspect.
+                while waiting and len(running) < jobs and not is_broken:
+                    try:
+                        running[pool.submit(_work, waiting[0])] = waiting[0]
+                        waiting.popleft()
+                    except BrokenProcessPool:
+                        is_broken = True
+                done, _ = wait(running, _POLL_SECONDS, FIRST_COMPLETED)
                 for future in done:
-                    yield _outcome(future, waiting.pop(future))
-                on_progress(turns.value, len(self.outcomes))
+                    task = running.pop(future)
+                    try:
+                        yield future.result()
+                    except BrokenProcessPool:
+                        is_broken = True
+                        suspects.append(task)
+                self._on_turns(self._earlier_turns + turns.get_obj().value)
         finally:
+            self._earlier_turns += turns.get_obj().value
             stop.value = 1
             pool.shutdown(cancel_futures=True)
-
-
-def _outcome(future: Future[Outcome], task: Task) -> Outcome:
-    try:
-        return future.result()
-    except BrokenProcessPool:
-        return Skipped(task.name, "a process ended before it was done, perhaps for want of memory")
 
 
 _shared: dict[str, Any] = {}

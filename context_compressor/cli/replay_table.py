@@ -8,7 +8,6 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
-from context_compressor.cli.replay_runs import is_sent
 from context_compressor.cli.tables import print_table
 from context_compressor.measure.results import Totals
 from context_compressor.report.data import OURS, ReportData, short_number
@@ -30,8 +29,7 @@ def print_tables(console: Console, data: ReportData) -> None:
         for column in _COLUMNS:
             table.add_column(column, justify="right", no_wrap=True)
         for system, totals in rows:
-            cells = _cells(totals, _peak_tokens(data, system, budget))
-            table.add_row(system, *cells, style="bold" if system == OURS else "")
+            table.add_row(system, *_cells(totals), style="bold" if system == OURS else "")
         print_table(console, table)
     console.print(
         "peak: tokens of the largest request. over, refused: turns above the budget, or that a provider "
@@ -40,24 +38,17 @@ def print_tables(console: Console, data: ReportData) -> None:
     )
 
 
-def _peak_tokens(data: ReportData, system: str, budget: int) -> int | None:
-    """Return the tokens of the largest request; None where nothing was sent."""
-    replays = [replay for session in data.sessions for replay in session.replays(budget)]
-    turns = [turn for replay in replays if replay.system == system for turn in replay.turns]
-    return max((turn.view_tokens for turn in turns if is_sent(turn)), default=None)
-
-
-def _cells(totals: Totals, peak_tokens: int | None) -> tuple[str, ...]:
+def _cells(totals: Totals) -> tuple[str, ...]:
     evidence = totals.far + totals.near
     return (
         _percent(totals.saved),
-        "-" if peak_tokens is None else short_number(peak_tokens),
+        "-" if totals.peak_tokens is None else short_number(totals.peak_tokens),
         f"{totals.over:,}",
         f"{totals.invalid:,}",
         "-" if totals.cost.spent_ratio is None else f"{totals.cost.spent_ratio:.2f}",
         _percent(evidence.known / evidence.all if evidence.all else None),
         f"{evidence.recoverable - evidence.known:,}",
-        f"{evidence.all - evidence.recoverable:,}",
+        f"{totals.lost:,}",
     )
 
 

@@ -153,6 +153,8 @@ class Recording:
         self.tokens = [self.counter.count(message) for message in self.messages]
         self.turns: list[RecordedTurn] = []
         self.text_numbers: list[int] = []
+        self._tools: list[str | None] = []
+        """The tool that brought each message: ids of calls may repeat, and then name another later."""
         self._read()
 
     @property
@@ -176,6 +178,7 @@ class Recording:
             number = self.texts.add(self.reader.text_of(message))
             tool = self.reader.tool_of(message)
             self.text_numbers.append(number)
+            self._tools.append(tool)
             for identifier in self.texts.identifiers(number):
                 # The name of its tool stands before a result, but the result does not say it.
                 if identifier == tool and near_in(content_text(message), identifier) is None:
@@ -186,7 +189,6 @@ class Recording:
             begun = begun or role not in INSTRUCTION_ROLES
 
     def _evidence(self, identifier: str, source: int, distance: int) -> Evidence:
-        message = self.messages[source]
-        content = self.texts.add(content_text(message))
-        tool = self.reader.tool_of(message)
-        return Evidence(identifier, source, self.text_numbers[source], content, tool, distance)
+        content = self.texts.add(content_text(self.messages[source]))
+        number, tool = self.text_numbers[source], self._tools[source]
+        return Evidence(identifier, source, number, content, tool, distance)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
 from context_compressor.measure.chats import Chat
 from context_compressor.measure.protocol import ReadBack, Spending, System
 from context_compressor.measure.recording import FAR_MESSAGES, Evidence, RecordedTurn, Recording
 from context_compressor.measure.results import Found, Missing, Replay, Turn
-from context_compressor.measure.validity import find_problems
+from context_compressor.measure.validity import RequestChecker
+
+MAX_PROBLEMS = 20
+"""Problems of a turn that are told one by one: what is wrong with a view stays wrong in those that follow."""
 
 READ_TOOL_NAME = "read"
 """What the tool is called by which the smallest stored text is read, where a system's own show nothing."""
@@ -31,7 +34,7 @@ async def replay(
     """Return what a system does with a recorded session. It is closed afterwards.
 
     Where the system raises, it sends nothing: the turn is invalid and knows no evidence, and tokens and cost
-    are those of the history that the agent is left with.
+    are those of the history that the agent is left with, and sends instead.
 
     Args:
         recording: the session.
@@ -81,7 +84,11 @@ class _Replaying:
         self._raw_tokens = 0
         """Tokens of those."""
         self._view: list[Chat] = []
+        """What was sent last."""
+        self._checker = RequestChecker()
         self._entries: list[_Entry] = []
+        self._tokens_before = [0]
+        """Tokens of what stands before each message of the view, and of all of it."""
         self._entry_of = {
             id(message): _Entry(tokens, number)
             for message, tokens, number in zip(
@@ -101,23 +108,20 @@ class _Replaying:
         self._raw_tokens += sum(recording.tokens[self._given : turn.index])
         self._given = turn.index
 
-        problems: list[str] = []
+        raised: str | None = None
         view: list[Chat] | None = None
         began = time.perf_counter()
         try:
             view = await self._system.send(history, new)
         except Exception as error:
-            problems = [f"raised {type(error).__name__}: {error}"]
+            raised = f"raised {type(error).__name__}: {error}"
         seconds = time.perf_counter() - began
 
         before, self._spending = self._spending, self._system.spending()
         summary_seconds = self._spending.seconds - before.seconds
-        if view is None:
-            view_tokens, cached_tokens = self._raw_tokens, raw_cached_tokens
-        else:
-            cached_tokens = self._follow(view)
-            view_tokens = sum(entry.tokens for entry in self._entries)
-            problems = find_problems(view)
+        same = self._follow(history if view is None else view)
+        cached_tokens, view_tokens = self._tokens_before[same], self._tokens_before[-1]
+        found = self._checker.check(self._view, same)
         far, near, missing = await self._judge(turn, view)
         return Turn(
             index=turn.index,
@@ -126,7 +130,8 @@ class _Replaying:
             view_tokens=view_tokens,
             cached_tokens=cached_tokens,
             is_over=view_tokens > self._budget,
-            problems=tuple(problems),
+            is_sent=view is not None,
+            problems=_first_of(found) if raised is None else (raised,),
             paid_input_tokens=self._spending.paid_input_tokens - before.paid_input_tokens,
             paid_output_tokens=self._spending.paid_output_tokens - before.paid_output_tokens,
             summary_input_tokens=self._spending.input_tokens - before.input_tokens,
@@ -139,17 +144,19 @@ class _Replaying:
         )
 
     def _follow(self, view: list[Chat]) -> int:
-        """Take over a new view; return the tokens of the prefix that it shares with the one before."""
+        """Take over what is sent now; return how many messages at its start are those of what was before."""
         same = 0
         for old, new in zip(self._view, view, strict=False):
             if old is not new and old != new:
                 break
             same += 1
-        del self._entries[same:]
-        cached_tokens = sum(entry.tokens for entry in self._entries)
-        self._entries += [self._entry_of.get(id(message)) or self._read(message) for message in view[same:]]
+        del self._entries[same:], self._tokens_before[same + 1 :]
+        for message in view[same:]:
+            entry = self._entry_of.get(id(message)) or self._read(message)
+            self._entries.append(entry)
+            self._tokens_before.append(self._tokens_before[-1] + entry.tokens)
         self._view = view
-        return cached_tokens
+        return same
 
     def _read(self, message: Chat) -> _Entry:
         recording = self._recording
@@ -213,3 +220,9 @@ class _Replaying:
                 read = ReadBack(min(whole), 1) if whole else None
             self._answers[key] = read
         return self._answers[key]
+
+
+def _first_of(problems: Sequence[str]) -> tuple[str, ...]:
+    """Return the first problems, and how many there are beyond."""
+    more = len(problems) - MAX_PROBLEMS
+    return (*problems[:MAX_PROBLEMS], f"and {more:,} more") if more > 0 else tuple(problems)

@@ -73,8 +73,10 @@ class Turn:
     """Tokens of the messages at the start of the view that are those of the view before, one for one."""
     is_over: bool
     """Whether the view costs more than the budget."""
+    is_sent: bool
+    """Whether there was a view; where the system raised, its tokens are those of the history."""
     problems: tuple[str, ...]
-    """What a provider would refuse."""
+    """What a provider would refuse; of many, the first and how many more."""
     paid_input_tokens: int
     """Read by a model to summarise, in this turn."""
     paid_output_tokens: int
@@ -160,8 +162,8 @@ class Totals:
     view_tokens: int
     saved: float | None
     """Share of the raw tokens that views did not cost."""
-    peak_tokens: int
-    """Tokens of the largest view."""
+    peak_tokens: int | None
+    """Tokens of the largest view; None where there was none."""
     over: int
     """Turns whose view exceeds the budget."""
     invalid: int
@@ -174,6 +176,12 @@ class Totals:
     stored_texts: int
     stored_bytes: int
     time: Times
+
+    @property
+    def lost(self) -> int:
+        """How often evidence was neither in a view nor in a text that it leads to."""
+        both = self.far + self.near
+        return both.all - both.recoverable
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +220,7 @@ def total(
         raw_tokens=raw_tokens,
         view_tokens=view_tokens,
         saved=None if share is None else 1 - share,
-        peak_tokens=max((turn.view_tokens for turn in turns), default=0),
+        peak_tokens=max((turn.view_tokens for turn in turns if turn.is_sent), default=None),
         over=sum(turn.is_over for turn in turns),
         invalid=sum(bool(turn.problems) for turn in turns),
         cost=cost_of(turns, prices),

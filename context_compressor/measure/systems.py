@@ -178,9 +178,12 @@ class Ours:
         self._input_tokens = 0
         self._output_tokens = 0
 
-    async def send(self, history: Sequence[Chat], new: Sequence[Chat]) -> list[Chat]:  # noqa: ARG002
+    async def send(self, history: Sequence[Chat], new: Sequence[Chat]) -> list[Chat]:
         """Return the memory's view."""
-        await self.memory.add(from_openai(new))
+        messages = from_openai(new)
+        for index, message in enumerate(messages, start=len(history) - len(new)):
+            message.id = f"messages[{index}]"  # errors name it; a random one would differ from run to run
+        await self.memory.add(messages)
         return to_openai(await self.memory.get_memory())
 
     async def reachable(self, view: Sequence[Chat]) -> Mapping[str, str]:

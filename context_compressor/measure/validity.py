@@ -15,9 +15,9 @@ The rules are those that providers agree on, and where they differ the stricter 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from context_compressor.measure.chats import INSTRUCTION_ROLES, Chat
 
@@ -26,60 +26,95 @@ _ROLES = INSTRUCTION_ROLES | {"user", "assistant", "tool", "function"}
 
 def find_problems(messages: Sequence[Chat]) -> list[str]:
     """Return what a provider would refuse in a request, each with its place; nothing for a valid one."""
-    checker = _Checker()
-    for index, message in enumerate(messages):
-        checker.check(f"messages[{index}]", message)
-    checker.close("the end")
-    if all(message.get("role") in INSTRUCTION_ROLES for message in messages):
-        checker.problems.append("the request holds no message that is not an instruction")
-    return checker.problems
+    return RequestChecker().check(messages)
 
 
-class _Checker:
-    """Follow a request message by message."""
+class _Mark(NamedTuple):
+    """What was known before a message was read."""
+
+    problems: int
+    ids: int
+    waiting: dict[str, int | None]
+    function_waits: bool
+
+
+class RequestChecker:
+    """Check requests that follow each other; what is the same in two of them is read once."""
 
     def __init__(self) -> None:
-        self.problems: list[str] = []
-        self._known_ids: set[str] = set()
-        self._waiting: dict[str, bool] = {}
-        """Calls of the latest assistant message: id -> whether it was answered."""
+        self._problems: list[str] = []
+        self._ids: dict[str, None] = {}
+        """Ids of calls, in the order in which they came."""
+        self._waiting: dict[str, int | None] = {}
+        """Calls of the latest assistant message: id -> index of its answer."""
         self._function_waits = False
+        self._marks: list[_Mark] = []
 
-    def check(self, place: str, message: Chat) -> None:
+    def check(self, messages: Sequence[Chat], same: int = 0) -> list[str]:
+        """Return what a provider would refuse in a request; nothing for a valid one.
+
+        Args:
+            messages: the request.
+            same: how many messages at its start are those of the request before.
+        """
+        self._go_back(same)
+        for index in range(same, len(messages)):
+            known = len(self._problems), len(self._ids)
+            self._marks.append(_Mark(*known, self._waiting, self._function_waits))
+            self._read(index, messages[index])
+        found = [*self._problems, *self._unanswered("the end")]
+        if all(message.get("role") in INSTRUCTION_ROLES for message in messages):
+            found.append("the request holds no message that is not an instruction")
+        return found
+
+    def _go_back(self, index: int) -> None:
+        """Forget the messages from an index on."""
+        if index >= len(self._marks):
+            return
+        mark = self._marks[index]
+        del self._marks[index:], self._problems[mark.problems :]
+        while len(self._ids) > mark.ids:
+            self._ids.popitem()
+        self._waiting, self._function_waits = mark.waiting, mark.function_waits
+        for id, answer in self._waiting.items():
+            if answer is not None and answer >= index:
+                self._waiting[id] = None
+
+    def _read(self, index: int, message: Chat) -> None:
+        place = f"messages[{index}]"
         role = message.get("role")
         if role not in _ROLES:
             self._note(place, f"unknown role {role!r}")
         if role == "tool":
-            self._check_answer(place, message)
+            self._check_answer(index, place, message)
         elif role == "function":
             if not self._function_waits:
                 self._note(place, "a function message without a function_call before it")
             self._function_waits = False
         else:
-            self.close(place)
+            self._problems += self._unanswered(place)
+            self._waiting, self._function_waits = {}, False
             if role == "assistant":
                 self._check_assistant(place, message)
         if role != "assistant" and not _is_content(message.get("content")):
             self._note(place, f"a message of role {role} without content")
 
-    def close(self, place: str) -> None:
-        """Note the calls that no answer can reach any more."""
-        for id, answered in self._waiting.items():
-            if not answered:
-                self._note(place, f"call {id!r} has no answer before this")
+    def _unanswered(self, place: str) -> Iterator[str]:
+        """Yield the calls that no answer can reach any more."""
+        for id, answer in self._waiting.items():
+            if answer is None:
+                yield f"{place}: call {id!r} has no answer before this"
         if self._function_waits:
-            self._note(place, "a function_call has no answer before this")
-        self._waiting, self._function_waits = {}, False
+            yield f"{place}: a function_call has no answer before this"
 
-    def _check_answer(self, place: str, message: Chat) -> None:
+    def _check_answer(self, index: int, place: str, message: Chat) -> None:
         id = message.get("tool_call_id")
-        answered = self._waiting.get(id) if isinstance(id, str) else None
-        if answered is None:
+        if not isinstance(id, str) or id not in self._waiting:
             self._note(place, f"an answer to {id!r}, which the assistant message before it does not call")
-        elif answered:
+        elif self._waiting[id] is not None:
             self._note(place, f"a second answer to {id!r}")
         else:
-            self._waiting[str(id)] = True
+            self._waiting[id] = index
 
     def _check_assistant(self, place: str, message: Chat) -> None:
         calls = message.get("tool_calls")
@@ -104,10 +139,10 @@ class _Checker:
         if not isinstance(id, str) or not id:
             self._note(place, "a call without an id")
         else:
-            if id in self._known_ids:
+            if id in self._ids:
                 self._note(place, f"the call id {id!r} again")
-            self._known_ids.add(id)
-            self._waiting[id] = False
+            self._ids[id] = None
+            self._waiting[id] = None
         is_custom = call.get("type") == "custom"
         inner = call.get("custom" if is_custom else "function")
         if not isinstance(inner, dict) or not inner.get("name"):
@@ -116,7 +151,7 @@ class _Checker:
             self._note(place, f"call {id!r} has arguments that are no JSON object")
 
     def _note(self, place: str, problem: str) -> None:
-        self.problems.append(f"{place}: {problem}")
+        self._problems.append(f"{place}: {problem}")
 
 
 def _is_object(arguments: object) -> bool:

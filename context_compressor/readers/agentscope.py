@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import chain
 from typing import Any
 
 from context_compressor.errors import InvalidMessageError
@@ -89,21 +88,21 @@ def _summary(value: Any) -> str | list[Any]:
 
 
 def read(document: Document) -> Iterator[Session]:
-    """Yield a session per memory, or one of all lines where these are messages."""
+    """Yield a session per memory, or one of all lines where these are messages.
+
+    The first value that is either decides which; what stands before it, a header say, is rejected.
+    """
     values = document.values()
-    first = next(values, None)
-    if first is None:
-        return
-    values = chain([first], values)
-    if _is_entry(first[1]):
-        entries = list(values)
-        yield _to_session(document, "", "", entries)
-        return
+    is_held = False
     for line, value in values:
+        if not is_held and _is_entry(value):
+            yield _to_session(document, "", "", [(line, value), *values])
+            return
         memories = list(_memories(value))
         for name, summary, found in memories:
             session = _to_session(document, name, summary, [(line, entry) for entry in found])
             yield replace(session, line=line if document.is_lines else None, message_lines=())
+        is_held = is_held or bool(memories)
         if not memories:
             why = f"expected the state of an AgentScope memory, got {kind_of(value)} without one"
             document.reject(UnreadableError(why), line)

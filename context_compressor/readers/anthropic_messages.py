@@ -15,20 +15,29 @@ FORMAT = Format.ANTHROPIC
 
 def recognises(sample: Sequence[Any]) -> bool:
     """Tell whether some value is a request with `system` beside its messages, or has blocks of theirs."""
-    if sample and _is_message(sample[0]):
+    first = next((value for value in sample if _is_message(value) or _held(value) is not None), None)
+    if _is_message(first):
         return _are_messages(sample)
     return any(_is_session(value) for value in sample)
 
 
+def speaks_chat(value: Any) -> bool:
+    """Tell whether a value holds messages, one of which only chat completions have."""
+    return _speaks_chat(_held(value) or ())
+
+
 def _is_session(value: Any) -> bool:
-    if isinstance(value, dict) and isinstance(value.get("messages"), list):
-        messages = value["messages"]
-        if _speaks_chat(messages):
-            return False
-        if isinstance(value.get("system"), str | list) and not _has_role(messages, "system"):
-            return True
-        return _are_messages(messages)
-    return isinstance(value, list) and _are_messages(value)
+    messages = _held(value)
+    if messages is None or _speaks_chat(messages):
+        return False
+    has_system = isinstance(value, dict) and isinstance(value.get("system"), str | list)
+    return (has_system and not _has_role(messages, "system")) or _are_messages(messages)
+
+
+def _held(value: Any) -> list[Any] | None:
+    """Return the messages that a value holds; None where it holds no list."""
+    held = value.get("messages") if isinstance(value, dict) else value
+    return held if isinstance(held, list) else None
 
 
 def _are_messages(messages: Sequence[Any]) -> bool:
@@ -83,17 +92,18 @@ def read(document: Document) -> Iterator[Session]:
 
 
 def _unwrap(value: Any) -> list[Any]:
-    if isinstance(value, list):
-        return value
-    if isinstance(value, dict) and isinstance(value.get("messages"), list):
-        return list(value["messages"])
-    raise UnreadableError(f'expected a list of messages or {{"messages": [...]}}, got {kind_of(value)}')
+    held = _held(value)
+    if held is None:
+        raise UnreadableError(f'expected a list of messages or {{"messages": [...]}}, got {kind_of(value)}')
+    return held
 
 
 def _add(transcript: Transcript, item: Any, line: int) -> None:
     if not isinstance(item, dict):
         raise UnreadableError(f"expected a message, got {kind_of(item)}")
     role, content = item.get("role"), item.get("content")
+    if item.get("tool_calls"):
+        raise UnreadableError("tool_calls: expected calls as blocks of the content; these are of OpenAI chat")
     if role == "assistant":
         blocks.add_assistant(transcript, content, line)
     elif role == "user":

@@ -40,6 +40,17 @@ class _Record:
     uuid: str | None = None
     parent: str | None = None
     is_meta: bool = False
+    is_queued: bool = False
+    """Whether it was typed while the model worked."""
+
+    @property
+    def has_results(self) -> bool:
+        """Whether a tool result is among what it holds."""
+        return (
+            self.role == "user"
+            and isinstance(self.content, list)
+            and any(isinstance(block, dict) and block.get("type") == "tool_result" for block in self.content)
+        )
 
     @property
     def is_results(self) -> bool:
@@ -125,7 +136,7 @@ def _read_record(line: int, value: Any) -> _Record | None:
         if isinstance(held, dict) and held.get("type") == "queued_command":
             # What a person typed while the model worked; no user record repeats it.
             blocks.blocks_of(held.get("prompt"))
-            record.role, record.content = "user", held["prompt"]
+            record.role, record.content, record.is_queued = "user", held["prompt"], True
     return record if record.role or record.uuid else None
 
 
@@ -163,7 +174,8 @@ def _rewound(records: Sequence[_Record]) -> set[int]:
     """Return the indexes of records on branches that the conversation did not go on from.
 
     Where a record has several successors, the one that the file's end descends from goes on. The others are
-    rewound, save for what is no branch: a further block of the same reply, and the results of parallel calls.
+    rewound, save for what is no branch: a further block of the same reply, the results of parallel calls,
+    whatever stands beside them, and what was typed meanwhile.
     """
     at = {record.uuid: index for index, record in enumerate(records) if record.uuid is not None}
     parents = [at.get(record.parent or "") for record in records]
@@ -182,7 +194,7 @@ def _rewound(records: Sequence[_Record]) -> set[int]:
         replies = {records[parent].message_id, records[kept].message_id} - {None}
         for child in successors:
             record = records[child]
-            if child == kept or record.is_results or record.message_id in replies:
+            if child == kept or record.has_results or record.is_queued or record.message_id in replies:
                 continue
             branch = _descendants(child, children)
             if any(_is_spoken(records[index]) for index in branch):

@@ -7,6 +7,7 @@ import io
 import json
 import zlib
 from collections.abc import Callable, Iterator
+from copy import copy
 from itertools import chain, islice
 from typing import IO, Any
 
@@ -50,6 +51,12 @@ class Document:
     def values(self) -> Iterator[Numbered]:
         """Yield every value with its line; can be used once."""
         return self._values
+
+    def part(self, values: Iterator[Numbered]) -> Document:
+        """Return a document of some of the values; what is rejected of it is rejected of this one."""
+        part = copy(self)
+        part._values = values
+        return part
 
     def reject(self, error: UnreadableError, line: int | None = None) -> None:
         """Note a value that cannot be read, and why; the line counts where each value has its own."""
@@ -127,25 +134,25 @@ def groups(
 ) -> Iterator[tuple[Any, int, list[Numbered]]]:
     """Yield `(holder, line, items)` of each session: the items of all lines, or those that each value holds.
 
+    The first value that is either decides which; what stands before it, a header say, is rejected.
+
     Args:
         document: the file.
         is_item: tells whether a value is itself an item, as in a file with an item per line.
         unwrap: returns the items that a value holds; raises `UnreadableError` where it holds none.
     """
     values = document.values()
-    first = next(values, None)
-    if first is None:
-        return
-    values = chain([first], values)
-    if is_item(first[1]):
-        yield None, first[0], list(values)
-        return
+    is_held = False
     for line, value in values:
+        if not is_held and is_item(value):
+            yield None, line, [(line, value), *values]
+            return
         try:
             items = unwrap(value)
         except UnreadableError as error:
             document.reject(error, line)
             continue
+        is_held = is_held or bool(items)
         yield value, line, [(line, item) for item in items]
 
 

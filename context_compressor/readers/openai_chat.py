@@ -25,20 +25,23 @@ def recognises(sample: Sequence[Any]) -> bool:
 
 
 def read(document: Document) -> Iterator[Session]:
-    """Yield a session per value, or one of all values where these are messages."""
+    """Yield a session per value, or one of all values where these are messages.
+
+    The first value that is either decides which; what stands before it, a header say, is rejected.
+    """
     values = document.values()
-    first = next(values, None)
-    if first is None:
-        return
-    values = chain([first], values)
-    if _is_message(first[1]):
-        yield _read_message_lines(document, values)
-        return
+    is_held = False
     for line, value in values:
+        if not is_held and _is_message(value):
+            yield _read_message_lines(document, chain([(line, value)], values))
+            return
         try:
-            yield _read_session(document, line, value)
+            session = _read_session(document, line, value)
         except UnreadableError as error:
             document.reject(error, line)
+            continue
+        is_held = True
+        yield session
 
 
 def _is_message(value: Any) -> bool:

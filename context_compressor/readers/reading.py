@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 from typing import IO, Any, Protocol
 
@@ -17,7 +18,7 @@ from context_compressor.readers import (
     openai_chat,
     openai_responses,
 )
-from context_compressor.readers.documents import Document
+from context_compressor.readers.documents import Document, Numbered
 from context_compressor.readers.files import as_text_bytes, open_file, walk
 from context_compressor.readers.session import Form, Format, Problem, Session, UnreadableError
 
@@ -48,6 +49,10 @@ READERS: tuple[Reader, ...] = (
 """Every reader, in the order in which they are asked: the plainest format last, since others resemble it."""
 
 
+_SESSION_FORMATS = (Format.LANGCHAIN, Format.RESPONSES, Format.ANTHROPIC, Format.OPENAI)
+"""Formats of which several may stand in one file, a session per line, as in a log of requests."""
+
+
 def detect_format(sample: Sequence[Any]) -> Format | None:
     """Return the format of a file by its first values, or None where no reader knows it."""
     return next((reader.FORMAT for reader in READERS if reader.recognises(sample)), None)
@@ -73,15 +78,52 @@ def read_stream(
     if known is None and document.is_lines:
         raise UnreadableError("its lines are no messages or sessions of a known format")
     # One value of no known format is refused in the words of the plainest.
-    reader = next(reader for reader in READERS if reader.FORMAT is (known or Format.OPENAI))
+    reader = _reader_of(known or Format.OPENAI)
     before = len(problems)
     empty = True
-    for session in reader.read(document):
+    may_be_mixed = format is None and known in _SESSION_FORMATS and document.is_lines
+    is_each = may_be_mixed and _are_sessions(document.sample)
+    for session in _read_each(document, reader.FORMAT) if is_each else reader.read(document):
         if session.messages or session.form is not Form.FOREIGN:
             empty = False
             yield session
     if empty and len(problems) == before:
         raise UnreadableError(f"holds no message of a {reader.FORMAT.title}")
+
+
+def _reader_of(format: Format) -> Reader:
+    return next(reader for reader in READERS if reader.FORMAT is format)
+
+
+def _are_sessions(sample: Sequence[Any]) -> bool:
+    """Tell whether each value of a file is a session by itself, so that each may be of another format."""
+    return _is_session(next((value for value in sample if detect_format([value]) is not None), None))
+
+
+def _is_session(value: Any) -> bool:
+    return isinstance(value, list) or (isinstance(value, dict) and not {"role", "type"} & value.keys())
+
+
+def _read_each(document: Document, known: Format) -> Iterator[Session]:
+    """Yield the sessions of a file of sessions, each run of values of one format read by its reader."""
+    latest = known
+
+    def format_of(numbered: Numbered) -> Format:
+        nonlocal latest
+        latest = _format_of(numbered[1], known) if _is_session(numbered[1]) else latest
+        return latest
+
+    for format, values in groupby(document.values(), format_of):
+        yield from _reader_of(format).read(document.part(values))
+
+
+def _format_of(value: Any, known: Format) -> Format:
+    """Return the format of a session; that of its file where nothing tells of another."""
+    found = detect_format([value])
+    is_plain = found is Format.OPENAI and not anthropic_messages.speaks_chat(value)
+    if found not in _SESSION_FORMATS or (is_plain and known is Format.ANTHROPIC):
+        return known
+    return found
 
 
 def read_path(path: Path, problems: list[Problem], format: Format | None = None) -> Iterator[Session]:
@@ -157,8 +199,9 @@ def read_all(
     if nothing:
         found = f"; {_summed(problems)}" if problems else ""
         raise UnreadableError(f"{shown}: is a directory in which no session was found{found}")
-    form = Form.DIRECTORY if is_directory else sessions[0].form
-    return Reading(shown, form, sessions, tuple(problems))
+    forms = {session.form for session in sessions}
+    one = sessions[0].form if len(forms) == 1 else Form.FOREIGN
+    return Reading(shown, Form.DIRECTORY if is_directory else one, sessions, tuple(problems))
 
 
 def _summed(problems: list[Problem]) -> str:

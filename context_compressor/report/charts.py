@@ -219,11 +219,11 @@ def bars_chart(rows: Sequence[tuple[str, Totals]]) -> Chart:
         colors = [color_of(system) for system in names]
         sent = [float(totals.view_tokens) for _, totals in rows]
         _bars(panels[0], names, sent, colors, short_number, "Tokens sent")
-        costs = [totals.cost.spent_ratio or 0.0 for _, totals in rows]
+        costs = [totals.cost.spent_ratio for _, totals in rows]
         _bars(panels[1], names, costs, colors, lambda value: f"{value:.2f}", "Cost (history = 1)")
         known = [_share(totals.far.known + totals.near.known, totals) for _, totals in rows]
         led_to = [_share(totals.far.recoverable + totals.near.recoverable, totals) for _, totals in rows]
-        panels[2].barh(names, led_to, 0.62, color=colors, alpha=0.35)
+        panels[2].barh(names, [share or 0.0 for share in led_to], 0.62, color=colors, alpha=0.35)
         _bars(panels[2], names, known, colors, lambda value: f"{100 * value:.1f} %", "Evidence shown", led_to)
 
     stretch = 0.28 + 0.11 * len(rows)
@@ -231,25 +231,29 @@ def bars_chart(rows: Sequence[tuple[str, Totals]]) -> Chart:
     return Chart("systems", label, draw, stretch, 0.45 + 0.36 * len(rows))
 
 
-def _share(part: int, totals: Totals) -> float:
+def _share(part: int, totals: Totals) -> float | None:
     whole = totals.far.all + totals.near.all
-    return part / whole if whole else 1.0
+    return part / whole if whole else None
 
 
 def _bars(
     axes: Axes,
     names: Sequence[str],
-    values: Sequence[float],
+    values: Sequence[float | None],
     colors: Sequence[str],
     tell: Callable[[float], str],
     title: str,
-    ends: Sequence[float] | None = None,
+    ends: Sequence[float | None] | None = None,
 ) -> None:
-    """Draw bars with their values behind them; behind `ends` where something longer stands there."""
-    axes.barh(names, values, 0.62, color=colors)
-    highest = max([*values, *(ends or ())], default=0) or 1
-    for at, (value, end) in enumerate(zip(values, ends or values, strict=True)):
-        axes.text(max(value, end) + 0.02 * highest, at, tell(value), va="center")
+    """Draw bars with their values behind them; behind `ends` where something longer stands there.
+
+    Where there is no value, there is a dash and no bar.
+    """
+    axes.barh(names, [value or 0.0 for value in values], 0.62, color=colors)
+    longest = [max(value or 0.0, end or 0.0) for value, end in zip(values, ends or values, strict=True)]
+    highest = max(longest, default=0) or 1
+    for at, (value, end) in enumerate(zip(values, longest, strict=True)):
+        axes.text(end + 0.02 * highest, at, "–" if value is None else tell(value), va="center")
     axes.set_title(title, fontsize="medium")
     axes.set_xlim(0, 1.32 * highest)
     axes.set_xticks([])

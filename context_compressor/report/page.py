@@ -136,7 +136,7 @@ def _environment() -> Environment:
         finalize=lambda value: clean(value) if type(value) is str else value,
     )
     environment.filters.update(
-        number=lambda value: f"{value:,}",
+        number=lambda value: "–" if value is None else f"{value:,}",
         short=short_number,
         percent=percent,
         ratio=lambda value: "–" if value is None else f"{value:.2f}",

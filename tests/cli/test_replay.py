@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -216,6 +217,42 @@ def test_interrupting_keeps_what_is_done(cli, folder, monkeypatch):
     assert json.loads(ran.out)["interrupted"] is True
     page = (folder.parent / "out.html").read_text(encoding="utf-8")
     assert "Interrupted: 2 of 3 sessions are in this report." in page
+
+
+class Deadly(dict):
+    """A message that kills the process that reads it, save for the first time where a file is to be made."""
+
+    def __reduce__(self):
+        return _die, (self.get("mark"),)
+
+
+def _die(mark: str | None) -> dict:
+    if mark is None or not Path(mark).exists():
+        if mark is not None:
+            Path(mark).touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return says("user", "go on")
+
+
+def test_a_process_that_is_killed_costs_no_other_session(tmp_path):
+    """What was running then is replayed again, each alone; only what ends its process twice is skipped."""
+    killed_once = Deadly(says("user", "go on"), mark=str(tmp_path / "mark"))
+    lists = {"once": [*session(9), killed_once], "always": [*session(6), Deadly(says("user", "go on"))]}
+    lists |= {f"good {number}": session(number) for number in range(3, 6)}
+    tasks = [
+        replay_runs.Task(name, name, messages, ("raw", "ours"), (3_000,)) for name, messages in lists.items()
+    ]
+    replays, turns = replay_runs.Replays(tasks, 2), []
+
+    replays.run(lambda done, _: turns.append(done))
+
+    skipped = [outcome for outcome in replays.outcomes if isinstance(outcome, replay_runs.Skipped)]
+    assert [(one.name, one.is_failure) for one in skipped] == [("always", True)]
+    assert "a process ended before it was done" in skipped[0].why
+    done = {outcome.name for outcome in replays.outcomes} - {"always"}
+    assert done == lists.keys() - {"always"}
+    assert len(replays.outcomes) == len(lists)
+    assert turns == sorted(turns)
 
 
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="no terminals here")

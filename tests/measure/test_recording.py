@@ -144,3 +144,17 @@ def test_a_stored_text_tells_what_its_source_tells() -> None:
     assert recording.texts.telling(found, {whole, transcript, bag}) == [whole, transcript]
     assert not recording.texts.is_known(found, {whole, transcript, bag})
     assert recording.texts.is_answered(found, "12| lib/a_file.py")
+
+
+def test_evidence_comes_from_the_tool_that_had_the_id_then() -> None:
+    """Some programs use the ids of calls again: what another tool brings later changes nothing."""
+    session = [
+        says("user", "go"),
+        call("call_0", "first_tool", "{}"),
+        result("call_0", "the secret_9"),
+        call("call_0", "second_tool", "{}"),
+        result("call_0", "nothing"),
+        says("assistant", "secret_9"),
+    ]
+    (found,) = Recording(session, Words()).turns[-1].evidence
+    assert (found.source, found.tool) == (2, "first_tool")

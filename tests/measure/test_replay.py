@@ -222,3 +222,46 @@ async def test_no_turns_come_to_nothing() -> None:
     done = await run(VIEWS, session=[says("system", "Be brief."), says("assistant", "Hello!")])
     assert done.turns == ()
     assert (done.totals().saved, done.totals().cost.spent_ratio, total([]).turns) == (None, None, 0)
+
+
+async def test_after_a_system_raised_the_history_is_what_was_sent_last() -> None:
+    """What is cached of the next view is what it shares with that history, not with an earlier view."""
+
+    def fails_once(history):
+        if len(history) == 6:
+            raise RuntimeError("no view today")
+        return history[2:4] if len(history) == 4 else history
+
+    done = await run(fails_once, SESSION[:9])
+    # The third turn sends six messages of the history, of which the view before, messages 2-3, begins none.
+    assert [turn.cached_tokens for turn in done.turns] == [0, 0, 0, 27]
+    assert [turn.view_tokens for turn in done.turns] == [9, 9, 27, 34]
+    assert [turn.is_sent for turn in done.turns] == [True, True, False, True]
+
+
+async def test_the_largest_view_is_one_that_was_there() -> None:
+    """Where a system raised, the tokens are the history's; where it always did, no view is the largest."""
+
+    def fails_at_last(history):
+        if len(history) == 12:
+            raise RuntimeError("no view today")
+        return history[:4]
+
+    assert (await run(fails_at_last)).totals().peak_tokens == 18
+    assert (await run(lambda history: history[99])).totals().peak_tokens is None
+
+
+async def test_many_problems_are_counted() -> None:
+    """What is wrong in a view is wrong in those that follow: the first are told, and how many more."""
+    session = [says("user", "go")]
+    for number in range(25):
+        session += [call("c", "look", "{}"), result("c", str(number))]
+    done = await run(lambda history: history, session)
+
+    assert [len(turn.problems) for turn in done.turns] == [0, *range(21), 21, 21, 21]
+    assert done.turns[-1].problems[:2] == (
+        "messages[3]: the call id 'c' again",
+        "messages[5]: the call id 'c' again",
+    )
+    assert done.turns[-1].problems[-1] == "and 3 more"
+    assert done.totals().invalid == 23

@@ -139,3 +139,12 @@ async def test_ours_searches_then_pages() -> None:
     assert searched.tokens < with_context.tokens < paged.tokens
     assert await ours.read_back("7734512", lambda answer: False) is None
     assert await ours.read_back("no such thing", lambda answer: "no such" in answer and "|" in answer) is None
+
+
+async def test_errors_of_ours_name_messages_by_their_index() -> None:
+    """Ids that are made up while replaying would differ from run to run, and name nothing in the input."""
+    session = [says("system", "word " * 200), says("user", "hello"), says("assistant", "hi there")]
+    session += [says("user", "go on"), says("assistant", "done")]
+    first, second = [await run("ours", session, budget=100) for _ in range(2)]
+    assert [turn.problems for turn in first.turns] == [turn.problems for turn in second.turns]
+    assert "messages[0]" in first.turns[0].problems[0]

@@ -3,8 +3,10 @@
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from context_compressor.measure.validity import find_problems
+from context_compressor.measure.validity import RequestChecker, find_problems
 from tests.measure.support import call, result, says
 from tests.support.recordings import requires_recordings, sessions
 
@@ -103,3 +105,31 @@ def test_recorded_sessions_are_valid() -> None:
     """What providers accepted when it was recorded has no problem."""
     for session in sessions("[a-r]*"):
         assert find_problems(session["messages"]) == [], session["id"]
+
+
+MESSAGES = st.sampled_from(
+    [
+        USER,
+        says("system", "be brief"),
+        says("assistant", "so"),
+        {"role": "assistant", "content": None, "function_call": {"name": "look", "arguments": "{}"}},
+        {"role": "function", "name": "look", "content": "seen"},
+        {"role": "robot"},
+        CALL,
+        two_calls(),
+        call("c3", "look", "no object"),
+        RESULT,
+        result("c2", "seen"),
+        result("c3", "seen"),
+    ]
+)
+
+
+@given(st.lists(st.tuples(st.integers(0, 12), st.lists(MESSAGES, max_size=8)), min_size=1, max_size=6))
+def test_requests_that_follow_each_other_are_judged_as_if_each_stood_alone(steps) -> None:
+    """However much of a request is that of the one before, what is found is what is found of it alone."""
+    checker, messages = RequestChecker(), []
+    for kept, new in steps:
+        same = min(kept, len(messages))
+        messages = [*messages[:same], *new]
+        assert checker.check(messages, same) == find_problems(messages)

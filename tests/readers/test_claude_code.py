@@ -153,6 +153,30 @@ def test_results_of_parallel_calls_are_no_branches():
     assert session.notes == ()
 
 
+def test_what_stands_beside_the_result_of_a_parallel_call_makes_no_branch_of_it():
+    queued = {"type": "queued_command", "prompt": "and c", "commandMode": "prompt"}
+    (session,) = read_lines(
+        [
+            record("user", "u1", None, "read both"),
+            record("assistant", "a1", "u1", call("t1"), "msg_1"),
+            record("assistant", "a2", "a1", call("t2"), "msg_1"),
+            record("user", "r1", "a1", [*result("t1", "one"), *text("a note")]),
+            {"type": "attachment", "uuid": "q", "parentUuid": "a1", "sessionId": "s1", "attachment": queued},
+            record("user", "r2", "a2", result("t2", "two")),
+            record("assistant", "b1", "r2", text("done"), "msg_2"),
+        ]
+    ).sessions
+
+    assert outline(session.messages)[2:] == [
+        ("tool t1", "one"),
+        ("tool t2", "two"),
+        ("user", "a note"),
+        ("user", "and c"),
+        ("assistant", "done"),
+    ]
+    assert session.notes == ()
+
+
 def test_compaction_keeps_what_was_before_and_its_summary():
     boundary = {"type": "system", "subtype": "compact_boundary", "uuid": "c", "parentUuid": None}
     (session,) = read_lines(

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from context_compressor import from_openai
-from context_compressor.readers import Format, UnreadableError, detect_format
+from context_compressor.readers import Form, Format, UnreadableError, detect_format
 from tests.readers.support import SAMPLES, read_lines, read_value
 
 CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
@@ -105,3 +105,78 @@ def test_whatever_is_wrong_in_a_file_the_rest_is_valid(seed, data):
         return
     for session in reading.sessions:
         from_openai(session.messages)
+
+
+CHAT_SESSION = {"id": "chat", "messages": [{"role": "user", "content": "hi"}, *CHAT["calls"]]}
+ANTHROPIC_SESSION = {
+    "id": "other",
+    "messages": [
+        {"role": "user", "content": "hi"},
+        {
+            "role": "assistant",
+            "content": [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "so"}],
+        },
+    ],
+}
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_sessions_of_several_formats_in_one_file_are_each_read_as_what_they_are(order):
+    reading = read_lines([CHAT_SESSION, ANTHROPIC_SESSION][::order])
+
+    sessions = {session.id: session for session in reading.sessions}
+    assert reading.problems == ()
+    assert sessions["chat"].messages == CHAT_SESSION["messages"]
+    assert sessions["chat"].format is Format.OPENAI
+    assert sessions["other"].messages[1]["reasoning_content"] == "hm"
+    assert [session.line for session in reading.sessions] == [1, 2]
+    assert reading.form is Form.FOREIGN
+
+
+def test_plain_sessions_are_of_the_format_of_their_file():
+    plain = {"messages": [{"role": "user", "content": "hi"}]}
+    assert read_lines([plain, ANTHROPIC_SESSION, plain]).formats == (Format.ANTHROPIC,)
+    assert read_lines([plain, CHAT_SESSION, plain]).form is Form.SESSION_LINES
+
+
+def test_a_session_of_another_format_is_known_beyond_the_sample():
+    reading = read_lines([*[CHAT_SESSION] * 60, ANTHROPIC_SESSION])
+    assert [session.format for session in reading.sessions] == [*[Format.OPENAI] * 60, Format.ANTHROPIC]
+
+
+def test_calls_of_openai_chat_are_not_dropped_where_anthropic_is_read():
+    reading = read_value(CHAT_SESSION, Format.ANTHROPIC)
+    assert "messages[1].tool_calls: expected calls as blocks" in reading.problems[0].why
+    assert len(reading.sessions[0].messages) == 1
+
+
+HEADER = {"type": "session", "id": "x"}
+MESSAGE_LINES: dict[str, tuple[Format | None, list[Any]]] = {
+    "openai": (None, CHAT["plain"]),
+    "anthropic": (None, ANTHROPIC_SESSION["messages"]),
+    "langchain": (None, [{"type": "human", "data": {"content": "hi"}}, {"type": "ai", "content": "so"}]),
+    "responses": (None, [{"role": "user", "content": "hi"}, {"type": "reasoning", "summary": []}]),
+    "agentscope": (
+        Format.AGENTSCOPE,
+        [{"id": "1", "name": "eve", "role": "user", "content": "hi", "timestamp": "t"}],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", MESSAGE_LINES)
+def test_a_header_before_messages_is_named_and_the_messages_are_read(case):
+    format, lines = MESSAGE_LINES[case]
+
+    reading = read_lines([HEADER, HEADER, *lines], format)
+
+    (session,) = reading.sessions
+    assert session.format == case
+    assert session.messages[0]["content"] == "hi"
+    assert session.message_lines[0] == 3
+    assert [problem.line for problem in reading.problems] == [1, 2]
+
+
+def test_a_message_among_sessions_stays_one_that_is_none():
+    reading = read_lines([HEADER, CHAT_SESSION, CHAT["plain"][0], CHAT_SESSION])
+    assert [session.line for session in reading.sessions] == [2, 4]
+    assert [problem.line for problem in reading.problems] == [1, 3]

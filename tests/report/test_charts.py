@@ -4,6 +4,7 @@ pytest.importorskip("matplotlib", reason="needs the extra `report`")
 
 from context_compressor.report.charts import NARROW, WIDE, bars_chart, cost_chart, tokens_chart
 from context_compressor.report.data import short_number
+from tests.measure.support import says
 from tests.report.support import report_on, run_session, session
 
 
@@ -46,3 +47,12 @@ def test_pictures_are_png_and_the_same_every_time(run):
 )
 def test_short_numbers(value, told):
     assert short_number(value) == told
+
+
+def test_where_there_is_no_evidence_there_is_a_dash_and_no_bar():
+    mute = [says("user", "hello there"), says("assistant", "good day"), says("user", "bye")]
+    data = report_on(run_session([*mute, says("assistant", "bye")]))
+    svg = bars_chart(next(data.tables())[1]).svg(WIDE, "x-")
+
+    assert svg.count(">–</text>") == 3
+    assert "100.0 %" not in svg

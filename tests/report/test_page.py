@@ -9,6 +9,7 @@ from context_compressor.measure.watching import Excerpt
 from context_compressor.report.cleaning import clean, trim, weigh
 from context_compressor.report.data import Skipped
 from context_compressor.report.page import MAX_BYTES, TEXT_BYTES, ranges, render_page
+from tests.measure.support import says
 from tests.report.support import HOSTILE, report_on, run_session, session
 
 VOID = {"meta", "br", "path", "use", "rect"}
@@ -113,7 +114,7 @@ def test_page_tells_what_left_and_what_was_lost(plain):
 
     assert re.search(r"What left the view: \d+ offloaded, [1-9]\d* summarised", text)
     assert "What the agent reads" in text
-    assert re.search(r"Evidence that sliding did not show: \d+, of which [1-9]\d* lost", text)
+    assert re.search(r"Evidence that sliding did not show: \d+ identifiers, of which [1-9]\d* lost", text)
     assert re.search(r"value_0_7 .*? 41 message 3", text)
 
 
@@ -161,3 +162,29 @@ def test_ranges():
     assert ranges([]) == ""
     assert ranges([1, 2, 3, 7, 9, 10]) == "1-3, 7, 9-10"
     assert ranges(range(0, 20, 2), 3) == "0, 2, 4 and 7 more"
+
+
+def rows_of(page: str, heading: str) -> list[list[str]]:
+    """Return the cells of the table under a heading, by row."""
+    table = page.split(f"<h2>{heading}</h2>", 1)[1].split("</table>", 1)[0]
+    rows = re.findall(r"<tr.*?</tr>", table, re.DOTALL)
+    return [[re.sub("<.*?>", "", cell) for cell in re.findall(r"<t[hd].*?</t[hd]>", row)] for row in rows]
+
+
+def test_lost_is_the_same_number_wherever_it_stands():
+    """What is lost in three uses counts three times in both tables; below a session it stands once."""
+    messages = [
+        says("system", "rule number one is good " * 230),
+        says("user", "hi"),
+        says("assistant", "hello"),
+    ]
+    messages += [says("user", "handle item_0"), says("assistant", "did item_0")]
+    messages += [says("user", "again"), says("assistant", "did item_0")] * 2
+    page = render_page(report_on(run_session(messages, budgets=(900,), systems=("raw", "ours"))))
+
+    systems, sessions = rows_of(page, "Budget 900 tokens"), rows_of(page, "Sessions")
+    assert (systems[0][-1], sessions[0][-1]) == ("Lost", "Lost")
+    assert systems[2][-1] == sessions[1][-1] == "3"
+    # No view fits, so none is the largest.
+    assert (systems[0][3], systems[2][3]) == ("Peak", "–")
+    assert 'Evidence that ours did not show: 1 identifier, of which <span class="bad">1 lost' in page
