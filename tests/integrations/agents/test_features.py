@@ -197,7 +197,7 @@ class Summarising:
         return answer(tool_calls=[read(self.turn)]) if self.turn < self.turns else answer("All were read.")
 
 
-@pytest.mark.parametrize("threshold", [2_000, 2_500], ids=["summarises-often", "summarises-sometimes"])
+@pytest.mark.parametrize("threshold", [2_000, 2_200], ids=["summarises-often", "summarises-sometimes"])
 @whole_and_streamed
 @on_every_wire
 async def test_agentscopes_own_compression_and_ours_work_on_one_memory(
