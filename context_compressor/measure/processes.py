@@ -217,6 +217,9 @@ class _Server:
     def told_since(self, start: int) -> str:
         if self._errors.closed:
             return ""
+        if not self.is_running:
+            # Why it has ended it may have said before the session was asked for.
+            start = 0
         # Not by seek: the processes write where the shared offset is.
         end = self.told_bytes
         told = os.pread(self._errors.fileno(), end - start, start)

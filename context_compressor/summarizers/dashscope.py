@@ -13,7 +13,14 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from context_compressor.errors import SummarizerError
-from context_compressor.summarizers.provider import Answer, Fault, NoAnswerError, ProviderSummarizer
+from context_compressor.summarizers.provider import (
+    Answer,
+    Fault,
+    NoAnswerError,
+    ProviderSummarizer,
+    RefusedError,
+    text_of,
+)
 
 if TYPE_CHECKING:
     from aiohttp import ClientSession, TraceRequestExceptionParams
@@ -27,14 +34,6 @@ _SDK_TIMEOUT_MARGIN_SECONDS = 5.0
 class _Client:
     generation: type[AioGeneration]
     session: ClientSession | None
-
-
-class _RefusedError(Exception):
-    """Carry what the SDK returns, not raises, for any status but 200."""
-
-    def __init__(self, fault: Fault) -> None:
-        super().__init__(f"HTTP {fault.status}: {fault.text}")
-        self.fault = fault
 
 
 class _BrokenError(Exception):
@@ -130,7 +129,7 @@ class DashScopeSummarizer(ProviderSummarizer):
         if response.status_code != HTTPStatus.OK:
             code, message = response.get("code"), response.get("message")
             text = ": ".join(str(part) for part in (code, message) if part)
-            raise _RefusedError(
+            raise RefusedError(
                 Fault("status", text, response.status_code, code, None, response.get("headers"))
             )
         return response
@@ -147,7 +146,7 @@ class DashScopeSummarizer(ProviderSummarizer):
     def _fault(self, error: Exception) -> Fault:
         from aiohttp import ClientError, ClientResponseError
 
-        if isinstance(error, _RefusedError):
+        if isinstance(error, RefusedError):
             return error.fault
         if isinstance(error, TimeoutError):
             return Fault("timeout", str(error))
@@ -170,12 +169,10 @@ class DashScopeSummarizer(ProviderSummarizer):
             raise NoAnswerError(f"the model refused: {refusal}")
         if finish_reason == "content_filter":
             raise NoAnswerError("the answer was withheld by a content filter")
-        if isinstance(content, list):
-            content = "".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
         usage = answer.get("usage") or {}
         counts = (usage.get("input_tokens"), usage.get("output_tokens"))
         read, written = (count if isinstance(count, int) else 0 for count in counts)
-        return Answer(content if isinstance(content, str) else "", finish_reason, read, written)
+        return Answer(text_of(content), finish_reason, read, written)
 
     def _keys(self) -> list[object]:
         return [self._api_key, os.environ.get("DASHSCOPE_API_KEY")]

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from context_compressor.errors import SummarizerError
-from context_compressor.summarizers.provider import Answer, Fault, NoAnswerError, ProviderSummarizer
+from context_compressor.summarizers.provider import (
+    Answer,
+    Fault,
+    NoAnswerError,
+    ProviderSummarizer,
+    RefusedError,
+    text_of,
+)
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -92,12 +100,8 @@ class OpenAISummarizer(ProviderSummarizer):
             return
         # In a thread: importing the SDK takes most of a second, a client (its TLS context) some 20 ms.
         client: AsyncOpenAI | None = None
-        making = asyncio.ensure_future(asyncio.to_thread(self._make_client))
         try:
-            client = await asyncio.shield(making)
-        except asyncio.CancelledError:
-            await (await making).close()  # left alone, it would close itself in a task that nobody waits for
-            raise
+            client = await asyncio.to_thread(self._make_client)
         except Exception as error:
             failure = self._error(f"no client: {type(error).__name__}: {error}")
             cause = None if self._guard().shows(error) else error
@@ -109,25 +113,37 @@ class OpenAISummarizer(ProviderSummarizer):
             await client.close()
 
     def _make_client(self) -> AsyncOpenAI:
-        from openai import AsyncOpenAI
+        from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
         return AsyncOpenAI(
-            api_key=self._api_key, base_url=self._base_url, timeout=self._timeout, max_retries=0
+            api_key=self._api_key,
+            base_url=self._base_url,
+            timeout=self._timeout,
+            max_retries=0,
+            # The one that the SDK makes itself would, when it is given up before it is used, close itself in
+            # a task that nobody waits for.
+            http_client=DefaultAsyncHttpxClient(),
         )
 
     async def _send(
         self, client: AsyncOpenAI, messages: list[dict[str, str]], parameters: dict[str, Any]
     ) -> Any:
-        return await client.chat.completions.create(
+        answer = await client.chat.completions.create(
             model=self.model,
             messages=messages,  # type: ignore[arg-type]
             extra_body=self._extra_body,
             **parameters,
         )
+        fault = _fault_in(answer)
+        if fault is not None:
+            raise RefusedError(fault)
+        return answer
 
     def _fault(self, error: Exception) -> Fault:
         from openai import APIConnectionError, APIStatusError, APITimeoutError
 
+        if isinstance(error, RefusedError):
+            return error.fault
         if isinstance(error, (TimeoutError, APITimeoutError)):
             return Fault("timeout", str(error))
         if isinstance(error, APIConnectionError):
@@ -153,7 +169,28 @@ class OpenAISummarizer(ProviderSummarizer):
         usage = getattr(answer, "usage", None)
         counts = (getattr(usage, "prompt_tokens", 0), getattr(usage, "completion_tokens", 0))
         read, written = (count if isinstance(count, int) else 0 for count in counts)
-        return Answer(content if isinstance(content, str) else "", finish_reason, read, written)
+        return Answer(text_of(content), finish_reason, read, written)
 
     def _keys(self) -> list[object]:
         return [self._api_key, os.environ.get("OPENAI_API_KEY"), getattr(self._client, "api_key", None)]
+
+
+def _fault_in(answer: Any) -> Fault | None:
+    """Return the error that an answer holds although its HTTP status is 200, where it names another status.
+
+    OpenRouter and gateways like it send one when the status has left before the model fails, beside the
+    choices or in one.
+    """
+    choices = getattr(answer, "choices", None)
+    first = choices[0] if isinstance(choices, list) and choices else None
+    error = getattr(answer, "error", None) or getattr(first, "error", None)
+    if not isinstance(error, Mapping):
+        return None
+    for name in ("code", "status", "status_code"):
+        status = str(error.get(name))
+        if re.fullmatch(r"[45]\d\d", status):
+            kind, parameter = (
+                value if isinstance(value, str) else None for value in map(error.get, ("type", "param"))
+            )
+            return Fault("status", str(error.get("message") or error), int(status), kind, parameter)
+    return None

@@ -1,4 +1,4 @@
-"""Recognise a provider's complaint that a prompt is longer than its model reads."""
+"""Recognise a provider's complaint that a prompt is longer than its model reads, or that it writes less."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ _TEXT = re.compile(
     r"""
     context[ _](?:length|window|size) | (?:prompt|input|request)\ is\ too\ (?:long|large)
     | prompt\b[^\n]{0,80}\btoo\ long | reduce\ the\ length | range\ of\ input\ length
-    | input\ token\ count\b[^\n]{0,40}\bexceeds | max_seq_len | tokens\ \+\ `?max_new_tokens
+    | (?:maximum|max)\ (?:prompt|input)\ length | exceeded\ (?:the\ )?(?:model|maximum)\ token\ limit
+    | (?:input|prompt)\ token\ count\b[^\n]{0,40}\bexceeds | exceeds?\ (?:the\ )?context\ limit
+    | max_seq_len | tokens\ \+\ `?max_new_tokens
     | exceeds?\b[^\n]{0,40}\b(?:maximum|max|limit)[^\n]{0,20}\binput
     | (?:上下文|输入)(?:长度|内容)?[^\n]{0,12}(?:超过|超出|过长)
     """,
@@ -24,11 +26,21 @@ _LIMITS = tuple(
         r"context[ _](?:length|window|size)(?: is| of|:|,)?(?: only)?\s*\(?NUMBER",
         r"range of input length should be \[\s*\d+\s*,\s*NUMBER\s*\]",
         r"> NUMBER maximum",
+        r"limit: \d[\d,]* \+ \d[\d,]* > NUMBER",
+        r"(?:maximum|max) (?:prompt|input) length(?: is| of|:)? NUMBER",
         r"max_seq_len\s*\(?NUMBER",
         r"(?:maximum|max) number of tokens(?: allowed)?\s*\(?NUMBER",
         r"must be <= NUMBER",
         r"limit(?: is| of|:)?\s*\(?NUMBER",
     )
+)
+_ROOM = re.compile(
+    r"max_(?:completion_)?tokens\b"
+    r"(?:.{0,40}\[\s*\d+\s*,\s*(\d+)\s*\]"
+    r"|\W{0,2} must be (?:less than or equal to|at most|<=) \W?(\d+)"
+    r"|: \d+ > (\d+))"
+    r"|at most (\d+) (?:completion|output) tokens",
+    re.IGNORECASE,
 )
 _MIN_LIMIT = 16
 """A smaller number is no limit but something else."""
@@ -38,7 +50,8 @@ def is_overflow(status: int, code: str | None, text: str) -> bool:
     """Tell whether an answer with this HTTP status, error code and text says that the prompt was too long."""
     if code in _CODES or status == 413:
         return True
-    return status in _STATUS and _TEXT.search(text) is not None
+    # What says that an answer may not be so long may name the context window, too.
+    return status in _STATUS and _ROOM.search(text) is None and _TEXT.search(text) is not None
 
 
 def limit_in(text: str) -> int | None:
@@ -49,3 +62,9 @@ def limit_in(text: str) -> int | None:
             if tokens >= _MIN_LIMIT:
                 return tokens
     return None
+
+
+def room_in(text: str) -> int | None:
+    """Return how many tokens an answer may be given, as an error text says, or None when it does not."""
+    match = _ROOM.search(text)
+    return next(int(tokens) for tokens in match.groups() if tokens) if match else None

@@ -18,10 +18,10 @@ from context_compressor.errors import SummarizerError, SummarizerOverflowError, 
 from context_compressor.summarizers.attempts import attempts_left, take_attempt
 from context_compressor.summarizers.cutting import drop_torn_end
 from context_compressor.summarizers.keys import KeyGuard
-from context_compressor.summarizers.overflow import is_overflow, limit_in
+from context_compressor.summarizers.overflow import is_overflow, limit_in, room_in
 from context_compressor.summarizers.prompts import build_prompt
 from context_compressor.summarizers.protocol import Summary, SummaryRequest
-from context_compressor.summarizers.validation import strip_reasoning
+from context_compressor.summarizers.reasoning import strip_reasoning
 
 ROOM_FACTOR = 1.5
 ROOM_TOKENS = 256
@@ -31,16 +31,12 @@ MAX_BACKOFF_SECONDS = 8.0
 MAX_RETRY_AFTER_SECONDS = 30.0
 """A server that asks for a longer pause is not asked again: the next means down is quicker."""
 
-_UNSUPPORTED = re.compile(
+_REFUSAL = re.compile(
     r"unsupported|not support|unrecogni[sz]ed|unknown|unexpected|not (?:permitted|allowed)"
-    r"|extra (?:field|input)",
+    r"|extra (?:field|input)|deprecated|invalid|only .{1,20} is allowed|(?:may only|must) be",
     re.IGNORECASE,
 )
-_SMALLER_ROOM = re.compile(
-    r"max_(?:completion_)?tokens\b.{0,40}\[\s*\d+\s*,\s*(\d+)\s*\]"
-    r"|at most (\d+) (?:completion|output) tokens",
-    re.IGNORECASE,
-)
+"""Words enough for any refusal: the refused parameter has to be named, too."""
 _PASSING_STATUS = frozenset({408, 409, 429})
 _FINAL_CODES = frozenset(
     {
@@ -72,6 +68,14 @@ class Answer(NamedTuple):
     output_tokens: int
 
 
+class RefusedError(Exception):
+    """Carry a failure that an SDK returns instead of raising it; raised and caught within this package."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(f"HTTP {fault.status}: {fault.text}")
+        self.fault = fault
+
+
 class NoAnswerError(Exception):
     """Report an answer in which there is nothing to read; raised and caught within this package."""
 
@@ -79,6 +83,14 @@ class NoAnswerError(Exception):
 def answer_room(max_tokens: int) -> int:
     """Return how many tokens a model is given to write a summary of at most `max_tokens`."""
     return math.ceil(ROOM_FACTOR * max_tokens) + ROOM_TOKENS
+
+
+def text_of(content: object) -> str:
+    """Return the text of a message's content: itself, or its parts without those that hold reasoning."""
+    if isinstance(content, list):
+        parts = (part for part in content if isinstance(part, Mapping))
+        return "".join(str(part.get("text") or "") for part in parts if part.get("type", "text") == "text")
+    return content if isinstance(content, str) else ""
 
 
 class ProviderSummarizer(ABC):
@@ -216,15 +228,15 @@ class ProviderSummarizer(ABC):
 
     def _adapt(self, fault: Fault, parameters: Mapping[str, Any]) -> bool:
         """Drop, replace or lower the parameter that the server refuses; tell whether there was one."""
-        if fault.status not in (400, 422) or is_overflow(fault.status, fault.code, fault.text):
+        if fault.status not in (400, 422):
             return False
-        smaller = _SMALLER_ROOM.search(fault.text)
-        if smaller and self._limits:
-            room = int(smaller[1] or smaller[2])
-            if 0 < room < parameters[self._limits[0]]:
-                self._max_room = room
-                return True
-        if not _UNSUPPORTED.search(f"{fault.code} {fault.text}"):
+        room = room_in(fault.text)
+        if room is not None and self._limits and 0 < room < parameters[self._limits[0]]:
+            self._max_room = room
+            return True
+        if is_overflow(fault.status, fault.code, fault.text):
+            return False
+        if not _REFUSAL.search(f"{fault.code} {fault.text}"):
             return False
         refused = fault.param if fault.param in parameters else None
         for name in parameters:

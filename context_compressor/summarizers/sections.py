@@ -53,6 +53,7 @@ _PLACEHOLDERS = frozenset(
             "no summary",
             "summary",
             "nothing to summarize",
+            "object object",
         ),
         *("no content", "-", "--", "---", "无", "暂无", "没有", "空", "未知", "不适用", "省略"),
         *(s.hint.casefold() for s in SECTIONS),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 from dataclasses import replace
 from typing import NamedTuple
@@ -20,6 +19,8 @@ from context_compressor.summarizers.prompts import (
     system_prompt,
 )
 from context_compressor.summarizers.protocol import Summarizer, Summary, SummaryRequest, name_of
+from context_compressor.summarizers.reasoning import strip_reasoning
+from context_compressor.summarizers.refusals import is_error_text, is_introduction
 from context_compressor.summarizers.sections import is_heading, is_placeholder, section_of_heading
 from context_compressor.tokens.off_loop import run_off_loop, text_characters
 from context_compressor.tokens.protocol import TokenCounter
@@ -31,45 +32,14 @@ PARROT_SHARE = 0.8
 PARROT_MIN_CHARS = 400
 """Shorter texts may repeat the material: there is no shorter way to say a short message."""
 
-_MAX_APOLOGY_CHARS = 600
-"""Error texts and refusals are short; a long text that begins with such words is about them."""
 _CANCELLATION_GRACE_SECONDS = 0.5
-_MAX_INDENT = 200
-_REASONING_TAG = re.compile(r"<(/?)(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
 _CODE_FENCE = re.compile(r"```[\w-]*\n(.*)\n```", re.DOTALL)
-_APOLOGY = re.compile(
-    r"""\W*(?:
-    # "Error: ...", "APIError(429): ...", "Error code: 500", and what HTTP libraries and gateways say
-    [\w.]*(?:error|exception)(?:\ code)?[^\n:：a-z]{0,12}[:：] | traceback\ \(most\ recent
-    | (?:an\ |unknown\ |unexpected\ )?error(?:\ has)?(?:\ occurred|\s*$)
-    | (?:http[/ ]?)?[45]\d\d\b[\s:,-]*
-      (?:error|too|internal|bad|service|gateway|unauthori|forbidden|not\ found|client|server|$)
-    | (?:internal\ server\ error | bad\ gateway | service\ unavailable | gateway\ time-?out)\b
-    | (?:the\ )?(?:request|connection|operation)\ (?:was\ |has\ )?(?:timed\ out|failed|aborted|reset|refused)
-    # limits
-    | too\ many\ requests\b | rate\ limit(?:ed)?\b[^\n]{0,20}(?:reached|exceeded|hit|error|[:.]|$)
-    | (?:you|we)(?:'ve|\ have)?\ (?:exceeded|reached|hit)\ [^\n]{0,40}\b(?:limit|quota)
-    # refusals
-    | (?:i'm\ |i\ am\ |we\ are\ |we're\ )?(?:very\ |so\ |really\ )?sorry\b
-    | (?:my\ )?apolog(?:y|ies)\b | i\ apologi[sz]e\b | as\ an\ ai\b | please\ provide\b
-    | (?:unfortunately,\ )?i(?:\ (?:can't|cannot|can\ not|won't|will\ not)|(?:\ am|'m)\ (?:un|not\ )able)\b
-    | (?:there(?:'s|\ is)\ (?:no|nothing) | i\ (?:don't|do\ not)\ (?:see|have) | no)\b[^\n]{0,40}
-      \b(?:provided|given|to\ summari[sz]e|available|access)
-    | (?:failed\ to|couldn't|could\ not|can't|cannot|unable\ to)\ (?:generate|create|produce|summari[sz]e)
-    | previous\ conversation\ was\ too\ long
-    | (?:非常|很)?(?:抱歉|对不起) | 我无法 | 无法(?:生成|总结|处理) | 错误[:：] | 发生(?:了)?错误 | 请提供
-    | 请求(?:失败|超时|过于频繁)
-    )""",
-    re.IGNORECASE | re.VERBOSE,
-)
 _ASSENT = re.compile(
     r"\W*(?:(?:ok(?:ay)?|sure|yes|done|understood|got it|will do|certainly|of course"
     r"|好的?|是的?|明白了?|收到)\W*)+",
     re.IGNORECASE,
 )
 _LINE_MARKS = re.compile(r"^(?:\[[^\]\n]*\]$|=== [^\n]* ===$|[\s>|*•#-]+)", re.MULTILINE)
-_HTML = re.compile(r"\s*<(?:!doctype html|html|head|body)\b", re.IGNORECASE)
-_ERROR_KEYS = ("error", "errors", "detail", "error_message")
 
 
 class _Attempt(NamedTuple):
@@ -156,6 +126,11 @@ def check_summary(summary: object, request: SummaryRequest, material: str | None
 
     Lengths are not checked here.
 
+    Args:
+        summary: what the summariser returned.
+        request: what was asked.
+        material: what was summarised, as text; rendered from the request when None.
+
     Raises:
         SummaryRejectedError: it is no summary, says nothing, is an error text, a copy of the material, or
             goes on with the conversation.
@@ -173,7 +148,7 @@ def check_summary(summary: object, request: SummaryRequest, material: str | None
         raise SummaryRejectedError(
             "summary rejected: it goes on with the conversation, or repeats the prompt"
         )
-    if _is_error_text(text):
+    if is_error_text(text):
         raise SummaryRejectedError(f"summary rejected: an error or refusal, not a summary: {text[:100]!r}")
     if len(text) >= PARROT_MIN_CHARS and _is_copy(text, request, material):
         raise SummaryRejectedError(
@@ -182,55 +157,17 @@ def check_summary(summary: object, request: SummaryRequest, material: str | None
     return text
 
 
-def strip_reasoning(text: str) -> str:
-    """Return `text` without a model's reasoning, which stands in tags; left open, it hides all that follows.
-
-    A tag opens reasoning only at the start of a line: within one, a summary speaks of it.
-    """
-    kept = ""
-    since = 0
-    inside = False
-    for tag in _REASONING_TAG.finditer(text):
-        start, end = tag.span()
-        before = text[max(0, start - _MAX_INDENT) : start]
-        starts_line = not before.rpartition("\n")[2].strip() and (start <= _MAX_INDENT or "\n" in before)
-        if inside:
-            if tag[1]:
-                inside, since = False, end
-        elif not tag[1]:
-            if starts_line:
-                kept += text[since:start]
-                inside = True
-        # Some chat templates open the tag in the prompt, so that the answer only closes it.
-        elif starts_line or (
-            text[end : end + 1] in ("", "\n") and not _has_heading(kept, text, since, start)
-        ):
-            kept, since = "", end
-    return (kept if inside else kept + text[since:]).strip()
-
-
-def _has_heading(kept: str, text: str, start: int, end: int) -> bool:
-    return kept.startswith("#") or text.startswith("#", start) or text.find("\n#", start, end) >= 0
-
-
 def _check_says_something(text: str, reason: str) -> None:
     lines = text.strip(" …").splitlines()
-    if all(is_placeholder(line) or section_of_heading(line) or is_heading(line) for line in lines):
+    if all(map(_is_empty, lines)):
         raise SummaryRejectedError(f"summary rejected: {reason}")
 
 
-def _is_error_text(text: str) -> bool:
-    if _HTML.match(text):
+def _is_empty(line: str) -> bool:
+    """Tell whether a line of a summary says nothing."""
+    if is_placeholder(line) or section_of_heading(line) is not None or is_heading(line):
         return True
-    if len(text) <= _MAX_APOLOGY_CHARS and _APOLOGY.match(text.replace("’", "'")):
-        return True
-    if not text.startswith("{"):
-        return False
-    try:
-        data = json.loads(text)
-    except ValueError:
-        return False
-    return isinstance(data, dict) and any(data.get(key) for key in _ERROR_KEYS)
+    return is_introduction(line)
 
 
 def _is_copy(text: str, request: SummaryRequest, material: str | None) -> bool:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from context_compressor.measure import piped as piped_module
+from context_compressor.measure import processes as processes_module
 from context_compressor.measure.chats import Chat
 from context_compressor.measure.piped import PipedError
 from context_compressor.measure.processes import ForkServer
@@ -169,6 +170,25 @@ async def test_a_server_that_cannot_start_says_why_and_is_started_again(tmp_path
         (tmp_path / "out_of_print.py").touch()
         assert await ask_once(server, "1 + 1") == 2
     with closing(ForkServer([str(tmp_path / "nowhere")])) as server, pytest.raises(FileNotFoundError):
+        await ask_once(server, "1 + 1")
+
+
+async def test_a_server_that_ends_before_it_is_asked_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it may on a loaded machine."""
+    make = processes_module._Server.__init__
+
+    def make_and_wait(self: processes_module._Server, command: list[str]) -> None:
+        make(self, command)
+        self._process.wait()
+
+    monkeypatch.setattr(processes_module._Server, "__init__", make_and_wait)
+    command = write_peer(tmp_path, TELL, "import out_of_print\n")
+    with (
+        closing(ForkServer(command)) as server,
+        pytest.raises(PipedError, match="No module named 'out_of_print'"),
+    ):
         await ask_once(server, "1 + 1")
 
 

@@ -1,15 +1,19 @@
 """What only `OpenAISummarizer` does; the rest is in `test_providers.py`."""
 
+import asyncio
+import gc
+import json
+import threading
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from context_compressor.errors import SummarizerError
+from context_compressor.errors import SummarizerError, SummarizerOverflowError
 from context_compressor.summarizers.openai import OpenAISummarizer
 from tests.summarizers.providers import KEY, PROVIDERS
 from tests.summarizers.support import request, user
-from tests.support.model_server import ModelServer, completion, raw, status
+from tests.support.model_server import ModelServer, Reply, completion, raw, status
 
 GOOD = "## Goal\n- fix parse_date in src/utils/dates.py"
 ASKED = request(user("Please fix parse_date in src/utils/dates.py."), max_tokens=100)
@@ -92,6 +96,59 @@ async def test_what_came_instead_of_a_completion_is_told(server: ModelServer, re
         await summarizer(server).summarize(ASKED)
 
 
+def error_in_200(code: object, message: str = "upstream is down", **rest: object) -> Reply:
+    """Answer as OpenRouter does when the status has already left."""
+    return raw(json.dumps({"error": {"code": code, "message": message, **rest}, "user_id": "u"}))
+
+
+class TestErrorsIn200:
+    """They are judged by the status that they name."""
+
+    @pytest.mark.parametrize("code", [429, "429", 502])
+    async def test_what_may_pass_is_tried_again(self, server: ModelServer, code: object):
+        server.script(error_in_200(code), completion(GOOD))
+        asked = summarizer(server)
+        assert (await asked.summarize(ASKED)).text == GOOD
+        assert asked._sleep.seconds == [0.5]
+
+    async def test_one_in_a_choice_is_none_the_less_an_error(self, server: ModelServer):
+        choice = {
+            "index": 0,
+            "finish_reason": "error",
+            "message": {"role": "assistant", "content": "## Goal\n- fi"},
+            "error": {"code": 502, "message": "the model broke off"},
+        }
+        server.script(raw(json.dumps({"choices": [choice]})), completion(GOOD))
+        assert (await summarizer(server).summarize(ASKED)).text == GOOD
+
+    @pytest.mark.parametrize(
+        ("reply", "cause"),
+        [
+            (error_in_200(401, "no such key"), "HTTP 401: no such key"),
+            (error_in_200(429, "pay first", type="insufficient_quota"), "HTTP 429: pay first"),
+            (error_in_200(400, type=["a"], param={}), "HTTP 400: upstream is down"),
+            (error_in_200("overloaded"), "no chat completion.*upstream is down"),
+            (error_in_200(200), "no chat completion.*upstream is down"),
+        ],
+    )
+    async def test_what_does_not_pass_is_not_tried_again(self, server: ModelServer, reply: Reply, cause: str):
+        server.script(reply)
+        with pytest.raises(SummarizerError, match=cause):
+            await summarizer(server).summarize(ASKED)
+        assert len(server.requests) == 1
+
+    async def test_a_prompt_that_is_too_long_is_told_apart(self, server: ModelServer):
+        server.script(error_in_200(400, "This endpoint's maximum context length is 8192 tokens."))
+        with pytest.raises(SummarizerOverflowError) as caught:
+            await summarizer(server).summarize(ASKED)
+        assert caught.value.limit_tokens == 8_192
+
+    async def test_a_refused_parameter_is_left_out(self, server: ModelServer):
+        server.script(error_in_200(400, "`temperature` is deprecated for this model."), completion(GOOD))
+        assert (await summarizer(server, max_retries=0).summarize(ASKED)).text == GOOD
+        assert "temperature" not in server.requests[1].json
+
+
 class TestClients:
     async def test_a_client_of_yours_is_used_and_left_open(self, server: ModelServer):
         from openai import AsyncOpenAI
@@ -120,3 +177,31 @@ class TestClients:
         with pytest.raises(SummarizerError):
             await asked.summarize(ASKED)
         assert [client.is_closed() for client in made] == [True, True]
+
+    async def test_one_that_is_still_being_made_holds_up_no_cancellation(
+        self, server: ModelServer, monkeypatch
+    ):
+        """Nor does it close itself later, in a task that nobody waits for."""
+        before = asyncio.all_tasks()
+        asked = summarizer(server)
+        make = asked._make_client
+        begun, may_end = threading.Event(), threading.Event()
+
+        def make_slowly():
+            begun.set()
+            may_end.wait()
+            return make()
+
+        monkeypatch.setattr(asked, "_make_client", make_slowly)
+        task = asyncio.create_task(asked.summarize(ASKED))
+        try:
+            await asyncio.to_thread(begun.wait)
+            task.cancel()
+            ended, _ = await asyncio.wait({task}, timeout=60)  # only so that a failure is one
+            assert ended
+        finally:
+            may_end.set()
+        await asyncio.get_running_loop().shutdown_default_executor()
+        gc.collect()
+        assert task.cancelled()
+        assert asyncio.all_tasks() == before

@@ -1,6 +1,6 @@
 import pytest
 
-from context_compressor.summarizers.overflow import is_overflow, limit_in
+from context_compressor.summarizers.overflow import is_overflow, limit_in, room_in
 
 
 @pytest.mark.parametrize(
@@ -39,6 +39,14 @@ from context_compressor.summarizers.overflow import is_overflow, limit_in
         (413, "Request Entity Too Large", None),
         (200, "the answer is no chat completion: {'message': 'context length exceeded'}", None),
         (400, "输入内容过长", None),
+        (400, "Your request exceeded model token limit: 262144 (requested: 269030)", 262_144),
+        (
+            400,
+            "This model's maximum prompt length is 131072 but the request contains 136973 tokens.",
+            131_072,
+        ),
+        (400, "input length and `max_tokens` exceed context limit: 7900 + 706 > 8000, decrease it", 8_000),
+        (400, "prompt token count of 70034 exceeds the limit of 64000", 64_000),
     ],
 )
 def test_what_says_that_a_prompt_is_too_long(status: int, text: str, limit: int | None):
@@ -56,6 +64,11 @@ def test_a_code_says_it_without_words():
         (400, "Unsupported parameter: 'max_tokens' is not supported with this model."),
         (400, "max_tokens is too large: 50000. This model supports at most 16384 completion tokens"),
         (400, "InvalidParameter: Range of max_tokens should be [1, 8192]"),
+        (
+            400,
+            "`max_tokens` must be less than or equal to `512`, the maximum value for `max_tokens` is "
+            "less than the `context_window` for this model",
+        ),
         (400, "DataInspectionFailed: Input data may contain inappropriate content."),
         (429, "Rate limit reached: the prompt is too long for your 30000 tokens per minute"),
         (429, "Request too large for gpt-4o on tokens per min (TPM): Limit 30000, Requested 50000"),
@@ -66,3 +79,18 @@ def test_a_code_says_it_without_words():
 )
 def test_what_says_something_else(status: int, text: str):
     assert not is_overflow(status, None, text)
+
+
+@pytest.mark.parametrize(
+    ("text", "room"),
+    [
+        ("InvalidParameter: Range of max_tokens should be [1, 8192]", 8_192),
+        ("max_tokens is too large: 50000. This model supports at most 16384 completion tokens", 16_384),
+        ("`max_tokens` must be less than or equal to `512`, the maximum value for `max_tokens`", 512),
+        ("max_tokens: 70000 > 64000, which is the maximum allowed number of output tokens", 64_000),
+        ("input length and `max_tokens` exceed context limit: 7900 + 706 > 8000", None),
+        ("Range of input length should be [1, 30720]", None),
+    ],
+)
+def test_what_says_how_long_an_answer_may_be(text: str, room: int | None):
+    assert room_in(text) == room

@@ -197,9 +197,10 @@ class TestOverflow:
                 30_720,
             ),
             (status(400, "prompt is too long: 9000 tokens > 8000 maximum"), 8_000),
+            (status(400, "Your request exceeded model token limit: 8192 (requested: 9030)"), 8_192),
             (status(413, "Payload Too Large"), None),
         ],
-        ids=["openai", "dashscope", "anthropic", "413"],
+        ids=["openai", "dashscope", "anthropic", "moonshot", "413"],
     )
     async def test_a_prompt_that_the_model_does_not_read_is_told_apart_and_never_tried_again(
         self, server: ModelServer, provider: Provider, reply, limit
@@ -237,6 +238,30 @@ class TestParameters:
         sent = ["temperature" in provider.parameters(received) for received in server.requests]
         assert sent == [True, False, False]
 
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "invalid temperature: only 1 is allowed for this model",
+            "`temperature` is deprecated for this model.",
+            "`temperature` may only be set to 1 when thinking is enabled.",
+            "`temperature` must be strictly positive",
+        ],
+    )
+    async def test_it_is_refused_in_many_words(self, server: ModelServer, provider: Provider, text: str):
+        server.script(status(400, text), completion(GOOD))
+        assert (await provider.make(server, max_retries=0).summarize(ASKED)).text == GOOD
+        sent = [provider.parameters(received) for received in server.requests]
+        assert ["temperature" in parameters for parameters in sent] == [True, False]
+        assert all("max_tokens" in parameters for parameters in sent)
+
+    async def test_a_refusal_that_names_nothing_that_was_sent_stands(
+        self, server: ModelServer, provider: Provider
+    ):
+        server.script(status(400, "invalid top_p: only 1 is allowed for this model"))
+        with pytest.raises(SummarizerError, match="invalid top_p"):
+            await provider.make(server).summarize(ASKED)
+        assert len(server.requests) == 1
+
     async def test_a_server_that_takes_no_limit_gets_none(self, server: ModelServer, provider: Provider):
         server.script(
             status(422, "Extra fields not permitted: max_tokens"),
@@ -253,6 +278,8 @@ class TestParameters:
         [
             "Range of max_tokens should be [1, 300]",
             "max_tokens is too large: 406. This model supports at most 300 completion tokens.",
+            "`max_tokens` must be less than or equal to `300`, the maximum value for `max_tokens` is "
+            "less than the `context_window` for this model",
         ],
     )
     async def test_a_server_that_writes_less_is_asked_for_less(
@@ -293,6 +320,14 @@ class TestAnswers:
         server.script(completion(GOOD + "\n- and then it bro", finish_reason="length"))
         assert (await provider.make(server).summarize(ASKED)).text == GOOD + " …"
         assert len(server.requests) == 1
+
+    async def test_one_in_parts_is_joined_without_its_reasoning(
+        self, server: ModelServer, provider: Provider
+    ):
+        thinking = {"type": "thinking", "thinking": [{"type": "text", "text": "What was asked?"}]}
+        parts = [thinking, *({"type": "text", "text": text} for text in (GOOD[:20], GOOD[20:]))]
+        server.script(completion(parts))
+        assert (await provider.make(server).summarize(ASKED)).text == GOOD
 
     @pytest.mark.parametrize(
         ("reply", "cause"),

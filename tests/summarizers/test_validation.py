@@ -9,7 +9,7 @@ from context_compressor.errors import SummarizerError, SummarizerTimeoutError, S
 from context_compressor.summarizers import validation
 from context_compressor.summarizers.prompts import render_conversation, system_prompt, template
 from context_compressor.summarizers.protocol import Summary
-from context_compressor.summarizers.validation import check_summary, strip_reasoning, summarize_checked
+from context_compressor.summarizers.validation import check_summary, summarize_checked
 from tests.summarizers.support import Acting, PieceCounter, Scripted, assistant, request, segment, user
 
 counter = PieceCounter()
@@ -49,6 +49,12 @@ async def test_a_good_summary_passes_unchanged():
         template(chinese=False),
         template(chinese=True),
         *("```markdown\n" + template(chinese=False) + "\n```", "# Summary", "**Goal:**\n\n**Done:**\nNone"),
+        *(
+            "[object Object]",
+            "Here is the summary of the conversation:",
+            "Sure! Here’s a short summary of our chat so far:\n\n## Goal\n- none",
+            "好的，以下是对话摘要：",
+        ),
     ],
 )
 async def test_a_summary_that_says_nothing_is_rejected(text: str):
@@ -95,6 +101,28 @@ async def test_a_summary_that_says_nothing_is_rejected(text: str):
             "No messages were provided.",
         ),
         *("抱歉，我无法完成这个请求。", "错误：请求超时", "Previous conversation was too long to summarize."),
+        *(
+            "The model is overloaded. Please try again later.",
+            "That model is currently overloaded with other requests.",
+            "Service temporarily unavailable",
+            "The server is busy. Please try again later.",
+            "upstream connect error or disconnect/reset before headers. reset reason: overflow",
+            "模型过载，请稍后重试。",
+        ),
+        *(
+            "Your request was flagged as potentially violating our usage policy. Try another prompt.",
+            "Invalid prompt: your prompt was flagged as potentially violating our usage policy.",
+            "I must decline to summarize this conversation.",
+            "I'd be happy to help! Could you share the conversation you want summarized?",
+            "Of course! I'd be glad to summarize it.\n\nPlease paste the text.",
+            "Could you share the conversation?",
+        ),
+        *(
+            "Lo siento, pero no puedo ayudar con eso.",
+            "Je suis désolé, mais je ne peux pas vous aider.",
+            "Es tut mir leid, dabei kann ich nicht helfen.",
+            "申し訳ありませんが、そのご要望には対応できません。",
+        ),
     ],
 )
 async def test_error_texts_and_refusals_are_rejected(text: str):
@@ -113,32 +141,17 @@ async def test_error_texts_and_refusals_are_rejected(text: str):
         "TypeError in src/x.py line 4 was fixed by casting the id.",
         "No tests failed after the change to dates.py.",
         '{"goal": "fix parse_date", "done": ["read dates.py"]}',
+        '{"error": null, "summary": "fixed a.py"}',
+        "I'd be happy to help. Here is the summary:\n\n- parse_date in dates.py keeps the time zone now",
+        "Here is the summary: parse_date in dates.py keeps the time zone now.",
+        "Your request was to fix parse_date; it keeps the time zone now.",
+        "The server rejects tokens after 15 minutes; the user wants a warning in login.tsx.",
         "## Goal\n- Explain 'Error: rate limit exceeded'",
         "- the tag `<think>` is stripped\n- and </think> too",
     ],
 )
 async def test_summaries_about_errors_pass(text: str):
     assert (await checked(Scripted(text))).text == text
-
-
-@pytest.mark.parametrize(
-    ("text", "left"),
-    [
-        (f"<think>hm\n## Goal\n- draft</think>\n{GOOD}", GOOD),
-        (f"<THINKING>\nhm\n</THINKING>{GOOD}", GOOD),
-        (f"<think>one</think>\n<think>two</think>\n{GOOD}", GOOD),
-        (f"The user wants a fix.\n</think>\n\n{GOOD}", GOOD),
-        (f"I should list it.</think>\n{GOOD}", GOOD),
-        ("<think>never closed\n## Goal\n- draft", ""),
-        (f"{GOOD}\n<think>and now", GOOD),
-        (
-            "## Goal\n- handle `</think>`\n- and text before </think>",
-            "## Goal\n- handle `</think>`\n- and text before </think>",
-        ),
-    ],
-)
-def test_reasoning_is_stripped(text: str, left: str):
-    assert strip_reasoning(text) == left
 
 
 async def test_reasoning_alone_is_no_summary():
@@ -165,6 +178,15 @@ async def test_what_is_no_summary_is_rejected(wrong: object):
     "piece",
     [
         *("<think>\n", "</think>\n", "x </think>\n", "<think></think>", "# </think>\n", "<think> "),
+        *(
+            "[THINK]\n",
+            "◁/think▷\n",
+            "<|channel|>",
+            "<|channel|>final<",
+            "<|end|>",
+            '{"a":',
+            "I'd be glad to ",
+        ),
         *(
             "error ",
             "Error",

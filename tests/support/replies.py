@@ -77,7 +77,7 @@ Reply = Callable[[Exchange], Awaitable[web.StreamResponse]]
 
 
 def completion(
-    content: str | None,
+    content: str | list[dict[str, Any]] | None,
     *,
     finish_reason: str = "stop",
     usage: tuple[int, int] | None = (100, 20),
