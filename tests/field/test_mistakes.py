@@ -573,7 +573,7 @@ def _forgetful(state: MemoryState, *arguments: Any, _commit: Any = MemoryState.c
 async def test_what_arrives_during_a_compression_is_lost() -> None:
     """openai-agents #4679."""
     summarizer = Gated()
-    memory = new_memory(summarizer=summarizer)
+    memory = new_memory(config(background_ratio=None), summarizer=summarizer)
     said = turns(8)
     await filled(memory, said)
     asking = asyncio.create_task(memory.get_memory())
