@@ -72,9 +72,9 @@ def _force(draft: Draft) -> None:
     """Take the means that only the budget justifies, the mildest first."""
     budget, goal = draft.situation.config.budget, _bearable(draft)
     # What cannot stay whatever leaves, as reasoning beyond the budget, goes before anything suffers for it.
-    draft.compress(
-        [u for u in draft.units if not (u.fixed or u.volatile) and draft.least_tokens(u) > budget], 0
-    )
+    huge = [u for u in draft.units if not (u.fixed or u.volatile) and draft.least_tokens(u) > budget]
+    if huge:
+        draft.compress(huge, 0)
     draft.stub_results(old=False, above=0, goal=goal)
     draft.stub_media(old=False, keep=draft.situation.config.keep_images, goal=goal)
     recent = _recent(draft)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from context_compressor.errors import InvalidArgumentError, InvalidStateError
 from context_compressor.memory.in_memory import InMemoryMemory
 from context_compressor.memory.locks import LoopLock
+from context_compressor.messages.msg import Msg
 from context_compressor.messages.openai import from_openai, to_openai
 
 if TYPE_CHECKING:
@@ -92,11 +93,11 @@ class ListFollower:
                 if old != new and old != _wire(new):
                     break
                 same += 1
-            if same < len(self._synced):
-                wires = [_wire(item) for item in said[same:]]
-                self._refuse_stand_ins(wires, same)
-                same = await self._exchange(said, wires, same)
             added = from_openai(said[same:])
+            if same < len(self._synced):
+                self._refuse_stand_ins([to_openai([msg])[0] for msg in added], same)
+                known = await self._exchange(added, same)
+                added, same = added[known - same :], known
             outdated = [synced.id for synced in self._synced[same:]]
             try:
                 if outdated:
@@ -120,31 +121,35 @@ class ListFollower:
                     "whole conversation, not what get_memory returned"
                 )
 
-    async def _exchange(self, said: list[Any], wires: list[dict[str, Any]], same: int) -> int:
+    async def _exchange(self, said: list[Msg], same: int) -> int:
         """Where the list goes on as it was behind a difference, exchange only what lies between.
 
         Args:
-            said: the list.
-            wires: what it says from the first difference on.
+            said: what the list says from the first difference on.
             same: how many messages stand before that.
 
         Returns:
             How many messages at the beginning of the list are synced now.
         """
         base = self._memory.base
-        behind, place = self._find_behind([_digest(wire) for wire in wires])
+        behind, place = self._find_behind([_digest(to_openai([msg])[0]) for msg in said])
         if not behind or not isinstance(base, InMemoryMemory):
             return same
-        added = from_openai(said[same : same + place])
+        added = said[:place]
         end = len(self._synced) - behind
         gone = {synced.id for synced in self._synced[same:end]}
         state = base.state_dict()
+        present = {msg["id"] for msg, _ in state["content"]}
+        # Some of what stands behind may have been deleted from the history.
+        next_id = next((synced.id for synced in self._synced[end:] if synced.id in present), None)
+        if next_id is None:
+            return same
         marks = [own for msg, own in state["content"] if msg["id"] in gone]
         if len(marks) != len(added):
             marks = [[] for _ in added]
         content: list[Any] = []
         for msg, own in state["content"]:
-            if msg["id"] == self._synced[end].id:
+            if msg["id"] == next_id:
                 content += [[new.to_dict(), kept] for new, kept in zip(added, marks, strict=True)]
             if msg["id"] not in gone:
                 content.append([msg, own])

@@ -320,3 +320,24 @@ async def test_a_view_is_no_list_to_follow() -> None:
     with pytest.raises(InvalidArgumentError, match=r"messages\[\d+\]: stands in for earlier messages"):
         await memory.sync([*view, user("on")])
     assert await memory.get_history() == before
+
+
+async def test_what_changes_in_front_of_a_deleted_message_is_not_lost() -> None:
+    memory = new_memory()
+    said = [system("It is 10:00."), user("first"), user("second"), user("third")]
+    await memory.sync(said)
+    await memory.delete([(await memory.get_history())[1].id])
+    await memory.sync([system("It is 10:01."), *said[1:]])
+    assert [msg.content for msg in await memory.get_history()] == ["It is 10:01.", "second", "third"]
+    await memory.delete([msg.id for msg in await memory.get_history()])
+    await memory.sync([system("It is 10:02."), *said[1:], user("fourth")])
+    assert [msg.content for msg in await memory.get_history()][-1] == "fourth"
+
+
+async def test_a_malformed_list_that_differs_changes_nothing() -> None:
+    memory = new_memory()
+    said = [user("first"), user("second")]
+    await memory.sync(said)
+    with pytest.raises(InvalidMessageError):
+        await memory.sync([user("1st"), said[1], {"role": "nobody"}])
+    assert to_openai(await memory.get_history()) == said
