@@ -171,6 +171,11 @@ class Draft:
     # Segments
 
     @property
+    def newest_request(self) -> Unit | None:
+        """What the user asked for last."""
+        return next((unit for unit in reversed(self.units) if unit.is_request), None)
+
+    @property
     def _has_segment(self) -> bool:
         return any(unit.segment for unit in self.units)
 
@@ -262,7 +267,7 @@ class Draft:
                 for unit in group:
                     del self.leaving[unit.key]
                     self._staying += self._tokens_of(unit)
-        self._segments_cost = sum(self._segment_cost(self._tokens_in(group)) for group in self._groups())
+        self._reckon_segments()
         standing = [u for u in self.units if u.segment and not u.volatile and u.key not in self.leaving]
         held = sum(unit.tokens for unit in standing)
         crowded = len(standing) > 1 and (
@@ -337,8 +342,8 @@ class Draft:
         """Yield what may leave for nothing but the budget, the least missed first."""
         ordinary = [u for u in self.units if not (u.fixed or u.volatile or u.kept)]
         recent = [u for u in ordinary if u.recent]
-        request = [u for u in recent if u.is_request][-1:]
-        last = recent[-1:]
+        newest = self.newest_request
+        last, request = recent[-1:], [u for u in recent if u is newest]
         yield [u for u in ordinary if not u.recent]
         yield from ([u] for u in recent if u not in (*last, *request))
         yield [u for u in self.units if u.kept and not (u.fixed or u.volatile)]
@@ -361,24 +366,20 @@ class Draft:
 
     def least_tokens(self, unit: Unit) -> int:
         """Return what a unit costs when all that can be is cut down to its stub: reasoning is not."""
-        tokens = unit.tokens
+        return unit.tokens - sum(max(size - cost, 0) for _, _, size, cost in self._least_stubs(unit))
+
+    def _least_stubs(self, unit: Unit) -> Iterator[tuple[ViewItem, PartPath, int, int]]:
+        """Yield each part of a unit that may leave, with its tokens and those of its smallest stub."""
+        costs = self.situation.costs
         for item in unit.items:
-            if item.kind == "message" and not unit.segment:
+            if item.kind == "message":
                 texts = zip(text_parts(item.source), item.shown_text_tokens(), strict=True)
-                for part, size in (*texts, *item.other_parts()):
-                    cost = self.situation.costs.media if part.is_media else self.situation.costs.stub
-                    tokens -= max(size - cost, 0)
-        return tokens
+                for part, tokens in (*texts, *item.other_parts()):
+                    yield item, part.path, tokens, costs.media if part.is_media else costs.stub
 
     def _stub_minimally(self, unit: Unit) -> None:
-        for item in unit.items:
-            if item.kind != "message":
-                continue
-            for part, tokens in zip(text_parts(item.source), item.shown_text_tokens(), strict=True):
-                self._stub(unit, item, part.path, tokens, self.situation.costs.stub)
-            for part, tokens in item.other_parts():
-                cost = self.situation.costs.media if part.is_media else self.situation.costs.stub
-                self._stub(unit, item, part.path, tokens, cost)
+        for item, path, tokens, cost in self._least_stubs(unit):
+            self._stub(unit, item, path, tokens, cost)
 
     def finish(self, reason: str) -> Plan | None:
         """Return the plan, or None when it would not make the view smaller."""

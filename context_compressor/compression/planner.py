@@ -63,7 +63,7 @@ def _bearable(draft: Draft) -> int:
 
 def _recent(draft: Draft) -> list[Unit]:
     """Return the recent exchanges that may leave where it must be: not the last, nor the newest request."""
-    request = next((unit for unit in reversed(draft.units) if unit.is_request), None)
+    request = draft.newest_request
     recent = [u for u in draft.units if u.recent and not (u.fixed or u.volatile or u.kept)]
     return [unit for unit in recent[:-1] if unit is not request]
 

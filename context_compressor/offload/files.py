@@ -20,6 +20,7 @@ from context_compressor.offload.directory.gc import check_limit
 from context_compressor.offload.directory.in_use import open_namespaces
 from context_compressor.offload.directory.locking import WAIT_SECONDS
 from context_compressor.offload.directory.namespaces import NAMESPACE, index_bytes
+from context_compressor.offload.directory.process import watch_forks
 from context_compressor.offload.directory.quota import quota_of
 from context_compressor.offload.protocol import check_ref
 from context_compressor.offload.text_files import TextFiles
@@ -93,7 +94,7 @@ class FileOffloadStore(TextFiles):
         self._held: weakref.finalize[..., Any] | None = None
         self._touch_at = 0.0
         self._index = (0, 0)  # bytes, and which count they were part of
-        _stores.add(self)
+        watch_forks(self)
         # What lies there may be named by a ledger that is about to be loaded, and not used for long.
         self._begin(to_write=False, wait_seconds=_OPENING_SECONDS)
 
@@ -162,8 +163,9 @@ class FileOffloadStore(TextFiles):
         if held is not None:
             held()
 
-    def _start_as_child(self) -> None:
-        self._begin_lock = threading.Lock()  # another thread of the parent may have held it
+    def start_as_child(self) -> None:
+        """Take over in a process that was forked: another thread of the parent may have held the lock."""
+        self._begin_lock = threading.Lock()
 
     # What follows blocks, and runs in a worker thread: one hop per operation, since fsync dwarfs all else.
 
@@ -253,15 +255,3 @@ def _look_at(task: asyncio.Future[Any]) -> None:
     """Take note of an error nobody waits for, so that asyncio does not report it as lost."""
     if not task.cancelled():
         task.exception()
-
-
-_stores: weakref.WeakSet[FileOffloadStore] = weakref.WeakSet()
-
-
-def _start_as_child() -> None:
-    for store in list(_stores):
-        store._start_as_child()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_start_as_child)

@@ -236,5 +236,8 @@ class TestProcesses:
 
 async def test_accounts_end_with_their_stores(tmp_path: Path) -> None:
     await asyncio.gather(*(FileOffloadStore(tmp_path / str(n)).write("text") for n in range(30)))
+    await (
+        asyncio.get_running_loop().shutdown_default_executor()
+    )  # a thread lets go of its work after it is done
     python_gc.collect()
-    assert not [path for path in in_use._known if path.is_relative_to(tmp_path)]
+    assert not [path for path in in_use._accounts._known if path.is_relative_to(tmp_path)]

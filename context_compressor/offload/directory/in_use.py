@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from context_compressor.offload.directory.locking import WAIT_SECONDS, locked, try_lock
+from context_compressor.offload.directory.process import OnePerDirectory
 from context_compressor.offload.text_files import make_directory
 
 STORE_FOLDER = ".store"
@@ -180,29 +181,13 @@ def _remove(descriptor: int, file: Path, pid: int) -> None:
         os.close(descriptor)
 
 
-_known: weakref.WeakValueDictionary[Path, OpenNamespaces] = weakref.WeakValueDictionary()
-_known_lock = threading.Lock()
+_accounts = OnePerDirectory(OpenNamespaces)
 """What is in use is a property of the process: all its stores in a directory write into one file."""
 
 
 def open_namespaces(path: Path) -> OpenNamespaces:
     """Return this process's account of a directory."""
-    with _known_lock:
-        account = _known.get(path)
-        if account is None:
-            account = _known[path] = OpenNamespaces(path)
-        return account
-
-
-def _start_as_child() -> None:
-    global _known_lock
-    _known_lock = threading.Lock()
-    for account in list(_known.values()):
-        account.start_as_child()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_start_as_child)
+    return _accounts.get(path)
 
 
 def namespaces_in_use(path: Path) -> set[str]:

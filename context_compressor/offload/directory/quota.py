@@ -6,12 +6,12 @@ import logging
 import os
 import threading
 import time
-import weakref
 from pathlib import Path
 
 from context_compressor.errors import OffloadError, OffloadFullError
 from context_compressor.offload.directory.gc import collect_garbage
 from context_compressor.offload.directory.in_use import STORE_FOLDER
+from context_compressor.offload.directory.process import OnePerDirectory
 from context_compressor.offload.directory.usage import Usage
 from context_compressor.offload.text_files import make_directory
 
@@ -137,26 +137,10 @@ class Quota:
         self._lock = threading.Lock()
 
 
-_known: weakref.WeakValueDictionary[Path, Quota] = weakref.WeakValueDictionary()
-_known_lock = threading.Lock()
+_quotas = OnePerDirectory(Quota)
 """What was tried in vain concerns all stores of the process in a directory."""
 
 
 def quota_of(path: Path) -> Quota:
     """Return this process's quota of a directory."""
-    with _known_lock:
-        quota = _known.get(path)
-        if quota is None:
-            quota = _known[path] = Quota(path)
-        return quota
-
-
-def _start_as_child() -> None:
-    global _known_lock
-    _known_lock = threading.Lock()
-    for quota in list(_known.values()):
-        quota.start_as_child()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_start_as_child)
+    return _quotas.get(path)

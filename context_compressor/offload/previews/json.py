@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
+
+from context_compressor.messages.openai_common import sendable
 
 MAX_JSON_CHARACTERS = 2_000_000
 """Longer texts are previewed as plain text: parsing takes some 20 ms per million characters."""
@@ -54,13 +55,7 @@ _DETAILS = (
 
 
 _WORDS = {None: "null", True: "true", False: "false"}
-_HALF_PAIR = re.compile("[\ud800-\udfff]")
 _encode = json.JSONEncoder(ensure_ascii=False).encode
-
-
-def _sendable(text: str) -> str:
-    """Write half a surrogate pair as the escape that it was in the JSON text: in UTF-8 it cannot be sent."""
-    return _HALF_PAIR.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def _parse(text: str) -> Any:
@@ -126,7 +121,7 @@ class _Renderer:
         return self._spend(_WORDS[value])
 
     def _spend(self, written: str) -> str:
-        written = _sendable(written)
+        written = sendable(written)  # what was an escape in the text is one again
         self._room -= len(written)
         if self._room < 0:
             raise _TooLong
