@@ -17,6 +17,7 @@ from context_compressor.messages.repair import (
     is_empty_assistant,
     is_legacy_call,
     is_legacy_result,
+    named_call,
     orphan_message,
     placeholder_message,
     with_audio_by_id,
@@ -121,8 +122,8 @@ class ExchangeBuilder:
         repaired: dict[int, Block] = {}
         for call in calls:
             call_id = self._claim_id(call["id"])
-            self._calls.append(_OpenCall(call["id"], call_id, call["name"], is_legacy_call(call)))
-            block = wrapped_arguments(call)
+            block = named_call(wrapped_arguments(call))
+            self._calls.append(_OpenCall(call["id"], call_id, block["name"], is_legacy_call(call)))
             if call_id != call["id"]:
                 block = {**block, "id": call_id}
             if block is not call:
@@ -131,7 +132,7 @@ class ExchangeBuilder:
             return ExchangeMessage(key, msg, repair)
         assert isinstance(msg.content, list)
         shown = _with_content(msg, [repaired.get(id(block), block) for block in msg.content])
-        return ExchangeMessage(key, shown, "call ids renamed or arguments wrapped")
+        return ExchangeMessage(key, shown, "calls renamed or arguments wrapped")
 
     def _claim_id(self, original: str) -> str:
         call_id = original

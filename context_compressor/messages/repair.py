@@ -12,6 +12,9 @@ from context_compressor.messages.msg import Block, Msg, copy_json
 MISSING_RESULT = "[No result was recorded for this call.]"
 """Output of the placeholder that answers a call whose result never came."""
 
+UNNAMED_TOOL = "unnamed_tool"
+"""Stands for the name of a tool that was called without one."""
+
 
 def is_empty_assistant(msg: Msg) -> bool:
     """Tell whether an assistant message would reach the provider with neither content nor calls.
@@ -98,20 +101,25 @@ def _is_empty_list(msg: Msg) -> bool:
 
 
 def with_audio_by_id(msg: Msg) -> Msg:
-    """Return an assistant message whose audio is named by its id, without data and transcript.
+    """Return an assistant message whose audio is sent by its id, without data and transcript.
 
     A model's answer holds them; what is sent back names the id (openai's
-    `ChatCompletionAssistantMessageParam.Audio`). Unchanged where the audio has no id, or no more than that.
+    `ChatCompletionAssistantMessageParam.Audio`). The transcript stands as `text` in the block, beside what is
+    sent: it is all that summaries and stored transcripts have of what was spoken. Unchanged where the audio
+    has no id, or no more than that.
     """
     blocks = [] if isinstance(msg.content, str) else msg.content
     if not any(_has_audio_data(block) for block in blocks):
         return msg
     other = msg.copy()
-    other.content = [
-        {**block, "audio": {"id": block["audio"]["id"]}} if _has_audio_data(block) else block
-        for block in copy_json(blocks)
-    ]
+    other.content = [_audio_by_id(block) if _has_audio_data(block) else block for block in copy_json(blocks)]
     return other
+
+
+def _audio_by_id(block: Block) -> Block:
+    audio = block["audio"]
+    said = {"text": audio["transcript"]} if isinstance(audio.get("transcript"), str) else {}
+    return {**block, "audio": {"id": audio["id"]}, **said}
 
 
 def _has_audio_data(block: Block) -> bool:
@@ -171,18 +179,29 @@ def wrapped_arguments(block: Block) -> Block:
     return bare if raw.strip() else {**bare, "input": {}}
 
 
+def named_call(block: Block) -> Block:
+    """Return a `tool_use` block whose tool has a name: models also call tools without one, which no provider
+    takes back.
+    """
+    return block if block["name"].strip() else {**block, "name": UNNAMED_TOOL}
+
+
 def orphan_message(msg: Msg, result: Block) -> Msg:
-    """Return the labelled user message that stands for a result with no open call."""
+    """Return the labelled user message that stands for a result with no open call.
+
+    A text stays a text: some providers take no list of parts (DeepSeek).
+    """
     name = result.get("name") or msg.name
-    blocks: list[Block] = [{"type": "text", "text": f"[Result of tool {name}, which answers no open call:]"}]
+    label = f"[Result of tool {name}, which answers no open call:]"
     output: Any = result["output"]
-    if isinstance(output, str):
-        output = [{"type": "text", "text": output}]
-    blocks += [block for block in copy_json(output) if block.get("text") != ""]
     other = msg.copy()
     other.name = str(name)
     other.role = "user"
-    other.content = blocks
+    if isinstance(output, str):
+        other.content = f"{label}\n{output}" if output else label
+    else:
+        parts = [block for block in copy_json(output) if block.get("text") != ""]
+        other.content = [{"type": "text", "text": label}, *parts]
     other.metadata = None
     return other
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from context_compressor.errors import SummarizerError
+from context_compressor.errors import InvalidArgumentError, SummarizerError
 from context_compressor.summarizers.provider import (
     Answer,
     Fault,
@@ -52,6 +53,7 @@ class OpenAISummarizer(ProviderSummarizer):
 
     Raises:
         SummarizerError: there is neither a client nor a key.
+        InvalidArgumentError: `client` is an `OpenAI`, whose calls cannot be awaited.
     """
 
     _limit_names = ("max_tokens", "max_completion_tokens")
@@ -75,6 +77,11 @@ class OpenAISummarizer(ProviderSummarizer):
             raise SummarizerError(
                 f"no API key for {model}: pass api_key=..., or client=..., or set OPENAI_API_KEY; "
                 "for a local server that asks for none, any text will do"
+            )
+        if client is not None and _is_synchronous(client):
+            raise InvalidArgumentError(
+                f"client: expected an AsyncOpenAI, got {type(client).__name__}; make an asynchronous one, "
+                "with the same arguments"
             )
         super().__init__(
             model,
@@ -173,6 +180,12 @@ class OpenAISummarizer(ProviderSummarizer):
 
     def _keys(self) -> list[object]:
         return [self._api_key, os.environ.get("OPENAI_API_KEY"), getattr(self._client, "api_key", None)]
+
+
+def _is_synchronous(client: object) -> bool:
+    """Tell whether a client is one of the SDK whose calls block; what it does not know may be a wrapper."""
+    sdk = sys.modules.get("openai")  # imported by whoever made a client of it
+    return sdk is not None and isinstance(client, sdk.OpenAI)
 
 
 def _fault_in(answer: Any) -> Fault | None:

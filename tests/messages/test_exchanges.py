@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given
 
 from context_compressor import Msg, from_openai, to_openai
+from context_compressor.compression.transcript import render_transcript
 from context_compressor.messages.exchanges import ExchangeBuilder, build_exchanges, repaired
-from context_compressor.messages.repair import MISSING_RESULT
+from context_compressor.messages.repair import MISSING_RESULT, UNNAMED_TOOL
+from context_compressor.summarizers.prompts import render_conversation
 from tests.memory.scripted import assistant, call, result, system, user
 from tests.support.strategies import chat_histories
 from tests.support.validity import problems
@@ -34,8 +36,7 @@ def ids_of(wire: list[Dict]) -> list[str]:
 
 
 def orphan(said: Dict, name: str = "tool") -> Dict:
-    label = f"[Result of tool {name}, which answers no open call:]"
-    return user([{"type": "text", "text": label}, {"type": "text", "text": said["content"]}])  # type: ignore[arg-type]
+    return user(f"[Result of tool {name}, which answers no open call:]\n{said['content']}")
 
 
 def test_a_valid_history_is_left_alone() -> None:
@@ -88,15 +89,20 @@ def test_a_late_result_stands_at_its_own_place_as_a_labelled_user_message() -> N
     wire, _ = fed(said)
     assert wire[1]["content"] == MISSING_RESULT
     assert wire[2:11] == said[1:10]
-    assert wire[11] == orphan(result("a", "late"), wire[11]["content"][0]["text"].split()[3].rstrip(","))
+    assert wire[11] == orphan(result("a", "late"), "read_file")
     assert wire[12] == user("on")
 
 
 def test_a_result_that_answers_nothing_is_a_labelled_user_message() -> None:
     wire, sizes = fed([user("u"), result("x", "orphaned"), user("on")])
-    assert [m["role"] for m in wire] == ["user"] * 3
-    assert wire[1]["content"][1] == {"type": "text", "text": "orphaned"}
+    assert wire == [user("u"), orphan(result("x", "orphaned")), user("on")]
     assert sizes == [1, 1, 1]
+
+
+def test_a_result_in_parts_that_answers_nothing_stays_in_parts() -> None:
+    image = {"type": "image_url", "image_url": {"url": "https://a/b.png"}}
+    wire, _ = fed([{**result("x", ""), "content": [{"type": "text", "text": "shot"}, image]}])
+    assert wire[0]["content"][1:] == [{"type": "text", "text": "shot"}, image]
 
 
 def test_a_second_result_for_a_call_is_a_labelled_user_message() -> None:
@@ -279,10 +285,24 @@ def test_audio_is_sent_back_by_its_id() -> None:
     assert fed([nameless])[0] == [nameless]
 
 
+def test_what_was_spoken_stays_readable_beside_the_id_that_is_sent() -> None:
+    """Transcripts and prompts of summaries are made of what the view holds."""
+    audio = {"id": "audio_1", "data": "AAAA" * 100, "expires_at": 1, "transcript": "the code is 7"}
+    (msg,) = repaired(from_openai([{"role": "assistant", "content": None, "audio": audio}]))
+    assert "the code is 7" in render_transcript([msg]).text
+    assert "the code is 7" in render_conversation([msg])
+
+
 @pytest.mark.parametrize("arguments", ["", " "])
 def test_a_call_without_arguments_gets_an_empty_object(arguments: str) -> None:
     wire, _ = fed([call("a", arguments=arguments), result("a", "1")])
     assert wire[0]["tool_calls"][0]["function"]["arguments"] == "{}"
+
+
+def test_a_call_of_no_name_gets_one() -> None:
+    wire, _ = fed([call("a", name=""), result("a", "no such tool")])
+    assert wire[0] == call("a", name=UNNAMED_TOOL)
+    assert wire[1] == result("a", "no such tool")
 
 
 def test_calls_that_are_null_are_left_out() -> None:

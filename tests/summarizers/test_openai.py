@@ -8,8 +8,9 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from openai import AzureOpenAI
 
-from context_compressor.errors import SummarizerError, SummarizerOverflowError
+from context_compressor.errors import InvalidArgumentError, SummarizerError, SummarizerOverflowError
 from context_compressor.summarizers.openai import OpenAISummarizer
 from tests.summarizers.providers import KEY, PROVIDERS
 from tests.summarizers.support import request, user
@@ -40,6 +41,12 @@ async def test_the_server_may_come_from_the_environment(server: ModelServer, mon
     monkeypatch.setenv("OPENAI_BASE_URL", server.url)
     await OpenAISummarizer("scripted").summarize(ASKED)
     assert server.requests[0].headers["Authorization"] == f"Bearer {KEY}"
+
+
+async def test_a_synchronous_client_is_refused():
+    """Its call would block the loop, be paid for, and come back as something that cannot be awaited."""
+    with pytest.raises(InvalidArgumentError, match="client: expected an AsyncOpenAI, got AzureOpenAI"):
+        OpenAISummarizer(client=AzureOpenAI(api_key=KEY, azure_endpoint="http://x", api_version="1"))  # type: ignore[arg-type]
 
 
 async def test_extra_fields_are_sent(server: ModelServer):
