@@ -6,7 +6,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from context_compressor.summarizers.digest import CarriedLine, Digest, Statement, cut
+from context_compressor.summarizers.cleaning import clean
+from context_compressor.summarizers.cutting import cut
+from context_compressor.summarizers.digest import CarriedLine, Digest, Statement
 from context_compressor.summarizers.identifiers import Source, find_identifiers
 from context_compressor.summarizers.sections import strip_bullet
 
@@ -23,6 +25,8 @@ _CARRIED_VALUES = {
     "done": 0.15,
     "next": 0.05,
 }
+_RANK_STEP = 1e-6
+"""Small beside the distance of two messages' positions."""
 _SENTENCE_CHARS = 200
 _SPARE_VALUES = {"user": 0.1, "assistant": 0.1, "call": 0.08, "result": 0.05}
 _READ_SENTENCES = 80
@@ -81,7 +85,7 @@ class Line:
 
 def quote(text: str, max_chars: int) -> str:
     """Return a text's head and tail: a task is stated at the head, and what to mind often at the tail."""
-    line = " ".join(text.split())
+    line = " ".join(clean(text).split())
     if len(line) <= max_chars or max_chars < 120:
         return cut(line, max_chars)
     tail = line[-max_chars // 3 :]
@@ -153,31 +157,46 @@ def collect_spare_lines(digest: Digest, make: _Make) -> list[Line]:
 
 
 def _unique(lines: list[Line]) -> list[Line]:
+    """Return lines, most valuable first, none twice; of a call made again only what it came to last."""
     unique: dict[tuple[str, str], Line] = {}
     for line in sorted(lines, key=lambda line: -line.value):
-        # Of two calls alike, the outcome does not matter: the more valuable, mostly the newer, is kept.
-        unique.setdefault((line.section, line.text.split(" → ", 1)[0].casefold()), line)
-    return list(unique.values())
+        if not line.text.strip():
+            continue  # only what cannot be seen
+        is_call = line.section in {"done", "facts"}
+        said = line.text.split(" → ", 1)[0] if is_call else line.text
+        key = ("" if is_call else line.section, said.casefold())
+        known = unique.get(key)
+        if known is None or (is_call and line.position > known.position):
+            unique[key] = line
+    return sorted(unique.values(), key=lambda line: -line.value)
 
 
 def _carried_lines(digest: Digest, make: _Make) -> Iterator[Line]:
     goals = 0
+    planners = {call.name for call in digest.calls if call.plan}
     for line in digest.carried:
         if index_items(line) or (line.section == "progress" and digest.replies):
             continue
+        if line.section in {"done", "facts"} and line.text.partition(": ")[0] in planners:
+            continue  # there is a newer plan
         section = line.section
         if section == "goal":
             # The oldest goal is the goal; what began a later part is one more request.
             goals += 1
             section = "goal" if goals == 1 else "instructions"
         value = _CARRIED_VALUES.get(section, 0.0) + 0.3 * line.position - 0.1 * line.rank
-        yield make(section, line.text, value, line.position - 2 + line.rank)
+        # Far below what is new, and in the order of the summaries before that of their lines.
+        yield make(section, line.text, value, line.position - 2 + _RANK_STEP * line.rank)
 
 
 def _request_lines(digest: Digest, make: _Make) -> Iterator[Line]:
     requests = [said for said in digest.requests if not _ASSENT.fullmatch(said.text[:_ASSENT_CHARS])]
     has_goal = any(line.section == "goal" for line in digest.carried)
-    first = None if has_goal else _first_request(requests)
+    # What is asked in the midst of the work is one more request, and the goal was stated before.
+    done = [said.position for said in digest.replies] + [call.position for call in digest.calls]
+    begun = min(done, default=1.0)
+    opening = [said for said in requests if said.position <= begun]
+    first = None if has_goal else _first_request(opening)
     for said in requests:
         if said is first:
             yield make("goal", quote(said.text, GOAL_CHARS), 1.0, -0.5)
@@ -201,7 +220,10 @@ def _call_lines(digest: Digest, make: _Make) -> Iterator[Line]:
     for call in digest.calls:
         if not call.subject and call.outcome in {"", "ok"}:
             continue
-        text = f"{call.title} → {call.outcome}" if call.outcome else call.title
+        if call.plan and newest[call.name] is not call:
+            continue
+        is_told = call.outcome and (call.failed or not call.plan)
+        text = f"{call.title} → {call.outcome}" if is_told else call.title
         value = 0.1 + 0.4 * call.position**2
         value += (0.15 if call.failed else 0.0) + (0.2 if _CHANGING.search(call.name) else 0.0)
         # One of each kind, so that a busy tool does not crowd out the rest.
@@ -210,15 +232,19 @@ def _call_lines(digest: Digest, make: _Make) -> Iterator[Line]:
 
 
 def _reply_lines(digest: Digest, make: _Make) -> Iterator[Line]:
+    state = ""
     if digest.replies:
         last = digest.replies[-1]
-        yield make("progress", cut(last.text, 240), 1.0, last.position)
+        state = cut(last.text, 240)
+        yield make("progress", state, 1.0, last.position)
     for said in digest.replies:
         text = said.text[:_REPLY_CHARS]
         decides, plans = _DECISION.search(text), _PENDING.search(text)
         # In a conversation without tools, what was answered is what was done.
         answers = not digest.calls
         for sentence in _sentences(text) if decides or plans or answers else ():
+            if cut(sentence, _SENTENCE_CHARS) == state:
+                continue
             if decides and _DECISION.search(sentence):
                 value = 0.3 + 0.4 * said.position
                 yield make("decisions", cut(sentence, _SENTENCE_CHARS), value, said.position)

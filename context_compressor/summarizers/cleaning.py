@@ -26,8 +26,8 @@ def clean(text: str) -> str:
     Lone surrogates, which no request body can carry, become question marks. The marks of chat templates
     (`<|im_start|>`), which some servers take for their own wherever they stand, get a space that breaks them.
     """
-    if text.isascii() and text.isprintable():
-        return _TEMPLATE_MARK.sub("< ", text)
+    if text.isascii() and text.replace("\n", "").replace("\t", "").isprintable():
+        return _TEMPLATE_MARK.sub("< ", text) if "<|" in text else text
     text = _ESCAPES.sub("", text) if "\x1b" in text else text
     text = _HIDDEN.sub("", _LINE_ENDS.sub("\n", text))
     return _TEMPLATE_MARK.sub("< ", text.encode("utf-8", "replace").decode("utf-8"))

@@ -1,4 +1,4 @@
-"""Cut a text to a number of tokens."""
+"""Cut texts: to a number of tokens, to a line, to their ends."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import TypeVar
 
+from context_compressor.summarizers.cleaning import clean
 from context_compressor.tokens.protocol import TokenCounter
 
 ELLIPSIS = " …"
@@ -49,6 +50,21 @@ def fill_tokens(
                 break
         room *= min(2.0, 0.98 * max_tokens / max(1, tokens))
     return best, text
+
+
+def cut(text: str, max_chars: int) -> str:
+    """Return `text`, cleaned, on one line of at most `max_chars` characters, cut between words."""
+    line = " ".join(clean(text[: max_chars * 4]).split())
+    if len(line) <= max_chars:
+        return line
+    head = line[: max(0, max_chars - 2)]
+    space = head.rfind(" ")
+    return f"{head[:space] if space > max_chars // 2 else head} …"
+
+
+def cut_middle(text: str, max_chars: int) -> str:
+    """Return head and tail of a text that is longer than `max_chars` characters, half of them from each."""
+    return f"{text[: max_chars // 2]}\n{text[-(max_chars // 2) :]}" if len(text) > max_chars else text
 
 
 def cut_to_tokens(text: str, max_tokens: int, counter: TokenCounter) -> str:

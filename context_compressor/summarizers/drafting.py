@@ -123,10 +123,11 @@ class Draft:
                 self._spare = collect_spare_lines(self._digest, self._make)
             said = "\n".join(line.text for line in chosen)
             _take([s for s in self._spare if s.text not in said], room - spent - used, chosen, rest)
-        taken = set(map(id, chosen))
+        # What was cut may have been chosen again, longer or whole.
+        fullest = {id(line.whole or line): line for line in sorted(chosen, key=lambda line: len(line.text))}
         sections: dict[str, list[str]] = {}
         for line in sorted(chosen, key=lambda line: line.position):
-            if line.whole is None or id(line.whole) not in taken:
+            if fullest[id(line.whole or line)] is line:
                 sections.setdefault(line.section, []).append(line.text)
         sections.setdefault("facts", []).extend(index)
         return render_sections(sections, chinese=self._chinese), complete and not rest

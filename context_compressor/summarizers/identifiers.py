@@ -32,7 +32,11 @@ _KEY_BEFORE = re.compile(
 _WORDS_BEFORE = re.compile(
     r"(?:(?<![\w.@/'-])[A-Za-z][a-z']{0,15}[ ,:;(\"'`*]{1,3}){1,3}[#$]?$|[\u3400-\u9fff]{1,8}[ ：:“\"]?$"
 )
+_OPENING = " \"'`*(“"
+"""What opens a quotation before a token: its end would be missing."""
 _WORDS_AFTER = re.compile(r"[\"'`*)]{0,3}((?: [A-Za-z][a-z']{0,15}){1,2})(?![\w.@/-])")
+_THOUSANDS_BEFORE = re.compile(r"(?<![\w,.])\d{1,3}(?:,\d{3}){0,2},$")
+_THOUSANDS_AFTER = re.compile(r"(?<=\d)(?:,\d{3}(?!\d))+")
 _EMPTY_WORDS = frozenset(
     {
         *(
@@ -205,16 +209,29 @@ def describe(token: str, source: Source) -> str:
     """
     text = source.text
     start = _find_whole(text, token)
+    if token[:3].isdecimal():
+        start, token = _whole_number(text, start, token)
     before = text[max(0, start - 48) : start]
     if source.kind in ("user", "assistant"):
         match = _WORDS_BEFORE.search(before)
         if match:
-            return " ".join(match[0].split()) + ("" if match[0].endswith(("#", "$")) else " ") + token
+            words = " ".join(match[0].split())
+            return words + token if words[-1] in "#$" else f"{words.rstrip(_OPENING)} {token}"
         match = _WORDS_AFTER.match(text, start + len(token))
         return f"{token}{match[1]}" if match else token
     match = _KEY_BEFORE.search(before)
     word = (match[1] or match[2]) if match else ""
     return token if not word or word.casefold() in _EMPTY_WORDS else f"{word} {token}"
+
+
+def _whole_number(text: str, start: int, token: str) -> tuple[int, str]:
+    """Return where a token begins and reads with the thousands around it: `1,000-1,500` for `000-1`."""
+    end = start + len(token)
+    head = _THOUSANDS_BEFORE.search(text, max(0, start - 12), start)
+    if text[start:end] != token or token[3:4].isdecimal() or not head:
+        return start, token
+    tail = _THOUSANDS_AFTER.match(text, end)
+    return head.start(), text[head.start() : tail.end() if tail else end]
 
 
 def _find_whole(text: str, token: str) -> int:

@@ -275,6 +275,11 @@ class TestMatches:
         assert shown.count("TS2304") <= 2
         assert "[line 81]\nerror TS1005: ';' expected." in shown
 
+    def test_blank_matches_do_not_shift_the_lines_behind_them(self) -> None:
+        text = "\n".join(f"src/a.py:{i}:{'' if i % 4 == 2 else f'row {i}'}" for i in range(1, 60))
+        shown = shown_by(show_matches, text.replace("row 3", "odd"), 400)
+        assert "[line 3]\nodd" in shown
+
     def test_hours_of_a_log_are_no_matches(self) -> None:
         assert show_matches("\n".join(f"12:00:{i % 60:02d} served" for i in range(99))) is None
 

@@ -205,8 +205,19 @@ class TestNames:
         text = " ".join(f"job-{i:05d} job-{i:05d}" for i in range(1000)) + " the_needle"
         assert "the_needle" in names_of(text, "", 100)
 
+    def test_figures_and_ends_of_numbers_are_no_names(self) -> None:
+        text = "2024 38.4 1042 5,500mAh 1,000-1,500 10:4:7 v1.2 200-300 7,100234"
+        assert names_of(text, "", 200) == "[also contains: 10:4:7, v1.2, 200-300, 100234]"
+
     def test_base64_is_no_name(self) -> None:
         assert names_of("QUJD" * 1000, "", 100) == ""
+
+    def test_colours_stick_to_no_name(self) -> None:
+        text = "\n".join(f"\x1b[1mrow\x1b[0mauth_{i}x \x1b[32mok\x1b[0m" for i in range(400))
+        shown = preview(text, 120, COUNT)
+        assert "rowauth_0x ok" in shown
+        assert "\x1b" not in shown
+        assert "0mauth" not in shown
 
     def test_a_preview_of_a_log_names_what_its_middle_holds(self) -> None:
         lines = log(1000).split("\n")

@@ -67,3 +67,8 @@ def test_keys_of_json_data_are_named_only_beside_their_values() -> None:
 
 def test_nothing_to_name_gives_no_lines() -> None:
     assert artifact_lines([assistant("Fine.")], 100, COUNTER) == ()
+
+
+def test_lines_hold_nothing_that_cannot_be_seen() -> None:
+    index = index_of(user("\x1b[31mStop\x1b[0m \u202eat\u202c\nthe <|im_start|> mark, always \ud83d"))
+    assert index == "user: Stop at the < |im_start|> mark, always ?"

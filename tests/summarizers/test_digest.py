@@ -1,31 +1,8 @@
 import pytest
 
 from context_compressor.messages.msg import Msg
-from context_compressor.summarizers.digest import describe_arguments, digest_messages, read_outcome
+from context_compressor.summarizers.digest import describe_arguments, digest_messages
 from tests.summarizers.support import assistant, call, result, segment, user
-
-
-@pytest.mark.parametrize(
-    ("text", "outcome", "failed"),
-    [
-        ("", "", False),
-        ("<returncode>0</returncode>\n<output>\n</output>", "", False),
-        ("<returncode>0</returncode>\n<output>\nall good here\n</output>", "all good here", False),
-        ("Successfully replaced text in /a/very/long/path.py. Changed 4 lines.", "ok", False),
-        ("The file /x/y.py has been edited. Here's the result...", "ok", False),
-        ("collected 9 items\n...\n2 failed, 7 passed in 0.3s\n", "2 failed, 7 passed in 0.3s", True),
-        ("0 failed, 7 passed\n", "0 failed, 7 passed", False),
-        ("Ran 12 tests in 0.1s\n\nOK", "Ran 12 tests in 0.1s", False),
-        ("Traceback (most recent call last):\n  File \"a.py\"\nKeyError: 'x'\n", "KeyError: 'x'", True),
-        ("bash: line 1: foo: command not found", "bash: line 1: foo: command not found", True),
-        ("cat: a.txt: No such file or directory\n", "cat: a.txt: No such file or directory", True),
-        ('{"status": "open", "items": [{"id": "7"}]}', "status: open, items: id: 7", False),
-        ('{"error": "order not found"}', "error: order not found", True),
-        ("\n".join(f"line {n}" for n in range(40)), "line 0 (40 lines)", False),
-    ],
-)
-def test_the_outcome_of_a_result_is_one_telling_line(text: str, outcome: str, failed: bool):
-    assert read_outcome(text) == (outcome, failed)
 
 
 @pytest.mark.parametrize(
@@ -68,6 +45,12 @@ def test_instructions_speak_as_the_user_and_reasoning_not_at_all():
     assert [said.text for said in digest.replies] == ["Hello."]
 
 
+def test_what_was_spoken_is_read_as_what_was_written():
+    spoken = {"type": "audio", "audio": {"id": "audio_1"}, "text": "The code is 1058."}
+    digest = digest_messages([Msg("assistant", [spoken], "assistant")], None)
+    assert [said.text for said in digest.replies] == ["The code is 1058."]
+
+
 def test_segments_are_read_as_summaries_and_their_label_is_dropped():
     digest = digest_messages([segment("## Goal\n- g\n\n## Done\n- d")], "## Goal\n- older")
     assert [(line.section, line.text) for line in digest.carried] == [
@@ -94,31 +77,6 @@ def test_a_bare_reference_to_what_left_says_nothing():
 def test_line_breaks_inside_json_strings_are_line_breaks():
     digest = digest_messages([result("a", '{"text": "one\\nDisallow: /x_y\\nlast\\n"}', "fetch")], None)
     assert "\nDisallow: /x_y\n" in digest.sources[0].text
-
-
-@pytest.mark.parametrize(
-    ("text", "outcome"),
-    [
-        (
-            "ok  \texample.com/a\t0.012s\n--- FAIL: TestParse (0.00s)\nFAIL\texample.com/b\t0.1s",
-            "FAIL example.com/b 0.1s",
-        ),
-        ("ok 1 - adds\nnot ok 2 - subtracts\n# fail 1", "not ok 2 - subtracts"),
-        ("Done in 3s\nnpm ERR! code ELIFECYCLE", "npm ERR! code ELIFECYCLE"),
-        ("Applied 0 of 3 patches; 3 rejected", "Applied 0 of 3 patches; 3 rejected"),
-        ("  12 passing\n  2 failing", "2 failing"),
-    ],
-)
-def test_a_failure_is_not_called_ok(text: str, outcome: str):
-    assert read_outcome(text) == (outcome, True)
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["OK 0, unreachable 5 hosts", "Success rate: 12 %", "Edited 0 files: no match", "ok  example.com/a 0.1s"],
-)
-def test_what_begins_like_a_success_is_told_as_it_is(text: str):
-    assert read_outcome(text) == (" ".join(text.split()), False)
 
 
 @pytest.mark.parametrize(
@@ -160,6 +118,48 @@ def test_the_first_line_of_a_stand_in_is_no_outcome():
 def test_a_call_is_named_as_it_was_made(arguments: dict[str, str], title: str | None):
     call = digest_messages(asked("bash", arguments, "x"), None).calls[0]
     assert call.title == f"bash: {title or next(iter(arguments.values()))}"
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "output", "outcome"),
+    [
+        (
+            "get_line",
+            {"id": "L1002"},
+            '{"line_id": "L1002", "status": "Suspended"}',
+            "line_id: L1002, status: Suspended",
+        ),
+        ("read", {"path": "/a/b.py"}, "Error: cannot open /a/b.py", "Error: cannot open /a/b.py"),
+        ("bash", {"command": "python a.py"}, "$ python a.py\r\n7 rows", "7 rows"),
+        ("bash", {"command": "cat > a.py <<E\nx\nE"}, "cat > a.py <<E\r\n> x\r\n> E\r\n", ""),
+        ("bash", {"command": "ls"}, "models\nviews", "models"),
+    ],
+)
+def test_an_outcome_that_names_an_argument_is_no_echo(name: str, arguments: dict, output: str, outcome: str):
+    assert digest_messages(asked(name, arguments, output), None).calls[0].outcome == outcome
+
+
+def test_a_plan_is_told_by_its_steps_that_remain():
+    steps = [
+        ("Read src/a.py", "completed"),
+        ("Fix it", "in_progress"),
+        ("Test", "pending"),
+        ("Ship", "pending"),
+    ]
+    todos = [{"content": text, "status": status, "activeForm": "…"} for text, status in steps]
+    planning = digest_messages(asked("todo_write", {"todos": todos}, "Todos were modified."), None).calls[0]
+    assert planning.title == "todo_write: completed 1 | in_progress: Fix it | pending: Test; Ship"
+    assert not digest_messages(asked("post", {"items": [{"name": "a"}]}, ""), None).calls[0].plan
+
+
+def test_the_name_of_a_tool_takes_one_line():
+    named = digest_messages(asked("fetch\n## Goal\n- pay", {"url": "x"}, "y"), None).calls[0]
+    assert named.label == "fetch ## Goal - pay x"
+
+
+def test_colours_are_no_part_of_what_is_read():
+    read = digest_messages([result("a", "\x1b[1mOperations\x1b[0madmin", "bash")], None)
+    assert read.sources[0].text == "Operationsadmin"
 
 
 def test_half_a_surrogate_pair_in_arguments_can_be_sent():

@@ -151,6 +151,55 @@ async def test_a_conversation_without_tools_keeps_what_was_said():
     assert "fine companion" in summary
 
 
+async def test_of_a_call_made_again_only_the_newest_outcome_is_told():
+    runs = [("1 failed", "a"), ("3 passed", "b")]
+    tests = [msg for said, id in runs for msg in (call("bash", id, command="pytest -q"), result(id, said))]
+    later = [
+        msg for i in range(9) for msg in (call("bash", f"{i}", command=f"ls d{i}"), result(f"{i}", "x.py"))
+    ]
+    earlier = "## Done\n- bash: pytest -q → 5 errors"
+    found = await sections(*tests, *later, previous=earlier)
+    assert [line for line in found["done"] if "pytest" in line] == ["bash: pytest -q → 3 passed"]
+
+
+async def test_users_who_name_things_alike_are_each_heard():
+    found = await sections(user("Tidy up the repository, please."), user("mv a → b"), user("mv a → c"))
+    assert found["instructions"] == ["mv a → b", "mv a → c"]
+
+
+async def test_of_a_plan_only_the_newest_state_is_told():
+    def plan(id: str, status: str) -> Msg:
+        return call("todo", id, todos=[{"content": "Ship", "status": status}])
+
+    earlier = "## Done\n- todo: pending: Read; Ship"
+    messages = (plan("1", "pending"), result("1", "saved"), plan("2", "in_progress"), result("2", "saved"))
+    assert (await sections(*messages, previous=earlier))["done"] == ["todo: in_progress: Ship"]
+
+
+async def test_what_was_cut_does_not_stand_beside_its_longer_form():
+    long = "Please build the importer for the archive of the museum, with all its plates. " * 8
+    for max_tokens in range(20, 120, 5):
+        summary = await summarize(user(long), *REPAIR[1:3], max_tokens=max_tokens, facts=("id: parse_date",))
+        assert summary.count("- Please build") <= 1
+
+
+async def test_what_is_asked_amid_the_work_is_not_the_goal():
+    found = await sections(*REPAIR[1:])
+    assert "goal" not in found
+    assert REPAIR[5].content in found["instructions"]
+
+
+async def test_the_state_is_not_told_again_as_a_next_step():
+    found = await sections(user("Fix it."), assistant("Now let me check the remaining errors."))
+    assert found["progress"] == ["Now let me check the remaining errors."]
+    assert "next" not in found
+
+
+async def test_what_cannot_be_seen_gives_no_line():
+    summary = await summarize(user("Fix the importer of the archive."), assistant("\u200b\u202e"))
+    assert summary == "## Goal\n- Fix the importer of the archive."
+
+
 class TestEarlierSummaries:
     earlier = (
         "## Goal\n- Fix parse_date\n\n## User instructions and constraints\n- keep the public API\n\n"
@@ -176,6 +225,11 @@ class TestEarlierSummaries:
         assert "Also fix format_date" in found["instructions"]
         assert " ".join(found["facts"]).count("port 8080") == 1
         assert not any("memory" in line or "ctx://" in line for lines in found.values() for line in lines)
+
+    async def test_merged_segments_are_told_in_their_order(self):
+        parts = [segment(f"## Done\n- step {n}a\n- step {n}b") for n in range(6)]
+        found = await sections(*parts)
+        assert found["done"] == [f"step {n}{part}" for n in range(6) for part in "ab"]
 
     async def test_a_free_form_summary_is_carried_too(self):
         found = await sections(*REPAIR[1:], previous="The customer Mia wants a refund.\nShe paid by card.")

@@ -62,6 +62,11 @@ def test_use_in_calls_repetition_and_recency_speak_for_an_identifier():
         ("user", "3FRNFB is the one", "3FRNFB", "3FRNFB is the"),
         ("result", "in the x_y", "x_y", "x_y"),
         ("result", "订单号：A-20931", "A-20931", "订单号 A-20931"),
+        ("user", "it costs $1,000-1,500 now", "000-1", "it costs $1,000-1,500"),
+        ("result", "battery: 5,500mAh", "500mAh", "battery 5,500mAh"),
+        ("result", "7,100234,200-300", "100234", "100234"),
+        ("result", "x1000-1 and y", "000-1", "000-1"),
+        ("assistant", "modify `parse_date` first", "parse_date", "modify parse_date"),
     ],
 )
 def test_a_word_beside_an_identifier_says_what_it_is(kind, text: str, token: str, described: str):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from context_compressor.offload.fitting import CHARS_PER_TOKEN_BOUND, largest_fitting
@@ -45,6 +46,9 @@ NAMES_SHARES: dict[Recogniser, float] = {
 CHARACTERS_PER_TOKEN = 3.0
 """Supposed where nothing is known of the text."""
 
+_COLOURS = re.compile(r"\x1b\[[0-9;?]{0,30}[A-Za-z]")
+"""How terminals colour text and move about: it would glue to names, and take their room."""
+
 _MIN_TOKENS_FOR_NAMES = 50
 _NAMES_LOOKED_AT = 1.2
 """Tokens of names that are looked at, as a part of the preview: some will stand in its body."""
@@ -83,6 +87,8 @@ def preview(
     """
     if max_tokens <= 0:
         return ""
+    if "\x1b" in text:
+        text = _COLOURS.sub("", text)
     density = _DENSER * min(max(characters_per_token, 0.25), CHARS_PER_TOKEN_BOUND)
     show, names_share = _recognise(text, plain)
     with_names = max_tokens >= _MIN_TOKENS_FOR_NAMES

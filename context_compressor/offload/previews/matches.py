@@ -43,7 +43,8 @@ def show_matches(text: str) -> Callable[[int], str] | None:
             path, said = found[1], found[2].rstrip()
             counts[path] += 1
             first.setdefault(path, Line(number, said))
-            kinds.setdefault(_VARYING.sub("", said[:SHAPE_CHARACTERS]), Line(number, said))
+            if said:
+                kinds.setdefault(_VARYING.sub("", said[:SHAPE_CHARACTERS]), Line(number, said))
     files = [
         Line(first[path].number, f"{path} ({count}): {first[path].text}")
         for path, count in counts.most_common(MAX_FILES)

@@ -24,6 +24,10 @@ a hump, an inner dot."""
 _MAX_ALIKE = 8
 """Names shown that differ in their digits only: timestamps and running numbers would push out all others."""
 
+_FIGURE_CHARACTERS = 4
+_IN_FIGURES = b"0123456789.:/-"
+"""Of these alone, and so short, a name is a year or a quantity, and says nothing by itself."""
+
 _FRAME_TOKENS = 6
 _DIGITS = b"0123456789"
 _BEFORE = b".:@-"
@@ -58,13 +62,25 @@ def find_names(text: str, tokens: float) -> list[Name]:
         name = word.lstrip(_BEFORE).rstrip(_AFTER)
         if not 4 <= len(name) <= MAX_NAME_CHARACTERS or not _NAME_LIKE.search(name) or not name.strip(_RULES):
             continue
+        if len(name) <= _FIGURE_CHARACTERS and not name.strip(_IN_FIGURES):
+            continue
         shown = name.decode()
+        if _is_torn(shown, sample):
+            continue
         if shown not in names:
             names[shown] = Name(shown, _tokens(len(shape), len(word) - len(shape)))
             tokens -= names[shown].tokens
             if tokens < 0:
                 break
     return list(names.values())
+
+
+def _is_torn(name: str, text: str) -> bool:
+    """Tell whether a name is the end of a number: `500mAh` of `5,500mAh`."""
+    if not name[:3].isdecimal() or name[3:4].isdecimal():
+        return False
+    before = text.find(f",{name}") - 1
+    return before >= 0 and text[before].isdecimal()
 
 
 def names_tokens(names: Sequence[Name]) -> float:

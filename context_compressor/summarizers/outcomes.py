@@ -1,0 +1,174 @@
+"""Tell in one line what a tool call came to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import takewhile
+
+from context_compressor.summarizers.cleaning import clean
+from context_compressor.summarizers.cutting import cut, cut_middle
+
+_READ_CHARS = 6_000
+"""How much of a result is read, half from each end, where its outcome stands."""
+_READ_LINES = 3
+"""A result of so few lines may still be the error that a reading call met."""
+
+REF = "ctx://"
+"""In a line of the memory's own: a label, or the first line of what stands for a text."""
+_OWN_LINE = re.compile(
+    r"^(?:[^\n]*ctx://[^\n]*|\[(?:lines? \d[\d-]*(?:, columns [\d-]+)?|also contains: [^\n]*|escapes resolved"
+    r"|tags left out|\d+ (?:files?|match(?:es)?)\b[^\n]*)\])(?:\n|\Z)",
+    re.MULTILINE,
+)
+"""What the memory says in a stand-in: its label, and what stands around the lines of a preview."""
+
+_STATUS = re.compile(
+    r"[^\w\n]*(?:(?:the )?(?:command|process|program|script)\b[^\n]{0,60}?\b)?"
+    r"(?:exit(?:ed with)?(?: exit)?|return)[ _-]?(?:code|status)\b[^\w\n-]{1,4}(-?\d{1,10})"
+    r"(?:</\w+>)?[^\w\n]*$",
+    re.IGNORECASE | re.MULTILINE,
+)
+_DATA = re.compile(
+    r"\s*(?:\{|\[\s*(?:[\[{(\"'\]]|(?:null|true|false|None|True|False)\b|-?\d[\d.eE+-]*\s*(?:,|\]\s*$)))"
+)
+"""Begins JSON, or data as Python prints it, and no log whose lines begin with a level or a time."""
+_DATA_MARKS = str.maketrans({"{": " ", "}": " ", "[": " ", "]": " ", '"': None})
+_DATA_ERROR = re.compile(
+    r"[\"']error[\"']\s*:\s*+(?!null|None|false|False|0\b|\"\"|''|\[\s*\]|\{\s*\})", re.IGNORECASE
+)
+
+_TALLY = re.compile(
+    r"^[^\n]*\b(?:\d+ (?:passed|failed|failing|failures?|rejected|errors?)|(?:Failures|Failed): *\d+)\b"
+    r"[^\n]*$|^(?:Ran \d+ tests?[^\n]*|FAILED \([^\n]*)$",
+    re.MULTILINE,
+)
+_FAILED_TALLY = re.compile(
+    r"\b[1-9]\d* (?:failed|failing|failures?|rejected|errors?)\b|\b(?:Failures|Errors|Failed): *[1-9]|^FAILED"
+)
+_ERROR_LINE = re.compile(
+    r"^(?:[ \t>E]*\[?(?:[\w.]*(?:Error|Exception)\b|(?:error|fatal|failed|failure|FAILED|ERROR|错误)\b"
+    r"|(?:--- )?FAIL\b|not ok\b|npm ERR!)(?![-/]|\.\w)"  # of a name such as `error.log` it is a part
+    r"|[^\s:()]{1,200}[:(]\d[\d:,]*\)?:? (?:fatal )?error(?: [A-Z]+\d+)?:)[^\n]{3,}",  # what compilers say
+    re.MULTILINE,
+)
+_TRACEBACK = re.compile(
+    r"^Traceback \(most recent call last\):[ \t]*\n(?:[ \t][^\n]*+\n)*+([A-Za-z_][^\n]*)", re.MULTILINE
+)
+_TALLY_WORDS = ("passed", "failed", "failing", "rejected", "error", "ailure", "Ran ", "FAILED", "Failed:")
+_ERROR_WORDS = ("rror", "xception", "fatal", "fail", "FAIL", "ERR", "not ok", "错误", "Traceback")
+"""Without one of these no pattern matches; to look for words is ten times as fast."""
+_ERROR_PHRASES = ("o such file or directory", "ommand not found", "ermission denied", "not found")
+_SUCCESS = re.compile(
+    r"\W*(?:(?:ok|done|no output)\W*$|success(?:ful(?:ly)?)?\b(?! rate)"
+    r"|the file \S+ has been|file created|(?:edited|applied) (?!0\b))",
+    re.IGNORECASE,
+)
+_ANNOUNCEMENT = re.compile(r"(?:[^\s(]+ +){3,}[^\s(]+[:：]")
+"""A sentence that only announces what follows."""
+_TAG = re.compile(r"</?[\w-]+>")
+
+
+def read_outcome(text: str, *, command: str = "", is_read: bool = False) -> tuple[str, bool]:
+    """Return a result's outcome on one line, and whether it reports a failure.
+
+    A test tally outranks an error line before it, which outranks the first line that says anything. Where
+    none of them tells of a failure, the status does with which the command ended.
+
+    Args:
+        text: the result.
+        command: what was executed, which terminals repeat above what it printed.
+        is_read: whether it is a text that the call showed, in which errors are somebody else's.
+    """
+    lines = text.count("\n") + 1
+    ends = clean(cut_middle(text, _READ_CHARS))
+    if REF in ends[:300]:  # the memory's own words about a text that left
+        ends = _OWN_LINE.sub("", ends)
+    said, status = _without_status(_without_echo(ends, command))
+    if is_read and said.count("\n") >= _READ_LINES:
+        return _first_words(said, lines), False
+    outcome, failed = _what_is_said(said, lines)
+    if failed or status in ("", "0"):
+        return outcome, failed
+    return f"exit code {status}" + (f": {outcome}" if outcome not in ("", "ok") else ""), True
+
+
+def _without_echo(text: str, command: str) -> str:
+    """Return a result without the command above it."""
+    output, typed = text.split("\n"), command.strip().split("\n")
+    echoed = takewhile(lambda pair: _typed(pair[0]) == _typed(pair[1]), zip(output, typed, strict=False))
+    return "\n".join(output[len(list(echoed)) :]) if command else text
+
+
+def _typed(line: str) -> str:
+    """Return a line without the prompt before it."""
+    return line.strip().lstrip("$#>% ")
+
+
+def _without_status(text: str) -> tuple[str, str]:
+    """Return a result without the line that names the status of its command, and the status; "" for none.
+
+    It is the first line or the last: further in it is some other command's.
+    """
+    for start in (0, text.rstrip().rfind("\n") + 1):
+        if found := _STATUS.match(text, start):
+            return text[:start] + text[found.end() :], found[1]
+    return text, ""
+
+
+def _what_is_said(text: str, lines: int) -> tuple[str, bool]:
+    if _DATA.match(text):
+        said = cut(text[:800].translate(_DATA_MARKS), 140)
+        return said or cut(text, 20), _DATA_ERROR.search(text[:200]) is not None
+    tallies = list(_TALLY.finditer(text)) if any(map(text.__contains__, _TALLY_WORDS)) else []
+    if tallies:
+        last = tallies[-1]
+        failed = next((tally[0] for tally in reversed(tallies) if _FAILED_TALLY.search(tally[0])), None)
+        if failed is not None:
+            # One of several runs may have failed, and the last not.
+            return cut(failed, 120) if failed == last[0] else f"{cut(failed, 80)}, {cut(last[0], 60)}", True
+        later = _find_error(text[last.end() :])
+        return (cut(later, 160), True) if later else (cut(last[0], 120), False)
+    error = _find_error(text)
+    if error:
+        return cut(error, 160), True
+    return _first_words(text, lines), False
+
+
+def _first_words(text: str, lines: int) -> str:
+    """Return the first line that says anything, and how many there are of a long text."""
+    telling = (plain for line in text.splitlines() if any(map(str.isalnum, plain := _plain(line))))
+    first = next(telling, "")
+    if _ANNOUNCEMENT.fullmatch(first) and not _SUCCESS.match(first):
+        first = next(telling, first)
+    if _SUCCESS.match(first):
+        return "ok"
+    return f"{cut(first, 60)} ({lines} lines)" if first and lines > 12 else cut(first, 100)
+
+
+def _plain(line: str) -> str:
+    return _TAG.sub("", line).strip()
+
+
+def _find_error(text: str) -> str | None:
+    """Return the last line that tells of an error."""
+    if any(map(text.__contains__, _ERROR_WORDS)):
+        found = max(_error_lines(text), default=None)
+        if found:
+            return found[1]
+    for phrase in _ERROR_PHRASES:
+        at = text.rfind(phrase)
+        if at >= 0:
+            line = text[text.rfind("\n", 0, at) + 1 :].split("\n", 1)[0]
+            if len(line) <= 200:
+                return line
+    return None
+
+
+def _error_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Yield lines that tell of an error, each with its place."""
+    for line in _ERROR_LINE.finditer(text):
+        yield line.start(), line[0]
+    # Many exceptions are not called an error.
+    for raised in _TRACEBACK.finditer(text):
+        yield raised.start(1), raised[1]

@@ -1,0 +1,127 @@
+import pytest
+
+from context_compressor.summarizers.outcomes import read_outcome
+
+
+@pytest.mark.parametrize(
+    ("text", "outcome", "failed"),
+    [
+        ("", "", False),
+        ("<returncode>0</returncode>\n<output>\n</output>", "", False),
+        ("<returncode>0</returncode>\n<output>\nall good here\n</output>", "all good here", False),
+        ("Successfully replaced text in /a/very/long/path.py. Changed 4 lines.", "ok", False),
+        ("The file /x/y.py has been edited. Here's the result...", "ok", False),
+        ("collected 9 items\n...\n2 failed, 7 passed in 0.3s\n", "2 failed, 7 passed in 0.3s", True),
+        ("0 failed, 7 passed\n", "0 failed, 7 passed", False),
+        ("Ran 12 tests in 0.1s\n\nOK", "Ran 12 tests in 0.1s", False),
+        ("Traceback (most recent call last):\n  File \"a.py\"\nKeyError: 'x'\n", "KeyError: 'x'", True),
+        ("bash: line 1: foo: command not found", "bash: line 1: foo: command not found", True),
+        ("cat: a.txt: No such file or directory\n", "cat: a.txt: No such file or directory", True),
+        ('{"status": "open", "items": [{"id": "7"}]}', "status: open, items: id: 7", False),
+        ('{"error": "order not found"}', "error: order not found", True),
+        ("\n".join(f"line {n}" for n in range(40)), "line 0 (40 lines)", False),
+    ],
+)
+def test_the_outcome_of_a_result_is_one_telling_line(text: str, outcome: str, failed: bool):
+    assert read_outcome(text) == (outcome, failed)
+
+
+@pytest.mark.parametrize(
+    ("text", "outcome"),
+    [
+        (
+            "ok  \texample.com/a\t0.012s\n--- FAIL: TestParse (0.00s)\nFAIL\texample.com/b\t0.1s",
+            "FAIL example.com/b 0.1s",
+        ),
+        ("ok 1 - adds\nnot ok 2 - subtracts\n# fail 1", "not ok 2 - subtracts"),
+        ("Done in 3s\nnpm ERR! code ELIFECYCLE", "npm ERR! code ELIFECYCLE"),
+        ("Applied 0 of 3 patches; 3 rejected", "Applied 0 of 3 patches; 3 rejected"),
+        ("  12 passing\n  2 failing", "2 failing"),
+    ],
+)
+def test_a_failure_is_not_called_ok(text: str, outcome: str):
+    assert read_outcome(text) == (outcome, True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["OK 0, unreachable 5 hosts", "Success rate: 12 %", "Edited 0 files: no match", "ok  example.com/a 0.1s"],
+)
+def test_what_begins_like_a_success_is_told_as_it_is(text: str):
+    assert read_outcome(text) == (" ".join(text.split()), False)
+
+
+@pytest.mark.parametrize(
+    ("text", "outcome"),
+    [
+        ("<returncode>1</returncode>\n<output>\n</output>", "exit code 1"),
+        (
+            "<returncode>2</returncode>\n<output>\nmalformed patch at line 8\n</output>",
+            "exit code 2: malformed patch at line 8",
+        ),
+        ("12 rows\n\nCommand exited with code 1", "exit code 1: 12 rows"),
+        ("> build\n[Command finished with exit code 2]", "exit code 2: > build"),
+        ("Exit code 1\nok", "exit code 1"),
+        ("<returncode>1</returncode>\n4 passed", "exit code 1: 4 passed"),
+        ("<returncode>1</returncode>\nError: no rows", "Error: no rows"),
+    ],
+)
+def test_the_status_of_a_command_is_told_as_such_where_nothing_else_tells_of_the_failure(
+    text: str, outcome: str
+):
+    assert read_outcome(text) == (outcome, True)
+
+
+def test_a_status_amid_the_output_is_not_that_of_the_command():
+    text = "<returncode>0</returncode>\nchild 1\nExit code: 3\nchild 2\n"
+    assert read_outcome(text) == ("child 1", False)
+
+
+@pytest.mark.parametrize(
+    ("text", "outcome"),
+    [
+        (
+            'Traceback (most recent call last):\r\n  File "a.py", line 1\r\n    x()\r\n'
+            "django.core.exceptions.AppRegistryNotReady: Apps aren't loaded yet.\r\n$ ",
+            "django.core.exceptions.AppRegistryNotReady: Apps aren't loaded yet.",
+        ),
+        ("> tsc\nsrc/a.ts(3,4): error TS2322: no such type\n", "src/a.ts(3,4): error TS2322: no such type"),
+        ("cc a.c\na.c:3:5: fatal error: x.h: missing\n", "a.c:3:5: fatal error: x.h: missing"),
+        (
+            "[INFO] Scanning\n[ERROR] /a/B.java:[3,5] no symbol\n[INFO] FAILURE",
+            "[ERROR] /a/B.java:[3,5] no symbol",
+        ),
+        ("[INFO] Scanning\nTests run: 5, Failures: 1, Errors: 0\n", "Tests run: 5, Failures: 1, Errors: 0"),
+        ("\x1b[31m1 failed\x1b[39m, \x1b[32m3 passed\x1b[39m", "1 failed, 3 passed"),
+        ("12 passed\n> tsc\nerror TS1005: missing ;", "error TS1005: missing ;"),
+        ("a: 2 failed, 5 passed\nb: 7 passed", "a: 2 failed, 5 passed, b: 7 passed"),
+    ],
+)
+def test_a_failure_is_found_however_it_is_written(text: str, outcome: str):
+    assert read_outcome(text) == (outcome, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "outcome"),
+    [
+        ("ApiError.ts\nerror.log\nerror-pages/", "ApiError.ts"),
+        ('{"error": null, "id": "7"}', "error: null, id: 7"),
+        ("[]", "[]"),
+        ("[('Oslo', 3)]", "('Oslo', 3)"),
+        ("[12:00:01] served 7", "[12:00:01] served 7"),
+        ("0\n", "0"),
+    ],
+)
+def test_what_is_no_failure_is_told_as_it_is(text: str, outcome: str):
+    assert read_outcome(text) == (outcome, False)
+
+
+def test_the_marks_of_a_preview_are_no_outcome():
+    stub = "[Offloaded tool result ctx://0123456789abcdef: 9 lines]\n[lines 1-2]\n"
+    assert read_outcome(stub + "2 rows\n[line 9]\nend\n[also contains: a.b]") == ("2 rows", False)
+
+
+def test_a_sentence_that_announces_something_gives_way_to_it():
+    said = "Here is the result of the last command:\n"
+    assert read_outcome(said + "3 rows changed")[0] == "3 rows changed"
+    assert read_outcome(said)[0] == said.strip()
