@@ -13,6 +13,7 @@ from context_compressor.errors import (
     OffloadCollisionError,
     OffloadCorruptError,
     OffloadError,
+    OffloadFullError,
     OffloadNotFoundError,
 )
 from context_compressor.memory.history import BaseHistory
@@ -79,7 +80,7 @@ class OffloadedTexts:
                 continue
             try:
                 await write_text(self._store, text, ref, self._config.store_timeout_seconds)
-            except OffloadCollisionError as error:
+            except (OffloadCollisionError, OffloadFullError) as error:  # a smaller text may still fit
                 logger.warning("%s is still not stored: %s", ref, error)
                 continue
             except OffloadError as error:

@@ -112,6 +112,8 @@ class Recall:
             raise OffloadError(
                 f"the history cannot be searched: {error}; use a Python whose SQLite has FTS5"
             ) from error
+        finally:
+            self._take_use()
 
     async def forget(self, keys: Collection[str]) -> None:
         """Drop deleted messages from the index, at once."""
@@ -142,6 +144,8 @@ class Recall:
             self._index = None
             if self._path is not None:
                 self._path.unlink(missing_ok=True)
+        finally:
+            self._take_use()
 
     def _is_there(self) -> bool:
         """Tell whether there is an index, be it one that another process has left."""
@@ -149,11 +153,15 @@ class Recall:
 
     def _open(self) -> SearchIndex:
         """Return the index; blocks."""
-        if self._store is not None:
-            self._store.open()  # or a collection could take the namespace for unused
+        self._take_use()
         if self._index is None:
             self._index = SearchIndex(self._path)
         return self._index
+
+    def _take_use(self) -> None:
+        """Tell the store that its directory is in use, and let it count the index; blocks."""
+        if self._store is not None:
+            self._store.open()
 
     async def _take_digests(self, keys: Sequence[str], state: MemoryState, reader: _Reader) -> None:
         """Take the digests of messages that have none yet, in the order of the history."""

@@ -149,15 +149,22 @@ class FileOffloadStore(TextFiles):
     def open(self) -> None:
         """Mark the namespace as in use, so that no collection removes it; blocks.
 
-        Every operation does so. Call it before putting files of your own, a search index, into `directory`.
+        Every operation does so. Call it before putting a search index into `directory`, and again after it
+        grew: that counts it, as `close` does.
         """
         self._begin(to_write=True)
+        with suppress(OSError):  # a daily look makes up for it
+            self._count_index()
 
     def close(self) -> None:
         """Let collections remove the namespace, as when the store is forgotten; the next operation opens it.
 
         Python forgets an object when nothing refers to it any more, and one in a cycle some time later.
         """
+        # Only where it changed: whoever closes a session does so on the event loop.
+        if self._held is not None and index_bytes(self._directory) != self._index[0]:
+            with suppress(OSError):  # a daily look makes up for it
+                self._count_index()
         with self._begin_lock:
             held, self._held, self._touch_at = self._held, None, 0.0
         if held is not None:
@@ -170,9 +177,11 @@ class FileOffloadStore(TextFiles):
     # What follows blocks, and runs in a worker thread: one hop per operation, since fsync dwarfs all else.
 
     def _begin(self, *, to_write: bool, wait_seconds: float = WAIT_SECONDS) -> None:
-        if not self.is_user or not (to_write or self._directory.is_dir()):
+        if not self.is_user:
             return
         try:
+            if not (to_write or self._directory.is_dir()):
+                return
             with self._begin_lock:
                 if self._held is not None:
                     self._account.confirm()

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from context_compressor.offload.fitting import CHARS_PER_TOKEN_BOUND, largest_fitting
-from context_compressor.offload.pages import END, closing_more, lines_page, split_lines
+from context_compressor.offload.pages import END, closing_more, lines_page
 from context_compressor.tokens.protocol import TokenCounter
+
+_STEP_CHARACTERS = 1 << 16
+"""Characters passed in one step on the way to a line; splitting a large text would hold the interpreter."""
 
 
 def read_page(
@@ -28,15 +31,16 @@ def read_page(
         column: the character of that line to begin with, from 1.
         limit: how many lines at most; None for as many as fit.
     """
-    lines = split_lines(text)
-    total = len(lines)
+    total = text.count("\n") + 1
     if offset > total:
         plural = "" if total == 1 else "s"
         return f"There is no line {offset}: {ref} has {total} line{plural}."
-    length = len(lines[offset - 1])
-    if column > max(length, 1):
-        return f"There is no column {column}: line {offset} of {ref} has {length} characters."
-    wanted = lines[offset - 1 : total if limit is None else offset - 1 + limit]
+    most = max_tokens * CHARS_PER_TOKEN_BOUND
+    # One more than can be shown, so that the end of what is here is not taken for the end of what is wanted.
+    wanted = _lines_from(text, offset, most + 1 if limit is None else min(limit, most + 1))
+    lengths = [len(line) for line in wanted]
+    if column > max(lengths[0], 1):
+        return f"There is no column {column}: line {offset} of {ref} has {lengths[0]} characters."
     wanted[0] = wanted[0][column - 1 :]
 
     def whole(count: int) -> str:
@@ -49,7 +53,7 @@ def read_page(
         part = wanted[count][:characters]
         number = offset + count
         start = column if count == 0 else 1
-        closing = closing_more(number, start + characters, len(lines[number - 1]))
+        closing = closing_more(number, start + characters, lengths[count])
         return lines_page(
             ref,
             [*wanted[:count], part],
@@ -60,7 +64,6 @@ def read_page(
             to_column=start + characters - 1,
         )
 
-    most = max_tokens * CHARS_PER_TOKEN_BOUND
     upper = _lines_within(wanted, most)
     guess = _lines_within(wanted, max_tokens * 3)
     count = largest_fitting(lambda n: counter.count_text(whole(n)), upper, max_tokens, guess)
@@ -75,6 +78,22 @@ def read_page(
     if count == 0:
         return f"No room for a page of {ref}: {max_tokens} tokens are left for it, less than its frame takes."
     return whole(count)
+
+
+def _lines_from(text: str, first: int, count: int) -> list[str]:
+    """Return at most `count` lines from line `first` on, which there is."""
+    position, ahead = 0, first - 1  # line feeds in front of it
+    while (passed := text.count("\n", position, position + _STEP_CHARACTERS)) < ahead:
+        position, ahead = position + _STEP_CHARACTERS, ahead - passed
+    for _ in range(ahead):
+        position = text.index("\n", position) + 1
+    lines: list[str] = []
+    while len(lines) < count and position <= len(text):
+        end = text.find("\n", position)
+        end = len(text) if end < 0 else end
+        lines.append(text[position:end])
+        position = end + 1
+    return lines
 
 
 def _lines_within(lines: list[str], characters: int) -> int:

@@ -543,7 +543,17 @@ async def test_what_the_store_refused_is_written_at_the_next_event() -> None:
     assert any(kind_of(msg) == "segment" for msg in view)
 
 
-async def test_a_pending_collision_does_not_keep_other_texts_from_being_written() -> None:
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        OffloadCollisionError("another text holds the ref"),
+        OffloadFullError("the quota has no room for so long a text"),
+    ],
+    ids=["collision", "too long for the quota"],
+)
+async def test_a_text_that_stays_pending_does_not_keep_others_from_being_written(
+    refusal: OffloadError,
+) -> None:
     blocked = {"ref": ""}
 
     class Colliding(InMemoryOffloadStore):
@@ -553,7 +563,7 @@ async def test_a_pending_collision_does_not_keep_other_texts_from_being_written(
             if self.down:
                 raise OSError(28, "No space left on device")
             if self.digest(text) == blocked["ref"]:
-                raise OffloadCollisionError("another text holds the ref")
+                raise refusal
             return await super().write(text)
 
         @staticmethod

@@ -341,6 +341,18 @@ class TestFailingDisk:
                 await store.delete(ref)
         assert await store.read(ref) == "text"
 
+    async def test_where_not_even_the_directory_may_be_looked_for_each_operation_says_so(
+        self, store: FileOffloadStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The answer of a directory above that may not be searched; Python asks for it in different ways."""
+        ref = await store.write("text")
+        for call in ("stat", "lstat", "open", "scandir"):
+            monkeypatch.setattr(os, call, failing(errno.EACCES))
+        other = FileOffloadStore(store.directory.parent)
+        for operation in (other.read(ref), other.refs(), other.delete(ref), other.write("text")):
+            with pytest.raises(OffloadPermissionError):
+                await operation
+
 
 class HeldFsync:
     """Holds every fsync until released, as a busy disk does."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -154,13 +156,31 @@ class TestWhatStays:
         make_older(tmp_path / "shared", 9)
         (tmp_path / "mine").mkdir()
         (tmp_path / "mine" / "thesis.tex").write_text("mine")
+        (tmp_path / "mine" / "search.sqlite3").write_text("of another program")
         (tmp_path / "empty").mkdir(0o755)
         (tmp_path / "file").write_text("mine")
         done = collect_garbage(tmp_path, max_bytes=0, max_age_seconds=0)
         assert [each.name for each in done.removed] == ["shared"]
         assert namespaces_in(tmp_path) == ["empty", "file", "mine", "shared"]
         assert names_in(tmp_path / "shared") == ["folder", "notes.txt"]
+        assert names_in(tmp_path / "mine") == ["search.sqlite3", "thesis.tex"]
         assert done.bytes_after == 0
+
+    async def test_a_directory_that_may_not_be_read_is_named_and_the_others_go(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        await put(tmp_path, "of-root")
+        await put(tmp_path, "a")
+        real = os.scandir
+
+        def scandir(path: Path) -> Any:
+            if path == tmp_path / "of-root":
+                raise PermissionError(13, "Permission denied", str(path))
+            return real(path)
+
+        monkeypatch.setattr(os, "scandir", scandir)
+        assert [each.name for each in collect_garbage(tmp_path, max_bytes=0).removed] == ["a"]
+        assert f"{tmp_path / 'of-root'} is not counted and stays" in caplog.text
 
     async def test_links_are_not_followed(self, tmp_path: Path) -> None:
         elsewhere = tmp_path / "elsewhere"
@@ -277,11 +297,11 @@ class TestRemoving:
         await put(tmp_path, "a")
 
         def fail(*_: object, **__: object) -> None:
-            raise OSError(5, "Input/output error")
+            raise OSError(5, "Input/output error", str(tmp_path / "a"))
 
         with monkeypatch.context() as patched:
             patched.setattr(Path, "rename", fail)
-            with pytest.raises(OffloadError, match=f"{tmp_path} could not be tidied"):
+            with pytest.raises(OffloadError, match=rf"{tmp_path} could not be tidied \({tmp_path}/a\)"):
                 collect_garbage(tmp_path, max_bytes=0)
         assert namespaces_in(tmp_path) == ["a"]
 

@@ -14,6 +14,7 @@ import pytest
 from context_compressor.offload.directory import in_use
 from context_compressor.offload.directory.gc import collect_garbage
 from context_compressor.offload.directory.in_use import namespaces_in_use, open_namespaces
+from context_compressor.offload.directory.locking import locked
 from context_compressor.offload.files import FileOffloadStore
 from tests.offload.directories import hold_elsewhere, names_in, namespaces_in, put, run_python
 
@@ -98,6 +99,15 @@ class TestOneProcess:
         shutil.rmtree(path)
         await store.write("text")
         assert namespaces_in_use(path) == {"a", "b"}
+
+    async def test_a_directory_moved_under_an_open_store_is_made_again(self, tmp_path: Path) -> None:
+        path = tmp_path / "store"
+        store = FileOffloadStore(path, "a")
+        await store.write("text")
+        path.rename(tmp_path / "moved")
+        ref = await store.write("another")
+        assert collect_garbage(path, max_bytes=0).in_use == 1
+        assert await store.read(ref) == "another"
 
     async def test_a_line_of_which_only_a_part_was_written_counts_for_nothing(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -200,6 +210,25 @@ class TestProcesses:
         assert process.stdout.readline() == "open\n"
         assert namespaces_in_use(tmp_path) == {"a"}
         process.communicate("")
+
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
+    @pytest.mark.filterwarnings("ignore:This process")
+    def test_a_process_forked_while_a_lock_is_held_does_not_keep_it(self, tmp_path: Path) -> None:
+        """A thread of the parent may hold one at any moment, and the child may live for months."""
+        reading, writing = os.pipe()
+        with locked(tmp_path / "lock"):
+            child = os.fork()
+            if child == 0:
+                os.close(writing)
+                os.read(reading, 1)  # until the parent lets go
+                os._exit(0)
+        try:
+            with locked(tmp_path / "lock", wait_seconds=0.0) as (_, is_held):
+                assert is_held
+        finally:
+            os.close(writing)
+            os.close(reading)
+            os.waitpid(child, 0)
 
     def test_collections_beside_processes_that_open_close_and_crash(self, tmp_path: Path) -> None:
         """Whatever a process has open reads back, while others collect all the time."""

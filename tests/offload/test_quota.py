@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -93,6 +95,24 @@ class TestBytes:
                 await store.write(text_of(f"more {number}"))
         assert calls == 1
 
+    async def test_a_process_that_ends_while_a_write_is_refused_is_no_trouble(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        store = FileOffloadStore(tmp_path, "a", max_bytes=1_500)
+        await store.write(text_of(1))
+        real = os.scandir
+
+        def list_and_end(path: Path) -> Any:
+            ended = tmp_path / ".store" / "open-1-ended"
+            ended.write_text("")
+            entries = list(real(path))
+            ended.unlink()
+            return nullcontext(entries)
+
+        monkeypatch.setattr(os, "scandir", list_and_end)
+        with pytest.raises(OffloadFullError):
+            await store.write(text_of(2))
+
     async def test_an_index_counts_as_it_grows(self, tmp_path: Path) -> None:
         store = FileOffloadStore(tmp_path, "a", max_bytes=3_000)
         await store.write(text_of(1))
@@ -101,6 +121,14 @@ class TestBytes:
             await store.write(text_of(2))
         (tmp_path / "a" / "search.sqlite3").unlink()
         await store.write(text_of(2))
+
+    @pytest.mark.parametrize("call", ["open", "close"])
+    async def test_what_an_index_grew_by_after_the_last_text_counts(self, tmp_path: Path, call: str) -> None:
+        store = FileOffloadStore(tmp_path, "a", max_bytes=9_000)
+        await store.write(text_of(1))
+        (tmp_path / "a" / "search.sqlite3").write_bytes(b"x" * 1_500)
+        getattr(store, call)()
+        assert Usage(tmp_path).used() == bytes_in(tmp_path) == 2_500
 
     async def test_stores_without_a_quota_are_counted(self, tmp_path: Path) -> None:
         limited = FileOffloadStore(tmp_path, "limited", max_bytes=2_500)

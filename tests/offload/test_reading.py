@@ -117,6 +117,20 @@ def test_an_empty_text_is_one_empty_line() -> None:
     assert split_lines("") == [""]
 
 
+def test_a_page_of_a_large_text_takes_apart_only_what_it_may_show() -> None:
+    """Splitting a text of 200 MB would hold the interpreter, and with it every other session, for seconds."""
+
+    class Whole(str):
+        def split(self, *_: object) -> list[str]:  # type: ignore[override]
+            raise AssertionError
+
+    text = Whole("\n".join(map(str, range(1, 50_001))))
+    for offset in (1, 2, 30_000, 50_000):
+        page = read_page(text, ref_of(text), COUNTERS["quarter"], max_tokens=100, offset=offset)
+        assert page.startswith(f"[{ref_of(text)} lines {offset}-")
+        assert page.split("\n")[1] == str(offset)
+
+
 def test_too_little_room_is_said() -> None:
     answer = read_page("text " * 100, "ctx://0123456789abcdef", COUNTERS["qwen"], max_tokens=20)
     assert answer.startswith("No room")

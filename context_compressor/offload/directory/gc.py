@@ -112,7 +112,8 @@ def collect_garbage(
     try:
         return _Collector(root, max_bytes, max_age_seconds, frozenset(kept)).run(dry_run=dry_run)
     except OSError as error:
-        raise disk_error(error, f"{root} could not be tidied", OffloadError) from error
+        place = f" ({error.filename})" if error.filename else ""
+        raise disk_error(error, f"{root} could not be tidied{place}", OffloadError) from error
 
 
 def check_limit(name: str, value: object, *, whole: bool = False) -> None:

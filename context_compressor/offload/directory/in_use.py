@@ -28,7 +28,7 @@ STORE_FOLDER = ".store"
 """Folder in a store's directory for what is not a namespace, which no namespace can be called."""
 LOCK_FILE = "lock"
 """Held, shared, while a process says what it has open; held alone while somebody decides what nobody has."""
-_PREFIX = "open-"
+OPEN_PREFIX = "open-"
 _SLACK_LINES = 1_000
 """Lines beyond those needed at which the file is written anew; a service opens sessions for months."""
 UNLOCKABLE_SECONDS = 24 * 3600.0
@@ -49,6 +49,7 @@ class OpenNamespaces:
         self._lock = threading.Lock()
         self._held: Counter[str] = Counter()
         self._released: deque[str] = deque()
+        self._file = self._folder  # of the descriptor
         self._descriptor: int | None = None
         self._closing: weakref.finalize[..., Any] | None = None
         self._lines = 0
@@ -122,7 +123,7 @@ class OpenNamespaces:
         """Tell whether the file is this process's and still where others look for it."""
         descriptor = self._descriptor
         try:
-            return descriptor is not None and os.fstat(descriptor).st_nlink > 0
+            return descriptor is not None and os.path.samestat(os.fstat(descriptor), self._file.stat())
         except OSError:
             return False
 
@@ -143,22 +144,22 @@ class OpenNamespaces:
     def _write_anew(self, wait_seconds: float = WAIT_SECONDS) -> None:
         make_directory(self._folder)
         with self._saying(wait_seconds):
-            file = self._folder / f"{_PREFIX}{os.getpid()}-{secrets.token_hex(6)}"
+            file = self._folder / f"{OPEN_PREFIX}{os.getpid()}-{secrets.token_hex(6)}"
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
-            earlier = self._descriptor, self._closing, self._lines
+            earlier = self._file, self._descriptor, self._closing, self._lines
             descriptor = os.open(file, flags, 0o600)
             closing = weakref.finalize(self, _remove, descriptor, file, os.getpid())
-            self._descriptor, self._closing, self._lines = descriptor, closing, 0
+            self._file, self._descriptor, self._closing, self._lines = file, descriptor, closing, 0
             try:
                 with suppress(OSError):  # a disk without locks
                     try_lock(descriptor)
                 self._append("+", list(self._held))
             except BaseException:
                 closing()
-                self._descriptor, self._closing, self._lines = earlier
+                self._file, self._descriptor, self._closing, self._lines = earlier
                 raise
-            if earlier[1] is not None:
-                earlier[1]()
+            if earlier[2] is not None:
+                earlier[2]()
 
     def _close(self) -> None:
         closing, self._closing, self._descriptor = self._closing, None, None
@@ -201,7 +202,7 @@ def namespaces_in_use(path: Path) -> set[str]:
     names: set[str] = set()
     try:
         with os.scandir(path / STORE_FOLDER) as entries:
-            files = [entry.path for entry in entries if entry.name.startswith(_PREFIX)]
+            files = [entry.path for entry in entries if entry.name.startswith(OPEN_PREFIX)]
     except FileNotFoundError:
         return names
     for file in files:

@@ -27,11 +27,18 @@ if sys.platform == "win32":
         os.lseek(descriptor, _LOCKED_BYTE, os.SEEK_SET)
         msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
 
+    def _give_back(descriptor: int) -> None:
+        """Do nothing: closing is enough."""
+
 else:
     import fcntl
 
     def _take(descriptor: int, shared: bool) -> None:
         fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+
+    def _give_back(descriptor: int) -> None:
+        # A process that was forked meanwhile has a copy of the descriptor, which would keep the lock.
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 
 def try_lock(descriptor: int, *, shared: bool = False) -> bool:
@@ -68,6 +75,8 @@ def locked(file: Path, *, shared: bool = False, wait_seconds: float = WAIT_SECON
     try:
         yield Locked(descriptor, _wait_for(descriptor, file, shared, wait_seconds))
     finally:
+        with suppress(OSError):
+            _give_back(descriptor)
         with suppress(OSError):
             os.close(descriptor)
 

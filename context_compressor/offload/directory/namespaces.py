@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import stat
@@ -12,6 +13,8 @@ from pathlib import Path
 
 from context_compressor.offload.directory.in_use import STORE_FOLDER
 from context_compressor.offload.text_files import FILE_NAME, TEMPORARY_PREFIX, TEMPORARY_SUFFIX
+
+logger = logging.getLogger(__name__)
 
 NAMESPACE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
 REMOVING_PREFIX = "removing-"
@@ -35,6 +38,8 @@ class FoundNamespace:
     change, which any new or removed file sets, and a store that opens it."""
     has_others: bool = False
     """Whether there is something else in it, which is left alone."""
+    is_certain: bool = False
+    """Whether a text is in it, be it half written: only stores make those."""
 
     @property
     def is_empty(self) -> bool:
@@ -62,7 +67,8 @@ def index_bytes(directory: Path) -> int:
 
 
 def find_namespaces(path: Path) -> list[FoundNamespace]:
-    """Return the namespaces in a store's directory; directories that no store made are passed over.
+    """Return the namespaces in a store's directory; directories that no store made are passed over, and those
+    that this process may not read.
 
     Raises:
         OSError: the directory cannot be looked through.
@@ -76,11 +82,17 @@ def find_namespaces(path: Path) -> list[FoundNamespace]:
             if NAMESPACE.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False)
         ]
     for name in names:
-        with suppress(FileNotFoundError):  # somebody else is removing it
+        try:
             namespace, is_private = _look_into(path, name)
-            # An empty directory may be anybody's; stores make private ones.
-            if not namespace.is_empty or (is_store and is_private and not namespace.has_others):
-                found.append(namespace)
+        except FileNotFoundError:  # somebody else is removing it
+            continue
+        except PermissionError as error:
+            logger.warning("%s is not counted and stays: %s", path / name, error.strerror)
+            continue
+        # An empty directory may be anybody's, and so may a search.sqlite3; stores make private directories.
+        is_likely = is_private and not namespace.has_others and (is_store or namespace.bytes > 0)
+        if namespace.is_certain or is_likely:
+            found.append(namespace)
     return found
 
 
@@ -101,19 +113,20 @@ def _look_into(path: Path, name: str) -> tuple[FoundNamespace, bool]:
 def _list_files(directory: Path, changed_ns: int) -> tuple[FoundNamespace, bool]:
     """Return what lies in a directory, and whether it stood still while we looked."""
     total = texts = 0
-    has_others = has_vanished = False
+    has_others = has_vanished = is_certain = False
     with os.scandir(directory) as entries:
         for entry in entries:
             if not is_ours(entry):
                 has_others = True
                 continue
+            is_certain |= entry.name not in _INDEX_FILES
             try:
                 total += entry.stat(follow_symlinks=False).st_size
                 texts += FILE_NAME.fullmatch(entry.name) is not None
             except FileNotFoundError:
                 has_vanished = True
     is_still = not has_vanished and directory.lstat().st_mtime_ns == changed_ns
-    return FoundNamespace(directory.name, total, texts, changed_ns, has_others), is_still
+    return FoundNamespace(directory.name, total, texts, changed_ns, has_others, is_certain), is_still
 
 
 def being_removed(path: Path) -> Iterator[Path]:

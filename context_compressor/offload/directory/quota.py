@@ -6,11 +6,12 @@ import logging
 import os
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from context_compressor.errors import OffloadError, OffloadFullError
 from context_compressor.offload.directory.gc import collect_garbage
-from context_compressor.offload.directory.in_use import STORE_FOLDER
+from context_compressor.offload.directory.in_use import OPEN_PREFIX, STORE_FOLDER
 from context_compressor.offload.directory.process import OnePerDirectory
 from context_compressor.offload.directory.usage import Usage
 from context_compressor.offload.text_files import make_directory
@@ -98,12 +99,13 @@ class Quota:
         """Return what differs after a namespace was opened or closed, without reading who has what."""
         folder = self._path / STORE_FOLDER
         make_directory(folder)
+        found = []
         with os.scandir(folder) as entries:
-            return sorted(
-                (entry.name, entry.stat(follow_symlinks=False).st_size)
-                for entry in entries
-                if entry.name.startswith("open-")
-            )
+            for entry in entries:
+                if entry.name.startswith(OPEN_PREFIX):
+                    with suppress(FileNotFoundError):  # its process has just ended
+                        found.append((entry.name, entry.stat(follow_symlinks=False).st_size))
+        return sorted(found)
 
     def _complaint(self, size: int, max_bytes: int) -> str:
         used = self.usage.used()

@@ -1,8 +1,9 @@
 """How many bytes a store's directory holds, counted by all processes together.
 
 The count is a small file: looking at it costs microseconds, looking through a directory of many sessions a
-second. It may be above the truth until the next look through the directory, and is never below it: what is
-written is counted before, what is removed afterwards, unless somebody looked meanwhile and missed it already.
+second. It may be above the truth until the next look through the directory, and for texts it is never below:
+what is written is counted before, what is removed afterwards, unless somebody looked meanwhile and missed it
+already. An index is counted after it grew, when its store is opened, written to or closed.
 """
 
 from __future__ import annotations
