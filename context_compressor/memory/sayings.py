@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ from context_compressor.compression.transcript import (
     shown_message,
 )
 from context_compressor.memory.state import MemoryState
+from context_compressor.messages.media import is_data_url
 from context_compressor.messages.msg import Msg, tool_calls, tool_results
 from context_compressor.messages.openai_common import dump_sendable
 from context_compressor.messages.parts import PartPath, argument_lines, is_argument, part_at
@@ -28,6 +30,8 @@ from context_compressor.recall.terms import TermReader
 
 _MAX_PLACES = 200
 """Places of one text in a transcript that are looked at."""
+_OTHER_TEXTS = (("refusal",), ("audio", "transcript"), ("file", "filename"), ("source", "url"))
+"""Where a block of another kind has what it says, or what it is asked for by."""
 _HEADER_END = " ===\n"
 """What stands before a message's text in a transcript."""
 
@@ -40,6 +44,15 @@ class _Said(NamedTuple):
     text: str
     block: int
     """Number of the content block that says it."""
+
+
+class _Lines(NamedTuple):
+    """Where a passage stands in a text, 1-based."""
+
+    first: int
+    last: int
+    column: int
+    """Of its first character, in the first line."""
 
 
 class Place(NamedTuple):
@@ -169,7 +182,7 @@ class Sayings:
         told = found.text[slice(*sought[0])] if sought else found.text
         in_view = any(told in said.text for msg in place.shown for said in self._texts(msg))
         ref: str | None = None
-        lines: tuple[int, int] | None = None
+        lines: _Lines | None = None
         whole = ref_of(document.text) if place.stubs else ""
         argument = _argument_with(place, texts, sought)
         if any(stub.ref == whole for stub in place.stubs):
@@ -189,9 +202,10 @@ class Sayings:
             message_ids=(message_id(document.key),),
             role=document.role,
             tool=document.tool,
-            lines=lines,
+            lines=None if lines is None else (lines.first, lines.last),
             in_view=in_view,
             messages_ago=place.messages_ago,
+            column=1 if lines is None else lines.column,
         )
 
 
@@ -212,6 +226,13 @@ def _all_texts(msg: Msg, tools: Sequence[str | None], redact: Redact | None) -> 
             for one in [{"type": "text", "text": output}] if isinstance(output, str) else output:
                 if one.get("type") == "text":
                     yield _Said("tool", tool, str(one.get("text") or ""), number)
+        else:
+            for path in _OTHER_TEXTS:
+                value: object = block
+                for name in path:
+                    value = value.get(name) if isinstance(value, dict) else None
+                if isinstance(value, str) and not is_data_url(value):
+                    yield _Said(msg.role, None, value, number)
 
 
 def _lines_sought(text: str, query: str) -> list[tuple[int, int]]:
@@ -230,7 +251,7 @@ def _lines_sought(text: str, query: str) -> list[tuple[int, int]]:
 
 def _argument_with(
     place: Place, texts: Mapping[str, str], sought: Sequence[tuple[int, int]]
-) -> tuple[str, tuple[int, int]] | None:
+) -> tuple[str, _Lines] | None:
     """Return ref and lines of the stored argument that holds what was sought of a call."""
     found = place.found
     for stub in place.arguments:
@@ -247,7 +268,7 @@ def _argument_with(
 
 def _lines_of_call(
     transcript: str, call: str, place: Place, sought: Sequence[tuple[int, int]]
-) -> tuple[int, int] | None:
+) -> _Lines | None:
     """Return the lines of a call in the transcript with it, of those the ones with what was sought.
 
     Where the call is not found as a whole, what was sought tells them if it stands there just once.
@@ -260,15 +281,16 @@ def _lines_of_call(
         begin, end = at + call.index("\n") + 1, at + len(call)
     for start, stop in sought if places else sought[:1]:
         line = text[start:stop]
-        # Arguments stand there as JSON, those of a custom tool as they are.
-        for needle in (dump_sendable(line.partition(": ")[2] or line)[1:-1], line):
+        value = line.partition(": ")[2] or line
+        # Arguments stand there as JSON, of which there are two forms, those of a custom tool as they are.
+        for needle in (dump_sendable(value)[1:-1], json.dumps(value)[1:-1], line):
             at = transcript.find(needle, begin, end) if needle else -1
             if at >= 0 and (places or transcript.find(needle, at + 1) < 0):
                 return _lines_of(transcript, at, at + len(needle))
     return _lines_of(transcript, begin, end) if places else None
 
 
-def _lines_in(transcript: str, found: Found, share: float) -> tuple[int, int] | None:
+def _lines_in(transcript: str, found: Found, share: float) -> _Lines | None:
     """Return the lines of a passage in the transcript with its message, told from like texts by its place."""
     places = _places_of(found.document.text, transcript)
     if not places:
@@ -292,6 +314,7 @@ def _nearest(places: Sequence[int], transcript: str, share: float) -> int:
     return min(places, key=lambda at: abs(at - share * len(transcript)))
 
 
-def _lines_of(text: str, start: int, end: int) -> tuple[int, int]:
+def _lines_of(text: str, start: int, end: int) -> _Lines:
     first = text.count("\n", 0, start) + 1
-    return first, first + text.count("\n", start, max(start, end - 1))
+    last = first + text.count("\n", start, max(start, end - 1))
+    return _Lines(first, last, start - text.rfind("\n", 0, start))

@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
+from context_compressor.recall.escapes import readings
+from context_compressor.recall.passages import MAX_PASSAGE_CHARACTERS
 from context_compressor.recall.query import Query, read_query
 from context_compressor.recall.terms import RUN, UNSPACED_RUN, TermReader, fold
 from context_compressor.tokens.protocol import TokenCounter
 
-_FIRST = re.compile(r"\[(?:in view|not stored|ctx://[0-9a-f]{16}(?: line \d+)?), [^\n]*\]\n")
+_FIRST = re.compile(r"\[(?:in view|not stored|ctx://[0-9a-f]{16}(?: line \d+(?: column \d+)?)?), [^\n]*\]\n")
 _LAST = re.compile(r"\n\[(?:end|\d+ more; ask more precisely)\]\Z")
-_WIDTHS = (480, 320, 200, 140)
+_WIDTHS = (MAX_PASSAGE_CHARACTERS, 480, 320, 200, 140)
 """Characters of a passage to show, the most first; the least still shows a name with the words beside it."""
+_LEAST_WIDTHS = (70, 35, 17)
+"""Where not even one hit fits: characters that take two tokens each, or a page of 100 tokens."""
 _LONG_CHARACTERS = 60
 """Of a longer run only the part that is asked for has to be shown, with so many characters."""
+_CHARACTER = re.compile(
+    ".[\u0300-\u036f\u1160-\u11ff\u3099\u309a\u314f-\u3163\uff9e\uff9f\uffc2-\uffdc]*", re.DOTALL
+)
+"""A character with the marks, or letters of a Korean syllable, that follow it and fold into one with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +49,8 @@ class Hit:
     """Whether the view shows the passage."""
     messages_ago: int
     """How many messages came after it."""
+    column: int = 1
+    """Its first character in the first of `lines`, for `read_offloaded`: a line may be long."""
 
 
 class Place(NamedTuple):
@@ -67,30 +78,33 @@ def hits_page(hits: Sequence[Hit], query: str, counter: TokenCounter, max_tokens
     texts = [hit.text.strip() for hit in hits]
     places = [find_places(text, sought, reader) for text in texts]
     weights = _weights(sought, places)
-    page, shown = "", [""]
-    for width in _WIDTHS:
-        shown = [
+
+    @cache
+    def shown(width: int) -> list[str]:
+        return [
             f"[{_title(hit)}]\n{excerpt(text, found, width, weights)}"
             for hit, text, found in zip(hits, texts, places, strict=True)
         ]
-        page = _page(shown, len(hits))
-        if counter.count_text(page) <= max_tokens:
-            return page
-    for count in range(len(hits) - 1, 0, -1):
-        page = _page(shown, count)
+
+    page = ""
+    for count, width in _attempts(len(hits)):
+        closing = "end" if count == len(hits) else f"{len(hits) - count} more; ask more precisely"
+        page = "\n".join([*shown(width)[:count], f"[{closing}]"])
         if counter.count_text(page) <= max_tokens:
             break
     return page
 
 
+def _attempts(hits: int) -> Iterator[tuple[int, int]]:
+    """Yield how many hits to show, and how many characters of each, the most first."""
+    yield from ((hits, width) for width in _WIDTHS)
+    yield from ((count, _WIDTHS[-1]) for count in range(hits - 1, 0, -1))
+    yield from ((1, width) for width in _LEAST_WIDTHS)
+
+
 def is_hits_page(text: str) -> bool:
     """Tell whether a text has the form of `hits_page`; what it says is not looked at."""
     return _FIRST.match(text) is not None and _LAST.search(text) is not None
-
-
-def _page(shown: Sequence[str], count: int) -> str:
-    closing = "end" if count == len(shown) else f"{len(shown) - count} more; ask more precisely"
-    return "\n".join([*shown[:count], f"[{closing}]"])
 
 
 def _title(hit: Hit) -> str:
@@ -100,6 +114,8 @@ def _title(hit: Hit) -> str:
     where = "in view" if hit.in_view else hit.ref or "not stored"
     if hit.lines and not hit.in_view:
         where += f" line {hit.lines[0]}"
+        if hit.column > MAX_PASSAGE_CHARACTERS:  # else a page that begins with the line shows it
+            where += f" column {hit.column}"
     ago = "now" if hit.messages_ago == 0 else f"{hit.messages_ago} messages ago"
     return f"{where}, {what}, {ago}"
 
@@ -115,9 +131,16 @@ def _weights(query: Query, places: Sequence[Sequence[Place]]) -> list[float]:
 
 def find_places(text: str, query: Query, reader: TermReader) -> list[Place]:
     """Return where terms of a query stand in a text, in order."""
+    found: set[Place] = set()
+    for said, origins in readings(text):
+        for place in (*_runs_with(said, query, reader), *_unspaced_with(said, query)):
+            found.add(Place(origins[place.start], origins[place.end], place.term))
+    return sorted(found)
+
+
+def _runs_with(text: str, query: Query, reader: TermReader) -> Iterator[Place]:
     numbers = {term: number for number, sought in enumerate(query.terms) for term in sought.terms}
     beginnings = [(number, sought.beginning) for number, sought in enumerate(query.terms) if sought.beginning]
-    found: list[Place] = []
     for match in RUN.finditer(text):
         run, (start, end) = match[0], match.span()
         if UNSPACED_RUN.match(run):
@@ -130,22 +153,27 @@ def find_places(text: str, query: Query, reader: TermReader) -> list[Place]:
             # Of a long path the part that is asked for; a name that is written otherwise begins with its run.
             at = fold(run).find(sought.name or sought.terms[0]) if len(run) > _LONG_CHARACTERS else -1
             place = (start, end) if at < 0 else (start + at, start + at + _LONG_CHARACTERS)
-            found.append(Place(place[0], min(place[1], end), number))
+            yield Place(place[0], min(place[1], end), number)
+
+
+def _unspaced_with(text: str, query: Query) -> Iterator[Place]:
     unspaced = [(number, sought.characters) for number, sought in enumerate(query.terms) if sought.characters]
-    if unspaced:
-        folded, origins = _fold_each(text)
-        for number, characters in unspaced:
-            at = folded.find(characters)
-            while at >= 0:
-                found.append(Place(origins[at], origins[at + len(characters) - 1] + 1, number))
-                at = folded.find(characters, at + 1)
-    return sorted(found)
+    if not unspaced:
+        return
+    folded, origins = _fold_each(text)
+    for number, characters in unspaced:
+        at = folded.find(characters)
+        while at >= 0:
+            yield Place(origins[at], origins[at + len(characters)], number)
+            at = folded.find(characters, at + 1)
 
 
 def _fold_each(text: str) -> tuple[str, list[int]]:
-    """Return a text folded character by character, and where each character of that comes from."""
-    folded = [fold(character) for character in text]
-    return "".join(folded), [at for at, characters in enumerate(folded) for _ in characters]
+    """Return a text folded character by character, and where each of these and the end come from."""
+    matches = list(_CHARACTER.finditer(text))
+    folded = [fold(match[0]) for match in matches]
+    origins = [match.start() for match, characters in zip(matches, folded, strict=True) for _ in characters]
+    return "".join(folded), [*origins, len(text)]
 
 
 def excerpt(text: str, places: Sequence[Place], width: int, weights: Sequence[float] = ()) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TypeVar
 
+from context_compressor.recall.escapes import readings
 from context_compressor.recall.passages import Document, split_passages
 from context_compressor.recall.query import Query, read_query
 from context_compressor.recall.ranking import Found, Lookup, rank
@@ -327,5 +328,7 @@ def terms_of_document(document: Document, reader: TermReader) -> Iterator[set[st
     """Yield the terms of each passage of a text, the name of its tool among them."""
     tool = reader.terms(document.tool) if document.tool else set()
     for start, end in split_passages(document.text):
-        terms = reader.terms(document.text[start:end])
+        terms: set[str] = set()
+        for said, _ in readings(document.text[start:end]):
+            terms |= reader.terms(said)
         yield terms | tool if terms else terms

@@ -8,6 +8,7 @@ from functools import cached_property
 from itertools import pairwise
 from math import log
 
+from context_compressor.recall.escapes import readings
 from context_compressor.recall.passages import Document, split_passages
 from context_compressor.recall.query import Query
 from context_compressor.recall.rows import Rows
@@ -18,7 +19,7 @@ CANDIDATES = 80
 
 ROUNDS = 6
 """How often so many are read where those before hold too little of what is sought, as rows that share codes
-or the parts of a name do not: some 50 ms at most."""
+or the parts of a name do not: some 50 ms. More are read only where these hold nothing of it at all."""
 
 SATURATION, LENGTH = 0.2, 0.9
 """k1 and b of BM25 (S. Robertson, H. Zaragoza, "The Probabilistic Relevance Framework", 2009). A passage is
@@ -135,38 +136,18 @@ class _Reading:
     ) -> None:
         self.row = row
         self.document, self.start, self.end = found
-        self.text = self.document.text[self.start : self.end]
-        self.folded = fold(self.text)
         self.places: list[list[int]] = [[] for _ in lookup.query.terms]
-        self._find(lookup.query, reader)
-
-    def _find(self, query: Query, reader: TermReader) -> None:
-        wanted: dict[str, list[list[int]]] = {}
-        for term, places in zip(query.terms, self.places, strict=True):
-            if term.characters is not None:
-                places += _find_all(term.characters, self.folded)
-            else:
-                for one in term.terms:
-                    wanted.setdefault(one, []).append(places)
-        if not wanted:
-            return
-        beginnings = [
-            (term.beginning, places)
-            for term, places in zip(query.terms, self.places, strict=True)
-            if term.beginning is not None
-        ]
-        for at, (words, wholes) in reader.runs(self.text):
-            for one in words if not wholes else words + wholes:
-                if one in wanted:
-                    for places in wanted[one]:
-                        places.append(at)
-                for beginning, places in beginnings:
-                    if one.startswith(beginning) and one not in wanted:
-                        places.append(at)
-        if self.document.tool:
-            for one in reader.terms(self.document.tool) & wanted.keys():
-                for places in wanted[one]:
-                    places.append(_TOOL_PLACE)
+        folded: list[str] = []
+        for text, origins in readings(self.document.text[self.start : self.end]):
+            folded.append(fold(text))
+            found_at = _places_in(text, folded[-1], lookup.query, reader)
+            for places, more in zip(self.places, found_at, strict=True):
+                if not places:  # what stands there as it is counts once
+                    places += [origins[min(at, len(text))] for at in more]  # folded, a text may be longer
+        self.folded = "\n".join(folded)
+        tool = reader.terms(self.document.tool) if self.document.tool else set()
+        for term, places in zip(lookup.query.terms, self.places, strict=True):
+            places += [_TOOL_PLACE for one in term.terms if one in tool and term.characters is None]
 
     def score(self, lookup: Lookup) -> float:
         """Return BM25 times the share of the query that is there, and what names and nearness add."""
@@ -218,7 +199,9 @@ def rank(
     name, places = lookup.query.bare_name, lookup.rows.places
     ordered: list[tuple[tuple[int, int, float, tuple[int, int]], Found]] = []
     candidates = lookup.candidates()
-    for start in range(0, min(len(candidates), ROUNDS * CANDIDATES), CANDIDATES):
+    for start in range(0, len(candidates), CANDIDATES):
+        if ordered and start >= ROUNDS * CANDIDATES:
+            break
         rows = candidates[start : start + CANDIDATES]
         for reading in _read(lookup, rows, read(rows), reader):
             score = reading.score(lookup)
@@ -273,6 +256,34 @@ def _read(
             ]
         if number < len(passages[key]):  # a text read back may be shorter than its digest says
             yield _Reading(lookup, row, passages[key][number], reader)
+
+
+def _places_in(text: str, folded: str, query: Query, reader: TermReader) -> list[list[int]]:
+    """Return where in a text each term of a query stands."""
+    found: list[list[int]] = [[] for _ in query.terms]
+    wanted: dict[str, list[list[int]]] = {}
+    for term, places in zip(query.terms, found, strict=True):
+        if term.characters is not None:
+            places += _find_all(term.characters, folded)
+        else:
+            for one in term.terms:
+                wanted.setdefault(one, []).append(places)
+    if not wanted:
+        return found
+    beginnings = [
+        (term.beginning, places)
+        for term, places in zip(query.terms, found, strict=True)
+        if term.beginning is not None
+    ]
+    for at, (words, wholes) in reader.runs(text):
+        for one in words if not wholes else words + wholes:
+            if one in wanted:
+                for places in wanted[one]:
+                    places.append(at)
+            for beginning, places in beginnings:
+                if one.startswith(beginning) and one not in wanted:
+                    places.append(at)
+    return found
 
 
 def _find_all(characters: str, text: str) -> list[int]:

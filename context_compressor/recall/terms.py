@@ -167,8 +167,11 @@ def name_in(run: str) -> str:
 
 
 def _wholes(run: str) -> tuple[str, ...]:
-    """Return codes of the run, of what stands between slashes and colons, and of what between dots in it."""
-    names = {run}
+    """Return codes of the run, of what stands between slashes and colons, and of what between dots in it.
+
+    Also of each of its words with humps, without digits behind: of `PostgreSQL15-based` that is `PostgreSQL`.
+    """
+    names = {run, *(piece.rstrip("0123456789") for piece in _pieces(run))}
     for outer in _OUTER_JOINT.split(run):
         names.add(outer)
         names.update(outer.split("."))

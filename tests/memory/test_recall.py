@@ -25,6 +25,7 @@ from context_compressor import (
 )
 from context_compressor.errors import InvalidArgumentError, OffloadError
 from context_compressor.memory.recalling import INDEX_FILE
+from context_compressor.offload.directory.usage import Usage
 from context_compressor.offload.history_tools import SEARCH_TOKENS
 from context_compressor.offload.protocol import ref_of
 from context_compressor.recall.hits import Hit
@@ -39,6 +40,11 @@ def turn(number: int, text: str | None = None) -> list[Msg]:
     arguments = f'{{"path": "src/part_{number}.py"}}'
     said = f"def handler_{number}(request):\n" + "    total += weight(request)\n" * 20
     return from_openai([call(f"c{number}", arguments=arguments), result(f"c{number}", text or said)])
+
+
+def user_part(part: dict[str, Any]) -> dict[str, Any]:
+    """Return what a user says with one content part."""
+    return {"role": "user", "content": [part]}
 
 
 def memory_of(budget: int = 3_000, **kinds: Any) -> CompressedMemory:
@@ -120,6 +126,57 @@ async def test_a_text_behind_a_stub_is_found_there() -> None:
     first_line, last_line = hit.lines
     assert first_line <= 301 <= last_line
     assert not hit.in_view
+
+
+async def test_in_a_long_line_a_hit_names_the_column_to_read_from() -> None:
+    memory = memory_of(8_000)
+    await memory.add(
+        turn(1, json.dumps([{"row": number, "value": f"value_{number * 31}"} for number in range(600)]))
+    )
+    await memory.get_memory()
+    hit = await first(memory, "value_9300")
+    assert hit.ref is not None
+    assert hit.lines == (1, 1)
+    assert f"line 1 column {hit.column}, " in await ask(memory, "search_history", query="value_9300")
+    shown = await ask(memory, "read_offloaded", ref=hit.ref, offset=1, column=hit.column)
+    assert "value_9300" in shown
+
+
+async def test_arguments_that_were_written_in_ascii_are_found_at_their_place() -> None:
+    memory = memory_of()
+    await memory.add(
+        from_openai([call("c", arguments=json.dumps({"path": "a.py", "name": "李雪梅"})), result("c", "ok")])
+    )
+    await play(memory)
+    hit = await first(memory, "李雪梅")
+    assert hit.ref is not None
+    assert hit.lines is not None
+    line = (await memory.read_ref(hit.ref)).split("\n")[hit.lines[0] - 1]
+    assert json.loads(f'"{line[hit.column - 1 :].partition(chr(34))[0]}"') == "李雪梅"
+
+
+@pytest.mark.parametrize(
+    ("said", "query"),
+    [
+        ({"role": "assistant", "content": None, "refusal": "I will not name the quagga."}, "quagga"),
+        ({"role": "assistant", "content": None, "audio": {"id": "a", "transcript": "a quagga"}}, "quagga"),
+        (
+            user_part({"type": "file", "file": {"filename": "q3.pdf", "file_data": "data:x;base64,AA"}}),
+            "q3.pdf",
+        ),
+        (user_part({"type": "image_url", "image_url": {"url": "https://x.example/cat_7.png"}}), "cat_7.png"),
+    ],
+)
+async def test_what_is_said_in_other_blocks_is_found(said: dict[str, Any], query: str) -> None:
+    """Refusals, spoken answers, and the names of files and addresses of images."""
+    memory = memory_of()
+    await memory.add(from_openai([user("The first request stays in view."), said]))
+    await play(memory)
+    hit = await first(memory, query)
+    assert query in hit.text
+    assert hit.ref is not None
+    assert hit.lines is not None
+    assert query in (await memory.read_ref(hit.ref)).split("\n")[hit.lines[0] - 1]
 
 
 async def test_the_latest_source_of_a_name_comes_first() -> None:
@@ -351,6 +408,15 @@ async def test_clearing_drops_the_index_of_another_process_too(tmp_path: Path) -
     assert "quagga" in terms_in(tmp_path)
     await again.clear()
     assert "quagga" not in terms_in(tmp_path)
+
+
+async def test_the_index_that_a_search_wrote_counts_towards_the_quota(tmp_path: Path) -> None:
+    memory = await play(memory_of(store=FileOffloadStore(tmp_path, max_bytes=10_000_000)))
+    before = Usage(tmp_path).used()
+    await first(memory, "handler_0")
+    after = Usage(tmp_path).used()
+    assert before is not None and after is not None
+    assert after - before == (tmp_path / "default" / INDEX_FILE).stat().st_size
 
 
 async def test_what_was_deleted_behind_its_back_leaves_the_index_with_the_next_call(tmp_path: Path) -> None:

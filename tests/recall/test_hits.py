@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import unicodedata
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from context_compressor.recall.hits import Hit, excerpt, find_places, hits_page
+from context_compressor.recall.hits import Hit, excerpt, find_places, hits_page, is_hits_page
 from context_compressor.recall.query import read_query
 from context_compressor.recall.terms import TermReader
 from context_compressor.tokens.tiktoken_counter import TiktokenCounter
@@ -56,6 +58,11 @@ def test_words_asked_for_stand_in_the_middle() -> None:
         ("parse date", "see parse_date.py"),
         ("parse_date", "see parseDate"),
         ("ｐｏｒｔ", "the Port"),
+        ("デモ", "ﾃﾞﾓ"),
+        ("デモ", unicodedata.normalize("NFD", "デモ")),
+        ("한글", unicodedata.normalize("NFD", "한글")),
+        ("雪梅", r"\u674e\u96ea\u6885"),
+        ("zebra", r"total\nzebra"),
     ],
 )
 def test_what_the_search_found_is_shown(query: str, said: str) -> None:
@@ -95,6 +102,35 @@ def page(texts: list[str], query: str) -> str:
 def test_a_word_that_other_hits_do_not_hold_is_shown() -> None:
     rare = "Marvin signs off. " + "amber basil cedar delta " * 30 + "The deployment of billing is planned."
     assert "Marvin" in page([rare, *["deployment of billing"] * 4], "Marvin billing deployment")
+
+
+def test_one_hit_is_shown_whole_where_there_is_room() -> None:
+    text = "Marvin signs off. " + "amber basil cedar delta " * 24 + "The deployment of billing is planned."
+    assert text in page([text], "Marvin billing deployment")
+
+
+@pytest.mark.parametrize(
+    "said", ["龘靐齉齾爩", "🎉👩‍👩‍👧 ", "82734 99182 ", "3f2a9c1e-88ab-4c1d-9e2f ", "한국어 "]
+)
+def test_a_page_keeps_to_its_room_whatever_is_said(said: str) -> None:
+    """Where not one hit fits as others do, less of it is shown."""
+    counter = TiktokenCounter()
+    text = (said * 200)[:700]
+    hits = [Hit(text, f"ctx://{n:016x}", (), "tool", "read_file", (n, n), False, n) for n in range(20)]
+    for count in (1, 20):
+        shown = hits_page(hits[:count], said, counter, 100)
+        assert counter.count_text(shown) <= 100
+        assert is_hits_page(shown)
+        assert said[:5] in shown
+
+
+def test_of_a_long_line_the_column_is_told() -> None:
+    """Where a page that begins with the line would not show it."""
+    for column, where in ((1, "line 3"), (200, "line 3"), (9_000, "line 3 column 9000")):
+        hit = Hit("zebra", "ctx://0123456789abcdef", (), "tool", "read", (3, 3), False, 7, column)
+        shown = hits_page([hit], "zebra", TiktokenCounter(), 100)
+        assert shown.startswith(f"[ctx://0123456789abcdef {where}, result of read, ")
+        assert is_hits_page(shown)
 
 
 def test_a_name_is_shown_before_words() -> None:

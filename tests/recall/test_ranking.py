@@ -137,6 +137,11 @@ def test_a_passage_without_anything_that_is_sought_is_no_hit() -> None:
     assert history.keys(SearchIndex(), "潘石是谁") == ["m0"]
 
 
+def test_a_rare_pair_is_found_behind_any_number_of_texts_that_share_its_code() -> None:
+    shared = [f"用户 {number} 已登录" for number in range(ROUNDS * CANDIDATES + 1)]
+    assert History(["请问潘石先生现在何处", *shared]).keys(SearchIndex(), "潘石") == ["m0"]
+
+
 def test_few_passages_are_read() -> None:
     """However many share the parts of a name that stands nowhere."""
     history = History([f"the test number {number} has id 7" for number in range(2_000)])

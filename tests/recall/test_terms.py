@@ -1,5 +1,6 @@
 """What a text is found by."""
 
+import json
 import re
 import sys
 from string import ascii_lowercase
@@ -69,6 +70,17 @@ DEEP_PATH = "/home/runner/" + "/".join(f"part-{one}" for one in "abcdefghijklm")
         ("ภาษาไทยง่าย", "ไทย"),
         ("to be or not to be", "to be"),
         ("𠮷野家に行く", "𠮷野"),
+        ("an OAuth2 token", "oauth"),
+        ("PostgreSQL15-based", "postgresql"),
+        ("a JavaScript-based app", "javascript"),
+        (json.dumps({"out": "total 5\nzebra\ttiger"}), "zebra"),
+        (json.dumps({"out": "total 5\nzebra\ttiger"}), "tiger"),
+        (json.dumps({"text": json.dumps({"out": "total 5\nreport.txt"})}), "report"),
+        (json.dumps({"name": "李雪梅", "city": "Zürich"}), "雪梅"),
+        (json.dumps({"name": "李雪梅", "city": "Zürich"}), "Zürich"),
+        (json.dumps({"name": "𠮷野家"}), "𠮷野"),
+        (r"edited src\tests\new.py", "tests"),
+        (r"edited src\tests\new.py", r"src\tests\new.py"),
     ],
 )
 def test_found_by(text: str, query: str) -> None:
