@@ -10,9 +10,11 @@ import asyncio
 import json
 import os
 import sys
+from contextlib import AsyncExitStack
 from typing import Any
 
 from dashscope import AioGeneration
+from dashscope.api_entities.aio_session import close_shared_aio_session
 from files_tools import SCHEMAS, FileTools
 
 from context_compressor import (
@@ -48,7 +50,8 @@ class Agent:
 
     async def run(self, task: str, max_turns: int) -> str:
         """Return the model's final answer."""
-        async with self.memory:
+        async with self.memory, AsyncExitStack() as stack:
+            stack.push_async_callback(close_shared_aio_session)  # the SDK leaves its connections open
             instruction = "You answer questions about the files in a folder. Look before you answer."
             await self.add({"role": "system", "content": instruction}, {"role": "user", "content": task})
             for _ in range(max_turns):

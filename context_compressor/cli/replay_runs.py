@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -191,8 +192,9 @@ class _Processes:
                 # No more at once than there are processes: what is running when one ends is suspect.
                 while waiting and len(running) < jobs and not is_broken:
                     try:
-                        running[pool.submit(_work, waiting[0])] = waiting[0]
-                        waiting.popleft()
+                        with _interrupts_held():
+                            running[pool.submit(_work, waiting[0])] = waiting[0]
+                            waiting.popleft()
                     except BrokenProcessPool:
                         is_broken = True
                 done, _ = wait(running, _POLL_SECONDS, FIRST_COMPLETED)
@@ -210,6 +212,19 @@ class _Processes:
             pool.shutdown(cancel_futures=True)
 
 
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Hold Ctrl-C back for a moment; a process started meanwhile is deaf to it from its first instruction."""
+    if not hasattr(signal, "pthread_sigmask"):  # on Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 _shared: dict[str, Any] = {}
 """In a worker: how many turns all workers have done, and whether they are to stop."""
 
@@ -222,12 +237,16 @@ def _start_worker(turns: Any, stop: Any) -> None:
 def _work(task: Task) -> Outcome:
     turns, stop = _shared["turns"], _shared["stop"]
 
-    def step() -> None:
+    def go_on() -> None:
         if stop.value:
             raise _StoppedError
+
+    def step() -> None:
+        go_on()
         with turns.get_lock():
             turns.value += 1
 
+    go_on()
     return replay_session(task, step)
 
 

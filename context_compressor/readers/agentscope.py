@@ -13,6 +13,7 @@ from typing import Any
 
 from context_compressor.errors import InvalidMessageError
 from context_compressor.messages.msg import Msg
+from context_compressor.readers.anthropic_messages import speaks_chat
 from context_compressor.readers.documents import Document, Numbered
 from context_compressor.readers.media import data_part
 from context_compressor.readers.session import Format, Session, UnreadableError
@@ -34,12 +35,23 @@ _Memory = tuple[str, str | list[Any], list[Any]]
 
 
 def recognises(sample: Sequence[Any]) -> bool:
-    """Tell whether some value is a memory's state, or holds one, or is a list of AgentScope's messages."""
+    """Tell whether some value is a memory's state, or holds one, or the values are AgentScope's messages."""
+    return _are_own(sample) or any(_holds_own(value) for value in sample)
+
+
+def _are_own(values: Sequence[Any]) -> bool:
+    """Tell whether values are messages as AgentScope writes them; chat dicts may have ids and times, too."""
+    keys = {"id", "metadata"}
+    return any(_is_msg(value) and keys <= value.keys() for value in values) and not speaks_chat(list(values))
+
+
+def _holds_own(value: Any) -> bool:
+    if isinstance(value, list):
+        return _are_own(value)
     return any(
         (summary or entries) and all(_is_entry(entry) for entry in entries[:1])
-        for value in sample
         for _, summary, entries in _memories(value)
-    ) or any(isinstance(value, dict) and _is_state(value) for value in sample)
+    ) or (isinstance(value, dict) and _is_state(value))
 
 
 def _is_state(value: dict[str, Any]) -> bool:
@@ -138,6 +150,8 @@ def _add(transcript: Transcript, entry: Any, line: int) -> None:
     data = entry[0] if isinstance(entry, list) and entry else entry
     if not isinstance(data, dict):
         raise UnreadableError(f"expected a message, got {kind_of(data)}")
+    if data.get("tool_calls"):
+        raise UnreadableError("tool_calls: expected calls as blocks of the content; these are of OpenAI chat")
     msg = Msg.from_dict({**data, "metadata": None, "timestamp": ""})
     blocks = msg.get_content_blocks()
     if msg.role == "assistant":

@@ -53,11 +53,12 @@ def as_text_bytes(stream: IO[bytes]) -> IO[bytes]:
     except OSError as error:
         raise UnreadableError(f"cannot be read: {error.strerror or error}") from None
     if head.startswith(_GZIP):
-        stream = cast("IO[bytes]", gzip.GzipFile(fileobj=stream))
         with suppress(OSError, EOFError, zlib.error):  # whoever reads the lines tells where the damage is
             head = b""
-            head = stream.read(_HEAD_BYTES)
+            head = gzip.GzipFile(fileobj=stream).read(_HEAD_BYTES)
         stream.seek(0)
+        # Anew: after damage at the very start, the first would not begin there again.
+        stream = cast("IO[bytes]", gzip.GzipFile(fileobj=stream))
     for magic, name in _PACKED.items():
         if head.startswith(magic):
             raise UnreadableError(f"is compressed with {name}; unpack it first (gzip is read as it is)")

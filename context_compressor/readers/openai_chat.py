@@ -48,6 +48,10 @@ def _is_message(value: Any) -> bool:
     return isinstance(value, dict) and "role" in value and "messages" not in value
 
 
+def _holds_messages(value: Any) -> bool:
+    return isinstance(value, dict) and "messages" in value and "role" not in value
+
+
 def _read_message_lines(document: Document, values: Iterator[tuple[int, Any]]) -> Session:
     messages: list[Any] = []
     lines: list[int] = []
@@ -76,6 +80,8 @@ def _read_session(document: Document, line: int, value: Any) -> Session:
         raise UnreadableError(
             f'expected a list of chat messages or {{"messages": [...]}}, got {kind_of(value)}'
         )
+    if messages and all(isinstance(one, list) or _holds_messages(one) for one in messages):
+        raise UnreadableError("is a list of sessions; write one per line, as `jq -c '.[]'` does (JSONL)")
     _check(messages, 0)
     return Session(
         messages,

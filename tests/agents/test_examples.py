@@ -105,6 +105,7 @@ async def test_an_agent_of_sixty_turns_is_never_refused(name: str, stream: bool)
         assert output.strip() == "Callbacks wait in a queue that each iteration of the loop empties."
         assert script.turn >= TURNS - 1
         assert "def call_soon_threadsafe" in script.found  # read back from what had left the view
+        assert "Unclosed" not in errors
         raw = int(errors.split("history ")[1].split(" ")[0].replace(",", ""))
         assert raw > 200_000
 

@@ -27,6 +27,11 @@ BAD_FILES = {
         b'[{"role": "tool", "tool_call_id": 5, "content": "x"}]',
         ["f.json: messages[0].tool_call_id: expected a string, got int"],
     ),
+    "list of sessions": (
+        b'[{"messages": [%b]}]' % USER,
+        ["f.json: is a list of sessions; write one per line"],
+    ),
+    "list of lists": (b"[[%b], [%b]]" % (USER, USER), ["f.json: is a list of sessions", "JSONL"]),
     "every session of JSONL": (
         b'{"messages": [%b, {"role": "user"}]}\n[%b]\n' % (USER, b'{"role": "robot"}'),
         ["f.json, line 1: messages[1].content:", "and 1 more"],

@@ -255,6 +255,33 @@ def test_a_process_that_is_killed_costs_no_other_session(tmp_path):
     assert turns == sorted(turns)
 
 
+class Deaf(dict):
+    """A message whose reader writes to a file whether its process holds Ctrl-C back."""
+
+    def __reduce__(self):
+        return _tell_mask, (self["mark"],)
+
+
+def _tell_mask(mark: str) -> dict:
+    Path(mark).write_text(str(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())))
+    return says("user", "go on")
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="no signal masks here")
+def test_processes_hold_ctrl_c_back_from_their_first_instruction(tmp_path):
+    """While they import, before they could say so themselves; else each prints where it was."""
+    marks = [tmp_path / "a", tmp_path / "b"]
+    tasks = [
+        replay_runs.Task(mark.name, "", [*session(3), Deaf(mark=str(mark))], ("raw", "ours"), (3_000,))
+        for mark in marks
+    ]
+
+    replay_runs.Replays(tasks, 2).run(lambda *_: None)
+
+    assert [mark.read_text() for mark in marks] == ["True", "True"]
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="no terminals here")
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_ctrl_c_while_replaying(tmp_path, jobs):

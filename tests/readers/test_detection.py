@@ -26,6 +26,18 @@ CHAT = {
     "blocks of others beside calls": [
         {"role": "assistant", "content": [{"type": "thinking", "thinking": "hm"}], "tool_calls": [CALL]}
     ],
+    "names, ids and times": [
+        {"id": "1", "name": "eve", "role": "user", "content": "hi", "timestamp": "t", "metadata": {}},
+        {
+            "id": "2",
+            "name": "ann",
+            "role": "assistant",
+            "content": "",
+            "timestamp": "t",
+            "tool_calls": [CALL],
+        },
+        {"id": "3", "name": "f", "role": "tool", "tool_call_id": "c", "content": "x", "timestamp": "t"},
+    ],
     "nothing": [],
 }
 
@@ -148,6 +160,19 @@ def test_calls_of_openai_chat_are_not_dropped_where_anthropic_is_read():
     reading = read_value(CHAT_SESSION, Format.ANTHROPIC)
     assert "messages[1].tool_calls: expected calls as blocks" in reading.problems[0].why
     assert len(reading.sessions[0].messages) == 1
+
+
+def test_calls_of_openai_chat_are_not_dropped_where_agentscope_is_read():
+    reading = read_value(CHAT["names, ids and times"], Format.AGENTSCOPE)
+    assert "content[1]: tool_calls: expected calls as blocks" in reading.problems[0].why
+    assert len(reading.sessions[0].messages) == 1
+
+
+def test_messages_of_agentscope_are_known_one_per_line_too():
+    bare = json.loads((SAMPLES / "agentscope1_bare_messages.json").read_text())["content"]
+
+    assert read_lines(bare).formats == (Format.AGENTSCOPE,)
+    assert read_lines(bare).sessions[0].messages == read_value(bare).sessions[0].messages
 
 
 HEADER = {"type": "session", "id": "x"}
