@@ -26,11 +26,11 @@ from context_compressor.integrations.agentscope_model import AgentScopeSummarize
 from context_compressor.integrations.agentscope_tools import register_offload_tools
 from context_compressor.memory.base import MemoryBase, as_mark, as_marks
 from context_compressor.memory.compressed import CompressedMemory
-from context_compressor.memory.foreign import ForeignMemory
+from context_compressor.memory.foreign import ForeignMemory, to_its_end
 from context_compressor.memory.in_memory import InMemoryMemory
 from context_compressor.memory.stats import CompressionStats
 from context_compressor.messages.agentscope import from_agentscope, to_agentscope
-from context_compressor.messages.msg import Msg, new_id
+from context_compressor.messages.msg import Msg, new_id, tool_results
 from context_compressor.offload.files import FileOffloadStore
 from context_compressor.offload.protocol import OffloadStore
 from context_compressor.recall.hits import Hit
@@ -49,8 +49,9 @@ class AgentScopeCompressedMemory(AgentScopeMemoryBase):
     Takes the place of AgentScope's own memories, and of `ReMeShortTermMemory`, whose arguments it accepts.
     `get_memory` returns a view that never exceeds the budget and that each of AgentScope's formatters takes;
     the history stays whole in `base`. Messages are AgentScope's `Msg`, in and out, and come back field for
-    field where nothing was changed. What stands in for others says so in `metadata["compression"]`; the id of
-    a segment stands for all the messages that it covers, in `delete` and `update_messages_mark`.
+    field where nothing was changed; `add` also takes what `from_openai` returns. What stands in for others
+    says so in `metadata["compression"]`; the id of a segment stands for all the messages that it covers, in
+    `delete` and `update_messages_mark`.
 
     Works without `async with`, which an agent does not use. `compressed` is the `CompressedMemory` behind it,
     another one after a state with texts in another directory was loaded.
@@ -137,11 +138,14 @@ class AgentScopeCompressedMemory(AgentScopeMemoryBase):
 
     async def add(
         self,
-        memories: AgentScopeMsg | list[AgentScopeMsg] | None,
+        memories: AgentScopeMsg | Msg | list[AgentScopeMsg] | list[Msg] | None,
         marks: str | list[str] | None = None,
         **kwargs: Any,
     ) -> None:
         """Add messages to the history, with marks; a message whose id is known gets the marks it comes with.
+
+        They are added even if the caller is cancelled meanwhile, as by AgentScope's own memory, which nothing
+        interrupts: an agent that is interrupted was told all the same, and its tool has run.
 
         Raises:
             InvalidArgumentError: not messages, or not marks; nothing was added.
@@ -151,7 +155,7 @@ class AgentScopeCompressedMemory(AgentScopeMemoryBase):
             return
         given = memories if isinstance(memories, list) else [memories]
         messages = [from_agentscope(msg, f"memories[{index}]") for index, msg in enumerate(given)]
-        await self.compressed.add(messages, marks=_plain(as_marks(marks)), **kwargs)
+        await to_its_end(self.compressed.add(messages, marks=_plain(as_marks(marks)), **kwargs))
 
     async def delete(self, msg_ids: list[str], **kwargs: Any) -> int:
         """Delete messages and return how many were there; a segment's id stands for all that it covers."""
@@ -187,11 +191,9 @@ class AgentScopeCompressedMemory(AgentScopeMemoryBase):
             _plain_mark(mark, "mark"), _plain_mark(exclude_mark, "exclude_mark"), prepend_summary, **kwargs
         )
         if mark is not None:
-            return [to_agentscope(msg, AgentScopeMsg) for msg in view]
+            return [_as_sent(msg) for msg in view]
         # The view keeps its messages as long as it shows them, so each becomes AgentScope's once.
-        shown = {
-            id(msg): self._shown.get(id(msg)) or (msg, to_agentscope(msg, AgentScopeMsg)) for msg in view
-        }
+        shown = {id(msg): self._shown.get(id(msg)) or (msg, _as_sent(msg)) for msg in view}
         self._shown = shown
         return [shown[id(msg)][1] for msg in view]
 
@@ -280,9 +282,9 @@ class AgentScopeCompressedMemory(AgentScopeMemoryBase):
 
     async def __aexit__(
         self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
+        kind: type[BaseException] | None = None,
+        error: BaseException | None = None,
+        traceback: TracebackType | None = None,
     ) -> None:
         await self.close()
 
@@ -317,6 +319,19 @@ class AgentScopeCompressedMemory(AgentScopeMemoryBase):
     def standing_page_tokens(self) -> int:
         """Return the tokens of the pages of stored texts that stand in the view."""
         return self.compressed.standing_page_tokens()
+
+
+def _as_sent(msg: Msg) -> AgentScopeMsg:
+    """Return a message of a view as AgentScope's, an empty result as an empty list.
+
+    A tool that was interrupted has such a result. Of "", AgentScope's formatter for Anthropic makes an empty
+    text block, which the provider refuses; the other formatters write both alike.
+    """
+    made: AgentScopeMsg = to_agentscope(msg, AgentScopeMsg)
+    if any(result["output"] == "" for result in tool_results(msg)):
+        blocks: Any = msg.get_content_blocks()
+        made.content = [{**block, "output": []} if block.get("output") == "" else block for block in blocks]
+    return made
 
 
 def _check_apart(**arguments: Any) -> None:

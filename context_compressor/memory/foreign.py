@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from functools import wraps
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 from context_compressor.errors import InvalidArgumentError, InvalidStateError
 from context_compressor.memory.base import (
@@ -19,6 +21,9 @@ from context_compressor.memory.base import (
 from context_compressor.memory.locks import LoopLock
 from context_compressor.messages.agentscope import from_agentscope, saved_form, stored_kind, to_agentscope
 from context_compressor.messages.msg import Msg, copy_json
+
+T = TypeVar("T")
+P = ParamSpec("P")
 
 _METHODS = (
     "add",
@@ -81,6 +86,24 @@ def as_memory(base: Any) -> MemoryBase:
     return AdaptedMemory(base)
 
 
+async def to_its_end(work: Coroutine[Any, Any, T]) -> T:
+    """Await work that goes on when the caller is cancelled, who hears of that when the work is done."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise
+
+
+def _whole(method: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+    @wraps(method)
+    async def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        return await to_its_end(method(*args, **kwargs))
+
+    return call
+
+
 class AdaptedMemory(MemoryBase):
     """Give another library's memory the contract of `MemoryBase`, over its public methods.
 
@@ -92,7 +115,8 @@ class AdaptedMemory(MemoryBase):
       state, or a new process has the mark "compressed" on messages that nothing stands for.
     - A store that does not tell users apart (`AsyncSQLAlchemyMemory`, for equal session ids) still does not.
 
-    Calls are made one at a time: a database session bears no more.
+    Calls are made one at a time, and go on to their end when the caller is cancelled: a database session
+    bears no two at once, and refuses all that follow one that was broken off.
 
     Args:
         wrapped: the memory.
@@ -115,10 +139,12 @@ class AdaptedMemory(MemoryBase):
 
     # Reading
 
+    @_whole
     async def size(self) -> int:
         async with self._lock:
             return await self._size()
 
+    @_whole
     async def get_memory(
         self,
         mark: str | None = None,
@@ -140,6 +166,7 @@ class AdaptedMemory(MemoryBase):
 
     # Changing
 
+    @_whole
     async def add(
         self, memories: Msg | list[Msg] | None, marks: str | list[str] | None = None, **kwargs: Any
     ) -> None:
@@ -159,6 +186,7 @@ class AdaptedMemory(MemoryBase):
                 for mark in names:
                     await self._mark([msg.id for msg in messages], mark)
 
+    @_whole
     async def delete(self, msg_ids: list[str], **kwargs: Any) -> int:
         ids = as_ids(msg_ids)
         async with self._lock:
@@ -167,6 +195,7 @@ class AdaptedMemory(MemoryBase):
                 await self.wrapped.delete(some, **kwargs)
             return max(0, before - await self._size())
 
+    @_whole
     async def delete_by_mark(self, mark: str | list[str], *args: Any, **kwargs: Any) -> int:
         names = [_plain(name) for name in as_marks(mark, "mark", is_optional=False)]
         async with self._lock:
@@ -175,12 +204,14 @@ class AdaptedMemory(MemoryBase):
                 await self.wrapped.delete_by_mark(names, *args, **kwargs)
             return max(0, before - await self._size())
 
+    @_whole
     async def clear(self) -> None:
         async with self._lock:
             await self._open()
             await self.wrapped.clear()
             await self.wrapped.update_compressed_summary("")
 
+    @_whole
     async def update_messages_mark(
         self, new_mark: str | None, old_mark: str | None = None, msg_ids: list[str] | None = None
     ) -> int:
@@ -201,6 +232,7 @@ class AdaptedMemory(MemoryBase):
             await self._update(new, old, [id for id in found if new is not None and id not in both])
             return len(found)
 
+    @_whole
     async def update_compressed_summary(self, summary: str) -> None:
         await self.wrapped.update_compressed_summary(as_summary(summary))
 

@@ -10,8 +10,14 @@ from typing import Any
 
 import pytest
 from agentscope.agent import ReActAgent
+from agentscope.formatter import OpenAIChatFormatter
+from agentscope.memory import InMemoryMemory
+from agentscope.message import Msg
 
-from context_compressor import CompressionConfig
+from context_compressor import CompressionConfig, from_openai
+from context_compressor.integrations.agentscope import AgentScopeCompressedMemory
+from tests.integrations.messages import user
+from tests.support.validity import problems
 
 ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "docs" / "migrating-from-reme.md").read_text(encoding="utf-8")
@@ -54,6 +60,34 @@ def test_the_one_import_gives_a_class_with_the_arguments_of_reme() -> None:
         "keep_recent_count",
         "store_dir",
     ]
+
+
+async def test_chat_dicts_come_in_by_from_openai() -> None:
+    dicts: list[dict[str, Any]] = [
+        {"role": "user", "content": "Search."},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [
+                {"index": 0, "id": "c", "type": "function", "function": {"name": "search", "arguments": "{}"}}
+            ],
+        },
+        {"role": "tool", "tool_call_id": "c", "content": "found"},
+    ]
+    memory = AgentScopeCompressedMemory(base=InMemoryMemory())
+    await memory.add(from_openai(dicts), allow_duplicates=True)
+    sent = await OpenAIChatFormatter().format(await memory.get_memory())
+    assert problems(sent) == []
+    assert [msg["role"] for msg in sent] == ["user", "assistant", "tool"]
+    assert all(type(msg) is Msg for msg in await memory.get_history())
+
+
+async def test_it_is_entered_and_left_by_hand_as_remes_was() -> None:
+    memory = AgentScopeCompressedMemory()
+    await memory.__aenter__()
+    await memory.add(user("hi"))
+    await memory.__aexit__()
+    assert await memory.size() == 1
 
 
 def test_the_defaults_it_names_are_ours() -> None:

@@ -140,6 +140,19 @@ async def test_calls_at_the_same_time_do_not_meet_in_one_database_session(theirs
     assert len(await memory.get_memory()) == 20
 
 
+async def test_a_call_that_is_cancelled_goes_on_to_its_end(theirs: Any) -> None:
+    """A database session that is broken off refuses every call that follows."""
+    base = AdaptedMemory(theirs)
+    for passes in range(10):
+        for work in (base.add(Msg("user", "hi", "user")), base.get_memory(), base.delete_by_mark("m")):
+            task = asyncio.ensure_future(work)
+            for _ in range(passes):
+                await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.wait([task])
+    assert await base.size() == 9  # the first was cancelled before it began
+
+
 async def test_no_call_names_more_ids_than_an_old_database_takes() -> None:
     class Bound(Notes):
         async def delete(self, msg_ids: list[str], **kwargs: Any) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from agentscope import formatter as formatters
-from agentscope.formatter import FormatterBase, OpenAIChatFormatter
+from agentscope.formatter import AnthropicChatFormatter, FormatterBase, OpenAIChatFormatter
 from agentscope.message import Msg
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -189,6 +189,16 @@ async def test_every_formatter_takes_a_view(name: str, budget: int) -> None:
     )
     assert formatted
     assert "part_19.log" in json.dumps(formatted, default=str)
+
+
+@pytest.mark.parametrize("filters", [{}, {"mark": "m"}])
+async def test_the_result_of_an_interrupted_tool_is_no_empty_text(filters: dict[str, str]) -> None:
+    """Anthropic refuses text blocks without text; an empty list it takes, as from AgentScope's own memory."""
+    memory = AgentScopeCompressedMemory()
+    said = [user("Look."), reply("", ("c", "look", {})), result("c", [], "look"), user("Go on.")]
+    await memory.add(said, marks="m")
+    view = await memory.get_memory(**filters)
+    assert await AnthropicChatFormatter().format(view) == await AnthropicChatFormatter().format(said)
 
 
 @given(said=conversations(), budget=st.sampled_from([700, 2_000, 20_000]))

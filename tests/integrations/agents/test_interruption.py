@@ -13,6 +13,7 @@ from agentscope.memory import InMemoryMemory
 from agentscope.tool import Toolkit, ToolResponse
 from openai import BadRequestError
 
+from context_compressor.integrations.agentscope import AgentScopeCompressedMemory
 from tests.integrations.agents.depot import make_toolkit, read, say
 from tests.integrations.agents.support import (
     SMALL_BUDGET,
@@ -157,3 +158,14 @@ async def test_interrupted_while_the_memory_summarises_it_goes_on(wire: Wire, de
         await assert_sound(server, memory)
     assert memory.stats().segments > 0
     assert summaries > 1
+
+
+async def test_what_is_being_added_when_an_agent_is_interrupted_is_added() -> None:
+    """AgentScope's own memory adds without a pause, in which nothing can be cancelled."""
+    memory = AgentScopeCompressedMemory()
+    adding = asyncio.create_task(memory.add(user("The tool has run, and this is its log.\n" * 20_000)))
+    await asyncio.sleep(0)
+    adding.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await adding
+    assert await memory.size() == 1
