@@ -37,6 +37,7 @@ class Draft:
         self.leaving: dict[ItemKey, Unit] = {}
         self.merging: list[Unit] = []
         self.refs_only = config.mode == "compact"
+        self._is_shrunk = False
         self._saved: dict[ItemKey, int] = {}
         self._beside = situation.extra_tokens + situation.growth_tokens
         self.tokens_now = self._beside + sum(unit.tokens for unit in self.units)
@@ -200,14 +201,14 @@ class Draft:
         for unit in candidates:
             if self.projected <= goal:
                 break
-            if unit.key in self.leaving:
+            if unit.key in self.leaving or unit in self.merging:
                 continue
             tokens = self._tokens_of(unit)
             self.leaving[unit.key] = unit
             self._staying -= tokens
             grouped += tokens
             groups = 1 if threshold is None else -(-grouped // threshold)
-            self._segments_cost = groups * self._segment_cost(grouped // groups) + merged
+            self._segments_cost = groups * self._segment_cost(grouped // groups, groups) + merged
         self._settle()
 
     def make_room(self, recent: Sequence[Unit]) -> None:
@@ -237,15 +238,16 @@ class Draft:
         tokens = sum([unit.tokens for unit in units])
         return tokens - sum([self._saved.get(unit.key, 0) for unit in units]) if self._saved else tokens
 
-    def _segment_cost(self, grouped_tokens: int) -> int:
-        return self.situation.costs.segment + self._summary_tokens(grouped_tokens)
+    def _segment_cost(self, grouped_tokens: int, groups: int = 1) -> int:
+        return self.situation.costs.segment + self._summary_tokens(grouped_tokens, groups)
 
-    def _summary_tokens(self, grouped_tokens: int) -> int:
+    def _summary_tokens(self, grouped_tokens: int, groups: int = 1) -> int:
+        """Return what the summary of a group may cost, where an event makes so many."""
         if self.refs_only:
             return 0
         wanted = max(MIN_SUMMARY_TOKENS, int(grouped_tokens * SUMMARY_RATIO))
-        # Half the share, so that the segments of two events stand before they merge.
-        wanted = min(wanted, max(MIN_SUMMARY_TOKENS, self._share // 2))
+        # Half the share for all of an event, so that the segments of two events stand before they merge.
+        wanted = min(wanted, max(MIN_SUMMARY_TOKENS, self._share // 2 // groups))
         return wanted if self.situation.costs.segment + wanted < grouped_tokens else 0
 
     def _merged_tokens(self, held: int) -> int:
@@ -261,9 +263,10 @@ class Draft:
 
     def _settle(self) -> None:
         """Drop groups that would not gain, merge segments beyond their share, and reckon exactly."""
-        for group in self._groups():
+        groups = self._groups()
+        for group in groups:
             tokens = self._tokens_in(group)
-            if self._segment_cost(tokens) >= tokens or self._may_wait(group):
+            if self._segment_cost(tokens, len(groups)) >= tokens or self._may_wait(group):
                 for unit in group:
                     del self.leaving[unit.key]
                     self._staying += self._tokens_of(unit)
@@ -315,14 +318,14 @@ class Draft:
         """Tell whether a group stays until there is more to summarise with it, as what is cut off may be."""
         config = self.situation.config
         is_cut_off = config.group_token_threshold is not None and config.max_view_messages is None
-        return is_cut_off and self._is_thin(group)
+        return is_cut_off and not self._is_shrunk and self._is_thin(group)
 
     # The last means
 
     def shrink_to_refs(self) -> None:
         """Leave nothing but refs, step by step, until the budget holds."""
         budget = self.situation.config.budget
-        self.refs_only = True
+        self.refs_only = self._is_shrunk = True
         self._settle()
         for unit in filter(self._may_be_stubbed, self.units):
             if self.projected <= budget:
@@ -352,7 +355,8 @@ class Draft:
         yield [u for u in self.units if u.volatile and not u.fixed]
 
     def _reckon_segments(self) -> None:
-        self._segments_cost = sum(self._segment_cost(self._tokens_in(group)) for group in self._groups())
+        groups = self._groups()
+        self._segments_cost = sum(self._segment_cost(self._tokens_in(group), len(groups)) for group in groups)
 
     def _sum_up_again(self) -> None:
         """Plan summaries after all, where what left made room for them."""
@@ -383,9 +387,10 @@ class Draft:
 
     def finish(self, reason: str) -> Plan | None:
         """Return the plan, or None when it would not make the view smaller."""
+        groups = self._groups()
         segments = [
-            PlannedSegment(tuple(group), self._summary_tokens(self._tokens_in(group)))
-            for group in self._groups()
+            PlannedSegment(tuple(group), self._summary_tokens(self._tokens_in(group), len(groups)))
+            for group in groups
         ]
         if self.merging:
             held = sum(unit.tokens for unit in self.merging)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from context_compressor.compression.edits import ItemKey, SegmentEdit
+from context_compressor.compression.edits import ItemKey, SegmentEdit, StubEdit
 from context_compressor.compression.ledger import Ledger
 from context_compressor.compression.transcript import (
     Redact,
@@ -17,7 +17,8 @@ from context_compressor.compression.transcript import (
 from context_compressor.compression.view import SEGMENT_NAME
 from context_compressor.messages.exchanges import build_exchanges
 from context_compressor.messages.msg import Msg
-from context_compressor.messages.parts import part_at
+from context_compressor.messages.parts import Part, part_at
+from context_compressor.offload.pages import page_stub, parse_page
 from context_compressor.offload.protocol import ref_of
 
 
@@ -43,7 +44,8 @@ class Recovery:
         """Return the text under `ref`, or None when history no longer gives a text with this ref."""
         for stub in self._ledger.stubs():
             if stub.ref == ref and not stub.page:
-                text = self.stubbed_text(stub.item, stub.path)
+                part = self._stubbed_part(stub)
+                text = None if part is None else stored_text(part, self._redact)
                 if text is not None and ref_of(text) == ref:
                     return text
         for segment in self._ledger.segments():
@@ -55,11 +57,19 @@ class Recovery:
                             return text
         return None
 
-    def stubbed_text(self, item: ItemKey, path: tuple[int, ...]) -> str | None:
-        """Return the text for which a stub stands, redacted; None when the message has no such text."""
-        source = self._sources.get(item)
-        part = None if source is None else part_at(source, path)
-        return None if part is None else stored_text(part, self._redact)
+    def is_outdated(self, stub: StubEdit) -> bool:
+        """Tell whether a message no longer has the text for which a stub stands."""
+        part = self._stubbed_part(stub)
+        if part is None:
+            return True
+        if stub.page:
+            spans = parse_page(part.text)
+            return spans is None or page_stub(spans) != stub.text
+        return ref_of(stored_text(part, self._redact)) != stub.ref
+
+    def _stubbed_part(self, stub: StubEdit) -> Part | None:
+        source = self._sources.get(stub.item)
+        return None if source is None else part_at(source, stub.path)
 
     def transcript_of(self, segment: SegmentEdit) -> Transcript | None:
         """Return a segment's transcript, or None when a message that it covers is gone."""

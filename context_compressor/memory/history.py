@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
-from context_compressor.compression.edits import ItemKey, Withdrawal, message_id
+from context_compressor.compression.edits import ItemKey, Withdrawal, message_id, refs_of
 from context_compressor.compression.ledger import Ledger
 from context_compressor.compression.recovery import Recovery
 from context_compressor.memory.base import MemoryBase
 from context_compressor.memory.index import keyed
 from context_compressor.messages.msg import Msg
-from context_compressor.offload.protocol import ref_of
+from context_compressor.offload.protocol import REF_PATTERN, ref_of
 
 
 class BaseHistory:
@@ -77,18 +77,30 @@ class BaseHistory:
 
 def withdraw_outdated(ledger: Ledger, recovery: Recovery) -> None:
     """Withdraw stubs and segments whose messages are gone or say something else now."""
-    outdated: list[ItemKey] = []
-    for stub in ledger.stubs():
-        text = recovery.stubbed_text(stub.item, stub.path)
-        if text is None or (not stub.page and ref_of(text) != stub.ref):
-            outdated.append(stub.item)
+    _withdraw(ledger, [stub.item for stub in ledger.stubs() if recovery.is_outdated(stub)])
     # Stubs stand in transcripts: look at those only after the stubs, or a changed text could pass.
-    for item in dict.fromkeys(outdated):
-        ledger.withdraw_segments_over(item)
-        ledger.append(Withdrawal(item=item))
     for segment in list(ledger.segments()):
         if ledger.segment(segment.id) is None or not segment.items:
             continue
         transcript = recovery.transcript_of(segment)
         if transcript is None or ref_of(transcript.text) != segment.ref:
             ledger.withdraw_segments_over(segment.items[0])
+    # A page is read again from its sources; those may be transcripts that hold withdrawn pages.
+    while pages := _pages_without_source(ledger):
+        _withdraw(ledger, pages)
+
+
+def _pages_without_source(ledger: Ledger) -> list[ItemKey]:
+    """Return the items with pages that show lines of a text which nothing but pages names."""
+    pages = [stub for stub in ledger.stubs() if stub.page]
+    if not pages:
+        return []
+    sources = {stub.ref for stub in ledger.stubs() if not stub.page}
+    sources.update(ref for segment in ledger.segments() for ref in refs_of(segment))
+    return [page.item for page in pages if not sources.issuperset(REF_PATTERN.findall(page.text))]
+
+
+def _withdraw(ledger: Ledger, items: Iterable[ItemKey]) -> None:
+    for item in dict.fromkeys(items):
+        ledger.withdraw_segments_over(item)
+        ledger.append(Withdrawal(item=item))

@@ -274,6 +274,7 @@ class EventRunner:
         before = state.tokens
         self._background.take()
         state.commit(prepared.done, prepared.fresh)
+        self._note_unwanted(prepared.done.attempted)
         return describe_event(prepared.planned, prepared.done, before, state.tokens, prepared.seconds)
 
     async def _perform(

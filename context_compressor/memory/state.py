@@ -127,16 +127,17 @@ class MemoryState:
             self.messages.insert(place, self._summary)
             self.tokens += self._summary_tokens
 
-    def set_summary(self, summary: str) -> None:
-        """Show the base memory's own summary, or none when it is empty."""
+    def set_summary(self, summary: str) -> bool:
+        """Show the base memory's own summary, or none when it is empty; tell whether it is another one."""
         if summary == (self._summary.content if self._summary is not None else ""):
-            return
+            return False
         self._summary, self._summary_tokens = None, 0
         if summary:
             self._summary = summary_message(summary)
             self._summary_tokens = self.measure(self._summary).total
         self.generation += 1
         self._show(self.items)
+        return True
 
     def is_summary(self, msg: Msg) -> bool:
         """Tell whether a message of the view is the base memory's own summary."""
@@ -156,16 +157,23 @@ class MemoryState:
             unseen: keys of messages that no view has shown yet.
         """
         items, self._builder = rebuild(history, self.ledger, counted=counted, measure=self.measure)
+        self._unblock_changed(items)
         self.queue = []
         self._note_withheld(counted)
         self.fresh = {
             item.key: item.tokens for item in items if item.key in self.fresh or item.key.key in unseen
         }
         self.ledger.frontier = len(history)
-        self.blocked.clear()
         self.generation += 1
         self._log_repairs(items)
         self._show(items)
+
+    def _unblock_changed(self, items: Iterable[ViewItem]) -> None:
+        """Let texts be stubbed again that are others now; about the rest nothing is new."""
+        if self.blocked:
+            before = {item.key: item.source for item in self.items}
+            same = {item.key for item in items if item.source == before.get(item.key)}
+            self.blocked = {(key, path) for key, path in self.blocked if key in same}
 
     def commit(self, done: Performed, fresh: Collection[ItemKey]) -> None:
         """Append an event's edits to the ledger and show them."""

@@ -12,6 +12,7 @@ from context_compressor.memory.in_memory import InMemoryMemory
 from context_compressor.memory.locks import LoopLock
 from context_compressor.messages.msg import Msg
 from context_compressor.messages.openai import from_openai, to_openai
+from context_compressor.messages.openai_common import as_dict
 
 if TYPE_CHECKING:
     from context_compressor.memory.compressed import CompressedMemory
@@ -90,7 +91,7 @@ class ListFollower:
             same = 0
             for (old, _, _), new in zip(self._synced, said, strict=False):
                 # Comparing dicts is far cheaper than reading them, and all but the end is mostly the same.
-                if old != new and old != _wire(new):
+                if old != new and old != as_dict(new) and old != _wire(new):
                     break
                 same += 1
             added = from_openai(said[same:])

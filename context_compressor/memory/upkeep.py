@@ -100,14 +100,14 @@ class Upkeep:
         if state is not self.state:
             return False
         self._release(index.bearing(self._config.pinned_mark))
-        state.set_summary(self.history.summary)
+        moved = state.set_summary(self.history.summary) and before > 0
         self.forgotten.update(key for key in old.tokens if key not in index.tokens)
         state.index = index
         seen = {key for key, _ in history[: state.ledger.frontier]} if loaded is not None else set(old.tokens)
         unseen = {key for key in index.tokens if key not in seen} | {key for key, _, _ in state.queue}
         generation = state.generation
         state.rebuild(history, counted, unseen)
-        if not _is_continued(shown, state.items):
+        if moved or not _is_continued(shown, state.items):
             if loaded is None:
                 self.note_edit(events, "the base memory was changed", before, ())
         else:

@@ -32,6 +32,8 @@ _MAX_CALL_ID_CHARACTERS = 40
 """OpenAI refuses longer call ids, so renamed ones stay below."""
 
 
+_SPLIT = "split from calls or results in the same message"
+"""The repair of a message that is part of one: what was counted is the whole."""
 ORPHAN_REPAIR = "result without an open call"
 """The repair of a result that stands as a labelled user message."""
 
@@ -95,15 +97,16 @@ class ExchangeBuilder:
         # Both in one message: an assistant's own results follow its calls, anybody else's results come first.
         lead, results_msg = _with_content(msg, rest), _with_content(msg, results)
         if msg.role == "assistant":
-            first = self._feed_message(key, lead)
+            first = self._feed_message(key, lead, repair=_SPLIT)
             return [*first, *self._feed_results(key, results_msg, results, "#results")]
-        return [*self._feed_results(key, results_msg, results), *self._feed_message(key, lead, "#text")]
+        first = self._feed_results(key, results_msg, results, repair=_SPLIT)
+        return [*first, *self._feed_message(key, lead, "#text", repair=_SPLIT)]
 
     def flush(self) -> list[Exchange]:
         """Complete what is withheld, as if another message followed."""
         return self._close()
 
-    def _feed_message(self, key: str, msg: Msg, part: str = "") -> list[Exchange]:
+    def _feed_message(self, key: str, msg: Msg, part: str = "", repair: str | None = None) -> list[Exchange]:
         shown = msg
         if msg.role == "assistant" and is_empty_assistant(msg):
             shown = with_refusal_as_text(msg)
@@ -111,7 +114,7 @@ class ExchangeBuilder:
                 return []
         closed = self._close() if self._messages else []
         shown = with_audio_by_id(without_empty_calls(with_plain_content(shown)))
-        repair = None if shown is msg else "content rewritten"
+        repair = repair if shown is msg else "content rewritten"
         calls = tool_calls(shown)
         if not calls:
             return [*closed, (_named(key, shown, repair, part),)]
@@ -143,7 +146,9 @@ class ExchangeBuilder:
         self._used_ids.add(call_id)
         return call_id
 
-    def _feed_results(self, key: str, msg: Msg, results: list[Block], part: str = "") -> list[Exchange]:
+    def _feed_results(
+        self, key: str, msg: Msg, results: list[Block], part: str = "", repair: str | None = None
+    ) -> list[Exchange]:
         legacy = is_legacy_result(msg)
         paired: list[Block] = []
         orphans: list[Block] = []
@@ -162,7 +167,7 @@ class ExchangeBuilder:
             shown = with_result_content(msg, paired)
             if shown is msg and (renamed or orphans):
                 shown = _with_content(msg, paired)
-            self._messages.append(_named(key, shown, None if shown is msg else "result rewritten", part))
+            self._messages.append(_named(key, shown, repair if shown is msg else "result rewritten", part))
         exchanges: list[Exchange] = []
         for number, result in enumerate(orphans):
             name = f"#orphan{number}" if paired or number else part
@@ -205,7 +210,7 @@ def _named(key: str, msg: Msg, repair: str | None, part: str) -> ExchangeMessage
     """Give a repaired message its own id where one history message gives several."""
     if part:
         msg.id += part
-        repair = repair or "split from calls or results in the same message"
+        repair = repair or _SPLIT
     return ExchangeMessage(key, msg, repair, part=part)
 
 

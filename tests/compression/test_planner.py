@@ -278,3 +278,23 @@ def test_a_group_too_small_for_a_summary_may_stay_where_its_neighbours_are_full(
     assert found is not None
     assert all(segment.summary_tokens for segment in found.segments)
     assert all(sum(unit.tokens for unit in segment.units) <= 500 for segment in found.segments)
+
+
+def test_all_groups_of_a_long_history_get_summaries_and_recent_messages_stay() -> None:
+    said = turns(160)
+    found = planned(said, 8_000, group_token_threshold=3_000)
+    assert found is not None
+    assert len(found.segments) > 15
+    assert all(segment.summary_tokens for segment in found.segments)
+    assert str(len(said) - 4) not in leaving(found)
+
+
+@pytest.mark.parametrize("threshold", [None, 200])
+def test_a_group_too_small_for_a_summary_leaves_where_the_budget_asks(threshold: int | None) -> None:
+    items = items_of([user(" ".join(["word"] * count)) for count in (40, 11, 26, 25)])
+    items[0] = replace(items[0], kind="segment")
+    budget = sum(item.tokens for item in items) - 2
+    config = CompressionConfig(max_total_tokens=budget, group_token_threshold=threshold)
+    found = plan(items, Situation(config, COSTS))
+    assert found is not None
+    assert found.projected_tokens <= budget

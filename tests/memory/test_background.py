@@ -35,6 +35,7 @@ from tests.memory.scripted import (
     ForeignMemory,
     Gated,
     Noting,
+    call,
     config,
     covered_ids,
     everything,
@@ -45,6 +46,7 @@ from tests.memory.scripted import (
     new_memory,
     nothing_lost,
     reached,
+    result,
     turns,
     user,
 )
@@ -856,6 +858,19 @@ async def test_a_store_that_refuses_in_the_background_leaves_the_text_pending() 
     assert memory.state_dict()["compression"]["ledger"]["pending"] == []
     for ref in await memory.reachable_refs():
         assert await memory.store.read(ref)
+
+
+async def test_what_was_stored_in_vain_is_removed_once_the_event_is_committed() -> None:
+    """Whether a stub is smaller is known only when its text is stored; escapes make this one larger."""
+    settings = config(max_tool_message_tokens=100, preview_tokens=99, background_ratio=0.6)
+    memory = new_memory(settings, summarizer=Noting())
+    await filled(memory, [user("go"), call("a"), result("a", "\ud83d\n" * 80), *turns(3)])
+    await good_view(memory)
+    prepared = await ended(memory)
+    assert prepared.done.blocked
+    await filled(memory, turns(2, tag="u"))
+    await good_view(memory)
+    assert await memory.store.refs() == sorted(await memory.reachable_refs())
 
 
 async def test_a_late_write_of_a_cancelled_preparation_is_removed() -> None:

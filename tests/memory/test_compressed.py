@@ -21,7 +21,12 @@ from context_compressor import (
     from_openai,
     to_openai,
 )
-from context_compressor.errors import ContextOverflowError, OffloadNotFoundError, RedactionError
+from context_compressor.errors import (
+    ContextOverflowError,
+    OffloadCollisionError,
+    OffloadNotFoundError,
+    RedactionError,
+)
 from context_compressor.memory.base import MemoryBase
 from context_compressor.messages.repair import MISSING_RESULT
 from tests.memory.contract import MemoryContract
@@ -325,6 +330,18 @@ async def test_what_others_delete_from_the_base_leaves_view_and_store(base: Any)
     assert memory.store.texts() == {}
 
 
+async def test_a_summary_that_others_set_in_the_base_is_an_edit() -> None:
+    events: list[CompressionEvent] = []
+    memory = new_memory(on_event=events.append)
+    await memory.base.update_compressed_summary("so far")
+    await filled(memory, [user("hi")])
+    assert [msg.content for msg in await memory.get_memory()] == ["so far", "hi"]
+    assert events == []
+    await memory.base.update_compressed_summary("so good")
+    assert [msg.content for msg in await memory.get_memory()] == ["so good", "hi"]
+    assert [event.kind for event in events] == ["edit"]
+
+
 @pytest.mark.parametrize("said", [[assistant("plain")], [call("c", arguments="[1]"), result("c", "one")]])
 async def test_what_others_rewrite_in_the_base_shows(said: list[dict[str, Any]]) -> None:
     memory = new_memory()
@@ -359,6 +376,23 @@ async def test_a_rewritten_text_of_a_foreign_base_is_noticed_at_the_next_event()
     view = await good_view(memory)
     assert "ask-t0:" not in await everything(memory, view)
     await nothing_lost(memory, [user("rewritten"), *said[1:], *turns(6, tag="u")])
+
+
+class Colliding(InMemoryOffloadStore):
+    """A store in which other texts hold the refs of all that is no transcript."""
+
+    async def write(self, text: str) -> str:
+        if text.startswith("[Transcript"):
+            return await super().write(text)
+        raise OffloadCollisionError("another text holds this ref")
+
+
+@pytest.mark.parametrize("base", [InMemoryMemory, foreign], ids=["with revision", "without"])
+async def test_a_text_that_cannot_be_stored_leaves_with_its_exchange(base: Any) -> None:
+    """A base without a revision is read anew at every event; what failed is not tried again for that."""
+    memory = new_memory(base=base(), store=Colliding())
+    await filled(memory, [user("go"), *exchange("large", 300)])
+    await good_view(memory)
 
 
 async def test_a_wrapped_memory_may_have_a_past() -> None:
@@ -793,6 +827,19 @@ async def test_a_page_from_any_other_tool_is_stored_like_any_text() -> None:
     assert any(answer["content"] in stored for stored in memory.store.texts().values())
 
 
+async def test_a_page_that_others_rewrite_in_the_base_shows() -> None:
+    memory = new_memory(config(8_000, max_tool_message_tokens=300))
+    await filled(memory, [user("go"), *exchange("big", 200)])
+    ref = REF.findall(wire_text(await memory.get_memory()))[0]
+    added = await filled(memory, [*await read_back(memory, ref, "read1", offset=50, limit=40), *turns(8)])
+    await memory.compress_now()
+    state = memory.base.state_dict()
+    said = next(msg for msg, _ in state["content"] if msg["id"] == added[1].id)
+    said["content"][0]["output"] = "rewritten since"
+    memory.base.load_state_dict(state)
+    assert "rewritten since" in await everything(memory, await good_view(memory))
+
+
 # Redaction
 
 
@@ -900,3 +947,17 @@ async def test_a_base_that_extends_add_is_asked_to_add() -> None:
     base = Persisting()
     added = await filled(new_memory(base=base), [user("hi")])
     assert base.saved == [added[0].id]
+
+
+@pytest.mark.parametrize("role", ["assistant", "user"])
+async def test_of_a_message_that_is_split_each_part_counts_what_it_says(role: str) -> None:
+    use = {"type": "tool_use", "id": "c", "name": "ls", "input": {}}
+    done = {"type": "tool_result", "id": "c", "name": "ls", "output": text("listing", 60)}
+    remark = {"type": "text", "text": "and go on"}
+    whole = [Msg("a", [remark, use, done], "assistant")]
+    parted = [Msg("a", [use], "assistant"), Msg("u", [done, remark], "user")]
+    memory = new_memory(config(2_000))
+    await memory.add([Msg("u", "go", "user"), *(whole if role == "assistant" else parted)])
+    view = await memory.get_memory()
+    assert memory.stats().view_tokens == COUNTER.count_messages(view)
+    await filled(memory, turns(6))

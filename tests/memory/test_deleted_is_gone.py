@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from context_compressor import CompressedMemory, FileOffloadStore, Msg, from_openai
+from context_compressor import CompressedMemory, FileOffloadStore, Msg, OffloadTools, from_openai
 from tests.memory.scripted import (
     COUNTER,
+    REF,
     assistant,
     call,
     config,
@@ -106,6 +107,21 @@ async def test_a_short_message_in_a_summary(tmp_path: Path, delete: Delete, behi
     await delete(memory, ids_saying(added))
     assert said_anywhere(memory, tmp_path) == []
     assert RARE not in wire_text(await good_view(memory))
+
+
+@pytest.mark.parametrize("delete", [by_id, by_mark, behind_its_back])
+async def test_a_text_of_which_an_agent_read_another_part(tmp_path: Path, delete: Delete) -> None:
+    memory = new_memory(config(4_000), store=FileOffloadStore(tmp_path))
+    added = await remember(memory, [user("go"), call("a"), result("a", f"{text('a', 120)}\n{RARE}")])
+    (ref,) = REF.findall(wire_text(await good_view(memory)))
+    page = await OffloadTools(memory).call("read_offloaded", {"ref": ref, "limit": 60})
+    asked = call("p", name="read_offloaded", arguments=json.dumps({"ref": ref, "limit": 60}))
+    await remember(memory, [asked, result("p", page), *turns(6)])
+    await memory.compress_now()
+    assert "a:7 " not in wire_text(await good_view(memory))
+    await delete(memory, ids_saying(added))
+    assert "a:7 " in wire_text(await good_view(memory)), "the page was not deleted"
+    assert said_anywhere(memory, tmp_path) == []
 
 
 @pytest.mark.parametrize("behind", [2, 14, 80])

@@ -415,7 +415,8 @@ async def test_the_index_that_a_search_wrote_counts_towards_the_quota(tmp_path: 
     before = Usage(tmp_path).used()
     await first(memory, "handler_0")
     after = Usage(tmp_path).used()
-    assert before is not None and after is not None
+    assert before is not None
+    assert after is not None
     assert after - before == (tmp_path / "default" / INDEX_FILE).stat().st_size
 
 

@@ -16,6 +16,7 @@ from tests.memory.scripted import (
     config,
     exchange,
     filled,
+    good_view,
     new_memory,
     result,
     text,
@@ -125,3 +126,16 @@ def test_reasoning_beyond_the_budget_takes_no_request_with_it(words: int) -> Non
     view = compress_messages(said, config=config(4_000), counter=COUNTER).messages
     assert user(REQUEST) in view
     assert "deployed version 12" in json.dumps(view)
+
+
+async def test_segments_beyond_a_lowered_budget_are_merged_once() -> None:
+    memory = new_memory(config(20_000, keep_recent_count=0))
+    for tag in "ab":
+        await filled(memory, turns(12, 30, tag))
+        await memory.compress_now()
+    lowered = new_memory(config(300, keep_recent_count=0), store=memory.store)
+    lowered.load_state_dict(memory.state_dict())
+    view = await good_view(lowered)
+    again = new_memory(lowered.config, store=memory.store)
+    again.load_state_dict(lowered.state_dict())
+    assert to_openai(await again.get_memory()) == to_openai(view)
