@@ -17,7 +17,7 @@ from context_compressor import CompressionConfig, CompressionEvent, CompressionS
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-NEED_A_MODEL = {"openai_agent.py", "dashscope_agent.py"}
+NEED_A_MODEL = {"openai_agent.py", "dashscope_agent.py", "langchain_agent.py"}
 """Tested in `test_examples.py`."""
 EXAMPLES = sorted(
     path.name

@@ -35,10 +35,11 @@ class HistoryIndex:
         """Record a message at the end of the history and return its key."""
         key = message_id
         if key in self.tokens:
-            number = 2
+            copies = self._copies.setdefault(message_id, [])
+            number = len(copies) + 2
             while (key := f"{message_id}\0{number}") in self.tokens:
                 number += 1
-            self._copies.setdefault(message_id, []).append(key)
+            copies.append(key)
         self.tokens[key] = tokens
         self.total_tokens += tokens
         return key

@@ -125,6 +125,8 @@ class Recall:
     async def clear(self) -> None:
         """Drop everything from the index, at once."""
         self._digests.clear()
+        self._said.start_anew()
+        self._seen = None  # or the old index of the history would be held until somebody searches
         if self._is_there():
             await asyncio.to_thread(self._drop, lambda index: index.clear())
 

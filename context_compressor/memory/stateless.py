@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import hashlib
-import json
 import logging
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -21,6 +19,7 @@ from context_compressor.memory.compressed import CompressedMemory
 from context_compressor.memory.in_memory import InMemoryMemory
 from context_compressor.memory.state import MemoryState
 from context_compressor.memory.stats import CompressionStats
+from context_compressor.memory.sync import digest_of
 from context_compressor.messages.msg import Msg
 from context_compressor.messages.openai import from_openai, to_openai
 from context_compressor.messages.parts import plain_texts
@@ -113,7 +112,7 @@ def _read(messages: Iterable[Any]) -> list[Msg]:
     history = from_openai(messages)
     seen: Counter[str] = Counter()
     for msg, wire in zip(history, to_openai(history), strict=True):
-        digest = hashlib.sha256(json.dumps(wire).encode()).hexdigest()[:16]
+        digest = digest_of(wire)
         seen[digest] += 1
         msg.id, msg.timestamp = f"{digest}-{seen[digest]}", ""
     return history

@@ -133,7 +133,7 @@ class ListFollower:
             How many messages at the beginning of the list are synced now.
         """
         base = self._memory.base
-        behind, place = self._find_behind([_digest(to_openai([msg])[0]) for msg in said])
+        behind, place = self._find_behind([digest_of(to_openai([msg])[0]) for msg in said])
         if not behind or not isinstance(base, InMemoryMemory):
             return same
         added = said[:place]
@@ -187,7 +187,7 @@ class ListFollower:
             if id in places:
                 wire = to_openai([history[places[id]]])[0]
                 end = places[id] + 1
-            elif place < len(said) and _digest(_wire(said[place])) == digest:
+            elif place < len(said) and digest_of(_wire(said[place])) == digest:
                 wire = _wire(said[place])  # deleted since, and not to come back
             known.append(_synced(wire, id))
         # What was added since, before a crash or a failure, stands behind.
@@ -200,7 +200,7 @@ class ListFollower:
 
 
 def _synced(wire: dict[str, Any], id: str) -> _Synced:
-    return _Synced(_without_long_texts(wire), id, _digest(wire))
+    return _Synced(_without_long_texts(wire), id, digest_of(wire))
 
 
 def _without_long_texts(value: Any) -> Any:
@@ -216,8 +216,12 @@ def _wire(item: Any) -> dict[str, Any]:
     return to_openai(from_openai([item]))[0]
 
 
-def _digest(wire: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(wire).encode()).hexdigest()[:16]
+def digest_of(wire: dict[str, Any]) -> str:
+    """Return what stands for a chat dict in every process, whatever the order of its keys.
+
+    Databases give JSON back in an order of their own (PostgreSQL's `jsonb`).
+    """
+    return hashlib.sha256(json.dumps(wire, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def read_synced(saved: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -7,7 +7,7 @@ alone, so reading the same history again gives the same exchanges.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -58,7 +58,6 @@ Exchange = tuple[ExchangeMessage, ...]
 
 @dataclass(slots=True)
 class _OpenCall:
-    original_id: str
     id: str
     name: str
     legacy: bool
@@ -76,6 +75,8 @@ class ExchangeBuilder:
     def __init__(self) -> None:
         self._messages: list[ExchangeMessage] = []
         self._calls: list[_OpenCall] = []
+        # What no result has answered yet, by the id that a result names and whether it is a legacy one.
+        self._unanswered: dict[tuple[str, bool], deque[_OpenCall]] = {}
         self._used_ids: set[str] = set()
         self._reuses: Counter[str] = Counter()
 
@@ -126,7 +127,9 @@ class ExchangeBuilder:
         for call in calls:
             call_id = self._claim_id(call["id"])
             block = named_call(wrapped_arguments(call))
-            self._calls.append(_OpenCall(call["id"], call_id, block["name"], is_legacy_call(call)))
+            opened = _OpenCall(call_id, block["name"], is_legacy_call(call))
+            self._calls.append(opened)
+            self._unanswered.setdefault((call["id"], opened.legacy), deque()).append(opened)
             if call_id != call["id"]:
                 block = {**block, "id": call_id}
             if block is not call:
@@ -154,11 +157,10 @@ class ExchangeBuilder:
         orphans: list[Block] = []
         renamed = False
         for result in results:
-            call = self._open_call(result["id"], legacy)
+            call = self._answer(result["id"], legacy)
             if call is None:
                 orphans.append(result)
                 continue
-            call.answered = True
             if result["id"] != call.id:
                 renamed = True
                 result = {**result, "id": call.id}
@@ -172,17 +174,20 @@ class ExchangeBuilder:
         for number, result in enumerate(orphans):
             name = f"#orphan{number}" if paired or number else part
             exchanges.append((_named(key, orphan_message(msg, result), ORPHAN_REPAIR, name),))
-        for call in self._calls:
-            if not call.answered:
-                return exchanges
-        exchanges += self._close()
+        if not self._unanswered:
+            exchanges += self._close()
         return exchanges
 
-    def _open_call(self, original_id: str, legacy: bool) -> _OpenCall | None:
-        for call in self._calls:
-            if call.original_id == original_id and not call.answered and call.legacy == legacy:
-                return call
-        return None
+    def _answer(self, original_id: str, legacy: bool) -> _OpenCall | None:
+        """Return the first call that waits for such a result, and note that it is answered."""
+        waiting = self._unanswered.get((original_id, legacy))
+        if waiting is None:
+            return None
+        call = waiting.popleft()
+        call.answered = True
+        if not waiting:
+            del self._unanswered[original_id, legacy]
+        return call
 
     def _close(self) -> list[Exchange]:
         """Complete the open exchange with placeholders."""
@@ -196,7 +201,7 @@ class ExchangeBuilder:
                 note = "a call without result answered by a placeholder"
                 part = filler.id.removeprefix(first.msg.id)
                 messages.append(ExchangeMessage(first.key, filler, note, placeholder=True, part=part))
-        self._messages, self._calls = [], []
+        self._messages, self._calls, self._unanswered = [], [], {}
         return [tuple(messages)]
 
 

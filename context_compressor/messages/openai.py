@@ -71,6 +71,11 @@ def from_openai(messages: Iterable[Any]) -> list[Msg]:
         data = as_dict(message)
         if data is None:
             raise wrong(f"messages[{index}]", "a chat dict", message)
+        if "role" not in data and not isinstance(message, Mapping):
+            raise InvalidMessageError(
+                f"{wrong(f'messages[{index}]', 'a chat dict', message)}; let its library make chat dicts "
+                "of its messages, LangChain by convert_to_openai_messages"
+            )
         try:
             result.append(_read_message(data, tool_names))
         except InvalidMessageError as error:

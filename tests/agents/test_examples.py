@@ -38,6 +38,7 @@ FILES_TOOLS = example("files_tools")
 SCHEMAS, FileTools = FILES_TOOLS.SCHEMAS, FILES_TOOLS.FileTools
 FOLDER = Path(sysconfig.get_path("stdlib"), "asyncio")
 TURNS = 60
+ENOUGH_TURNS = ["--max-turns", str(TURNS + 5)]
 WINDOW = 32_000
 TASK = "Find out how asyncio's event loop schedules callbacks."
 
@@ -94,13 +95,21 @@ async def run_example(name: str, server: ModelServer, *options: str) -> tuple[in
     return process.returncode, output.decode(), errors.decode()
 
 
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-@pytest.mark.parametrize("name", ["openai_agent.py", "dashscope_agent.py"])
-async def test_an_agent_of_sixty_turns_is_never_refused(name: str, stream: bool) -> None:
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("openai_agent.py", ENOUGH_TURNS),
+        ("openai_agent.py", [*ENOUGH_TURNS, "--stream"]),
+        ("dashscope_agent.py", ENOUGH_TURNS),
+        ("dashscope_agent.py", [*ENOUGH_TURNS, "--stream"]),
+        ("langchain_agent.py", []),
+    ],
+    ids=["openai-whole", "openai-streamed", "dashscope-whole", "dashscope-streamed", "langchain"],
+)
+async def test_an_agent_of_sixty_turns_is_never_refused(name: str, options: list[str]) -> None:
     script = Script()
     async with ModelServer(policy=script, window_tokens=WINDOW, enforce=True) as server:
-        options = ["--stream"] if stream else []
-        code, output, errors = await run_example(name, server, "--max-turns", str(TURNS + 5), *options)
+        code, output, errors = await run_example(name, server, *options)
         assert (code, server.refusals) == (0, []), errors
         assert output.strip() == "Callbacks wait in a queue that each iteration of the loop empties."
         assert script.turn >= TURNS - 1

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import re
 import sqlite3
+import weakref
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
@@ -593,3 +595,12 @@ async def test_a_hit_shows_nothing_that_redaction_keeps_out_of_the_store(
     hit = await first(memory, "login ann password")
     assert "[gone]" in hit.text
     assert all("hunter2" not in hit.text for hit in await memory.search_history("hunter2"))
+
+
+async def test_clearing_lets_go_of_what_a_search_knew_of_the_history() -> None:
+    memory = await play(memory_of())
+    await memory.search_history("handler_3")
+    known = weakref.ref(memory._upkeep.state.index)
+    await memory.clear()
+    gc.collect()
+    assert known() is None

@@ -280,3 +280,14 @@ def test_a_message_at_the_beginning_costs_no_summary_anew() -> None:
     third = compress([system("It is 10:01."), *said], second.state, summarizer=summarizer)
     assert len(summarizer.requests) == calls
     assert third.messages[1:] == second.messages[1:]
+
+
+def test_messages_whose_keys_come_in_another_order_cost_no_summary_anew() -> None:
+    summarizer = Noting(remote=False)
+    said = turns(10)
+    first = compress(said, summarizer=summarizer)
+    calls = len(summarizer.requests)
+    reordered = [dict(sorted(message.items())) for message in said]
+    assert json.dumps(reordered) != json.dumps(said)
+    compress([*reordered, user("on")], first.state, summarizer=summarizer)
+    assert len(summarizer.requests) == calls > 0

@@ -56,6 +56,28 @@ def test_all_parallel_results_belong_to_their_call_however_many() -> None:
     assert fed(said) == (said, [41, 1])
 
 
+def test_pairing_many_parallel_calls_takes_a_few_comparisons_each() -> None:
+    compared: list[str] = []
+
+    class Id(str):
+        __hash__ = str.__hash__
+
+        def __eq__(self, other: object) -> bool:
+            compared.append(self)
+            return str.__eq__(self, other)
+
+    ids = [f"c{n}" for n in range(200)]
+    uses = [{"type": "tool_use", "id": Id(id), "name": "f", "input": {}} for id in ids]
+    done = [{"type": "tool_result", "id": Id(id), "name": "f", "output": id} for id in reversed(ids)]
+    builder = ExchangeBuilder()
+    assert builder.feed("calls", Msg("Friday", uses, "assistant")) == []
+    (exchange,) = [
+        e for block in done for e in builder.feed(block["output"], Msg("system", [block], "system"))
+    ]
+    assert len(exchange) == 201
+    assert len(compared) < 20 * len(ids)
+
+
 def test_results_of_one_exchange_in_a_single_message_stay_together() -> None:
     uses = [{"type": "tool_use", "id": id, "name": "f", "input": {}} for id in "ab"]
     done = [{"type": "tool_result", "id": id, "name": "f", "output": id} for id in "ab"]

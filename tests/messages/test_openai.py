@@ -672,6 +672,17 @@ def test_an_object_that_gives_its_role_by_default_is_accepted():
     assert to_openai(from_openai([User(content="x")])) == [{"role": "user", "content": "x"}]
 
 
+def test_an_object_that_is_no_chat_message_is_refused_by_its_class():
+    class HumanMessage(BaseModel):
+        type: str = "human"
+        content: str
+
+    with pytest.raises(
+        InvalidMessageError, match=r"messages\[1\]: expected a chat dict, got HumanMessage; let"
+    ):
+        from_openai([{"role": "user", "content": "x"}, HumanMessage(content="x")])
+
+
 def test_a_whole_message_object_instead_of_a_list_is_refused():
     with pytest.raises(InvalidArgumentError, match="got ChatCompletionMessage"):
         from_openai(ChatCompletionMessage(role="assistant", content="x"))
