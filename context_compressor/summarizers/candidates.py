@@ -25,6 +25,8 @@ _CARRIED_VALUES = {
     "done": 0.15,
     "next": 0.05,
 }
+_KINDS = {"done": "call", "facts": "call", "goal": "request", "instructions": "request"}
+"""Sections between which nothing is said twice."""
 _RANK_STEP = 1e-6
 """Small beside the distance of two messages' positions."""
 _SENTENCE_CHARS = 200
@@ -76,10 +78,18 @@ class Line:
     identifiers: frozenset[str] = frozenset()
     whole: Line | None = None
     """What this line is cut from, if it is."""
+    speaker: str = "user"
+    """Who said it, of a request."""
 
     def shortened(self, max_chars: int) -> Line:
         """Return the line with its text quoted in at most `max_chars` characters."""
-        text = quote(self.text, max_chars)
+        said, arrow, outcome = self.text.partition(" → ")
+        if arrow and _KINDS.get(self.section) == "call":
+            # What a call came to is not to be read as one of its arguments.
+            outcome = arrow + cut(outcome, max_chars // 2)
+            text = cut(said, max_chars - len(outcome)) + outcome
+        else:
+            text = quote(self.text, max_chars)
         return Line(self.section, text, self.value, self.position, find_identifiers(text), self)
 
 
@@ -164,7 +174,7 @@ def _unique(lines: list[Line]) -> list[Line]:
             continue  # only what cannot be seen
         is_call = line.section in {"done", "facts"}
         said = line.text.split(" → ", 1)[0] if is_call else line.text
-        key = ("" if is_call else line.section, said.casefold())
+        key = (_KINDS.get(line.section, line.section), said.casefold())
         known = unique.get(key)
         if known is None or (is_call and line.position > known.position):
             unique[key] = line
@@ -199,12 +209,15 @@ def _request_lines(digest: Digest, make: _Make) -> Iterator[Line]:
     first = None if has_goal else _first_request(opening)
     for said in requests:
         if said is first:
-            yield make("goal", quote(said.text, GOAL_CHARS), 1.0, -0.5)
-            continue
-        text = cut(said.text, STATEMENT_CHARS)
-        value = 0.4 + 0.4 * said.position + (0.2 if _IMPERATIVE.search(text) else 0.0)
-        is_word = text.isascii() and " " not in text
-        yield make("instructions", text, value - (0.3 if is_word else 0.0), said.position)
+            line = make("goal", quote(said.text, GOAL_CHARS), 1.0, -0.5)
+        else:
+            text = cut(said.text, STATEMENT_CHARS)
+            # What shall hold from now on outweighs a question that was answered later.
+            value = 0.5 + 0.2 * said.position + (0.3 if _IMPERATIVE.search(text) else 0.0)
+            is_word = text.isascii() and " " not in text
+            line = make("instructions", text, value - (0.3 if is_word else 0.0), said.position)
+        line.speaker = said.speaker
+        yield line
 
 
 def _first_request(requests: list[Statement]) -> Statement | None:
@@ -217,6 +230,7 @@ def _first_request(requests: list[Statement]) -> Statement | None:
 
 def _call_lines(digest: Digest, make: _Make) -> Iterator[Line]:
     newest = {call.name: call for call in digest.calls}
+    last_failed = next((call for call in reversed(digest.calls) if call.failed), None)
     for call in digest.calls:
         if not call.subject and call.outcome in {"", "ok"}:
             continue
@@ -226,8 +240,8 @@ def _call_lines(digest: Digest, make: _Make) -> Iterator[Line]:
         text = f"{call.title} → {call.outcome}" if is_told else call.title
         value = 0.1 + 0.4 * call.position**2
         value += (0.15 if call.failed else 0.0) + (0.2 if _CHANGING.search(call.name) else 0.0)
-        # One of each kind, so that a busy tool does not crowd out the rest.
-        value += 0.25 if newest[call.name] is call else 0.0
+        # One of each kind, so that a busy tool does not crowd out the rest, nor the last failure.
+        value += 0.25 if newest[call.name] is call or call is last_failed else 0.0
         yield make("done", text, value, call.position)
 
 

@@ -50,6 +50,8 @@ class Statement:
     text: str
     position: float
     """0 oldest, 1 newest."""
+    speaker: str
+    """`user`, `assistant`, or `system` for a later instruction."""
 
 
 @dataclass(slots=True)
@@ -159,15 +161,16 @@ def _is_label(line: str) -> bool:
 
 
 def _read(digest: Digest, msg: Msg, position: float, open_calls: dict[str, Call]) -> None:
-    by_user = msg.role == "user" or is_instruction(msg)
+    speaker = "system" if is_instruction(msg) else "user" if msg.role == "user" else "assistant"
     for block in msg.get_content_blocks():
         kind = block.get("type")
         if kind == "text" or (kind == "audio" and isinstance(block.get("text"), str)):  # what was spoken
             text = _ends(block["text"], _READ_CHARS)
             if not is_placeholder(text):
-                (digest.requests if by_user else digest.replies).append(Statement(text, position))
-                speaker = Source("user", "user", text, position) if by_user else None
-                digest.sources.append(speaker or Source("assistant", "assistant", text, position))
+                said = digest.replies if speaker == "assistant" else digest.requests
+                said.append(Statement(text, position, speaker))
+                source = Source("assistant" if speaker == "assistant" else "user", speaker, text, position)
+                digest.sources.append(source)
         elif kind == "tool_use":
             call = Call(block["name"], block["input"], position)
             digest.calls.append(call)

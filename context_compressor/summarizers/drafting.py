@@ -85,7 +85,8 @@ class Draft:
     def __init__(self, digest: Digest, request: SummaryRequest) -> None:
         self._covered = known_identifiers(request.facts)
         said = [statement.text for statement in digest.requests + digest.replies]
-        self._chinese = is_chinese(said or [line.text for line in digest.carried])
+        said = said or [line.text for line in digest.carried] or [call.subject for call in digest.calls]
+        self._chinese = is_chinese(said)
         sources = [carried_source(line) for line in digest.carried] + digest.sources
         ranked = rank_identifiers(sources)
         self._index = Index(sources, ranked)

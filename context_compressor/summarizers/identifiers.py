@@ -30,13 +30,20 @@ _KEY_BEFORE = re.compile(
     r"|([A-Za-z][\w-]{1,30})[\"'`]?[:：])[ \"'`({\[#$]{0,3}$"
 )
 _WORDS_BEFORE = re.compile(
-    r"(?:(?<![\w.@/'-])[A-Za-z][a-z']{0,15}[ ,:;(\"'`*]{1,3}){1,3}[#$]?$|[\u3400-\u9fff]{1,8}[ ：:“\"]?$"
+    r"(?:(?<![\w.@/'’-])(?:[A-Za-z][a-z'’]{0,15}|[A-Z]{2,6})[ ,:;(\"'`*]{1,3}){1,3}[#$]?$"
+    r"|[\u3400-\u9fff]{1,8}[ ：:“\"]?$"
 )
-_OPENING = " \"'`*(“"
-"""What opens a quotation before a token: its end would be missing."""
+_QUOTING = str.maketrans(dict.fromkeys('"`*(“'))
+"""What opens a quotation before a token, or closes one that began before the words."""
 _WORDS_AFTER = re.compile(r"[\"'`*)]{0,3}((?: [A-Za-z][a-z']{0,15}){1,2})(?![\w.@/-])")
-_THOUSANDS_BEFORE = re.compile(r"(?<![\w,.])\d{1,3}(?:,\d{3}){0,2},$")
-_THOUSANDS_AFTER = re.compile(r"(?<=\d)(?:,\d{3}(?!\d))+")
+_AROUND = {
+    2: (re.compile(r"(?<![\w,.:])(?:\d\d?:){1,2}$", re.ASCII), re.compile(r"(?<=\d)(?::\d\d(?!\d)){1,2}")),
+    3: (
+        re.compile(r"(?<![\w,.])\d{1,3}(?:,\d{3}){0,2},$", re.ASCII),
+        re.compile(r"(?<=\d)(?:,\d{3}(?!\d))+"),
+    ),
+}
+"""What stands before and after a part of a time or of a number, by how many digits it begins with."""
 _EMPTY_WORDS = frozenset(
     {
         *(
@@ -209,14 +216,14 @@ def describe(token: str, source: Source) -> str:
     """
     text = source.text
     start = _find_whole(text, token)
-    if token[:3].isdecimal():
+    if token[:2].isdecimal():
         start, token = _whole_number(text, start, token)
     before = text[max(0, start - 48) : start]
     if source.kind in ("user", "assistant"):
         match = _WORDS_BEFORE.search(before)
         if match:
-            words = " ".join(match[0].split())
-            return words + token if words[-1] in "#$" else f"{words.rstrip(_OPENING)} {token}"
+            words = " ".join(match[0].translate(_QUOTING).rstrip(" '").split())
+            return words + token if words[-1] in "#$" else f"{words} {token}"
         match = _WORDS_AFTER.match(text, start + len(token))
         return f"{token}{match[1]}" if match else token
     match = _KEY_BEFORE.search(before)
@@ -225,12 +232,13 @@ def describe(token: str, source: Source) -> str:
 
 
 def _whole_number(text: str, start: int, token: str) -> tuple[int, str]:
-    """Return where a token begins and reads with the thousands around it: `1,000-1,500` for `000-1`."""
+    """Return where a token begins and reads with the number or time around it: `1,000-1,500` for `000-1`."""
     end = start + len(token)
-    head = _THOUSANDS_BEFORE.search(text, max(0, start - 12), start)
-    if text[start:end] != token or token[3:4].isdecimal() or not head:
+    around = _AROUND.get(len(token) - len(token.lstrip("0123456789")))
+    head = around[0].search(text, max(0, start - 12), start) if around else None
+    if text[start:end] != token or not around or not head:
         return start, token
-    tail = _THOUSANDS_AFTER.match(text, end)
+    tail = around[1].match(text, end)
     return head.start(), text[head.start() : tail.end() if tail else end]
 
 

@@ -14,6 +14,9 @@ _READ_CHARS = 6_000
 _READ_LINES = 3
 """A result of so few lines may still be the error that a reading call met."""
 
+_SHORT_CHARS = 100
+"""A result of so few characters is told as a whole, its lines beside each other."""
+
 REF = "ctx://"
 """In a line of the memory's own: a label, or the first line of what stands for a text."""
 _OWN_LINE = re.compile(
@@ -35,8 +38,17 @@ _DATA = re.compile(
 """Begins JSON, or data as Python prints it, and no log whose lines begin with a level or a time."""
 _DATA_MARKS = str.maketrans({"{": " ", "}": " ", "[": " ", "]": " ", '"': None})
 _DATA_ERROR = re.compile(
-    r"[\"']error[\"']\s*:\s*+(?!null|None|false|False|0\b|\"\"|''|\[\s*\]|\{\s*\})", re.IGNORECASE
+    r"[\"']error[\"']\s*:\s*+(?!null|None|false|False|0\b|\"\"|''|\[\s*\]|\{\s*\})"
+    r"|[\"']success[\"']\s*:\s*false\b",
+    re.IGNORECASE,
 )
+_PRINTED = re.compile(r"(?:meta=None )?content=\[TextContent\(type='text', text=['\"]")
+"""Begins a result of an MCP server as Python prints it."""
+_DATA_HEAD_CHARS = 200
+"""Further in, data may tell of other errors."""
+_IS_ERROR = re.compile(r"isError(?:=True|[\"']\s*:\s*true)\W*\Z")
+"""Ends what MCP servers say of a call that failed."""
+_PRINTED_END = re.compile(r"['\"], annotations=")
 
 _TALLY = re.compile(
     r"^[^\n]*\b(?:\d+ (?:passed|failed|failing|failures?|rejected|errors?)|(?:Failures|Failed): *\d+)\b"
@@ -49,7 +61,8 @@ _FAILED_TALLY = re.compile(
 _ERROR_LINE = re.compile(
     r"^(?:[ \t>E]*\[?(?:[\w.]*(?:Error|Exception)\b|(?:error|fatal|failed|failure|FAILED|ERROR|错误)\b"
     r"|(?:--- )?FAIL\b|not ok\b|npm ERR!)(?![-/]|\.\w)"  # of a name such as `error.log` it is a part
-    r"|[^\s:()]{1,200}[:(]\d[\d:,]*\)?:? (?:fatal )?error(?: [A-Z]+\d+)?:)[^\n]{3,}",  # what compilers say
+    r"|[^\s:()]{1,200}[:(]\d[\d:,]*\)?:? (?:fatal )?error(?: [A-Z]+\d+)?:)[^\n]{3,}"  # what compilers say
+    r"|\A\s{0,9}(?:[Ee]rror|ERROR|错误)[:：][ \t]*\n[^\n]{3,}",  # alone on its line, above what it is
     re.MULTILINE,
 )
 _TRACEBACK = re.compile(
@@ -60,12 +73,12 @@ _ERROR_WORDS = ("rror", "xception", "fatal", "fail", "FAIL", "ERR", "not ok", "�
 """Without one of these no pattern matches; to look for words is ten times as fast."""
 _ERROR_PHRASES = ("o such file or directory", "ommand not found", "ermission denied", "not found")
 _SUCCESS = re.compile(
-    r"\W*(?:(?:ok|done|no output)\W*$|success(?:ful(?:ly)?)?\b(?! rate)"
+    r"\W*(?:(?:ok|done|no output)\W*$|success(?:ful(?:ly)?)?\b(?! rate|[:=] ?false)"
     r"|the file \S+ has been|file created|(?:edited|applied) (?!0\b))",
     re.IGNORECASE,
 )
-_ANNOUNCEMENT = re.compile(r"(?:[^\s(]+ +){3,}[^\s(]+[:：]")
-"""A sentence that only announces what follows."""
+_ANNOUNCEMENT = re.compile(r"(?:[^\s(]+ +){3,}[^\s(]+[:：]|[^\W\d_]+[:：]")
+"""A sentence, or one word, that only announces what follows."""
 _TAG = re.compile(r"</?[\w-]+>")
 
 
@@ -80,16 +93,20 @@ def read_outcome(text: str, *, command: str = "", is_read: bool = False) -> tupl
         command: what was executed, which terminals repeat above what it printed.
         is_read: whether it is a text that the call showed, in which errors are somebody else's.
     """
-    lines = text.count("\n") + 1
+    lines = text.count("\n") + 1 if len(text) > _SHORT_CHARS else 0
     ends = clean(cut_middle(text, _READ_CHARS))
     if REF in ends[:300]:  # the memory's own words about a text that left
         ends = _OWN_LINE.sub("", ends)
+    is_error = _IS_ERROR.search(ends) is not None
+    if printed := _PRINTED.match(ends):
+        ends = _PRINTED_END.split(ends[printed.end() :], maxsplit=1)[0]
+        is_error = is_error or _IS_ERROR.search(ends) is not None
     said, status = _without_status(_without_echo(ends, command))
-    if is_read and said.count("\n") >= _READ_LINES:
+    if is_read and not is_error and said.count("\n") >= _READ_LINES:
         return _first_words(said, lines), False
     outcome, failed = _what_is_said(said, lines)
-    if failed or status in ("", "0"):
-        return outcome, failed
+    if failed or is_error or status in ("", "0"):
+        return outcome, failed or is_error
     return f"exit code {status}" + (f": {outcome}" if outcome not in ("", "ok") else ""), True
 
 
@@ -119,7 +136,8 @@ def _without_status(text: str) -> tuple[str, str]:
 def _what_is_said(text: str, lines: int) -> tuple[str, bool]:
     if _DATA.match(text):
         said = cut(text[:800].translate(_DATA_MARKS), 140)
-        return said or cut(text, 20), _DATA_ERROR.search(text[:200]) is not None
+        failure = _DATA_ERROR.search(text)
+        return said or cut(text, 20), failure is not None and failure.start() < _DATA_HEAD_CHARS
     tallies = list(_TALLY.finditer(text)) if any(map(text.__contains__, _TALLY_WORDS)) else []
     if tallies:
         last = tallies[-1]
@@ -136,13 +154,15 @@ def _what_is_said(text: str, lines: int) -> tuple[str, bool]:
 
 
 def _first_words(text: str, lines: int) -> str:
-    """Return the first line that says anything, and how many there are of a long text."""
+    """Return the first line that says anything, and how many there are of a long text; all where it is 0."""
     telling = (plain for line in text.splitlines() if any(map(str.isalnum, plain := _plain(line))))
     first = next(telling, "")
     if _ANNOUNCEMENT.fullmatch(first) and not _SUCCESS.match(first):
         first = next(telling, first)
     if _SUCCESS.match(first):
         return "ok"
+    if not lines:
+        first = " | ".join(filter(None, (first, *telling)))
     return f"{cut(first, 60)} ({lines} lines)" if first and lines > 12 else cut(first, 100)
 
 

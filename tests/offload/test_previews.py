@@ -205,6 +205,10 @@ class TestNames:
         text = " ".join(f"job-{i:05d} job-{i:05d}" for i in range(1000)) + " the_needle"
         assert "the_needle" in names_of(text, "", 100)
 
+    def test_parts_of_a_page_and_durations_do_not_push_out_the_rest(self) -> None:
+        text = " ".join(f"ref=e{i} ref=e{i} took {i}ms {i}ms" for i in range(100, 200)) + " DOC-88127"
+        assert names_of(text, "", 60) == "[also contains: e100, 100ms, e101, 101ms, DOC-88127]"
+
     def test_figures_and_ends_of_numbers_are_no_names(self) -> None:
         text = "2024 38.4 1042 5,500mAh 1,000-1,500 10:4:7 v1.2 200-300 7,100234"
         assert names_of(text, "", 200) == "[also contains: 10:4:7, v1.2, 200-300, 100234]"

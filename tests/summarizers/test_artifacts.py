@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from context_compressor.messages.msg import Msg
 from context_compressor.summarizers.artifacts import artifact_lines
 from context_compressor.summarizers.identifiers import known_identifiers
 from tests.summarizers.support import PieceCounter, assistant, call, result, segment, user
@@ -30,6 +31,11 @@ def test_files_ids_addresses_outcomes_and_wishes_are_named() -> None:
         assert name in index
     assert "bash: pytest tests/test_dates.py → 1 failed, 3 passed in 0.21s" in index
     assert "user: Please fix parse_date" in index
+
+
+def test_what_the_system_says_later_is_not_called_the_users() -> None:
+    later = Msg("system", "No files have been uploaded yet.", "system")
+    assert index_of(later) == "system: No files have been uploaded yet."
 
 
 def test_each_line_says_where_its_names_come_from() -> None:

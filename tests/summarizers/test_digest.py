@@ -132,7 +132,7 @@ def test_a_call_is_named_as_it_was_made(arguments: dict[str, str], title: str | 
         ("read", {"path": "/a/b.py"}, "Error: cannot open /a/b.py", "Error: cannot open /a/b.py"),
         ("bash", {"command": "python a.py"}, "$ python a.py\r\n7 rows", "7 rows"),
         ("bash", {"command": "cat > a.py <<E\nx\nE"}, "cat > a.py <<E\r\n> x\r\n> E\r\n", ""),
-        ("bash", {"command": "ls"}, "models\nviews", "models"),
+        ("bash", {"command": "ls"}, "models\nviews", "models | views"),
     ],
 )
 def test_an_outcome_that_names_an_argument_is_no_echo(name: str, arguments: dict, output: str, outcome: str):

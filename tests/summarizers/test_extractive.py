@@ -138,6 +138,9 @@ async def test_a_chinese_conversation_is_summarised_under_chinese_headings():
     assert "## 用户的指示与约束\n- 不要修改公共接口，必须兼容旧版本。" in summary
     assert "## 决定\n- 原因是 strptime 没有处理时区。" in summary
     assert "Goal" not in summary
+    assert "## 已完成" in await summarize(
+        call("search", "1", query="聂卫平的生平与贡献"), result("1", "找到三条")
+    )
 
 
 async def test_a_conversation_without_tools_keeps_what_was_said():

@@ -67,6 +67,12 @@ def test_use_in_calls_repetition_and_recency_speak_for_an_identifier():
         ("result", "7,100234,200-300", "100234", "100234"),
         ("result", "x1000-1 and y", "000-1", "000-1"),
         ("assistant", "modify `parse_date` first", "parse_date", "modify parse_date"),
+        ("assistant", '{"price": 54.85}', "54.85", "price: 54.85"),
+        ("user", "use fixed rates: CHF 1.0642", "1.0642", "fixed rates: CHF 1.0642"),
+        ("user", "lunch at T’s TanTan", "TanTan", "lunch at T’s TanTan"),
+        ("user", "deliver it 15:00-17:00 please", "00-17", "deliver it 15:00-17:00"),
+        ("user", "共1,000-1,500元", "000-1", "共 1,000-1,500"),
+        ("result", "at 09:41:39.542Z", "39.542Z", "09:41:39.542Z"),
     ],
 )
 def test_a_word_beside_an_identifier_says_what_it_is(kind, text: str, token: str, described: str):

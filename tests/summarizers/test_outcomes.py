@@ -1,3 +1,5 @@
+import json
+
 import pytest
 
 from context_compressor.summarizers.outcomes import read_outcome
@@ -37,6 +39,8 @@ def test_the_outcome_of_a_result_is_one_telling_line(text: str, outcome: str, fa
         ("Done in 3s\nnpm ERR! code ELIFECYCLE", "npm ERR! code ELIFECYCLE"),
         ("Applied 0 of 3 patches; 3 rejected", "Applied 0 of 3 patches; 3 rejected"),
         ("  12 passing\n  2 failing", "2 failing"),
+        ("ERROR:\nNo replacement was performed.", "ERROR: No replacement was performed."),
+        ("错误：\n没有权限", "错误： 没有权限"),
     ],
 )
 def test_a_failure_is_not_called_ok(text: str, outcome: str):
@@ -74,7 +78,7 @@ def test_the_status_of_a_command_is_told_as_such_where_nothing_else_tells_of_the
 
 def test_a_status_amid_the_output_is_not_that_of_the_command():
     text = "<returncode>0</returncode>\nchild 1\nExit code: 3\nchild 2\n"
-    assert read_outcome(text) == ("child 1", False)
+    assert read_outcome(text) == ("child 1 | Exit code: 3 | child 2", False)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +108,7 @@ def test_a_failure_is_found_however_it_is_written(text: str, outcome: str):
 @pytest.mark.parametrize(
     ("text", "outcome"),
     [
-        ("ApiError.ts\nerror.log\nerror-pages/", "ApiError.ts"),
+        ("ApiError.ts\nerror.log\nerror-pages/", "ApiError.ts | error.log | error-pages/"),
         ('{"error": null, "id": "7"}', "error: null, id: 7"),
         ("[]", "[]"),
         ("[('Oslo', 3)]", "('Oslo', 3)"),
@@ -125,3 +129,37 @@ def test_a_sentence_that_announces_something_gives_way_to_it():
     said = "Here is the result of the last command:\n"
     assert read_outcome(said + "3 rows changed")[0] == "3 rows changed"
     assert read_outcome(said)[0] == said.strip()
+    assert read_outcome("OBSERVATION:\n3 rows changed")[0] == "3 rows changed"
+
+
+def test_a_label_of_errors_amid_the_output_is_no_failure():
+    assert read_outcome("case 1\nError:\n<output>") == ("case 1 | Error:", False)
+
+
+@pytest.mark.parametrize(
+    ("said", "is_error", "outcome"),
+    [
+        ("ran 3 jobs", False, "ran 3 jobs"),
+        ("no such job", True, "no such job"),
+        ("success: true", False, "ok"),
+    ],
+)
+def test_what_a_server_of_tools_says_is_told_without_what_wraps_it(said: str, is_error: bool, outcome: str):
+    part = f"TextContent(type='text', text='{said}', annotations=None)"
+    printed = f"meta=None content=[{part}] isError={is_error}"
+    data = json.dumps({"content": [{"type": "text", "text": "x" * 200}], "isError": is_error}, indent=1)
+    assert read_outcome(printed) == (outcome, is_error)
+    assert read_outcome(data)[1] == is_error
+    assert read_outcome(data, is_read=True)[1] == is_error
+    assert read_outcome(printed.replace(said, data).replace(f"={is_error}", "=False"))[1] == is_error
+
+
+def test_what_did_not_succeed_is_not_called_ok():
+    assert read_outcome("success: false\ncode: 7") == ("success: false | code: 7", False)
+    assert read_outcome('{"success": false, "code": 7}') == ("success: false, code: 7", True)
+    assert not any(read_outcome('{"a": "%s", "error": null}' % ("x" * n))[1] for n in range(170, 200))
+
+
+def test_a_short_result_is_told_as_a_whole():
+    assert read_outcome(" max_connections \n-----\n 200\n(1 row)\n")[0] == "max_connections | 200 | (1 row)"
+    assert read_outcome("name\n" + "row\n" * 30)[0] == "name (32 lines)"

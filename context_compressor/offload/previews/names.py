@@ -24,6 +24,10 @@ a hump, an inner dot."""
 _MAX_ALIKE = 8
 """Names shown that differ in their digits only: timestamps and running numbers would push out all others."""
 
+_SHORT_CHARACTERS = 6
+_MAX_SHORT_ALIKE = 2
+"""The same for short ones of digits and one or two letters: durations, numbered parts of a page."""
+
 _FIGURE_CHARACTERS = 4
 _IN_FIGURES = b"0123456789.:/-"
 """Of these alone, and so short, a name is a year or a quantity, and says nothing by itself."""
@@ -57,7 +61,8 @@ def find_names(text: str, tokens: float) -> list[Name]:
             continue
         shape = word.translate(None, _DIGITS)
         alike[shape] = alike.get(shape, 0) + 1
-        if alike[shape] > _MAX_ALIKE:
+        is_short = len(word) <= _SHORT_CHARACTERS and len(shape) <= 2 and shape.isalpha()
+        if alike[shape] > (_MAX_SHORT_ALIKE if is_short else _MAX_ALIKE):
             continue
         name = word.lstrip(_BEFORE).rstrip(_AFTER)
         if not 4 <= len(name) <= MAX_NAME_CHARACTERS or not _NAME_LIKE.search(name) or not name.strip(_RULES):
