@@ -16,7 +16,6 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from context_compressor.errors import InvalidMessageError
 from context_compressor.messages.msg import Block, copy_json
 from context_compressor.messages.openai_common import REMARK, as_dict, plain, remark_of, wrong
 
@@ -26,9 +25,7 @@ WRAPPED = "openai_part"
 _MEDIA = {"image_url": "image", "video_url": "video", "input_audio": "audio"}
 _PART_TYPES = {kind: part_type for part_type, kind in _MEDIA.items()}
 _TYPELESS = ("text", "image", "audio", "video")
-_OURS = frozenset({"thinking", WRAPPED})
-_NO_PARTS = frozenset({"tool_use", "tool_result"})
-"""Of Anthropic Messages: carried along like unknown parts, calls and results would be parted."""
+_OURS = frozenset({"thinking", "tool_use", "tool_result", WRAPPED})
 _AUDIO_FORMATS = {"mpeg": "mp3", "x-wav": "wav", "wave": "wav"}
 
 
@@ -36,7 +33,7 @@ def part_to_block(part: object, path: str) -> Block:
     """Return a content part as a block.
 
     Raises:
-        InvalidMessageError: it is no dict, a text part without text, or a call or result, which is no part.
+        InvalidMessageError: it is no dict, or a text part without text.
     """
     found = as_dict(part)
     if found is None:
@@ -47,11 +44,6 @@ def part_to_block(part: object, path: str) -> Block:
         raise wrong(f"{path}.type", "a string", kind)
     if (kind == "text" or (kind is None and "text" in data)) and not isinstance(data.get("text"), str):
         raise wrong(f"{path}.text", "a string", found.get("text"))
-    if kind in _NO_PARTS:
-        raise InvalidMessageError(
-            f"{path}: a {kind} block is no part of a chat dict; put calls into tool_calls, and each result "
-            "into a message of role tool"
-        )
     if REMARK in data or kind in _OURS:
         return {"type": WRAPPED, WRAPPED: data}
     if kind is None:

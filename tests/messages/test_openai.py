@@ -519,14 +519,6 @@ def with_call(**changes: Any) -> dict[str, Any]:
             {"role": "user", "content": [{"type": 5}]},
             "messages[1].content[0].type: expected a string, got int",
         ),
-        (
-            {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "f", "input": {}}]},
-            "messages[1].content[0]: a tool_use block is no part of a chat dict; put calls into tool_calls",
-        ),
-        (
-            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "x"}]},
-            "messages[1].content[0]: a tool_result block is no part of a chat dict",
-        ),
         ({"role": "user", "content": "x", "name": 5}, "messages[1].name: expected a string, got int"),
         ({"role": "user", "content": "x", "y": {1}}, "messages[1].y: expected JSON data, got set"),
         (
