@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -219,25 +220,37 @@ def test_interrupting_keeps_what_is_done(cli, folder, monkeypatch):
     assert "Interrupted: 2 of 3 sessions are in this report." in page
 
 
-class Deadly(dict):
-    """A message that kills the process that reads it, save for the first time where a file is to be made."""
+class DeadlyOnce(dict):
+    """A message that kills the first process that reads it, and makes a file before."""
 
     def __reduce__(self):
-        return _die, (self.get("mark"),)
+        return _die_once, (self["mark"],)
 
 
-def _die(mark: str | None) -> dict:
-    if mark is None or not Path(mark).exists():
-        if mark is not None:
-            Path(mark).touch()
+class Deadly(dict):
+    """A message that kills every process that reads it, once that file is there."""
+
+    def __reduce__(self):
+        return _die, (self["mark"],)
+
+
+def _die_once(mark: str) -> dict:
+    if not Path(mark).exists():
+        Path(mark).touch()
         os.kill(os.getpid(), signal.SIGKILL)
     return says("user", "go on")
 
 
+def _die(mark: str) -> None:
+    while not Path(mark).exists():
+        time.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 def test_a_process_that_is_killed_costs_no_other_session(tmp_path):
     """What was running then is replayed again, each alone; only what ends its process twice is skipped."""
-    killed_once = Deadly(says("user", "go on"), mark=str(tmp_path / "mark"))
-    lists = {"once": [*session(9), killed_once], "always": [*session(6), Deadly(says("user", "go on"))]}
+    mark = {"mark": str(tmp_path / "mark")}
+    lists = {"once": [*session(9), DeadlyOnce(mark)], "always": [*session(6), Deadly(mark)]}
     lists |= {f"good {number}": session(number) for number in range(3, 6)}
     tasks = [
         replay_runs.Task(name, name, messages, ("raw", "ours"), (3_000,)) for name, messages in lists.items()

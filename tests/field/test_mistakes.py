@@ -101,12 +101,16 @@ def parallel(count: int, lines: int) -> list[dict[str, Any]]:
 # Pairing
 
 
+_answer = ExchangeBuilder._answer
+
+
 def _only_first(builder: ExchangeBuilder, original_id: str, legacy: bool) -> Any:
-    first = builder._calls[0] if builder._calls else None
-    return first if first and first.original_id == original_id and not first.answered else None
+    waiting = builder._unanswered.get((original_id, legacy))
+    is_first = waiting is not None and waiting[0] is builder._calls[0]
+    return _answer(builder, original_id, legacy) if is_first else None
 
 
-@mistake(replaced(ROOM + "messages.exchanges.ExchangeBuilder._open_call", _only_first))
+@mistake(replaced(ROOM + "messages.exchanges.ExchangeBuilder._answer", _only_first))
 async def test_pairing_stops_at_the_first_of_several_results() -> None:
     """langchain #38352: set intersection stops at the first match."""
     memory = new_memory(config(8_000))
@@ -135,11 +139,10 @@ async def test_a_cut_falls_between_parallel_results() -> None:
 
 
 def _five_back(builder: ExchangeBuilder, original_id: str, legacy: bool) -> Any:
-    found = [c for c in builder._calls if c.original_id == original_id and not c.answered]
-    return found[0] if found and len(builder._messages) <= 5 else None
+    return _answer(builder, original_id, legacy) if len(builder._messages) <= 5 else None
 
 
-@mistake(replaced(ROOM + "messages.exchanges.ExchangeBuilder._open_call", _five_back))
+@mistake(replaced(ROOM + "messages.exchanges.ExchangeBuilder._answer", _five_back))
 async def test_a_call_is_looked_for_only_a_few_messages_back() -> None:
     """pydantic-ai-harness: five messages back; recordings hold twelve parallel calls."""
     memory = new_memory(config(8_000))
