@@ -128,7 +128,8 @@ async def test_parts_draw_from_it_too():
         parts = InParts(model(server, max_input_tokens=2_000, max_retries=5), PieceCounter())
         with (
             attempt_budget(8) as budget,
-            pytest.raises(SummarizerError, match=r"part \d+ of \d+: .*HTTP 500"),
+            # A part that is sent late may find that the retries of another took all.
+            pytest.raises(SummarizerError, match=r"part \d+ of \d+: .*(HTTP 500|are used up)"),
         ):
             await checked(parts, asked)
         # The first failure ends the parts that are on their way, some before they are sent.
