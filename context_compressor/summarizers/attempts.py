@@ -20,6 +20,8 @@ class Attempts:
 
     limit: int
     taken: int = 0
+    failure: str = ""
+    """Why the last one that failed did."""
 
     @property
     def left(self) -> int:
@@ -65,8 +67,16 @@ def take_attempt() -> None:
     if budget is None:
         return
     if not budget.left:
-        raise SummarizerError(f"the {budget.limit} attempts of this event are used up")
+        why = f"; the last that failed: {budget.failure}" if budget.failure else ""
+        raise SummarizerError(f"the {budget.limit} attempts of this event are used up{why}")
     budget.taken += 1
+
+
+def note_failure(failure: SummarizerError) -> None:
+    """Remember why an attempt failed, for those that find none left."""
+    budget = _budget.get()
+    if budget is not None:
+        budget.failure = str(failure)
 
 
 def charge_call(summarizer: object) -> None:

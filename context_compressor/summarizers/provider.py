@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from context_compressor.errors import SummarizerError, SummarizerOverflowError, SummarizerTimeoutError
-from context_compressor.summarizers.attempts import attempts_left, take_attempt
+from context_compressor.summarizers.attempts import attempts_left, note_failure, take_attempt
 from context_compressor.summarizers.cutting import drop_torn_end
 from context_compressor.summarizers.keys import KeyGuard
 from context_compressor.summarizers.overflow import is_overflow, limit_in, room_in
@@ -192,6 +192,7 @@ class ProviderSummarizer(ABC):
                 raise
             except Exception as error:
                 failure, pause = self._judge(self._fault(error), attempts)
+                note_failure(failure)
                 # The SDKs' exceptions may quote the key: servers and HTTP libraries do.
                 cause = None if self._guard().shows(error) else error
             if pause is None or attempts > self._max_retries or attempts_left() == 0:

@@ -41,6 +41,16 @@ def test_a_budget_is_taken_from_until_it_is_used_up():
     assert attempts_left() is None
 
 
+async def test_who_finds_none_left_says_why_the_last_failed():
+    async with ModelServer() as server:
+        server.script(status(500))
+        with attempt_budget(2):
+            with pytest.raises(SummarizerError, match="HTTP 500"):
+                await checked(model(server, max_retries=5))
+            with pytest.raises(SummarizerError, match=r"the 2 attempts .* used up; the last .*HTTP 500"):
+                await checked(model(server))
+
+
 async def test_tasks_and_threads_share_the_budget_of_their_event_and_of_no_other():
     async def event(limit: int) -> int:
         with attempt_budget(limit) as budget:
@@ -128,8 +138,7 @@ async def test_parts_draw_from_it_too():
         parts = InParts(model(server, max_input_tokens=2_000, max_retries=5), PieceCounter())
         with (
             attempt_budget(8) as budget,
-            # A part that is sent late may find that the retries of another took all.
-            pytest.raises(SummarizerError, match=r"part \d+ of \d+: .*(HTTP 500|are used up)"),
+            pytest.raises(SummarizerError, match=r"part \d+ of \d+: .*HTTP 500"),
         ):
             await checked(parts, asked)
         # The first failure ends the parts that are on their way, some before they are sent.
