@@ -149,14 +149,7 @@ class Draft:
     def _full_stub(self) -> int:
         return self.situation.costs.stub + self.situation.config.preview_tokens
 
-    def _stub(
-        self,
-        unit: Unit,
-        item: ViewItem,
-        path: PartPath,
-        tokens: int,
-        max_tokens: int,
-    ) -> None:
+    def _stub(self, unit: Unit, item: ViewItem, path: PartPath, tokens: int, max_tokens: int) -> None:
         """Plan a stub where it is smaller than what it replaces, with as much preview as then fits."""
         max_tokens = min(max_tokens, tokens - 1)
         if max_tokens < self.situation.costs.stub or (item.key, path) in self.situation.blocked:
@@ -263,10 +256,8 @@ class Draft:
 
     def _settle(self) -> None:
         """Drop groups that would not gain, merge segments beyond their share, and reckon exactly."""
-        groups = self._groups()
-        for group in groups:
-            tokens = self._tokens_in(group)
-            if self._segment_cost(tokens, len(groups)) >= tokens or self._may_wait(group):
+        for group, tokens, summary in self._groups_with_tokens():
+            if self.situation.costs.segment + summary >= tokens or self._may_wait(group):
                 for unit in group:
                     del self.leaving[unit.key]
                     self._staying += self._tokens_of(unit)
@@ -281,6 +272,14 @@ class Draft:
             self.merging = standing
             self._staying -= held
         self._segments_cost += self._merged_cost
+
+    def _groups_with_tokens(self) -> list[tuple[list[Unit], int, int]]:
+        """Return each group of leaving units, its tokens, and those that its summary may cost."""
+        groups = self._groups()
+        sizes = [self._tokens_in(group) for group in groups]
+        return [
+            (g, size, self._summary_tokens(size, len(groups))) for g, size in zip(groups, sizes, strict=True)
+        ]
 
     def _groups(self) -> list[list[Unit]]:
         """Return the leaving units in groups of at most `group_token_threshold` tokens, in view order."""
@@ -355,8 +354,8 @@ class Draft:
         yield [u for u in self.units if u.volatile and not u.fixed]
 
     def _reckon_segments(self) -> None:
-        groups = self._groups()
-        self._segments_cost = sum(self._segment_cost(self._tokens_in(group), len(groups)) for group in groups)
+        segment = self.situation.costs.segment
+        self._segments_cost = sum(segment + summary for _, _, summary in self._groups_with_tokens())
 
     def _sum_up_again(self) -> None:
         """Plan summaries after all, where what left made room for them."""
@@ -387,11 +386,7 @@ class Draft:
 
     def finish(self, reason: str) -> Plan | None:
         """Return the plan, or None when it would not make the view smaller."""
-        groups = self._groups()
-        segments = [
-            PlannedSegment(tuple(group), self._summary_tokens(self._tokens_in(group), len(groups)))
-            for group in groups
-        ]
+        segments = [PlannedSegment(tuple(group), summary) for group, _, summary in self._groups_with_tokens()]
         if self.merging:
             held = sum(unit.tokens for unit in self.merging)
             segments.append(PlannedSegment(tuple(self.merging), self._merged_tokens(held)))

@@ -99,7 +99,7 @@ class ExchangeBuilder:
         lead, results_msg = _with_content(msg, rest), _with_content(msg, results)
         if msg.role == "assistant":
             first = self._feed_message(key, lead, repair=_SPLIT)
-            return [*first, *self._feed_results(key, results_msg, results, "#results")]
+            return [*first, *self._feed_results(key, results_msg, results, "#results", repair=_SPLIT)]
         first = self._feed_results(key, results_msg, results, repair=_SPLIT)
         return [*first, *self._feed_message(key, lead, "#text", repair=_SPLIT)]
 
@@ -215,7 +215,6 @@ def _named(key: str, msg: Msg, repair: str | None, part: str) -> ExchangeMessage
     """Give a repaired message its own id where one history message gives several."""
     if part:
         msg.id += part
-        repair = repair or _SPLIT
     return ExchangeMessage(key, msg, repair, part=part)
 
 

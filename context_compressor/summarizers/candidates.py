@@ -81,10 +81,15 @@ class Line:
     speaker: str = "user"
     """Who said it, of a request."""
 
+    @property
+    def is_call(self) -> bool:
+        """Whether it tells of a call, and of what it came to behind an arrow."""
+        return _KINDS.get(self.section) == "call"
+
     def shortened(self, max_chars: int) -> Line:
         """Return the line with its text quoted in at most `max_chars` characters."""
         said, arrow, outcome = self.text.partition(" → ")
-        if arrow and _KINDS.get(self.section) == "call":
+        if arrow and self.is_call:
             # What a call came to is not to be read as one of its arguments.
             outcome = arrow + cut(outcome, max_chars // 2)
             text = cut(said, max_chars - len(outcome)) + outcome
@@ -172,11 +177,10 @@ def _unique(lines: list[Line]) -> list[Line]:
     for line in sorted(lines, key=lambda line: -line.value):
         if not line.text.strip():
             continue  # only what cannot be seen
-        is_call = line.section in {"done", "facts"}
-        said = line.text.split(" → ", 1)[0] if is_call else line.text
+        said = line.text.split(" → ", 1)[0] if line.is_call else line.text
         key = (_KINDS.get(line.section, line.section), said.casefold())
         known = unique.get(key)
-        if known is None or (is_call and line.position > known.position):
+        if known is None or (line.is_call and line.position > known.position):
             unique[key] = line
     return sorted(unique.values(), key=lambda line: -line.value)
 
@@ -187,7 +191,7 @@ def _carried_lines(digest: Digest, make: _Make) -> Iterator[Line]:
     for line in digest.carried:
         if index_items(line) or (line.section == "progress" and digest.replies):
             continue
-        if line.section in {"done", "facts"} and line.text.partition(": ")[0] in planners:
+        if _KINDS.get(line.section) == "call" and line.text.partition(": ")[0] in planners:
             continue  # there is a newer plan
         section = line.section
         if section == "goal":
