@@ -73,9 +73,10 @@ class Agent:
             "result_format": "message",
             "stream": self.stream,
         }
+        if self.stream:
+            request["incremental_output"] = False  # the SDK joins the pieces: some models only write pieces
         answer: Any = await AioGeneration.call(self.model, **request)
         if self.stream:
-            # Each piece holds all that was said so far.
             pieces = [piece async for piece in answer]
             answer = pieces[-1]
         if answer.status_code != 200:
@@ -84,6 +85,8 @@ class Agent:
             self.memory.record_usage(answer.usage.input_tokens)
         said = answer.output.choices[0].message
         message: Message = {"role": "assistant", "content": said.get("content") or ""}
+        if "reasoning_content" in said:  # DeepSeek and Kimi want it back
+            message["reasoning_content"] = said["reasoning_content"]
         if said.get("tool_calls"):
             message["tool_calls"] = [as_sent(call) for call in said["tool_calls"]]
         return message

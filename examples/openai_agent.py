@@ -82,16 +82,13 @@ class Agent:
             completion = await self.client.chat.completions.create(**request)
         if completion.usage is not None:  # the memory learns what the provider counts, schemas included
             self.memory.record_usage(completion.usage.prompt_tokens)
-        message: Message = completion.choices[0].message.model_dump(exclude_none=True)
-        return {
-            "role": "assistant",
-            "content": message.get("content"),
-            **(
-                {"tool_calls": [as_sent(call) for call in calls]}
-                if (calls := message.get("tool_calls"))
-                else {}
-            ),
-        }
+        said = completion.choices[0].message.model_dump(exclude_none=True)
+        message: Message = {"role": "assistant", "content": said.get("content")}
+        if "reasoning_content" in said:  # DeepSeek and Kimi want it back
+            message["reasoning_content"] = said["reasoning_content"]
+        if said.get("tool_calls"):
+            message["tool_calls"] = [as_sent(call) for call in said["tool_calls"]]
+        return message
 
     async def result_of(self, call: Message) -> Message:
         name, arguments = call["function"]["name"], call["function"]["arguments"]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from context_compressor.errors import SummarizerError
 from context_compressor.summarizers.provider import (
+    WITHHELD,
     Answer,
     Fault,
     NoAnswerError,
@@ -129,6 +130,8 @@ class DashScopeSummarizer(ProviderSummarizer):
         if response.status_code != HTTPStatus.OK:
             code, message = response.get("code"), response.get("message")
             text = ": ".join(str(part) for part in (code, message) if part)
+            # The SDK finds neither in what another API answers, such as the OpenAI-compatible one.
+            text = text or "no error in the form of DashScope's own API: check base_url"
             raise RefusedError(
                 Fault("status", text, response.status_code, code, None, response.get("headers"))
             )
@@ -167,7 +170,7 @@ class DashScopeSummarizer(ProviderSummarizer):
             raise NoAnswerError(f"the answer is no chat completion: {answer!r}") from None
         if refusal:
             raise NoAnswerError(f"the model refused: {refusal}")
-        if finish_reason == "content_filter":
+        if finish_reason in WITHHELD:
             raise NoAnswerError("the answer was withheld by a content filter")
         usage = answer.get("usage") or {}
         counts = (usage.get("input_tokens"), usage.get("output_tokens"))

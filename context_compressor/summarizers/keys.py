@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-_KEY = re.compile(r"\bsk-[\w*-]{6,}")
+_KEY = re.compile(r"\bsk-[\w*-]{6,}", re.ASCII)  # Chinese may stand beside it without a blank
 _MIN_KEY_CHARS = 6
 """Shorter keys are dummies; hiding "x" would garble every message."""
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from context_compressor.errors import InvalidArgumentError, SummarizerError
 from context_compressor.summarizers.provider import (
+    WITHHELD,
     Answer,
     Fault,
     NoAnswerError,
@@ -22,6 +23,9 @@ from context_compressor.summarizers.provider import (
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
+
+_BROKEN_OFF = frozenset({"insufficient_system_resource", "network_error"})
+"""Finish reasons of answers that the server could not write to their end, DeepSeek's and GLM's."""
 
 
 class OpenAISummarizer(ProviderSummarizer):
@@ -171,7 +175,7 @@ class OpenAISummarizer(ProviderSummarizer):
             raise NoAnswerError(f"the answer is no chat completion: {detail!r}") from None
         if refusal:
             raise NoAnswerError(f"the model refused: {refusal}")
-        if finish_reason == "content_filter":
+        if finish_reason in WITHHELD:
             raise NoAnswerError("the answer was withheld by a content filter")
         usage = getattr(answer, "usage", None)
         counts = (getattr(usage, "prompt_tokens", 0), getattr(usage, "completion_tokens", 0))
@@ -192,10 +196,13 @@ def _fault_in(answer: Any) -> Fault | None:
     """Return the error that an answer holds although its HTTP status is 200, where it names another status.
 
     OpenRouter and gateways like it send one when the status has left before the model fails, beside the
-    choices or in one.
+    choices or in one. An answer that broke off in the server is an error, too.
     """
     choices = getattr(answer, "choices", None)
     first = choices[0] if isinstance(choices, list) and choices else None
+    finish_reason = getattr(first, "finish_reason", None)
+    if isinstance(finish_reason, str) and finish_reason in _BROKEN_OFF:
+        return Fault("status", f"the answer broke off: {finish_reason}", 503)
     error = getattr(answer, "error", None) or getattr(first, "error", None)
     if not isinstance(error, Mapping):
         return None

@@ -12,10 +12,11 @@ _TEXT = re.compile(
     context[ _](?:length|window|size) | (?:prompt|input|request)\ is\ too\ (?:long|large)
     | prompt\b[^\n]{0,80}\btoo\ long | reduce\ the\ length | range\ of\ input\ length
     | (?:maximum|max)\ (?:prompt|input)\ length | exceeded\ (?:the\ )?(?:model|maximum)\ token\ limit
+    | \b(?:prompt|input|tokens)\b[^\n]{0,40}\ (?:exceeds?|more\ than)\ (?:the\ )?max(?:imum)?\b
     | (?:input|prompt)\ token\ count\b[^\n]{0,40}\bexceeds | exceeds?\ (?:the\ )?context\ limit
     | max_seq_len | tokens\ \+\ `?max_new_tokens
     | exceeds?\b[^\n]{0,40}\b(?:maximum|max|limit)[^\n]{0,20}\binput
-    | (?:上下文|输入)(?:长度|内容)?[^\n]{0,12}(?:超过|超出|过长)
+    | (?:上下文|输入|prompt)(?:长度|内容)?[^\n]{0,12}(?:超过|超出|过长|超长)
     """,
     re.IGNORECASE | re.VERBOSE,
 )
@@ -31,16 +32,17 @@ _LIMITS = tuple(
         r"max_seq_len\s*\(?NUMBER",
         r"(?:maximum|max) number of tokens(?: allowed)?\s*\(?NUMBER",
         r"must be <= NUMBER",
-        r"limit(?: is| of|:)?\s*\(?NUMBER",
+        r"limit(?: is| of|:)?\s*NUMBER",  # in parentheses it may be the error's own number (MiniMax)
     )
 )
 _ROOM = re.compile(
     r"max_(?:completion_)?tokens\b"
     r"(?:.{0,40}\[\s*\d+\s*,\s*(\d+)\s*\]"
     r"|\W{0,2} must be (?:less than or equal to|at most|<=) \W?(\d+)"
+    r"|.{0,100}expected a value <= (\d+)"
     r"|: \d+ > (\d+))"
     r"|at most (\d+) (?:completion|output) tokens",
-    re.IGNORECASE,
+    re.IGNORECASE | re.ASCII,  # a name may stand between Chinese characters
 )
 _MIN_LIMIT = 16
 """A smaller number is no limit but something else."""

@@ -33,18 +33,22 @@ MAX_RETRY_AFTER_SECONDS = 30.0
 
 _REFUSAL = re.compile(
     r"unsupported|not support|unrecogni[sz]ed|unknown|unexpected|not (?:permitted|allowed)"
-    r"|extra (?:field|input)|deprecated|invalid|only .{1,20} is allowed|(?:may only|must) be",
+    r"|extra (?:field|input)|deprecated|invalid|only .{1,20} is allowed|(?:may only|must|should) be"
+    r"|非法|不合法|无效|不支持",
     re.IGNORECASE,
 )
 """Words enough for any refusal: the refused parameter has to be named, too."""
 _PASSING_STATUS = frozenset({408, 409, 429})
 _FINAL_CODES = frozenset(
     {
-        *("insufficient_quota", "billing_hard_limit_reached"),
+        "billing_hard_limit_reached",
         *("CommodityNotPurchased", "PrepaidBillOverdue", "PostpaidBillOverdue"),
     }
 )
-"""They come with 429, and no pause mends them."""
+"""They come with 429, and no pause mends them. `insufficient_quota` is none of them: DashScope means by it
+tokens per minute."""
+WITHHELD = frozenset({"content_filter", "sensitive"})
+"""Finish reasons of answers that a filter held back, OpenAI's and GLM's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +246,7 @@ class ProviderSummarizer(ABC):
         refused = fault.param if fault.param in parameters else None
         for name in parameters:
             # A message may also name what to use instead; that was not sent.
-            if refused is None and re.search(rf"\b{name}\b", fault.text):
+            if refused is None and re.search(rf"\b{name}\b", fault.text, re.ASCII | re.IGNORECASE):
                 refused = name
         return refused is not None and self._drop(refused)
 

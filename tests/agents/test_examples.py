@@ -119,6 +119,30 @@ async def test_an_agent_of_sixty_turns_is_never_refused(name: str, options: list
         assert raw > 200_000
 
 
+@pytest.mark.parametrize("options", [[], ["--stream"]], ids=["whole", "streamed"])
+@pytest.mark.parametrize("name", ["openai_agent.py", "dashscope_agent.py"])
+async def test_what_a_model_reasoned_goes_back_beside_its_calls(name: str, options: list[str]) -> None:
+    """DeepSeek and Kimi refuse the next request without it."""
+    async with ModelServer() as server:
+        server.script(
+            answer(tool_calls=[("list_files", {"pattern": "*.py"})], reasoning="What is there?"),
+            answer("Files."),
+        )
+        code, _, errors = await run_example(name, server, *options)
+        assert code == 0, errors
+        [asked] = [m for m in server.requests[-1].messages if m["role"] == "assistant"]
+        assert asked["reasoning_content"] == "What is there?"
+
+
+async def test_streamed_answers_of_dashscope_come_as_every_model_writes_them() -> None:
+    """Some write pieces and nothing else; the SDK joins them."""
+    async with ModelServer() as server:
+        server.script(answer("Callbacks wait in a queue."))
+        code, output, errors = await run_example("dashscope_agent.py", server, "--stream")
+        assert (code, output.strip()) == (0, "Callbacks wait in a queue."), errors
+        assert server.requests[0].json["parameters"]["incremental_output"] is True
+
+
 async def run_raw(client: AsyncOpenAI, messages: list[dict[str, Any]]) -> None:
     """Run the task with nothing around the list of messages."""
     tools = FileTools(FOLDER)

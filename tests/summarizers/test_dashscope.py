@@ -67,6 +67,11 @@ async def test_the_code_of_a_failure_is_told(server: ModelServer):
     assert len(server.requests) == 1
 
 
+async def test_an_address_of_another_api_is_told(server: ModelServer):
+    with pytest.raises(SummarizerError, match=r"HTTP 404: .*check base_url"):
+        await summarizer(server, base_url=server.compatible_url).summarize(ASKED)
+
+
 @pytest.mark.parametrize("code", ["PrepaidBillOverdue", "PostpaidBillOverdue", "CommodityNotPurchased"])
 async def test_an_unpaid_bill_is_not_tried_again(server: ModelServer, code: str):
     server.script(status(429, "please pay", error_code=code))

@@ -128,11 +128,18 @@ class TestErrorsIn200:
         server.script(raw(json.dumps({"choices": [choice]})), completion(GOOD))
         assert (await summarizer(server).summarize(ASKED)).text == GOOD
 
+    @pytest.mark.parametrize("reason", ["insufficient_system_resource", "network_error"])
+    async def test_an_answer_that_broke_off_in_the_server_is_asked_for_again(
+        self, server: ModelServer, reason: str
+    ):
+        server.script(completion("## Goal\n- fi", finish_reason=reason), completion(GOOD))
+        assert (await summarizer(server).summarize(ASKED)).text == GOOD
+
     @pytest.mark.parametrize(
         ("reply", "cause"),
         [
             (error_in_200(401, "no such key"), "HTTP 401: no such key"),
-            (error_in_200(429, "pay first", type="insufficient_quota"), "HTTP 429: pay first"),
+            (error_in_200(429, "pay first", type="billing_hard_limit_reached"), "HTTP 429: pay first"),
             (error_in_200(400, type=["a"], param={}), "HTTP 400: upstream is down"),
             (error_in_200("overloaded"), "no chat completion.*upstream is down"),
             (error_in_200(200), "no chat completion.*upstream is down"),

@@ -47,6 +47,11 @@ from context_compressor.summarizers.overflow import is_overflow, limit_in, room_
         ),
         (400, "input length and `max_tokens` exceed context limit: 7900 + 706 > 8000, decrease it", 8_000),
         (400, "prompt token count of 70034 exceeds the limit of 64000", 64_000),
+        (400, "Prompt exceeds max length", None),
+        (400, "Prompt 超长", None),
+        (400, "tokens in request more than max tokens allowed", None),
+        (400, "Total tokens of image and text exceed max message tokens. Request id: 0217", None),
+        (400, "invalid params, context window exceeds limit (2013)", None),  # the number of the error
     ],
 )
 def test_what_says_that_a_prompt_is_too_long(status: int, text: str, limit: int | None):
@@ -88,6 +93,12 @@ def test_what_says_something_else(status: int, text: str):
         ("max_tokens is too large: 50000. This model supports at most 16384 completion tokens", 16_384),
         ("`max_tokens` must be less than or equal to `512`, the maximum value for `max_tokens`", 512),
         ("max_tokens: 70000 > 64000, which is the maximum allowed number of output tokens", 64_000),
+        ("max_tokens参数非法：限制数值范围[1,131072]", 131_072),
+        (
+            "The parameter `max_tokens` specified in the request are not valid: integer above maximum value, "
+            "expected a value <= 4096, but got 8192 instead.",
+            4_096,
+        ),
         ("input length and `max_tokens` exceed context limit: 7900 + 706 > 8000", None),
         ("Range of input length should be [1, 30720]", None),
     ],

@@ -119,10 +119,18 @@ class TestRetries:
         assert str(code) in str(caught.value.__cause__)
 
     async def test_an_exhausted_quota_is_not_tried_again(self, server: ModelServer, provider: Provider):
-        server.script(status(429, "You exceeded your current quota", error_code="insufficient_quota"))
-        with pytest.raises(SummarizerError, match=r"HTTP 429: .*quota"):
+        server.script(status(429, "Billing hard limit", error_code="billing_hard_limit_reached"))
+        with pytest.raises(SummarizerError, match=r"HTTP 429: .*hard limit"):
             await provider.make(server).summarize(ASKED)
         assert len(server.requests) == 1
+
+    async def test_a_quota_that_may_be_one_of_tokens_per_minute_is_tried_again(
+        self, server: ModelServer, provider: Provider
+    ):
+        """DashScope's OpenAI-compatible mode calls it what OpenAI calls an empty account."""
+        spent = status(429, "You exceeded your current quota", error_code="insufficient_quota")
+        server.script(spent, completion(GOOD))
+        assert (await provider.make(server).summarize(ASKED)).text == GOOD
 
     @pytest.mark.parametrize(
         ("headers", "pause"),
@@ -245,6 +253,8 @@ class TestParameters:
             "`temperature` is deprecated for this model.",
             "`temperature` may only be set to 1 when thinking is enabled.",
             "`temperature` must be strictly positive",
+            "Temperature should be in (0.0, 2.0)",
+            "temperature参数非法。请检查文档。",
         ],
     )
     async def test_it_is_refused_in_many_words(self, server: ModelServer, provider: Provider, text: str):
@@ -336,6 +346,7 @@ class TestAnswers:
             (completion(""), "holds no text"),
             (completion(None, refusal="I will not."), "refused: I will not"),
             (completion("", finish_reason="content_filter"), "content filter"),
+            (completion(GOOD, finish_reason="sensitive"), "content filter"),
             (raw('{"choices": []}'), "no chat completion|could not be read"),
             (raw('{"output": {}}'), "no chat completion|could not be read"),
             (raw('{"output": {"choices": [{}]}}'), "no chat completion|could not be read"),
@@ -396,6 +407,12 @@ class TestKeys:
         with pytest.raises(SummarizerError) as caught:
             await provider.make(server, api_key=f"{KEY}\n", max_retries=0).summarize(ASKED)
         assert all(KEY not in f"{error} {error!r}" for error in chain(caught.value))
+
+    async def test_a_key_that_stands_in_chinese_is_hidden(self, server: ModelServer, provider: Provider):
+        server.script(status(401, "无效的令牌sk-other1234567890请检查"))
+        with pytest.raises(SummarizerError, match=r"无效的令牌\*\*\*请检查") as caught:
+            await provider.make(server).summarize(ASKED)
+        assert all("sk-other" not in f"{error} {error!r}" for error in chain(caught.value))
 
     def test_the_object_does_not_show_its_key(self, provider: Provider):
         assert KEY not in repr(provider.kind(api_key=KEY))

@@ -123,6 +123,17 @@ async def test_a_summary_that_says_nothing_is_rejected(text: str):
             "Es tut mir leid, dabei kann ich nicht helfen.",
             "申し訳ありませんが、そのご要望には対応できません。",
         ),
+        *(
+            "作为一个人工智能语言模型，我还没学习如何回答这个问题，您可以向我问一些其它的问题。",
+            "你好，我无法给到相关内容。",
+            "你好，这个问题我暂时无法回答，让我们换个话题再聊聊吧。",
+            "尊敬的用户您好，让我们换个话题再聊聊吧。",
+            "您好！请问有什么可以帮您？",
+            "您没有提供对话内容，请粘贴。",
+            "根据相关法律法规和政策，无法显示该内容。",
+            "网络错误，请重试",
+            "当前使用人数过多，请稍后再试",
+        ),
     ],
 )
 async def test_error_texts_and_refusals_are_rejected(text: str):
@@ -146,6 +157,10 @@ async def test_error_texts_and_refusals_are_rejected(text: str):
         "Here is the summary: parse_date in dates.py keeps the time zone now.",
         "Your request was to fix parse_date; it keeps the time zone now.",
         "The server rejects tokens after 15 minutes; the user wants a warning in login.tsx.",
+        "该问题不能复现，已关闭；网络异常另见 E1032。",
+        "网络超时，请求重试三次后成功。",
+        "作为人工智能平台的管理员，用户没有修改 src 目录的权限。",
+        "你好，以下是对话摘要：\n- 订单 DD2025 已发货",
         "## Goal\n- Explain 'Error: rate limit exceeded'",
         "- the tag `<think>` is stripped\n- and </think> too",
     ],
