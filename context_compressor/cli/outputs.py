@@ -46,7 +46,8 @@ def check_output(name: str, option: str = "--output") -> None:
     """Refuse an output that could not be written, before any work is done.
 
     Raises:
-        CommandError: it is empty or a directory, its directory is not there, or stdout is closed.
+        CommandError: it is empty or a directory, its directory is not there or not to be written to, or
+            stdout is closed.
     """
     check_path(name, option)
     if is_stdout(name):
@@ -57,6 +58,9 @@ def check_output(name: str, option: str = "--output") -> None:
         raise CommandError(f"{option} {name}: is a directory; name a file in it")
     if not path.parent.is_dir():
         raise CommandError(f"{option} {name}: there is no directory {path.parent}")
+    changed = path if path.exists() and not path.is_file() else path.resolve().parent
+    if not os.access(changed, os.W_OK):
+        raise CommandError(f"{option} {name}: cannot be written: {changed} is missing or read-only")
 
 
 def write_output(name: str, text: str, option: str = "--output") -> None:

@@ -81,6 +81,7 @@ def run_replay(options: ReplayOptions) -> int:
     ]
     replays = Replays(tasks, options.jobs or default_jobs())
     is_interrupted = False
+    unwritten: CommandError | None = None
     with _progress(console, is_shown) as progress:
         bar = progress.add_task("replaying", total=sum(task.steps for task in tasks), unit="turns")
         try:
@@ -90,7 +91,10 @@ def run_replay(options: ReplayOptions) -> int:
         else:
             progress.update(bar, completed=progress.tasks[bar].total)
         data = _gather(inputs, replays, budgets, systems)
-        _write(options, data, progress)
+        try:
+            _write(options, data, progress)
+        except CommandError as error:
+            unwritten = error  # what was found is told all the same
     unfit = [one for session in data.sessions for one in find_unfit(session)]
     _warn(inputs, data, unfit)
     if not data.sessions and not is_interrupted:
@@ -103,6 +107,9 @@ def run_replay(options: ReplayOptions) -> int:
         print_tables(make_console(stderr=is_page_shown), data)
     if is_interrupted:
         print(f"interrupted: {len(data.sessions)} of {len(tasks)} sessions are done", file=sys.stderr)
+    if unwritten is not None:
+        raise unwritten
+    if is_interrupted:
         return INTERRUPTED
     return NO if data.failed or unfit else DONE
 

@@ -74,20 +74,21 @@ def replay_session(task: Task, on_turn: Callable[[], object]) -> Outcome:
     except Exception as error:  # one session must not cost the others
         return Skipped(task.name, f"{type(error).__name__}: {error}")
     session = SessionRun(task.name, task.source, len(task.messages), recording.total_tokens, runs)
-    unfit = find_unfit(session)
     # At no budget there is a view: all there is to tell would be told of the history.
-    return unfit[0] if len(unfit) == len(task.budgets) else session
+    is_told = any(turn.is_sent for run in runs if run.replay.system == OURS for turn in run.replay.turns)
+    return session if is_told else find_unfit(session)[0]
 
 
 def find_unfit(session: SessionRun) -> list[Skipped]:
-    """Return a failure for each budget at which our memory had no view to send, whatever the turn."""
-    return [
-        Skipped(
-            session.name, f"no turn fits {run.replay.budget:,} tokens: {_why_unsent(run.replay.turns[0])}"
-        )
-        for run in session.runs
-        if run.replay.system == OURS and not any(turn.is_sent for turn in run.replay.turns)
-    ]
+    """Return a failure for each budget at which our memory had no view to send in some turn."""
+    unfit = []
+    for replay in (run.replay for run in session.runs if run.replay.system == OURS):
+        unsent = [turn for turn in replay.turns if not turn.is_sent]
+        if unsent:
+            count, all_turns = len(unsent), len(replay.turns)
+            which = "no turn fits" if count == all_turns else f"{count:,} of {all_turns:,} turns do not fit"
+            unfit.append(Skipped(session.name, f"{which} {replay.budget:,} tokens: {_why_unsent(unsent[0])}"))
+    return unfit
 
 
 def _why_unsent(turn: Turn) -> str:

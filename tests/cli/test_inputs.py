@@ -1,5 +1,7 @@
 import gzip
 import json
+import os
+import sys
 
 import pytest
 from hypothesis import given
@@ -7,7 +9,7 @@ from hypothesis import strategies as st
 
 from context_compressor.cli.exits import CommandError, one_line
 from context_compressor.cli.inputs import Form, parse_sessions, read_sessions
-from context_compressor.cli.outputs import write_output
+from context_compressor.cli.outputs import check_output, write_output
 
 TEXTS = st.text(max_size=30)  # line separators, surrogate halves and control characters included
 MESSAGES = st.lists(
@@ -119,6 +121,21 @@ def test_an_output_that_cannot_be_written_leaves_nothing(tmp_path, monkeypatch):
 
     assert [path.name for path in tmp_path.iterdir()] == ["out.json"]
     assert (tmp_path / "out.json").read_text() == "old"
+
+
+@pytest.mark.skipif(sys.platform == "win32" or os.getuid() == 0, reason="rights do not bind the superuser")
+def test_an_output_in_a_directory_of_others_is_refused_before_the_work(tmp_path):
+    tmp_path.chmod(0o555)
+
+    with pytest.raises(CommandError, match="is missing or read-only"):
+        check_output(str(tmp_path / "out.json"))
+
+
+def test_an_output_linked_to_nowhere_is_refused_before_the_work(tmp_path):
+    (tmp_path / "out.json").symlink_to(tmp_path / "gone" / "out.json")
+
+    with pytest.raises(CommandError, match="gone is missing or read-only"):
+        check_output(str(tmp_path / "out.json"))
 
 
 def test_errors_stay_on_one_line_whatever_names_hold():

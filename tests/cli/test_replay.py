@@ -90,6 +90,17 @@ def test_report_and_pictures(cli, folder):
     ]
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_what_was_found_is_told_although_the_report_cannot_be_written(cli, folder):
+    pytest.importorskip("matplotlib", reason="needs the extra `report`")
+
+    ran = cli("replay", folder / "one.json", "--report", "/dev/full")
+
+    assert ran.code == 2
+    assert "--report /dev/full: cannot be written: No space left on device" in ran.err
+    assert "Budget 16,000 tokens: 1 session" in ran.out
+
+
 def test_names_of_sessions_never_become_paths(cli, tmp_path):
     pytest.importorskip("matplotlib", reason="needs the extra `report`")
     name = "../../\u202eevil\x1b[31m"
@@ -196,6 +207,20 @@ def test_a_session_of_which_no_turn_fits_has_failed(cli, tmp_path, messages):
     # What our memory could not send is no request, so none is the largest.
     peaks = [line.split()[3] for line in both.out.splitlines() if line.startswith(" ours")]
     assert peaks[0] == "-" != peaks[1]
+
+
+def test_turns_that_do_not_fit_are_counted_and_the_reason_is_told(cli, tmp_path, messages):
+    """The first request is small enough for any budget; the others are not."""
+    (tmp_path / "chat.json").write_text(json.dumps([says("user", "hi"), says("assistant", "hi"), *messages]))
+
+    ran = cli("replay", "chat.json", "--budget", 30, "--json")
+
+    (chat,) = json.loads(ran.out)["sessions"]
+    turns = chat["runs"][1]["turns"]
+    unsent = sum(not turn["is_sent"] for turn in turns)
+    assert 0 < unsent < len(turns)
+    assert ran.code == 1
+    assert f"failed: chat.json: {unsent} of {len(turns)} turns do not fit 30 tokens: Context" in ran.err
 
 
 def test_interrupting_keeps_what_is_done(cli, folder, monkeypatch):
