@@ -85,8 +85,11 @@ class Changes:
         upkeep = self._upkeep
         async with self._runner.telling() as events, upkeep.lock:
             await upkeep.refresh(events)
-            before = upkeep.state.tokens
+            state, before = upkeep.state, upkeep.state.tokens
+            upkeep.stale = True
             await self._base.update_compressed_summary(summary)
-            upkeep.history.remember()
-            upkeep.state.set_summary(summary)
-            upkeep.note_edit(events, "summary set", before, ())
+            if state is upkeep.state:
+                upkeep.history.remember()
+                state.set_summary(summary)
+                upkeep.stale = False
+                upkeep.note_edit(events, "summary set", before, ())

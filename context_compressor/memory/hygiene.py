@@ -7,6 +7,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from context_compressor.errors import OffloadError
+from context_compressor.offload.protocol import check_ref
 
 if TYPE_CHECKING:
     from context_compressor.memory.compressed import CompressedMemory
@@ -32,9 +33,13 @@ async def remove_orphans(memory: CompressedMemory) -> list[str]:
         limit_seconds = memory.config.store_timeout_seconds
         try:
             async with asyncio.timeout(limit_seconds):
-                stored = await memory.store.refs()
+                stored = [check_ref(ref) for ref in await memory.store.refs()]
+        except OffloadError:
+            raise
         except TimeoutError as error:
             raise OffloadError(f"the store did not name its refs within {limit_seconds:g} s") from error
+        except Exception as error:
+            raise OffloadError(f"the store failed to name its refs: {error!r}") from error
         # No event writes while its lock is held. One that is prepared in the background says what it writes
         # before it does; from here to `telling`'s end, which removes what is unwanted, nothing is awaited but
         # that lock, and what an event commits in between is wanted again.

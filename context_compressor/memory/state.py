@@ -29,6 +29,7 @@ from context_compressor.tokens.protocol import TokenCounter
 logger = logging.getLogger(__name__)
 
 STATE_VERSION = 1
+_Loaded = tuple["MemoryState", dict[str, int]]
 
 
 class MemoryState:
@@ -354,9 +355,7 @@ class MemoryState:
         }
 
     @classmethod
-    def load(
-        cls, data: object, config: CompressionConfig, counter: TokenCounter
-    ) -> tuple[MemoryState, dict[str, int]]:
+    def load(cls, data: object, config: CompressionConfig, counter: TokenCounter) -> _Loaded:
         """Read the saved form, None being an empty state; return the state and the known messages' tokens.
 
         Raises:
@@ -364,6 +363,14 @@ class MemoryState:
         """
         if data is None:
             return cls(config, counter), {}
+        try:
+            return cls._read(data, config, counter)
+        except InvalidStateError as error:
+            mend = "without its key 'compression' the state loads, and the view is made anew"
+            raise InvalidStateError(f"{error}; {mend}") from error
+
+    @classmethod
+    def _read(cls, data: object, config: CompressionConfig, counter: TokenCounter) -> _Loaded:
         if not isinstance(data, Mapping):
             raise InvalidStateError(f"compression: expected a dict, got {type(data).__name__}")
         version = data.get("version")

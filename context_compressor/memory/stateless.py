@@ -102,8 +102,12 @@ async def acompress_messages(
         memory.record_overflow()
     view = await memory.get_memory()
     result_state: dict[str, Any] = {"version": _VERSION, "compression": memory._runner.to_dict()}
-    if store is None or carried.texts():
-        result_state["texts"] = carried.to_state()
+    texts = carried.texts()
+    if texts:
+        named = _refs_named(history).union(memory._upkeep.state.ledger.refs())
+        texts = {ref: text for ref, text in texts.items() if ref in named}
+    if store is None or texts:
+        result_state["texts"] = InMemoryOffloadStore(texts).to_state()
     return CompressionResult(to_openai(view), memory.stats(), result_state)
 
 
@@ -195,6 +199,7 @@ def _check_state(state: Mapping[str, Any] | None) -> Mapping[str, Any]:
         raise InvalidStateError(f"state: expected a dict, got {type(state).__name__}")
     if state.get("version") != _VERSION:
         raise InvalidStateError(
-            f"state.version: this release reads {_VERSION}, the state has {state.get('version')!r}"
+            f"state.version: this release reads {_VERSION}, the state has {state.get('version')!r}; "
+            "without a state the view is made anew"
         )
     return state

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Container, Iterable, Mapping
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from context_compressor.errors import InvalidArgumentError, InvalidStateError
+from context_compressor.errors import InvalidArgumentError, InvalidMessageError, InvalidStateError
 from context_compressor.memory.in_memory import InMemoryMemory
 from context_compressor.memory.locks import LoopLock
 from context_compressor.messages.msg import Msg
@@ -20,6 +22,10 @@ if TYPE_CHECKING:
 
 _LONG_CHARACTERS = 200
 """Texts longer than this are remembered by their hash: the base memory has them already."""
+
+
+_MAY_RETURN = ""
+"""In place of the digest of a message that nobody deleted by hand: where it is gone, it is added again."""
 
 
 class _LongText:
@@ -86,30 +92,39 @@ class ListFollower:
         """
         said = list(messages)
         async with self._lock:
-            if not self._synced:
-                self._synced = await self._read_synced(said)
-            same = 0
-            for (old, _, _), new in zip(self._synced, said, strict=False):
-                # Comparing dicts is far cheaper than reading them, and all but the end is mostly the same.
-                if old != new and old != as_dict(new) and old != _wire(new):
-                    break
-                same += 1
-            added = from_openai(said[same:])
-            if same < len(self._synced):
-                self._refuse_stand_ins([to_openai([msg])[0] for msg in added], same)
-                known = await self._exchange(added, same)
-                added, same = added[known - same :], known
-            outdated = [synced.id for synced in self._synced[same:]]
             try:
-                if outdated:
-                    await self._memory.delete(outdated)
-                del self._synced[same:]
-                await self._memory.add(added)
-            except BaseException:
-                # The history tells next time how far this came.
-                self.start_from([(synced.id, synced.digest) for synced in self._synced])
-                raise
-            self._synced += [_synced(to_openai([msg])[0], msg.id) for msg in added]
+                await self._follow(said)
+            except InvalidMessageError as error:
+                raise _by_its_place(error, said) from None
+
+    async def _follow(self, said: list[Any]) -> None:
+        if not self._synced:
+            self._synced = await self._read_synced(said)
+        same = 0
+        for (old, _, _), new in zip(self._synced, said, strict=False):
+            # Comparing dicts is far cheaper than reading them, and all but the end is mostly the same.
+            if old != new and old != as_dict(new) and old != _wire(new):
+                break
+            same += 1
+        added = from_openai(said[same:])
+        if same < len(self._synced):
+            async with self._memory._runner.telling() as events, self._memory._upkeep.lock:
+                await self._memory._upkeep.refresh(events)  # after a restart there is no view yet
+            self._refuse_stand_ins([to_openai([msg])[0] for msg in added], same)
+            known = await self._exchange(added, same)
+            added, same = added[known - same :], known
+        outdated = [synced.id for synced in self._synced[same:]]
+        try:
+            if outdated:
+                await self._memory.delete(outdated)
+            del self._synced[same:]
+            await self._memory.add(added)
+        except BaseException:
+            # The history tells next time how far this came.
+            may_return = {*outdated, *self._memory._upkeep.state.index.tokens}
+            self.start_from(_unless_known([(said.id, said.digest) for said in self._synced], may_return))
+            raise
+        self._synced += [_synced(to_openai([msg])[0], msg.id) for msg in added]
 
     def _refuse_stand_ins(self, wires: list[dict[str, Any]], start: int) -> None:
         """Refuse a view as the list: what its stand-ins stand for would be deleted."""
@@ -176,27 +191,40 @@ class ListFollower:
         return best
 
     async def _read_synced(self, said: list[Any]) -> list[_Synced]:
-        """Return what was synced before a restart; unknown, it is how much of the list the history says."""
-        history = await self._memory.get_history()
-        places = {msg.id: place for place, msg in enumerate(history)}
-        loaded, self._loaded = self._loaded, []
-        known: list[_Synced] = []
-        end = 0
-        for place, (id, digest) in enumerate(loaded):
-            wire: dict[str, Any] = {}
-            if id in places:
-                wire = to_openai([history[places[id]]])[0]
-                end = places[id] + 1
-            elif place < len(said) and digest_of(_wire(said[place])) == digest:
-                wire = _wire(said[place])  # deleted since, and not to come back
-            known.append(_synced(wire, id))
-        # What was added since, before a crash or a failure, stands behind.
-        for msg in history[end:]:
-            wires = to_openai([msg])
-            if len(wires) != 1 or len(known) >= len(said) or _wire(said[len(known)]) != wires[0]:
-                break
-            known.append(_synced(wires[0], msg.id))
-        return known
+        """Return what was synced before a restart.
+
+        A base memory that lasts may be ahead of the saved state: what it has of the list is synced as well.
+        """
+        read = [(msg.id, to_openai([msg])) for msg in await self._memory.get_history()]
+        history = {id: _synced(wires[0], id) for id, wires in read if len(wires) == 1}  # as the list says it
+        loaded = dict(self._loaded)
+        digests = [(digest_of(wire), wire) for wire in map(_wire, said)]
+        said_by_digest = dict(digests)
+        left = Counter(digest for digest, _ in digests)
+        left.subtract(history[id].digest for id in loaded if id in history)
+        behind: dict[str | None, list[_Synced]] = {}
+        for id, synced in history.items():
+            if id in loaded or left[synced.digest] > 0:
+                left[synced.digest] -= id not in loaded
+                behind[id] = [synced]
+        last: str | None = None
+        for id, digest in loaded.items():
+            if id in history:
+                last = id
+            elif left[digest] > 0:  # deleted by hand, and not to come back
+                left[digest] -= 1
+                behind.setdefault(last, []).append(_synced(said_by_digest[digest], id))
+        self._loaded = []
+        return [*behind.pop(None, []), *chain.from_iterable(behind.values())]
+
+
+def _by_its_place(error: InvalidMessageError, said: list[Any]) -> InvalidMessageError:
+    """Return an error that was met in a part of the list with the message's place in the whole."""
+    try:
+        from_openai(said)
+    except InvalidMessageError as placed:
+        return placed
+    return error
 
 
 def _synced(wire: dict[str, Any], id: str) -> _Synced:
@@ -236,4 +264,9 @@ def read_synced(saved: Mapping[str, Any]) -> list[tuple[str, str]]:
     for index, pair in enumerate(data):
         if not (isinstance(pair, list) and len(pair) == 2 and all(isinstance(part, str) for part in pair)):
             raise InvalidStateError(f"{place}[{index}]: expected an id and a digest")
-    return [(id, digest) for id, digest in data]
+    return _unless_known([(id, digest) for id, digest in data], saved.get("tokens", {}))
+
+
+def _unless_known(synced: list[tuple[str, str]], known: Container[str]) -> list[tuple[str, str]]:
+    """Keep the digests of messages that had been deleted by hand: those are not to come back."""
+    return [(id, _MAY_RETURN if id in known else digest) for id, digest in synced]

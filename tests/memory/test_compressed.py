@@ -342,6 +342,23 @@ async def test_a_summary_that_others_set_in_the_base_is_an_edit() -> None:
     assert [event.kind for event in events] == ["edit"]
 
 
+async def test_a_summary_that_the_base_took_before_it_failed_shows() -> None:
+    class Breaking(InMemoryMemory):
+        async def update_compressed_summary(self, summary: str) -> None:
+            await super().update_compressed_summary(summary)
+            raise OSError("gone")
+
+        def revision(self) -> int | None:  # type: ignore[override]
+            return None
+
+    memory = new_memory(base=Breaking())
+    await filled(memory, [user("hi")])
+    await memory.get_memory()
+    with pytest.raises(OSError, match="gone"):
+        await memory.update_compressed_summary("so far")
+    assert [msg.content for msg in await memory.get_memory()] == ["so far", "hi"]
+
+
 @pytest.mark.parametrize("said", [[assistant("plain")], [call("c", arguments="[1]"), result("c", "one")]])
 async def test_what_others_rewrite_in_the_base_shows(said: list[dict[str, Any]]) -> None:
     memory = new_memory()

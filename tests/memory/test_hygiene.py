@@ -6,7 +6,10 @@ import asyncio
 import json
 from pathlib import Path
 
-from context_compressor import CompressedMemory, CompressionEvent, FileOffloadStore
+import pytest
+
+from context_compressor import CompressedMemory, CompressionEvent, FileOffloadStore, InMemoryOffloadStore
+from context_compressor.errors import OffloadError
 from context_compressor.memory.hygiene import remove_orphans
 from context_compressor.offload.directory.gc import collect_garbage
 from tests.memory.scripted import (
@@ -125,6 +128,34 @@ class TestOrphans:
         again.load_state_dict(memory.state_dict())
         assert await remove_orphans(again) == []
         assert set(await memory.reachable_refs()) == set(await memory.store.refs())
+
+    async def test_a_store_that_names_its_texts_otherwise_loses_none(self) -> None:
+        class Digits(InMemoryOffloadStore):
+            async def refs(self) -> list[str]:
+                return [ref.removeprefix("ctx://") for ref in await super().refs()]
+
+            async def delete(self, ref: str) -> None:
+                await super().delete(ref if ref.startswith("ctx://") else f"ctx://{ref}")
+
+        store = Digits()
+        memory = new_memory(store=store)
+        await filled(memory, SAID)
+        await memory.get_memory()
+        before = store.texts()
+        with pytest.raises(OffloadError, match="is not a ref"):
+            await memory.remove_orphans()
+        assert store.texts() == before
+
+    async def test_a_store_that_cannot_be_listed_is_an_offload_error(self) -> None:
+        class Gone(InMemoryOffloadStore):
+            async def refs(self) -> list[str]:
+                raise ConnectionError("gone")
+
+        memory = new_memory(store=Gone())
+        await filled(memory, SAID)
+        await memory.get_memory()
+        with pytest.raises(OffloadError, match="failed to name its refs: ConnectionError"):
+            await memory.remove_orphans()
 
     async def test_what_an_event_under_way_stores_is_no_orphan(self, tmp_path: Path) -> None:
         summarizer = Gated()

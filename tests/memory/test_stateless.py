@@ -172,6 +172,15 @@ def test_a_malformed_state_is_refused_by_place(change: Dict, place: str) -> None
         compress(turns(8), state)
 
 
+def test_without_what_is_malformed_a_state_loads_as_the_error_says() -> None:
+    state = compress(turns(8)).state
+    state["compression"]["ledger"]["version"] = 99
+    with pytest.raises(InvalidStateError, match="without its key 'compression' the state loads"):
+        compress(turns(8), state)
+    del state["compression"]
+    assert compress(turns(8), state).messages == compress(turns(8)).messages
+
+
 def test_what_is_no_state_is_refused() -> None:
     for state in (5, "text", [1]):
         with pytest.raises(InvalidStateError, match="expected a dict"):
@@ -218,6 +227,8 @@ def test_what_a_store_does_not_take_stays_in_the_state(caplog: pytest.LogCapture
     second = compress([*turns(8), user("on")], first.state, store=Full())
     assert second.state["texts"] == first.state["texts"]
     assert "no room" in caplog.text
+    begun_anew = compress([user("hello")], second.state, store=Full())
+    assert "texts" not in begun_anew.state
 
 
 @pytest.mark.parametrize(

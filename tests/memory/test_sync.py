@@ -11,7 +11,9 @@ from openai.types.chat import ChatCompletionMessage, ChatCompletionMessageFuncti
 
 from context_compressor import CompressedMemory, InMemoryMemory, from_openai, to_openai
 from context_compressor.errors import InvalidArgumentError, InvalidMessageError
+from context_compressor.memory.base import MemoryBase
 from tests.memory.scripted import (
+    ForeignMemory,
     GatedBase,
     Noting,
     assistant,
@@ -341,3 +343,97 @@ async def test_a_malformed_list_that_differs_changes_nothing() -> None:
     with pytest.raises(InvalidMessageError):
         await memory.sync([user("1st"), said[1], {"role": "nobody"}])
     assert to_openai(await memory.get_history()) == said
+
+
+def letters(said: str) -> list[dict[str, Any]]:
+    return [user(letter) for letter in said]
+
+
+async def history_of(memory: CompressedMemory) -> str:
+    return "".join(str(msg.content) for msg in await memory.get_history())
+
+
+async def resumed(base: MemoryBase, state: dict[str, Any]) -> CompressedMemory:
+    """Return a memory over a base that lasts, with the ledger of a state saved at another moment."""
+    memory = new_memory(base=base)
+    memory.load_state_dict({**base.state_dict(), "compression": json.loads(json.dumps(state["compression"]))})
+    return memory
+
+
+@pytest.mark.parametrize("base", [InMemoryMemory, ForeignMemory])
+@pytest.mark.parametrize(
+    ("since", "now"),
+    [
+        ("abx", "abx"),
+        ("abxy", "abxyz"),
+        ("axcdef", "axcdef"),
+        ("abxcdef", "abxcdefg"),
+        ("abef", "abef"),
+        ("xbcdefg", "xbcdefgh"),
+        ("abcdefgh", "aXcdefghi"),
+    ],
+)
+async def test_an_edit_that_a_saved_state_does_not_know_of_is_not_made_twice(
+    base: type[MemoryBase], since: str, now: str
+) -> None:
+    lasting = base()
+    memory = new_memory(base=lasting)
+    await memory.sync(letters("abcdef"))
+    state = memory.state_dict()
+    await memory.sync(letters(since))
+    again = await resumed(lasting, state)
+    await again.sync(letters(now))
+    assert await history_of(again) == now
+
+
+@pytest.mark.parametrize("base", [InMemoryMemory, ForeignMemory])
+@pytest.mark.parametrize("left", ["", "abc"])
+async def test_what_a_base_memory_has_lost_is_added_again(base: type[MemoryBase], left: str) -> None:
+    """It expired, or was restored from a backup."""
+    memory = new_memory(base=base())
+    await memory.sync(letters("abcdef"))
+    state = memory.state_dict()
+    backup = base()
+    await backup.add([msg for msg in await memory.get_history() if str(msg.content) in left])
+    again = await resumed(backup, state)
+    await again.sync(letters("abcdefg"))
+    assert await history_of(again) == "abcdefg"
+
+
+async def test_an_edit_that_failed_can_be_taken_back() -> None:
+    class Shaky(InMemoryMemory):
+        async def delete(self, msg_ids: list[str], **kwargs: Any) -> int:
+            await super().delete(msg_ids, **kwargs)
+            raise OSError("the database is away")
+
+    memory = new_memory(base=Shaky())
+    await memory.sync(letters("abc"))
+    with pytest.raises(OSError, match="the database is away"):
+        await memory.sync(letters("ax"))
+    await memory.sync(letters("abc"))
+    assert await history_of(memory) == "abc"
+
+
+async def test_a_view_is_no_list_to_follow_after_a_restart_either() -> None:
+    memory = new_memory()
+    await memory.sync(turns(10))
+    view = to_openai(await memory.get_memory())
+    again = new_memory()
+    again.load_state_dict(json.loads(json.dumps(memory.state_dict())))
+    with pytest.raises(InvalidArgumentError, match=r"messages\[\d+\]: stands in for earlier messages"):
+        await again.sync([*view, user("on")])
+    assert to_openai(await again.get_history()) == turns(10)
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+async def test_a_malformed_message_is_named_by_its_place_in_the_list(is_restarted: bool) -> None:
+    memory = new_memory()
+    await memory.sync(letters("ab"))
+    if is_restarted:
+        memory.load_state_dict(memory.state_dict())
+    with pytest.raises(InvalidMessageError, match=r"messages\[2\]\.role"):
+        await memory.sync([*letters("ab"), {"role": "nobody"}])
+    with pytest.raises(InvalidMessageError, match=r"messages\[1\]\.role"):
+        await memory.sync([*letters("a"), {"role": "nobody"}])
+    await memory.sync(letters("ax"))
+    assert await history_of(memory) == "ax"
