@@ -7,8 +7,11 @@ import logging
 import sqlite3
 import threading
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from concurrent.futures import Future, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
+from contextvars import copy_context
+from functools import partial
+from typing import ParamSpec, TypeVar
 
 from context_compressor.compression.transcript import Redact
 from context_compressor.errors import InvalidArgumentError, OffloadError
@@ -25,6 +28,9 @@ from context_compressor.recall.passages import Document
 from context_compressor.recall.ranking import Found
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+P = ParamSpec("P")
 
 INDEX_FILE = "search.sqlite3"
 """The index of a memory whose texts are files: it stands beside them."""
@@ -62,6 +68,8 @@ class Recall:
         self._seen: HistoryIndex | None = None
         self._digests: dict[str, str] = {}
         self._readers: set[_Reader] = set()
+        self._thread: ThreadPoolExecutor | None = None
+        self._calls = 0
 
     async def search(self, query: str, limit: int, state: MemoryState) -> list[Hit]:
         """Return the passages of the history that answer a query, best first.
@@ -86,7 +94,7 @@ class Recall:
             keys = list(state.index.tokens)
             await self._take_digests(keys, state, reader)
             entries = [(key, self._digests.get(key, "")) for key in keys]
-            found = await asyncio.to_thread(self._ask, query, limit, entries, reader)
+            found = await self._call_index(self._ask, query, limit, entries, reader)
             messages = await reader.find(list(dict.fromkeys(one.document.key for one in found)))
         finally:
             # A thread cannot be cancelled: it ends when it asks for texts again.
@@ -120,7 +128,7 @@ class Recall:
         for key in keys:
             self._digests.pop(key, None)
         if keys and self._is_there():
-            await asyncio.to_thread(self._drop, lambda index: index.remove(keys))
+            await self._call_index(self._drop, lambda index: index.remove(keys))
 
     async def clear(self) -> None:
         """Drop everything from the index, at once."""
@@ -128,14 +136,32 @@ class Recall:
         self._said.start_anew()
         self._seen = None  # or the old index of the history would be held until somebody searches
         if self._is_there():
-            await asyncio.to_thread(self._drop, lambda index: index.clear())
+            await self._call_index(self._drop, lambda index: index.clear())
 
     async def close(self) -> None:
         """Close the index, and end what is being searched; a later search opens it again."""
         for reader in self._readers:
             reader.stop()
         if self._index is not None:
-            await asyncio.to_thread(self._index.close)
+            await self._call_index(self._index.close)
+
+    async def _call_index(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a function that uses the index, in a thread of this memory's own, which ends when it is idle.
+
+        The loop's threads are few and belong to everybody. A search holds its thread while it asks the base
+        memory for texts, which may need one of the loop's to find them; whoever comes meanwhile waits for it.
+        """
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, thread_name_prefix="search")
+        self._calls += 1
+        try:
+            call = partial(copy_context().run, function, *args, **kwargs)
+            return await asyncio.get_running_loop().run_in_executor(self._thread, call)
+        finally:
+            self._calls -= 1
+            if not self._calls:
+                self._thread.shutdown(wait=False)
+                self._thread = None
 
     def _drop(self, drop: Callable[[SearchIndex], None]) -> None:
         """Drop something from the index, or the index where that fails; blocks."""

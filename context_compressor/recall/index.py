@@ -279,12 +279,20 @@ class SearchIndex:
     def _remove(self, storage: Storage, stamps: set[bytes] | None) -> None:
         """Take out messages by the stamps of their keys, or all."""
         with storage.transaction(write=True) as is_unchanged:
-            records = storage.rows.records.values() if is_unchanged else storage.read_records()
-            gone = [one for one in records if stamps is None or one.stamp[:KEY_BYTES] in stamps]
+            if not is_unchanged:
+                records = {record.stamp: record for record in storage.read_records()}
+                storage.rows = Rows(records=records, is_complete=False)
+            known = storage.rows.records
+            gone = {
+                stamp: record
+                for stamp, record in known.items()
+                if stamps is None or stamp[:KEY_BYTES] in stamps
+            }
             if gone:
-                storage.remove(gone)
+                storage.remove(gone.values())
                 storage.seal()
-        storage.forget()
+                left = {stamp: record for stamp, record in known.items() if stamp not in gone}
+                storage.rows = Rows(records=left, is_complete=False)
 
     def _close(self) -> None:
         self._close_file()

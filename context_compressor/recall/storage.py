@@ -9,6 +9,7 @@ from contextlib import closing, contextmanager, suppress
 from functools import reduce
 from operator import xor
 from pathlib import Path
+from weakref import finalize
 from zlib import crc32
 
 from context_compressor.recall.rows import Record, Rows
@@ -99,6 +100,8 @@ class Storage:
             isolation_level=None,
             check_same_thread=False,
         )
+        # A memory need not be closed, and Python tells of connections that were not.
+        finalize(self, self._connection.close).atexit = False
         try:
             self._open()
         except BaseException as error:
@@ -110,10 +113,6 @@ class Storage:
     def close(self) -> None:
         """Close the file. Closing again is fine."""
         self._connection.close()
-
-    def forget(self) -> None:
-        """Take the contents as changed: the next transaction is told so."""
-        self._version = None
 
     @property
     def is_usable(self) -> bool:

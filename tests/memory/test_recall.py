@@ -8,7 +8,8 @@ import json
 import re
 import sqlite3
 import weakref
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Collection
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -432,12 +433,69 @@ async def test_what_was_deleted_behind_its_back_leaves_the_index_with_the_next_c
     assert "quagga" not in terms_in(tmp_path)
 
 
+class Busy(ThreadPoolExecutor):
+    """The loop's threads, and how many of them have something to do."""
+
+    count = 0
+
+    def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        self.count += 1
+        future = super().submit(function, *args, **kwargs)
+        future.add_done_callback(self._end)
+        return future
+
+    def _end(self, _: Future[Any]) -> None:
+        self.count -= 1
+
+
+class FindingInThreads(InMemoryMemory):
+    """A base memory over a database that blocks."""
+
+    def __init__(self, threads: Busy) -> None:
+        super().__init__()
+        self.threads = threads
+        self.busy: list[int] = []
+        self.meanwhile: Callable[[], Awaitable[Any]] | None = None
+
+    async def find(self, msg_ids: Collection[str]) -> list[Msg]:
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            await meanwhile()
+        self.busy.append(self.threads.count)
+        found = await super().find(msg_ids)
+        return found if self.busy[-1] else await asyncio.to_thread(lambda: found)
+
+
+async def test_searches_hold_no_thread_that_the_base_memory_may_need() -> None:
+    """With as many searches at a time as the loop has threads, each would wait for a thread for ever."""
+    threads = Busy(1)
+    asyncio.get_running_loop().set_default_executor(threads)
+    base = FindingInThreads(threads)
+    memory = memory_of(base=base)
+    added = from_openai([user("a zebra"), user("an okapi")])
+    await memory.add(added)
+    assert (await first(memory, "okapi")).text == "an okapi"
+    deletions: list[asyncio.Task[int]] = []
+
+    async def delete() -> None:
+        deletions.append(asyncio.create_task(memory.delete([added[0].id])))
+        for _ in range(20):  # by then it waits for the search to end
+            await asyncio.sleep(0)
+
+    base.meanwhile = delete
+    await memory.add(from_openai([user("a quagga")]))
+    assert (await first(memory, "quagga")).text == "a quagga"
+    await asyncio.gather(*deletions)
+    assert len(base.busy) > 2
+    assert set(base.busy) == {0}
+
+
 async def test_closing_ends_a_search_that_goes_on() -> None:
     memory = memory_of()
     await memory.add(from_openai([user(f"message {n} about apples in file_{n}.py") for n in range(6_000)]))
     searches = [asyncio.create_task(memory.search_history("apples")) for _ in range(3)]
     await asyncio.sleep(0.2)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):  # only so that a failure is one
         await memory.aclose()
         done = await asyncio.gather(*searches, return_exceptions=True)
     assert all(isinstance(one, OffloadError | list) for one in done)
@@ -452,7 +510,8 @@ def test_a_search_given_up_in_a_loop_that_stopped_blocks_no_other() -> None:
     )
     with suppress(TimeoutError):  # a fast machine may be done by then
         loop.run_until_complete(asyncio.wait_for(memory.search_history("apples"), 0.2))
-    found = asyncio.run(asyncio.wait_for(memory.search_history("apples"), 20))
+    # Only so that a failure is one.
+    found = asyncio.run(asyncio.wait_for(memory.search_history("apples"), 120))
     assert len(found) == 5
     loop.close()
 

@@ -13,6 +13,7 @@ import pytest
 
 from context_compressor.recall.index import SearchIndex
 from context_compressor.recall.passages import Document
+from context_compressor.recall.storage import Storage
 from tests.recall.support import History, random_text
 
 
@@ -78,6 +79,24 @@ def test_deleted_words_leave_the_file(tmp_path: Path, count: int) -> None:
     assert b"andersnatch" not in path.read_bytes()
     assert len(history.keys(index, "lions", 300)) == count
     assert [one.name for one in tmp_path.iterdir()] == ["i.sqlite3"]
+
+
+def test_removing_reads_nothing_that_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hint comes and goes with every turn: that must not cost more the longer the history is."""
+    history = History(["about lions", "about zebras", "about herons"])
+    index = SearchIndex(tmp_path / "i.sqlite3")
+    index.update(history.entries, history.read)
+    reads: list[Storage] = []
+    read_records = Storage.read_records
+    monkeypatch.setattr(Storage, "read_records", lambda self: reads.append(self) or read_records(self))
+    index.remove(["unknown"])
+    history.add("m3", "about okapis")
+    assert history.keys(index, "okapi") == ["m3"]
+    for key in ("m0", "unknown", "m1"):
+        index.remove([key])
+    assert reads == []
+    del history.documents["m0"], history.documents["m1"]
+    assert history.keys(index, "about") == history.keys(SearchIndex(), "about") == ["m3", "m2"]
 
 
 def test_a_fresh_index_removes_from_a_file(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """A file that is damaged, gone, foreign, locked or unwritable, processes that are killed or at odds."""
 
+import gc
 import logging
 import os
 import random
@@ -8,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -61,6 +63,26 @@ def test_a_truncated_file_is_written_anew(tmp_path: Path, size: int) -> None:
     history = write_index(path)
     path.write_bytes(path.read_bytes()[:size])
     check(SearchIndex(path), history)
+
+
+@pytest.mark.parametrize("is_on_disk", [True, False])
+def test_an_index_that_nobody_closes_is_closed_when_it_is_dropped(
+    tmp_path: Path, is_on_disk: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python 3.13 warns of every connection that is not."""
+    closed: list[sqlite3.Connection] = []
+
+    class Connection(sqlite3.Connection):
+        def close(self) -> None:
+            closed.append(self)
+            super().close()
+
+    monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Connection))
+    index = SearchIndex(tmp_path / "i.sqlite3" if is_on_disk else None)
+    History(TEXTS).search(index, "zebra 17")
+    del index
+    gc.collect()
+    assert len(closed) == 1
 
 
 def test_zeros_are_written_anew(tmp_path: Path) -> None:
