@@ -190,7 +190,7 @@ class PipedSystem:
             process.kill()
             raise PipedError(f"{self.name} did not answer within {ANSWER_SECONDS:.0f} s") from None
         if not line:
-            raise PipedError(f"{self.name} ended without an answer: {process.last_words()}")
+            raise PipedError(f"{self.name} ended without an answer: {await process.last_words()}")
         return dict(json.loads(line))
 
     async def _summarize(self, prompt: Sequence[str], messages: Sequence[Chat]) -> Chat:

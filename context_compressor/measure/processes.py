@@ -38,7 +38,7 @@ class Process(Protocol):
         """Let it end, and after `END_SECONDS` kill it."""
         ...
 
-    def last_words(self) -> str:
+    async def last_words(self) -> str:
         """Return the end of what it wrote to its standard error."""
         ...
 
@@ -83,6 +83,10 @@ class SpawnedProcess:
             self._process.kill()
 
     async def aclose(self) -> None:
+        await self._end()
+        self._errors.close()
+
+    async def _end(self) -> None:
         self.writer.close()
         try:
             async with asyncio.timeout(END_SECONDS):
@@ -90,9 +94,10 @@ class SpawnedProcess:
         except TimeoutError:
             self.kill()
             await self._process.wait()
-        self._errors.close()
 
-    def last_words(self) -> str:
+    async def last_words(self) -> str:
+        # It may close its end of the pipe before it says why.
+        await self._end()
         self._errors.seek(0)
         return self._errors.read().decode("utf-8", "replace")[-_ERROR_CHARACTERS:]
 
@@ -166,7 +171,7 @@ class ForkedProcess:
         with suppress(ConnectionError):
             await self.writer.wait_closed()
 
-    def last_words(self) -> str:
+    async def last_words(self) -> str:
         return self._server.told_since(self._told_before)
 
 

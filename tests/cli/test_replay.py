@@ -11,7 +11,7 @@ import pytest
 
 from context_compressor.cli import replay_runs
 from context_compressor.measure.watching import watch
-from tests.cli.support import run_process, start_process
+from tests.cli.support import environment, run_process, start_process
 from tests.measure.support import says
 from tests.readers import test_claude_code as claude
 from tests.readers import test_codex as codex
@@ -327,7 +327,9 @@ def test_ctrl_c_while_replaying(tmp_path, jobs):
     lines = [json.dumps({"id": name, "messages": session(600)}) for name in ("a", "b", "c")]
     (tmp_path / "in.jsonl").write_text("\n".join(lines))
     ours, theirs = os.openpty()
-    process = start_process("replay", "in.jsonl", "--jobs", jobs, cwd=tmp_path, stderr=theirs)
+    process = start_process(
+        "replay", "in.jsonl", "--jobs", jobs, cwd=tmp_path, env=environment(TERM="xterm"), stderr=theirs
+    )
     os.close(theirs)
     seen = b""
     while not re.search(rb"[1-9]\d*/3606", seen):  # turns that are done, of all

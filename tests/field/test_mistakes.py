@@ -514,7 +514,10 @@ async def test_a_dead_ref_is_tried_again_and_again() -> None:
 
 
 def _patient(text: str, ref: str, pattern: Any, seconds: float) -> Any:
-    return search_text(text, ref, pattern, 12.0)
+    ended = time.process_time() + 6
+    while time.process_time() < ended:
+        found = search_text(text, ref, pattern, seconds)
+    return found
 
 
 @mistake(replaced(ROOM + "offload.tools.search_text", _patient))

@@ -30,7 +30,7 @@ from context_compressor import InMemoryMemory as OurInMemoryMemory
 from context_compressor.errors import ContextOverflowError, InvalidArgumentError
 from context_compressor.integrations.agentscope import AgentScopeCompressedMemory, AgentScopeSummarizer
 from tests.integrations.messages import fields_of, reply, result, turns, user
-from tests.memory.scripted import Gated
+from tests.memory.scripted import Gated, reached
 from tests.support.validity import problems
 
 BUDGET = 2_000
@@ -373,12 +373,14 @@ async def test_closing_ends_what_was_prepared_before_another_session_was_loaded(
     other = AgentScopeCompressedMemory(max_total_tokens=BUDGET, store_dir=tmp_path)
     await other.add(user("another conversation"))
     summarizer = Gated()
-    memory = AgentScopeCompressedMemory(max_total_tokens=BUDGET, store_dir=tmp_path, summarizer=summarizer)
+    memory = AgentScopeCompressedMemory(
+        max_total_tokens=BUDGET, keep_recent_count=2, store_dir=tmp_path, summarizer=summarizer
+    )
     tasks = asyncio.all_tasks()
-    while not summarizer.requests:
+    while asyncio.all_tasks() == tasks:  # until an event is being prepared
         await memory.add(user("words and more words " * 40))
         await memory.get_memory()
-        await asyncio.sleep(0)
+    await reached(summarizer.asked, *asyncio.all_tasks() - tasks)
     events = memory.stats().events
     memory.load_state_dict(other.state_dict())
     await memory.get_memory()

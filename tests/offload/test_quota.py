@@ -273,7 +273,7 @@ class TestBytes:
         with store._begin_lock, quota.quota_of(tmp_path)._lock, quota._quotas._lock:
             child = os.fork()
             if child == 0:
-                signal.alarm(20)
+                signal.alarm(120)  # only so that a failure is one
                 try:
                     asyncio.run(store.write("of the child"))
                     asyncio.run(FileOffloadStore(tmp_path, "b", max_bytes=5_000).write("another"))

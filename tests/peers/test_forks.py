@@ -237,6 +237,8 @@ def test_nothing_outlives_the_run(tmp_path: Path, ending: signal.Signals) -> Non
         cwd=root,
         env={**os.environ, "PYTHONPATH": str(root), "TMPDIR": str(tmp_path)},
         stderr=subprocess.DEVNULL,
+        # A shell that runs the tests in the background has them, and their children, ignore Ctrl-C.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     with process, fifo.open("rb", buffering=0) as life:
         assert read_within(life.fileno(), 60) == b"hanging"

@@ -135,6 +135,20 @@ async def test_a_process_that_ends_is_an_error_that_says_why(piped: Piped, tmp_p
             await system.send([says("user", "a")], [says("user", "a")])
 
 
+async def test_a_process_that_says_why_after_it_closed_its_pipe_is_heard(tmp_path: Path) -> None:
+    """As one may that is started by a Python which forgets where an exit came from before it tells of it."""
+    body = """
+    def answer(self, new):
+        os.close(self.parent._out.fileno())
+        assert self.parent.read() is None  # we wait for its end by now
+        os.write(2, b"no library")
+        os._exit(1)
+    """
+    async with support.piped(tmp_path, body) as system:
+        with pytest.raises(PipedError, match="no library"):
+            await system.send([says("user", "a")], [says("user", "a")])
+
+
 async def test_a_process_that_hangs_is_given_up(
     piped: Piped, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -70,7 +70,7 @@ _ENDPOINTS = (
     "/api/v1/services/aigc/text-generation/generation",
     "/api/v1/services/aigc/multimodal-generation/generation",
 )
-_CLOSING_SECONDS = 10.0
+_CLOSING_SECONDS = 60.0
 
 
 class ModelServer:

@@ -184,8 +184,8 @@ def test_it_runs_as_a_program():
         assert dashscope_url.endswith("/api/v1")
         tool = {"type": "function", "function": {"name": "look"}}
         body = {"model": "m", "messages": HI, "tools": [tool]}
-        made = requests.post(f"{url}/chat/completions", json=body, timeout=20).json()
+        made = requests.post(f"{url}/chat/completions", json=body, timeout=120).json()
         assert made["choices"][0]["message"]["tool_calls"][0]["function"]["name"] == "look"
         body["messages"] = [{"role": "user", "content": "word " * 100}]
-        assert requests.post(f"{url}/chat/completions", json=body, timeout=20).status_code == 400
+        assert requests.post(f"{url}/chat/completions", json=body, timeout=120).status_code == 400
         process.terminate()
