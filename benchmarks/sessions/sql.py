@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sqlite3
+from contextlib import closing
 from typing import Any
 
 from context_compressor.cli.demo_agent import ChatDict
@@ -116,6 +117,10 @@ class Database(Toolbox):
     def __init__(self, base: sqlite3.Connection) -> None:
         self._base = base
 
+    def close(self) -> None:
+        """Close the database."""
+        self._base.close()
+
     def list_tables(self) -> str:
         """List tables with their rows."""
         names = [
@@ -189,6 +194,10 @@ class SqlSession:
         self.round = 0
 
     def record(self) -> list[ChatDict]:
+        with closing(self.database):
+            return self._record()
+
+    def _record(self) -> list[ChatDict]:
         agent = self.agent
         agent.user(
             "I need to know before the meeting: who delivers late and from where, which articles come "

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import dashscope
+from dashscope.api_entities.aio_session import close_shared_aio_session
 from dashscope.api_entities.http_request import close_shared_sync_session
 from openai import AsyncOpenAI, OpenAI
 
@@ -132,8 +133,13 @@ def _dashscope(kind: Any, asynchronous: bool, multimodal: bool, stream_options: 
             **more,
         }
         if asynchronous:
-            made = await kind.call(**settings)
-            return [piece async for piece in made] if more.get("stream") else [made]
+            try:
+                made = await kind.call(**settings)
+                return [piece async for piece in made] if more.get("stream") else [made]
+            finally:
+                await close_shared_aio_session()
+                # When a session is forgotten, the SDK closes the one that has its `id()` by then.
+                await asyncio.sleep(0)
         return await asyncio.to_thread(in_thread, settings)
 
     def in_thread(settings: Dict) -> list[Any]:
