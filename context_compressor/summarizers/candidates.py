@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from context_compressor.summarizers.cleaning import clean
 from context_compressor.summarizers.cutting import cut
-from context_compressor.summarizers.digest import CarriedLine, Digest, Statement
+from context_compressor.summarizers.digest import Call, CarriedLine, Digest, Statement
 from context_compressor.summarizers.identifiers import Source, find_identifiers
 from context_compressor.summarizers.sections import strip_bullet
 
+ARROW = " → "
+"""Stands between a call and what it came to."""
 STATEMENT_CHARS = 280
 """No single quote is longer: a summary quotes sentences, and does not repeat messages (see `validation`)."""
 GOAL_CHARS = 420
@@ -38,8 +40,8 @@ _REPLY_CHARS = 2_000
 
 _IMPERATIVE = re.compile(
     r"\b(?:must|never|always|don't|do not|only|instead|should|make sure|please|need|want|prefer|rather|stop"
-    r"|avoid|remember|important|no longer|change|cancel)\b"
-    r"|请|必须|不要|别|务必|只|改|需要|应该|希望|记住|不能|禁止",
+    r"|avoid|remember|remind|important|no longer|change|cancel)\b"
+    r"|请|必须|不要|别|务必|只|改|需要|应该|希望|记住|提醒|不能|禁止",
     re.IGNORECASE,
 )
 _DECISION = re.compile(
@@ -86,9 +88,14 @@ class Line:
         """Whether it tells of a call, and of what it came to behind an arrow."""
         return _KINDS.get(self.section) == "call"
 
+    @property
+    def subject(self) -> str:
+        """The call that it tells of, without what it came to; any other line is its own subject."""
+        return self.text.split(ARROW, 1)[0] if self.is_call else self.text
+
     def shortened(self, max_chars: int) -> Line:
         """Return the line with its text quoted in at most `max_chars` characters."""
-        said, arrow, outcome = self.text.partition(" → ")
+        said, arrow, outcome = self.text.partition(ARROW)
         if arrow and self.is_call:
             # What a call came to is not to be read as one of its arguments.
             outcome = arrow + cut(outcome, max_chars // 2)
@@ -177,8 +184,7 @@ def _unique(lines: list[Line]) -> list[Line]:
     for line in sorted(lines, key=lambda line: -line.value):
         if not line.text.strip():
             continue  # only what cannot be seen
-        said = line.text.split(" → ", 1)[0] if line.is_call else line.text
-        key = (_KINDS.get(line.section, line.section), said.casefold())
+        key = (_KINDS.get(line.section, line.section), line.subject.casefold())
         known = unique.get(key)
         if known is None or (line.is_call and line.position > known.position):
             unique[key] = line
@@ -218,6 +224,7 @@ def _request_lines(digest: Digest, make: _Make) -> Iterator[Line]:
             text = cut(said.text, STATEMENT_CHARS)
             # What shall hold from now on outweighs a question that was answered later.
             value = 0.5 + 0.2 * said.position + (0.3 if _IMPERATIVE.search(text) else 0.0)
+            value -= 0.3 if text.endswith(("?", "？")) else 0.0
             is_word = text.isascii() and " " not in text
             line = make("instructions", text, value - (0.3 if is_word else 0.0), said.position)
         line.speaker = said.speaker
@@ -234,34 +241,52 @@ def _first_request(requests: list[Statement]) -> Statement | None:
 
 def _call_lines(digest: Digest, make: _Make) -> Iterator[Line]:
     newest = {call.name: call for call in digest.calls}
-    last_failed = next((call for call in reversed(digest.calls) if call.failed), None)
+    failures = _standing_failures(digest.calls)
+    last_failure = next(iter(failures), None)
     for call in digest.calls:
         if not call.subject and call.outcome in {"", "ok"}:
             continue
         if call.plan and newest[call.name] is not call:
             continue
         is_told = call.outcome and (call.failed or not call.plan)
-        text = f"{call.title} → {call.outcome}" if is_told else call.title
+        text = f"{call.title}{ARROW}{call.outcome}" if is_told else call.title
         value = 0.1 + 0.4 * call.position**2
-        value += (0.15 if call.failed else 0.0) + (0.2 if _CHANGING.search(call.name) else 0.0)
+        value += (0.15 if id(call) in failures else 0.0) + (0.2 if _CHANGING.search(call.name) else 0.0)
         # One of each kind, so that a busy tool does not crowd out the rest, nor the last failure.
-        value += 0.25 if newest[call.name] is call or call is last_failed else 0.0
+        value += 0.25 if newest[call.name] is call or id(call) == last_failure else 0.0
         yield make("done", text, value, call.position)
+
+
+def _standing_failures(calls: Sequence[Call]) -> dict[int, None]:
+    """Return the `id()` of calls that failed, newest first, but for those tried again with success."""
+    failures: dict[int, None] = {}
+    succeeded: set[tuple[str, frozenset[tuple[str, str]]]] = set()
+    for call in reversed(calls):
+        if not call.failed:
+            succeeded |= call.attempts
+        elif succeeded.isdisjoint(call.attempts):
+            failures[id(call)] = None
+    return failures
 
 
 def _reply_lines(digest: Digest, make: _Make) -> Iterator[Line]:
     state = ""
-    if digest.replies:
-        last = digest.replies[-1]
+    last = digest.replies[-1] if digest.replies else None
+    others = [call.position for call in digest.calls] + [said.position for said in digest.requests]
+    # What was said before other work was done is not under way any more.
+    if last and last.position >= max(others, default=0.0):
         state = cut(last.text, 240)
         yield make("progress", state, 1.0, last.position)
     for said in digest.replies:
         text = said.text[:_REPLY_CHARS]
         decides, plans = _DECISION.search(text), _PENDING.search(text)
+        if said is last and not (state or decides or plans):
+            yield make("done", cut(text, 240), 1.0, said.position)
+            continue
         # In a conversation without tools, what was answered is what was done.
         answers = not digest.calls
         for sentence in _sentences(text) if decides or plans or answers else ():
-            if cut(sentence, _SENTENCE_CHARS) == state:
+            if cut(sentence, _SENTENCE_CHARS) in state:
                 continue
             if decides and _DECISION.search(sentence):
                 value = 0.3 + 0.4 * said.position

@@ -31,6 +31,8 @@ _NAME_CHARS = 64
 """What providers allow; a name comes from outside, and may be anything."""
 _LONG_PATH = 24
 """Characters from which the line of a call names a file without its directories."""
+_MOST_COMPARED = 20
+"""Arguments up to which calls are compared: the work grows with the square."""
 _STEP_KEYS = ("content", "step", "title", "task", "name", "text", "description")
 """Where the steps of a plan say what is to be done."""
 _DONE = re.compile(r"(?:complet|done|finish|cancel|abandon|skip)", re.IGNORECASE)
@@ -86,6 +88,12 @@ class Call:
         if self.plan or "/" not in self.subject:
             return self.subject
         return describe_arguments(self.arguments, shortest)
+
+    @property
+    def attempts(self) -> set[tuple[str, frozenset[tuple[str, str]]]]:
+        """Its name with all arguments but one, each left out in turn: what calls share that try the same."""
+        pairs = frozenset((key, str(value)) for key, value in self.arguments.items())
+        return {(self.name, pairs - {pair}) for pair in pairs} if 1 < len(pairs) <= _MOST_COMPARED else set()
 
     @property
     def command(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from context_compressor.summarizers.candidates import (
+    ARROW,
     Line,
     carried_source,
     collect_lines,
@@ -97,8 +98,9 @@ class Draft:
         self._make = line_maker(values, keywords)
         self._spare: list[Line] | None = None
         beside = "\n".join(request.facts)
+        told = {fact.split(ARROW, 1)[0] for fact in request.facts if ARROW in fact}
         lines = collect_lines(digest, self._make)
-        lines = [line for line in lines if line.text not in beside] or lines
+        lines = [line for line in lines if line.text not in beside and line.subject not in told] or lines
         self._by_section = {
             section: [line for line in lines if line.section == section] for section in (*SHARES, "facts")
         }

@@ -30,8 +30,9 @@ _KEY_BEFORE = re.compile(
     r"|([A-Za-z][\w-]{1,30})[\"'`]?[:：])[ \"'`({\[#$]{0,3}$"
 )
 _WORDS_BEFORE = re.compile(
-    r"(?:(?<![\w.@/'’-])(?:[A-Za-z][a-z'’]{0,15}|[A-Z]{2,6})[ ,:;(\"'`*]{1,3}){1,3}[#$]?$"
-    r"|[\u3400-\u9fff]{1,8}[ ：:“\"]?$"
+    r"(?:(?<![\w.,@/$€£¥'’-])(?:[A-Za-z][a-z'’]{0,15}|[A-Z]{2,6}|\d{1,3}(?:,\d{3}){0,3}(?:\.\d{1,4})?)"
+    r"[ ,:;(\"'`*]{1,3}){1,3}$|[\u3400-\u9fff]{1,8}[ ：:“\"]?$",
+    re.ASCII,
 )
 _QUOTING = str.maketrans(dict.fromkeys('"`*(“'))
 """What opens a quotation before a token, or closes one that began before the words."""
@@ -44,6 +45,9 @@ _AROUND = {
     ),
 }
 """What stands before and after a part of a time or of a number, by how many digits it begins with."""
+_CLOCK = re.compile(r"(?::\d\d){1,2}(?:\.\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?", re.ASCII)
+"""The rest of a time behind its hour."""
+_SIGNS = "$€£¥"
 _EMPTY_WORDS = frozenset(
     {
         *(
@@ -203,9 +207,14 @@ def _value(identifier: Identifier, position: float) -> float:
     score += 0.25 * position + 0.4 * position**3
     score -= 0.3 * math.log(1 + min(identifier.crowd, 400))
     score -= 0.35 * len(identifier.text) / 40
-    if _NUMBER.fullmatch(identifier.text):
+    if is_number(identifier.text):
         score -= 1.2
     return 1 / (1 + math.exp(-score))
+
+
+def is_number(token: str) -> bool:
+    """Tell whether an identifier is a number, a date or a time."""
+    return _NUMBER.fullmatch(token) is not None
 
 
 def describe(token: str, source: Source) -> str:
@@ -218,12 +227,14 @@ def describe(token: str, source: Source) -> str:
     start = _find_whole(text, token)
     if token[:2].isdecimal():
         start, token = _whole_number(text, start, token)
+    if start and text[start - 1] in _SIGNS:
+        start, token = start - 1, text[start - 1] + token
     before = text[max(0, start - 48) : start]
     if source.kind in ("user", "assistant"):
         match = _WORDS_BEFORE.search(before)
         if match:
             words = " ".join(match[0].translate(_QUOTING).rstrip(" '").split())
-            return words + token if words[-1] in "#$" else f"{words} {token}"
+            return f"{words} {token}"
         match = _WORDS_AFTER.match(text, start + len(token))
         return f"{token}{match[1]}" if match else token
     match = _KEY_BEFORE.search(before)
@@ -234,6 +245,8 @@ def describe(token: str, source: Source) -> str:
 def _whole_number(text: str, start: int, token: str) -> tuple[int, str]:
     """Return where a token begins and reads with the number or time around it: `1,000-1,500` for `000-1`."""
     end = start + len(token)
+    if token[-3:-2] == "T" and (clock := _CLOCK.match(text, end)):
+        return start, token + clock[0]
     around = _AROUND.get(len(token) - len(token.lstrip("0123456789")))
     head = around[0].search(text, max(0, start - 12), start) if around else None
     if text[start:end] != token or not around or not head:
@@ -246,7 +259,12 @@ def _find_whole(text: str, token: str) -> int:
     """Return where `token` stands in `text` as no part of a longer word; 0 where it does not."""
     start = text.find(token)
     while start > 0 and (
-        text[start - 1].isalnum() or text[start + len(token) : start + len(token) + 1].isalnum()
+        _goes_on(text[start - 1]) or _goes_on(text[start + len(token) : start + len(token) + 1])
     ):
         start = text.find(token, start + 1)
     return max(0, start)
+
+
+def _goes_on(character: str) -> bool:
+    """Tell whether a word goes on with a character; Chinese ones stand beside a name without a blank."""
+    return character.isascii() and character.isalnum()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from context_compressor.summarizers.identifiers import Identifier, Source, describe
+from context_compressor.summarizers.identifiers import Identifier, Source, describe, is_number
 
 _LINE_CHARS = 190
 _MIN_ROOM_CHARS = 20
+_LEAST_NUMBER_VALUE = 0.006
+"""Below this a number is one of many that were only printed, as the cells of a table are."""
 
 
 class Index:
@@ -34,7 +36,7 @@ class Index:
         complete = True
         for identifier in self._ranked:
             name = identifier.text
-            if name in covered:
+            if name in covered or (identifier.value < _LEAST_NUMBER_VALUE and is_number(name)):
                 continue
             source = self._sources[identifier.source]
             if name not in self._described:
@@ -42,22 +44,28 @@ class Index:
             item = self._described[name]
             if item is None:
                 continue
-            cost = len(item) + 3 + (0 if source.label in groups else len(source.label) + 4)
+            # The arguments of its call need not be said twice.
+            label = source.label.split(" ", 1)[0] if name in source.label else source.label
+            cost = len(item) + 3 + (0 if label in groups else len(label) + 4)
             if spent + cost > room:
                 complete = False
                 if room - spent < _MIN_ROOM_CHARS:
                     break
                 continue
             spent += cost
-            groups.setdefault(source.label, []).append((identifier.source, source.text.find(name), item))
+            groups.setdefault(label, []).append((identifier.source, source.text.find(name), item))
         lines = (_wrap(label, [item for *_, item in sorted(group)]) for label, group in groups.items())
         return [line for wrapped in lines for line in wrapped], spent, complete
 
 
 def _is_key(name: str, source: Source) -> bool:
-    """Tell whether a name is a key of JSON data: it stands beside each of its values already."""
-    end = source.text.find(name) + len(name)
-    return source.kind == "result" and source.text[end : end + 2] in ('":', "':")
+    """Tell whether a name is a key of JSON data, or an argument's: it stands beside each of its values."""
+    start = source.text.find(name)
+    end = start + len(name)
+    after = source.text[end : end + 2]
+    if source.kind == "call":
+        return after == ": " and source.text[start - 1 : start] in ("", "\n")
+    return source.kind == "result" and after in ('":', "':")
 
 
 def _wrap(label: str, items: list[str]) -> Iterator[str]:

@@ -25,6 +25,8 @@ _OWN_LINE = re.compile(
     re.MULTILINE,
 )
 """What the memory says in a stand-in: its label, and what stands around the lines of a preview."""
+_OWN_LINES = re.compile(rf"\[[^\n]*{REF}\w+: (\d+) lines?\b")
+"""How many lines a text had that left."""
 
 _STATUS = re.compile(
     r"[^\w\n]*(?:(?:the )?(?:command|process|program|script)\b[^\n]{0,60}?\b)?"
@@ -38,8 +40,9 @@ _DATA = re.compile(
 """Begins JSON, or data as Python prints it, and no log whose lines begin with a level or a time."""
 _DATA_MARKS = str.maketrans({"{": " ", "}": " ", "[": " ", "]": " ", '"': None})
 _DATA_ERROR = re.compile(
-    r"[\"']error[\"']\s*:\s*+(?!null|None|false|False|0\b|\"\"|''|\[\s*\]|\{\s*\})"
-    r"|[\"']success[\"']\s*:\s*false\b",
+    r"[\"']error(?:s|_?code|_?message)?[\"']\s*:\s*+(?!null|None|false|False|[\"']?0\b|\"\"|''|\[\s*\]|\{\s*\})"
+    r"|[\"']success[\"']\s*:\s*false\b|[\"']status[\"']\s*:\s*[\"'](?:failed|failure|error)\b"
+    r"|[\"']\s*:\s*[\"'][^\"'\n]{0,12}(?:失败|错误)",
     re.IGNORECASE,
 )
 _PRINTED = re.compile(r"(?:meta=None )?content=\[TextContent\(type='text', text=['\"]")
@@ -96,6 +99,8 @@ def read_outcome(text: str, *, command: str = "", is_read: bool = False) -> tupl
     lines = text.count("\n") + 1 if len(text) > _SHORT_CHARS else 0
     ends = clean(cut_middle(text, _READ_CHARS))
     if REF in ends[:300]:  # the memory's own words about a text that left
+        left = _OWN_LINES.match(ends)
+        lines = int(left[1]) if left else lines
         ends = _OWN_LINE.sub("", ends)
     is_error = _IS_ERROR.search(ends) is not None
     if printed := _PRINTED.match(ends):

@@ -210,7 +210,7 @@ class TestNames:
         assert names_of(text, "", 60) == "[also contains: e100, 100ms, e101, 101ms, DOC-88127]"
 
     def test_figures_and_ends_of_numbers_are_no_names(self) -> None:
-        text = "2024 38.4 1042 5,500mAh 1,000-1,500 10:4:7 v1.2 200-300 7,100234"
+        text = "2024 38.4 50ms 1042 5,500mAh 1,000-1,500 10:4:7 v1.2 200-300 7,100234"
         assert names_of(text, "", 200) == "[also contains: 10:4:7, v1.2, 200-300, 100234]"
 
     def test_base64_is_no_name(self) -> None:

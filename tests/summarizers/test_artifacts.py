@@ -71,6 +71,19 @@ def test_keys_of_json_data_are_named_only_beside_their_values() -> None:
     assert "zip_code" not in index.replace("zip_code 10061", "")
 
 
+def test_arguments_are_named_by_their_values_and_once_beside_their_call() -> None:
+    note = result("1", "nothing of note " * 12)
+    index = index_of(call("get_user", "1", user_id="mia_li_3668", page_size=25), note, max_tokens=100)
+    assert index.splitlines()[-1] == "get_user: user_id mia_li_3668"
+
+
+def test_the_cells_of_a_table_are_not_named() -> None:
+    rows = "".join(f"row {n}  {n}17.{n + 10}  {n}4,200\n" for n in range(100, 180))
+    index = index_of(call("sql", "1", query="select all"), result("1", f"total of order_9912\n{rows}"))
+    assert "order_9912" in index
+    assert "10017.11" not in index
+
+
 def test_nothing_to_name_gives_no_lines() -> None:
     assert artifact_lines([assistant("Fine.")], 100, COUNTER) == ()
 

@@ -46,3 +46,38 @@ async def test_of_a_call_that_is_cut_the_outcome_stays_apart_from_the_arguments(
     for max_tokens in range(40, 120, 10):
         [line] = (await sections(*messages, max_tokens=max_tokens)).get("done", ["→"])
         assert "→" in line
+
+
+async def test_a_failure_that_was_overcome_does_not_outweigh_the_success():
+    tried = (
+        call("submit", "1", contract="HT-033", amount=820_800, by="Wang"),
+        result("1", "Error: Wang has left the company, ask another to approve of it"),
+        call("submit", "2", contract="HT-033", amount=820_800, by="Chen"),
+        result("2", "submitted as SP-0091"),
+    )
+    later = [msg for i in range(9) for msg in (call("list", f"l{i}", page=i), result(f"l{i}", "7"))]
+    found = await sections(*tried, *later, max_tokens=100)
+    assert "submit: contract=HT-033 amount=820800 by=Chen → submitted as SP-0091" in found["done"]
+    assert not any("Error" in line for line in found["done"])
+
+
+async def test_a_wish_without_a_command_is_preferred_to_later_questions():
+    asked = [user(f"Which of the {n} rooms has a balcony, and what does it cost?") for n in range(40)]
+    wish = user("My sister is allergic to nuts, and my brother, who comes later, to cats.")
+    found = await sections(GOAL, wish, *asked, max_tokens=100)
+    assert wish.content in found["instructions"]
+
+
+async def test_what_was_said_before_other_work_is_not_in_progress():
+    said = assistant("A popup covers the button, and I close it.")
+    work = (call("click", "1", bid="402"), result("1", "closed"))
+    found = await sections(GOAL, said, *work)
+    assert said.content in found["done"]
+    assert "progress" not in found
+    assert (await sections(GOAL, *work, said))["progress"] == [said.content]
+
+
+async def test_a_call_whose_outcome_the_facts_tell_is_not_told_again():
+    ran = (call("sh", "1", command="make"), result("1", "built in 7 s"))
+    wanted = request(GOAL, *ran, facts=("sh: make → built …",))
+    assert "sh: make" not in (await ExtractiveSummarizer(PieceCounter()).summarize(wanted)).text

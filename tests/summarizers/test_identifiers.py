@@ -73,6 +73,13 @@ def test_use_in_calls_repetition_and_recency_speak_for_an_identifier():
         ("user", "deliver it 15:00-17:00 please", "00-17", "deliver it 15:00-17:00"),
         ("user", "共1,000-1,500元", "000-1", "共 1,000-1,500"),
         ("result", "at 09:41:39.542Z", "39.542Z", "09:41:39.542Z"),
+        ("result", '"end": "2026-06-12T11:15:00+02:00"', "2026-06-12T11", "end 2026-06-12T11:15:00+02:00"),
+        ("assistant", "it costs 87 USD/kWh today", "USD/kWh", "it costs 87 USD/kWh"),
+        ("assistant", "on Friday 12 June, 10:30-11:15", "30-11", "Friday 12 June, 10:30-11:15"),
+        ("assistant", "(item 6777246137, $918.92)", "918.92", "$918.92"),
+        ("result", "StaticText '€1,299.50'", "299.50", "StaticText €1,299.50"),
+        ("assistant", "总价864,000.00元", "000.00", "总价 864,000.00"),
+        ("assistant", "陈丽华（工号E20417）", "E20417", "工号 E20417"),
     ],
 )
 def test_a_word_beside_an_identifier_says_what_it_is(kind, text: str, token: str, described: str):

@@ -99,6 +99,9 @@ def test_a_status_amid_the_output_is_not_that_of_the_command():
         ("\x1b[31m1 failed\x1b[39m, \x1b[32m3 passed\x1b[39m", "1 failed, 3 passed"),
         ("12 passed\n> tsc\nerror TS1005: missing ;", "error TS1005: missing ;"),
         ("a: 2 failed, 5 passed\nb: 7 passed", "a: 2 failed, 5 passed, b: 7 passed"),
+        ('[{"errorCode": "NO_STOCK", "message": "try later"}]', "errorCode: NO_STOCK, message: try later"),
+        ('{"status": "failed", "code": "LOCKED"}', "status: failed, code: LOCKED"),
+        ('{"code": 40312, "msg": "提交失败：已离职"}', "code: 40312, msg: 提交失败：已离职"),
     ],
 )
 def test_a_failure_is_found_however_it_is_written(text: str, outcome: str):
@@ -110,6 +113,7 @@ def test_a_failure_is_found_however_it_is_written(text: str, outcome: str):
     [
         ("ApiError.ts\nerror.log\nerror-pages/", "ApiError.ts | error.log | error-pages/"),
         ('{"error": null, "id": "7"}', "error: null, id: 7"),
+        ('{"errorCode": "0", "errors": [], "id": "7"}', "errorCode: 0, errors: , id: 7"),
         ("[]", "[]"),
         ("[('Oslo', 3)]", "('Oslo', 3)"),
         ("[12:00:01] served 7", "[12:00:01] served 7"),
@@ -123,6 +127,12 @@ def test_what_is_no_failure_is_told_as_it_is(text: str, outcome: str):
 def test_the_marks_of_a_preview_are_no_outcome():
     stub = "[Offloaded tool result ctx://0123456789abcdef: 9 lines]\n[lines 1-2]\n"
     assert read_outcome(stub + "2 rows\n[line 9]\nend\n[also contains: a.b]") == ("2 rows", False)
+
+
+def test_a_text_that_left_has_the_lines_that_it_had():
+    stub = "[Offloaded tool result ctx://0123456789abcdef: 68 lines, 7000 characters, 3000 tokens]\n"
+    shown = "".join(f"[line {n}]\nrow {n}\n" for n in range(1, 40, 3))
+    assert read_outcome(stub + shown) == ("row 1 (68 lines)", False)
 
 
 def test_a_sentence_that_announces_something_gives_way_to_it():

@@ -29,8 +29,8 @@ _MAX_SHORT_ALIKE = 2
 """The same for short ones of digits and one or two letters: durations, numbered parts of a page."""
 
 _FIGURE_CHARACTERS = 4
-_IN_FIGURES = b"0123456789.:/-"
-"""Of these alone, and so short, a name is a year or a quantity, and says nothing by itself."""
+_FIGURE = re.compile(rb"[0-9.:/-]+(?:[a-z]{1,2})?")
+"""So short, a name of this form is a year or a quantity with its unit, and says nothing by itself."""
 
 _FRAME_TOKENS = 6
 _DIGITS = b"0123456789"
@@ -67,7 +67,7 @@ def find_names(text: str, tokens: float) -> list[Name]:
         name = word.lstrip(_BEFORE).rstrip(_AFTER)
         if not 4 <= len(name) <= MAX_NAME_CHARACTERS or not _NAME_LIKE.search(name) or not name.strip(_RULES):
             continue
-        if len(name) <= _FIGURE_CHARACTERS and not name.strip(_IN_FIGURES):
+        if len(name) <= _FIGURE_CHARACTERS and _FIGURE.fullmatch(name):
             continue
         shown = name.decode()
         if _is_torn(shown, sample):
