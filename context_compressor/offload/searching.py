@@ -43,6 +43,8 @@ _FIRST_GUESS = 8
 
 _REPEAT = re.compile(r"\{\s*(\d+)")
 _RECURSION = re.compile(r"\(\?(?:R|&|P>|[+-]?\d)")
+_BEYOND_ASCII = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|\(\?P?<\w+>|([^\x00-\x7f])", re.DOTALL)
+"""A character that JSON may have written as an escape, outside of sets and of names of groups."""
 
 
 class PatternError(ValueError):
@@ -76,6 +78,24 @@ def compile_pattern(pattern: str, ignore_case: bool) -> regex.Pattern[str]:
             f"Invalid pattern: {error}. "
             "Put a backslash before each of . * + ? ( ) [ ] { } | ^ $ \\ that is meant literally."
         ) from error
+
+
+def _with_escapes(pattern: regex.Pattern[str]) -> regex.Pattern[str]:
+    """Return a pattern that finds characters beyond ASCII also where JSON wrote them as escapes."""
+    if pattern.pattern.isascii():
+        return pattern
+    try:
+        return regex.compile(_BEYOND_ASCII.sub(_or_escaped, pattern.pattern), pattern.flags)
+    except regex.error:
+        return pattern
+
+
+def _or_escaped(found: re.Match[str]) -> str:
+    if not found[1]:
+        return found[0]
+    units = found[1].encode("utf-16-be", "surrogatepass").hex()
+    escapes = "".join(rf"\\+u{units[start : start + 4]}" for start in range(0, len(units), 4))
+    return f"(?:{found[1]}|(?i:{escapes}))"
 
 
 class Hit(NamedTuple):
@@ -113,6 +133,8 @@ def search_text(text: str, ref: str, pattern: regex.Pattern[str], seconds: float
     Searches the whole text and counts line feeds between matches: a line without a match costs no step.
     """
     hits: list[Hit] = []
+    if "\\u" in text:
+        pattern = _with_escapes(pattern)
     began = time.monotonic()
     number, start, end, timed_out = 1, 0, -1, False  # of the line of the latest match
     position = line_start = 0  # where to go on, and the start of that line

@@ -357,6 +357,12 @@ class TestEscaped:
         assert shown.startswith("[escapes resolved]\ncontent=[Text(text='{\n")
         assert "\\n" not in shown
 
+    def test_characters_written_by_their_numbers_are_read(self) -> None:
+        rows = json.dumps([{"订单号": f"DD2025{i:04}", "标题": "杭州😀仓库"} for i in range(20)])
+        shown = shown_by(show_escaped, json.dumps([{"type": "text", "text": rows}]))
+        assert '{"订单号": "DD20250000", "标题": "杭州😀仓库"}' in shown
+        assert "u6807" not in shown
+
     def test_paths_of_windows_in_a_text_of_many_lines_are_not(self) -> None:
         assert show_escaped("C:\\new\\names\\notes.txt\n" * 60) is None
 

@@ -213,6 +213,10 @@ class TestNames:
         text = "2024 38.4 50ms 1042 5,500mAh 1,000-1,500 10:4:7 v1.2 200-300 7,100234"
         assert names_of(text, "", 200) == "[also contains: 10:4:7, v1.2, 200-300, 100234]"
 
+    def test_the_digits_of_escapes_are_no_names(self) -> None:
+        text = r'{\"\\u6807\\u9898\": \"DD20250001\", "\u7f16\u53f7": "A-20931"} ' * 2
+        assert names_of(text, "", 200) == "[also contains: DD20250001, A-20931]"
+
     def test_base64_is_no_name(self) -> None:
         assert names_of("QUJD" * 1000, "", 100) == ""
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -50,6 +51,16 @@ def test_the_lines_found_are_those_a_match_begins_in(pattern: str, text: str) ->
 def test_ignoring_case_is_asked_for() -> None:
     assert len(hits_in("Error\nerror", "error").hits) == 1
     assert len(hits_in("Error\nerror", "error", ignore_case=True).hits) == 2
+
+
+@pytest.mark.parametrize("pattern", ["余杭区", "仓.*号DD", "😀", r"编号DD\d+", "(?P<区>余杭)", "(余|西)杭"])
+@pytest.mark.parametrize("times", [1, 2], ids=["JSON", "JSON within JSON"])
+def test_what_json_wrote_as_escapes_is_found_as_it_reads(pattern: str, times: int) -> None:
+    line = "余杭区仓库😀，编号DD2025"
+    for _ in range(times):
+        line = json.dumps(line)
+    [hit] = hits_in(f"first\n{line}\nlast", pattern).hits
+    assert hit.number == 2
 
 
 def test_a_long_line_has_many_matches() -> None:

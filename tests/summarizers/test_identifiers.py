@@ -22,6 +22,10 @@ from context_compressor.summarizers.identifiers import Source, count_identifiers
         ("订单号是A-20931，路径为/etc/hosts。", ["A-20931", "/etc/hosts"]),
         ("plain words, Sentences. And so on... v1 a_b", []),
         ("<output>\\nNext</output>", []),
+        (
+            r'{"\u91cd\u91cf": "\u7ea623.5kg", "\u5730\u5740": "\u4e3a192.168.1.15"}',
+            ["23.5kg", "192.168.1.15"],
+        ),
         ("x" * 60 + "1" * 61, []),
         ("ctx://0123456789abcdef", []),
     ],

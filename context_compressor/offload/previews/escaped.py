@@ -16,7 +16,8 @@ MAX_CHARACTERS = 20_000
 
 MAX_LEVELS = 3
 
-_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_ESCAPE = re.compile(r"((?:\\u[0-9a-fA-F]{4})+)|\\(.)", re.DOTALL)
+_WRITTEN = re.compile(r'\\(?:[n"]|u[0-9a-fA-F]{4})')
 _MEANT = {"n": "\n", "t": "\t", "r": ""}
 
 
@@ -29,9 +30,15 @@ def show_escaped(text: str) -> Callable[[int], str] | None:
     if len(text) > 2 * MAX_CHARACTERS:
         text = f"{text[:MAX_CHARACTERS]}\n{text[-MAX_CHARACTERS:]}"
     for _ in range(MAX_LEVELS):
-        if "\\n" not in text and '\\"' not in text:
+        if not _WRITTEN.search(text):
             break
-        text = _ESCAPE.sub(lambda found: _MEANT.get(found[1], found[1]), text)
+        text = _ESCAPE.sub(_meant, text)
     show = show_text(text)
     # The numbers are those of lines that are not there in what is stored.
     return lambda characters: "[escapes resolved]\n" + NUMBERS.sub("", show(characters))
+
+
+def _meant(found: re.Match[str]) -> str:
+    if found[1]:
+        return bytes.fromhex(found[1].replace("\\u", "")).decode("utf-16-be", "replace")
+    return _MEANT.get(found[2], found[2])

@@ -32,6 +32,9 @@ _FIGURE_CHARACTERS = 4
 _FIGURE = re.compile(rb"[0-9.:/-]+(?:[a-z]{1,2})?")
 """So short, a name of this form is a year or a quantity with its unit, and says nothing by itself."""
 
+_ESCAPES = re.compile(r"\\+u[0-9A-Fa-f]{4}")
+"""Characters that JSON wrote as escapes, in JSON within JSON, too: their digits are no names."""
+
 _FRAME_TOKENS = 6
 _DIGITS = b"0123456789"
 _BEFORE = b".:@-"
@@ -50,6 +53,8 @@ class Name(NamedTuple):
 def find_names(text: str, tokens: float) -> list[Name]:
     """Return names in `text`, the most frequent first, about as many as could stand in `tokens`."""
     sample = _sample(text)
+    if "\\u" in sample:
+        sample = _ESCAPES.sub(" ", sample)
     if sample.count("\\n") > sample.count("\n"):  # escaped line feeds, not paths of Windows
         sample = sample.replace("\\n", " ")
     counts = Counter(sample.encode("ascii", "replace").translate(_SPLITTING).split())
