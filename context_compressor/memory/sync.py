@@ -106,11 +106,10 @@ class ListFollower:
             if old != new and old != as_dict(new) and old != _wire(new):
                 break
             same += 1
-        added = from_openai(said[same:])
+        added = [(msg, to_openai([msg])[0]) for msg in from_openai(said[same:])]
         if same < len(self._synced):
-            async with self._memory._runner.telling() as events, self._memory._upkeep.lock:
-                await self._memory._upkeep.refresh(events)  # after a restart there is no view yet
-            self._refuse_stand_ins([to_openai([msg])[0] for msg in added], same)
+            await self._refresh()  # after a restart there is no view yet
+            self._refuse_stand_ins([wire for _, wire in added], same)
             known = await self._exchange(added, same)
             added, same = added[known - same :], known
         outdated = [synced.id for synced in self._synced[same:]]
@@ -118,13 +117,19 @@ class ListFollower:
             if outdated:
                 await self._memory.delete(outdated)
             del self._synced[same:]
-            await self._memory.add(added)
+            await self._memory.add([msg for msg, _ in added])
         except BaseException:
             # The history tells next time how far this came.
             may_return = {*outdated, *self._memory._upkeep.state.index.tokens}
-            self.start_from(_unless_known([(said.id, said.digest) for said in self._synced], may_return))
+            known_before = [(synced.id, synced.digest) for synced in self._synced]
+            self.start_from(_unless_known(known_before, may_return))
             raise
-        self._synced += [_synced(to_openai([msg])[0], msg.id) for msg in added]
+        self._synced += [_synced(wire, msg.id) for msg, wire in added]
+
+    async def _refresh(self) -> None:
+        """Bring the view in line with the base memory."""
+        async with self._memory._runner.telling() as events, self._memory._upkeep.lock:
+            await self._memory._upkeep.refresh(events)
 
     def _refuse_stand_ins(self, wires: list[dict[str, Any]], start: int) -> None:
         """Refuse a view as the list: what its stand-ins stand for would be deleted."""
@@ -137,18 +142,18 @@ class ListFollower:
                     "whole conversation, not what get_memory returned"
                 )
 
-    async def _exchange(self, said: list[Msg], same: int) -> int:
+    async def _exchange(self, said: list[tuple[Msg, dict[str, Any]]], same: int) -> int:
         """Where the list goes on as it was behind a difference, exchange only what lies between.
 
         Args:
-            said: what the list says from the first difference on.
+            said: what the list says from the first difference on, each message with its chat dict.
             same: how many messages stand before that.
 
         Returns:
             How many messages at the beginning of the list are synced now.
         """
         base = self._memory.base
-        behind, place = self._find_behind([digest_of(to_openai([msg])[0]) for msg in said])
+        behind, place = self._find_behind([digest_of(wire) for _, wire in said])
         if not behind or not isinstance(base, InMemoryMemory):
             return same
         added = said[:place]
@@ -166,14 +171,12 @@ class ListFollower:
         content: list[Any] = []
         for msg, own in state["content"]:
             if msg["id"] == next_id:
-                content += [[new.to_dict(), kept] for new, kept in zip(added, marks, strict=True)]
+                content += [[new.to_dict(), kept] for (new, _), kept in zip(added, marks, strict=True)]
             if msg["id"] not in gone:
                 content.append([msg, own])
         base.load_state_dict({**state, "content": content})
-        self._synced[same:end] = [_synced(to_openai([msg])[0], msg.id) for msg in added]
-        memory = self._memory
-        async with memory._runner.telling() as events, memory._upkeep.lock:
-            await memory._upkeep.refresh(events)  # what is gone leaves view and store at once
+        self._synced[same:end] = [_synced(wire, msg.id) for msg, wire in added]
+        await self._refresh()  # what is gone leaves view and store at once
         return len(self._synced)
 
     def _find_behind(self, digests: list[str]) -> tuple[int, int]:

@@ -251,21 +251,21 @@ def _call_lines(digest: Digest, make: _Make) -> Iterator[Line]:
         is_told = call.outcome and (call.failed or not call.plan)
         text = f"{call.title}{ARROW}{call.outcome}" if is_told else call.title
         value = 0.1 + 0.4 * call.position**2
-        value += (0.15 if id(call) in failures else 0.0) + (0.2 if _CHANGING.search(call.name) else 0.0)
+        value += (0.15 if call in failures else 0.0) + (0.2 if _CHANGING.search(call.name) else 0.0)
         # One of each kind, so that a busy tool does not crowd out the rest, nor the last failure.
-        value += 0.25 if newest[call.name] is call or id(call) == last_failure else 0.0
+        value += 0.25 if newest[call.name] is call or call is last_failure else 0.0
         yield make("done", text, value, call.position)
 
 
-def _standing_failures(calls: Sequence[Call]) -> dict[int, None]:
-    """Return the `id()` of calls that failed, newest first, but for those tried again with success."""
-    failures: dict[int, None] = {}
+def _standing_failures(calls: Sequence[Call]) -> dict[Call, None]:
+    """Return the calls that failed, newest first, but for those tried again with success."""
+    failures: dict[Call, None] = {}
     succeeded: set[tuple[str, frozenset[tuple[str, str]]]] = set()
     for call in reversed(calls):
         if not call.failed:
             succeeded |= call.attempts
         elif succeeded.isdisjoint(call.attempts):
-            failures[id(call)] = None
+            failures[call] = None
     return failures
 
 

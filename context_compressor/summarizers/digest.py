@@ -56,9 +56,9 @@ class Statement:
     """`user`, `assistant`, or `system` for a later instruction."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Call:
-    """A tool call with its outcome."""
+    """A tool call with its outcome; equal to itself alone."""
 
     name: str
     arguments: Mapping[str, Any]
@@ -175,10 +175,9 @@ def _read(digest: Digest, msg: Msg, position: float, open_calls: dict[str, Call]
         if kind == "text" or (kind == "audio" and isinstance(block.get("text"), str)):  # what was spoken
             text = _ends(block["text"], _READ_CHARS)
             if not is_placeholder(text):
-                said = digest.replies if speaker == "assistant" else digest.requests
-                said.append(Statement(text, position, speaker))
-                source = Source("assistant" if speaker == "assistant" else "user", speaker, text, position)
-                digest.sources.append(source)
+                by_user = speaker != "assistant"
+                (digest.requests if by_user else digest.replies).append(Statement(text, position, speaker))
+                digest.sources.append(Source("user" if by_user else "assistant", speaker, text, position))
         elif kind == "tool_use":
             call = Call(block["name"], block["input"], position)
             digest.calls.append(call)

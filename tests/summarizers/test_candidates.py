@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from context_compressor.messages.msg import Msg
 from context_compressor.summarizers.extractive import ExtractiveSummarizer
 from context_compressor.summarizers.sections import parse_sections
@@ -19,11 +21,24 @@ async def sections(*messages: Msg, max_tokens: int = 400) -> dict[str, list[str]
     return parse_sections(await summarize(*messages, max_tokens=max_tokens))
 
 
-async def test_what_shall_hold_is_preferred_to_what_was_asked_later():
-    asked = [user(f"And what is there to see on day {n} of the trip to the mountains?") for n in range(40)]
-    wish = user("From now on only book hotels that can be cancelled.")
-    found = await sections(GOAL, wish, *asked, max_tokens=100)
-    assert wish.content in found["instructions"]
+@pytest.mark.parametrize(
+    ("wish", "question"),
+    [
+        (
+            "From now on only book hotels that can be cancelled.",
+            "And what is there to see on day {} of the trip to the mountains?",
+        ),
+        (
+            "My sister is allergic to nuts, and my brother, who comes later, to cats.",
+            "Which of the {} rooms has a balcony, and what does it cost?",
+        ),
+    ],
+    ids=["a command", "a statement"],
+)
+async def test_what_shall_hold_is_preferred_to_what_was_asked_later(wish: str, question: str):
+    asked = [user(question.format(n)) for n in range(40)]
+    found = await sections(GOAL, user(wish), *asked, max_tokens=100)
+    assert wish in found["instructions"]
 
 
 async def test_a_request_that_is_said_again_is_told_once():
@@ -59,13 +74,6 @@ async def test_a_failure_that_was_overcome_does_not_outweigh_the_success():
     found = await sections(*tried, *later, max_tokens=100)
     assert "submit: contract=HT-033 amount=820800 by=Chen → submitted as SP-0091" in found["done"]
     assert not any("Error" in line for line in found["done"])
-
-
-async def test_a_wish_without_a_command_is_preferred_to_later_questions():
-    asked = [user(f"Which of the {n} rooms has a balcony, and what does it cost?") for n in range(40)]
-    wish = user("My sister is allergic to nuts, and my brother, who comes later, to cats.")
-    found = await sections(GOAL, wish, *asked, max_tokens=100)
-    assert wish.content in found["instructions"]
 
 
 async def test_what_was_said_before_other_work_is_not_in_progress():
