@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
+from context_compressor.messages.file_names import take_chinese_files
+
 MIN_CHARS = 5
 MAX_CHARS = 120
 """Lengths of an identifier in characters: below, it is a word or a small number; above, it is data."""
@@ -132,8 +134,9 @@ def known_identifiers(texts: Iterable[str]) -> frozenset[str]:
 def _words(text: str) -> list[str]:
     if "\\u" in text:
         text = _ESCAPES.sub(" ", text)
+    files, text = take_chinese_files(text)
     words: list[str] = (_TOKEN if "http" in text else _WORD).findall(text)
-    return words
+    return words + files
 
 
 def _read_word(word: str) -> tuple[str, ...]:

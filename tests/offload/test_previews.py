@@ -217,6 +217,17 @@ class TestNames:
         text = r'{\"\\u6807\\u9898\": \"DD20250001\", "\u7f16\u53f7": "A-20931"} ' * 2
         assert names_of(text, "", 200) == "[also contains: DD20250001, A-20931]"
 
+    def test_files_with_chinese_names_are_listed_whole(self) -> None:
+        text = "-rw-r--r-- 1 销售明细_v2.xlsx\n./项目/服务.py: error\n打开src/服务/用户.py:128，调用os.path"
+        assert names_of(text, "", 200) == (
+            "[also contains: 销售明细_v2.xlsx, 项目/服务.py, src/服务/用户.py, os.path]"
+        )
+
+    def test_relative_paths_do_not_become_absolute(self) -> None:
+        assert names_of("./src/a.py ../lib/b.py /etc/hosts", "", 99) == (
+            "[also contains: src/a.py, lib/b.py, /etc/hosts]"
+        )
+
     def test_base64_is_no_name(self) -> None:
         assert names_of("QUJD" * 1000, "", 100) == ""
 

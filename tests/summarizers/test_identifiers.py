@@ -20,6 +20,8 @@ from context_compressor.summarizers.identifiers import Source, count_identifiers
         ),
         ("in ./app/main.py and ../lib/x_y.py", ["app/main.py", "lib/x_y.py"]),
         ("订单号是A-20931，路径为/etc/hosts。", ["A-20931", "/etc/hosts"]),
+        ("打开src/服务/订单.py，见`销售明细_v2.xlsx`：50行", ["src/服务/订单.py", "销售明细_v2.xlsx"]),
+        ("调用os.path.join，第1.a步，版本v2.0，和/或", ["os.path.join"]),
         ("plain words, Sentences. And so on... v1 a_b", []),
         ("<output>\\nNext</output>", []),
         (
@@ -38,6 +40,8 @@ def test_a_megabyte_without_a_break_takes_no_time():
     """Quadratic scanning would take minutes."""
     for data in ("a" * 2**20, "aB" * 2**19, "a-" * 2**19, "/" * 2**20, "0" * 2**20, "https://" + "a" * 2**20):
         assert count_identifiers(data) == {}
+    for data in ("文", "文.", "文_", "文1", "a文", "文/", "a/文", "文.a1"):
+        assert count_identifiers(data * 2**18) == {}
 
 
 def test_use_in_calls_repetition_and_recency_speak_for_an_identifier():

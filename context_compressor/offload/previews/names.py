@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from context_compressor.messages.file_names import take_chinese_files
+
 MAX_NAME_CHARACTERS = 100
 
 SCANNED_CHARACTERS = 64_000
@@ -17,9 +19,9 @@ _BLOCKS = 16
 
 _IN_NAMES = re.compile(rb"[A-Za-z0-9_./:#@-]")
 _SPLITTING = bytes(i if _IN_NAMES.match(bytes([i])) else ord(" ") for i in range(256))
-_NAME_LIKE = re.compile(rb"[0-9_]|\w/|[a-z][A-Z]|\w\.\w")
+_NAME_LIKE = re.compile(rb"[0-9_]|\w/|[a-z][A-Z]|\w\.\w|[\x80-\xff]")
 """What tells an identifier from a word of prose: a digit, an underscore, a slash (not that of `</div>`),
-a hump, an inner dot."""
+a hump, an inner dot, a character of a Chinese file."""
 
 _MAX_ALIKE = 8
 """Names shown that differ in their digits only: timestamps and running numbers would push out all others."""
@@ -57,7 +59,9 @@ def find_names(text: str, tokens: float) -> list[Name]:
         sample = _ESCAPES.sub(" ", sample)
     if sample.count("\\n") > sample.count("\n"):  # escaped line feeds, not paths of Windows
         sample = sample.replace("\\n", " ")
-    counts = Counter(sample.encode("ascii", "replace").translate(_SPLITTING).split())
+    files, rest = take_chinese_files(sample)
+    counts = Counter(file.encode() for file in files)
+    counts.update(rest.encode("ascii", "replace").translate(_SPLITTING).split())
     names: dict[str, Name] = {}
     alike: dict[bytes, int] = {}
     # The sort is stable: among names that stand equally often, the first in the text comes first.
@@ -69,7 +73,7 @@ def find_names(text: str, tokens: float) -> list[Name]:
         is_short = len(word) <= _SHORT_CHARACTERS and len(shape) <= 2 and shape.isalpha()
         if alike[shape] > (_MAX_SHORT_ALIKE if is_short else _MAX_ALIKE):
             continue
-        name = word.lstrip(_BEFORE).rstrip(_AFTER)
+        name = word.lstrip(b"./" if word.startswith(b".") else _BEFORE).rstrip(_AFTER)
         if not 4 <= len(name) <= MAX_NAME_CHARACTERS or not _NAME_LIKE.search(name) or not name.strip(_RULES):
             continue
         if len(name) <= _FIGURE_CHARACTERS and _FIGURE.fullmatch(name):
