@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection
 
 from context_compressor.memory.base import MemoryBase
+from context_compressor.memory.housekeeping import Housekeeping
 from context_compressor.memory.recalling import Recall
-from context_compressor.memory.running import EventRunner
 from context_compressor.memory.upkeep import Upkeep
 
 
@@ -16,14 +16,14 @@ class Changes:
     Args:
         base: the wrapped memory.
         upkeep: keeps the view in step with it.
-        runner: delivers events, and removes from the store what nothing names any more.
+        house: delivers events, and removes from the store what nothing names any more.
         recall: forgets everything when all is cleared.
     """
 
-    def __init__(self, base: MemoryBase, upkeep: Upkeep, runner: EventRunner, recall: Recall) -> None:
+    def __init__(self, base: MemoryBase, upkeep: Upkeep, house: Housekeeping, recall: Recall) -> None:
         self._base = base
         self._upkeep = upkeep
-        self._runner = runner
+        self._house = house
         self._recall = recall
 
     async def remove(
@@ -38,7 +38,7 @@ class Changes:
             remove: takes the ids of messages from the base memory, and returns how many it removed.
         """
         upkeep = self._upkeep
-        async with self._runner.telling() as events, upkeep.lock:
+        async with self._house.telling() as events, upkeep.lock:
             await upkeep.refresh(events)
             expanded = upkeep.state.expand(await find())
             keys = upkeep.state.index.keys_of(expanded)
@@ -56,7 +56,7 @@ class Changes:
     async def clear(self) -> None:
         """Remove everything."""
         upkeep = self._upkeep
-        async with self._runner.telling() as events, upkeep.lock:
+        async with self._house.telling() as events, upkeep.lock:
             before = upkeep.state.tokens
             upkeep.stale = True
             await self._base.clear()
@@ -68,7 +68,7 @@ class Changes:
     async def mark(self, new_mark: str | None, old_mark: str | None, msg_ids: list[str] | None) -> int:
         """Change marks as the base memory does; what becomes pinned returns to the view."""
         upkeep = self._upkeep
-        async with self._runner.telling() as events, upkeep.lock:
+        async with self._house.telling() as events, upkeep.lock:
             await upkeep.refresh(events)
             ids = None if msg_ids is None else upkeep.state.expand(msg_ids)
             state = upkeep.state
@@ -83,7 +83,7 @@ class Changes:
     async def summarize(self, summary: str) -> None:
         """Set the base memory's own summary."""
         upkeep = self._upkeep
-        async with self._runner.telling() as events, upkeep.lock:
+        async with self._house.telling() as events, upkeep.lock:
             await upkeep.refresh(events)
             state, before = upkeep.state, upkeep.state.tokens
             upkeep.stale = True

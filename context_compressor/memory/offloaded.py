@@ -91,6 +91,23 @@ class OffloadedTexts:
             if not ledger.is_live(ref):  # deleted while it was written
                 ledger.unwanted.add(ref)
 
+    async def stored_refs(self) -> list[str]:
+        """Return the refs of all that is in the store.
+
+        Raises:
+            OffloadError: the store does not say.
+        """
+        limit_seconds = self._config.store_timeout_seconds
+        try:
+            async with asyncio.timeout(limit_seconds):
+                return [check_ref(ref) for ref in await self._store.refs()]
+        except OffloadError:
+            raise
+        except TimeoutError as error:
+            raise OffloadError(f"the store did not name its refs within {limit_seconds:g} s") from error
+        except Exception as error:
+            raise OffloadError(f"the store failed to name its refs: {error!r}") from error
+
     async def sweep(self, ledger: Ledger) -> None:
         """Remove from the store what nothing names any more; it stays unwanted where that fails."""
         for ref in sorted(ledger.unwanted):

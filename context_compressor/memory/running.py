@@ -1,13 +1,10 @@
-"""Running events: one at a time, in line or prepared ahead; delivering them, and tidying up behind them."""
+"""Running events: one at a time, in line or prepared ahead."""
 
 from __future__ import annotations
 
 import asyncio
-import inspect
-import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any, NamedTuple, TypeVar
 
 from context_compressor.compression.config import CompressionConfig
@@ -24,7 +21,7 @@ from context_compressor.memory.background import (
     Preparation,
     outlasts,
 )
-from context_compressor.memory.locks import LoopLock
+from context_compressor.memory.housekeeping import Housekeeping
 from context_compressor.memory.offloaded import OffloadedTexts
 from context_compressor.memory.reporting import Totals, describe_event, overflow_error
 from context_compressor.memory.state import MemoryState
@@ -33,8 +30,6 @@ from context_compressor.offload.protocol import OffloadStore
 from context_compressor.summarizers.attempts import Attempts, attempt_budget
 from context_compressor.summarizers.protocol import Summarizer
 from context_compressor.tokens.protocol import TokenCounter
-
-logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -64,8 +59,7 @@ class EventRunner:
         forget: told of the keys of messages that are gone.
 
     Attributes:
-        event_lock: one event at a time: a second caller over budget waits for the first one's view and pays
-            for none. Taken before the upkeep's lock where both are.
+        house: tidies up and delivers events; has the lock of events.
         totals: what events came to.
     """
 
@@ -81,12 +75,9 @@ class EventRunner:
         on_event: EventHook | None,
         forget: Callable[[Collection[str]], Awaitable[None]],
     ) -> None:
-        self.event_lock = LoopLock()
         self.totals = Totals()
         self._upkeep = upkeep
         self._config = config
-        self._on_event = on_event
-        self._forget = forget
         self._texts = OffloadedTexts(config, store, upkeep.history)
         self._engine = Engine(
             config=config,
@@ -98,6 +89,7 @@ class EventRunner:
         )
         self._remote = summarizer.remote
         self._background = Background(config, self._engine, self.totals, summarizer.remote)
+        self.house = Housekeeping(upkeep, self._texts, self._background, on_event=on_event, forget=forget)
 
     async def read_ref(self, ref: str) -> str:
         """Return a text that the ledger names.
@@ -123,8 +115,8 @@ class EventRunner:
             shown = show(self._upkeep.state)
         finally:
             if events or not is_quiet or self._background.has_dropped:
-                await self.finish(events)
-        if not self.event_lock.locked():
+                await self.house.finish(events)
+        if not self.house.event_lock.locked():
             self._background.start_if_due(self._upkeep.state)
         return shown
 
@@ -136,15 +128,15 @@ class EventRunner:
         is_common = not upkeep.stale and upkeep.history.is_unchanged() and not upkeep.lock.locked()
         if is_common:
             upkeep.state.advance()
-        if not self.event_lock.locked():
+        if not self.house.event_lock.locked():
             upkeep.state.budget.take_up()
         is_quiet = is_common and not upkeep.needs_event()
         if not is_quiet:
             await self._run_events(events)
-        early = None if self.event_lock.locked() else self._plan_early()
+        early = None if self.house.event_lock.locked() else self._plan_early()
         if early is not None:
             is_quiet = False
-            async with self.event_lock:
+            async with self.house.event_lock:
                 await self.run_event(events, early=early)
             await self._run_events(events)  # others may have added meanwhile
         self._background.standing(upkeep.state)
@@ -158,7 +150,7 @@ class EventRunner:
                 await upkeep.refresh(events)
                 if not upkeep.needs_event():
                     return
-            async with self.event_lock:
+            async with self.house.event_lock:
                 await self.run_event(events)
         # What others add faster than this makes room can wait, unless it does not fit.
         if upkeep.state.tokens > upkeep.state.budget.due_tokens:
@@ -237,7 +229,7 @@ class EventRunner:
             else:
                 made = await self._perform(planned, attempts, note)
         events += made
-        await self._sweep()
+        await self.house.sweep()
         return made[-1] if made and made[-1].kind != "failure" else None
 
     def _plan(self, *, manual: bool, early: _EarlyPlan | None) -> Plan | None:
@@ -274,7 +266,7 @@ class EventRunner:
         before = state.tokens
         self._background.take()
         state.commit(prepared.done, prepared.fresh)
-        self._note_unwanted(prepared.done.attempted)
+        self.house.note_unwanted(prepared.done.attempted)
         return describe_event(prepared.planned, prepared.done, before, state.tokens, prepared.seconds)
 
     async def _perform(
@@ -306,65 +298,10 @@ class EventRunner:
         finally:
             seconds = time.monotonic() - began
             done.use.calls = attempts.taken - taken
-            self._note_unwanted(done.attempted)
+            self.house.note_unwanted(done.attempted)
             self.totals.add(done.use, seconds)
         self._background.start_anew()
         return describe_event(planned, done, before, state.tokens, seconds)
-
-    # Tidying up, and telling
-
-    @asynccontextmanager
-    async def telling(self) -> AsyncIterator[list[CompressionEvent]]:
-        """Collect the events of a call, and `finish` with them however it ends. Held outside every lock."""
-        events = list[CompressionEvent]()
-        try:
-            yield events
-        finally:
-            await self.finish(events)
-
-    async def finish(self, events: Sequence[CompressionEvent]) -> None:
-        """Tidy up after whatever a call changed, and deliver the events that it led to."""
-        await self._tidy_up()
-        await self._deliver(events)
-
-    async def _tidy_up(self) -> None:
-        """Cancel a preparation that holds no more; remove what nothing names, unless an event does it."""
-        self._background.standing(self._upkeep.state)
-        await self._settle()
-        if self._upkeep.forgotten:
-            forgotten, self._upkeep.forgotten = self._upkeep.forgotten, set()
-            await self._forget(forgotten)
-        if self._upkeep.state.ledger.unwanted and not self.event_lock.locked():
-            async with self.event_lock:
-                await self._sweep()
-
-    async def _settle(self) -> None:
-        self._note_unwanted(await self._background.settle())
-
-    async def _sweep(self) -> None:
-        """Remove from the store what nothing names any more. Holds: event lock."""
-        await self._settle()
-        ledger = self._upkeep.state.ledger
-        self._background.note_removal([ref for ref in ledger.unwanted if not ledger.is_live(ref)])
-        await self._texts.sweep(ledger)
-
-    def _note_unwanted(self, refs: Collection[str]) -> None:
-        """Note that texts which were stored, or may yet be, are to be removed unless an edit names them."""
-        ledger = self._upkeep.state.ledger
-        ledger.unwanted |= {ref for ref in refs if not ledger.is_live(ref)}
-
-    async def _deliver(self, events: Sequence[CompressionEvent]) -> None:
-        """Hand events to the hook; its errors are logged and contained."""
-        self.totals.events += len(events)
-        if self._on_event is None:
-            return
-        for event in events:
-            try:
-                answer = self._on_event(event)
-                if inspect.isawaitable(answer):
-                    await answer
-            except Exception:
-                logger.exception("on_event failed for an event of kind %s", event.kind)
 
     # Life
 
@@ -375,13 +312,9 @@ class EventRunner:
         """
         saved = self._upkeep.to_dict()
         ledger = self._upkeep.state.ledger
-        prepared = {ref for ref in self.prepared_refs() if not ledger.is_live(ref)}
+        prepared = {ref for ref in self._background.refs() if not ledger.is_live(ref)}
         saved["ledger"]["unwanted"] = sorted(prepared.union(saved["ledger"]["unwanted"]))
         return saved
-
-    def prepared_refs(self) -> set[str]:
-        """Return the refs of what a preparation has stored, or is about to."""
-        return set(self._background.refs())
 
     def start_from(self, state: MemoryState, loaded_tokens: dict[str, int]) -> None:
         """Take a loaded state; what was prepared for the one before is cancelled."""
@@ -397,4 +330,4 @@ class EventRunner:
     async def aclose(self) -> None:
         """End what goes on in the background, and remove what it stored."""
         self._background.drop()
-        await self._tidy_up()
+        await self.house.tidy_up()

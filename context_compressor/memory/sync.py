@@ -128,7 +128,7 @@ class ListFollower:
 
     async def _refresh(self) -> None:
         """Bring the view in line with the base memory."""
-        async with self._memory._runner.telling() as events, self._memory._upkeep.lock:
+        async with self._memory._runner.house.telling() as events, self._memory._upkeep.lock:
             await self._memory._upkeep.refresh(events)
 
     def _refuse_stand_ins(self, wires: list[dict[str, Any]], start: int) -> None:

@@ -10,7 +10,6 @@ import pytest
 
 from context_compressor import CompressedMemory, CompressionEvent, FileOffloadStore, InMemoryOffloadStore
 from context_compressor.errors import OffloadError
-from context_compressor.memory.hygiene import remove_orphans
 from context_compressor.offload.directory.gc import collect_garbage
 from tests.memory.scripted import (
     Gated,
@@ -113,9 +112,9 @@ class TestOrphans:
         await good_view(memory)
         texts = await all_texts(memory)
         orphan = await memory.store.write("written for an event that was never committed")
-        assert await remove_orphans(memory) == [orphan]
+        assert await memory.remove_orphans() == [orphan]
         assert set(await memory.store.refs()) == set(texts)
-        assert await remove_orphans(memory) == []
+        assert await memory.remove_orphans() == []
         assert await all_texts(memory) == texts
 
     async def test_a_memory_that_names_nothing_removes_nothing(self, tmp_path: Path) -> None:
@@ -124,9 +123,9 @@ class TestOrphans:
         await filled(memory, SAID)
         await good_view(memory)
         again = new_memory(store=FileOffloadStore(tmp_path))
-        assert await remove_orphans(again) == []
+        assert await again.remove_orphans() == []
         again.load_state_dict(memory.state_dict())
-        assert await remove_orphans(again) == []
+        assert await again.remove_orphans() == []
         assert set(await memory.reachable_refs()) == set(await memory.store.refs())
 
     async def test_a_store_that_names_its_texts_otherwise_loses_none(self) -> None:
@@ -164,13 +163,13 @@ class TestOrphans:
         await filled(memory, SAID)
         asking = asyncio.create_task(memory.get_memory())
         await reached(summarizer.asked, asking)
-        removing = asyncio.create_task(remove_orphans(memory))
+        removing = asyncio.create_task(memory.remove_orphans())
         for _ in range(20):
             await asyncio.sleep(0)
         summarizer.gate.set()
         await asyncio.gather(asking, removing)
         await nothing_lost(memory, SAID)
-        await remove_orphans(memory)
+        await memory.remove_orphans()
         assert set(await memory.reachable_refs()) == set(await memory.store.refs())
         for ref in await memory.reachable_refs():
             assert await memory.store.read(ref)
