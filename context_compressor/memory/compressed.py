@@ -93,8 +93,9 @@ class CompressedMemory(MemoryBase):
             on_event=on_event,
             forget=self._recall.forget,
         )
-        self._changes = Changes(self.base, self._upkeep, self._runner.house, self._recall)
-        self._follower = ListFollower(self)
+        self._house = self._runner.house
+        self._changes = Changes(self.base, self._upkeep, self._house, self._recall)
+        self._follower = ListFollower(self, self.base, self._upkeep, self._house)
 
     # Adding
 
@@ -140,7 +141,7 @@ class CompressedMemory(MemoryBase):
                 size = await self.base.size()
                 upkeep.stale = state is not upkeep.state or size != len(state.index)
         if events:
-            await self._runner.house.finish(events)
+            await self._house.finish(events)
 
     async def sync(self, messages: Iterable[Any]) -> None:
         """Make the history say what a list of chat dicts says, for loops that own their list.
@@ -223,7 +224,7 @@ class CompressedMemory(MemoryBase):
         """
         if not (keep is None or isinstance(keep, str)):
             raise InvalidArgumentError(f"keep: expected a string or None, got {type(keep).__name__}")
-        async with self._runner.house.telling() as events, self._runner.house.event_lock:
+        async with self._house.telling() as events, self._house.event_lock:
             return await self._runner.run_event(events, manual=True, note=(keep or "").strip() or None)
 
     # What the provider counts
@@ -304,7 +305,7 @@ class CompressedMemory(MemoryBase):
         Raises:
             OffloadError: the store could not be listed.
         """
-        return await self._runner.house.remove_orphans()
+        return await self._house.remove_orphans()
 
     def state_dict(self) -> dict[str, Any]:
         """Return the base memory's state and, under `compression`, the ledger; JSON-like data."""
@@ -362,7 +363,7 @@ class CompressedMemory(MemoryBase):
             OffloadError: this Python's SQLite has no full-text search.
         """
         upkeep = self._upkeep
-        async with self._runner.house.telling() as events, upkeep.lock:
+        async with self._house.telling() as events, upkeep.lock:
             await upkeep.refresh(events)
         return await self._recall.search(query, limit, upkeep.state)
 

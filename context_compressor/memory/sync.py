@@ -7,18 +7,17 @@ import json
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from context_compressor.errors import InvalidArgumentError, InvalidMessageError, InvalidStateError
+from context_compressor.memory.base import MemoryBase
+from context_compressor.memory.housekeeping import Housekeeping
 from context_compressor.memory.in_memory import InMemoryMemory
 from context_compressor.memory.locks import LoopLock
+from context_compressor.memory.upkeep import Upkeep
 from context_compressor.messages.msg import Msg
 from context_compressor.messages.openai import from_openai, to_openai
 from context_compressor.messages.openai_common import as_dict
-
-if TYPE_CHECKING:
-    from context_compressor.memory.compressed import CompressedMemory
-
 
 _LONG_CHARACTERS = 200
 """Texts longer than this are remembered by their hash: the base memory has them already."""
@@ -60,11 +59,17 @@ class ListFollower:
     """Bring a memory in line with a list, by position and content.
 
     Args:
-        memory: the memory whose history follows the list.
+        memory: the memory whose history follows the list; keeps view and base memory together.
+        base: the base memory, which has the history.
+        upkeep: keeps the view in step with it.
+        house: delivers events.
     """
 
-    def __init__(self, memory: CompressedMemory) -> None:
+    def __init__(self, memory: MemoryBase, base: MemoryBase, upkeep: Upkeep, house: Housekeeping) -> None:
         self._memory = memory
+        self._base = base
+        self._upkeep = upkeep
+        self._house = house
         self._synced: list[_Synced] = []
         """What the list said last time."""
         self._loaded: list[tuple[str, str]] = []
@@ -120,7 +125,7 @@ class ListFollower:
             await self._memory.add([msg for msg, _ in added])
         except BaseException:
             # The history tells next time how far this came.
-            may_return = {*outdated, *self._memory._upkeep.state.index.tokens}
+            may_return = {*outdated, *self._upkeep.state.index.tokens}
             known_before = [(synced.id, synced.digest) for synced in self._synced]
             self.start_from(_unless_known(known_before, may_return))
             raise
@@ -128,12 +133,12 @@ class ListFollower:
 
     async def _refresh(self) -> None:
         """Bring the view in line with the base memory."""
-        async with self._memory._runner.house.telling() as events, self._memory._upkeep.lock:
-            await self._memory._upkeep.refresh(events)
+        async with self._house.telling() as events, self._upkeep.lock:
+            await self._upkeep.refresh(events)
 
     def _refuse_stand_ins(self, wires: list[dict[str, Any]], start: int) -> None:
         """Refuse a view as the list: what its stand-ins stand for would be deleted."""
-        items = self._memory._upkeep.state.items
+        items = self._upkeep.state.items
         stand_ins = to_openai([item.msg for item in items if item.kind == "segment" or item.stubs])
         for place, wire in enumerate(wires if stand_ins else (), start):
             if wire in stand_ins:
@@ -152,7 +157,7 @@ class ListFollower:
         Returns:
             How many messages at the beginning of the list are synced now.
         """
-        base = self._memory.base
+        base = self._base
         behind, place = self._find_behind([digest_of(wire) for _, wire in said])
         if not behind or not isinstance(base, InMemoryMemory):
             return same
@@ -198,7 +203,7 @@ class ListFollower:
 
         A base memory that lasts may be ahead of the saved state: what it has of the list is synced as well.
         """
-        read = [(msg.id, to_openai([msg])) for msg in await self._memory.get_history()]
+        read = [(msg.id, to_openai([msg])) for msg in await self._base.get_memory(prepend_summary=False)]
         history = {id: _synced(wires[0], id) for id, wires in read if len(wires) == 1}  # as the list says it
         loaded = dict(self._loaded)
         digests = [(digest_of(wire), wire) for wire in map(_wire, said)]
