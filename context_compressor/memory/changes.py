@@ -1,30 +1,86 @@
-"""Changes that a user makes to what is there: deleting, marking, clearing, the base memory's own summary."""
+"""Changes that a user makes: adding, deleting, marking, clearing, the base memory's own summary."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection
+from typing import Any
 
+from context_compressor.events import CompressionEvent
 from context_compressor.memory.base import MemoryBase
 from context_compressor.memory.housekeeping import Housekeeping
 from context_compressor.memory.recalling import Recall
+from context_compressor.memory.state import MemoryState
 from context_compressor.memory.upkeep import Upkeep
+from context_compressor.messages.msg import Msg
+from context_compressor.tokens.measure import measure_all_off_loop
+from context_compressor.tokens.protocol import TokenCounter
 
 
 class Changes:
-    """Change base memory and view together; each is reported as an `edit`.
+    """Change base memory and view together; each but adding is reported as an `edit`.
 
     Args:
         base: the wrapped memory.
         upkeep: keeps the view in step with it.
         house: delivers events, and removes from the store what nothing names any more.
         recall: forgets everything when all is cleared.
+        counter: measures what is added.
     """
 
-    def __init__(self, base: MemoryBase, upkeep: Upkeep, house: Housekeeping, recall: Recall) -> None:
+    def __init__(
+        self, base: MemoryBase, upkeep: Upkeep, house: Housekeeping, recall: Recall, counter: TokenCounter
+    ) -> None:
         self._base = base
         self._upkeep = upkeep
         self._house = house
         self._recall = recall
+        self._counter = counter
+
+    async def add(self, messages: list[Msg], marks: list[str], **kwargs: Any) -> None:
+        """Add messages to the history; one whose id is known gets the marks, unless duplicates are allowed.
+
+        Args:
+            messages: copies that nobody else holds; they are kept.
+            marks: for each of them.
+            kwargs: handed to the base memory.
+        """
+        upkeep = self._upkeep
+        again = bool(kwargs.get("allow_duplicates"))
+        unknown = [msg for msg in messages if again or msg.id not in upkeep.state.index]
+        counts = await measure_all_off_loop(self._counter, unknown)
+        counted = {id(msg): tokens for msg, tokens in zip(unknown, counts, strict=True)}
+        events: list[CompressionEvent] = []
+        async with upkeep.lock:
+            if upkeep.stale or await upkeep.history.has_changed(len(upkeep.state.index)):
+                await upkeep.refresh(events)
+            state = upkeep.state
+            upkeep.stale = True  # until both base and state hold the messages
+            await self._base.add_owned(messages, marks, **kwargs)
+            marked_again = False
+            for msg in messages:
+                known = msg.id in state.index
+                marked_again = marked_again or (known and bool(marks))
+                if again or not known:
+                    state.enqueue(msg, counted.get(id(msg)) or state.measure(msg))
+                for mark in marks:
+                    # A mark that nobody looked at is read from the base when somebody does.
+                    if mark in state.index.marks:
+                        state.index.marks[mark].add(msg.id)
+            if state is upkeep.state:  # nobody loaded another one meanwhile
+                upkeep.history.remember()
+                if marked_again:
+                    await upkeep.marks_changed(marks, events)
+                await self._compare(state)
+        if events:
+            await self._house.finish(events)
+
+    async def _compare(self, state: MemoryState) -> None:
+        """Let the next refresh read the base memory anew unless it holds as many messages as the state does.
+
+        It may have refused something, or somebody may have changed it, or loaded another state, meanwhile.
+        """
+        size = await self._base.size()
+        self._upkeep.stale = state is not self._upkeep.state or size != len(state.index)
 
     async def remove(
         self,
@@ -49,8 +105,7 @@ class Changes:
                 upkeep.history.remember()
                 if keys:
                     await upkeep.forget(keys, events)
-                size = await self._base.size()
-                upkeep.stale = state is not upkeep.state or size != len(state.index)
+                await self._compare(state)
         return count
 
     async def clear(self) -> None:

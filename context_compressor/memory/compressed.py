@@ -27,7 +27,6 @@ from context_compressor.offload.protocol import OffloadStore
 from context_compressor.recall.hits import Hit
 from context_compressor.summarizers.extractive import ExtractiveSummarizer
 from context_compressor.summarizers.protocol import Summarizer
-from context_compressor.tokens.measure import measure_all_off_loop
 from context_compressor.tokens.protocol import TokenCounter
 from context_compressor.tokens.tiktoken_counter import TiktokenCounter
 
@@ -94,7 +93,7 @@ class CompressedMemory(MemoryBase):
             forget=self._recall.forget,
         )
         self._house = self._runner.house
-        self._changes = Changes(self.base, self._upkeep, self._house, self._recall)
+        self._changes = Changes(self.base, self._upkeep, self._house, self._recall, self.counter)
         self._follower = ListFollower(self, self.base, self._upkeep, self._house)
 
     # Adding
@@ -108,40 +107,8 @@ class CompressedMemory(MemoryBase):
             InvalidArgumentError: not messages, or not marks; nothing was added.
         """
         messages, mark_names = as_messages(memories), as_marks(marks)
-        if not messages:
-            return
-        upkeep = self._upkeep
-        again = bool(kwargs.get("allow_duplicates"))
-        copies = [msg.copy() for msg in messages]
-        unknown = [msg for msg in copies if again or msg.id not in upkeep.state.index]
-        counts = await measure_all_off_loop(self.counter, unknown)
-        counted = {id(msg): tokens for msg, tokens in zip(unknown, counts, strict=True)}
-        events: list[CompressionEvent] = []
-        async with upkeep.lock:
-            if upkeep.stale or await upkeep.history.has_changed(len(upkeep.state.index)):
-                await upkeep.refresh(events)
-            state = upkeep.state
-            upkeep.stale = True  # until both base and state hold the messages
-            await self.base.add_owned(copies, mark_names, **kwargs)
-            marked_again = False
-            for msg in copies:
-                known = msg.id in state.index
-                marked_again = marked_again or (known and bool(mark_names))
-                if again or not known:
-                    state.enqueue(msg, counted.get(id(msg)) or state.measure(msg))
-                for mark in mark_names:
-                    # A mark that nobody looked at is read from the base when somebody does.
-                    if mark in state.index.marks:
-                        state.index.marks[mark].add(msg.id)
-            if state is upkeep.state:  # nobody loaded another one meanwhile
-                upkeep.history.remember()
-                if marked_again:
-                    await upkeep.marks_changed(mark_names, events)
-                # The base may have refused something, or somebody may have changed it while we waited.
-                size = await self.base.size()
-                upkeep.stale = state is not upkeep.state or size != len(state.index)
-        if events:
-            await self._house.finish(events)
+        if messages:
+            await self._changes.add([msg.copy() for msg in messages], mark_names, **kwargs)
 
     async def sync(self, messages: Iterable[Any]) -> None:
         """Make the history say what a list of chat dicts says, for loops that own their list.
