@@ -40,7 +40,7 @@ def tokens_read(items: Sequence[ViewItem], max_tokens: int) -> int:
     tokens = sum(item.tokens for item in items)
     for item in items:
         if item.kind == "message" and item.tokens > max_tokens:
-            for part, whole in zip(text_parts(item.source), item.shown_text_tokens(), strict=True):
+            for part, whole in item.texts():
                 if part.kind == "tool_result":
                     tokens -= max(0, whole - max_tokens)
             for part, whole in item.other_parts():

@@ -11,7 +11,7 @@ from context_compressor.compression.pricing import cheapest_growth, tokens_per_t
 from context_compressor.compression.transcript import tool_names
 from context_compressor.compression.units import Unit, classify
 from context_compressor.compression.view import ViewItem
-from context_compressor.messages.parts import PartPath, text_parts
+from context_compressor.messages.parts import PartPath
 
 SEGMENT_SHARE = 0.5
 """Share of the budget beside the fixed messages that all segments together may hold; beyond it they merge."""
@@ -90,7 +90,7 @@ class Draft:
             (tokens, unit, item, part.path)
             for unit in filter(self._may_be_stubbed, self.units)
             for item in unit.items
-            for part, tokens in zip(text_parts(item.source), item.shown_text_tokens(), strict=True)
+            for part, tokens in item.texts()
             if part.kind == "text" and part.path not in item.stubs
         ]
         for tokens, unit, item, path in sorted(found, key=lambda entry: -entry[0]):
@@ -125,7 +125,7 @@ class Draft:
         for item in unit.items:
             if item.kind != "message":
                 continue
-            for part, tokens in zip(text_parts(item.source), item.shown_text_tokens(), strict=True):
+            for part, tokens in item.texts():
                 if part.kind == "tool_result" and not self._is_excluded(unit, item, part.path):
                     yield tokens, item, part.path
 
@@ -376,8 +376,7 @@ class Draft:
         costs = self.situation.costs
         for item in unit.items:
             if item.kind == "message":
-                texts = zip(text_parts(item.source), item.shown_text_tokens(), strict=True)
-                for part, tokens in (*texts, *item.other_parts()):
+                for part, tokens in (*item.texts(), *item.other_parts()):
                     yield item, part.path, tokens, costs.media if part.is_media else costs.stub
 
     def _stub_minimally(self, unit: Unit) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Literal
@@ -73,20 +73,18 @@ class ViewItem:
             self._identifiers = find_identifiers(shown.get_text_content() or "")
         return self._identifiers
 
-    def shown_text_tokens(self) -> list[int]:
-        """Return the tokens of each of `text_parts` as the view shows it, stubs in place."""
-        texts = self.source_tokens.texts
-        if not self.stubs:
-            return list(texts)
-        return [
-            self.stubs[part.path].tokens if part.path in self.stubs else tokens
-            for part, tokens in zip(text_parts(self.source), texts, strict=True)
-        ]
+    def texts(self) -> Iterator[tuple[Part, int]]:
+        """Yield each of `text_parts` with the tokens that it takes in the view: those of its stub, if any."""
+        for part, tokens in self._whole_texts():
+            stub = self.stubs.get(part.path)
+            yield part, tokens if stub is None else stub.tokens
 
     def text_tokens(self, path: PartPath) -> int | None:
         """Return the tokens of one of `text_parts` before stubs; None for any other part."""
-        parts = zip(text_parts(self.source), self.source_tokens.texts, strict=True)
-        return next((tokens for part, tokens in parts if part.path == path), None)
+        return next((tokens for part, tokens in self._whole_texts() if part.path == path), None)
+
+    def _whole_texts(self) -> Iterator[tuple[Part, int]]:
+        return zip(text_parts(self.source), self.source_tokens.texts, strict=True)
 
     def other_parts(self) -> list[tuple[Part, int]]:
         """Return the long arguments and the media that still stand in the message, each with its tokens.
