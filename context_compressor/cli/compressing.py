@@ -23,6 +23,7 @@ from context_compressor.memory.stats import CompressionStats
 from context_compressor.messages.exchanges import ExchangeBuilder
 from context_compressor.messages.msg import Msg
 from context_compressor.messages.openai import from_openai, to_openai
+from context_compressor.messages.provenance import provenance_of
 from context_compressor.offload.files import FileOffloadStore
 from context_compressor.summarizers.protocol import Summarizer
 from context_compressor.tokens.protocol import TokenCounter
@@ -205,8 +206,8 @@ def _missing_results(history: Sequence[Msg]) -> list[Msg]:
 
 
 def _stand_in(msg: Msg) -> StandIn | None:
-    provenance = (msg.metadata or {}).get("compression")
-    if provenance is None:
+    provenance = provenance_of(msg)
+    if not provenance:
         return None
     refs = provenance.get("refs") or [provenance["ref"]]
     covers = [int(found[1]) for id in provenance["covered_ids"] if (found := _MESSAGE_INDEX.match(id))]

@@ -8,9 +8,9 @@ from math import inf
 from context_compressor.compression.edits import ItemKey
 from context_compressor.compression.plans import Plan, PlannedSegment, PlannedStub, Situation
 from context_compressor.compression.pricing import cheapest_growth, tokens_per_turn
-from context_compressor.compression.transcript import tool_names
 from context_compressor.compression.units import Unit, classify
 from context_compressor.compression.view import ViewItem
+from context_compressor.messages.msg import tool_names
 from context_compressor.messages.parts import PartPath
 
 SEGMENT_SHARE = 0.5

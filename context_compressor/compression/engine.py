@@ -24,14 +24,14 @@ from context_compressor.compression.transcript import (
     redacted_text,
     render_transcript,
     shown_message,
-    tool_names,
 )
 from context_compressor.compression.view import SEGMENT_NAME, ViewItem
 from context_compressor.compression.writing import Performed, Writer
 from context_compressor.errors import SummarizerError
-from context_compressor.messages.msg import Msg
+from context_compressor.messages.msg import Msg, tool_names
 from context_compressor.messages.openai_common import sendable
 from context_compressor.messages.parts import PartPath
+from context_compressor.messages.provenance import segment_metadata
 from context_compressor.offload.protocol import OffloadStore
 from context_compressor.offload.stubs import media_stub, minimal_stub
 from context_compressor.summarizers.artifacts import artifact_lines
@@ -206,7 +206,7 @@ class Engine:
             redact = None if item.kind == "segment" else self._config.redact
             message = shown_message(item.source, stubs, names, redact)
             if item.kind == "segment":
-                message.metadata = {"compression": {"kind": "segment"}}
+                message.metadata = segment_metadata()
             messages.append(message)
             whole.append(shown_message(item.source, {}, names, redact) if stubs else message)
         children = sum(item.kind == "segment" for item in items)

@@ -12,11 +12,10 @@ from context_compressor.compression.transcript import (
     render_transcript,
     shown_message,
     stored_text,
-    tool_names,
 )
 from context_compressor.compression.view import SEGMENT_NAME
 from context_compressor.messages.exchanges import build_exchanges
-from context_compressor.messages.msg import Msg
+from context_compressor.messages.msg import Msg, tool_names
 from context_compressor.messages.parts import Part, part_at
 from context_compressor.offload.pages import page_stub, parse_page
 from context_compressor.offload.protocol import ref_of

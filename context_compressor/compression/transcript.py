@@ -7,13 +7,13 @@ same ref, in any process.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from context_compressor.errors import RedactionError
 from context_compressor.messages.media import MIN_CHARACTERS, is_data_url
-from context_compressor.messages.msg import Block, Msg, tool_calls
+from context_compressor.messages.msg import Block, Msg
 from context_compressor.messages.openai_calls import parse_arguments
 from context_compressor.messages.openai_common import REMARK, dump_sendable, remark_of
 from context_compressor.messages.parts import Part, PartPath, replace_parts
@@ -28,11 +28,6 @@ class Transcript:
 
     text: str
     media: tuple[str, ...]
-
-
-def tool_names(messages: Iterable[Msg]) -> dict[str, str]:
-    """Return the tool that each call id in these messages calls; a result fed alone does not know it."""
-    return {call["id"]: call["name"] for msg in messages for call in tool_calls(msg)}
 
 
 def redacted_text(text: str, redact: Redact | None) -> str:

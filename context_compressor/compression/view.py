@@ -19,6 +19,7 @@ from context_compressor.messages.parts import (
     text_parts,
     thinking_characters,
 )
+from context_compressor.messages.provenance import PROVENANCE
 from context_compressor.summarizers.identifiers import find_identifiers
 from context_compressor.tokens.measure import MessageTokens
 
@@ -217,7 +218,7 @@ def _note(msg: Msg, kind: str, covered: tuple[str, ...], refs: list[str]) -> Non
     provenance = {"kind": kind, "covered_ids": list(covered), "ref": refs[0] if refs else None}
     if len(refs) > 1:
         provenance["refs"] = refs
-    msg.metadata = {**(msg.metadata or {}), "compression": provenance}
+    msg.metadata = {**(msg.metadata or {}), PROVENANCE: provenance}
 
 
 def apply_edits(

@@ -15,6 +15,7 @@ from context_compressor.measure.results import Missing, Replay, Turn
 from context_compressor.measure.systems import Ours
 from context_compressor.messages.msg import Msg
 from context_compressor.messages.openai import to_openai
+from context_compressor.messages.provenance import provenance_of
 
 HEAD_CHARACTERS = 12_000
 TAIL_CHARACTERS = 4_000
@@ -159,9 +160,7 @@ class _Watcher:
             await self._note(msg)
 
     async def _note(self, msg: Msg) -> None:
-        provenance = (msg.metadata or {}).get("compression")
-        if not isinstance(provenance, dict):
-            return
+        provenance = provenance_of(msg)
         refs = tuple(ref for ref in provenance.get("refs") or [provenance.get("ref")] if ref)
         kind = str(provenance.get("kind"))
         if not refs or (kind, refs) in self._seen:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Literal, Self
 
@@ -230,6 +230,11 @@ def tool_calls(msg: Msg) -> list[Block]:
 def tool_results(msg: Msg) -> list[Block]:
     """Return the `tool_result` blocks of a message, in order."""
     return [] if isinstance(msg.content, str) else [b for b in msg.content if b.get("type") == "tool_result"]
+
+
+def tool_names(messages: Iterable[Msg]) -> dict[str, str]:
+    """Return the tool that each call id in these messages calls; a result fed alone does not know it."""
+    return {call["id"]: call["name"] for msg in messages for call in tool_calls(msg)}
 
 
 def is_instruction(msg: Msg) -> bool:

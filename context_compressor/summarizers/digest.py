@@ -11,6 +11,7 @@ from typing import Any
 from context_compressor.messages.msg import Block, Msg, is_instruction
 from context_compressor.messages.openai_common import sendable
 from context_compressor.messages.parts import argument_lines
+from context_compressor.messages.provenance import provenance_of
 from context_compressor.summarizers.cleaning import clean
 from context_compressor.summarizers.cutting import cut, cut_middle
 from context_compressor.summarizers.identifiers import Source
@@ -140,8 +141,7 @@ def digest_messages(messages: Sequence[Msg], previous: str | None) -> Digest:
     open_calls: dict[str, Call] = {}
     last = max(1, len(messages) - 1)
     for index, msg in enumerate(messages):
-        provenance = (msg.metadata or {}).get("compression")
-        kind = provenance.get("kind") if isinstance(provenance, dict) else None
+        kind = provenance_of(msg).get("kind")
         if kind == "segment":
             _carry(digest, msg.get_text_content() or "", index / last)
         elif kind != "placeholder":

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from context_compressor.errors import SummarizerError, SummarizerOverflowError
 from context_compressor.messages.msg import Msg
+from context_compressor.messages.provenance import segment_metadata
 from context_compressor.summarizers.attempts import attempts_left, charge_call
 from context_compressor.summarizers.prompts import build_prompt
 from context_compressor.summarizers.protocol import Summarizer, Summary, SummaryRequest, name_of
@@ -233,4 +234,4 @@ def _less_room(limit: int, max_tokens: int) -> int:
 
 def _segment(text: str) -> Msg:
     """Return a partial summary as a message that is rendered, and carried forward, like any summary."""
-    return Msg("memory", text, "user", {"compression": {"kind": "segment"}}, timestamp="", id="")
+    return Msg("memory", text, "user", segment_metadata(), timestamp="", id="")

@@ -15,7 +15,8 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from context_compressor.messages.msg import Block, Msg, is_instruction, tool_calls
+from context_compressor.messages.msg import Block, Msg, is_instruction, tool_names
+from context_compressor.messages.provenance import is_segment
 from context_compressor.summarizers.cleaning import clean
 from context_compressor.summarizers.protocol import SummaryRequest
 from context_compressor.summarizers.sections import SECTIONS, is_chinese
@@ -124,7 +125,7 @@ def render_conversation(messages: Sequence[Msg]) -> str:
 
     Holds no ids and no timestamps. Media are named, not shown; reasoning is left out, its outcome being said.
     """
-    names = {call["id"]: call["name"] for msg in messages for call in tool_calls(msg)}
+    names = tool_names(messages)
     return "\n\n".join(part for msg in messages for part in _render_message(msg, names))
 
 
@@ -154,8 +155,7 @@ def _labelled(label: str, text: str) -> str:
 
 
 def _speaker(msg: Msg) -> str:
-    provenance = (msg.metadata or {}).get("compression")
-    if isinstance(provenance, dict) and provenance.get("kind") == "segment":
+    if is_segment(msg):
         return "summary of an earlier part"
     role = "instruction" if is_instruction(msg) else msg.role
     return role if msg.name in ("", msg.role) else f"{role} {msg.name}"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from context_compressor.messages.exchanges import ExchangeBuilder
-from context_compressor.messages.msg import Block, Msg, tool_calls
+from context_compressor.messages.msg import Block, Msg, tool_names
 from context_compressor.summarizers.prompts import render_arguments, render_conversation, render_output
 from context_compressor.tokens.protocol import TokenCounter
 
@@ -80,7 +80,7 @@ def _pack(units: Sequence[tuple[Part, int]], room: int) -> list[Part]:
 
 
 def _split_exchange(exchange: Part, room: int, counter: TokenCounter) -> Iterator[tuple[Part, int]]:
-    names = {call["id"]: call["name"] for msg in exchange for call in tool_calls(msg)}
+    names = tool_names(exchange)
     for msg in exchange:
         named = _with_result_names(msg, names)
         tokens = count_material([named], counter)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from context_compressor.errors import SummarizerError, SummarizerTimeoutError, SummaryRejectedError
-from context_compressor.messages.msg import Msg
+from context_compressor.messages.provenance import is_segment
 from context_compressor.summarizers.attempts import charge_call
 from context_compressor.summarizers.cleaning import clean
 from context_compressor.summarizers.cutting import cut_to_tokens
@@ -180,7 +180,7 @@ def _is_copy(text: str, request: SummaryRequest, material: str | None) -> bool:
     given = _flat(render_conversation(request.messages) if material is None else material)
     for carried in [
         request.previous,
-        *(msg.get_text_content() for msg in request.messages if _is_segment(msg)),
+        *(msg.get_text_content() for msg in request.messages if is_segment(msg)),
     ]:
         if carried and carried.strip():
             given = given.replace(_flat(clean(carried)), "")
@@ -199,11 +199,6 @@ def _is_copy(text: str, request: SummaryRequest, material: str | None) -> bool:
 def _flat(text: str) -> str:
     """Return `text` on one line, without labels, list marks and quotation marks: a copy may have others."""
     return " ".join(_LINE_MARKS.sub("", text).split())
-
-
-def _is_segment(msg: Msg) -> bool:
-    provenance = (msg.metadata or {}).get("compression")
-    return isinstance(provenance, dict) and provenance.get("kind") == "segment"
 
 
 def _shorter(request: SummaryRequest, tokens: int) -> SummaryRequest:

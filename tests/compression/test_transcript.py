@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 
 from context_compressor import Msg, from_openai
-from context_compressor.compression.transcript import Redact, render_transcript, shown_message, tool_names
+from context_compressor.compression.transcript import Redact, render_transcript, shown_message
+from context_compressor.messages.msg import tool_names
 from context_compressor.offload.protocol import ref_of
 from tests.memory.scripted import assistant, call, result, system, user
 from tests.support.strategies import chat_histories
