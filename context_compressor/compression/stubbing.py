@@ -18,12 +18,13 @@ from context_compressor.messages.openai_common import sendable
 from context_compressor.messages.parts import Part, PartPath, part_at, replace_parts, text_parts
 from context_compressor.offload.pages import page_matches, page_stub, parse_page
 from context_compressor.offload.protocol import ref_of
+from context_compressor.offload.schemas import GREP_TOOL, READ_TOOL
 from context_compressor.offload.stubs import media_stub, stub_text
 from context_compressor.tokens.measure import measure
 from context_compressor.tokens.off_loop import run_off_loop
 from context_compressor.tokens.protocol import TokenCounter
 
-READ_TOOLS = frozenset({"read_offloaded", "grep_offloaded"})
+READ_TOOLS = frozenset({READ_TOOL, GREP_TOOL})
 """Tools whose results are pages of texts that are stored already."""
 _STUB_NAMES = {"text": "message", "tool_result": "tool result", "argument": "argument"}
 """What a stub calls the text for which it stands."""

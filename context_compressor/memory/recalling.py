@@ -20,6 +20,7 @@ from context_compressor.memory.index import HistoryIndex
 from context_compressor.memory.sayings import Sayings
 from context_compressor.memory.state import MemoryState
 from context_compressor.messages.msg import Msg
+from context_compressor.offload.directory.namespaces import INDEX_FILE
 from context_compressor.offload.files import FileOffloadStore
 from context_compressor.offload.protocol import OffloadStore
 from context_compressor.recall.hits import Hit
@@ -32,8 +33,6 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 P = ParamSpec("P")
 
-INDEX_FILE = "search.sqlite3"
-"""The index of a memory whose texts are files: it stands beside them."""
 _BATCH = 256
 """Messages that are read at a time, so that nothing holds the event loop."""
 _LOOK_SECONDS = 0.05

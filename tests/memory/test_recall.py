@@ -27,7 +27,7 @@ from context_compressor import (
     from_openai,
 )
 from context_compressor.errors import InvalidArgumentError, OffloadError
-from context_compressor.memory.recalling import INDEX_FILE
+from context_compressor.offload.directory.namespaces import INDEX_FILE
 from context_compressor.offload.directory.usage import Usage
 from context_compressor.offload.history_tools import SEARCH_TOKENS
 from context_compressor.offload.protocol import ref_of

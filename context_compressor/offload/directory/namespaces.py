@@ -19,7 +19,9 @@ logger = logging.getLogger(__name__)
 NAMESPACE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
 REMOVING_PREFIX = "removing-"
 """How a namespace is called, in `.store`, that is being removed."""
-_INDEX_FILES = frozenset(f"search.sqlite3{suffix}" for suffix in ("", "-journal", "-wal", "-shm"))
+INDEX_FILE = "search.sqlite3"
+"""The search index of a memory whose texts are files: it stands beside them."""
+_INDEX_FILES = frozenset(f"{INDEX_FILE}{suffix}" for suffix in ("", "-journal", "-wal", "-shm"))
 _MADE_BY_US = 0o700
 _LOOKS = 4
 """How often a directory is listed in which files come and go meanwhile, at most."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from context_compressor.messages.openai_common import sendable
+from context_compressor.offload.previews.lines import counted
 
 MAX_JSON_CHARACTERS = 2_000_000
 """Longer texts are previewed as plain text: parsing takes some 20 ms per million characters."""
@@ -143,7 +144,7 @@ class _Renderer:
             return self._spend("{}")
         names = list(value)
         if depth >= self._detail.depth:
-            return self._spend(f"{{{_counted(len(names), 'key')}: {self._names(names)}}}")
+            return self._spend(f"{{{counted(len(names), 'key')}: {self._names(names)}}}")
         shown = names[: self._detail.keys]
         members = [
             f"{self._spend(self._string(name))}: {self.render(value[name], depth + 1)}" for name in shown
@@ -176,13 +177,9 @@ class _Renderer:
 
     @staticmethod
     def _count(value: list[Any]) -> str:
-        return _counted(len(value), "object" if all(isinstance(item, dict) for item in value) else "item")
+        return counted(len(value), "object" if all(isinstance(item, dict) for item in value) else "item")
 
     def _common_keys(self, value: list[Any]) -> str:
         if not isinstance(value[0], dict):
             return ""
         return f", keys {self._names(list(value[0]))}"
-
-
-def _counted(count: int, thing: str) -> str:
-    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
