@@ -28,8 +28,8 @@ from context_compressor.compression.transcript import (
 from context_compressor.compression.view import SEGMENT_NAME, ViewItem
 from context_compressor.compression.writing import Performed, Writer
 from context_compressor.errors import SummarizerError
+from context_compressor.messages.escapes import sendable
 from context_compressor.messages.msg import Msg, tool_names
-from context_compressor.messages.openai_common import sendable
 from context_compressor.messages.parts import PartPath
 from context_compressor.messages.provenance import segment_metadata
 from context_compressor.offload.protocol import OffloadStore

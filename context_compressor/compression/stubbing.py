@@ -13,8 +13,8 @@ from context_compressor.compression.transcript import stored_text
 from context_compressor.compression.view import ViewItem
 from context_compressor.compression.writing import Performed, Writer
 from context_compressor.errors import OffloadCollisionError, OffloadError
+from context_compressor.messages.escapes import sendable
 from context_compressor.messages.media import MediaKind
-from context_compressor.messages.openai_common import sendable
 from context_compressor.messages.parts import Part, PartPath, part_at, replace_parts, text_parts
 from context_compressor.offload.pages import page_matches, page_stub, parse_page
 from context_compressor.offload.protocol import ref_of

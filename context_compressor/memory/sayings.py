@@ -16,9 +16,9 @@ from context_compressor.compression.transcript import (
     shown_message,
 )
 from context_compressor.memory.state import MemoryState
+from context_compressor.messages.escapes import dump_sendable
 from context_compressor.messages.media import is_data_url
 from context_compressor.messages.msg import Msg, tool_calls, tool_results
-from context_compressor.messages.openai_common import dump_sendable
 from context_compressor.messages.parts import PartPath, argument_lines, is_argument, part_at
 from context_compressor.offload.protocol import ref_of
 from context_compressor.offload.schemas import TOOL_NAMES

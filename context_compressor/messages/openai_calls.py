@@ -12,6 +12,7 @@ import math
 from typing import Any
 
 from context_compressor.errors import InvalidMessageError
+from context_compressor.messages.escapes import dump_sendable
 from context_compressor.messages.msg import Block, copy_json
 from context_compressor.messages.openai_common import (
     MAX_DEPTH,
@@ -19,7 +20,6 @@ from context_compressor.messages.openai_common import (
     REMARK,
     as_dict,
     assemble,
-    dump_sendable,
     plain,
     remark_of,
     remember,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -121,29 +120,6 @@ def assemble(fields: dict[str, Any], remark: Mapping[str, Any]) -> dict[str, Any
         elif key in extra:
             ordered[key] = copy_json(extra[key])
     return ordered
-
-
-def sendable(text: str) -> str:
-    """Return text that can be sent as UTF-8: the same, halves of surrogate pairs as escapes."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "backslashreplace").decode()
-    return text
-
-
-def dump_sendable(value: Any, **options: Any) -> str:
-    """Return JSON text that can be sent as UTF-8: readable, and escaped where it holds half a surrogate pair.
-
-    Raises:
-        TypeError, ValueError, RecursionError: as `json.dumps`, which gets the options.
-    """
-    text = json.dumps(value, ensure_ascii=False, **options)
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return json.dumps(value, **options)
-    return text
 
 
 def remark_of(holder: Block | None) -> dict[str, Any]:

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from context_compressor.messages.escapes import sendable
 from context_compressor.messages.msg import Block, Msg, is_instruction
-from context_compressor.messages.openai_common import sendable
 from context_compressor.messages.parts import argument_lines
 from context_compressor.messages.provenance import provenance_of
 from context_compressor.summarizers.cleaning import clean

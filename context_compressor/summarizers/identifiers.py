@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
+from context_compressor.messages.escapes import without_escapes
 from context_compressor.messages.file_names import take_chinese_files
 
 MIN_CHARS = 5
@@ -47,8 +48,6 @@ _AROUND = {
     ),
 }
 """What stands before and after a part of a time or of a number, by how many digits it begins with."""
-_ESCAPES = re.compile(r"\\+u[0-9A-Fa-f]{4}")
-"""Characters that JSON wrote as escapes: their digits are no part of the word beside them."""
 _CLOCK = re.compile(r"(?::\d\d){1,2}(?:\.\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?", re.ASCII)
 """The rest of a time behind its hour."""
 _SIGNS = "$€£¥"
@@ -132,9 +131,7 @@ def known_identifiers(texts: Iterable[str]) -> frozenset[str]:
 
 
 def _words(text: str) -> list[str]:
-    if "\\u" in text:
-        text = _ESCAPES.sub(" ", text)
-    files, text = take_chinese_files(text)
+    files, text = take_chinese_files(without_escapes(text))
     words: list[str] = (_TOKEN if "http" in text else _WORD).findall(text)
     return words + files
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from context_compressor.messages.openai_common import sendable
+from context_compressor.messages.escapes import sendable
 from context_compressor.offload.previews.lines import counted
 
 MAX_JSON_CHARACTERS = 2_000_000

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from context_compressor.messages.escapes import without_escapes
 from context_compressor.messages.file_names import take_chinese_files
 
 MAX_NAME_CHARACTERS = 100
@@ -34,9 +35,6 @@ _FIGURE_CHARACTERS = 4
 _FIGURE = re.compile(rb"[0-9.:/-]+(?:[a-z]{1,2})?")
 """So short, a name of this form is a year or a quantity with its unit, and says nothing by itself."""
 
-_ESCAPES = re.compile(r"\\+u[0-9A-Fa-f]{4}")
-"""Characters that JSON wrote as escapes, in JSON within JSON, too: their digits are no names."""
-
 _FRAME_TOKENS = 6
 _DIGITS = b"0123456789"
 _BEFORE = b".:@-"
@@ -54,9 +52,7 @@ class Name(NamedTuple):
 
 def find_names(text: str, tokens: float) -> list[Name]:
     """Return names in `text`, the most frequent first, about as many as could stand in `tokens`."""
-    sample = _sample(text)
-    if "\\u" in sample:
-        sample = _ESCAPES.sub(" ", sample)
+    sample = without_escapes(_sample(text))
     if sample.count("\\n") > sample.count("\n"):  # escaped line feeds, not paths of Windows
         sample = sample.replace("\\n", " ")
     files, rest = take_chinese_files(sample)

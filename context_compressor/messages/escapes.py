@@ -1,0 +1,40 @@
+"""Characters that stand as JSON escapes: halves of surrogate pairs, and what comes from outside so."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+_ESCAPES = re.compile(r"\\+u[0-9A-Fa-f]{4}")
+
+
+def without_escapes(text: str) -> str:
+    """Return a text with a blank for each character that JSON wrote as an escape, in JSON within JSON, too.
+
+    The digits of an escape are no part of the word beside it, and no name.
+    """
+    return _ESCAPES.sub(" ", text) if "\\u" in text else text
+
+
+def sendable(text: str) -> str:
+    """Return text that can be sent as UTF-8: the same, halves of surrogate pairs as escapes."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "backslashreplace").decode()
+    return text
+
+
+def dump_sendable(value: Any, **options: Any) -> str:
+    """Return JSON text that can be sent as UTF-8: readable, and escaped where it holds half a surrogate pair.
+
+    Raises:
+        TypeError, ValueError, RecursionError: as `json.dumps`, which gets the options.
+    """
+    text = json.dumps(value, ensure_ascii=False, **options)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(value, **options)
+    return text
