@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from context_compressor.errors import SummarizerError
 from context_compressor.summarizers.provider import (
-    WITHHELD,
     Answer,
     Fault,
     NoAnswerError,
     ProviderSummarizer,
     RefusedError,
-    text_of,
+    as_answer,
 )
 
 if TYPE_CHECKING:
@@ -168,14 +167,9 @@ class DashScopeSummarizer(ProviderSummarizer):
                 raise KeyError("text")
         except (AttributeError, IndexError, KeyError, TypeError):
             raise NoAnswerError(f"the answer is no chat completion: {answer!r}") from None
-        if refusal:
-            raise NoAnswerError(f"the model refused: {refusal}")
-        if finish_reason in WITHHELD:
-            raise NoAnswerError("the answer was withheld by a content filter")
         usage = answer.get("usage") or {}
         counts = (usage.get("input_tokens"), usage.get("output_tokens"))
-        read, written = (count if isinstance(count, int) else 0 for count in counts)
-        return Answer(text_of(content), finish_reason, read, written)
+        return as_answer(content, refusal, finish_reason, counts)
 
     def _keys(self) -> list[object]:
         return [self._api_key, os.environ.get("DASHSCOPE_API_KEY")]

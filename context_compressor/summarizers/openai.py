@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from context_compressor.errors import InvalidArgumentError, SummarizerError
 from context_compressor.summarizers.provider import (
-    WITHHELD,
     Answer,
     Fault,
     NoAnswerError,
     ProviderSummarizer,
     RefusedError,
-    text_of,
+    as_answer,
 )
 
 if TYPE_CHECKING:
@@ -173,14 +172,9 @@ class OpenAISummarizer(ProviderSummarizer):
         except (AttributeError, IndexError, KeyError, TypeError):
             detail = getattr(answer, "error", None) or answer
             raise NoAnswerError(f"the answer is no chat completion: {detail!r}") from None
-        if refusal:
-            raise NoAnswerError(f"the model refused: {refusal}")
-        if finish_reason in WITHHELD:
-            raise NoAnswerError("the answer was withheld by a content filter")
         usage = getattr(answer, "usage", None)
         counts = (getattr(usage, "prompt_tokens", 0), getattr(usage, "completion_tokens", 0))
-        read, written = (count if isinstance(count, int) else 0 for count in counts)
-        return Answer(text_of(content), finish_reason, read, written)
+        return as_answer(content, refusal, finish_reason, counts)
 
     def _keys(self) -> list[object]:
         return [self._api_key, os.environ.get("OPENAI_API_KEY"), getattr(self._client, "api_key", None)]

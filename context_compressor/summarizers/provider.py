@@ -9,7 +9,7 @@ import asyncio
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -47,7 +47,7 @@ _FINAL_CODES = frozenset(
 )
 """They come with 429, and no pause mends them. `insufficient_quota` is none of them: DashScope means by it
 tokens per minute."""
-WITHHELD = frozenset({"content_filter", "sensitive"})
+_WITHHELD = frozenset({"content_filter", "sensitive"})
 """Finish reasons of answers that a filter held back, OpenAI's and GLM's."""
 
 
@@ -89,12 +89,34 @@ def answer_room(max_tokens: int) -> int:
     return math.ceil(ROOM_FACTOR * max_tokens) + ROOM_TOKENS
 
 
-def text_of(content: object) -> str:
+def _text_of(content: object) -> str:
     """Return the text of a message's content: itself, or its parts without those that hold reasoning."""
     if isinstance(content, list):
         parts = (part for part in content if isinstance(part, Mapping))
         return "".join(str(part.get("text") or "") for part in parts if part.get("type", "text") == "text")
     return content if isinstance(content, str) else ""
+
+
+def as_answer(
+    content: object, refusal: object, finish_reason: str | None, tokens: Sequence[object]
+) -> Answer:
+    """Return what a model wrote, from the fields of an answer that SDKs call alike.
+
+    Args:
+        content: of its message.
+        refusal: of its message.
+        finish_reason: as the server names it.
+        tokens: read and written, as the server says; what is no number is not known.
+
+    Raises:
+        NoAnswerError: the model refused, or a filter held the answer back.
+    """
+    if refusal:
+        raise NoAnswerError(f"the model refused: {refusal}")
+    if finish_reason in _WITHHELD:
+        raise NoAnswerError("the answer was withheld by a content filter")
+    read, written = (count if isinstance(count, int) else 0 for count in tokens)
+    return Answer(_text_of(content), finish_reason, read, written)
 
 
 class ProviderSummarizer(ABC):
