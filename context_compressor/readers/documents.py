@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import io
 import json
+import re
 import zlib
 from collections.abc import Callable, Iterator
 from copy import copy
@@ -17,6 +18,7 @@ SAMPLE_VALUES = 50
 """Values looked at to find a format out: Claude Code begins some files with pages of bookkeeping."""
 
 _EMPTY = "is empty; expected chat messages as JSON or JSONL"
+_BLANKS = re.compile(r"[ \t\n\r]*")
 _DAMAGE = (OSError, EOFError, zlib.error)
 
 Numbered = tuple[int, Any]
@@ -59,8 +61,13 @@ class Document:
         return part
 
     def reject(self, error: UnreadableError, line: int | None = None) -> None:
-        """Note a value that cannot be read, and why; the line counts where each value has its own."""
-        self.problems.append(error.at(self.name, line if self.is_lines else None))
+        """Note a value that cannot be read, and why; the line counts where each value has its own.
+
+        In a single value the error may name the message that is at fault; the line is where that begins.
+        """
+        if not self.is_lines:
+            line = None if error.message is None else _line_of_message(self._whole_text(), error.message)
+        self.problems.append(error.at(self.name, line))
 
     def _start(self) -> Iterator[Numbered]:
         lines = self._filled_lines()
@@ -170,6 +177,29 @@ def load(text: str | bytes) -> Any:
         raise UnreadableError("invalid JSON: nested too deep", 1) from None
     except ValueError as error:  # an integer of more digits than Python converts
         raise UnreadableError(f"invalid JSON: {error}", 1) from None
+
+
+def _line_of_message(text: str, index: int) -> int:
+    """Return the line in which a message begins: of the list that `text` is, or of that under `messages`."""
+    decode = json.JSONDecoder().raw_decode
+
+    def skip(place: int) -> int:
+        """Return the place of the next character that is no blank."""
+        found = _BLANKS.match(text, place)
+        assert found is not None
+        return found.end()
+
+    place = skip(0)
+    if text[place] == "{":
+        key = None
+        while key != "messages":
+            key, place = decode(text, skip(place + 1))
+            place = skip(skip(place) + 1)  # behind the colon
+            if key != "messages":
+                place = skip(decode(text, place)[1])
+    for _ in range(index):
+        place = skip(decode(text, skip(place + 1))[1])
+    return text.count("\n", 0, skip(place + 1)) + 1
 
 
 def _load_line(number: int, raw: bytes | str) -> Any:

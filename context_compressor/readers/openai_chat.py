@@ -102,8 +102,17 @@ def _check(messages: list[Any], start: int) -> None:
     except InvalidMessageError as error:
         why = str(error)
         raise UnreadableError(
-            why if not start else why.replace("messages[0]", f"messages[{start}]", 1)
+            why if not start else why.replace("messages[0]", f"messages[{start}]", 1),
+            message=next(index for index, message in enumerate(messages) if _is_malformed(message)),
         ) from None
+
+
+def _is_malformed(message: Any) -> bool:
+    try:
+        from_openai([message])
+    except InvalidMessageError:
+        return True
+    return False
 
 
 def _id_of(frame: dict[str, Any] | None) -> str | None:

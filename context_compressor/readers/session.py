@@ -66,12 +66,15 @@ class UnreadableError(Exception):
     """Report that one value, line or file is not what its format says; carries only the reason.
 
     Readers raise it about a value and their caller, who knows the place, makes a `Problem` of it. It never
-    leaves this package but from `read_all`.
+    leaves this package but from `read_all`. `message` is the index of the one at fault, where a value holds
+    several.
     """
 
-    def __init__(self, why: str, line: int | None = None, column: int | None = None) -> None:
+    def __init__(
+        self, why: str, line: int | None = None, column: int | None = None, message: int | None = None
+    ) -> None:
         super().__init__(why)
-        self.why, self.line, self.column = why, line, column
+        self.why, self.line, self.column, self.message = why, line, column, message
 
     def at(self, file: str, line: int | None = None) -> Problem:
         """Return the problem; `line` is where the value stands, unless the error knows better."""

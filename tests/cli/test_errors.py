@@ -19,13 +19,21 @@ BAD_FILES = {
     "scalar in JSONL": (b'{"messages": []}\n\n7\n', ["f.json, line 3: expected", "got int"]),
     "wrong role": (
         b'[{"role": "robot", "content": ""}]',
-        ["f.json: messages[0].role: expected one of", "'robot'"],
+        ["f.json, line 1: messages[0].role: expected one of", "'robot'"],
     ),
-    "no role": (b"[%b, {}]" % USER, ["f.json: messages[1].role:", "missing"]),
-    "no dict": (b'[%b, "hi"]' % USER, ["f.json: messages[1]: expected a chat dict, got str"]),
+    "no role": (b"[%b, {}]" % USER, ["f.json, line 1: messages[1].role:", "missing"]),
+    "no dict": (b'[%b, "hi"]' % USER, ["f.json, line 1: messages[1]: expected a chat dict, got str"]),
     "wrong field": (
         b'[{"role": "tool", "tool_call_id": 5, "content": "x"}]',
-        ["f.json: messages[0].tool_call_id: expected a string, got int"],
+        ["f.json, line 1: messages[0].tool_call_id: expected a string, got int"],
+    ),
+    "wrong field in a list of lines": (
+        b'[\n  %b,\n\n  {\n    "role": "user"\n  },\n  %b\n]' % (USER, USER),
+        ["f.json, line 4: messages[1].content: expected a string", "missing"],
+    ),
+    "wrong field behind other keys": (
+        b'{\n "id": {"messages": [1, "]"]},\n "messages" :\n [ %b,\n {"role": "robot"}]}' % USER,
+        ["f.json, line 5: messages[1].role: expected one of", "'robot'"],
     ),
     "list of sessions": (
         b'[{"messages": [%b]}]' % USER,
