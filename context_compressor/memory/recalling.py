@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
-from typing import ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from context_compressor.compression.transcript import Redact
 from context_compressor.errors import InvalidArgumentError, OffloadError
@@ -24,9 +24,11 @@ from context_compressor.offload.directory.namespaces import INDEX_FILE
 from context_compressor.offload.files import FileOffloadStore
 from context_compressor.offload.protocol import OffloadStore
 from context_compressor.recall.hits import Hit
-from context_compressor.recall.index import SearchIndex
 from context_compressor.recall.passages import Document
-from context_compressor.recall.ranking import Found
+
+if TYPE_CHECKING:
+    from context_compressor.recall.index import SearchIndex
+    from context_compressor.recall.ranking import Found
 
 logger = logging.getLogger(__name__)
 
@@ -180,6 +182,8 @@ class Recall:
 
     def _open(self) -> SearchIndex:
         """Return the index; blocks."""
+        from context_compressor.recall.index import SearchIndex  # which only a search loads
+
         self._take_use()
         if self._index is None:
             self._index = SearchIndex(self._path)

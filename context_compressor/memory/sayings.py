@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from context_compressor.compression.edits import ItemKey, SegmentEdit, StubEdit, message_id
 from context_compressor.compression.transcript import (
@@ -22,11 +22,11 @@ from context_compressor.messages.msg import Msg, tool_calls, tool_results
 from context_compressor.messages.parts import PartPath, argument_lines, is_argument, part_at
 from context_compressor.offload.protocol import ref_of
 from context_compressor.offload.schemas import TOOL_NAMES
-from context_compressor.recall.hits import Hit, find_places
+from context_compressor.recall.hits import Hit
 from context_compressor.recall.passages import Document
-from context_compressor.recall.query import read_query
-from context_compressor.recall.ranking import Found
-from context_compressor.recall.terms import TermReader
+
+if TYPE_CHECKING:
+    from context_compressor.recall.ranking import Found
 
 _MAX_PLACES = 200
 """Places of one text in a transcript that are looked at."""
@@ -237,8 +237,9 @@ def _all_texts(msg: Msg, tools: Sequence[str | None], redact: Redact | None) -> 
 
 def _lines_sought(text: str, query: str) -> list[tuple[int, int]]:
     """Return where lines of a text begin and end: those with most of what is sought, then the longest."""
-    reader = TermReader()
-    places = find_places(text, read_query(query, reader), reader)
+    from context_compressor.recall.excerpts import places_in  # which only a search loads
+
+    places = places_in(text, query)
     ranked: list[tuple[int, int, int]] = []
     start = 0
     for line in text.split("\n"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Literal, Self
@@ -19,7 +19,7 @@ ROLES = ("user", "assistant", "system")
 
 def new_id() -> str:
     """Return a fresh message id: 22 hexadecimal digits from the system's random source."""
-    return secrets.token_hex(11)
+    return os.urandom(11).hex()
 
 
 _SCALARS = frozenset({str, int, float, bool, type(None)})

@@ -8,9 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
-from typing import NamedTuple
-
-import regex
+from typing import TYPE_CHECKING, NamedTuple
 
 from context_compressor.offload.fitting import largest_fitting
 from context_compressor.offload.pages import (
@@ -21,6 +19,9 @@ from context_compressor.offload.pages import (
     split_lines,
 )
 from context_compressor.tokens.protocol import TokenCounter
+
+if TYPE_CHECKING:
+    import regex
 
 SEARCH_SECONDS = 2.0
 """What one search may take over all texts, their loading not included: a pattern from a model can run for
@@ -57,6 +58,8 @@ def compile_pattern(pattern: str, ignore_case: bool) -> regex.Pattern[str]:
     Raises:
         PatternError: it is invalid, too long, recursive, or its repeats multiply beyond `MAX_REPEATS`.
     """
+    import regex  # which only a search loads
+
     if len(pattern) > MAX_PATTERN_CHARACTERS:
         raise PatternError(
             f"The pattern has {len(pattern)} characters; use at most {MAX_PATTERN_CHARACTERS}."
@@ -82,6 +85,8 @@ def compile_pattern(pattern: str, ignore_case: bool) -> regex.Pattern[str]:
 
 def _with_escapes(pattern: regex.Pattern[str]) -> regex.Pattern[str]:
     """Return a pattern that finds characters beyond ASCII also where JSON wrote them as escapes."""
+    import regex
+
     if pattern.pattern.isascii():
         return pattern
     try:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from context_compressor.recall.terms import OUTSIDE
-
 MAX_PASSAGE_CHARACTERS = 700
 """Some 170 tokens of English: an agent reads five passages for the price of one tool result."""
 
@@ -62,6 +60,8 @@ def _end(text: str, least: int, most: int) -> int:
     at = text.rfind(" ", least, most)
     if at >= 0:
         return at + 1
+    from context_compressor.recall.terms import OUTSIDE  # which only a search loads
+
     # Data without spaces, such as compact JSON: a name that is cut in two is found by neither half.
     ends = [match.end() for match in OUTSIDE.finditer(text, least, most)]
     return ends[-1] if ends else most

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+from functools import cache
 
 _MAX_APOLOGY_CHARS = 600
 """Error texts and refusals are short; a long text that begins with such words is about them."""
-_APOLOGY = re.compile(
-    r"""\W*(?:
+_APOLOGY = r"""\W*(?:
     # "Error: ...", "APIError(429): ...", "Error code: 500", and what HTTP libraries and gateways say
     [\w.]*(?:error|exception)(?:\ code)?[^\n:：a-z]{0,12}[:：] | traceback\ \(most\ recent
     | (?:an\ |unknown\ |unexpected\ )?error(?:\ has)?(?:\ occurred|\s*$)
@@ -55,9 +55,7 @@ _APOLOGY = re.compile(
     | 请求(?:失败|超时|过于频繁) | (?:模型|服务器?|系统|网络)(?:当前|暂时)?(?:繁忙|过载|不可用)
     | (?:内部|系统|网络|服务器?|请求|参数|连接){1,3}(?:错误|异常|超时)\W*(?:请(?:稍后|重试|联系)|$)
     | 当前[^\n]{0,6}(?:过多|过于频繁)\W*(?:请(?:稍后|重试|联系)|$)
-    )""",
-    re.IGNORECASE | re.VERBOSE,
-)
+    )"""
 _INTRODUCTION = re.compile(
     r"""\W*(?:(?:ok(?:ay)?|sure|certainly|of\ course|好的?)\W+)?(?:
     (?:here(?:'s|\ is)|below\ is)\b[^\n:]{0,60}\bsummary\b[^\n:]{0,80}
@@ -67,6 +65,12 @@ _INTRODUCTION = re.compile(
 )
 _HTML = re.compile(r"\s*<(?:!doctype html|html|head|body)\b", re.IGNORECASE)
 _ERROR_KEYS = ("error", "errors", "detail", "error_message")
+
+
+@cache
+def _apology() -> re.Pattern[str]:
+    """Return what matches an apology; compiled at first use, since that takes 10 ms."""
+    return re.compile(_APOLOGY, re.IGNORECASE | re.VERBOSE)
 
 
 def is_error_text(text: str) -> bool:
@@ -80,7 +84,7 @@ def is_error_text(text: str) -> bool:
             data = None
         if isinstance(data, dict):
             return any(data.get(key) for key in _ERROR_KEYS)
-    return len(text) <= _MAX_APOLOGY_CHARS and _APOLOGY.match(text.replace("’", "'")) is not None
+    return len(text) <= _MAX_APOLOGY_CHARS and _apology().match(text.replace("’", "'")) is not None
 
 
 def is_introduction(line: str) -> bool:

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from context_compressor.recall.hits import Hit, excerpt, find_places, hits_page, is_hits_page
+from context_compressor.recall.excerpts import excerpt, find_places
+from context_compressor.recall.hits import Hit, hits_page, is_hits_page
 from context_compressor.recall.query import read_query
 from context_compressor.recall.terms import TermReader
 from context_compressor.tokens.tiktoken_counter import TiktokenCounter
