@@ -89,7 +89,8 @@ class AgentScopeSummarizer(ProviderSummarizer):
     async def _send(
         self, client: ChatModelBase, messages: list[dict[str, str]], parameters: dict[str, Any]
     ) -> Any:
-        said = [Msg(message["role"], message["content"], message["role"]) for message in messages]  # type: ignore[arg-type]
+        roles: list[Any] = [message["role"] for message in messages]  # strings, each one that is accepted
+        said = [Msg(role, message["content"], role) for role, message in zip(roles, messages, strict=True)]
         answer = await client(await self._formatter.format(said), **parameters)
         if not isinstance(answer, AsyncIterable):
             return answer

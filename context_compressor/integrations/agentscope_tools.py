@@ -59,5 +59,5 @@ def _shown(block: dict[str, Any]) -> dict[str, Any]:
     return {"type": "text", "text": f"A {block.get('type')} cannot be shown in a tool's response here."}
 
 
-def _response(blocks: list[dict[str, Any]]) -> ToolResponse:
-    return ToolResponse(content=blocks)  # type: ignore[arg-type]  # blocks are plain dicts
+def _response(blocks: list[Any]) -> ToolResponse:
+    return ToolResponse(content=blocks)  # plain dicts, which its typed ones are, too

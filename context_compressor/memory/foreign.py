@@ -321,7 +321,8 @@ def _message_class(memory: object) -> type[Any] | None:
         return None
     from agentscope.message import Msg as AgentScopeMsg
 
-    return AgentScopeMsg
+    found: type[Any] = AgentScopeMsg
+    return found
 
 
 def _plain(mark: str | None) -> Any:

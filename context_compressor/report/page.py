@@ -113,7 +113,7 @@ def render_page(data: ReportData, on_session: Callable[[], object] | None = None
         parts.append(part)
         if on_session is not None:
             on_session()
-    return environment.get_template("page.html").render(
+    page: str = environment.get_template("page.html").render(
         data=data,
         headlines=headlines,
         rows=data.sessions[:_MAX_ROWS],
@@ -121,6 +121,7 @@ def render_page(data: ReportData, on_session: Callable[[], object] | None = None
         failed=_named(data.failed),
         notes=_named(data.notes),
     )
+    return page
 
 
 def _environment() -> Environment:
