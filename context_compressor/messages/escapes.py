@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-_ESCAPES = re.compile(r"\\+u[0-9A-Fa-f]{4}")
+_ESCAPES = re.compile(r"(?<!\\)\\+u[0-9A-Fa-f]{4}")
 
 
 def without_escapes(text: str) -> str:

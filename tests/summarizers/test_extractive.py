@@ -323,6 +323,7 @@ def test_it_never_costs_more_than_allowed(messages: list[Msg], max_tokens: int, 
         "- ",
         "ok ",
         "x: ",
+        "\\",
         "\\n",
         "\n",
         "Error",
@@ -332,7 +333,7 @@ def test_it_never_costs_more_than_allowed(messages: list[Msg], max_tokens: int, 
 )
 async def test_rubbish_of_any_length_is_read_in_linear_time(piece: str):
     """Quadratic scanning of a megabyte would take minutes."""
-    text = piece * (2**20 // len(piece))
+    text = piece * (2**20 // len(piece)) + "\\u"
     messages = (
         user(text),
         assistant(text),
