@@ -215,7 +215,7 @@ def arguments_text(block: Block) -> str:
     """Return a call's arguments as received; those that were never an object stand under a key of ours."""
     if block.get("raw_input") is not None:
         return str(block["raw_input"])
-    custom = (block.get("openai") or {}).get("form") == "custom"
+    custom = remark_of(block).get("form") == "custom"
     wrapped = block["input"].get("input" if custom else "arguments")
     if len(block["input"]) == 1 and isinstance(wrapped, str):
         return wrapped

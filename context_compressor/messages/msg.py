@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from types import NoneType
 from typing import Any, Literal, Self
 
 from context_compressor.errors import InvalidMessageError
@@ -191,8 +192,8 @@ def _check_blocks(content: object) -> None:
     for index, block in enumerate(content):
         if not isinstance(block, dict):
             raise InvalidMessageError(f"content[{index}]: expected a dict, got {type(block).__name__}")
-        kind = block.get("type")
-        check = _BLOCK_CHECKS.get(kind) if isinstance(kind, str) else None
+        kind = _type_of(block, f"content[{index}]")
+        check = None if kind is None else _BLOCK_CHECKS.get(kind)
         if check is not None:
             for key, kinds in check:
                 if not isinstance(block.get(key), kinds):
@@ -208,16 +209,23 @@ def _check_blocks(content: object) -> None:
 _BLOCK_CHECKS: dict[str, tuple[tuple[str, tuple[type, ...]], ...]] = {
     "text": (("text", (str,)),),
     "thinking": (("thinking", (str,)),),
-    "tool_use": (("id", (str,)), ("name", (str,)), ("input", (dict,))),
-    "tool_result": (("id", (str,)), ("output", (str, list))),
+    "tool_use": (("id", (str,)), ("name", (str,)), ("input", (dict,)), ("raw_input", (str, NoneType))),
+    "tool_result": (("id", (str,)), ("output", (str, list)), ("name", (str, NoneType))),
 }
+
+
+def _type_of(block: Block, place: str) -> str | None:
+    kind = block.get("type")
+    if not isinstance(kind, str | None):
+        raise InvalidMessageError(f"{place}.type: expected a string, got {type(kind).__name__}")
+    return kind
 
 
 def _check_output(output: list[Any], place: str) -> None:
     for index, inner in enumerate(output):
         if not isinstance(inner, dict):
             raise InvalidMessageError(f"{place}[{index}]: expected a dict, got {type(inner).__name__}")
-        if inner.get("type") == "text" and not isinstance(inner.get("text"), str):
+        if _type_of(inner, f"{place}[{index}]") == "text" and not isinstance(inner.get("text"), str):
             got = type(inner.get("text")).__name__
             raise InvalidMessageError(f"{place}[{index}].text: expected str in a text block, got {got}")
 

@@ -312,7 +312,7 @@ def _write_spoken(blocks: list[Block], role: str, remark: dict[str, Any]) -> dic
                 held["function_call"] = block_to_held(block)
             else:
                 calls.append(block_to_call(block))
-        elif kind in _FIELD_BLOCKS and form == "field":
+        elif kind in _FIELD_BLOCKS and kind in block and form == "field":
             held[str(kind)] = copy_json(block[str(kind)])
         else:
             parts.append(block_to_part(block))
@@ -342,7 +342,9 @@ def _write_result(block: Block, remark: dict[str, Any]) -> dict[str, Any]:
     if output == "" and remark.get("content") == "null":
         content = None
     if remark.get("role") == "function":
-        return _finish({"role": "function", "name": block["name"], "content": content}, None, remark)
+        return _finish(
+            {"role": "function", "name": block.get("name") or "", "content": content}, None, remark
+        )
     return _finish(
         {"role": "tool", "tool_call_id": block["id"], "content": content}, block.get("name"), remark
     )

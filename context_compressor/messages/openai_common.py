@@ -123,6 +123,28 @@ def assemble(fields: dict[str, Any], remark: Mapping[str, Any]) -> dict[str, Any
 
 
 def remark_of(holder: Block | None) -> dict[str, Any]:
-    """Return the codec's remark in a block or in a message's metadata; empty when there is none."""
+    """Return the codec's remark in a block or in a message's metadata; empty when there is none.
+
+    What somebody else keeps under the same key is no remark.
+    """
     remark = holder.get(REMARK) if holder else None
-    return remark if isinstance(remark, dict) else {}
+    return remark if remark and _is_remark(remark) else {}
+
+
+def _is_remark(value: object) -> bool:
+    """Tell whether a value has the form of what the codec writes."""
+    if not isinstance(value, dict):
+        return False
+    for key, said in value.items():
+        if key == "keys":
+            if not isinstance(said, list) or not all(isinstance(name, str) for name in said):
+                return False
+        elif key == "extra":
+            if not isinstance(said, dict):
+                return False
+        elif key == "function":
+            if not _is_remark(said):
+                return False
+        elif not isinstance(said, str | None):
+            return False
+    return True

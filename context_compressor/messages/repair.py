@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from context_compressor.messages.msg import Block, Msg, copy_json
+from context_compressor.messages.openai_common import remark_of
 
 MISSING_RESULT = "[No result was recorded for this call.]"
 """Output of the placeholder that answers a call whose result never came."""
@@ -32,7 +33,7 @@ def _is_blank(block: Block) -> bool:
     kind = block.get("type")
     if kind == "text":
         return not block["text"].strip()
-    typeless = kind is None or (block.get("openai") or {}).get("form") == "typeless"
+    typeless = kind is None or remark_of(block).get("form") == "typeless"
     if typeless and not any(value for key, value in block.items() if key not in ("type", "openai")):
         return True
     return kind == "thinking" or _is_refusal_field(block)
@@ -40,7 +41,7 @@ def _is_blank(block: Block) -> bool:
 
 def _is_field(block: Block) -> bool:
     """Tell whether a block stands on the wire beside the content, not in it."""
-    return bool((block.get("openai") or {}).get("form") == "field")
+    return bool(remark_of(block).get("form") == "field")
 
 
 def _is_refusal_field(block: Block) -> bool:
@@ -53,7 +54,7 @@ def with_refusal_as_text(msg: Msg) -> Msg:
     Providers write a refusal beside null content, and accept no null content back. Unchanged without one.
     """
     blocks = [] if isinstance(msg.content, str) else msg.content
-    refusal = "\n".join(str(block["refusal"]) for block in blocks if _is_refusal_field(block))
+    refusal = "\n".join(str(block.get("refusal") or "") for block in blocks if _is_refusal_field(block))
     if not refusal.strip():
         return msg
     other = msg.copy()
@@ -94,7 +95,7 @@ def with_plain_content(msg: Msg) -> Msg:
 
 def _is_empty_list(msg: Msg) -> bool:
     """Tell whether an assistant's calls would go out beside an empty list of parts."""
-    remark = (msg.metadata or {}).get("openai") or {}
+    remark = remark_of(msg.metadata)
     if remark.get("content") != "list" or isinstance(msg.content, str) or not msg.content:
         return False
     return all(block.get("type") in ("thinking", "tool_use") or _is_field(block) for block in msg.content)
@@ -125,7 +126,7 @@ def _audio_by_id(block: Block) -> Block:
 def _has_audio_data(block: Block) -> bool:
     if block.get("type") != "audio" or not _is_field(block):
         return False
-    audio = block["audio"]
+    audio = block.get("audio")
     return isinstance(audio, dict) and bool(audio.get("id")) and len(audio) > 1
 
 
@@ -133,7 +134,7 @@ def without_empty_calls(msg: Msg) -> Msg:
     """Return an assistant message without the calls that are none, which clients write and providers refuse:
     an empty list, null.
     """
-    remark = (msg.metadata or {}).get("openai") or {}
+    remark = remark_of(msg.metadata)
     extra = remark.get("extra", {})
     empty = [key for key in ("tool_calls", "function_call") if key in extra and not extra[key]]
     if not empty:
@@ -143,7 +144,7 @@ def without_empty_calls(msg: Msg) -> Msg:
     for key in empty:
         del other.metadata["openai"]["extra"][key]
         if "keys" in remark:
-            other.metadata["openai"]["keys"].remove(key)
+            other.metadata["openai"]["keys"] = [name for name in remark["keys"] if name != key]
     return other
 
 
@@ -154,7 +155,7 @@ def with_result_content(msg: Msg, results: list[Block]) -> Msg:
         msg: the message; returned as it is when nothing has to change.
         results: its results, as they are to be shown.
     """
-    remark = (msg.metadata or {}).get("openai") or {}
+    remark = remark_of(msg.metadata)
     null = remark.get("content") == "null" and not is_legacy_result(msg)
     if not null and all(block["output"] != [] for block in results):
         return msg
@@ -208,12 +209,12 @@ def orphan_message(msg: Msg, result: Block) -> Msg:
 
 def is_legacy_call(block: Block) -> bool:
     """Tell whether a `tool_use` block is a `function_call` on the wire."""
-    return bool((block.get("openai") or {}).get("form") == "function_call")
+    return bool(remark_of(block).get("form") == "function_call")
 
 
 def is_legacy_result(msg: Msg) -> bool:
     """Tell whether a result message has role `function` on the wire."""
-    return bool(((msg.metadata or {}).get("openai") or {}).get("role") == "function")
+    return bool(remark_of(msg.metadata).get("role") == "function")
 
 
 def placeholder_message(call: Msg, call_id: str, name: str, *, legacy: bool) -> Msg:

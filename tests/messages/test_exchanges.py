@@ -332,3 +332,19 @@ def test_calls_that_are_null_are_left_out() -> None:
     spoken = {"role": "assistant", "content": "hi"}
     assert fed([{**spoken, "tool_calls": None, "function_call": None}])[0] == [spoken]
     assert fed([{**call("a"), "function_call": None}, result("a", "1")])[0] == [call("a"), result("a", "1")]
+
+
+@pytest.mark.parametrize(
+    "foreign", ["gpt-4o", ["x"], {"extra": "x"}, {"keys": 5}, {"function": "f"}, {"content": ["null"]}]
+)
+def test_what_others_keep_under_the_codecs_key_is_no_remark(foreign: object) -> None:
+    """Metadata and blocks of other programs, and edited states, may hold anything there."""
+    held = [user("u"), call("a"), result("a", "1"), assistant("done")]
+    msgs = from_openai(held)
+    for msg in msgs:
+        msg.metadata = {"openai": foreign}
+        for block in [] if isinstance(msg.content, str) else msg.content:
+            block["openai"] = foreign
+    shown = list(repaired(msgs))
+    assert to_openai(shown) == held
+    assert render_transcript(shown) == render_transcript(list(repaired(from_openai(held))))
