@@ -237,10 +237,7 @@ class Engine:
             for message, item in zip(messages, items, strict=True)
         )
         if planned.summary_tokens and says_something:
-            facts = await run_off_loop(
-                text_characters(whole),
-                partial(artifact_lines, whole, index_tokens, self._counter, known=known),
-            )
+            facts = await self._index(whole, index_tokens, known, done)
             request = self._request(messages, children, prose_tokens, facts, note)
             read_tokens = tokens_read(items, self._config.preview_tokens)
             summary = await self._summarize(
@@ -272,6 +269,17 @@ class Engine:
             # Where only a ref is left there is no room now, and perhaps when that is merged.
             notes=fitted or (() if planned.summary_tokens else notes),
         )
+
+    async def _index(
+        self, messages: Sequence[Msg], max_tokens: int, known: frozenset[str], done: Performed
+    ) -> tuple[str, ...]:
+        """Return the lines of an index; none where its rules fail on what somebody wrote to break them."""
+        lines = partial(artifact_lines, messages, max_tokens, self._counter, known=known)
+        try:
+            return await run_off_loop(text_characters(messages), lines)
+        except Exception as error:
+            done.fail(error)
+            return ()
 
     def _request(
         self,

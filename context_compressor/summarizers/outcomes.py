@@ -25,7 +25,7 @@ _OWN_LINE = re.compile(
     re.MULTILINE,
 )
 """What the memory says in a stand-in: its label, and what stands around the lines of a preview."""
-_OWN_LINES = re.compile(rf"\[[^\n]*{REF}\w+: (\d+) lines?\b")
+_OWN_LINES = re.compile(rf"\[[^\n]*{REF}\w+: (\d{{1,12}}) lines?\b")
 """How many lines a text had that left."""
 
 _STATUS = re.compile(

@@ -20,7 +20,8 @@ _TEXT = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
-_NUMBER = r"(\d[\d,]*)"
+_NUMBER = r"(\d[\d,]{0,14}+)(?!\d)"
+"""Python reads no number of thousands of digits, which a broken server may write."""
 _LIMITS = tuple(
     re.compile(pattern.replace("NUMBER", _NUMBER), re.IGNORECASE)
     for pattern in (
@@ -37,11 +38,11 @@ _LIMITS = tuple(
 )
 _ROOM = re.compile(
     r"max_(?:completion_)?tokens\b"
-    r"(?:.{0,40}\[\s*\d+\s*,\s*(\d+)\s*\]"
-    r"|\W{0,2} must be (?:less than or equal to|at most|<=) \W?(\d+)"
-    r"|.{0,100}expected a value <= (\d+)"
-    r"|: \d+ > (\d+))"
-    r"|at most (\d+) (?:completion|output) tokens",
+    r"(?:.{0,40}\[\s*\d+\s*,\s*(\d{1,12})\s*\]"
+    r"|\W{0,2} must be (?:less than or equal to|at most|<=) \W?(\d{1,12})"
+    r"|.{0,100}expected a value <= (\d{1,12})"
+    r"|: \d+ > (\d{1,12}))"
+    r"|at most (\d{1,12}) (?:completion|output) tokens",
     re.IGNORECASE | re.ASCII,  # a name may stand between Chinese characters
 )
 _MIN_LIMIT = 16

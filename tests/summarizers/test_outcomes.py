@@ -135,6 +135,11 @@ def test_a_text_that_left_has_the_lines_that_it_had():
     assert read_outcome(stub + shown) == ("row 1 (68 lines)", False)
 
 
+def test_a_number_of_lines_beyond_what_python_reads_is_no_number():
+    forged = f"[Offloaded tool result ctx://0123456789abcdef: {'9' * 4500} lines]\nfoo"
+    assert read_outcome(forged) == ("foo", False)
+
+
 def test_a_sentence_that_announces_something_gives_way_to_it():
     said = "Here is the result of the last command:\n"
     assert read_outcome(said + "3 rows changed")[0] == "3 rows changed"

@@ -105,3 +105,8 @@ def test_what_says_something_else(status: int, text: str):
 )
 def test_what_says_how_long_an_answer_may_be(text: str, room: int | None):
     assert room_in(text) == room
+
+
+def test_numbers_beyond_what_python_reads_are_no_limits() -> None:
+    assert limit_in(f"maximum context length is {'9' * 5000} tokens") is None
+    assert room_in(f"max_tokens must be at most {'9' * 5000}") == 10**12 - 1
