@@ -18,6 +18,7 @@ from context_compressor.messages.msg import Block, Msg
 from context_compressor.messages.openai_calls import parse_arguments
 from context_compressor.messages.openai_common import REMARK, remark_of
 from context_compressor.messages.parts import Part, PartPath, replace_parts
+from context_compressor.messages.repair import is_orphan, orphan_as_result
 from context_compressor.offload.protocol import ref_of
 
 Redact = Callable[[str], str]
@@ -65,6 +66,8 @@ def shown_message(
 ) -> Msg:
     """Return a message as summaries and transcripts read it: redacted, stubs in place, results named.
 
+    A result with no open call is one here, where the view has it as a user's message.
+
     Args:
         source: the message before stubs.
         stubs: stand-ins for single texts, by address; these are not redacted again.
@@ -91,7 +94,8 @@ def shown_message(
         for block in msg.content:
             if block.get("type") == "tool_result" and block["id"] in names:
                 block["name"] = names[block["id"]]
-    return msg
+    # By the source: a stub leaves nothing of the label.
+    return orphan_as_result(msg) if is_orphan(source) else msg
 
 
 def redacted_call(block: Block, redact: Redact) -> Block:

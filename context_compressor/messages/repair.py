@@ -192,11 +192,10 @@ def orphan_message(msg: Msg, result: Block) -> Msg:
 
     A text stays a text: some providers take no list of parts (DeepSeek).
     """
-    name = result.get("name") or msg.name
-    label = f"[Result of tool {name}, which answers no open call:]"
-    output: Any = result["output"]
     other = msg.copy()
-    other.name = str(name)
+    other.name = str(result.get("name") or msg.name)
+    label = _orphan_label(other.name)
+    output: Any = result["output"]
     other.role = "user"
     if isinstance(output, str):
         other.content = f"{label}\n{output}" if output else label
@@ -205,6 +204,29 @@ def orphan_message(msg: Msg, result: Block) -> Msg:
         other.content = [{"type": "text", "text": label}, *parts]
     other.metadata = None
     return other
+
+
+def _orphan_label(name: str) -> str:
+    return f"[Result of tool {name}, which answers no open call:]"
+
+
+def is_orphan(msg: Msg) -> bool:
+    """Tell whether a message is one of `orphan_message`: a user's by its role, and no word of theirs."""
+    blocks = msg.get_content_blocks()
+    label = _orphan_label(msg.name)
+    return msg.role == "user" and bool(blocks) and str(blocks[0].get("text") or "").startswith(label)
+
+
+def orphan_as_result(msg: Msg) -> Msg:
+    """Return what `orphan_message` made as a result again, for those who ask what users said."""
+    label = _orphan_label(msg.name)
+    output: str | list[Block]
+    if isinstance(msg.content, str):
+        output = msg.content.removeprefix(label).removeprefix("\n")
+    else:
+        output = [block for block in msg.content if block.get("text") != label]
+    result = {"type": "tool_result", "id": "", "name": msg.name, "output": output}
+    return Msg(msg.name, [result], "system", timestamp=msg.timestamp, id=msg.id)
 
 
 def is_legacy_call(block: Block) -> bool:
