@@ -11,6 +11,7 @@ from context_compressor.compression.edits import ItemKey, SegmentEdit, StubEdit,
 from context_compressor.compression.ledger import Ledger
 from context_compressor.compression.plans import Costs, Situation
 from context_compressor.compression.pricing import may_pay
+from context_compressor.compression.transcript import tool_names
 from context_compressor.compression.units import Marks, Unit, classify
 from context_compressor.compression.view import ViewItem, advance, apply_edits, rebuild
 from context_compressor.compression.writing import Performed
@@ -18,11 +19,10 @@ from context_compressor.errors import InvalidStateError
 from context_compressor.memory.base import summary_message
 from context_compressor.memory.calibration import BudgetInForce
 from context_compressor.memory.index import HistoryIndex
+from context_compressor.memory.pages import shows_page
 from context_compressor.messages.exchanges import ExchangeBuilder, is_simple
 from context_compressor.messages.msg import Msg, is_instruction
-from context_compressor.messages.parts import PartPath, text_parts
-from context_compressor.offload.pages import parse_page
-from context_compressor.recall.hits import is_hits_page
+from context_compressor.messages.parts import PartPath
 from context_compressor.tokens.measure import MessageTokens, measure
 from context_compressor.tokens.protocol import TokenCounter
 
@@ -286,11 +286,8 @@ class MemoryState:
             (item.source, item.tokens) for item in self.items if item.kind == "message" and not item.stubs
         ]
         shown += [(msg, counted.total) for _, msg, counted in self.queue]
-        return sum(
-            tokens
-            for msg, tokens in shown
-            if any(part.kind == "tool_result" and _is_page(part.text) for part in text_parts(msg))
-        )
+        names = tool_names(msg for msg, _ in shown)
+        return sum(tokens for msg, tokens in shown if shows_page(msg, names))
 
     def expand(self, message_ids: Iterable[str]) -> list[str]:
         """Return message ids with each segment's id replaced by the ids that it covers."""
@@ -390,10 +387,6 @@ class MemoryState:
         same = data.get("encoding") == getattr(counter, "encoding_name", None)
         state.budget = BudgetInForce.load(data.get("calibration"), config, same_counter=same)
         return state, dict(tokens) if same else {}
-
-
-def _is_page(text: str) -> bool:
-    return parse_page(text) is not None or is_hits_page(text)
 
 
 def _is_item_key(value: object) -> bool:
