@@ -282,23 +282,29 @@ class Draft:
         ]
 
     def _groups(self) -> list[list[Unit]]:
-        """Return the leaving units in groups of at most `group_token_threshold` tokens, in view order."""
+        """Return the leaving units in groups of at most `group_token_threshold` tokens, in view order.
+
+        None reaches across the newest request: the summary of the work on it stands behind it.
+        """
         threshold = self.situation.config.group_token_threshold
+        request = None if self.refs_only else self.newest_request
+        middle = -1 if request is None or request.key in self.leaving else request.position
         groups: list[list[Unit]] = []
         filled = 0
         # Merged segments stand before the messages of their group, as the ledger lists them.
         for unit in sorted(self.leaving.values(), key=lambda u: (u.volatile, not u.segment, u.position)):
             tokens = self._tokens_of(unit)
             full = threshold is not None and filled + tokens > threshold and not self.refs_only
-            if not groups or full or groups[-1][0].volatile != unit.volatile:
+            across = bool(groups) and groups[-1][-1].position < middle < unit.position
+            if not groups or full or across or groups[-1][0].volatile != unit.volatile:
                 groups.append([])
                 filled = 0
             groups[-1].append(unit)
             filled += tokens
-        return groups if threshold is None else self._joined(groups, threshold)
+        return self._joined(groups, threshold or 0)
 
     def _joined(self, groups: list[list[Unit]], threshold: int) -> list[list[Unit]]:
-        """Let groups that are too small for a summary go with a neighbour that is too large anyway."""
+        """Let groups that are too small for a summary go with a neighbour above the threshold."""
         joined: list[list[Unit]] = []
         for group in groups:
             before = joined[-1] if joined and joined[-1][0].volatile == group[0].volatile else group
@@ -345,10 +351,10 @@ class Draft:
         ordinary = [u for u in self.units if not (u.fixed or u.volatile or u.kept)]
         recent = [u for u in ordinary if u.recent]
         newest = self.newest_request
-        last, request = recent[-1:], [u for u in recent if u is newest]
+        last, request = recent[-1:], [u for u in self.units if u is newest and not u.fixed]
         yield [u for u in ordinary if not u.recent]
         yield from ([u] for u in recent if u not in (*last, *request))
-        yield [u for u in self.units if u.kept and not (u.fixed or u.volatile)]
+        yield [u for u in self.units if u.kept and not (u.fixed or u.volatile or u in request)]
         yield last
         yield request
         yield [u for u in self.units if u.volatile and not u.fixed]

@@ -35,7 +35,8 @@ class Unit:
     volatile: bool = False
     """Comes and goes by its mark, unless it is pinned, too; enters a segment only with its like, and last."""
     kept: bool = False
-    """The first user message, or the newest later instruction: leaves only when nothing else is left."""
+    """The first user message, what the user asked for last, or the newest later instruction: leaves only when
+    nothing else is left."""
     recent: bool = False
     """Among the last `keep_recent_count` messages."""
 
@@ -69,6 +70,7 @@ def classify(items: Sequence[ViewItem], config: CompressionConfig, marks: Marks)
     leading = True
     newest_instruction: Unit | None = None
     first_user: Unit | None = None
+    newest_request: Unit | None = None
     behind_segment = False
     for unit in units:
         first = unit.items[0]
@@ -84,13 +86,17 @@ def classify(items: Sequence[ViewItem], config: CompressionConfig, marks: Marks)
         if instruction and not leading and not unit.volatile:
             newest_instruction = unit
         behind_segment = behind_segment or unit.segment
-        if first_user is None and not behind_segment and unit.is_request:
-            first_user = unit
+        if unit.is_request:
+            newest_request = unit
+            if first_user is None and not behind_segment:
+                first_user = unit
     if newest_instruction is not None:
         newest_instruction.kept = True
     if first_user is not None and config.keep_first_user:
         first_user.kept = True
     _find_recent(units, config.keep_recent_count)
+    if newest_request is not None and not newest_request.recent:
+        newest_request.kept = True  # however long the agent has been at work on it
     return units
 
 

@@ -131,7 +131,7 @@ def advance(
         counted: tokens of messages that were counted before, by history key.
         measure: counts the others.
     """
-    result: list[ViewItem] = []
+    grown: list[ViewItem | SegmentEdit] = []
     standing: set[ItemKey] | None = None
     for key, msg in new_messages:
         for exchange in builder.feed(key, msg):
@@ -144,14 +144,21 @@ def advance(
                     tokens = counted.get(message.key) if message.repair is None else None
                     item = _message_item(item_key, first, message, tokens or measure(message.msg))
                     stubs = ledger.stubs_of(item_key)
-                    result.append(with_stubs(item, stubs, measure) if stubs else item)
+                    grown.append(with_stubs(item, stubs, measure) if stubs else item)
                     continue
                 if standing is None:
                     standing = {item.key for item in items if item.kind == "segment"}
-                if (segment_key := ItemKey(segment.id, SEGMENT_PART)) not in standing:
-                    standing.add(segment_key)
-                    result.append(segment_item(segment, ledger, measure))
-    return result
+                if ItemKey(segment.id, SEGMENT_PART) not in standing:
+                    grown.append(segment)
+    if standing is None:
+        return [entry for entry in grown if isinstance(entry, ViewItem)]
+    # A segment stands where the last of what it covers stood: no older segment comes behind it.
+    last = {entry.id: place for place, entry in enumerate(grown) if isinstance(entry, SegmentEdit)}
+    return [
+        entry if isinstance(entry, ViewItem) else segment_item(entry, ledger, measure)
+        for place, entry in enumerate(grown)
+        if isinstance(entry, ViewItem) or last[entry.id] == place
+    ]
 
 
 def rebuild(
@@ -234,15 +241,14 @@ def apply_edits(
         if isinstance(edit, SegmentEdit):
             replaced_by.update((key, edit) for key in edit.items)
             replaced_by.update((ItemKey(child, SEGMENT_PART), edit) for child in edit.children)
+    last = {replaced_by[item.key].id: item.key for item in items if item.key in replaced_by}
     result: list[ViewItem] = []
-    placed: set[str] = set()
     for item in items:
         segment = replaced_by.get(item.key)
         if segment is None:
             if item.key in stubbed:
                 item = with_stubs(item, ledger.stubs_of(item.key), measure)
             result.append(item)
-        elif segment.id not in placed and ledger.segment(segment.id) is not None:
-            placed.add(segment.id)
+        elif last[segment.id] == item.key and ledger.segment(segment.id) is not None:
             result.append(segment_item(segment, ledger, measure))
     return result

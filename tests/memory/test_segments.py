@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from context_compressor import CompressionEvent, compress_messages, to_openai
+from context_compressor import CompressedMemory, CompressionEvent, Msg, compress_messages, to_openai
 from context_compressor.compression import engine
 from context_compressor.summarizers.prompts import build_prompt
 from tests.memory.scripted import (
     COUNTER,
     REF,
     Noting,
+    assistant,
     call,
     config,
     everything,
@@ -183,3 +184,45 @@ async def test_an_index_that_cannot_be_made_takes_nothing_with_it(monkeypatch: p
     await nothing_lost(memory, said)
     assert [event.kind for event in events] == ["failure", "compress"]
     assert "4300 digits" in (events[0].error or "")
+
+
+async def tasks_in_turn(memory: CompressedMemory, count: int, steps: int = 24) -> list[list[Msg]]:
+    """Let an agent work on one task after the other; return the view of each step of every task."""
+    views: list[list[Msg]] = []
+    for task in range(count):
+        await filled(memory, [user(f"{REQUEST}, table {task}")])
+        for step in range(steps):
+            views.append(await good_view(memory))
+            assert user(f"{REQUEST}, table {task}") in to_openai(views[-1])
+            await filled(memory, exchange(f"{task}-{step}", 12))
+        await filled(memory, [assistant(f"exported table {task}")])
+    return views
+
+
+@pytest.mark.parametrize("keep", [0, 10])
+async def test_what_the_agent_works_on_stands_in_the_view_however_long_it_takes(keep: int) -> None:
+    memory = new_memory(config(4_000, keep_recent_count=keep, keep_first_user=False))
+    for view in await tasks_in_turn(memory, 3):
+        requests = [m for m in to_openai(view) if m["role"] == "user" and m["content"].startswith(REQUEST)]
+        assert len(requests) <= 2
+
+
+async def test_a_summary_of_the_work_on_a_request_stands_behind_it() -> None:
+    """Else the model reads a request that it has worked on for long as one that nobody has begun."""
+    memory = new_memory(config(4_000))
+    history: list[str] = []
+    for view in await tasks_in_turn(memory, 3):
+        history = [msg.id for msg in await memory.get_history()]
+        shown = [(msg.metadata or {}).get("compression", {}).get("covered_ids", [msg.id]) for msg in view]
+        places = [max(map(history.index, covered)) for covered in shown]
+        assert places == sorted(places)
+    request = [msg.content for msg in view].index(f"{REQUEST}, table 2")
+    segments = [
+        n
+        for n, msg in enumerate(view)
+        if (msg.metadata or {}).get("compression", {}).get("kind") == "segment"
+    ]
+    assert segments[0] < request < segments[-1]
+    again = new_memory(memory.config, store=memory.store)
+    again.load_state_dict(memory.state_dict())
+    assert to_openai(await again.get_memory()) == to_openai(await memory.get_memory())
