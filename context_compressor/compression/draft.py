@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from math import inf
 
-from context_compressor.compression.edits import ItemKey
-from context_compressor.compression.plans import Plan, PlannedSegment, PlannedStub, Situation
+from context_compressor.compression.plans import Plan, PlannedSegment, Situation
 from context_compressor.compression.pricing import cheapest_growth, tokens_per_turn
-from context_compressor.compression.units import Unit, classify
+from context_compressor.compression.stub_draft import StubDraft
+from context_compressor.compression.units import Unit
 from context_compressor.compression.view import ViewItem
-from context_compressor.messages.msg import tool_names
-from context_compressor.messages.parts import PartPath
 
 SEGMENT_SHARE = 0.5
 """Share of the budget beside the fixed messages that all segments together may hold; beyond it they merge."""
@@ -26,23 +24,15 @@ MIN_SUMMARY_TOKENS = 64
 """A summary below this says too little to be worth its label."""
 
 
-class Draft:
+class Draft(StubDraft):
     """A plan in the making: what leaves so far, and what the view would cost."""
 
     def __init__(self, items: Sequence[ViewItem], situation: Situation) -> None:
-        self.situation = situation
+        super().__init__(items, situation)
         config = situation.config
-        self.units = classify(items, config, situation.marks)
-        self.stubs: dict[tuple[ItemKey, PartPath], PlannedStub] = {}
-        self.leaving: dict[ItemKey, Unit] = {}
         self.merging: list[Unit] = []
         self.refs_only = config.mode == "compact"
         self._is_shrunk = False
-        self._saved: dict[ItemKey, int] = {}
-        self._beside = situation.extra_tokens + situation.growth_tokens
-        self.tokens_now = self._beside + sum(unit.tokens for unit in self.units)
-        self._staying = self.tokens_now
-        self._segments_cost = 0
         self._fixed = situation.extra_tokens + sum(unit.tokens for unit in self.units if unit.fixed)
         room = max(0, config.budget - self._fixed)
         self.target = 0 if situation.manual else int(self._fixed + config.target_ratio * room)
@@ -50,124 +40,7 @@ class Draft:
         self._most_segments = inf if most is None else (most - config.keep_recent_count) // 2
         self._share = int(SEGMENT_SHARE * room)
 
-    @property
-    def projected(self) -> int:
-        """Tokens of the view after the plan, at most."""
-        return self._staying + self._segments_cost
-
-    # Stubs
-
-    def stub_arrivals(self) -> None:
-        """Compact tool results that are too large to enter the view whole."""
-        limit = self.situation.config.arrival_ratio * self.situation.config.budget
-        for unit in self.units:
-            if (
-                unit.tokens > limit
-                and not unit.fixed
-                and any(item.key in self.situation.fresh for item in unit.items)
-            ):
-                for tokens, item, path in self._results(unit):
-                    if tokens > limit and item.key in self.situation.fresh:
-                        self._stub(unit, item, path, tokens, self._full_stub)
-
-    def stub_results(self, *, old: bool, above: int, goal: int | None) -> None:
-        """Compact results and arguments above so many tokens, the largest first, until `goal` (None: all)."""
-        found = [
-            (tokens, unit, item, path)
-            for unit in self.units
-            if unit.tokens > above and unit.recent != old and self._may_be_stubbed(unit)
-            for tokens, item, path in (*self._results(unit), *self._arguments(unit))
-            if tokens > above and path not in item.stubs
-        ]
-        for tokens, unit, item, path in sorted(found, key=lambda entry: -entry[0]):
-            if goal is not None and self.projected <= goal:
-                return
-            self._stub(unit, item, path, tokens, self._full_stub)
-
-    def stub_texts(self, *, goal: int) -> None:
-        """Cut long texts of any speaker, the largest first, each only as far as `goal` needs."""
-        found = [
-            (tokens, unit, item, part.path)
-            for unit in filter(self._may_be_stubbed, self.units)
-            for item in unit.items
-            for part, tokens in item.texts()
-            if part.kind == "text" and part.path not in item.stubs
-        ]
-        for tokens, unit, item, path in sorted(found, key=lambda entry: -entry[0]):
-            if self.projected <= goal:
-                return
-            spared = tokens - (self.projected - goal)
-            self._stub(unit, item, path, tokens, max(self._full_stub, spared))
-
-    def stub_media(self, *, old: bool, keep: int, goal: int | None) -> None:
-        """Offload media but for the newest `keep` of the view, the oldest first, until `goal` (None: all)."""
-        found = [
-            (unit, item, part.path, tokens)
-            for unit in self.units
-            if not unit.segment
-            for item in unit.items
-            for part, tokens in item.other_parts()
-            if part.is_media and (item.key, part.path) not in self.stubs
-        ]
-        for unit, item, path, tokens in found[: max(len(found) - keep, 0)]:
-            if goal is not None and self.projected <= goal:
-                return
-            if unit.recent != old and self._may_be_stubbed(unit):
-                self._stub(unit, item, path, tokens, self.situation.costs.media)
-
-    def _may_be_stubbed(self, unit: Unit) -> bool:
-        return not (unit.fixed or unit.segment or unit.key in self.leaving)
-
-    def _results(self, unit: Unit) -> Iterable[tuple[int, ViewItem, PartPath]]:
-        """Yield the tool-result texts of a unit that may be compacted, with their tokens."""
-        if unit.segment:
-            return
-        for item in unit.items:
-            if item.kind != "message":
-                continue
-            for part, tokens in item.texts():
-                if part.kind == "tool_result" and not self._is_excluded(unit, item, part.path):
-                    yield tokens, item, part.path
-
-    def _arguments(self, unit: Unit) -> Iterable[tuple[int, ViewItem, PartPath]]:
-        """Yield the long arguments of a unit's calls, with their tokens."""
-        for item in unit.items:
-            for part, tokens in item.other_parts():
-                if not part.is_media and not self._is_excluded(unit, item, part.path):
-                    yield tokens, item, part.path
-
-    def _is_excluded(self, unit: Unit, item: ViewItem, path: PartPath) -> bool:
-        """Tell whether the tool whose call or result this is may not be compacted."""
-        excluded = self.situation.config.exclude_tools
-        if not excluded:
-            return False
-        block = item.source.content[path[0]]
-        assert isinstance(block, dict)
-        return tool_names(item.source for item in unit.items).get(block["id"], block.get("name")) in excluded
-
-    @property
-    def _full_stub(self) -> int:
-        return self.situation.costs.stub + self.situation.config.preview_tokens
-
-    def _stub(self, unit: Unit, item: ViewItem, path: PartPath, tokens: int, max_tokens: int) -> None:
-        """Plan a stub where it is smaller than what it replaces, with as much preview as then fits."""
-        max_tokens = min(max_tokens, tokens - 1)
-        if max_tokens < self.situation.costs.stub or (item.key, path) in self.situation.blocked:
-            return
-        earlier = self.stubs.get((item.key, path))
-        saved = (earlier.max_tokens if earlier else tokens) - max_tokens
-        if saved <= 0:
-            return
-        self.stubs[item.key, path] = PlannedStub(item.key, path, max_tokens)
-        self._saved[unit.key] = self._saved.get(unit.key, 0) + saved
-        self._staying -= saved
-
     # Segments
-
-    @property
-    def newest_request(self) -> Unit | None:
-        """What the user asked for last."""
-        return next((unit for unit in reversed(self.units) if unit.is_request), None)
 
     @property
     def _has_segment(self) -> bool:
@@ -301,15 +174,21 @@ class Draft:
                 filled = 0
             groups[-1].append(unit)
             filled += tokens
-        return self._joined(groups, threshold or 0)
+        return self._joined(groups)
 
-    def _joined(self, groups: list[list[Unit]], threshold: int) -> list[list[Unit]]:
-        """Let groups that are too small for a summary go with a neighbour above the threshold."""
+    def _joined(self, groups: list[list[Unit]]) -> list[list[Unit]]:
+        """Let groups that are too small for a summary go with a neighbour above the threshold.
+
+        Without one, so do those that are not worth a summary of their own: a model's costs a call.
+        """
+        threshold = self.situation.config.group_token_threshold
+        least = LEAST_ROOM * self.situation.config.budget if threshold is None else 0
         joined: list[list[Unit]] = []
         for group in groups:
             before = joined[-1] if joined and joined[-1][0].volatile == group[0].volatile else group
             small, large = sorted((before, group), key=self._tokens_in)
-            if before is not group and self._is_thin(small) and self._tokens_in(large) > threshold:
+            is_small = self._is_thin(small) or self._tokens_in(small) < least
+            if before is not group and is_small and self._tokens_in(large) > (threshold or 0):
                 joined[-1] = [*before, *group]
             else:
                 joined.append(group)
@@ -327,37 +206,40 @@ class Draft:
 
     # The last means
 
-    def shrink_to_refs(self) -> None:
-        """Leave nothing but refs, step by step, until the budget holds."""
-        budget = self.situation.config.budget
+    def shrink_to_refs(self, goal: int) -> None:
+        """Leave less and less, in the end nothing but refs, until the budget holds.
+
+        What is missed most comes last, and is left as long as there is room: first all but the last exchange
+        is cut to reach `goal`.
+        """
+        budget, request = self.situation.config.budget, self.newest_request
+        least_room = (goal + budget) // 2  # what arguments cost is estimated
+        ordinary = [u for u in self.units if not (u.fixed or u.volatile or u.kept or u is request)]
+        recent = [u for u in ordinary if u.recent]
+        volatile = [u for u in self.units if u.volatile and not u.fixed]
+        last = recent[-1:]
+        self.shrink([u for u in (*volatile, *ordinary) if u not in last], goal)
+        self.shrink((*volatile, *ordinary), least_room)
+        if self.projected <= budget:
+            return
         self.refs_only = self._is_shrunk = True
         self._settle()
-        for unit in filter(self._may_be_stubbed, self.units):
-            if self.projected <= budget:
-                break
-            self._stub_minimally(unit)
-        for units in self._last_to_leave():
-            if self.projected <= budget:
-                break
+        self._let_go([u for u in ordinary if not u.recent], *([u] for u in recent[:-1]))
+        self.shrink(self.units, least_room)
+        kept = [u for u in self.units if u.kept and not (u.fixed or u.volatile or u is request)]
+        self._let_go(kept, last, [u for u in self.units if u is request and not u.fixed], volatile)
+        self._sum_up_again()
+
+    def _let_go(self, *batches: Collection[Unit]) -> None:
+        """Let units leave for nothing but the budget, until it holds."""
+        for units in batches:
+            if self.projected <= self.situation.config.budget:
+                return
             self.merging = []
             for unit in units:
                 self.leaving.setdefault(unit.key, unit)
             self._staying = self._beside + self.gain_of(self.units)
             self._reckon_segments()
-        self._sum_up_again()
-
-    def _last_to_leave(self) -> Iterator[list[Unit]]:
-        """Yield what may leave for nothing but the budget, the least missed first."""
-        ordinary = [u for u in self.units if not (u.fixed or u.volatile or u.kept)]
-        recent = [u for u in ordinary if u.recent]
-        newest = self.newest_request
-        last, request = recent[-1:], [u for u in self.units if u is newest and not u.fixed]
-        yield [u for u in ordinary if not u.recent]
-        yield from ([u] for u in recent if u not in (*last, *request))
-        yield [u for u in self.units if u.kept and not (u.fixed or u.volatile or u in request)]
-        yield last
-        yield request
-        yield [u for u in self.units if u.volatile and not u.fixed]
 
     def _reckon_segments(self) -> None:
         segment = self.situation.costs.segment
@@ -372,22 +254,6 @@ class Draft:
         if self.projected > self.situation.config.budget:
             self.refs_only = True
             self._reckon_segments()
-
-    def least_tokens(self, unit: Unit) -> int:
-        """Return what a unit costs when all that can be is cut down to its stub: reasoning is not."""
-        return unit.tokens - sum(max(size - cost, 0) for _, _, size, cost in self._least_stubs(unit))
-
-    def _least_stubs(self, unit: Unit) -> Iterator[tuple[ViewItem, PartPath, int, int]]:
-        """Yield each part of a unit that may leave, with its tokens and those of its smallest stub."""
-        costs = self.situation.costs
-        for item in unit.items:
-            if item.kind == "message":
-                for part, tokens in (*item.texts(), *item.other_parts()):
-                    yield item, part.path, tokens, costs.media if part.is_media else costs.stub
-
-    def _stub_minimally(self, unit: Unit) -> None:
-        for item, path, tokens, cost in self._least_stubs(unit):
-            self._stub(unit, item, path, tokens, cost)
 
     def finish(self, reason: str) -> Plan | None:
         """Return the plan, or None when it would not make the view smaller."""

@@ -75,7 +75,7 @@ def _force(draft: Draft) -> None:
     huge = [u for u in draft.units if not (u.fixed or u.volatile) and draft.least_tokens(u) > budget]
     if huge:
         draft.compress(huge, 0)
-    draft.stub_results(old=False, above=0, goal=goal)
+    draft.stub_results(old=False, above=2 * draft.full_stub, goal=goal)
     draft.stub_media(old=False, keep=draft.situation.config.keep_images, goal=goal)
     recent = _recent(draft)
     if draft.projected - draft.gain_of(recent) > budget:
@@ -86,7 +86,7 @@ def _force(draft: Draft) -> None:
     if draft.projected > budget:
         draft.stub_texts(goal=goal)
     if draft.projected > budget:
-        draft.shrink_to_refs()
+        draft.shrink_to_refs(goal)
 
 
 def still_holds(plan: Plan, then: Sequence[Unit], now: Sequence[Unit]) -> bool:

@@ -11,7 +11,6 @@ from context_compressor.compression.edits import ItemKey, SegmentEdit, StubEdit,
 from context_compressor.compression.ledger import Ledger
 from context_compressor.compression.plans import Costs, Situation
 from context_compressor.compression.pricing import may_pay
-from context_compressor.compression.transcript import tool_names
 from context_compressor.compression.units import Marks, Unit, classify
 from context_compressor.compression.view import ViewItem, advance, apply_edits, rebuild
 from context_compressor.compression.writing import Performed
@@ -21,7 +20,7 @@ from context_compressor.memory.calibration import BudgetInForce
 from context_compressor.memory.index import HistoryIndex
 from context_compressor.memory.pages import shows_page
 from context_compressor.messages.exchanges import ExchangeBuilder, is_simple
-from context_compressor.messages.msg import Msg, is_instruction
+from context_compressor.messages.msg import Msg, is_instruction, tool_names
 from context_compressor.messages.parts import PartPath
 from context_compressor.tokens.measure import MessageTokens, measure
 from context_compressor.tokens.protocol import TokenCounter

@@ -109,6 +109,29 @@ def test_user_texts_are_cut_only_when_nothing_milder_is_left() -> None:
     assert found.stubs[0].max_tokens > COSTS.stub + 200  # no shorter than it has to be
 
 
+def test_parallel_results_share_the_room_that_there_is_and_the_request_stays() -> None:
+    """The step before had emptied all of them, and the request with them, though a third was still free."""
+    ids = [f"c{n}" for n in range(6)]
+    said = [system(text("rules", 50)), user(text("request", 12)), call(*ids)]
+    said += [result(id, text(id, 40)) for id in ids]
+    found = planned(said, 2_000)
+    assert found is not None
+    assert set(stubbed(found)) == {"3", "4", "5", "6", "7", "8"}
+    assert len({stub.max_tokens for stub in found.stubs}) == 1
+    assert found.stubs[0].max_tokens > 2 * COSTS.stub
+    assert found.projected_tokens <= 2_000
+
+
+def test_no_text_leaves_behind_a_stub_of_about_its_size() -> None:
+    """Older exchanges leave for it, which frees more and loses less."""
+    said = [user("go"), *(message for n in range(9) for message in exchange(f"e{n}", 9))]
+    for budget in range(500, 1_400, 100):
+        found = planned(said, budget, keep_recent_count=14)
+        assert found is not None
+        assert stubbed(found) == []
+        assert leaving(found)
+
+
 def test_instructions_and_pinned_exchanges_never_leave() -> None:
     said = [system(text("rules", 30)), *turns(12)]
     found = planned(said, marks=Marks(pinned={"7"}))

@@ -588,8 +588,8 @@ async def test_recent_messages_stay_word_for_word() -> None:
 
 async def test_where_exchanges_are_large_fewer_stay_than_were_not_asked_for() -> None:
     said = [user("go"), *(message for n in range(30) for message in exchange(f"e{n}", 25))]
-    unasked = new_memory(CompressionConfig(max_total_tokens=2_000))
-    asked = new_memory(CompressionConfig(max_total_tokens=2_000, keep_recent_count=10))
+    unasked = new_memory(CompressionConfig(max_total_tokens=3_000))
+    asked = new_memory(CompressionConfig(max_total_tokens=3_000, keep_recent_count=10))
     for message in from_openai(said):
         for memory in (unasked, asked):
             await memory.add(message)

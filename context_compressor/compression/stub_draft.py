@@ -1,0 +1,183 @@
+"""The stubs of a plan in the making. Pure: no clock, no I/O, no randomness."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+
+from context_compressor.compression.edits import ItemKey
+from context_compressor.compression.plans import PlannedStub, Situation
+from context_compressor.compression.units import Unit, classify
+from context_compressor.compression.view import ViewItem
+from context_compressor.messages.msg import tool_names
+from context_compressor.messages.parts import PartPath
+
+
+class StubDraft:
+    """The stubs of a plan in the making, and what the view would cost with them."""
+
+    def __init__(self, items: Sequence[ViewItem], situation: Situation) -> None:
+        self.situation = situation
+        self.units = classify(items, situation.config, situation.marks)
+        self.stubs: dict[tuple[ItemKey, PartPath], PlannedStub] = {}
+        self.leaving: dict[ItemKey, Unit] = {}
+        self._saved: dict[ItemKey, int] = {}
+        self._beside = situation.extra_tokens + situation.growth_tokens
+        self.tokens_now = self._beside + sum(unit.tokens for unit in self.units)
+        self._staying = self.tokens_now
+        self._segments_cost = 0
+
+    @property
+    def projected(self) -> int:
+        """Tokens of the view after the plan, at most."""
+        return self._staying + self._segments_cost
+
+    @property
+    def newest_request(self) -> Unit | None:
+        """What the user asked for last."""
+        return next((unit for unit in reversed(self.units) if unit.is_request), None)
+
+    def stub_arrivals(self) -> None:
+        """Compact tool results that are too large to enter the view whole."""
+        limit = self.situation.config.arrival_ratio * self.situation.config.budget
+        for unit in self.units:
+            if (
+                unit.tokens > limit
+                and not unit.fixed
+                and any(item.key in self.situation.fresh for item in unit.items)
+            ):
+                for tokens, item, path in self._results(unit):
+                    if tokens > limit and item.key in self.situation.fresh:
+                        self._stub(unit, item, path, tokens, self.full_stub)
+
+    def stub_results(self, *, old: bool, above: int, goal: int | None) -> None:
+        """Compact results and arguments above so many tokens, the largest first, until `goal` (None: all)."""
+        found = [
+            (tokens, unit, item, path)
+            for unit in self.units
+            if unit.tokens > above and unit.recent != old and self._may_be_stubbed(unit)
+            for tokens, item, path in (*self._results(unit), *self._arguments(unit))
+            if tokens > above and path not in item.stubs
+        ]
+        for tokens, unit, item, path in sorted(found, key=lambda entry: -entry[0]):
+            if goal is not None and self.projected <= goal:
+                return
+            self._stub(unit, item, path, tokens, self.full_stub)
+
+    def stub_texts(self, *, goal: int) -> None:
+        """Cut long texts of any speaker, the largest first, each only as far as `goal` needs.
+
+        Texts that are hardly longer than a stub stay, and what the user asked for last is cut last.
+        """
+        request = self.newest_request
+        found = [
+            (tokens, unit, item, part.path)
+            for unit in filter(self._may_be_stubbed, self.units)
+            for item in unit.items
+            for part, tokens in item.texts()
+            if part.kind == "text" and part.path not in item.stubs and tokens > 2 * self.full_stub
+        ]
+        for tokens, unit, item, path in sorted(found, key=lambda entry: (entry[1] is request, -entry[0])):
+            if self.projected <= goal:
+                return
+            spared = tokens - (self.projected - goal)
+            self._stub(unit, item, path, tokens, max(self.full_stub, spared))
+
+    def stub_media(self, *, old: bool, keep: int, goal: int | None) -> None:
+        """Offload media but for the newest `keep` of the view, the oldest first, until `goal` (None: all)."""
+        found = [
+            (unit, item, part.path, tokens)
+            for unit in self.units
+            if not unit.segment
+            for item in unit.items
+            for part, tokens in item.other_parts()
+            if part.is_media and (item.key, part.path) not in self.stubs
+        ]
+        for unit, item, path, tokens in found[: max(len(found) - keep, 0)]:
+            if goal is not None and self.projected <= goal:
+                return
+            if unit.recent != old and self._may_be_stubbed(unit):
+                self._stub(unit, item, path, tokens, self.situation.costs.media)
+
+    def _may_be_stubbed(self, unit: Unit) -> bool:
+        return not (unit.fixed or unit.segment or unit.key in self.leaving)
+
+    def _results(self, unit: Unit) -> Iterable[tuple[int, ViewItem, PartPath]]:
+        """Yield the tool-result texts of a unit that may be compacted, with their tokens."""
+        if unit.segment:
+            return
+        for item in unit.items:
+            if item.kind != "message":
+                continue
+            for part, tokens in item.texts():
+                if part.kind == "tool_result" and not self._is_excluded(unit, item, part.path):
+                    yield tokens, item, part.path
+
+    def _arguments(self, unit: Unit) -> Iterable[tuple[int, ViewItem, PartPath]]:
+        """Yield the long arguments of a unit's calls, with their tokens."""
+        for item in unit.items:
+            for part, tokens in item.other_parts():
+                if not part.is_media and not self._is_excluded(unit, item, part.path):
+                    yield tokens, item, part.path
+
+    def _is_excluded(self, unit: Unit, item: ViewItem, path: PartPath) -> bool:
+        """Tell whether the tool whose call or result this is may not be compacted."""
+        excluded = self.situation.config.exclude_tools
+        if not excluded:
+            return False
+        block = item.source.content[path[0]]
+        assert isinstance(block, dict)
+        return tool_names(item.source for item in unit.items).get(block["id"], block.get("name")) in excluded
+
+    @property
+    def full_stub(self) -> int:
+        """Tokens of a stub with all of its preview."""
+        return self.situation.costs.stub + self.situation.config.preview_tokens
+
+    def _stub(self, unit: Unit, item: ViewItem, path: PartPath, tokens: int, max_tokens: int) -> None:
+        """Plan a stub where it is smaller than what it replaces, with as much preview as then fits."""
+        max_tokens = min(max_tokens, tokens - 1)
+        if max_tokens < self.situation.costs.stub or (item.key, path) in self.situation.blocked:
+            return
+        earlier = self.stubs.get((item.key, path))
+        saved = (earlier.max_tokens if earlier else tokens) - max_tokens
+        if saved <= 0:
+            return
+        self.stubs[item.key, path] = PlannedStub(item.key, path, max_tokens)
+        self._saved[unit.key] = self._saved.get(unit.key, 0) + saved
+        self._staying -= saved
+
+    def least_tokens(self, unit: Unit) -> int:
+        """Return what a unit costs when all that can be is cut down to its stub: reasoning is not."""
+        return unit.tokens - sum(max(size - cost, 0) for _, _, size, cost in self._least_stubs(unit))
+
+    def _least_stubs(self, unit: Unit) -> Iterator[tuple[ViewItem, PartPath, int, int]]:
+        """Yield each part of a unit that may leave, with its tokens and those of its smallest stub."""
+        costs = self.situation.costs
+        for item in unit.items:
+            if item.kind == "message":
+                for part, tokens in (*item.texts(), *item.other_parts()):
+                    yield item, part.path, tokens, costs.media if part.is_media else costs.stub
+
+    def shrink(self, units: Iterable[Unit], goal: int) -> None:
+        """Cut all that is longest in these units to one size, stubs too: the largest that reaches `goal`."""
+        found = [
+            (unit, item, path, self._planned_tokens(item, path, tokens), cost)
+            for unit in filter(self._may_be_stubbed, units)
+            for item, path, tokens, cost in self._least_stubs(unit)
+            if (item.key, path) not in self.situation.blocked
+        ]
+        needed = self.projected - goal
+
+        def is_too_large(size: int) -> bool:
+            return sum(max(tokens - max(size, cost), 0) for *_, tokens, cost in found) < needed
+
+        largest = max((tokens for *_, tokens, _ in found), default=0)
+        size = bisect_left(range(largest + 1), True, key=is_too_large) - 1
+        for unit, item, path, tokens, cost in found:
+            if tokens > max(size, cost):
+                self._stub(unit, item, path, tokens, max(size, cost))
+
+    def _planned_tokens(self, item: ViewItem, path: PartPath, tokens: int) -> int:
+        planned = self.stubs.get((item.key, path))
+        return tokens if planned is None else planned.max_tokens
