@@ -9,9 +9,7 @@ from typing import Any
 from context_compressor.measure.results import Replay, total
 
 COLOURS = {"raw": "#999999", "sliding": "#d08a2e", "masking": "#4a87b9", "ours": "#2e8b57"}
-MISSING = (
-    "savings.png was not drawn: matplotlib is missing; `pip install 'context-compressor[report]'` brings it"
-)
+MISSING = "savings.png was not drawn: matplotlib is missing; `pip install '.[report]'` brings it"
 
 
 def draw(replays: Sequence[Replay], systems: Sequence[str], budget: int, path: Path) -> None:

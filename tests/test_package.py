@@ -1,6 +1,7 @@
 """The house rules that a machine can check: public names, what an import costs, who may know whom."""
 
 import ast
+import re
 import subprocess
 import sys
 import tomllib
@@ -216,6 +217,19 @@ def test_version_is_told_once() -> None:
         assert version("context-compressor") == told
     except PackageNotFoundError:
         pytest.skip("run from its sources, not installed")
+
+
+def test_nobody_is_told_to_install_it_from_an_index() -> None:
+    """On PyPI the name belongs to another project, which is imported by the same name, too."""
+    texts = [
+        path
+        for folder in (PACKAGE, ROOT / "docs", ROOT / "examples", ROOT / "benchmarks")
+        for path in folder.rglob("*")
+        if path.suffix in (".py", ".md")
+    ]
+    told = re.compile(r"install\s+(?:-\S+\s+)*['\"]?context[-_]compressor")
+    found = [path for path in [ROOT / "README.md", *texts] if told.search(path.read_text(encoding="utf-8"))]
+    assert found == []
 
 
 def test_license_is_the_one_named() -> None:

@@ -281,7 +281,7 @@ def replay(
 
     Before each recorded assistant message the memory, and each baseline, is asked what it would send. No
     model is called. Sessions that cannot be replayed are named and skipped: exit code 1. Ctrl-C keeps what is
-    done. --report and --png need the extra: pip install 'context-compressor[report]'
+    done. --report and --png need the extra: pip install '/path/to/the/checkout[report]'
 
     Example: context-compressor replay sessions/ --baseline sliding --report out.html
     """

@@ -38,7 +38,7 @@ from context_compressor.measure.systems import SYSTEMS
 from context_compressor.readers import Format
 from context_compressor.report.data import OURS, RAW, ReportData, SessionRun, Skipped, report_value
 
-EXTRA = "context-compressor[report]"
+EXTRA = "/path/to/the/checkout[report]"
 DEFAULT_BUDGET = 16_000
 _MAX_NAMED = 5
 """Problems that are named one by one; report and `--json` have more."""

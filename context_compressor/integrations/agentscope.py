@@ -16,7 +16,7 @@ try:
 except ImportError as error:
     raise ImportError(
         "context_compressor.integrations.agentscope needs AgentScope 1.x; "
-        f"pip install 'context-compressor[agentscope]' ({error})"
+        f"pip install '/path/to/the/checkout[agentscope]' ({error})"
     ) from error
 
 from context_compressor.compression.config import CompressionConfig
