@@ -104,7 +104,8 @@ class Agent:
 
 def as_sent(call: Message) -> Message:
     function = {"name": call["function"]["name"], "arguments": call["function"]["arguments"]}
-    return {"id": call["id"], "type": "function", "function": function}
+    extra = {key: value for key, value in call.items() if key == "extra_content"}  # Gemini wants it back
+    return {"id": call["id"], "type": "function", "function": function, **extra}
 
 
 def main() -> int:

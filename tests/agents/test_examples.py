@@ -134,6 +134,19 @@ async def test_what_a_model_reasoned_goes_back_beside_its_calls(name: str, optio
         assert asked["reasoning_content"] == "What is there?"
 
 
+@pytest.mark.parametrize("options", [[], ["--stream"]], ids=["whole", "streamed"])
+async def test_what_a_provider_wrote_beside_a_call_goes_back_with_it(options: list[str]) -> None:
+    """Gemini 3 refuses a call that comes back without its thought signature."""
+    signed = {"google": {"thought_signature": "c2lnbmF0dXJl"}}
+    async with ModelServer() as server:
+        listing = ("list_files", {"pattern": "*.py"})
+        server.script(answer(tool_calls=[listing], extra_content=signed), answer("Files."))
+        code, _, errors = await run_example("openai_agent.py", server, *options)
+        assert code == 0, errors
+        [asked] = [m for m in server.requests[-1].messages if m["role"] == "assistant"]
+        assert [call.get("extra_content") for call in asked["tool_calls"]] == [signed]
+
+
 async def test_streamed_answers_of_dashscope_come_as_every_model_writes_them() -> None:
     """Some write pieces and nothing else; the SDK joins them."""
     async with ModelServer() as server:

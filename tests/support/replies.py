@@ -98,17 +98,20 @@ def answer(
     *,
     reasoning: str | None = None,
     finish_reason: str | None = None,
+    extra_content: Mapping[str, Any] | None = None,
 ) -> Reply:
     """Answer with text and calls, each `(name, arguments)` or `(name, arguments, id)`; usage is counted.
 
     Arguments that are text go out as they are, so that a model's broken ones can be played. Ids are fresh
-    and unique, and the same in every run.
+    and unique, and the same in every run. Calls hold `extra_content`, as Gemini's do.
     """
 
     async def reply(exchange: Exchange) -> web.StreamResponse:
-        return await exchange.send_said(
-            _build_said(exchange.received, content, tool_calls, reasoning, finish_reason)
-        )
+        said = _build_said(exchange.received, content, tool_calls, reasoning, finish_reason)
+        if extra_content is not None:
+            for call in said.message["tool_calls"]:
+                call["extra_content"] = extra_content
+        return await exchange.send_said(said)
 
     return reply
 
