@@ -149,9 +149,9 @@ def replace_parts(msg: Msg, texts: Mapping[PartPath, str]) -> Msg:
         elif path[1] == _ARGUMENT:
             arguments.setdefault(path[0], {})[path[2]] = text
         elif path[1] == _MEDIA:
-            other.content[path[0]] = _text_block(block, text)
+            other.content[path[0]] = text_block_like(block, text)
         elif path[-1] == _MEDIA:
-            block["output"][path[1]] = _text_block(block["output"][path[1]], text)
+            block["output"][path[1]] = text_block_like(block["output"][path[1]], text)
         else:
             block["output"][path[1]]["text"] = text
     for i, replaced in arguments.items():
@@ -167,8 +167,8 @@ def _is_text(part: Any) -> bool:
     return part.get("type") == "text" and isinstance(part.get("text"), str)
 
 
-def _text_block(block: Block, text: str) -> Block:
-    """Return a text block in place of another; DashScope's parts without a type stay such."""
+def text_block_like(block: Block, text: str) -> Block:
+    """Return a text block in place of another, or beside it; DashScope's parts without a type stay such."""
     replaced: Block = {"type": "text", "text": text}
     if remark_of(block).get("form") == "typeless":
         replaced[REMARK] = {"form": "typeless"}

@@ -9,6 +9,7 @@ from typing import Any
 
 from context_compressor.messages.msg import Block, Msg, copy_json
 from context_compressor.messages.openai_common import remark_of
+from context_compressor.messages.parts import text_block_like
 
 MISSING_RESULT = "[No result was recorded for this call.]"
 """Output of the placeholder that answers a call whose result never came."""
@@ -190,7 +191,8 @@ def named_call(block: Block) -> Block:
 def orphan_message(msg: Msg, result: Block) -> Msg:
     """Return the labelled user message that stands for a result with no open call.
 
-    A text stays a text: some providers take no list of parts (DeepSeek).
+    A text stays a text: some providers take no list of parts (DeepSeek). The label beside parts of
+    DashScope's form, without a type, is one of them.
     """
     other = msg.copy()
     other.name = str(result.get("name") or msg.name)
@@ -201,7 +203,7 @@ def orphan_message(msg: Msg, result: Block) -> Msg:
         other.content = f"{label}\n{output}" if output else label
     else:
         parts = [block for block in copy_json(output) if block.get("text") != ""]
-        other.content = [{"type": "text", "text": label}, *parts]
+        other.content = [text_block_like(parts[0] if parts else {}, label), *parts]
     other.metadata = None
     return other
 

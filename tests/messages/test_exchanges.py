@@ -134,6 +134,13 @@ def test_a_second_result_for_a_call_is_a_labelled_user_message() -> None:
     assert "second" in json.dumps(wire[2])
 
 
+def test_an_orphan_in_dashscope_s_form_keeps_it() -> None:
+    """Parts with and without a type do not stand side by side."""
+    wire, _ = fed([user([{"text": "u"}]), {**result("x", ""), "content": [{"text": "orphaned"}]}])
+    label = {"text": "[Result of tool tool, which answers no open call:]"}
+    assert wire[1] == user([label, {"text": "orphaned"}])
+
+
 def test_an_orphan_between_call_and_result_does_not_part_them() -> None:
     wire, _ = fed([call("a"), result("x", "orphaned"), result("a", "1")])
     assert problems(wire) == []
