@@ -17,6 +17,7 @@ from context_compressor import CompressionConfig, CompressionEvent, CompressionS
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = sorted(ROOT.glob("docs/*.md"))
 NEED_A_MODEL = {"openai_agent.py", "dashscope_agent.py", "langchain_agent.py"}
 """Tested in `test_examples.py`."""
 EXAMPLES = sorted(
@@ -28,9 +29,9 @@ EXAMPLES = sorted(
 _NUMBER = re.compile(r"(?<![0-9a-z])[0-9][0-9,]*")
 
 
-def blocks(language: str) -> list[str]:
+def blocks(language: str, text: str = README) -> list[str]:
     """Return the fenced blocks of a language, in order."""
-    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
 def section(title: str) -> str:
@@ -124,7 +125,27 @@ def without_numbers(line: str) -> str:
     return re.sub(r"\s+", " ", _NUMBER.sub("N", line)).strip()
 
 
-def test_links_lead_to_files() -> None:
-    targets = re.findall(r"\]\(([^)#]+)\)", README)
-    assert targets
-    assert [target for target in targets if "//" not in target and not (ROOT / target).exists()] == []
+@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    """To a file, and to a heading in it where they name one."""
+    targets = re.findall(r"\]\(([^)]+)\)", page.read_text(encoding="utf-8"))
+    wrong = []
+    for target in targets:
+        name, _, anchor = target.partition("#")
+        there = page.parent / name if name else page
+        if "//" not in target and not (there.exists() and (not anchor or anchor in anchors(there))):
+            wrong.append(target)
+    assert wrong == []
+
+
+def anchors(page: Path) -> set[str]:
+    """Return what the headings of a page are linked by."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_the_code_about_providers_runs() -> None:
+    [block] = blocks("python", (ROOT / "docs" / "providers.md").read_text(encoding="utf-8"))
+    names: dict[str, Any] = {}
+    asyncio.run(eval(compile(block, "page", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), names))
+    assert names["wire"] == []

@@ -1,0 +1,55 @@
+"""Chat dicts for models whose chat template wants user and assistant in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from context_compressor.messages.msg import copy_json
+
+BRIDGE = "[The conversation goes on.]"
+"""What the assistant says where a user message follows a tool's result; 15 tokens or less, frame included."""
+
+
+def in_turn(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return a view's chat dicts with user and assistant in turn, calls and results apart.
+
+    The templates of Mistral's and Gemma's models, and some providers, refuse two user messages in a row, and
+    Mistral's API a user message right behind a tool's result. A view has both, since a summary is a user
+    message that may stand beside another. Neighbours of one role are joined, what they say unchanged; behind
+    a result the assistant says `BRIDGE`, which the memory has not counted (`reserved_tokens`). A dict that is
+    not concerned is the one that came in.
+    """
+    result: list[dict[str, Any]] = []
+    for message in messages:
+        role, before = message["role"], result[-1] if result else {}
+        if role == before.get("role") and _may_be_joined(before):
+            result[-1] = _joined(before, message)
+            continue
+        if role == "user" and before.get("role") in ("tool", "function"):
+            result.append({"role": "assistant", "content": BRIDGE})
+        result.append(message)
+    return result
+
+
+def _may_be_joined(message: dict[str, Any]) -> bool:
+    """Tell whether what follows from the same role may stand in the same message."""
+    if message["role"] == "assistant":
+        return not any(message.get(key) for key in ("tool_calls", "function_call", "audio"))
+    return bool(message["role"] == "user")
+
+
+def _joined(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+    contents = [message["content"] for message in (first, second) if message.get("content")]
+    if all(isinstance(content, str) for content in contents):
+        content: Any = "\n\n".join(contents)
+    else:
+        content = [part for held in contents for part in _parts(held)]
+    names = {message.get("name") for message in (first, second)}
+    kept = {key: value for key, value in {**first, **second}.items() if key != "name" or len(names) == 1}
+    return {**kept, "content": content}
+
+
+def _parts(content: Any) -> list[dict[str, Any]]:
+    parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    return [copy_json(part) for part in parts]
