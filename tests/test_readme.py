@@ -84,6 +84,11 @@ def test_the_pieces_run_one_after_the_other(
     assert names["second"].messages == names["messages"]
 
 
+def test_the_pieces_can_be_pasted_there() -> None:
+    """A blank line ends a function there."""
+    assert [block for block in blocks("python")[1:] if re.search(r"\n\n ", block)] == []
+
+
 def test_the_configuration_table_lists_every_field_with_its_default() -> None:
     rows = re.findall(r"^\| `(\w+)` \| `(.+?)` \| \S", section("Configuration"), re.MULTILINE)
     fields = CompressionConfig.model_fields
