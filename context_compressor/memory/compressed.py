@@ -38,7 +38,7 @@ class CompressedMemory(MemoryBase):
     """Wrap a memory so that what it returns fits a token budget.
 
     The history stays whole in `base`; `get_memory` returns a view of it that never exceeds
-    `config.budget` tokens, is accepted by any chat-completions provider, and changes only at events. Whatever
+    `config.budget` tokens, keeps the rules of chat completions, and changes only at events. Whatever
     left the view is named in it by ref; `OffloadTools(memory)` reads it back.
 
     Args:
@@ -113,11 +113,12 @@ class CompressedMemory(MemoryBase):
     async def sync(self, messages: Iterable[Any]) -> None:
         """Make the history say what a list of chat dicts says, for loops that own their list.
 
-        What is new at the end is added; where the list differs from what was synced before, the messages from
-        there on are deleted and added anew.
+        What is new at the end is added; from where the list differs from what was synced before, messages are
+        deleted and added anew. If what follows the difference is as it was, an `InMemoryMemory` keeps that.
 
         Raises:
             InvalidMessageError: a message is malformed; nothing was changed.
+            InvalidArgumentError: the list holds stand-ins of this memory's view; nothing was changed.
         """
         await self._follower.follow(messages)
 
@@ -130,7 +131,7 @@ class CompressedMemory(MemoryBase):
         prepend_summary: bool = True,
         **kwargs: Any,
     ) -> list[Msg]:
-        """Return the view: messages that fit the budget and that any chat-completions provider accepts.
+        """Return the view: messages that fit the budget and keep the rules of chat completions.
 
         Args:
             mark: return instead the history messages that bear it, repaired but not budgeted.

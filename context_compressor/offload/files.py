@@ -53,7 +53,7 @@ class FileOffloadStore(TextFiles):
             unused first, down to nine tenths; where that is not enough it is refused. Give all stores in a
             directory the same.
         max_age_seconds: seconds after which a namespace that nobody uses is removed, looked for at a write,
-            hourly at most.
+            once an hour at most, or 24 times in a shorter age.
 
     Raises:
         ValueError: the namespace is not of that form, or a limit is below 0.
