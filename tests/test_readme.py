@@ -18,6 +18,7 @@ from context_compressor import CompressionConfig, CompressionEvent, CompressionS
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = sorted(ROOT.glob("docs/*.md"))
+GUIDE = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
 NEED_A_MODEL = {"openai_agent.py", "dashscope_agent.py", "langchain_agent.py"}
 """Tested in `test_examples.py`."""
 EXAMPLES = sorted(
@@ -34,9 +35,12 @@ def blocks(language: str, text: str = README) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
-def section(title: str) -> str:
+PIECES = {"README.md": blocks("python")[1:], "guide.md": blocks("python", GUIDE)}
+
+
+def section(title: str, text: str = README) -> str:
     """Return what stands under a heading of the second level."""
-    return README.split(f"\n## {title}\n")[1].split("\n## ")[0]
+    return text.split(f"\n## {title}\n")[1].split("\n## ")[0]
 
 
 def environment() -> dict[str, str]:
@@ -65,28 +69,31 @@ def test_the_first_code_is_an_example_and_prints_what_is_said() -> None:
     assert f"`{done.stdout.strip()}`" in " ".join(section("Five lines").split())
 
 
+@pytest.mark.parametrize("page", PIECES)
 def test_the_pieces_run_one_after_the_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As in `python -m asyncio`, where `await` may stand outside a function."""
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
 
     async def run_all() -> None:
-        for block in blocks("python")[1:]:
-            code = compile(block, "README.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        for block in PIECES[page]:
+            code = compile(block, page, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
             result = eval(code, names)
             if inspect.isawaitable(result):
                 await result
 
     asyncio.run(run_all())
     assert names["answer"].startswith("Nothing has left this conversation yet")
-    assert names["second"].messages == names["messages"]
+    if page == "guide.md":
+        assert names["second"].messages == names["messages"]
 
 
 def test_the_pieces_can_be_pasted_there() -> None:
     """A blank line ends a function there."""
-    assert [block for block in blocks("python")[1:] if re.search(r"\n\n ", block)] == []
+    pieces = [block for page in PIECES.values() for block in page]
+    assert [block for block in pieces if re.search(r"\n\n ", block)] == []
 
 
 def test_the_configuration_table_lists_every_field_with_its_default() -> None:
@@ -100,7 +107,7 @@ def test_the_configuration_table_lists_every_field_with_its_default() -> None:
 
 @pytest.mark.parametrize("kind", [CompressionEvent, CompressionStats])
 def test_every_field_of_events_and_stats_is_named(kind: type) -> None:
-    text = section("Using it").split("### Events and stats")[1].split("\n### ")[0]
+    text = section("Events and stats", GUIDE)
     assert [name for name in kind.__slots__ if not re.search(rf"\b{name}\b", text)] == []
 
 

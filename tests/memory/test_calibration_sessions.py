@@ -180,12 +180,12 @@ async def test_a_counter_that_is_right_is_left_alone_in_every_long_session() -> 
 
 
 class TestRealSdk:
-    """The loop of the README, with the openai SDK, against a server that counts and refuses."""
+    """The loop of the guide, with the openai SDK, against a server that counts and refuses."""
 
     @staticmethod
     def ask(memory: CompressedMemory) -> Any:
-        readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-        blocks = re.findall(r"^```python\n(.*?)^```$", readme, re.MULTILINE | re.DOTALL)
+        guide = (Path(__file__).parents[2] / "docs" / "guide.md").read_text(encoding="utf-8")
+        blocks = re.findall(r"^```python\n(.*?)^```$", guide, re.MULTILINE | re.DOTALL)
         (block,) = [block for block in blocks if "record_overflow" in block]
         names: dict[str, Any] = {"memory": memory, "to_openai": to_openai}
         exec(block, names)
