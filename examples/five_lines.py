@@ -8,11 +8,8 @@ from context_compressor import CompressedMemory, CompressionConfig, from_openai,
 async def main() -> None:
     memory = CompressedMemory(config=CompressionConfig(max_total_tokens=4_000))
     for hour in range(100):
-        said = {
-            "role": "user",
-            "content": f"Hour {hour}: " + f"gate {hour % 7} opened and closed again. " * 30,
-        }
-        await memory.add(from_openai([said]))
+        said = f"Hour {hour}: " + f"gate {hour % 7} opened and closed again. " * 30
+        await memory.add(from_openai([{"role": "user", "content": said}]))
         messages = to_openai(await memory.get_memory())  # what to send to the model
     stats = memory.stats()
     print(f"history {stats.history_tokens:,} tokens, view {stats.view_tokens:,} in {len(messages)} messages")
