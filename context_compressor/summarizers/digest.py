@@ -14,6 +14,7 @@ from context_compressor.messages.parts import argument_lines
 from context_compressor.messages.provenance import provenance_of
 from context_compressor.summarizers.cleaning import clean
 from context_compressor.summarizers.cutting import cut, cut_middle
+from context_compressor.summarizers.frames import unframe
 from context_compressor.summarizers.identifiers import Source
 from context_compressor.summarizers.outcomes import REF, read_outcome
 from context_compressor.summarizers.sections import is_placeholder, parse_sections
@@ -24,7 +25,8 @@ _TELLING_ARGUMENTS = (
     *("path", "file_path", "filename", "file", "command", "cmd", "query", "pattern", "url", "sql", "code"),
     *("name", "id"),
 )
-_PLACE_ARGUMENTS = frozenset({"path", "file_path", "filename", "file", "command", "cmd", "name"})
+_COMMAND_ARGUMENTS = frozenset({"command", "cmd"})
+_PLACE_ARGUMENTS = frozenset({"path", "file_path", "filename", "file", "name"}) | _COMMAND_ARGUMENTS
 """Arguments in which a path may be shortened to its name; in a URL or an expression it is no path."""
 _DIRECTORIES = re.compile(r"(?<![\w:/.@~'\"|-])(?!s/)(?:~|\.{1,2}|[\w@-]+)?/(?:[\w.@-]+/)*(?=[\w.-])")
 """The directories of a path. Not of an image's name (its first part has a dot), nor in a substitution."""
@@ -99,7 +101,7 @@ class Call:
     @property
     def command(self) -> str:
         """What it executes; "" where it is no command."""
-        command = self.arguments.get("command", self.arguments.get("cmd"))
+        command = _command_line(self.arguments.get("command", self.arguments.get("cmd")))
         return command if isinstance(command, str) else ""
 
     @property
@@ -194,12 +196,15 @@ def _read_result(digest: Digest, block: Block, position: float, open_calls: dict
         output = "\n".join(
             b["text"] for b in output if isinstance(b, dict) and isinstance(b.get("text"), str)
         )
-    text = _ends(output, _READ_CHARS)
+    report = unframe(output)
+    text = _ends(report.said, _READ_CHARS)
     call = open_calls.pop(block["id"], None)
     if call is None:
         call = Call(str(block.get("name") or "tool"), {}, position)
         digest.calls.append(call)
-    call.outcome, call.failed = read_outcome(text, command=call.command, is_read=call.is_reading)
+    call.outcome, call.failed = read_outcome(
+        text, command=call.command, is_read=call.is_reading, status=report.status, is_error=report.is_error
+    )
     digest.sources.append(Source("result", call.label, text, position))
 
 
@@ -209,6 +214,13 @@ def _ends(text: str, max_chars: int) -> str:
         text = clean(text)
     # Text inside JSON inside text: its line breaks are escapes, and would glue `n` to the words that follow.
     return text.replace("\\n", "\n") if text.count("\\n") > 2 else text
+
+
+def _command_line(value: Any) -> Any:
+    """Return a command that is given word for word, `["bash", "-lc", "ls"]` say, as it would be typed."""
+    if not (isinstance(value, list) and value and all(isinstance(word, str) for word in value)):
+        return value
+    return value[2] if value[1:2] in (["-c"], ["-lc"]) and len(value) == 3 else " ".join(value)
 
 
 def describe_arguments(arguments: Mapping[str, Any], shortest: int | None = None) -> str:
@@ -225,6 +237,8 @@ def describe_arguments(arguments: Mapping[str, Any], shortest: int | None = None
         value = arguments[key]
         if value is None or value in ("", [], {}):
             continue
+        if key in _COMMAND_ARGUMENTS:
+            value = _command_line(value)
         text = value if isinstance(value, str) else _ENCODE(value)
         line = sendable(_CHANGE_OF_DIRECTORY.sub("", text.strip(), count=1).split("\n", 1)[0])
         if shortest is not None and key in _PLACE_ARGUMENTS:

@@ -85,7 +85,9 @@ _ANNOUNCEMENT = re.compile(r"(?:[^\s(]+ +){3,}[^\s(]+[:：]|[^\W\d_]+[:：]")
 _TAG = re.compile(r"</?[\w-]+>")
 
 
-def read_outcome(text: str, *, command: str = "", is_read: bool = False) -> tuple[str, bool]:
+def read_outcome(
+    text: str, *, command: str = "", is_read: bool = False, status: str = "", is_error: bool = False
+) -> tuple[str, bool]:
     """Return a result's outcome on one line, and whether it reports a failure.
 
     A test tally outranks an error line before it, which outranks the first line that says anything. Where
@@ -95,6 +97,8 @@ def read_outcome(text: str, *, command: str = "", is_read: bool = False) -> tupl
         text: the result.
         command: what was executed, which terminals repeat above what it printed.
         is_read: whether it is a text that the call showed, in which errors are somebody else's.
+        status: with which the command ended, where a frame around the result told (see `frames`).
+        is_error: whether the result was marked as an error.
     """
     lines = text.count("\n") + 1 if len(text) > _SHORT_CHARS else 0
     ends = clean(cut_middle(text, _READ_CHARS))
@@ -102,14 +106,17 @@ def read_outcome(text: str, *, command: str = "", is_read: bool = False) -> tupl
         left = _OWN_LINES.match(ends)
         lines = int(left[1]) if left else lines
         ends = _OWN_LINE.sub("", ends)
-    is_error = _IS_ERROR.search(ends) is not None
+    is_error = is_error or _IS_ERROR.search(ends) is not None
     if printed := _PRINTED.match(ends):
         ends = _PRINTED_END.split(ends[printed.end() :], maxsplit=1)[0]
         is_error = is_error or _IS_ERROR.search(ends) is not None
-    said, status = _without_status(_without_echo(ends, command))
+    said, told = _without_status(_without_echo(ends, command))
+    status = status or told
     if is_read and not is_error and said.count("\n") >= _READ_LINES:
         return _first_words(said, lines), False
     outcome, failed = _what_is_said(said, lines)
+    if is_error and not outcome:
+        return "error", True
     if failed or is_error or status in ("", "0"):
         return outcome, failed or is_error
     return f"exit code {status}" + (f": {outcome}" if outcome not in ("", "ok") else ""), True

@@ -1,0 +1,159 @@
+"""Take what a program printed out of the frame in which a terminal, or a protocol, reports it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+_DEPTH = 3
+"""Frames may stand in each other: a terminal's report in the answer of an MCP server, say."""
+_MAX_CHARS = 4_000_000
+"""A longer text is data, and time matters more."""
+
+_PRINTED_KEYS = ("output", "stdout", "stderr")
+_STATUS_KEYS = ("exit_code", "exitCode", "exit_status", "returncode", "return_code")
+_REPORT_KEYS = frozenset(
+    {
+        *_PRINTED_KEYS,
+        *_STATUS_KEYS,
+        *("metadata", "duration", "duration_seconds", "interrupted", "isImage", "signal", "success"),
+        *("command", "cwd", "error", "timed_out", "timeout", "truncated"),
+    }
+)
+"""Keys of a report on a command; data that has another is no report, and is told as it is."""
+_ANSWER_KEYS = frozenset({"content", "isError", "is_error", "_meta", "meta", "structuredContent"})
+"""Keys of what an MCP server answers."""
+_JSON = re.compile(
+    rf"\s*(?:\{{\s*\"(?:{'|'.join((*_PRINTED_KEYS, *_STATUS_KEYS, 'metadata', 'command', 'success'))}"
+    r"|content|isError|is_error|_?meta)\"\s*:|\[\s*\{\s*\"(?:type|text)\"\s*:)"
+)
+_TAGGED = re.compile(r"\s{0,9}<returncode>(-?\d{1,10})</returncode>\s{0,9}(?=<(?:stdout|output)>)")
+"""AgentScope's shell and Python tools, mini-swe-agent."""
+_HEADED = re.compile(
+    r"(?:(?:Chunk ID|Wall time|Original token count|Total output lines|Exit code): *([^\n]*)\n"
+    r"|Process (?:exited with code (-?\d+)|running with session ID \d+)\n){1,6}\n?Output:[ \n]?"
+)
+"""Codex."""
+_HEADED_STATUS = re.compile(r"^(?:Exit code:|Process exited with code) *(-?\d+)", re.MULTILINE)
+_LISTED = ("Command: ", "Output: ", "Stdout: ")
+"""How reports of Gemini CLI and Qwen Code begin."""
+_LISTED_END = re.compile(r"(?:Error|Exit Code|Signal|Background PIDs|Process Group PGID): ([^\n]*)")
+_NOTHING = frozenset({"", "(none)", "(empty)"})
+
+
+class Report(NamedTuple):
+    """What was reported."""
+
+    said: str
+    """What the program printed, or the server answered."""
+    status: str = ""
+    """The status with which the command ended; "" where none is told."""
+    is_error: bool = False
+    """Whether the answer is marked as an error."""
+
+
+def unframe(text: str) -> Report:
+    """Return what a result says without the frame around it, and what the frame tells; else the text.
+
+    A frame is JSON of a command's output and status, an MCP server's list of texts, or what terminals of
+    agents write around an output: its status, how long it took, which process it was.
+    """
+    report = Report(text)
+    for _ in range(_DEPTH):
+        if len(report.said) > _MAX_CHARS:
+            break
+        inner = _unframe_json(report.said) or _unframe_tags(report.said) or _unframe_lines(report.said)
+        if inner is None:
+            break
+        report = Report(inner.said, inner.status or report.status, inner.is_error or report.is_error)
+    return report
+
+
+def _unframe_json(text: str) -> Report | None:
+    if not _JSON.match(text):
+        return None
+    try:
+        value = json.loads(text, strict=False)
+    except (ValueError, RecursionError):
+        return None
+    if isinstance(value, list):
+        return _unframe_blocks(value, is_error=False)
+    if value.keys() <= _ANSWER_KEYS:
+        is_error = bool(value.get("isError") or value.get("is_error"))
+        return _unframe_blocks(value.get("content"), is_error=is_error)
+    return _unframe_report(value) if value.keys() <= _REPORT_KEYS else None
+
+
+def _unframe_blocks(blocks: Any, *, is_error: bool) -> Report | None:
+    if not (isinstance(blocks, list) and blocks):
+        return None
+    texts = [
+        block["text"]
+        for block in blocks
+        if isinstance(block, dict) and block.get("type") == "text" and isinstance(block.get("text"), str)
+    ]
+    return Report(_join(texts), is_error=is_error) if len(texts) == len(blocks) else None
+
+
+def _unframe_report(value: Mapping[str, Any]) -> Report | None:
+    printed = [value[key] for key in _PRINTED_KEYS if value.get(key)]
+    metadata = value.get("metadata")
+    told = {**(metadata if isinstance(metadata, dict) else {}), **value}
+    status = next((told[key] for key in _STATUS_KEYS if isinstance(told.get(key), int)), None)
+    error = value.get("error")
+    if error and isinstance(error, str):
+        printed.append(error)
+    if not all(isinstance(text, str) for text in printed) or not (printed or status is not None):
+        return None
+    is_error = bool(error) or value.get("success") is False
+    return Report(_join(printed), "" if status is None else str(int(status)), is_error)
+
+
+def _unframe_tags(text: str) -> Report | None:
+    found = _TAGGED.match(text)
+    if found is None:
+        return None
+    body = text[found.end() :].rstrip()
+    if body.startswith("<output>") and body.endswith("</output>"):
+        return Report(body[8:-9].strip("\n"), found[1])
+    if body.startswith("<stdout>") and body.endswith("</stderr>") and "</stdout><stderr>" in body:
+        printed = body[8:-9].split("</stdout><stderr>", 1)
+        return Report(_join(part.strip("\n") for part in printed), found[1])
+    return None
+
+
+def _unframe_lines(text: str) -> Report | None:
+    if found := _HEADED.match(text):
+        status = _HEADED_STATUS.search(found[0])
+        return Report(text[found.end() :], status[1] if status else "")
+    return _unframe_list(text) if text.startswith(_LISTED) else None
+
+
+def _unframe_list(text: str) -> Report | None:
+    """Return what a list such as `Output: …`, `Error: (none)`, `Exit Code: 0` tells."""
+    told: dict[str, str] = {}
+    body = text.rstrip()
+    while True:
+        rest, _, line = body.rpartition("\n")
+        found = _LISTED_END.fullmatch(line)
+        if found is None:
+            break
+        told[line.partition(":")[0]] = found[1]
+        body = rest
+    if not told:
+        return None
+    if body.startswith("Command: "):
+        starts = [at for word in ("\nOutput: ", "\nStdout: ") if (at := body.find(word)) >= 0]
+        if not starts:
+            return None
+        body = body[min(starts) + 1 :]
+    printed, _, complaint = body[8:].partition("\nStderr: ")
+    said = _join(part for part in (printed, complaint, told.get("Error", "")) if part.strip() not in _NOTHING)
+    status = told.get("Exit Code", "")
+    return Report(said, "" if status in _NOTHING else status)
+
+
+def _join(parts: Iterable[str]) -> str:
+    return "\n".join(filter(None, parts))

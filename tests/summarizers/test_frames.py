@@ -1,0 +1,136 @@
+import json
+
+import pytest
+
+from context_compressor import from_openai
+from context_compressor.summarizers.digest import Call, digest_messages
+from context_compressor.summarizers.frames import Report, unframe
+
+SAID = 'made "a.py"\n3 files changed'
+ENDS = "Signal: (none)\nBackground PIDs: (none)\nProcess Group PGID: 3312"
+
+
+@pytest.mark.parametrize(
+    "framed",
+    [
+        json.dumps({"output": SAID, "metadata": {"exit_code": 2, "duration_seconds": 0.1}}),
+        json.dumps({"stdout": SAID, "stderr": "", "exit_code": 2}, indent=2),
+        json.dumps({"returncode": 2, "stdout": "", "stderr": SAID}),
+        json.dumps([{"type": "text", "text": json.dumps({"stdout": SAID, "exitCode": 2})}]),
+        f"<returncode>2</returncode><stdout>{SAID}\n</stdout><stderr></stderr>",
+        f"<returncode>2</returncode>\n<output>\n{SAID}\n</output>",
+        f"Exit code: 2\nWall time: 0.3 seconds\nOutput:\n{SAID}",
+        f"Chunk ID: 4f9a2c\nWall time: 0.26 seconds\nProcess exited with code 2\nOutput:\n{SAID}",
+        f"Command: make\nDirectory: (root)\nOutput: {SAID}\nError: (none)\nExit Code: 2\n{ENDS}",
+        f"Command: make \\\n all\nDirectory: (root)\nStdout: {SAID}\nStderr: (empty)\nExit Code: 2\n{ENDS}",
+        json.dumps({"output": f"Output: {SAID}\nExit Code: 2\nProcess Group PGID: 9"}),
+    ],
+)
+def test_the_report_of_a_command_is_told_apart_from_what_the_command_printed(framed: str):
+    assert unframe(framed) == Report(SAID, "2")
+
+
+@pytest.mark.parametrize(
+    ("framed", "report"),
+    [
+        (
+            '{"content": [{"type": "text", "text": "no such table"}], "isError": true}',
+            ("no such table", "", True),
+        ),
+        ('[{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]', ("a\nb", "", False)),
+        ('{"success": false, "error": "quota exceeded"}', ("quota exceeded", "", True)),
+        (
+            "Command: ls\nDirectory: src\nOutput: (empty)\nError: (none)\nExit Code: 0\nSignal: 0",
+            ("", "0", False),
+        ),
+        ("Output: (empty)\nProcess Group PGID: 20496", ("", "", False)),
+    ],
+)
+def test_what_a_frame_tells_besides_the_output_is_told(framed: str, report: tuple[str, str, bool]):
+    assert unframe(framed) == report
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "plain",
+        '{"output": "cut off',
+        '{"output": {"rows": 3}}',
+        '{"content": "text of a file", "path": "a.py"}',
+        '{"output": "a", "order_id": "W1"}',
+        '[{"type": "image", "data": "…"}]',
+        '[{"text": "a", "id": 4}, {"text": "b", "id": 5}]',
+        '{"stdout": "", "stderr": ""}',
+        "<returncode>0</returncode>\n<output>cut off",
+        "Output: a list of things\nthat goes on",
+        "Command: none of ours",
+        "Error: no such file",
+    ],
+)
+def test_other_texts_stay_as_they_are(text: str):
+    assert unframe(text) == Report(text)
+
+
+def call_of(result: str, arguments: dict[str, object]) -> Call:
+    function = {"name": "shell", "arguments": json.dumps(arguments)}
+    messages = [
+        {"role": "assistant", "tool_calls": [{"id": "c", "type": "function", "function": function}]},
+        {"role": "tool", "tool_call_id": "c", "content": result},
+    ]
+    return digest_messages(from_openai(messages), None).calls[0]
+
+
+@pytest.mark.parametrize(
+    ("result", "outcome", "failed"),
+    [
+        (
+            '{"output": "E x\\n1 failed, 2 passed\\n", "metadata": {"exit_code": 1}}',
+            "1 failed, 2 passed",
+            True,
+        ),
+        ('{"output": "", "metadata": {"exit_code": 2}}', "exit code 2", True),
+        (
+            f"Command: make\nDirectory: (root)\nOutput: built\nError: (none)\nExit Code: 0\n{ENDS}",
+            "built",
+            False,
+        ),
+        (
+            "Chunk ID: 4f9a2c\nWall time: 0.2 seconds\nProcess exited with code 0\nOutput:\nbuilt",
+            "built",
+            False,
+        ),
+        ("<returncode>0</returncode><stdout>built</stdout><stderr></stderr>", "built", False),
+        ('{"content": [{"type": "text", "text": ""}], "isError": true}', "error", True),
+    ],
+)
+def test_a_call_came_to_what_was_printed_and_not_to_the_frame_around_it(
+    result: str, outcome: str, failed: bool
+):
+    call = call_of(result, {"command": "make"})
+    assert (call.outcome, call.failed) == (outcome, failed)
+
+
+def test_a_command_given_word_for_word_is_told_as_it_is_typed():
+    call = call_of("a.py", {"command": ["bash", "-lc", "rg --files | head"], "workdir": "/repo"})
+    assert call.title.startswith("shell: rg --files | head")
+    assert call_of("a.py", {"command": ["git", "status", "--short"]}).title == "shell: git status --short"
+
+
+def test_an_index_names_the_key_of_a_value_that_stood_in_json_within_json():
+    flights = json.dumps([{"flight_number": "HAT228", "date": "2024-05-27"}])
+    messages = [
+        {
+            "role": "assistant",
+            "tool_calls": [
+                {"id": "c", "type": "function", "function": {"name": "get", "arguments": '{"id": "R1234"}'}}
+            ],
+        },
+        {
+            "role": "tool",
+            "tool_call_id": "c",
+            "content": json.dumps({"content": [{"type": "text", "text": flights}], "isError": False}),
+        },
+    ]
+    digest = digest_messages(from_openai(messages), None)
+    assert digest.sources[-1].text == flights
