@@ -18,6 +18,7 @@ from context_compressor.summarizers.frames import unframe
 from context_compressor.summarizers.identifiers import Source
 from context_compressor.summarizers.outcomes import REF, read_outcome
 from context_compressor.summarizers.sections import is_placeholder, parse_sections
+from context_compressor.summarizers.spoken import SpokenCall, read_calls, read_result, without_surroundings
 
 _READ_CHARS = 60_000
 """How much of one text is read, half from each end: a result beyond it is data, and time matters more."""
@@ -176,16 +177,19 @@ def _read(digest: Digest, msg: Msg, position: float, open_calls: dict[str, Call]
         kind = block.get("type")
         if kind == "text" or (kind == "audio" and isinstance(block.get("text"), str)):  # what was spoken
             text = _ends(block["text"], _READ_CHARS)
-            if not is_placeholder(text):
+            result = None
+            if speaker == "user":
+                text = without_surroundings(text)
+                result = read_result(text)
+            if result is not None:
+                call = _spoken_call(digest, result.name, position)
+                _take_result(digest, call, result.text, position)
+            elif not is_placeholder(text):
                 by_user = speaker != "assistant"
                 (digest.requests if by_user else digest.replies).append(Statement(text, position, speaker))
                 digest.sources.append(Source("user" if by_user else "assistant", speaker, text, position))
         elif kind == "tool_use":
-            call = Call(block["name"], block["input"], position)
-            digest.calls.append(call)
-            open_calls[block["id"]] = call
-            arguments = _ends("\n".join(argument_lines(block["input"])), _READ_CHARS)
-            digest.sources.append(Source("call", call.label, arguments, position))
+            open_calls[block["id"]] = _take_call(digest, block["name"], block["input"], position)
         elif kind == "tool_result":
             _read_result(digest, block, position, open_calls)
 
@@ -196,12 +200,43 @@ def _read_result(digest: Digest, block: Block, position: float, open_calls: dict
         output = "\n".join(
             b["text"] for b in output if isinstance(b, dict) and isinstance(b.get("text"), str)
         )
-    report = unframe(output)
-    text = _ends(report.said, _READ_CHARS)
     call = open_calls.pop(block["id"], None)
     if call is None:
         call = Call(str(block.get("name") or "tool"), {}, position)
         digest.calls.append(call)
+    _take_result(digest, call, output, position)
+
+
+def _spoken_call(digest: Digest, name: str, position: float) -> Call:
+    """Return the call in the reply before, which a user's message tells the result of; else one of a name."""
+    calls: list[SpokenCall] = []
+    if digest.sources and digest.sources[-1].kind == "assistant":
+        reply = digest.sources[-1]
+        said, calls = read_calls(reply.text)
+        if calls:
+            digest.sources.pop()
+            digest.replies.pop()
+            if said:
+                digest.replies.append(Statement(said, reply.position, reply.label))
+                digest.sources.append(reply._replace(text=said))
+            for spoken in calls:
+                _take_call(digest, spoken.name, spoken.arguments, reply.position)
+    if not calls:
+        digest.calls.append(Call(name or "tool", {}, position))
+    return digest.calls[-1]
+
+
+def _take_call(digest: Digest, name: str, arguments: Mapping[str, Any], position: float) -> Call:
+    call = Call(name, arguments, position)
+    digest.calls.append(call)
+    text = _ends("\n".join(argument_lines(arguments)), _READ_CHARS)
+    digest.sources.append(Source("call", call.label, text, position))
+    return call
+
+
+def _take_result(digest: Digest, call: Call, output: str, position: float) -> None:
+    report = unframe(output)
+    text = _ends(report.said, _READ_CHARS)
     call.outcome, call.failed = read_outcome(
         text, command=call.command, is_read=call.is_reading, status=report.status, is_error=report.is_error
     )

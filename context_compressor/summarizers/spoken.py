@@ -1,0 +1,150 @@
+"""Read calls and results that stand in plain text, as agents without tool calls exchange them.
+
+Such an agent writes its call as a tag or a code fence, and what came of it is the next user's message: Cline,
+Roo, mini-swe-agent, SWE-agent, Terminus, ReAct, and models whose template has no tools. Read as what people
+said, a session's outputs would crowd out what the user asked for.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+_READ_CHARS = 20_000
+"""How much of a reply is searched for calls, from its end, where they stand."""
+
+_OPENING = re.compile(
+    r"\s{0,9}(?:(?=<returncode>)|<(tool_response|tool_result|tool_output|function_results?|observation)>"
+    r"|\[(\w[\w.-]{0,63})(?: for [^\n]*)?\] Result:|EXECUTION RESULT of \[([\w.-]{1,64})\]:"
+    r"|(?:Previous response had [^\n]*\n(?:[^\n]+\n){1,9}\n)?(?:New Terminal Output|Current Terminal Screen):"
+    r"|(?:Observation|OBSERVATION):)"
+)
+"""How the results of such agents begin."""
+_SURROUNDINGS = ("<environment_details>", "</environment_details>")
+"""What Cline and Roo add to each message: open tabs, the time, tokens used."""
+
+_JSON_CALL = re.compile(r"<tool_call>\s*(\{.*?\})\s*</tool_call>", re.DOTALL)
+_FUNCTION_CALL = re.compile(r"<function=([\w.-]{1,64})>(.*?)</function>", re.DOTALL)
+_FUNCTION_PARAMETER = re.compile(r"<parameter=([\w.-]{1,64})>(.*?)</parameter>", re.DOTALL)
+_TAG_CALL = re.compile(r"^<([a-z][a-z0-9_]{2,63})>[ \t]*\n(.*?)^</\1>", re.DOTALL | re.MULTILINE)
+_TAG_PARAMETER = re.compile(r"<([A-Za-z][\w-]{0,63})>(.*?)</\1>", re.DOTALL)
+_ACTION_CALL = re.compile(r"^Action: *([^\n]{1,64})\n+Action Input: *([^\n].*)", re.DOTALL | re.MULTILINE)
+_FENCE = re.compile(r"^```(bash|sh|shell|python|py|json)?[ \t]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
+
+
+class Result(NamedTuple):
+    """What came of a call."""
+
+    text: str
+    name: str
+    """The tool that it names; "" for none."""
+
+
+class SpokenCall(NamedTuple):
+    """A call that stood in a reply."""
+
+    name: str
+    arguments: dict[str, Any]
+
+
+def without_surroundings(text: str) -> str:
+    """Return a user's text without what its editor added at the end about open files and the time."""
+    head, opening, tail = text.rpartition(_SURROUNDINGS[0])
+    return head.rstrip() if opening and tail.rstrip().endswith(_SURROUNDINGS[1]) else text
+
+
+def read_result(text: str) -> Result | None:
+    """Return the result that a user's message reports; None where a person speaks."""
+    found = _OPENING.match(text)
+    if found is None:
+        return None
+    body = text[found.end() :].strip("\r\n")
+    if found[1]:
+        body = body.rstrip().removesuffix(f"</{found[1]}>").rstrip()
+    return Result(body, found[2] or found[3] or "")
+
+
+def read_calls(reply: str) -> tuple[str, list[SpokenCall]]:
+    """Return what a reply says besides its calls, and the calls."""
+    start = max(0, len(reply) - _READ_CHARS)
+    text = reply[start:]
+    for form in _FORMS:
+        calls = list(form(text))
+        if calls:
+            spans = [span for span, _ in calls]
+            said = reply[: start + spans[0][0]] + text[spans[-1][1] :]
+            return said.strip(), [call for _, call in calls]
+    return reply, []
+
+
+_Found = Iterator[tuple[tuple[int, int], SpokenCall]]
+
+
+def _json_calls(text: str) -> _Found:
+    for found in _JSON_CALL.finditer(text):
+        value = _load(found[1])
+        if value and isinstance(value.get("name"), str):
+            arguments = value.get("arguments", value.get("parameters"))
+            yield found.span(), SpokenCall(value["name"], arguments if isinstance(arguments, dict) else {})
+
+
+def _function_calls(text: str) -> _Found:
+    for found in _FUNCTION_CALL.finditer(text):
+        arguments = {name: value.strip("\n") for name, value in _FUNCTION_PARAMETER.findall(found[2])}
+        yield found.span(), SpokenCall(found[1], arguments)
+
+
+def _tag_calls(text: str) -> _Found:
+    for found in _TAG_CALL.finditer(text):
+        arguments = {name: value.strip("\n") for name, value in _TAG_PARAMETER.findall(found[2])}
+        if arguments:
+            yield found.span(), SpokenCall(found[1], arguments)
+
+
+def _action_calls(text: str) -> _Found:
+    found = _ACTION_CALL.search(text)
+    if found:
+        yield found.span(), SpokenCall(found[1].strip(), _load(found[2]) or {"input": found[2].strip()})
+
+
+def _terminal_calls(text: str) -> _Found:
+    """Yield what Terminus types: JSON of keystrokes, all that it says."""
+    fence = _FENCE.search(text)
+    start, end = fence.span(2) if fence else (text.find("{"), text.rfind("}") + 1)
+    value = _load(text[start:end]) if '"keystrokes"' in text[start:end] else None
+    commands = value.get("commands") if value else None
+    if value and isinstance(commands, list):
+        typed = [step["keystrokes"] for step in commands if isinstance(step, dict) and "keystrokes" in step]
+        yield (start, end), SpokenCall("terminal", {"command": "".join(map(str, typed)).strip()})
+
+
+def _fenced_calls(text: str) -> _Found:
+    fences = list(_FENCE.finditer(text))
+    for found in fences:
+        if found[1] != fences[-1][1]:
+            continue  # quoted: what is to be run stands last
+        language = found[1] or "bash"
+        value = _load(found[2]) if language == "json" else None
+        name = value.get("tool", value.get("name", value.get("action"))) if value else None
+        if value and isinstance(name, str):
+            arguments = value.get("arguments", value.get("args", value.get("action_input")))
+            yield found.span(), SpokenCall(name, arguments if isinstance(arguments, dict) else {})
+        elif language != "json":
+            key = "code" if language.startswith("py") else "command"
+            yield found.span(), SpokenCall(language, {key: found[2].strip()})
+
+
+_FORMS: tuple[Callable[[str], _Found], ...] = (
+    *(_json_calls, _function_calls, _tag_calls, _action_calls),
+    *(_terminal_calls, _fenced_calls),
+)
+
+
+def _load(text: str) -> dict[str, Any] | None:
+    try:
+        value = json.loads(text, strict=False)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None

@@ -1,0 +1,141 @@
+import json
+from typing import Any
+
+import pytest
+
+from context_compressor import ExtractiveSummarizer, SummaryRequest, from_openai
+from context_compressor.summarizers.digest import digest_messages
+from context_compressor.summarizers.spoken import read_calls, read_result, without_surroundings
+
+TABS = "\n\n<environment_details>\n# VSCode Open Tabs\nsrc/app.ts\n</environment_details>"
+
+
+@pytest.mark.parametrize(
+    ("message", "text", "name"),
+    [
+        ("[read_file for 'src/app.ts'] Result:\n\nimport x", "import x", "read_file"),
+        ("[list_files for '.'] Result:\n", "", "list_files"),
+        ("EXECUTION RESULT of [execute_bash]:\n/workspace", "/workspace", "execute_bash"),
+        ("<tool_response>\n42\n</tool_response>", "42", ""),
+        ("Observation: 3 rows", " 3 rows", ""),
+        ("OBSERVATION:\nfile edited", "file edited", ""),
+        ("New Terminal Output:\n\nroot@box:/# ls", "root@box:/# ls", ""),
+        (
+            "Previous response had warnings:\nWARNINGS: - Extra text\n\nNew Terminal Output:\n\nroot@box:/#",
+            "root@box:/#",
+            "",
+        ),
+        ("<returncode>0</returncode>\nok", "<returncode>0</returncode>\nok", ""),
+    ],
+)
+def test_what_a_tool_printed_is_told_apart_from_what_a_user_says(message: str, text: str, name: str):
+    assert read_result(message) == (text, name)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "",
+        "Result: it fails. Please look again.",
+        "[urgent] the results are wrong",
+        "My observation: it is slow",
+        "<task>\nRename the widget\n</task>",
+        "<instructions>Use tabs</instructions>",
+        "The output is\n<output>3</output>",
+    ],
+)
+def test_a_person_reports_no_result(message: str):
+    assert read_result(message) is None
+
+
+@pytest.mark.parametrize(
+    ("reply", "said", "name", "arguments"),
+    [
+        (
+            "I shall look.\n\n<read_file>\n<path>src/app.ts</path>\n</read_file>",
+            "I shall look.",
+            "read_file",
+            {"path": "src/app.ts"},
+        ),
+        (
+            "<write_to_file>\n<path>a.html</path>\n<content>\n<b>x</b>\n</content>\n</write_to_file>",
+            "",
+            "write_to_file",
+            {"path": "a.html", "content": "<b>x</b>"},
+        ),
+        (
+            "Sure!\n<function=execute_bash>\n<parameter=command>\nls -la\n</parameter>\n</function>",
+            "Sure!",
+            "execute_bash",
+            {"command": "ls -la"},
+        ),
+        ('<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>', "", "add", {"a": 1}),
+        ("Thought: look\nAction: search\nAction Input: who?", "Thought: look", "search", {"input": "who?"}),
+        ('Action: search\nAction Input: {"q": "who"}', "", "search", {"q": "who"}),
+        (
+            "It says\n```python\nx = 1\n```\nso I run\n```bash\nls\n```",
+            "It says\n```python\nx = 1\n```\nso I run",
+            "bash",
+            {"command": "ls"},
+        ),
+        ("Code:\n```py\nprint(1)\n```<end_code>", "Code:\n<end_code>", "py", {"code": "print(1)"}),
+        (
+            json.dumps({"analysis": "a", "commands": [{"keystrokes": "ls\n", "duration": 0.1}]}),
+            "",
+            "terminal",
+            {"command": "ls"},
+        ),
+        ('```json\n{"action": "go", "action_input": {"url": "/a"}}\n```', "", "go", {"url": "/a"}),
+    ],
+)
+def test_a_call_that_stands_in_a_reply_is_read(reply: str, said: str, name: str, arguments: dict[str, Any]):
+    assert read_calls(reply) == (said, [(name, arguments)])
+
+
+def test_a_reply_without_a_call_stays_whole():
+    reply = "Use `ls`. For example <b>ls -l</b>, or {x}."
+    assert read_calls(reply) == (reply, [])
+
+
+def test_what_an_editor_adds_to_a_message_is_not_what_the_user_says():
+    assert without_surroundings(f"Rename it.{TABS}") == "Rename it."
+    quoted = "What does <environment_details> mean?"
+    assert without_surroundings(quoted) == quoted
+
+
+def session() -> list[dict[str, Any]]:
+    messages = [{"role": "user", "content": f"<task>\nMake the tests pass.\n</task>{TABS}"}]
+    for number in range(6):
+        command = f"<execute_command>\n<command>npm test -- part{number}</command>\n</execute_command>"
+        messages.append({"role": "assistant", "content": f"I run part {number}.\n\n{command}"})
+        result = (
+            f"[execute_command for 'npm test'] Result:\n\nCommand executed.\n{number} failed, 7 passed{TABS}"
+        )
+        messages.append({"role": "user", "content": result})
+    return messages
+
+
+def test_results_in_users_messages_are_outcomes_of_calls_and_no_requests():
+    digest = digest_messages(from_openai(session()), None)
+    assert [said.text for said in digest.requests] == ["<task>\nMake the tests pass.\n</task>"]
+    assert [said.text for said in digest.replies] == [f"I run part {number}." for number in range(6)]
+    assert [call.title for call in digest.calls] == [
+        f"execute_command: npm test -- part{number}" for number in range(6)
+    ]
+    assert digest.calls[5].outcome == "5 failed, 7 passed"
+    assert digest.calls[5].failed
+
+
+def test_a_result_whose_call_is_not_there_is_told_by_the_name_of_its_tool():
+    digest = digest_messages(from_openai([session()[2]]), None)
+    assert [(call.name, call.outcome) for call in digest.calls] == [("execute_command", "0 failed, 7 passed")]
+    assert not digest.requests
+
+
+async def test_a_summary_quotes_no_output_as_what_the_user_wants():
+    summary = await ExtractiveSummarizer().summarize(
+        SummaryRequest(messages=from_openai(session()), max_tokens=300)
+    )
+    assert "npm test -- part5 → 5 failed, 7 passed" in summary.text
+    assert "Result:" not in summary.text
+    assert "environment_details" not in summary.text
