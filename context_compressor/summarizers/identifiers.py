@@ -19,27 +19,33 @@ MAX_CHARS = 120
 
 _REMEMBERED_CHARS = 2 * MAX_CHARS
 
-_TOKEN = re.compile(r"<?https?://[^\s\"'`<>\\)\]}，。]++|[<\\]?[A-Za-z0-9_@/.#~-]{5,}+")
+_LETTERS = r"A-Za-z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f\u0370-\u052f"
+"""Latin, Greek and Cyrillic letters, between which words have blanks; the signs × and ÷ are none."""
+_LOWER = r"a-z\u00df-\u00f6\u00f8-\u024f\u03ac-\u03ce\u0430-\u045f"
+_SCRIPT = r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3"
+"""Chinese, Japanese and Korean."""
+_TOKEN = re.compile(rf"<?https?://[^\s\"'`<>\\)\]}}，。]++|[<\\]?[{_LETTERS}0-9_@/.#~+-]{{5,}}+")
 """With what stands before it, where that is `<` or a backslash: a lookbehind takes four times as long."""
-_WORD = re.compile(r"[A-Za-z0-9_@/.#~<\\-]{5,}+")
+_WORD = re.compile(rf"[{_LETTERS}0-9_@/.#~+<\\-]{{5,}}+")
 """Holds every token that is no URL; to find one class of characters takes half the time of alternatives."""
 _TELLING = re.compile(r"[0-9_@/]|[^.]\.[^.]|[a-z][A-Z]|[A-Z]{2}[a-z]{2}")
 """A digit, underscore, slash, at sign, inner dot or camel case makes a token an identifier."""
-_LEADING = "-~"
-_TRAILING = ".,:;-#/~"
+_LEADING = "-~+"
+_TRAILING = ".,:;-#/~+"
 _NUMBER = re.compile(r"[0-9.,:/TZ+-]+")
 _KEY_BEFORE = re.compile(
-    r"(?:(?<![\w.@/-])([A-Za-z]{3,24}|[\u3400-\u9fff]{2,8})[ \"'`]{0,3}[:=(（：]?"
+    rf"(?:(?<![\w.@/-])([{_LETTERS}]{{3,24}}|[{_SCRIPT}]{{2,8}})[ \"'`]{{0,3}}[:=(（：]?"
     r"|([A-Za-z][\w-]{1,30})[\"'`]?[:：])[ \"'`({\[#$]{0,3}$"
 )
 _WORDS_BEFORE = re.compile(
-    r"(?:(?<![\w.,@/$€£¥'’-])(?:[A-Za-z][a-z'’]{0,15}|[A-Z]{2,6}|\d{1,3}(?:,\d{3}){0,3}(?:\.\d{1,4})?)"
-    r"[ ,:;(\"'`*]{1,3}){1,3}$|[\u3400-\u9fff]{1,8}[ ：:“\"]?$",
+    rf"(?:(?<![{_LETTERS}0-9_.,@/$€£¥'’-])"
+    rf"(?:[{_LETTERS}][{_LOWER}'’]{{0,15}}|[A-Z]{{2,6}}|\d{{1,3}}(?:,\d{{3}}){{0,3}}(?:\.\d{{1,4}})?)"
+    rf"[ ,:;(\"'`*]{{1,3}}){{1,3}}$|[{_SCRIPT}]{{1,8}}[ ：:“\"]?$",
     re.ASCII,
 )
 _QUOTING = str.maketrans(dict.fromkeys('"`*(“'))
 """What opens a quotation before a token, or closes one that began before the words."""
-_WORDS_AFTER = re.compile(r"[\"'`*)]{0,3}((?: [A-Za-z][a-z']{0,15}){1,2})(?![\w.@/-])")
+_WORDS_AFTER = re.compile(rf"[\"'`*)]{{0,3}}((?: [{_LETTERS}][{_LOWER}']{{0,15}}){{1,2}})(?![\w.@/+-])")
 _AROUND = {
     2: (re.compile(r"(?<![\w,.:])(?:\d\d?:){1,2}$", re.ASCII), re.compile(r"(?<=\d)(?::\d\d(?!\d)){1,2}")),
     3: (

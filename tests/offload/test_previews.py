@@ -228,6 +228,10 @@ class TestNames:
             "[also contains: src/a.py, lib/b.py, /etc/hosts]"
         )
 
+    def test_names_with_letters_of_other_alphabets_stay_whole(self):
+        text = "Datei docs/Über_uns.md, «отчёт_2024.xlsx» naïve Größe 订单A-20931号 20°C \ud800"
+        assert names_of(text, "", 200) == "[also contains: docs/Über_uns.md, отчёт_2024.xlsx, A-20931]"
+
     def test_base64_is_no_name(self) -> None:
         assert names_of("QUJD" * 1000, "", 100) == ""
 

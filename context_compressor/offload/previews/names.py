@@ -18,9 +18,11 @@ SCANNED_CHARACTERS = 64_000
 _BLOCKS = 16
 """A longer text is read in so many places, evenly spaced."""
 
-_IN_NAMES = re.compile(rb"[A-Za-z0-9_./:#@-]")
+_IN_NAMES = re.compile(rb"[A-Za-z0-9_./:#@\x80-\xff-]")
+_FOREIGN = re.compile(r"[\x80-\xbf\xd7\xf7\u0250-\u036f\u0530-\U0010ffff]+")
+"""What beyond ASCII is no Latin, Greek or Cyrillic letter: signs, and scripts without blanks."""
 _SPLITTING = bytes(i if _IN_NAMES.match(bytes([i])) else ord(" ") for i in range(256))
-_NAME_LIKE = re.compile(rb"[0-9_]|\w/|[a-z][A-Z]|\w\.\w|[\x80-\xff]")
+_NAME_LIKE = re.compile(rb"[0-9_]|\w/|[a-z][A-Z]|\w\.\w|[\xe3-\xe9]")
 """What tells an identifier from a word of prose: a digit, an underscore, a slash (not that of `</div>`),
 a hump, an inner dot, a character of a Chinese file."""
 
@@ -56,8 +58,10 @@ def find_names(text: str, tokens: float) -> list[Name]:
     if sample.count("\\n") > sample.count("\n"):  # escaped line feeds, not paths of Windows
         sample = sample.replace("\\n", " ")
     files, rest = take_chinese_files(sample)
+    if not rest.isascii():
+        rest = _FOREIGN.sub(" ", rest)
     counts = Counter(file.encode() for file in files)
-    counts.update(rest.encode("ascii", "replace").translate(_SPLITTING).split())
+    counts.update(rest.encode().translate(_SPLITTING).split())
     names: dict[str, Name] = {}
     alike: dict[bytes, int] = {}
     # The sort is stable: among names that stand equally often, the first in the text comes first.
