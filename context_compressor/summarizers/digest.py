@@ -200,15 +200,12 @@ def _read_result(digest: Digest, block: Block, position: float, open_calls: dict
         output = "\n".join(
             b["text"] for b in output if isinstance(b, dict) and isinstance(b.get("text"), str)
         )
-    call = open_calls.pop(block["id"], None)
-    if call is None:
-        call = Call(str(block.get("name") or "tool"), {}, position)
-        digest.calls.append(call)
+    call = open_calls.pop(block["id"], None) or _spoken_call(digest, str(block.get("name") or ""), position)
     _take_result(digest, call, output, position)
 
 
 def _spoken_call(digest: Digest, name: str, position: float) -> Call:
-    """Return the call in the reply before, which a user's message tells the result of; else one of a name."""
+    """Return the call that stands in the reply before, in plain text; else one of a name."""
     calls: list[SpokenCall] = []
     if digest.sources and digest.sources[-1].kind == "assistant":
         reply = digest.sources[-1]

@@ -139,3 +139,13 @@ async def test_a_summary_quotes_no_output_as_what_the_user_wants():
     assert "npm test -- part5 → 5 failed, 7 passed" in summary.text
     assert "Result:" not in summary.text
     assert "environment_details" not in summary.text
+
+
+def test_a_result_with_no_open_call_is_that_of_the_call_in_the_reply_before():
+    call = '<tool_call>\n{"name": "lookup", "arguments": {"id": "A-4521"}}\n</tool_call>'
+    messages = [
+        {"role": "assistant", "content": call},
+        {"role": "tool", "tool_call_id": "c", "content": '{"status": "active"}'},
+    ]
+    digest = digest_messages(from_openai(messages), None)
+    assert [(made.title, made.outcome) for made in digest.calls] == [("lookup: A-4521", "status: active")]
