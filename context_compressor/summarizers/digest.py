@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from context_compressor.messages.escapes import sendable
+from context_compressor.messages.frames import unframe
 from context_compressor.messages.msg import Block, Msg, is_instruction
 from context_compressor.messages.parts import argument_lines
 from context_compressor.messages.provenance import provenance_of
 from context_compressor.summarizers.cleaning import clean
 from context_compressor.summarizers.cutting import cut, cut_middle
-from context_compressor.summarizers.frames import unframe
 from context_compressor.summarizers.identifiers import Source
 from context_compressor.summarizers.outcomes import REF, read_outcome
 from context_compressor.summarizers.sections import is_placeholder, parse_sections

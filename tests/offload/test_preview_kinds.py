@@ -367,6 +367,30 @@ class TestEscaped:
         assert show_escaped("C:\\new\\names\\notes.txt\n" * 60) is None
 
 
+class TestFramed:
+    CODE = "\n\n".join(f"def step_{number}(value):\n    return value + {number}" for number in range(60))
+
+    @pytest.mark.parametrize(
+        "result",
+        [
+            json.dumps({"output": CODE, "metadata": {"exit_code": 0, "duration_seconds": 0.1}}),
+            json.dumps({"content": [{"type": "text", "text": CODE}], "isError": False}),
+        ],
+    )
+    def test_what_stands_in_a_report_is_shown_as_its_kind_is(self, result: str) -> None:
+        shown = preview(result, 200, COUNT)
+        assert shown.startswith("[escapes resolved]\ndef step_0(value):\nstep_0, step_1, step_2")
+        assert "exit_code" not in shown
+        assert "isError" not in shown
+
+    def test_a_status_that_tells_of_a_failure_is_shown(self) -> None:
+        shown = preview(
+            json.dumps({"stdout": "row\n" * 400, "stderr": "disk full", "exit_code": 28}), 60, COUNT
+        )
+        assert shown.startswith("[escapes resolved]\n[exit code 28]\nrow\n")
+        assert shown.endswith("disk full")
+
+
 class TestJsonLines:
     def test_they_are_shown_as_an_array(self) -> None:
         assert shown_by(show_json, JSON_LINES, 250).startswith(

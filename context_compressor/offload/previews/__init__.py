@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from context_compressor.messages.frames import Report, unframe
 from context_compressor.offload.fitting import CHARS_PER_TOKEN_BOUND, largest_fitting
 from context_compressor.offload.previews.code import show_code
-from context_compressor.offload.previews.escaped import show_escaped
+from context_compressor.offload.previews.escaped import show_escaped, without_escapes
 from context_compressor.offload.previews.json import show_json
 from context_compressor.offload.previews.listing import show_listing
 from context_compressor.offload.previews.markup import show_markup
@@ -90,7 +91,10 @@ def preview(
     if "\x1b" in text:
         text = _COLOURS.sub("", text)
     density = _DENSER * min(max(characters_per_token, 0.25), CHARS_PER_TOKEN_BOUND)
-    show, names_share = _recognise(text, plain)
+    report = unframe(text) if text.lstrip()[:1] in ("{", "[") and not plain else Report(text)
+    show, names_share = _recognise(report.said, plain)
+    if report.said is not text:
+        text, show = report.said, without_escapes(show, report.status)
     with_names = max_tokens >= _MIN_TOKENS_FOR_NAMES
     names = find_names(text, max_tokens * _NAMES_LOOKED_AT) if with_names else []
     in_names = names_tokens(names)

@@ -28,7 +28,7 @@ SHOWN_CHARACTERS = 160
 MAX_SHOWN = 1000
 """Lines ranked for a preview: more never fit."""
 
-NUMBERS = re.compile(r"^\[lines? \d[^\]]*\]\n", re.MULTILINE)
+NUMBERS = re.compile(r"^\[lines? \d[^\]]*\][ \n]", re.MULTILINE)
 """What stands above shown lines, for previews whose lines are not those of the text."""
 
 _NUMBER_CHARACTERS = 16

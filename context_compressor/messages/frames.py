@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from context_compressor.messages.openai_common import sendable
+
 _DEPTH = 3
 """Frames may stand in each other: a terminal's report in the answer of an MCP server, say."""
 _MAX_CHARS = 4_000_000
@@ -78,12 +80,16 @@ def _unframe_json(text: str) -> Report | None:
         value = json.loads(text, strict=False)
     except (ValueError, RecursionError):
         return None
+    report = None
     if isinstance(value, list):
-        return _unframe_blocks(value, is_error=False)
-    if value.keys() <= _ANSWER_KEYS:
+        report = _unframe_blocks(value, is_error=False)
+    elif value.keys() <= _ANSWER_KEYS:
         is_error = bool(value.get("isError") or value.get("is_error"))
-        return _unframe_blocks(value.get("content"), is_error=is_error)
-    return _unframe_report(value) if value.keys() <= _REPORT_KEYS else None
+        report = _unframe_blocks(value.get("content"), is_error=is_error)
+    elif value.keys() <= _REPORT_KEYS:
+        report = _unframe_report(value)
+    # What was an escape in the text, and is half a character, is one again.
+    return report and report._replace(said=sendable(report.said))
 
 
 def _unframe_blocks(blocks: Any, *, is_error: bool) -> Report | None:

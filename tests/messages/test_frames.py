@@ -3,8 +3,8 @@ import json
 import pytest
 
 from context_compressor import from_openai
+from context_compressor.messages.frames import Report, unframe
 from context_compressor.summarizers.digest import Call, digest_messages
-from context_compressor.summarizers.frames import Report, unframe
 
 SAID = 'made "a.py"\n3 files changed'
 ENDS = "Signal: (none)\nBackground PIDs: (none)\nProcess Group PGID: 3312"
@@ -43,6 +43,7 @@ def test_the_report_of_a_command_is_told_apart_from_what_the_command_printed(fra
             "Command: ls\nDirectory: src\nOutput: (empty)\nError: (none)\nExit Code: 0\nSignal: 0",
             ("", "0", False),
         ),
+        ('{"output": "half \\ud83d of a pair"}', ("half \\ud83d of a pair", "", False)),
         ("Output: (empty)\nProcess Group PGID: 20496", ("", "", False)),
     ],
 )
