@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from context_compressor.messages.openai_common import sendable
+from context_compressor.messages.escapes import sendable
 
 _DEPTH = 3
 """Frames may stand in each other: a terminal's report in the answer of an MCP server, say."""
