@@ -18,6 +18,7 @@ from context_compressor.memory.upkeep import Upkeep
 from context_compressor.messages.msg import Msg
 from context_compressor.messages.openai import from_openai, to_openai
 from context_compressor.messages.openai_common import as_dict
+from context_compressor.messages.parts import plain_texts
 
 _LONG_CHARACTERS = 200
 """Texts longer than this are remembered by their hash: the base memory has them already."""
@@ -114,7 +115,7 @@ class ListFollower:
         added = [(msg, to_openai([msg])[0]) for msg in from_openai(said[same:])]
         if same < len(self._synced):
             await self._refresh()  # after a restart there is no view yet
-            self._refuse_stand_ins([wire for _, wire in added], same)
+            self._refuse_stand_ins(added, same)
             known = await self._exchange(added, same)
             added, same = added[known - same :], known
         outdated = [synced.id for synced in self._synced[same:]]
@@ -136,12 +137,14 @@ class ListFollower:
         async with self._house.telling() as events, self._upkeep.lock:
             await self._upkeep.refresh(events)
 
-    def _refuse_stand_ins(self, wires: list[dict[str, Any]], start: int) -> None:
-        """Refuse a view as the list: what its stand-ins stand for would be deleted."""
+    def _refuse_stand_ins(self, said: list[tuple[Msg, dict[str, Any]]], start: int) -> None:
+        """Refuse a view as the list, `in_turn` or not: what its stand-ins stand for would be deleted."""
         items = self._upkeep.state.items
         stand_ins = to_openai([item.msg for item in items if item.kind == "segment" or item.stubs])
-        for place, wire in enumerate(wires if stand_ins else (), start):
-            if wire in stand_ins:
+        segments = [str(item.msg.content) for item in items if item.kind == "segment"]
+        for place, (msg, wire) in enumerate(said if stand_ins else (), start):
+            texts = plain_texts(msg) if msg.role == "user" else []
+            if wire in stand_ins or any(segment in text for text in texts for segment in segments):
                 raise InvalidArgumentError(
                     f"messages[{place}]: stands in for earlier messages in a view of this memory; sync the "
                     "whole conversation, not what get_memory returned"

@@ -12,6 +12,7 @@ from openai.types.chat import ChatCompletionMessage, ChatCompletionMessageFuncti
 from context_compressor import CompressedMemory, InMemoryMemory, from_openai, to_openai
 from context_compressor.errors import InvalidArgumentError, InvalidMessageError
 from context_compressor.memory.base import MemoryBase
+from context_compressor.messages.turns import in_turn
 from tests.memory.scripted import (
     ForeignMemory,
     GatedBase,
@@ -321,6 +322,20 @@ async def test_a_view_is_no_list_to_follow() -> None:
     before = await memory.get_history()
     with pytest.raises(InvalidArgumentError, match=r"messages\[\d+\]: stands in for earlier messages"):
         await memory.sync([*view, user("on")])
+    assert await memory.get_history() == before
+
+
+async def test_nor_is_a_view_whose_summary_was_joined_with_another_message() -> None:
+    """As `in_turn` does; no other stand-in gives this view away."""
+    memory = new_memory()
+    said = [user("go") if n % 2 == 0 else {"role": "assistant", "content": "so. " * 80} for n in range(30)]
+    await memory.sync(said)
+    view = to_openai(await memory.get_memory())
+    joined = in_turn(view)
+    assert [message for message in joined if "[Summary by" in message["content"] and message not in view]
+    before = await memory.get_history()
+    with pytest.raises(InvalidArgumentError, match=r"messages\[\d+\]: stands in for earlier messages"):
+        await memory.sync([*joined, user("on")])
     assert await memory.get_history() == before
 
 
