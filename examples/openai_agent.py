@@ -2,7 +2,8 @@
 
     OPENAI_API_KEY=... python examples/openai_agent.py FOLDER "What does this project do?"
 
-Works with any OpenAI-compatible server (`OPENAI_BASE_URL`). With --stream the answers are streamed.
+Works with OpenAI-compatible servers (`OPENAI_BASE_URL`); what some want beside is in docs/providers.md. With
+--stream the answers are streamed.
 """
 
 import argparse
