@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from math import inf
 
 from context_compressor.compression.plans import Plan, PlannedSegment, Situation
-from context_compressor.compression.pricing import cheapest_growth, tokens_per_turn
+from context_compressor.compression.pricing import cheapest_growth, staying_messages, tokens_per_turn
 from context_compressor.compression.stub_draft import StubDraft
 from context_compressor.compression.units import Unit
 from context_compressor.compression.view import ViewItem
@@ -37,7 +37,7 @@ class Draft(StubDraft):
         room = max(0, config.budget - self._fixed)
         self.target = 0 if situation.manual else int(self._fixed + config.target_ratio * room)
         most = config.max_view_messages
-        self._most_segments = inf if most is None else (most - config.keep_recent_count) // 2
+        self._most_segments = inf if most is None else max(1, (most - staying_messages(self.units)) // 2)
         self._share = int(SEGMENT_SHARE * room)
 
     # Segments

@@ -25,7 +25,7 @@ def plan(items: Sequence[ViewItem], situation: Situation) -> Plan | None:
     draft = Draft(items, situation)
     config, budget = situation.config, situation.config.budget
     draft.stub_arrivals()
-    over, crowded = draft.projected > budget, situation.early and is_crowded(items, config)
+    over, crowded = draft.projected > budget, situation.early and is_crowded(draft.units, config)
     pays = situation.early and config.mode != "compact" and draft.pays()
     if not (over or crowded or pays or situation.manual):
         return draft.finish(ARRIVAL)

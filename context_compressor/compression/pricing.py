@@ -30,14 +30,29 @@ def tokens_per_turn(units: Sequence[Unit]) -> float:
     return sum([unit.tokens for unit in live]) / max(1, turns)
 
 
-def is_crowded(items: Sequence[ViewItem], config: CompressionConfig) -> bool:
-    """Tell whether a view has more messages than the user wants."""
-    return config.max_view_messages is not None and len(items) > config.max_view_messages
+def is_crowded(units: Sequence[Unit], config: CompressionConfig) -> bool:
+    """Tell whether a view has more messages than the user wants, and an event should come for that.
+
+    Where those that may not leave are too many already, one would come on every turn: then only once half as
+    many may leave as a view should have.
+    """
+    most = config.max_view_messages
+    if most is None or sum(len(unit.items) for unit in units) <= most:
+        return False
+    leaving = sum(len(unit.items) for unit in units if unit.compressible)
+    stand_ins = any(unit.segment for unit in units) + (leaving > 0)
+    return staying_messages(units) + stand_ins <= most or leaving >= max(1, most // 2)
+
+
+def staying_messages(units: Sequence[Unit]) -> int:
+    """Return how many messages an event leaves, segments apart, unless the budget asks for more."""
+    return sum(len(unit.items) for unit in units if not (unit.segment or unit.compressible))
 
 
 def may_pay(items: Sequence[ViewItem], config: CompressionConfig) -> bool:
     """Tell cheaply whether an event within the budget may pay: whether it is worth while to plan one."""
-    return is_crowded(items, config) or missing_growth(items, config) <= 0
+    most = config.max_view_messages
+    return (most is not None and len(items) > most) or missing_growth(items, config) <= 0
 
 
 def missing_growth(items: Sequence[ViewItem], config: CompressionConfig) -> float:

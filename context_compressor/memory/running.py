@@ -165,7 +165,7 @@ class EventRunner:
             prepared = self._background.standing(state)
             if prepared is None or not prepared.is_ready:
                 return None
-        elif self._remote and not is_crowded(state.items, config):
+        elif self._remote and not is_crowded(state.units(), config):
             return None
         situation = state.situation(self._engine.costs())
         planned = plan(state.items, situation)

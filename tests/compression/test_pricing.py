@@ -9,6 +9,7 @@ import pytest
 
 from context_compressor import CompressionConfig, CompressionEvent, from_openai, to_openai
 from context_compressor.compression.pricing import cheapest_growth, is_crowded, may_pay
+from context_compressor.compression.units import Marks, classify
 from tests.compression.test_planner import items_of
 from tests.memory.scripted import config, exchange, filled, good_view, kind_of, new_memory, turns, user
 
@@ -83,6 +84,19 @@ async def test_where_too_many_messages_cannot_leave_the_view_is_handed_out_all_t
     assert memory.stats().events == 0
 
 
+async def test_where_the_number_cannot_be_reached_an_event_does_not_come_on_every_turn() -> None:
+    """Opencode's and codex's loop, for messages: what stays alone is above the trigger."""
+    events: list[CompressionEvent] = []
+    limit = 15
+    memory = new_memory(config(50_000, keep_recent_count=10, max_view_messages=limit), on_event=events.append)
+    await memory.add(from_openai([user(f"rule {n}") for n in range(20)]), marks="pinned")
+    session = turns(60)
+    for message in session:
+        await filled(memory, [message])
+        await good_view(memory)
+    assert 0 < len(events) <= len(session) // (limit // 2)
+
+
 async def test_compact_leaves_refs_where_messages_are_too_many() -> None:
     memory = new_memory(config(50_000, mode="compact", keep_recent_count=4, max_view_messages=12))
     await filled(memory, [user("go"), *turns(20)])
@@ -92,6 +106,6 @@ async def test_compact_leaves_refs_where_messages_are_too_many() -> None:
 
 
 def test_a_view_is_crowded_only_where_a_number_was_set() -> None:
-    items = items_of(turns(10))
-    assert not is_crowded(items, CompressionConfig())
-    assert is_crowded(items, CompressionConfig(max_view_messages=len(items) - 1))
+    units = classify(items_of(turns(10)), CompressionConfig(), Marks())
+    assert not is_crowded(units, CompressionConfig())
+    assert is_crowded(units, CompressionConfig(max_view_messages=len(units) - 1))
