@@ -48,7 +48,8 @@ class CompressionConfig(BaseModel):
     the newest of them stay, and the user's last message, in a session whose exchanges are so large that the
     next event would follow before this one paid for itself; 10 that were set stay."""
     compact_ratio_threshold: Ratio = 0.75
-    """In `auto`, compacting is enough where it left at most this share of the tokens and of the budget."""
+    """In `auto`, compacting is enough where it left at most this share of the tokens, and a quarter of the
+    budget free."""
     target_ratio: Annotated[float, Field(gt=0, lt=1)] = 0.5
     """Share of the budget beside the fixed messages that an event has to reach where compacting alone is to
     be enough; where it summarises, everything but the recent messages leaves, and of those, where

@@ -16,6 +16,10 @@ from context_compressor.compression.pricing import is_crowded
 from context_compressor.compression.units import Unit
 from context_compressor.compression.view import ViewItem
 
+FILLED_SHARE = 0.75
+"""Share of the budget that compacting alone may leave filled: with less room the next event would soon
+follow."""
+
 
 def plan(items: Sequence[ViewItem], situation: Situation) -> Plan | None:
     """Return what should leave the view now, or None when nothing should or could.
@@ -36,7 +40,7 @@ def plan(items: Sequence[ViewItem], situation: Situation) -> Plan | None:
     if config.mode == "compact":
         enough = draft.projected <= budget and not crowded
     else:
-        bearable = config.compact_ratio_threshold * min(before, budget)
+        bearable = min(config.compact_ratio_threshold * before, FILLED_SHARE * budget)
         reached = draft.projected <= max(draft.target, bearable)
         enough = config.mode == "auto" and over and not (crowded or situation.manual) and reached
     if not enough:

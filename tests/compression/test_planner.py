@@ -83,6 +83,23 @@ def test_auto_compresses_where_compacting_was_not_enough() -> None:
     assert leaving(found)[:2] == ["1", "2"]
 
 
+@pytest.mark.parametrize(
+    ("beside", "ratio", "is_enough"),
+    [
+        (3, 0.75, True),  # from 2,124 tokens to 1,475, above the target of 1,000
+        (3, 0.6, False),  # saves too little
+        (4, 0.95, False),  # from 2,543 to 1,894 of 2,000
+    ],
+)
+def test_compacting_is_enough_where_it_saved_its_share_and_left_a_quarter_free(
+    beside: int, ratio: float, is_enough: bool
+) -> None:
+    said = [user("go"), *exchange("a", 60), *turns(beside)]
+    found = planned(said, max_tool_message_tokens=300, compact_ratio_threshold=ratio)
+    assert stubbed(found) == ["2"]
+    assert (leaving(found) == []) == is_enough
+
+
 def test_the_oldest_leave_first_and_exchanges_leave_whole() -> None:
     left = leaving(planned(turns(12)))
     assert left == sorted(left, key=int)

@@ -228,7 +228,7 @@ async def test_a_large_arrival_is_compacted_without_waiting_for_the_preparation(
 async def test_where_compacting_is_enough_nobody_waits_for_a_model() -> None:
     """A preparation that would be waited for gives way to an event that asks no model."""
     summarizer = Gated()
-    settings = config(4_000, max_tool_message_tokens=300, arrival_ratio=1.0, compact_ratio_threshold=0.95)
+    settings = config(4_000, max_tool_message_tokens=300, arrival_ratio=1.0, target_ratio=0.95)
     events: list[CompressionEvent] = []
     memory = new_memory(settings, summarizer=summarizer, on_event=events.append)
     said = turns(8)
