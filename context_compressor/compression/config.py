@@ -73,7 +73,7 @@ class CompressionConfig(BaseModel):
     volatile_marks: AbstractSet[str] = frozenset({"hint"})
     """Marks of messages that come and go; they never enter a segment."""
     exclude_tools: AbstractSet[str] = frozenset()
-    """Names of tools whose results and arguments are never compacted."""
+    """Names of tools whose results and arguments are never compacted while another means keeps the budget."""
     redact: Callable[[str], str] | None = Field(default=None, exclude=True)
     """Applied to every text before it reaches the store or a summariser."""
     summary_instructions: str | None = None
