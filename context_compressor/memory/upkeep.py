@@ -157,16 +157,16 @@ class Upkeep:
         }
         return valid | {key: tokens for key, msg, tokens in self.state.queue if now.get(key) == msg}
 
-    def _release(self, pinned: Collection[str]) -> bool:
-        """Withdraw what stands in for pinned messages: they may not leave; tell whether there was any."""
+    def _release(self, pinned: Collection[str]) -> list[str]:
+        """Withdraw what stands in for pinned messages: they may not leave; return their ids."""
         state = self.state
         if not pinned:
-            return False
-        left = False
+            return []
+        left: list[str] = []
         for item in state.items_of([*pinned, *state.index.keys_of(pinned)]):
             if state.ledger.top_segment_of(item) is not None or state.ledger.stubs_of(item):
                 state.withdraw(item)
-                left = True
+                left.append(message_id(item.key))
         return left
 
     async def rebuild(self) -> None:
@@ -200,9 +200,9 @@ class Upkeep:
         if weighty.isdisjoint(marks):
             return
         state.generation += 1
-        if self._release(state.index.bearing(self._config.pinned_mark)):
+        if released := self._release(state.index.bearing(self._config.pinned_mark)):
             await self.rebuild()
-            self.note_edit(events, "pinned messages returned", before, ())
+            self.note_edit(events, "pinned messages returned", before, released)
 
     def note_edit(self, events: list[CompressionEvent], reason: str, before: int, ids: Sequence[str]) -> None:
         """Note an event of kind `edit`."""

@@ -169,6 +169,7 @@ async def test_what_becomes_pinned_returns() -> None:
     assert added[2].id in covered_ids(await memory.get_memory())
     await memory.update_messages_mark("pinned", msg_ids=[added[2].id])
     assert events[-1].kind == "edit"
+    assert events[-1].message_ids == (added[2].id,)
     view = await nothing_lost(memory, said)
     assert said[1] in to_openai(view)
     assert said[2] in to_openai(view)
