@@ -44,9 +44,10 @@ class CompressionConfig(BaseModel):
     group_token_threshold: Annotated[int | None, Strict()] = Field(default=None, gt=0)
     """Tokens of messages that one summary covers at most; None: all of an event in one group."""
     keep_recent_count: Tokens = Field(default=10, ge=0)
-    """Messages at the end that stay word for word as long as the budget allows. Where it was not set, only
-    the newest of them stay, and the user's last message, in a session whose exchanges are so large that the
-    next event would follow before this one paid for itself; 10 that were set stay."""
+    """Messages at the end that stay word for word as long as the budget allows. Where it was not set, they
+    are at most half of `max_view_messages`, and only the newest of them stay, and the user's last message,
+    in a session whose exchanges are so large that the next event would follow before this one paid for
+    itself; 10 that were set stay."""
     compact_ratio_threshold: Ratio = 0.75
     """In `auto`, compacting is enough where it left at most this share of the tokens, and a quarter of the
     budget free."""
@@ -67,7 +68,8 @@ class CompressionConfig(BaseModel):
     preview_tokens: Tokens = Field(default=_DEFAULT_PREVIEW_TOKENS, ge=0)
     """Tokens of preview that a stub shows; fewer when many stubs share the room."""
     keep_first_user: bool = True
-    """Whether the first user message stays out of segments."""
+    """Whether the first user message stays out of segments; what the user asked for last always does, as long
+    as the budget allows."""
     pinned_mark: str | None = "pinned"
     """Mark of messages whose exchange never leaves the view; None: no such mark."""
     volatile_marks: AbstractSet[str] = frozenset({"hint"})
@@ -115,16 +117,19 @@ class CompressionConfig(BaseModel):
     @model_validator(mode="after")
     def _check_together(self) -> Self:
         self._heed_window()
+        limit, remedy = f"max_total_tokens ({self.max_total_tokens})", "raise max_total_tokens"
+        if self.window_tokens and self.max_total_tokens == int(self.window_ratio * self.window_tokens):
+            limit = f"{self.window_ratio} of window_tokens ({self.window_tokens}), {self.max_total_tokens}"
+            remedy = "raise window_ratio"
         if self.reserved_tokens >= self.max_total_tokens:
             raise ValueError(
-                f"reserved_tokens ({self.reserved_tokens}) must be below max_total_tokens "
-                f"({self.max_total_tokens}); lower it, or raise max_total_tokens"
+                f"reserved_tokens ({self.reserved_tokens}) must be below {limit}; lower it, or {remedy}"
             )
         self._clamp_defaults()
         if self.max_tool_message_tokens >= self.max_total_tokens > 1:
             raise ValueError(
-                f"max_tool_message_tokens ({self.max_tool_message_tokens}) must be below max_total_tokens "
-                f"({self.max_total_tokens}); lower it, or raise the budget"
+                f"max_tool_message_tokens ({self.max_tool_message_tokens}) must be below {limit}; lower it, "
+                f"or {remedy}"
             )
         if self.preview_tokens >= self.max_tool_message_tokens > 1:
             raise ValueError(
@@ -162,5 +167,8 @@ class CompressionConfig(BaseModel):
                 tool = max(tool, preview + 1)
         if "preview_tokens" not in given:
             preview = min(preview, tool // 2)
+        if self.max_view_messages is not None and "keep_recent_count" not in given:
+            recent = min(self.keep_recent_count, self.max_view_messages // 2)
+            object.__setattr__(self, "keep_recent_count", recent)
         object.__setattr__(self, "max_tool_message_tokens", tool)
         object.__setattr__(self, "preview_tokens", preview)

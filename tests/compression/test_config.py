@@ -32,6 +32,18 @@ def test_the_defaults_are_remes() -> None:
             {"preview_tokens": 300, "max_tool_message_tokens": 300},
             ["preview_tokens (300)", "max_tool_message_tokens (300)"],
         ),
+        (
+            {"window_tokens": 4_096, "reserved_tokens": 3_500},
+            ["reserved_tokens (3500)", "0.8 of window_tokens (4096), 3276", "raise window_ratio"],
+        ),
+        (
+            {"window_tokens": 4_096, "max_tool_message_tokens": 4_000},
+            ["max_tool_message_tokens (4000)", "0.8 of window_tokens (4096), 3276"],
+        ),
+        (
+            {"max_view_messages": 10, "keep_recent_count": 10},
+            ["max_view_messages (10)", "keep_recent_count (10)"],
+        ),
         ({"pinned_mark": "hint"}, ["pinned_mark ('hint')", "volatile_marks"]),
         (
             {"mode": "auto", "working_summary_mode": "compact"},
@@ -111,3 +123,14 @@ def test_a_copy_with_other_values_keeps_what_was_set() -> None:
     data = config.model_dump()
     assert "redact" not in data
     assert CompressionConfig(**data).max_total_tokens == 1_000
+
+
+@pytest.mark.parametrize(("most", "kept"), [(1, 0), (5, 2), (12, 6), (20, 10), (400, 10)])
+def test_recent_messages_that_nobody_asked_for_leave_room_below_the_most_messages(
+    most: int, kept: int
+) -> None:
+    """With ten of twelve an event came on every turn, and below eleven the config was refused."""
+    config = CompressionConfig(max_view_messages=most)
+    assert config.keep_recent_count == kept
+    assert config.may_shrink_recent
+    assert CompressionConfig(max_view_messages=30, keep_recent_count=29).keep_recent_count == 29

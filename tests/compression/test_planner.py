@@ -234,7 +234,7 @@ def test_recent_exchanges_leave_where_the_next_event_would_follow_at_once() -> N
         {"cached_price": 1.0},  # an event costs nothing
         {"mode": "compact"},  # no summary would stand for them
         {"max_total_tokens": 10_000, "manual": True},
-        {"max_total_tokens": 10_000, "max_view_messages": 12},
+        {"max_total_tokens": 10_000, "max_view_messages": 12, "keep_recent_count": 10},
     ],
 )
 def test_otherwise_recent_exchanges_stay(values: dict[str, Any]) -> None:
