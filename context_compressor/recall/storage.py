@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import stat
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from functools import reduce
@@ -277,7 +278,8 @@ def _make_file(path: Path) -> tuple[int, int]:
     # that is there is opened by SQLite alone. One shorter than a page is no index, or no more than a header.
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o600))
-    if path.stat().st_size < _PAGE_BYTES:
+    status = path.lstat()
+    if not stat.S_ISREG(status.st_mode) or status.st_size < _PAGE_BYTES:
         _refuse_other(path)
     path.chmod(0o600)
     inode = _inode(path)
@@ -295,8 +297,13 @@ def _inode(path: Path) -> tuple[int, int] | None:
 
 
 def _refuse_other(path: Path) -> None:
-    """Refuse a file that is neither an index nor the beginning of one, nor empty or all zeros."""
+    """Refuse what is neither an index nor the beginning of one, nor empty or all zeros.
+
+    A link could point to any file of the user's; a named pipe would be waited for, for ever.
+    """
     try:
+        if not stat.S_ISREG(path.lstat().st_mode):
+            raise NotAnIndexError(f"{path} is no regular file; delete it, or name another file")
         with path.open("rb") as file:
             header = file.read(100)
     except FileNotFoundError:

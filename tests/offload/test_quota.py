@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from context_compressor.errors import InvalidArgumentError, OffloadFullError
+from context_compressor.errors import InvalidArgumentError, OffloadError, OffloadFullError
 from context_compressor.offload.directory import namespaces, quota
 from context_compressor.offload.directory.gc import collect_garbage
 from context_compressor.offload.directory.usage import Usage
@@ -291,6 +291,21 @@ class TestBytes:
             FileOffloadStore(tmp_path, max_age_seconds="30d")  # type: ignore[arg-type]
         with pytest.raises(TypeError):
             FileOffloadStore(tmp_path, "a", 5)  # type: ignore[misc]
+
+    @pytest.mark.skipif(os.name == "nt", reason="no links there")
+    @pytest.mark.parametrize("max_bytes", [None, 5_000])
+    async def test_a_count_that_is_a_link_is_not_written(self, tmp_path: Path, max_bytes: int | None) -> None:
+        """Who unpacks somebody's directory must find no other file of his changed."""
+        victim = tmp_path / "authorized_keys"
+        victim.write_text("ssh-ed25519 " + "A" * 100)
+        (tmp_path / "store" / ".store").mkdir(parents=True)
+        (tmp_path / "store" / ".store" / "usage").symlink_to(victim)
+        store = FileOffloadStore(tmp_path / "store", "a", max_bytes=max_bytes)
+        with pytest.raises(OffloadError) if max_bytes else nullcontext():
+            await store.write(text_of(1))
+        with suppress(OffloadError):
+            collect_garbage(tmp_path / "store", max_bytes=1)
+        assert victim.read_text() == "ssh-ed25519 " + "A" * 100
 
 
 class TestAge:

@@ -172,6 +172,30 @@ def test_a_read_only_directory_is_memory(tmp_path: Path) -> None:
         tmp_path.chmod(0o700)
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="no links and pipes there")
+def test_a_link_or_a_pipe_in_the_place_of_the_file_is_left_alone(tmp_path: Path) -> None:
+    """Who unpacks somebody's directory must find no other file of his changed, nor wait for ever."""
+    script = tmp_path / "script.sh"
+    script.write_text("#!/bin/sh\n" + "true\n" * 500)
+    script.chmod(0o755)
+    other = tmp_path / "other.sqlite3"
+    write_index(other)
+    indexed = other.read_bytes()
+    history = History(["a zebra of another memory", *TEXTS])
+    path = tmp_path / "i.sqlite3"
+    for target in (script, other, tmp_path / "not there"):
+        path.symlink_to(target)
+        check(SearchIndex(path), history)
+        SearchIndex(path).clear()
+        path.unlink()
+    assert (script.stat().st_mode & 0o777, other.read_bytes()) == (0o755, indexed)
+    assert not (tmp_path / "not there").exists()
+    os.mkfifo(path)
+    check(SearchIndex(path), history)
+    SearchIndex(path).clear()
+    assert path.is_fifo()
+
+
 def test_a_lock_that_is_not_given_up_is_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -71,7 +71,9 @@ def locked(file: Path, *, shared: bool = False, wait_seconds: float = WAIT_SECON
     Raises:
         OSError: the file cannot be opened, or somebody holds the lock all that time.
     """
-    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
+    # A link could point to any file of the user's, and some are written to: the count of bytes is one.
+    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
+    descriptor = os.open(file, flags, 0o600)
     try:
         yield Locked(descriptor, _wait_for(descriptor, file, shared, wait_seconds))
     finally:
