@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 DONE: Final = 0
@@ -36,6 +37,16 @@ def check_path(path: str, what: str) -> None:
     """
     if not path:
         raise CommandError(f"{what} is empty; name a file or directory")
+
+
+_OBEYED: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def for_terminal(text: str) -> str:
+    """Return `text` with what a terminal would obey escaped: texts come from outside, and some write titles,
+    clipboards or over what stands above them.
+    """
+    return _OBEYED.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def one_line(text: str) -> str:

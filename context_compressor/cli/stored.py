@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import regex
 
-from context_compressor.cli.exits import DONE, NO, TROUBLE, CommandError, check_path
+from context_compressor.cli.exits import DONE, NO, TROUBLE, CommandError, check_path, for_terminal
 from context_compressor.cli.outputs import check_stdout, write_stdout
 from context_compressor.errors import OffloadError, OffloadNotFoundError
 from context_compressor.offload.directory.namespaces import NAMESPACE
@@ -129,8 +130,13 @@ def read_stored(ref: str, store: str, namespace: str | None, offset: int | None,
         last = len(lines) if limit is None else min(first - 1 + limit, len(lines))
         # The line feed after the last line shown belongs to it, where the text has one.
         text = "\n".join(lines[first - 1 : last]) + ("\n" if last < len(lines) else "")
-    write_stdout(text)
+    _print(text)
     return DONE
+
+
+def _print(text: str) -> None:
+    """Print a stored text as it was; to a terminal, without what that would obey."""
+    write_stdout(for_terminal(text) if sys.stdout.isatty() else text)
 
 
 def grep_stored(
@@ -178,8 +184,8 @@ def _grep(
         numbers = [n for n in dict.fromkeys(hit.number for hit in found.hits) if n <= len(lines)]
         if numbers:
             if code == DONE and context:
-                write_stdout("--\n")
-            write_stdout("".join(_matches(name, lines, numbers, context)))
+                _print("--\n")
+            _print("".join(_matches(name, lines, numbers, context)))
             code = DONE
         if found.timed_out:
             unsearched.append(name)

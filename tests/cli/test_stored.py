@@ -1,13 +1,16 @@
 import asyncio
 import json
+import os
+import pty
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 
 import pytest
 
 from context_compressor import FileOffloadStore
-from tests.cli.support import environment
+from tests.cli.support import command, environment, run_process
 
 
 @pytest.fixture
@@ -224,3 +227,26 @@ def test_what_left_the_view_is_found_and_read_again(cli, tmp_path, recorded):
     read = cli("read", ref, "--offset", number, "--limit", 20).out
     assert read in original + "\n"
     assert read.count("\n") == 20
+
+
+@pytest.mark.parametrize("command_line", [("read", "REF"), ("grep", "evil")])
+def test_a_terminal_is_not_told_what_to_do(tmp_path, command_line):
+    """A text may write to the clipboard, or over what stands above it; a pipe gets it as it was."""
+    text = "evil \x1b]52;c;cm0gLXJm\x07 name\u202etxt.exe 你好\u3000é\n"
+    ref = asyncio.run(FileOffloadStore(tmp_path / "store").write(text))
+    told = [ref if word == "REF" else word for word in command_line]
+    leader, follower = pty.openpty()
+    process = subprocess.Popen(
+        command(*told, "--store", "store"), cwd=tmp_path, env=environment(), stdout=follower
+    )
+    os.close(follower)
+    shown = b""
+    with suppress(OSError):  # Linux says so when the other end is closed
+        while chunk := os.read(leader, 65536):
+            shown += chunk
+    os.close(leader)
+
+    assert process.wait() == 0
+    assert r"evil \x1b]52;c;cm0gLXJm\x07 name\u202etxt.exe 你好　é" in shown.decode()
+    assert b"\x1b" not in shown
+    assert text.encode() in run_process(*told, "--store", "store", cwd=tmp_path).stdout
