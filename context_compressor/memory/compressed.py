@@ -105,6 +105,7 @@ class CompressedMemory(MemoryBase):
 
         Raises:
             InvalidArgumentError: not messages, or not marks; nothing was added.
+            InvalidMessageError: a message nests too deep; nothing was added.
         """
         messages, mark_names = as_messages(memories), as_marks(marks)
         if messages:

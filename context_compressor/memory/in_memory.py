@@ -62,6 +62,7 @@ class InMemoryMemory(MemoryBase):
 
         Raises:
             InvalidArgumentError: not messages, or not marks.
+            InvalidMessageError: a message nests too deep.
         """
         messages, names = as_messages(memories), as_marks(marks)
         copies = [msg.copy() for msg in messages]

@@ -24,30 +24,40 @@ def new_id() -> str:
 
 
 _SCALARS = frozenset({str, int, float, bool, type(None)})
+MAX_NESTING = 150
+"""How deep JSON-like data of a message may nest. What the chat-dict codec takes, 100 deep in itself, stands
+some levels down in content. Deeper, what recursion bears would depend on the caller's stack: a message that
+could be added could not be shown."""
 
 
-def copy_json(value: Any) -> Any:
+def copy_json(value: Any, depth: int = MAX_NESTING) -> Any:
     """Return a deep copy of a JSON-like value; strings are shared, containers are not.
 
     Some five times as fast as `copy.deepcopy`, which keeps a memo that JSON-like data does not need.
+
+    Raises:
+        InvalidMessageError: it nests deeper than `depth`.
     """
     kind = type(value)
+    if kind in _SCALARS:
+        return value
+    if depth == 0:
+        raise InvalidMessageError(f"data of a message nests more than {MAX_NESTING} deep")
+    depth -= 1
     if kind is dict:
         copied = value.copy()
         for key, item in value.items():
             if type(item) not in _SCALARS:
-                copied[key] = copy_json(item)
+                copied[key] = copy_json(item, depth)
         return copied
     if kind is list:
-        return [item if type(item) in _SCALARS else copy_json(item) for item in value]
-    if kind in _SCALARS:
-        return value
+        return [item if type(item) in _SCALARS else copy_json(item, depth) for item in value]
     if kind is tuple:
-        return tuple(copy_json(item) for item in value)
+        return tuple(copy_json(item, depth) for item in value)
     if isinstance(value, dict):  # a subclass, such as an SDK's message
-        return {key: copy_json(item) for key, item in value.items()}
+        return {key: copy_json(item, depth) for key, item in value.items()}
     if isinstance(value, list):
-        return [copy_json(item) for item in value]
+        return [copy_json(item, depth) for item in value]
     return value
 
 

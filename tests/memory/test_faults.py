@@ -13,6 +13,7 @@ from context_compressor import (
     CompressedMemory,
     CompressionEvent,
     InMemoryOffloadStore,
+    Msg,
     OpenAISummarizer,
     Summary,
     SummaryRequest,
@@ -20,6 +21,7 @@ from context_compressor import (
     to_openai,
 )
 from context_compressor.errors import (
+    InvalidMessageError,
     InvalidStateError,
     OffloadCollisionError,
     OffloadError,
@@ -839,3 +841,19 @@ async def test_a_malformed_state_changes_nothing() -> None:
             memory.load_state_dict(state)
         assert to_openai(await memory.get_memory()) == before
     assert len(summarizer.requests) == 1
+
+
+@pytest.mark.parametrize("depth", [151, 490, 5_000])
+async def test_arguments_nested_too_deep_are_refused_before_they_are_in_the_history(depth: int) -> None:
+    """A model can write them; once added, no view could be made any more."""
+    memory = new_memory()
+    await filled(memory, LONG)
+    before = to_openai(await memory.get_memory())
+    nested: Any = "x" * 400
+    for _ in range(depth):
+        nested = [nested]
+    block = {"type": "tool_use", "id": "deep", "name": "f", "input": {"value": nested}}
+    with pytest.raises(InvalidMessageError, match="150 deep"):
+        await memory.add(Msg("agent", [block], "assistant"))
+    assert to_openai(await memory.get_memory()) == before
+    await nothing_lost(memory, LONG)
