@@ -1,5 +1,7 @@
 """Readable transcripts of what leaves the view. Pure; texts stand verbatim, media by their ref.
 
+Only a line of a text that reads like a title of ours is indented by a space.
+
 Transcripts hold no generated ids and no timestamps, so the same messages give the same transcript, and the
 same ref, in any process.
 """
@@ -7,6 +9,7 @@ same ref, in any process.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +25,9 @@ from context_compressor.messages.repair import is_orphan, orphan_as_result
 from context_compressor.offload.protocol import ref_of
 
 Redact = Callable[[str], str]
+
+_TITLE_LIKE = re.compile(r"^=== (?:user|assistant|system|result of)\b.*===[ \t\r]*$", re.MULTILINE)
+"""A line that would pass for a title: indented by a space, a tool cannot speak in the user's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +179,8 @@ def render_transcript(messages: Sequence[Msg], *, segments: int = 0) -> Transcri
         if title == "user" and msg.name not in ("user", ""):
             title = f"user {msg.name}"
         lines += _render_extra(remark_of(msg.metadata), media)
-        sections.append(f"=== {title} ===\n" + "\n".join(lines))
+        title = " ".join(title.split())  # names come from outside
+        sections.append(f"=== {title} ===\n" + _TITLE_LIKE.sub(r" \g<0>", "\n".join(lines)))
     return Transcript("\n\n".join(sections), tuple(media))
 
 

@@ -12,6 +12,8 @@ from context_compressor.tokens.protocol import TokenCounter
 
 _FIRST = re.compile(r"\[(?:in view|not stored|ctx://[0-9a-f]{16}(?: line \d+(?: column \d+)?)?), [^\n]*\]\n")
 _LAST = re.compile(r"\n\[(?:end|\d+ more; ask more precisely)\]\Z")
+_NOT_IN_TITLES = str.maketrans("[]", "()")
+_TITLE_LIKE = re.compile(r"^\[", re.MULTILINE)
 _WIDTHS = (MAX_PASSAGE_CHARACTERS, 480, 320, 200, 140)
 """Characters of a passage to show, the most first; the least still shows a name with the words beside it."""
 _LEAST_WIDTHS = (70, 35, 17)
@@ -61,7 +63,7 @@ def hits_page(hits: Sequence[Hit], query: str, counter: TokenCounter, max_tokens
     @cache
     def shown(width: int) -> list[str]:
         found = excerpts.shown(width)
-        return [f"[{_title(hit)}]\n{text}" for hit, text in zip(hits, found, strict=True)]
+        return [f"[{_title(hit)}]\n{_said(text)}" for hit, text in zip(hits, found, strict=True)]
 
     page = ""
     for count, width in _attempts(len(hits)):
@@ -84,6 +86,11 @@ def is_hits_page(text: str) -> bool:
     return _FIRST.match(text) is not None and _LAST.search(text) is not None
 
 
+def _said(passage: str) -> str:
+    """Return a passage of which no line can pass for the title of another: a tool could speak as the user."""
+    return _TITLE_LIKE.sub(" [", passage)
+
+
 def _title(hit: Hit) -> str:
     what = f"result of {hit.tool}" if hit.role == "tool" else hit.role
     if hit.role == "assistant" and hit.tool:
@@ -94,4 +101,4 @@ def _title(hit: Hit) -> str:
         if hit.column > MAX_PASSAGE_CHARACTERS:  # else a page that begins with the line shows it
             where += f" column {hit.column}"
     ago = "now" if hit.messages_ago == 0 else f"{hit.messages_ago} messages ago"
-    return f"{where}, {what}, {ago}"
+    return f"{where}, {' '.join(what.split()).translate(_NOT_IN_TITLES)}, {ago}"
