@@ -45,6 +45,8 @@ _READING = re.compile(
     r"(?:^|[\W_])(?:read|view|open|cat|head|tail|sed -n|nl|less|more)(?![a-z])", re.IGNORECASE
 )
 """What a call is named, or begins with, that shows a text: errors and tallies in it are the text's."""
+_UNNAMED = "tool"
+"""What a result without a call is named after."""
 _ENCODE = json.JSONEncoder(ensure_ascii=False, default=str).encode
 """As `json.dumps`, which makes such an encoder at every call."""
 
@@ -210,6 +212,8 @@ def _spoken_call(digest: Digest, name: str, position: float) -> Call:
     if digest.sources and digest.sources[-1].kind == "assistant":
         reply = digest.sources[-1]
         said, calls = read_calls(reply.text)
+        if name not in ("", _UNNAMED) and all(call.name != name for call in calls):
+            calls = []  # what looked like a call was quoted
         if calls:
             digest.sources.pop()
             digest.replies.pop()
@@ -219,7 +223,7 @@ def _spoken_call(digest: Digest, name: str, position: float) -> Call:
             for spoken in calls:
                 _take_call(digest, spoken.name, spoken.arguments, reply.position)
     if not calls:
-        digest.calls.append(Call(name or "tool", {}, position))
+        digest.calls.append(Call(name or _UNNAMED, {}, position))
     return digest.calls[-1]
 
 

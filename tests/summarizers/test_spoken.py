@@ -141,6 +141,14 @@ async def test_a_summary_quotes_no_output_as_what_the_user_wants():
     assert "environment_details" not in summary.text
 
 
+def test_a_result_of_another_tool_is_not_that_of_a_fence_in_the_reply():
+    reply = {"role": "assistant", "content": "The plan:\n```\nuser -> agent\n```\n<WebFetch url='/a'/>"}
+    result = {"role": "user", "content": "[WebFetch for '/a'] Result:\n\nA page."}
+    digest = digest_messages(from_openai([reply, result]), None)
+    assert [(made.name, made.outcome) for made in digest.calls] == [("WebFetch", "A page.")]
+    assert digest.replies[0].text == reply["content"]
+
+
 def test_a_result_with_no_open_call_is_that_of_the_call_in_the_reply_before():
     call = '<tool_call>\n{"name": "lookup", "arguments": {"id": "A-4521"}}\n</tool_call>'
     messages = [
