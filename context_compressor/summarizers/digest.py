@@ -175,18 +175,16 @@ def _is_label(line: str) -> bool:
 
 def _read(digest: Digest, msg: Msg, position: float, open_calls: dict[str, Call]) -> None:
     speaker = "system" if is_instruction(msg) else "user" if msg.role == "user" else "assistant"
-    for block in msg.get_content_blocks():
+    blocks = msg.get_content_blocks()
+    if speaker == "user" and (result := read_result([block["text"] for block in blocks if _is_said(block)])):
+        _take_result(digest, _spoken_call(digest, result.name, position), result.text, position)
+        blocks = [block for block in blocks if not _is_said(block)]
+    for block in blocks:
         kind = block.get("type")
-        if kind == "text" or (kind == "audio" and isinstance(block.get("text"), str)):  # what was spoken
+        if _is_said(block):
             text = _ends(block["text"], _READ_CHARS)
-            result = None
-            if speaker == "user":
-                text = without_surroundings(text)
-                result = read_result(text)
-            if result is not None:
-                call = _spoken_call(digest, result.name, position)
-                _take_result(digest, call, result.text, position)
-            elif not is_placeholder(text):
+            text = without_surroundings(text) if speaker == "user" else text
+            if text and not is_placeholder(text):
                 by_user = speaker != "assistant"
                 (digest.requests if by_user else digest.replies).append(Statement(text, position, speaker))
                 digest.sources.append(Source("user" if by_user else "assistant", speaker, text, position))
@@ -194,6 +192,13 @@ def _read(digest: Digest, msg: Msg, position: float, open_calls: dict[str, Call]
             open_calls[block["id"]] = _take_call(digest, block["name"], block["input"], position)
         elif kind == "tool_result":
             _read_result(digest, block, position, open_calls)
+
+
+def _is_said(block: Block) -> bool:
+    """Tell whether a block is text, or what was spoken."""
+    return block.get("type") == "text" or (
+        block.get("type") == "audio" and isinstance(block.get("text"), str)
+    )
 
 
 def _read_result(digest: Digest, block: Block, position: float, open_calls: dict[str, Call]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 _READ_CHARS = 20_000
@@ -55,12 +55,12 @@ def without_surroundings(text: str) -> str:
     return head.rstrip() if opening and tail.rstrip().endswith(_SURROUNDINGS[1]) else text
 
 
-def read_result(text: str) -> Result | None:
-    """Return the result that a user's message reports; None where a person speaks."""
-    found = _OPENING.match(text)
+def read_result(parts: Sequence[str]) -> Result | None:
+    """Return the result that a user's message of these texts reports; None where a person speaks."""
+    found = _OPENING.match(parts[0]) if parts else None
     if found is None:
         return None
-    body = text[found.end() :].strip("\r\n")
+    body = without_surroundings("\n".join([parts[0][found.end() :], *parts[1:]])).strip("\r\n")
     if found[1]:
         body = body.rstrip().removesuffix(f"</{found[1]}>").rstrip()
     return Result(body, found[2] or found[3] or "")

@@ -29,7 +29,7 @@ TABS = "\n\n<environment_details>\n# VSCode Open Tabs\nsrc/app.ts\n</environment
     ],
 )
 def test_what_a_tool_printed_is_told_apart_from_what_a_user_says(message: str, text: str, name: str):
-    assert read_result(message) == (text, name)
+    assert read_result([message]) == (text, name)
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_what_a_tool_printed_is_told_apart_from_what_a_user_says(message: str, t
     ],
 )
 def test_a_person_reports_no_result(message: str):
-    assert read_result(message) is None
+    assert read_result([message]) is None
 
 
 @pytest.mark.parametrize(
@@ -124,6 +124,20 @@ def test_results_in_users_messages_are_outcomes_of_calls_and_no_requests():
     ]
     assert digest.calls[5].outcome == "5 failed, 7 passed"
     assert digest.calls[5].failed
+
+
+def test_the_parts_of_a_users_message_are_one_result():
+    parts = ["[read_file for 'a.ts'] Result:", "export const a = 1", TABS.strip()]
+    content = [{"type": "text", "text": part} for part in parts]
+    digest = digest_messages(from_openai([{"role": "user", "content": content}]), None)
+    assert [(call.name, call.outcome) for call in digest.calls] == [("read_file", "export const a = 1")]
+    assert not digest.requests
+
+
+def test_what_an_editor_adds_is_no_request_of_its_own():
+    content = [{"type": "text", "text": "Rename it."}, {"type": "text", "text": TABS.strip()}]
+    digest = digest_messages(from_openai([{"role": "user", "content": content}]), None)
+    assert [said.text for said in digest.requests] == ["Rename it."]
 
 
 def test_a_result_whose_call_is_not_there_is_told_by_the_name_of_its_tool():
