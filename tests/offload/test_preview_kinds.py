@@ -18,6 +18,7 @@ from context_compressor.offload.previews import (
     show_listing,
     show_markup,
     show_matches,
+    show_snapshot,
 )
 from context_compressor.tokens.tiktoken_counter import TiktokenCounter
 from tests.support.strategies import FRAGMENTS
@@ -78,9 +79,28 @@ PRINTED = "content=[Text(text='" + json.dumps({"a": [f"line_{i}\n" for i in rang
     "\n", "\\n"
 )
 
+PLAYWRIGHT = (
+    "### Page state\n- Page URL: https://shop.example/cart\n- Page Title: Cart | Shop\n```yaml\n"
+    + '- generic [active] [ref=e1]:\n  - heading "Shopping Cart" [level=1] [ref=e2]\n'
+    + "\n".join(
+        f'  - listitem [ref=e{3 * i}]:\n    - link "商品 {i}" [ref=e{3 * i + 1}] [cursor=pointer]:\n'
+        f"      - /url: /item/{i}\n"
+        f'    - button "Remove" [ref=e{3 * i + 2}]\n    - text: In stock'
+        for i in range(1, 40)
+    )
+    + '\n  - textbox "Coupon" [ref=e900]\n  - button "Proceed to Checkout" [ref=e901]\n```'
+)
+AXTREE = "RootWebArea 'Catalog', focused, url='https://it.example/catalog'\n" + "\n".join(
+    f"\t[a{4 * i}] row ''\n\t\t[a{4 * i + 1}] heading 'Thing {i}'\n"
+    f"\t\t[a{4 * i + 2}] link 'Thing {i}', url='https://it.example/{i}'\n"
+    f"\t\t[a{4 * i + 3}] button 'Edit Widget', clickable\n\t\t\tStaticText 'About {i}'"
+    for i in range(40)
+)
+
 KINDS: dict[Recogniser, list[str]] = {
     show_json: [JSON_LINES],
     show_escaped: [PRINTED],
+    show_snapshot: [PLAYWRIGHT, AXTREE],
     show_listing: [FIND],
     show_matches: [GREP],
     show_code: [PYTHON],
@@ -104,6 +124,8 @@ HOSTILE = [
     "-rw-r--r-- 1 a " + "b " * 9_000,
     "a.b:1: x\n" * 9_000,
     "├── a\n" * 9_000,
+    "[1] a 'b\n" * 9_000,
+    '- a "b" [ref=c]\n' * 9_000,
     "diff --git a b\n@@ -1 +1 @@\n" * 5_000,
     "E   x\n" * 9_000 + "1 failed in 1s",
     '{"a": 1}\n' * 9_000,
@@ -365,6 +387,38 @@ class TestEscaped:
 
     def test_paths_of_windows_in_a_text_of_many_lines_are_not(self) -> None:
         assert show_escaped("C:\\new\\names\\notes.txt\n" * 60) is None
+
+
+class TestSnapshot:
+    def test_it_tells_where_one_is_and_what_can_be_acted_upon(self) -> None:
+        shown = shown_by(show_snapshot, PLAYWRIGHT, 260).split("\n")
+        assert shown[:2] == ["- Page URL: https://shop.example/cart", "- Page Title: Cart | Shop"]
+        assert shown[2:5] == [
+            "heading: Shopping Cart [e2]",
+            "textbox: Coupon [e900]",
+            "button: Remove [e5], Proceed to Checkout [e901]",
+        ]
+        assert shown[5].startswith("link: 商品 1 [e4], 商品 2 [e7]")
+
+    def test_nodes_of_each_role_have_their_turn(self) -> None:
+        shown = shown_by(show_snapshot, AXTREE, 200)
+        assert shown == (
+            "RootWebArea 'Catalog', focused, url='https://it.example/catalog'\n"
+            "heading: Thing 0 [a1], Thing 1 [a5], Thing 2 [a9]\n"
+            "button: Edit Widget [a3]\n"
+            "link: Thing 0 [a2], Thing 1 [a6], Thing 2 [a10]"
+        )
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "- name: build\n  steps:\n  - run: make\n" * 30,
+            "[1] Smith, J. On trees.\n[2] Jones, A. On woods.\n" * 30,
+            "- a thing\n- another thing\n" * 30,
+        ],
+    )
+    def test_near_misses(self, text: str) -> None:
+        assert show_snapshot(text) is None
 
 
 class TestFramed:

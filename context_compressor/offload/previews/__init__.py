@@ -14,6 +14,7 @@ from context_compressor.offload.previews.listing import show_listing
 from context_compressor.offload.previews.markup import show_markup
 from context_compressor.offload.previews.matches import show_matches
 from context_compressor.offload.previews.names import find_names, name_line, names_tokens
+from context_compressor.offload.previews.snapshot import show_snapshot
 from context_compressor.offload.previews.text import show_text
 
 Show = Callable[[int], str]
@@ -25,6 +26,7 @@ Recogniser = Callable[[str], Show | None]
 RECOGNISERS: tuple[Recogniser, ...] = (
     show_json,
     show_escaped,
+    show_snapshot,
     show_listing,
     show_matches,
     show_code,
@@ -41,6 +43,7 @@ NAMES_SHARES: dict[Recogniser, float] = {
     show_listing: 0.25,  # it consists of names
     show_matches: 0.7,
     show_code: 0.3,
+    show_snapshot: 0.3,
 }
 """Of the kinds for which another part is better, by `benchmarks/previews.py`."""
 
@@ -140,5 +143,6 @@ __all__ = [
     "show_listing",
     "show_markup",
     "show_matches",
+    "show_snapshot",
     "show_text",
 ]

@@ -1,0 +1,90 @@
+"""Preview accessibility snapshots of web pages: where one is, headings, and what can be acted upon."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+
+from context_compressor.offload.previews.lines import head_lines, sample_lines, share, shorten
+
+NODE_SHARE = 0.6
+"""Of the lines of the sample that are nodes, at least."""
+
+MIN_HELD = 3
+"""Lines of the sample with a handle by which an agent acts on a node, at least."""
+
+MIN_NAMED = 3
+"""Nodes of different names that are shown, at least: else the text itself tells more."""
+
+NAME_CHARACTERS = 48
+URL_CHARACTERS = 160
+
+_NODE = re.compile(
+    r"[ \t]*(?:- (?:/url:|text:|[a-z]+(?: [\"\[]|:|$))"
+    r"|\[[a-z]{0,4}\d+\] [A-Za-z]+\b|(?:StaticText|RootWebArea) ['\"])"
+)
+_HELD = re.compile(r"[ \t]*(?:- [a-z]+ [^\n]*\[ref=\w+\]|\[[a-z]{0,4}\d+\] [A-Za-z]+ ['\"])")
+_PARTS = re.compile(
+    r"[ \t]*(?:- )?(?:\[(?P<id>[a-z]{0,4}\d+)\] )?(?P<role>[A-Za-z]+)"
+    r"(?: (?:'(?P<single>[^'\n]{1,300})'|\"(?P<double>[^\"\n]{1,300})\"))?[^\n]*?(?:\[ref=(?P<ref>\w+)\]|$)"
+)
+"""Playwright's `- button "Add" [ref=e12]`, BrowserGym's and WebArena's `[12] button 'Add', clickable`."""
+_PLACE = re.compile(r"[ \t]*(?:- )?(?:Page (?:URL|Title): \S|(?:\[\w+\] )?RootWebArea\b)")
+_ROLES = (
+    *("dialog", "alertdialog", "alert", "heading"),
+    *("textbox", "searchbox", "combobox", "spinbutton", "checkbox", "radio", "switch", "slider"),
+    *("button", "tab", "menuitem", "option", "link", "row"),
+)
+"""What is shown of, in this order."""
+
+
+def show_snapshot(text: str) -> Callable[[int], str] | None:
+    """Return what shows a snapshot: its address and title, then nodes by role; None for other texts."""
+    sample = sample_lines(text)
+    if share(map(bool, map(_NODE.match, sample))) < NODE_SHARE or sum(map(_is_held, sample)) < MIN_HELD:
+        return None
+    lines = head_lines(text)
+    places = [line.strip() for line in lines if _PLACE.match(line)][:3]
+    nodes = _nodes_by_role(lines)
+    if sum(map(len, nodes.values())) < MIN_NAMED:
+        return None
+
+    def show(characters: int) -> str:
+        size = max(20, min(characters // 3, URL_CHARACTERS))
+        said = [shorten(place, size) for place in places]
+        room = characters - sum(len(place) + 1 for place in said)
+        shown: dict[str, list[str]] = {}
+        for role, node in _in_turn(nodes):
+            room -= len(node) + 2 + (0 if role in shown else len(role) + 2)
+            if room < 0:
+                break
+            shown.setdefault(role, []).append(node)
+        return "\n".join(said + [f"{role}: {', '.join(shown[role])}" for role in _ROLES if role in shown])
+
+    return show
+
+
+def _is_held(line: str) -> bool:
+    return _HELD.match(line) is not None
+
+
+def _nodes_by_role(lines: Sequence[str]) -> dict[str, list[str]]:
+    """Return the nodes that have a name, each once, with the handles by which an agent acts on them."""
+    nodes: dict[str, dict[str, str]] = {role: {} for role in _ROLES}
+    for line in lines:
+        found = _PARTS.match(line[:1000])
+        name = (found["single"] or found["double"]) if found else None
+        if found is None or name is None or found["role"] not in nodes:
+            continue
+        handle = found["ref"] or found["id"]
+        name = shorten(name, NAME_CHARACTERS)
+        nodes[found["role"]].setdefault(name, f"{name} [{handle}]" if handle else name)
+    return {role: list(named.values()) for role, named in nodes.items() if named}
+
+
+def _in_turn(nodes: dict[str, list[str]]) -> Iterator[tuple[str, str]]:
+    """Yield one node of each role, then the next of each."""
+    for place in range(max(map(len, nodes.values()), default=0)):
+        for role, named in nodes.items():
+            if place < len(named):
+                yield role, named[place]
