@@ -41,6 +41,9 @@ _DATA = re.compile(
 _DATA_MARKS = str.maketrans({"{": " ", "}": " ", "[": " ", "]": " ", '"': None})
 _DATA_ERROR = re.compile(
     r"[\"']error(?:s|_?code|_?message)?[\"']\s*:\s*+(?!null|None|false|False|[\"']?0\b|\"\"|''|\[\s*\]|\{\s*\})"
+    r"|[\"']err_?(?:code|no)[\"']\s*:\s*[\"']?(?!0\b)-?\d"
+    r"|[\"']status(?:_?code)?[\"']\s*:\s*[45]\d\d\b"
+    r"|[\"']code[\"']\s*:\s*[\"']?(?:-\d+|[45]\d\d)[\"']?\s*,\s*[\"'](?:msg|message)[\"']"
     r"|[\"']success[\"']\s*:\s*false\b|[\"']status[\"']\s*:\s*[\"'](?:failed|failure|error)\b"
     r"|[\"']\s*:\s*[\"'][^\"'\n]{0,12}(?:失败|错误)",
     re.IGNORECASE,
@@ -62,8 +65,10 @@ _FAILED_TALLY = re.compile(
     r"\b[1-9]\d* (?:failed|failing|failures?|rejected|errors?)\b|\b(?:Failures|Errors|Failed): *[1-9]|^FAILED"
 )
 _ERROR_LINE = re.compile(
-    r"^(?:[ \t>E]*\[?(?:[\w.]*(?:Error|Exception)\b|(?:error|fatal|failed|failure|FAILED|ERROR|错误)\b"
-    r"|(?:--- )?FAIL\b|not ok\b|npm ERR!)(?![-/]|\.\w)"  # of a name such as `error.log` it is a part
+    r"^(?:[ \t>E│]*\[?(?:[\w.]*(?:Error|Exception)\b|(?:error|fatal|failed|failure|FAILED|ERROR|错误)\b"
+    r"|(?:--- )?FAIL\b|not ok\b|npm ERR!|MCP error\b|BUILD FAILED\b|Failed to\b|panic:"
+    r"|Segmentation fault\b|<tool_use_error>|[\u4e00-\u9fff]{1,6}(?<!没有)(?<![未无])失败(?=[：:，,。！])"
+    r"|(?:エラー|Fehler|Erreur|Ошибка)(?= ?[：:]))(?![-/]|\.\w)"  # of a name such as `error.log` it is a part
     r"|[^\s:()]{1,200}[:(]\d[\d:,]*\)?:? (?:fatal )?error(?: [A-Z]+\d+)?:)[^\n]{3,}"  # what compilers say
     r"|\A\s{0,9}(?:[Ee]rror|ERROR|错误)[:：][ \t]*\n[^\n]{3,}",  # alone on its line, above what it is
     re.MULTILINE,
@@ -72,9 +77,27 @@ _TRACEBACK = re.compile(
     r"^Traceback \(most recent call last\):[ \t]*\n(?:[ \t][^\n]*+\n)*+([A-Za-z_][^\n]*)", re.MULTILINE
 )
 _TALLY_WORDS = ("passed", "failed", "failing", "rejected", "error", "ailure", "Ran ", "FAILED", "Failed:")
-_ERROR_WORDS = ("rror", "xception", "fatal", "fail", "FAIL", "ERR", "not ok", "错误", "Traceback")
+_ERROR_WORDS = (
+    *(
+        "rror",
+        "xception",
+        "fatal",
+        "fail",
+        "Fail",
+        "FAIL",
+        "ERR",
+        "not ok",
+        "Traceback",
+        "panic:",
+        "egmentation",
+    ),
+    *("错误", "失败", "エラー", "Fehler", "Erreur", "Ошибка"),
+)
 """Without one of these no pattern matches; to look for words is ten times as fast."""
-_ERROR_PHRASES = ("o such file or directory", "ommand not found", "ermission denied", "not found")
+_ERROR_PHRASES = (
+    *("o such file or directory", "ommand not found", "ermission denied", "not found"),
+    *("ommand timed out", "Automatic merge failed", "npm error"),
+)
 _SUCCESS = re.compile(
     r"\W*(?:(?:ok|done|no output)\W*$|success(?:ful(?:ly)?)?\b(?! rate|[:=] ?false)"
     r"|the file \S+ has been|file created|(?:edited|applied) (?!0\b))",

@@ -41,10 +41,38 @@ def test_the_outcome_of_a_result_is_one_telling_line(text: str, outcome: str, fa
         ("  12 passing\n  2 failing", "2 failing"),
         ("ERROR:\nNo replacement was performed.", "ERROR: No replacement was performed."),
         ("错误：\n没有权限", "错误： 没有权限"),
+        ("╷\n│ Error: Invalid reference\n│\n│   on main.tf line 12\n╵", "│ Error: Invalid reference"),
+        ("> Task :compileJava FAILED\n\nBUILD FAILED in 3s\n", "BUILD FAILED in 3s"),
+        ("MCP error -32602: Invalid arguments", "MCP error -32602: Invalid arguments"),
+        ("Failed to edit, 0 occurrences found", "Failed to edit, 0 occurrences found"),
+        ("panic: index out of range\n\ngoroutine 1 [running]:", "panic: index out of range"),
+        ("npm error code ERESOLVE\nnpm error A log", "npm error A log"),
+        ("退款失败：订单已发货，无法取消", "退款失败：订单已发货，无法取消"),
+        ("Ошибка: заказ не найден", "Ошибка: заказ не найден"),
+        ('{"code":500,"msg":"库存不足"}', "code:500,msg:库存不足"),
+        ('{"errcode":40001,"errmsg":"no"}', "errcode:40001,errmsg:no"),
+        ('{"statusCode": 404, "message": "no"}', "statusCode: 404, message: no"),
     ],
 )
 def test_a_failure_is_not_called_ok(text: str, outcome: str):
     assert read_outcome(text) == (outcome, True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "没有失败，都完成了",
+        "Failed tests: none",
+        "panicked buyers",
+        '{"code":0,"msg":"ok"}',
+        '{"code":200,"message":"done"}',
+        '{"code":"US","msg":1}',
+        '{"errcode":0,"errmsg":"ok"}',
+        '{"status":200,"count":404}',
+    ],
+)
+def test_what_resembles_a_failure_is_none(text: str):
+    assert not read_outcome(text)[1]
 
 
 @pytest.mark.parametrize(
