@@ -25,11 +25,11 @@ _OPENING = re.compile(
 _SURROUNDINGS = ("<environment_details>", "</environment_details>")
 """What Cline and Roo add to each message: open tabs, the time, tokens used."""
 
-_JSON_CALL = re.compile(r"<tool_call>\s*(\{.*?\})\s*</tool_call>", re.DOTALL)
-_FUNCTION_CALL = re.compile(r"<function=([\w.-]{1,64})>(.*?)</function>", re.DOTALL)
-_FUNCTION_PARAMETER = re.compile(r"<parameter=([\w.-]{1,64})>(.*?)</parameter>", re.DOTALL)
-_TAG_CALL = re.compile(r"^<([A-Za-z][A-Za-z0-9_]{2,63})>[ \t]*\n(.*?)^</\1>", re.DOTALL | re.MULTILINE)
-_TAG_PARAMETER = re.compile(r"<([A-Za-z][\w-]{0,63})>(.*?)</\1>", re.DOTALL)
+_JSON_OPENING = re.compile(r"<tool_call>")
+_FUNCTION_OPENING = re.compile(r"<function=([\w.-]{1,64})>")
+_FUNCTION_PARAMETER = re.compile(r"<parameter=([\w.-]{1,64})>")
+_TAG_OPENING = re.compile(r"^<([A-Za-z][A-Za-z0-9_]{2,63})>[ \t]*\n", re.MULTILINE)
+_TAG_PARAMETER = re.compile(r"<([A-Za-z][\w-]{0,63})>")
 _ACTION_CALL = re.compile(r"^Action: *([^\n]{1,64})\n+Action Input: *([^\n].*)", re.DOTALL | re.MULTILINE)
 _FENCE = re.compile(r"^```(bash|sh|shell|python|py|json)?[ \t]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
@@ -82,25 +82,50 @@ def read_calls(reply: str) -> tuple[str, list[SpokenCall]]:
 _Found = Iterator[tuple[tuple[int, int], SpokenCall]]
 
 
+def _enclosed(text: str, opening: re.Pattern[str], closing: str) -> Iterator[tuple[re.Match[str], int, int]]:
+    """Yield each opening with where what it encloses ends, and where its closing does: `{}` is its name.
+
+    None that is enclosed by another. By `find`: a lazy pattern takes quadratic time where nothing closes.
+    """
+    position = 0
+    unclosed: set[str] = set()
+    while found := opening.search(text, position):
+        close = closing.format(found[1] if found.re.groups else "")
+        end = -1 if close in unclosed else text.find(close, found.end())
+        if end < 0:
+            unclosed.add(close)
+            position = found.end()
+            continue
+        position = end + len(close)
+        yield found, end, position
+
+
+def _parameters(text: str, opening: re.Pattern[str], closing: str) -> dict[str, Any]:
+    return {
+        found[1]: text[found.end() : end].strip("\n") for found, end, _ in _enclosed(text, opening, closing)
+    }
+
+
 def _json_calls(text: str) -> _Found:
-    for found in _JSON_CALL.finditer(text):
-        value = _load(found[1])
+    for found, end, last in _enclosed(text, _JSON_OPENING, "</tool_call>"):
+        value = _load(text[found.end() : end])
         if value and isinstance(value.get("name"), str):
             arguments = value.get("arguments", value.get("parameters"))
-            yield found.span(), SpokenCall(value["name"], arguments if isinstance(arguments, dict) else {})
+            call = SpokenCall(value["name"], arguments if isinstance(arguments, dict) else {})
+            yield (found.start(), last), call
 
 
 def _function_calls(text: str) -> _Found:
-    for found in _FUNCTION_CALL.finditer(text):
-        arguments = {name: value.strip("\n") for name, value in _FUNCTION_PARAMETER.findall(found[2])}
-        yield found.span(), SpokenCall(found[1], arguments)
+    for found, end, last in _enclosed(text, _FUNCTION_OPENING, "</function>"):
+        arguments = _parameters(text[found.end() : end], _FUNCTION_PARAMETER, "</parameter>")
+        yield (found.start(), last), SpokenCall(found[1], arguments)
 
 
 def _tag_calls(text: str) -> _Found:
-    for found in _TAG_CALL.finditer(text):
-        arguments = {name: value.strip("\n") for name, value in _TAG_PARAMETER.findall(found[2])}
+    for found, end, last in _enclosed(text, _TAG_OPENING, "\n</{}>"):
+        arguments = _parameters(text[found.end() : end], _TAG_PARAMETER, "</{}>")
         if arguments:
-            yield found.span(), SpokenCall(found[1], arguments)
+            yield (found.start(), last), SpokenCall(found[1], arguments)
 
 
 def _action_calls(text: str) -> _Found:
