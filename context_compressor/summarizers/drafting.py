@@ -32,49 +32,10 @@ _MIN_LINE_CHARS = 40
 _KEYWORD = re.compile(r"[A-Za-z]{4,}|[\u3400-\u9fff]{2}")
 _COMMON_WORDS = frozenset(
     {
-        *(
-            "about",
-            "again",
-            "also",
-            "always",
-            "any",
-            "every",
-            "everything",
-            "from",
-            "have",
-            "include",
-            "keep",
-            "leave",
-        ),
-        *(
-            "list",
-            "make",
-            "mention",
-            "most",
-            "must",
-            "note",
-            "only",
-            "please",
-            "remember",
-            "short",
-            "shorter",
-            "should",
-        ),
-        *(
-            "summary",
-            "sure",
-            "that",
-            "their",
-            "them",
-            "they",
-            "this",
-            "what",
-            "when",
-            "which",
-            "with",
-            "write",
-            "your",
-        ),
+        *("about", "again", "also", "always", "any", "every", "everything", "from", "have", "include"),
+        *("keep", "leave", "list", "make", "mention", "most", "must", "note", "only", "please", "remember"),
+        *("short", "shorter", "should", "summary", "sure", "that", "their", "them", "they", "this", "what"),
+        *("when", "which", "with", "write", "your"),
     }
 )
 """What people say in any wish; the others say what the wish is about."""

@@ -59,25 +59,8 @@ _CLOCK = re.compile(r"(?::\d\d){1,2}(?:\.\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?", re.ASC
 _SIGNS = "$€£¥"
 _EMPTY_WORDS = frozenset(
     {
-        *(
-            "a",
-            "an",
-            "and",
-            "are",
-            "as",
-            "at",
-            "be",
-            "by",
-            "for",
-            "from",
-            "has",
-            "have",
-            "in",
-            "is",
-            "it",
-            "its",
-        ),
-        *("of", "on", "or", "self", "that", "the", "this", "to", "was", "were", "with"),
+        *("a", "an", "and", "are", "as", "at", "be", "by", "for", "from", "has", "have", "in", "is", "it"),
+        *("its", "of", "on", "or", "self", "that", "the", "this", "to", "was", "were", "with"),
     }
 )
 

@@ -51,36 +51,12 @@ _CALLABLE = re.compile(
 """A method in Java, JavaScript or C#, a function in C: known by the brace that follows."""
 
 _CONTROL = frozenset(
-    (
-        *(
-            "if",
-            "for",
-            "while",
-            "switch",
-            "catch",
-            "return",
-            "else",
-            "elif",
-            "with",
-            "assert",
-            "raise",
-            "throw",
-        ),
-        *("new", "await", "yield", "sizeof", "do", "case", "in", "not", "and", "or", "super", "require"),
-        *(
-            "foreach",
-            "until",
-            "unless",
-            "match",
-            "select",
-            "defer",
-            "go",
-            "function",
-            "describe",
-            "it",
-            "test",
-        ),
-    )
+    {
+        *("if", "for", "while", "switch", "catch", "return", "else", "elif", "with", "assert", "raise"),
+        *("throw", "new", "await", "yield", "sizeof", "do", "case", "in", "not", "and", "or", "super"),
+        *("require", "foreach", "until", "unless", "match", "select", "defer", "go", "function"),
+        *("describe", "it", "test"),
+    }
 )
 _CODE = re.compile(
     r"[ \t]*(?:(?:import|from|return|if|for|while|else|elif|try|except|def|class|const|let|var|public|private"
