@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Annotated
 
 import typer
+
+from context_compressor.cli.commands.options import Job, Json
 
 
 def gc(
@@ -27,8 +28,8 @@ def gc(
         typer.Option(metavar="NAMESPACE", help="Leave this namespace alone; may be repeated."),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Report as JSON instead of tables.")] = False,
-) -> Callable[[], int]:
+    json: Json = False,
+) -> Job:
     """Remove the stored texts of sessions that are over: the old, then the longest unused.
 
     What is removed is a namespace, whole, and never one that a living process has open. Without limits it

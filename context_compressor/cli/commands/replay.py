@@ -1,0 +1,76 @@
+"""The options of `replay`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from context_compressor.cli.commands.options import Job
+from context_compressor.readers.session import Format
+
+
+def replay(
+    paths: Annotated[
+        list[str],
+        typer.Argument(metavar="PATH...", help="Recorded sessions: files, gzipped or not, or directories."),
+    ],
+    budget: Annotated[
+        list[int] | None,
+        typer.Option(metavar="N", help="Tokens that a view may cost; may be repeated. Default: 16000."),
+    ] = None,
+    baseline: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="What else to replay: sliding or masking; may be repeated. raw, the history as it is, "
+            "always is.",
+        ),
+    ] = None,
+    report: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Write a self-contained page of HTML there; - for stdout."),
+    ] = None,
+    png: Annotated[str | None, typer.Option(metavar="DIR", help="Write the charts there, as PNG.")] = None,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print everything as JSON instead of a table.")
+    ] = False,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Processes at once. Default: one per core.")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No table, no progress bar.")] = False,
+    format: Annotated[
+        Format | None,
+        typer.Option(
+            metavar="NAME",
+            help=f"Format of the files: {', '.join(Format)}. Default: found out by their content.",
+        ),
+    ] = None,
+) -> Job:
+    """Tell what compressing would have saved, cost and lost in recorded sessions.
+
+    Before each recorded assistant message the memory, and each baseline, is asked what it would send. No
+    model is called. Sessions that cannot be replayed are named and skipped: exit code 1. Ctrl-C keeps what is
+    done. --report and --png need the extra: pip install '/path/to/the/checkout[report]'
+
+    Example: context-compressor replay sessions/ --baseline sliding --report out.html
+    """
+
+    def job() -> int:
+        from context_compressor.cli.replay import ReplayOptions, run_replay
+
+        return run_replay(
+            ReplayOptions(
+                paths=paths,
+                budgets=budget or [],
+                baselines=baseline or [],
+                report=report,
+                png=png,
+                json=json,
+                jobs=jobs,
+                quiet=quiet,
+                format=format,
+            )
+        )
+
+    return job
