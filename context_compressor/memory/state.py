@@ -15,12 +15,11 @@ from context_compressor.compression.units import Marks, Unit, classify
 from context_compressor.compression.view import ViewItem, advance, apply_edits, rebuild
 from context_compressor.compression.writing import Performed
 from context_compressor.errors import InvalidStateError
-from context_compressor.memory.base import summary_message
 from context_compressor.memory.calibration import BudgetInForce
 from context_compressor.memory.index import HistoryIndex
-from context_compressor.memory.pages import shows_page
+from context_compressor.memory.shown import ShownView
 from context_compressor.messages.exchanges import ExchangeBuilder, is_simple
-from context_compressor.messages.msg import Msg, is_instruction, tool_names
+from context_compressor.messages.msg import Msg
 from context_compressor.messages.parts import PartPath
 from context_compressor.tokens.measure import MessageTokens, measure
 from context_compressor.tokens.protocol import TokenCounter
@@ -38,9 +37,7 @@ class MemoryState:
         budget: what a view may cost, and the thresholds in force.
         index: keys, tokens and marks of the history.
         ledger: the edits.
-        items: the view, item by item.
-        messages: what `get_memory` hands out: the items' messages, the base memory's own summary included.
-        tokens: what `messages` costs.
+        shown: what the view shows.
         queue: messages added since the view was last moved on.
         fresh: items that no view has shown yet, with their tokens.
         blocked: texts that could not be stubbed.
@@ -52,22 +49,28 @@ class MemoryState:
         self._counter = counter
         self.index = HistoryIndex()
         self.ledger = Ledger()
-        self.items: list[ViewItem] = []
-        self.messages: list[Msg] = []
-        self.tokens = 0
+        self.shown = ShownView(counter)
         self.queue: list[tuple[str, Msg, MessageTokens]] = []
         self.fresh: dict[ItemKey, int] = {}
         self.blocked: set[tuple[ItemKey, PartPath]] = set()
         self.generation = 0
         self._builder = ExchangeBuilder()
         self._withheld_counts: dict[str, MessageTokens] = {}
-        self._summary: Msg | None = None
-        self._summary_tokens = 0
 
     @property
     def config(self) -> CompressionConfig:
         """The thresholds in force."""
         return self.budget.config
+
+    @property
+    def items(self) -> list[ViewItem]:
+        """The view, item by item."""
+        return self.shown.items
+
+    @property
+    def tokens(self) -> int:
+        """What the view costs, the base memory's own summary included."""
+        return self.shown.tokens
 
     def measure(self, msg: Msg) -> MessageTokens:
         """Count a message that the wrapper made or repaired."""
@@ -97,12 +100,7 @@ class MemoryState:
         self.ledger.frontier = len(self.index)
         self._log_repairs(grown)
         self.fresh |= {item.key: item.tokens for item in grown}
-        if self._summary is not None and not self.items:
-            self._show(grown)
-            return
-        self.items += grown
-        self.messages += [item.msg for item in grown]
-        self.tokens += sum([item.tokens for item in grown])
+        self.shown.grow(grown)
 
     def _note_withheld(self, counted: Mapping[str, MessageTokens]) -> None:
         """Keep the counts of messages that wait for results: they enter the view later, counted once."""
@@ -117,31 +115,11 @@ class MemoryState:
 
     # Changing
 
-    def _show(self, items: Sequence[ViewItem]) -> None:
-        self.items = list(items)
-        self.messages = [item.msg for item in self.items]
-        self.tokens = sum(item.tokens for item in self.items)
-        if self._summary is not None:
-            # Behind the leading instructions: those stay what the model reads first.
-            place = next((i for i, item in enumerate(items) if not is_instruction(item.source)), len(items))
-            self.messages.insert(place, self._summary)
-            self.tokens += self._summary_tokens
-
     def set_summary(self, summary: str) -> bool:
         """Show the base memory's own summary, or none when it is empty; tell whether it is another one."""
-        if summary == (self._summary.content if self._summary is not None else ""):
-            return False
-        self._summary, self._summary_tokens = None, 0
-        if summary:
-            self._summary = summary_message(summary)
-            self._summary_tokens = self.measure(self._summary).total
-        self.generation += 1
-        self._show(self.items)
-        return True
-
-    def is_summary(self, msg: Msg) -> bool:
-        """Tell whether a message of the view is the base memory's own summary."""
-        return msg is self._summary
+        is_another = self.shown.set_summary(summary)
+        self.generation += is_another
+        return is_another
 
     def rebuild(
         self,
@@ -166,7 +144,7 @@ class MemoryState:
         self.ledger.frontier = len(history)
         self.generation += 1
         self._log_repairs(items)
-        self._show(items)
+        self.shown.show(items)
 
     def _unblock_changed(self, items: Iterable[ViewItem]) -> None:
         """Let texts be stubbed again that are others now; about the rest nothing is new."""
@@ -187,7 +165,7 @@ class MemoryState:
         self.blocked |= done.blocked
         for key in fresh:
             self.fresh.pop(key, None)
-        self._show(apply_edits(self.items, edits, self.ledger, self.measure))
+        self.shown.show(apply_edits(self.items, edits, self.ledger, self.measure))
 
     def drop_simple(self, keys: Collection[str]) -> bool:
         """Drop deleted messages from the view where nothing else depends on them.
@@ -214,7 +192,7 @@ class MemoryState:
         self.fresh = {key: tokens for key, tokens in self.fresh.items() if key in shown}
         self.generation += 1
         self.ledger.frontier -= len(found)
-        self._show(kept)
+        self.shown.show(kept)
         return True
 
     def withdraw(self, item: ItemKey) -> None:
@@ -244,7 +222,7 @@ class MemoryState:
             marks=self._marks(),
             fresh=frozenset(self.fresh),
             blocked=frozenset(self.blocked),
-            extra_tokens=self._summary_tokens,
+            extra_tokens=self.shown.summary_tokens,
             growth_tokens=growth_tokens,
             early=early,
             manual=manual,
@@ -275,18 +253,13 @@ class MemoryState:
     def fixed_tokens(self) -> list[tuple[str, int]]:
         """Return `(message id, tokens)` of each message that may not leave the view."""
         fixed = [(item.msg.id, item.tokens) for unit in self.units() if unit.fixed for item in unit.items]
-        if self._summary is not None:
-            fixed.append((self._summary.id, self._summary_tokens))
+        if self.shown.summary_id is not None:
+            fixed.append((self.shown.summary_id, self.shown.summary_tokens))
         return fixed
 
     def page_tokens(self) -> int:
         """Return the tokens of the pages of stored texts that stand in the view, or are about to."""
-        shown = [
-            (item.source, item.tokens) for item in self.items if item.kind == "message" and not item.stubs
-        ]
-        shown += [(msg, counted.total) for _, msg, counted in self.queue]
-        names = tool_names(msg for msg, _ in shown)
-        return sum(tokens for msg, tokens in shown if shows_page(msg, names))
+        return self.shown.page_tokens((msg, counted.total) for _, msg, counted in self.queue)
 
     def expand(self, message_ids: Iterable[str]) -> list[str]:
         """Return message ids with each segment's id replaced by the ids that it covers."""
@@ -299,11 +272,6 @@ class MemoryState:
                 expanded.update(dict.fromkeys(self.ledger.ids_under(segment.id)))
         return list(expanded)
 
-    def tokens_of(self, view: Iterable[Msg]) -> int:
-        """Return what messages of the view cost together."""
-        tokens = {id(item.msg): item.tokens for item in self.items}
-        return sum(self._summary_tokens if self.is_summary(msg) else tokens[id(msg)] for msg in view)
-
     def view(self, exclude_mark: str | None, *, with_summaries: bool) -> list[Msg]:
         """Return what is handed out, and remember what it costs: that is what the provider counts.
 
@@ -311,31 +279,10 @@ class MemoryState:
             exclude_mark: leave out exchanges and segments all of whose messages bear it.
             with_summaries: whether segments and the base memory's own summary are part of it.
         """
-        if exclude_mark is None and with_summaries:
-            self.budget.shown_tokens = self.tokens
-            return self.messages.copy()
-        view = self.messages if exclude_mark is None else self.without_marked(exclude_mark)
-        if not with_summaries:
-            summaries = {id(item.msg) for item in self.items if item.kind == "segment"}
-            view = [msg for msg in view if id(msg) not in summaries and not self.is_summary(msg)]
-        self.budget.shown_tokens = self.tokens_of(view)
-        return list(view)
-
-    def without_marked(self, mark: str) -> list[Msg]:
-        """Return the view without the exchanges and segments all of whose messages bear `mark`."""
-        ids = self.index.bearing(mark)
-        if not ids:
-            return self.messages.copy()
-        by_exchange: dict[ItemKey, list[ViewItem]] = {}
-        for item in self.items:
-            by_exchange.setdefault(item.exchange, []).append(item)
-        dropped = {
-            exchange
-            for exchange, items in by_exchange.items()
-            if all(id in ids for item in items for id in item.covered)
-        }
-        gone = {id(item.msg) for item in self.items if item.exchange in dropped}
-        return [msg for msg in self.messages if id(msg) not in gone]
+        view, self.budget.shown_tokens = self.shown.pick(
+            self.index.bearing(exclude_mark), with_summaries=with_summaries
+        )
+        return view
 
     # Saved form
 

@@ -33,6 +33,7 @@ from context_compressor.compression.units import classify
 from context_compressor.compression.view import segment_item
 from context_compressor.errors import OffloadCorruptError, SummarizerOverflowError
 from context_compressor.memory.offloaded import OffloadedTexts
+from context_compressor.memory.shown import ShownView
 from context_compressor.memory.state import MemoryState
 from context_compressor.messages.exchanges import ExchangeBuilder
 from context_compressor.offload.searching import search_text
@@ -200,13 +201,13 @@ async def test_instructions_and_tail_above_the_trigger_compress_every_turn() -> 
     assert events <= happened / 3
 
 
-def _stale_show(state: MemoryState, items: Any, _show: Any = MemoryState._show) -> None:
-    before = state.tokens
-    _show(state, items)
-    state.tokens = max(before, state.tokens)
+def _stale_show(view: ShownView, items: Any, _show: Any = ShownView.show) -> None:
+    before = view.tokens
+    _show(view, items)
+    view.tokens = max(before, view.tokens)
 
 
-@mistake(replaced(ROOM + "memory.state.MemoryState._show", _stale_show))
+@mistake(replaced(ROOM + "memory.shown.ShownView.show", _stale_show))
 async def test_token_usage_is_stale_after_an_event() -> None:
     """Several: the count from before the event triggers the next one."""
     memory = new_memory()

@@ -227,7 +227,7 @@ class Laws(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def delete_some(self, data: st.DataObject) -> None:
-        shown = [msg.id for msg in self.memory._upkeep.state.messages]
+        shown = [msg.id for msg in self.memory._upkeep.state.shown.messages]
         known = [msg.id for msg in self.added]
         if not known:
             return
@@ -254,7 +254,7 @@ class Laws(RuleBasedStateMachine):
 
     @rule(data=st.data(), mark=st.sampled_from(MARKS))
     def mark_some(self, data: st.DataObject, mark: str) -> None:
-        shown = [msg.id for msg in self.memory._upkeep.state.messages]
+        shown = [msg.id for msg in self.memory._upkeep.state.shown.messages]
         if shown:
             ids = data.draw(st.lists(st.sampled_from(shown), max_size=2))
             self.run(self.memory.update_messages_mark(mark, msg_ids=ids))

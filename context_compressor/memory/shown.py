@@ -1,0 +1,109 @@
+"""What a view shows: its items, and the base memory's own summary among them. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+from context_compressor.compression.edits import ItemKey
+from context_compressor.compression.view import ViewItem
+from context_compressor.memory.base import summary_message
+from context_compressor.memory.pages import shows_page
+from context_compressor.messages.msg import Msg, is_instruction, tool_names
+from context_compressor.tokens.measure import measure
+from context_compressor.tokens.protocol import TokenCounter
+
+
+class ShownView:
+    """The messages that `get_memory` hands out, and what they cost.
+
+    Args:
+        counter: measures the summary.
+
+    Attributes:
+        items: the view, item by item.
+        messages: the items' messages, the base memory's own summary included.
+        tokens: what `messages` costs.
+        summary_tokens: what of that is the summary's.
+    """
+
+    def __init__(self, counter: TokenCounter) -> None:
+        self.items: list[ViewItem] = []
+        self.messages: list[Msg] = []
+        self.tokens = 0
+        self.summary_tokens = 0
+        self._counter = counter
+        self._summary: Msg | None = None
+
+    def grow(self, grown: Sequence[ViewItem]) -> None:
+        """Show further items behind what is shown."""
+        if self._summary is not None and not self.items:
+            self.show(grown)  # which finds the summary its place
+            return
+        self.items += grown
+        self.messages += [item.msg for item in grown]
+        self.tokens += sum([item.tokens for item in grown])
+
+    def show(self, items: Sequence[ViewItem]) -> None:
+        """Show these items and no others."""
+        self.items = list(items)
+        self.messages = [item.msg for item in self.items]
+        self.tokens = sum(item.tokens for item in self.items)
+        if self._summary is not None:
+            # Behind the leading instructions: those stay what the model reads first.
+            place = next((i for i, item in enumerate(items) if not is_instruction(item.source)), len(items))
+            self.messages.insert(place, self._summary)
+            self.tokens += self.summary_tokens
+
+    def set_summary(self, summary: str) -> bool:
+        """Show the base memory's own summary, or none when it is empty; tell whether it is another one."""
+        if summary == (self._summary.content if self._summary is not None else ""):
+            return False
+        self._summary, self.summary_tokens = None, 0
+        if summary:
+            self._summary = summary_message(summary)
+            self.summary_tokens = measure(self._counter, self._summary).total
+        self.show(self.items)
+        return True
+
+    @property
+    def summary_id(self) -> str | None:
+        """The id of the summary's message; None where there is none."""
+        return None if self._summary is None else self._summary.id
+
+    def pick(self, left_out: Collection[str], *, with_summaries: bool) -> tuple[list[Msg], int]:
+        """Return the messages but for some, and what they cost together.
+
+        Args:
+            left_out: ids; exchanges and segments all of whose messages are among them are not returned.
+            with_summaries: whether segments and the base memory's own summary are.
+        """
+        if with_summaries and not left_out:
+            return self.messages.copy(), self.tokens
+        gone = self._covered_by(left_out) if left_out else set()
+        if not with_summaries:
+            gone |= {id(item.msg) for item in self.items if item.kind == "segment"}
+        tokens = {id(item.msg): item.tokens for item in self.items if id(item.msg) not in gone}
+        if self._summary is not None and with_summaries:
+            tokens[id(self._summary)] = self.summary_tokens
+        return [msg for msg in self.messages if id(msg) in tokens], sum(tokens.values())
+
+    def _covered_by(self, ids: Collection[str]) -> set[int]:
+        """Return which messages belong to exchanges and segments all of whose messages are among `ids`."""
+        by_exchange: dict[ItemKey, list[ViewItem]] = {}
+        for item in self.items:
+            by_exchange.setdefault(item.exchange, []).append(item)
+        return {
+            id(item.msg)
+            for items in by_exchange.values()
+            if all(msg_id in ids for item in items for msg_id in item.covered)
+            for item in items
+        }
+
+    def page_tokens(self, coming: Iterable[tuple[Msg, int]]) -> int:
+        """Return the tokens of the pages of stored texts that are shown, or coming: messages with theirs."""
+        shown = [
+            (item.source, item.tokens) for item in self.items if item.kind == "message" and not item.stubs
+        ]
+        shown += coming
+        names = tool_names(msg for msg, _ in shown)
+        return sum(tokens for msg, tokens in shown if shows_page(msg, names))
