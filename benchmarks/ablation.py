@@ -52,6 +52,7 @@ from context_compressor.messages.parts import PartPath
 
 COLUMNS = ("without", "saved", "cost", "as if model", "far known", "near known", "events")
 ENGINE = "context_compressor.compression.engine"
+SEGMENTS = "context_compressor.compression.segmenting"
 DRAFT = "context_compressor.compression.draft"
 compress = Draft.compress
 
@@ -92,11 +93,11 @@ MECHANISMS = {
     "early-events": Off({"cached_price": 0.0}),
     "all-at-once": Off(names={f"{DRAFT}.Draft.compress": compress_to_target}),
     "room-first": Off({"keep_recent_count": 10}),
-    "index": Off(names={f"{ENGINE}.PROSE_SHARE": 1.0, f"{ENGINE}.artifact_lines": lambda *_, **__: ()}),
+    "index": Off(names={f"{SEGMENTS}.PROSE_SHARE": 1.0, f"{SEGMENTS}.artifact_lines": lambda *_, **__: ()}),
     "requests-and-outcomes": Off(names={"context_compressor.summarizers.artifacts.STATE_SHARE": 0.0}),
     "said-once": Off(names={f"{ENGINE}.known_identifiers": lambda _: frozenset()}),
-    "whole-texts": Off(names={f"{ENGINE}.shown_message": ShowStubbed()}),
-    "abridging": Off(names={f"{ENGINE}.tokens_read": tokens_whole}),
+    "whole-texts": Off(names={f"{SEGMENTS}.shown_message": ShowStubbed()}),
+    "abridging": Off(names={f"{SEGMENTS}.tokens_read": tokens_whole}),
     "arrivals": Off({"arrival_ratio": 1.0}),
     "large-segments": Off(names={f"{DRAFT}.SEGMENT_SHARE": 0.25}),
 }

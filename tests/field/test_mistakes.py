@@ -10,6 +10,7 @@ import asyncio
 import json
 import tempfile
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -28,7 +29,7 @@ from context_compressor import (
     to_openai,
 )
 from context_compressor.compression.draft import Draft
-from context_compressor.compression.engine import Engine
+from context_compressor.compression.segmenting import SegmentMaker
 from context_compressor.compression.units import classify
 from context_compressor.compression.view import segment_item
 from context_compressor.errors import OffloadCorruptError, SummarizerOverflowError
@@ -122,8 +123,6 @@ async def test_pairing_stops_at_the_first_of_several_results() -> None:
 
 
 def _every_message_alone(items: Any, *rest: Any) -> Any:
-    from dataclasses import replace
-
     return classify([replace(item, exchange=item.key) for item in items], *rest)
 
 
@@ -283,13 +282,15 @@ async def test_none_is_stored_as_the_summary() -> None:
     await _is_refused("NONE")
 
 
-async def _canned(engine: Engine, request: SummaryRequest, *rest: Any, _real: Any = Engine._summarize) -> Any:
+async def _canned(
+    maker: SegmentMaker, request: SummaryRequest, *rest: Any, _real: Any = SegmentMaker._summarize
+) -> Any:
     if not any(msg.role == "user" for msg in request.messages):
         return Summary(text="Previous conversation was too long to summarize.")
-    return await _real(engine, request, *rest)
+    return await _real(maker, request, *rest)
 
 
-@mistake(replaced(ROOM + "compression.engine.Engine._summarize", _canned))
+@mistake(replaced(ROOM + "compression.segmenting.SegmentMaker._summarize", _canned))
 async def test_without_a_human_message_the_summary_is_a_canned_sentence() -> None:
     """langchain #39261: no user message among those that leave, and no model is called."""
     summarizer = Noting()
@@ -321,11 +322,11 @@ async def test_a_summary_speaks_as_the_assistant_and_is_imitated() -> None:
 # Silent loss
 
 
-def _trimmed(engine: Engine, messages: Any, *rest: Any, _real: Any = Engine._request) -> Any:
-    return _real(engine, messages[-3:], *rest)
+def _trimmed(maker: SegmentMaker, material: Any, *rest: Any, _real: Any = SegmentMaker._request) -> Any:
+    return _real(maker, replace(material, messages=material.messages[-3:]), *rest)
 
 
-@mistake(replaced(ROOM + "compression.engine.Engine._request", _trimmed))
+@mistake(replaced(ROOM + "compression.segmenting.SegmentMaker._request", _trimmed))
 async def test_the_summarisers_input_is_trimmed_and_the_rest_dropped() -> None:
     """langchain's default of 4,000 tokens; redis agent-memory-server: 22 of 60 messages gone."""
     summarizer = Noting()

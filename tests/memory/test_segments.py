@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from context_compressor import CompressedMemory, CompressionEvent, Msg, compress_messages, to_openai
-from context_compressor.compression import engine
+from context_compressor.compression import segmenting
 from context_compressor.summarizers.prompts import build_prompt
 from tests.memory.scripted import (
     COUNTER,
@@ -176,7 +176,7 @@ async def test_an_index_that_cannot_be_made_takes_nothing_with_it(monkeypatch: p
     def broken(*args: object, **kwargs: object) -> tuple[str, ...]:
         raise ValueError("Exceeds the limit (4300 digits)")
 
-    monkeypatch.setattr(engine, "artifact_lines", broken)
+    monkeypatch.setattr(segmenting, "artifact_lines", broken)
     events: list[CompressionEvent] = []
     memory = new_memory(on_event=events.append)
     said = turns(12)

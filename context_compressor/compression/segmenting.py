@@ -1,0 +1,281 @@
+"""Making segments: what stands for a group of exchanges, or of earlier segments, that leaves the view."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from context_compressor.compression.abridging import abridge, tokens_read
+from context_compressor.compression.config import CompressionConfig
+from context_compressor.compression.edits import ItemKey, SegmentEdit
+from context_compressor.compression.labels import segment_text, summary_of, without_notes
+from context_compressor.compression.notes import fit_notes, newest_once, notes_tokens
+from context_compressor.compression.plans import PlannedSegment
+from context_compressor.compression.stubbing import READ_TOOLS, StubMaker
+from context_compressor.compression.transcript import render_transcript, shown_message
+from context_compressor.compression.view import SEGMENT_NAME, ViewItem
+from context_compressor.compression.writing import Performed, Writer
+from context_compressor.errors import SummarizerError
+from context_compressor.messages.escapes import sendable
+from context_compressor.messages.msg import Msg
+from context_compressor.messages.parts import PartPath
+from context_compressor.messages.provenance import segment_metadata
+from context_compressor.summarizers.artifacts import artifact_lines
+from context_compressor.summarizers.protocol import Summarizer, Summary, SummaryRequest
+from context_compressor.summarizers.validation import summarize_checked
+from context_compressor.tokens.off_loop import run_off_loop, text_characters
+from context_compressor.tokens.protocol import TokenCounter
+
+PROSE_SHARE = 0.15
+"""Share of a segment's room for what the summariser writes; the rest is for the index of artifacts."""
+_MIN_PROSE_TOKENS = 48
+_HEADING_TOKENS = 6
+"""What the heading of the index costs at most, by any vocabulary in use."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Material:
+    """What a segment is to stand for."""
+
+    items: Sequence[ViewItem]
+    messages: Sequence[Msg]
+    """As transcripts and summarisers read them: redacted, with stubs in place."""
+    whole: Sequence[Msg]
+    """The same without stubs, for the index."""
+
+    @property
+    def children(self) -> int:
+        """How many earlier segments it begins with."""
+        return sum(item.kind == "segment" for item in self.items)
+
+    @property
+    def message_count(self) -> int:
+        """How many messages of the history the segment covers, those of earlier segments included."""
+        merged = sum(len(item.covered) for item in self.items if item.kind == "segment")
+        return merged + len({item.key.key for item in self.items if item.kind != "segment"})
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The agent's notes in earlier segments, the oldest first."""
+        return newest_once(note for item in self.items for note in item.notes)
+
+    @property
+    def says_something(self) -> bool:
+        """Whether there is anything to summarise: earlier segments may only name their refs."""
+        return any(
+            item.kind != "segment" or summary_of(str(message.content)) is not None
+            for message, item in zip(self.messages, self.items, strict=True)
+        )
+
+
+class SegmentMaker:
+    """Make segments.
+
+    Args:
+        config: redaction, timeouts in seconds, what failures lead to.
+        writer: stores what leaves.
+        stubs: makes stubs of pages.
+        summarizer: who writes summaries.
+        fallback: who writes them when that fails; it should not be able to.
+        counter: measures segments.
+    """
+
+    def __init__(
+        self,
+        config: CompressionConfig,
+        writer: Writer,
+        stubs: StubMaker,
+        summarizer: Summarizer,
+        fallback: Summarizer,
+        counter: TokenCounter,
+    ) -> None:
+        self._config = config
+        self._writer = writer
+        self._stubs = stubs
+        self._summarizer = summarizer
+        self._fallback = fallback
+        self._counter = counter
+
+    def cost_of(self, text: str) -> int:
+        """Return what a segment with this text costs in a view."""
+        return self._counter.count_messages([Msg(SEGMENT_NAME, text, "user", timestamp="")])
+
+    async def make(
+        self,
+        planned: PlannedSegment,
+        new_stubs: Mapping[ItemKey, Mapping[PartPath, str]],
+        names: Mapping[str, str],
+        known: frozenset[str],
+        done: Performed,
+        *,
+        bare_tokens: int,
+        note: str | None,
+        note_room: int | None,
+        guide: str,
+    ) -> SegmentEdit:
+        """Store, index and summarise what a segment is to stand for; its id is still to be given.
+
+        Args:
+            planned: what that is.
+            new_stubs: the stubs that the event has made.
+            names: tool names by call id.
+            known: identifiers that the index need not name.
+            done: receives what was stored, and what failed.
+            bare_tokens: what a segment costs that only names its ref.
+            note: what the agent asked to keep; the summariser is to mind it.
+            note_room: tokens that this segment may cost above its plan to show it; None where it is not to.
+            guide: what it is to say of the tools.
+        """
+        material = await self._gather(planned, new_stubs, names, done)
+        transcript = render_transcript(material.messages, segments=material.children)
+        ref = await self._writer.write_own(transcript.text, done)
+        media_refs = [await self._writer.write_own(media, done) for media in transcript.media]
+        for message, item in zip(material.messages, material.items, strict=True):
+            if item.notes:
+                message.content = without_notes(str(message.content), item.notes)
+        text_tokens = planned.summary_tokens
+        text_tokens -= self._counter.count_text(f" {guide}.") if guide else 0
+        prose_tokens = min(max(_MIN_PROSE_TOKENS, int(PROSE_SHARE * planned.summary_tokens)), text_tokens)
+        index_tokens = text_tokens - prose_tokens - _HEADING_TOKENS
+        replaced_tokens = sum(unit.tokens for unit in planned.units)
+        notes, own_room = material.notes, 0
+        if note and note_room is not None:
+            notes = newest_once([*notes, note])
+            gain = replaced_tokens - planned.summary_tokens - bare_tokens
+            own_room = max(0, min(note_room, gain - 1, notes_tokens([note], self._counter.count_text)))
+        fitted = fit_notes(notes, max(index_tokens // 2, 0) + own_room, self._counter)
+        index_tokens -= max(notes_tokens(fitted, self._counter.count_text) - own_room, 0)
+        summary: Summary | None = None
+        facts: tuple[str, ...] = ()
+        if planned.summary_tokens and material.says_something:
+            facts = await self._index(material.whole, index_tokens, known, done)
+            summary = await self._summarize(
+                self._request(material, prose_tokens, facts, note),
+                replaced_tokens - index_tokens - bare_tokens,
+                tokens_read(material.items, self._config.preview_tokens),
+                transcript.text,
+                done,
+            )
+            if summary is not None:
+                facts = tuple(fact for fact in facts if fact not in summary.text)
+        written = None if summary is None else summary.text
+        count = material.message_count
+        if guide and not planned.summary_tokens:
+            fits = self.cost_of(segment_text(ref, count, None, guide=guide)) <= bare_tokens
+            guide = guide if fits else ""
+        if note and note_room is not None and fitted[-1:] != (note,):
+            # What was reckoned with and is not used may be enough, if the view still gets smaller.
+            left = min(bare_tokens + planned.summary_tokens + note_room, replaced_tokens - 1)
+            left -= self.cost_of(segment_text(ref, count, written, facts, guide=guide))
+            found = fit_notes(notes, left, self._counter)
+            fitted = max(fitted, found, key=lambda kept: len(kept[-1]) if kept else 0)
+        return SegmentEdit(
+            id="",
+            items=tuple(item.key for item in material.items if item.kind != "segment"),
+            children=tuple(item.key.key for item in material.items if item.kind == "segment"),
+            ref=ref,
+            media_refs=tuple(media_refs),
+            text=sendable(segment_text(ref, count, written, facts, notes=fitted, guide=guide)),
+            summarized=summary is not None,
+            # Where only a ref is left there is no room now, and perhaps when that is merged.
+            notes=fitted or (() if planned.summary_tokens else notes),
+        )
+
+    async def _gather(
+        self,
+        planned: PlannedSegment,
+        new_stubs: Mapping[ItemKey, Mapping[PartPath, str]],
+        names: Mapping[str, str],
+        done: Performed,
+    ) -> _Material:
+        """Return what is to leave, as it is read; pages in it are stubbed, their texts being stored."""
+        items = [item for unit in planned.units for item in unit.items]
+        messages: list[Msg] = []
+        whole: list[Msg] = []
+        may_hold_pages = not READ_TOOLS.isdisjoint(names.values())
+        for item in items:
+            stubs = {path: stub.text for path, stub in item.stubs.items()} | dict(new_stubs.get(item.key, {}))
+            if may_hold_pages:
+                stubs |= await self._stubs.stub_pages(item, stubs, names, done)
+            redact = None if item.kind == "segment" else self._config.redact
+            message = shown_message(item.source, stubs, names, redact)
+            if item.kind == "segment":
+                message.metadata = segment_metadata()
+            messages.append(message)
+            whole.append(shown_message(item.source, {}, names, redact) if stubs else message)
+        return _Material(items, messages, whole)
+
+    async def _index(
+        self, messages: Sequence[Msg], max_tokens: int, known: frozenset[str], done: Performed
+    ) -> tuple[str, ...]:
+        """Return the lines of an index; none where its rules fail on what somebody wrote to break them."""
+        lines = partial(artifact_lines, messages, max_tokens, self._counter, known=known)
+        try:
+            return await run_off_loop(text_characters(messages), lines)
+        except Exception as error:
+            done.fail(error)
+            return ()
+
+    def _request(
+        self, material: _Material, max_tokens: int, facts: tuple[str, ...], note: str | None
+    ) -> SummaryRequest:
+        """Return the request; the oldest summary of a merge is what the new one carries forward."""
+        messages, previous = material.messages, None
+        if material.children and len(messages) > 1:
+            oldest = messages[0].content
+            assert isinstance(oldest, str)
+            previous = summary_of(oldest)
+        return SummaryRequest(
+            messages=tuple(messages if previous is None else messages[1:]),
+            max_tokens=max_tokens,
+            previous=previous,
+            facts=facts,
+            instructions=self._config.summary_instructions or None,
+            note=note or None,
+        )
+
+    async def _summarize(
+        self,
+        request: SummaryRequest,
+        replaced_tokens: int,
+        read_tokens: int,
+        material: str,
+        done: Performed,
+    ) -> Summary | None:
+        """Return a checked summary by the first means that gives one; None when none does."""
+        for summarizer in (self._summarizer, self._fallback):
+            asked = request
+            if summarizer.remote:
+                asked = replace(request, messages=await self._abridged(request.messages))
+            try:
+                summary = await summarize_checked(
+                    summarizer,
+                    asked,
+                    self._counter,
+                    replaced_tokens=replaced_tokens,
+                    # A model reads the request as messages, and what it parrots is that.
+                    material=material if summarizer is self._fallback else None,
+                    input_tokens_estimate=read_tokens,
+                    timeout_seconds=self._config.summarizer_timeout_seconds,
+                )
+            except SummarizerError as error:
+                if self._config.on_failure == "raise":
+                    raise
+                done.fail(error)
+                if summarizer is self._fallback:
+                    break
+                continue
+            done.use.input_tokens += summary.input_tokens
+            done.use.output_tokens += summary.output_tokens
+            if summarizer.remote:
+                done.use.remote_input_tokens += summary.input_tokens
+                done.use.remote_output_tokens += summary.output_tokens
+            return summary
+        return None
+
+    async def _abridged(self, messages: Sequence[Msg]) -> tuple[Msg, ...]:
+        """Return messages as a model reads them: every token costs, so of long results it sees previews."""
+        return await run_off_loop(
+            text_characters(messages), abridge, messages, self._config.preview_tokens, self._counter
+        )
