@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from context_compressor.readers import anthropic_blocks as blocks
-from context_compressor.readers.documents import Document, groups
+from context_compressor.readers.documents import Document, Numbered
+from context_compressor.readers.grouped import GroupReader
 from context_compressor.readers.session import Format, Session, UnreadableError
 from context_compressor.readers.transcript import Transcript, kind_of
 
@@ -65,30 +66,20 @@ def _is_message(value: Any) -> bool:
 
 def read(document: Document) -> Iterator[Session]:
     """Yield a session per request or list."""
-    for holder, line, items in groups(document, _is_message, _unwrap):
-        transcript = Transcript()
-        if isinstance(holder, dict) and holder.get("system"):
-            try:
-                transcript.say(
-                    "system", [blocks.to_part(b) for b in blocks.blocks_of(holder["system"])], line
-                )
-            except UnreadableError as error:
-                document.reject(UnreadableError(f"system: {error.why}"), line)
-        for index, (number, item) in enumerate(items):
-            try:
-                _add(transcript, item, number)
-            except UnreadableError as error:
-                place = "" if holder is None else f"messages[{index}]."
-                document.reject(UnreadableError(place + error.why), number)
-        messages, lines = transcript.finish()
-        yield Session(
-            messages,
-            document.name,
-            FORMAT,
-            id=_id_of(holder),
-            line=line if document.is_lines and holder is not None else None,
-            message_lines=lines if document.is_lines and holder is None else (),
-        )
+    yield from GroupReader(
+        FORMAT, is_item=_is_message, unwrap=_unwrap, add=_add, place="messages[{}].", begin=_begin
+    ).read(document)
+
+
+def _begin(transcript: Transcript, holder: Any, line: int) -> list[Numbered]:
+    """Say the system prompt that stands beside the messages."""
+    if isinstance(holder, dict) and holder.get("system"):
+        try:
+            parts = [blocks.to_part(block) for block in blocks.blocks_of(holder["system"])]
+        except UnreadableError as error:
+            raise UnreadableError(f"system: {error.why}") from None
+        transcript.say("system", parts, line)
+    return []
 
 
 def _unwrap(value: Any) -> list[Any]:
@@ -112,8 +103,3 @@ def _add(transcript: Transcript, item: Any, line: int) -> None:
         transcript.say("system", [blocks.to_part(block) for block in blocks.blocks_of(content)], line)
     else:
         raise UnreadableError(f"role: expected user, assistant or system, got {role!r}")
-
-
-def _id_of(holder: Any) -> str | None:
-    found = [holder.get(key) for key in ("id", "session_id")] if isinstance(holder, dict) else []
-    return next((value for value in found if isinstance(value, str) and value), None)

@@ -7,7 +7,7 @@ import io
 import json
 import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from copy import copy
 from itertools import chain, islice
 from typing import IO, Any
@@ -134,33 +134,6 @@ class Document:
             return data.decode("utf-8-sig")
         except UnicodeDecodeError as error:
             raise _not_utf8(error, data.count(b"\n", 0, error.start) + 1) from None
-
-
-def groups(
-    document: Document, is_item: Callable[[Any], bool], unwrap: Callable[[Any], list[Any]]
-) -> Iterator[tuple[Any, int, list[Numbered]]]:
-    """Yield `(holder, line, items)` of each session: the items of all lines, or those that each value holds.
-
-    The first value that is either decides which; what stands before it, a header say, is rejected.
-
-    Args:
-        document: the file.
-        is_item: tells whether a value is itself an item, as in a file with an item per line.
-        unwrap: returns the items that a value holds; raises `UnreadableError` where it holds none.
-    """
-    values = document.values()
-    is_held = False
-    for line, value in values:
-        if not is_held and is_item(value):
-            yield None, line, [(line, value), *values]
-            return
-        try:
-            items = unwrap(value)
-        except UnreadableError as error:
-            document.reject(error, line)
-            continue
-        is_held = is_held or bool(items)
-        yield value, line, [(line, item) for item in items]
 
 
 def load(text: str | bytes) -> Any:

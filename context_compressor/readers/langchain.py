@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from context_compressor.readers.anthropic_blocks import to_part as anthropic_part
-from context_compressor.readers.documents import Document, groups
+from context_compressor.readers.documents import Document
+from context_compressor.readers.grouped import GroupReader
 from context_compressor.readers.media import data_part
 from context_compressor.readers.session import Format, Session, UnreadableError
 from context_compressor.readers.transcript import (
@@ -72,24 +73,14 @@ def _fields(value: Any) -> tuple[str, dict[str, Any]] | None:
 
 def read(document: Document) -> Iterator[Session]:
     """Yield a session per list of messages."""
-    for holder, line, items in groups(document, lambda value: _fields(value) is not None, _unwrap):
-        transcript = Transcript()
-        for index, (number, item) in enumerate(items):
-            try:
-                _add(transcript, item, number)
-            except UnreadableError as error:
-                place = "" if holder is None else f"messages[{index}]: "
-                document.reject(UnreadableError(place + error.why), number)
-        messages, lines = transcript.finish()
-        found = holder.get("id") or holder.get("thread_id") if isinstance(holder, dict) else None
-        yield Session(
-            messages,
-            document.name,
-            FORMAT,
-            id=found if isinstance(found, str) else None,
-            line=line if document.is_lines and holder is not None else None,
-            message_lines=lines if document.is_lines and holder is None else (),
-        )
+    yield from GroupReader(
+        FORMAT,
+        is_item=lambda value: _fields(value) is not None,
+        unwrap=_unwrap,
+        add=_add,
+        place="messages[{}]: ",
+        id_keys=("id", "thread_id"),
+    ).read(document)
 
 
 def _unwrap(value: Any) -> list[Any]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from context_compressor.readers.documents import Document, groups
+from context_compressor.readers.documents import Document, Numbered
+from context_compressor.readers.grouped import GroupReader
 from context_compressor.readers.response_items import add_item, is_item
 from context_compressor.readers.session import Format, Session, UnreadableError
 from context_compressor.readers.transcript import Transcript, kind_of, text_part
@@ -53,28 +54,17 @@ def _is_bare(value: Any) -> bool:
 
 def read(document: Document) -> Iterator[Session]:
     """Yield a session per request, answer or list."""
-    for holder, line, items in groups(document, _is_bare, _unwrap):
-        transcript = Transcript()
-        found = holder.get("instructions") if isinstance(holder, dict) else None
-        if isinstance(found, str) and found:
-            transcript.say("system", [text_part(found)], line)
-        elif isinstance(found, list):
-            items = [(line, item) for item in found] + items
-        for index, (number, item) in enumerate(items):
-            try:
-                add_item(transcript, item, number)
-            except UnreadableError as error:
-                place = "" if holder is None else f"item {index}: "
-                document.reject(UnreadableError(place + error.why), number)
-        messages, lines = transcript.finish()
-        yield Session(
-            messages,
-            document.name,
-            FORMAT,
-            id=_id_of(holder),
-            line=line if document.is_lines and holder is not None else None,
-            message_lines=lines if document.is_lines and holder is None else (),
-        )
+    yield from GroupReader(
+        FORMAT, is_item=_is_bare, unwrap=_unwrap, add=add_item, place="item {}: ", begin=_begin
+    ).read(document)
+
+
+def _begin(transcript: Transcript, holder: Any, line: int) -> list[Numbered]:
+    """Say the instructions that stand beside the items; they may be items themselves."""
+    found = holder.get("instructions") if isinstance(holder, dict) else None
+    if isinstance(found, str) and found:
+        transcript.say("system", [text_part(found)], line)
+    return [(line, item) for item in found] if isinstance(found, list) else []
 
 
 def _unwrap(value: Any) -> list[Any]:
@@ -86,8 +76,3 @@ def _unwrap(value: Any) -> list[Any]:
         keys = ", ".join(list(value)[:5]) or "none"
         raise UnreadableError(f"input: expected a list of items, but the key is missing (keys found: {keys})")
     return _held(value)
-
-
-def _id_of(holder: Any) -> str | None:
-    found = [holder.get(key) for key in ("id", "session_id")] if isinstance(holder, dict) else []
-    return next((value for value in found if isinstance(value, str) and value), None)

@@ -1,0 +1,85 @@
+"""Reading formats whose files hold an item per line, or values of which each holds a session's items."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from context_compressor.readers.documents import Document, Numbered
+from context_compressor.readers.session import Format, Session, UnreadableError
+from context_compressor.readers.transcript import Transcript
+
+
+def _begin_with_nothing(_transcript: Transcript, _holder: Any, _line: int) -> list[Numbered]:
+    return []
+
+
+@dataclass(frozen=True, slots=True)
+class GroupReader:
+    """How such a format is read. All three may raise `UnreadableError`, which is told of and passed over.
+
+    Args:
+        format: which it is.
+        is_item: tells whether a value is itself an item, as in a file with an item per line.
+        unwrap: returns the items that a value holds.
+        add: says an item, which stands on a line of the file, to a transcript.
+        place: names an item within its holder, for errors; `{}` is its index.
+        id_keys: under which a holder says what it calls itself, the first that is there.
+        begin: says what a holder says before its items; returns further ones that stand before those.
+    """
+
+    format: Format
+    is_item: Callable[[Any], bool]
+    unwrap: Callable[[Any], list[Any]]
+    add: Callable[[Transcript, Any, int], None]
+    place: str
+    id_keys: tuple[str, ...] = ("id", "session_id")
+    begin: Callable[[Transcript, Any, int], list[Numbered]] = _begin_with_nothing
+
+    def read(self, document: Document) -> Iterator[Session]:
+        """Yield a session per value that holds items, or one of all lines."""
+        for holder, line, items in self._groups(document):
+            transcript = Transcript()
+            try:
+                items = self.begin(transcript, holder, line) + items
+            except UnreadableError as error:
+                document.reject(error, line)
+            for index, (number, item) in enumerate(items):
+                try:
+                    self.add(transcript, item, number)
+                except UnreadableError as error:
+                    place = "" if holder is None else self.place.format(index)
+                    document.reject(UnreadableError(place + error.why), number)
+            messages, lines = transcript.finish()
+            yield Session(
+                messages,
+                document.name,
+                self.format,
+                id=self._id_of(holder),
+                line=line if document.is_lines and holder is not None else None,
+                message_lines=lines if document.is_lines and holder is None else (),
+            )
+
+    def _groups(self, document: Document) -> Iterator[tuple[Any, int, list[Numbered]]]:
+        """Yield `(holder, line, items)` of each session: the items of all lines, or those that a value holds.
+
+        The first value that is either decides which; what stands before it, a header say, is rejected.
+        """
+        values = document.values()
+        is_held = False
+        for line, value in values:
+            if not is_held and self.is_item(value):
+                yield None, line, [(line, value), *values]
+                return
+            try:
+                items = self.unwrap(value)
+            except UnreadableError as error:
+                document.reject(error, line)
+                continue
+            is_held = is_held or bool(items)
+            yield value, line, [(line, item) for item in items]
+
+    def _id_of(self, holder: Any) -> str | None:
+        found = [holder.get(key) for key in self.id_keys] if isinstance(holder, dict) else []
+        return next((value for value in found if isinstance(value, str) and value), None)
