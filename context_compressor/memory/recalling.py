@@ -17,6 +17,7 @@ from context_compressor.compression.transcript import Redact
 from context_compressor.errors import InvalidArgumentError, OffloadError
 from context_compressor.memory.history import BaseHistory
 from context_compressor.memory.index import HistoryIndex
+from context_compressor.memory.places import Places
 from context_compressor.memory.sayings import Sayings
 from context_compressor.memory.state import MemoryState
 from context_compressor.messages.msg import Msg
@@ -65,6 +66,7 @@ class Recall:
         self._store = store if isinstance(store, FileOffloadStore) else None
         self._path = None if self._store is None else self._store.directory / INDEX_FILE
         self._said = Sayings(redact)
+        self._places = Places(self._said)
         self._index: SearchIndex | None = None
         self._seen: HistoryIndex | None = None
         self._digests: dict[str, str] = {}
@@ -103,12 +105,12 @@ class Recall:
             self._readers.discard(reader)
         ago = {key: count for count, key in enumerate(reversed(keys))}
         keyed = [(one.document.key, one) for one in found]
-        places = [self._said.place(one, state, ago[key], messages.get(key)) for key, one in keyed]
+        places = [self._places.place(one, state, ago[key], messages.get(key)) for key, one in keyed]
         texts: dict[str, str] = {}
         for ref in dict.fromkeys(ref for place in places for ref in place.refs):
             with suppress(OffloadError):
                 texts[ref] = await self._read_ref(ref)
-        return await asyncio.to_thread(lambda: [self._said.hit(place, texts, query) for place in places])
+        return await asyncio.to_thread(lambda: [self._places.hit(place, texts, query) for place in places])
 
     def _ask(
         self, query: str, limit: int, entries: Sequence[tuple[str, str]], reader: _Reader
