@@ -19,7 +19,7 @@ from context_compressor.recall.rows import KEY_BYTES, Entry, Record, Rows, key_s
 from context_compressor.recall.storage import DamagedError, NotAnIndexError, Storage, discard_file, is_damaged
 from context_compressor.recall.terms import TermReader
 
-_LOGGER = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _BATCH = 256
 """Messages whose texts are read at a time."""
@@ -172,7 +172,7 @@ class SearchIndex:
                     raise
                 self._next_try = monotonic() + _PAUSE * (monotonic() - began)
                 if not self._is_warned:
-                    _LOGGER.warning("search index %s is kept in memory for now: %s", self._path, error)
+                    logger.warning("search index %s is kept in memory for now: %s", self._path, error)
                 self._is_warned = True
             else:
                 self._close_memory()
@@ -205,7 +205,7 @@ class SearchIndex:
                     raise
                 if not is_replaced:
                     discard_file(path)
-                    _LOGGER.info("search index %s is written anew: %s", path, error)
+                    logger.info("search index %s is written anew: %s", path, error)
                 is_retried = True
 
     def _sync(self, storage: Storage, entries: list[Entry], texts: _Texts, is_unchanged: bool) -> None:
@@ -274,7 +274,7 @@ class SearchIndex:
             try:
                 discard_file(self._path)
             except (OSError, NotAnIndexError):
-                _LOGGER.warning("search index %s may still hold deleted words: %s", self._path, error)
+                logger.warning("search index %s may still hold deleted words: %s", self._path, error)
 
     def _remove(self, storage: Storage, stamps: set[bytes] | None) -> None:
         """Take out messages by the stamps of their keys, or all."""

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
+from context_compressor.messages.media import MediaKind
 from context_compressor.messages.msg import Block
 from context_compressor.messages.openai_common import REMARK
 from context_compressor.tokens.images import ImageFormula, image_size
-
-Kind = Literal["image", "audio", "video", "file"]
 
 UNKNOWN_IMAGE_SIZE = (1_920, 1_080)
 """What an image whose size is not in the message (a URL, an unknown format) counts as: a full screen."""
@@ -27,8 +26,8 @@ FILE_TOKENS = 3_000
 ENCODED_CHARACTERS = 200
 """Shorter strings are counted as text even if they are base64: few enough not to matter."""
 
-_KIND_TOKENS: dict[Kind, int] = {"audio": AUDIO_TOKENS, "video": VIDEO_TOKENS, "file": FILE_TOKENS}
-_KINDS: dict[str, Kind] = {
+_KIND_TOKENS: dict[MediaKind, int] = {"audio": AUDIO_TOKENS, "video": VIDEO_TOKENS, "file": FILE_TOKENS}
+_KINDS: dict[str, MediaKind] = {
     "image": "image",
     "audio": "audio",
     "video": "video",
@@ -61,7 +60,7 @@ def block_tokens(block: Block, count_text: Callable[[str], int], image_formula: 
     return media.tokens + sum(map(count_text, _long_texts(rest)))
 
 
-def kind_of(text: object) -> Kind | None:
+def kind_of(text: object) -> MediaKind | None:
     """Return the kind that a block's type ("input_audio") or a media type ("application/pdf") names."""
     found = _KIND.search(text) if isinstance(text, str) else None
     return _KINDS[found[0]] if found else None
@@ -84,7 +83,7 @@ class _Media:
         self.found = False
         self.tokens = 0
 
-    def add(self, kind: Kind, data: str | None, detail: object, max_pixels: object) -> None:
+    def add(self, kind: MediaKind, data: str | None, detail: object, max_pixels: object) -> None:
         """Count one image, audio, video or file; `data` is its base64, where known."""
         self.found = True
         if kind == "image":
@@ -95,7 +94,7 @@ class _Media:
             self.tokens += _KIND_TOKENS[kind]
 
     def take_out(
-        self, value: Any, kind: Kind | None, detail: object, max_pixels: object = None, key: str = ""
+        self, value: Any, kind: MediaKind | None, detail: object, max_pixels: object = None, key: str = ""
     ) -> Any:
         """Return `value` without its encoded strings, each counted as the kind that stands nearest to it."""
         if isinstance(value, dict):
