@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import sys
 from collections.abc import Sequence
@@ -13,7 +12,7 @@ from typing import Any
 from context_compressor.cli.exits import CommandError, check_path
 from context_compressor.readers import Form, Format, Problem, Reading, Session, UnreadableError, read_all
 
-__all__ = ["STDIN", "Form", "Session", "SessionFile", "parse_sessions", "read_sessions"]
+__all__ = ["STDIN", "Form", "Session", "SessionFile", "read_sessions"]
 
 STDIN = "-"
 _WRITTEN_ANEW = (Form.FOREIGN, Form.DIRECTORY)
@@ -70,18 +69,6 @@ def read_sessions(source: str, format: Format | None = None) -> SessionFile:
                 raise CommandError("stdin is closed; name a file, or redirect one: compress - < FILE")
             return _to_file(read_all(sys.stdin.buffer, "stdin", format))
         return _to_file(read_all(Path(source), source, format))
-    except UnreadableError as error:
-        raise CommandError(error.why) from None
-
-
-def parse_sessions(name: str, text: str, format: Format | None = None) -> SessionFile:
-    """Return the sessions that `text` holds.
-
-    Raises:
-        CommandError: nothing in it can be read; names file, line and reason.
-    """
-    try:
-        return _to_file(read_all(io.StringIO(text, newline="\n"), name, format))
     except UnreadableError as error:
         raise CommandError(error.why) from None
 

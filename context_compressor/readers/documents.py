@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import io
 import json
 import re
 import zlib
@@ -29,14 +28,14 @@ class Document:
 
     Args:
         name: the file, as problems name it.
-        stream: bytes, or text whose lines end in a newline only; must be seekable.
+        stream: its bytes; must be seekable.
         problems: takes what could not be read.
 
     Raises:
         UnreadableError: the file is empty, or no JSON at all.
     """
 
-    def __init__(self, name: str, stream: IO[bytes] | io.StringIO, problems: list[Problem]) -> None:
+    def __init__(self, name: str, stream: IO[bytes], problems: list[Problem]) -> None:
         self.name = name
         self.problems = problems
         self.is_lines = False
@@ -92,7 +91,7 @@ class Document:
             return iter([(number, value)])
         return self._parsed(chain([first] if second is None else [first, second], lines))
 
-    def _parsed(self, lines: Iterator[tuple[int, bytes | str]]) -> Iterator[Numbered]:
+    def _parsed(self, lines: Iterator[tuple[int, bytes]]) -> Iterator[Numbered]:
         self.is_lines = True
         number = 0
         for number, raw in lines:
@@ -105,7 +104,7 @@ class Document:
         if self._damage is not None:
             self.reject(UnreadableError(f"{self._damage}; what follows is lost", number + 1))
 
-    def _filled_lines(self) -> Iterator[tuple[int, bytes | str]]:
+    def _filled_lines(self) -> Iterator[tuple[int, bytes]]:
         """Yield the lines that are not blank, until the data end or cannot be read further."""
         number = 0
         while True:
@@ -117,7 +116,7 @@ class Document:
             if not raw:
                 return
             number += 1
-            if number == 1 and isinstance(raw, bytes):
+            if number == 1:
                 raw = raw.removeprefix(codecs.BOM_UTF8)
             if raw.strip():
                 yield number, raw
@@ -128,8 +127,6 @@ class Document:
             data = self._stream.read()
         except _DAMAGE as error:
             raise UnreadableError(_damage_text(error)) from None
-        if isinstance(data, str):
-            return data
         try:
             return data.decode("utf-8-sig")
         except UnicodeDecodeError as error:
@@ -175,9 +172,9 @@ def _line_of_message(text: str, index: int) -> int:
     return text.count("\n", 0, skip(place + 1)) + 1
 
 
-def _load_line(number: int, raw: bytes | str) -> Any:
+def _load_line(number: int, raw: bytes) -> Any:
     try:
-        return load(raw.decode() if isinstance(raw, bytes) else raw)
+        return load(raw.decode())
     except UnicodeDecodeError as error:
         raise _not_utf8(error, number) from None
     except UnreadableError as error:
@@ -185,7 +182,7 @@ def _load_line(number: int, raw: bytes | str) -> Any:
         raise
 
 
-def _is_container(line: tuple[int, bytes | str]) -> bool:
+def _is_container(line: tuple[int, bytes]) -> bool:
     try:
         return isinstance(_load_line(*line), dict | list)
     except UnreadableError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -59,12 +58,12 @@ def detect_format(sample: Sequence[Any]) -> Format | None:
 
 
 def read_stream(
-    stream: IO[bytes] | io.StringIO, name: str, problems: list[Problem], format: Format | None = None
+    stream: IO[bytes], name: str, problems: list[Problem], format: Format | None = None
 ) -> Iterator[Session]:
     """Yield the sessions of one file, as they are read.
 
     Args:
-        stream: its bytes, gzipped or not; or its text, with newlines as they are.
+        stream: its bytes, gzipped or not.
         name: as problems name it.
         problems: takes what could not be read, each as it is met.
         format: which format it is; found out by its content when None.
@@ -72,8 +71,7 @@ def read_stream(
     Raises:
         UnreadableError: nothing in it can be read.
     """
-    opened = stream if isinstance(stream, io.StringIO) else as_text_bytes(stream)
-    document = Document(name, opened, problems)
+    document = Document(name, as_text_bytes(stream), problems)
     known = detect_format(document.sample) if format is None else format
     if known is None and document.is_lines:
         raise UnreadableError("its lines are no messages or sessions of a known format")
@@ -173,9 +171,7 @@ class Reading:
         return tuple(format for format in Format if format in found)
 
 
-def read_all(
-    source: Path | IO[bytes] | io.StringIO, name: str | None = None, format: Format | None = None
-) -> Reading:
+def read_all(source: Path | IO[bytes], name: str | None = None, format: Format | None = None) -> Reading:
     """Read everything there is in a file, a directory or a stream.
 
     Raises:

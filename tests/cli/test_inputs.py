@@ -2,16 +2,18 @@ import gzip
 import json
 import os
 import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from context_compressor.cli.exits import CommandError, one_line
-from context_compressor.cli.inputs import Form, parse_sessions, read_sessions
+from context_compressor.cli.inputs import Form, SessionFile, read_sessions
 from context_compressor.cli.outputs import check_output, write_output
 
-TEXTS = st.text(max_size=30)  # line separators, surrogate halves and control characters included
+TEXTS = st.text(max_size=30)  # line separators and control characters included
 MESSAGES = st.lists(
     st.fixed_dictionaries({"role": st.sampled_from(["user", "assistant"]), "content": TEXTS}),
     min_size=1,
@@ -23,13 +25,20 @@ OBJECTS = st.builds(
 SESSIONS = st.one_of(MESSAGES, OBJECTS)
 
 
+def read_text(text: str) -> SessionFile:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "f"
+        file.write_bytes(text.encode())
+        return read_sessions(str(file))
+
+
 def load_all(text: str) -> list:
     return [json.loads(line) for line in text.split("\n") if line]
 
 
 @given(SESSIONS, st.sampled_from([None, 2]), st.booleans())
 def test_one_json_value_comes_back_as_it_was(value, indent, ascii_only):
-    source = parse_sessions("f", json.dumps(value, indent=indent, ensure_ascii=ascii_only))
+    source = read_text(json.dumps(value, indent=indent, ensure_ascii=ascii_only))
 
     assert source.form is Form.ONE
     text = source.dump([session.messages for session in source.sessions])
@@ -41,7 +50,7 @@ def test_one_json_value_comes_back_as_it_was(value, indent, ascii_only):
 @given(st.lists(SESSIONS, min_size=2, max_size=4), st.sampled_from(["\n", "\r\n", "\n\n"]))
 def test_a_session_per_line_comes_back_a_session_per_line(values, newline):
     text = newline.join(json.dumps(value, ensure_ascii=False) for value in values)
-    source = parse_sessions("f", text)
+    source = read_text(text)
 
     assert source.form is Form.SESSION_LINES
     assert load_all(source.dump([session.messages for session in source.sessions])) == values
@@ -49,7 +58,7 @@ def test_a_session_per_line_comes_back_a_session_per_line(values, newline):
 
 @given(MESSAGES)
 def test_a_message_per_line_is_one_session(messages):
-    source = parse_sessions("f", "".join(f"{json.dumps(message)}\n" for message in messages))
+    source = read_text("".join(f"{json.dumps(message)}\n" for message in messages))
 
     assert source.form is Form.MESSAGE_LINES
     assert [session.messages for session in source.sessions] == [messages]
@@ -57,7 +66,7 @@ def test_a_message_per_line_is_one_session(messages):
 
 
 def test_keys_beside_the_messages_keep_their_place():
-    source = parse_sessions("f", '{"id": 7, "messages": [], "model": "m"}')
+    source = read_text('{"id": 7, "messages": [], "model": "m"}')
 
     assert source.dump([[{"role": "user", "content": "hi"}]]) == (
         '{"id": 7, "messages": [{"role": "user", "content": "hi"}], "model": "m"}\n'

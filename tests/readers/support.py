@@ -14,7 +14,7 @@ PNG = "data:image/png;base64,iVBORw0KGgo="
 
 
 def read_text(text: str, format: Format | None = None) -> Reading:
-    return read_all(io.StringIO(text, newline="\n"), "f", format)
+    return read_all(io.BytesIO(text.encode()), "f", format)
 
 
 def read_value(value: Any, format: Format | None = None) -> Reading:
