@@ -206,9 +206,7 @@ class Replay:
         return {**asdict(self), "totals": asdict(self.totals())}
 
 
-def total(
-    replays: Sequence[Replay], prices: Prices = PRICES, cache_write_prices: Prices = CACHE_WRITE_PRICES
-) -> Totals:
+def total(replays: Sequence[Replay], prices: Prices = PRICES) -> Totals:
     """Return what replays come to together: sums over all turns, so longer sessions weigh more."""
     turns = [turn for replay in replays for turn in replay.turns]
     raw_tokens = sum(turn.raw_tokens for turn in turns)
@@ -224,7 +222,7 @@ def total(
         over=sum(turn.is_over for turn in turns),
         invalid=sum(bool(turn.problems) for turn in turns),
         cost=cost_of(turns, prices),
-        cost_with_cache_writes=cost_of(turns, cache_write_prices),
+        cost_with_cache_writes=cost_of(turns, CACHE_WRITE_PRICES),
         far=sum((turn.far for turn in turns), Found()),
         near=sum((turn.near for turn in turns), Found()),
         recovery=_recovery([missing for turn in turns for missing in turn.missing]),

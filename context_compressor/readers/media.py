@@ -7,8 +7,8 @@ from context_compressor.readers.transcript import Part, image_part
 _AUDIO = {"mpeg": "mp3", "x-wav": "wav", "wave": "wav"}
 
 
-def data_part(media_type: str, data: str, kind: str = "", name: str = "") -> Part:
-    """Return base64 data as a part; `kind` (image, audio, video, file) counts if there is no media type."""
+def data_part(media_type: str, data: str, kind: str, name: str) -> Part:
+    """Return base64 data as a part; `kind` (image, audio, video, file) counts if there is no type."""
     family, _, subtype = media_type.partition("/")
     family = family or kind
     if family == "image":

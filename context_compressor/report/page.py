@@ -236,9 +236,9 @@ def _named(skipped: Sequence[Skipped]) -> tuple[list[Skipped], int]:
     return list(skipped[:_MAX_SKIPPED]), max(0, len(skipped) - _MAX_SKIPPED)
 
 
-def percent(share: float | None, digits: int = 1) -> str:
+def percent(share: float | None) -> str:
     """Return a share in per cent; a dash where there is none."""
-    return "–" if share is None else f"{100 * share:.{digits}f} %"
+    return "–" if share is None else f"{100 * share:.1f} %"
 
 
 def shortened(text: str, most: int = _MAX_NAME) -> str:

@@ -81,12 +81,6 @@ class InParts:
         job = _Job(request, asyncio.Semaphore(CONCURRENT_CALLS))
         return await self._summarize_parts(job, limit)
 
-    async def aclose(self) -> None:
-        """Close the summariser, if it can be closed."""
-        close = getattr(self.wrapped, "aclose", None)
-        if close is not None:
-            await close()
-
     # Limits
 
     def _limit(self, request: SummaryRequest) -> int | None:

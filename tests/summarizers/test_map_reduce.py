@@ -337,14 +337,3 @@ class TestTogether:
             request(segment(kept), *history(12), assistant("ok"), max_tokens=2_000)
         )
         assert "W1" in summary.text
-
-    async def test_closing_closes_the_summariser_within(self):
-        closed = []
-
-        class Closing(Scripted):
-            async def aclose(self) -> None:
-                closed.append(self)
-
-        await InParts(Closing(""), COUNTER).aclose()
-        await InParts(Scripted(""), COUNTER).aclose()
-        assert len(closed) == 1
