@@ -104,7 +104,7 @@ async def acompress_messages(
     result_state: dict[str, Any] = {"version": _VERSION, "compression": memory._runner.to_dict()}
     texts = carried.texts()
     if texts:
-        named = _refs_named(history).union(memory._upkeep.state.ledger.refs())
+        named = _refs_named(history).union(await memory.reachable_refs())
         texts = {ref: text for ref, text in texts.items() if ref in named}
     if store is None or texts:
         result_state["texts"] = InMemoryOffloadStore(texts).to_state()
