@@ -22,17 +22,22 @@ class Changes:
     Args:
         base: the wrapped memory.
         upkeep: keeps the view in step with it.
-        house: delivers events, and removes from the store what nothing names any more.
+        housekeeping: delivers events, and removes from the store what nothing names any more.
         recall: forgets everything when all is cleared.
         counter: measures what is added.
     """
 
     def __init__(
-        self, base: MemoryBase, upkeep: Upkeep, house: Housekeeping, recall: Recall, counter: TokenCounter
+        self,
+        base: MemoryBase,
+        upkeep: Upkeep,
+        housekeeping: Housekeeping,
+        recall: Recall,
+        counter: TokenCounter,
     ) -> None:
         self._base = base
         self._upkeep = upkeep
-        self._house = house
+        self._housekeeping = housekeeping
         self._recall = recall
         self._counter = counter
 
@@ -72,7 +77,7 @@ class Changes:
                     await upkeep.marks_changed(marks, events)
                 await self._compare(state)
         if events:
-            await self._house.finish(events)
+            await self._housekeeping.finish(events)
 
     async def _compare(self, state: MemoryState) -> None:
         """Let the next refresh read the base memory anew unless it holds as many messages as the state does.
@@ -94,7 +99,7 @@ class Changes:
             remove: takes the ids of messages from the base memory, and returns how many it removed.
         """
         upkeep = self._upkeep
-        async with self._house.telling() as events, upkeep.lock:
+        async with self._housekeeping.telling() as events, upkeep.lock:
             await upkeep.refresh(events)
             expanded = upkeep.state.expand(await find())
             keys = upkeep.state.index.keys_of(expanded)
@@ -111,7 +116,7 @@ class Changes:
     async def clear(self) -> None:
         """Remove everything."""
         upkeep = self._upkeep
-        async with self._house.telling() as events, upkeep.lock:
+        async with self._housekeeping.telling() as events, upkeep.lock:
             before = upkeep.state.tokens
             upkeep.stale = True
             await self._base.clear()
@@ -123,7 +128,7 @@ class Changes:
     async def mark(self, new_mark: str | None, old_mark: str | None, msg_ids: list[str] | None) -> int:
         """Change marks as the base memory does; what becomes pinned returns to the view."""
         upkeep = self._upkeep
-        async with self._house.telling() as events, upkeep.lock:
+        async with self._housekeeping.telling() as events, upkeep.lock:
             await upkeep.refresh(events)
             ids = None if msg_ids is None else upkeep.state.expand(msg_ids)
             state = upkeep.state
@@ -138,7 +143,7 @@ class Changes:
     async def summarize(self, summary: str) -> None:
         """Set the base memory's own summary."""
         upkeep = self._upkeep
-        async with self._house.telling() as events, upkeep.lock:
+        async with self._housekeeping.telling() as events, upkeep.lock:
             await upkeep.refresh(events)
             state, before = upkeep.state, upkeep.state.tokens
             upkeep.stale = True

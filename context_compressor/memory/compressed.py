@@ -92,9 +92,9 @@ class CompressedMemory(MemoryBase):
             on_event=on_event,
             forget=self._recall.forget,
         )
-        self._house = self._runner.house
-        self._changes = Changes(self.base, self._upkeep, self._house, self._recall, self.counter)
-        self._follower = ListFollower(self, self.base, self._upkeep, self._house)
+        self._housekeeping = self._runner.housekeeping
+        self._changes = Changes(self.base, self._upkeep, self._housekeeping, self._recall, self.counter)
+        self._follower = ListFollower(self, self.base, self._upkeep, self._housekeeping)
 
     # Adding
 
@@ -193,7 +193,7 @@ class CompressedMemory(MemoryBase):
         """
         if not (keep is None or isinstance(keep, str)):
             raise InvalidArgumentError(f"keep: expected a string or None, got {type(keep).__name__}")
-        async with self._house.telling() as events, self._house.event_lock:
+        async with self._housekeeping.telling() as events, self._housekeeping.event_lock:
             return await self._runner.run_event(events, manual=True, note=(keep or "").strip() or None)
 
     # What the provider counts
@@ -274,7 +274,7 @@ class CompressedMemory(MemoryBase):
         Raises:
             OffloadError: the store could not be listed.
         """
-        return await self._house.remove_orphans()
+        return await self._housekeeping.remove_orphans()
 
     def state_dict(self) -> dict[str, Any]:
         """Return the base memory's state and, under `compression`, the ledger; JSON-like data."""
@@ -332,7 +332,7 @@ class CompressedMemory(MemoryBase):
             OffloadError: this Python's SQLite has no full-text search.
         """
         upkeep = self._upkeep
-        async with self._house.telling() as events, upkeep.lock:
+        async with self._housekeeping.telling() as events, upkeep.lock:
             await upkeep.refresh(events)
         return await self._recall.search(query, limit, upkeep.state)
 

@@ -59,7 +59,7 @@ class EventRunner:
         forget: told of the keys of messages that are gone.
 
     Attributes:
-        house: tidies up and delivers events; has the lock of events.
+        housekeeping: tidies up and delivers events; has the lock of events.
         totals: what events came to.
     """
 
@@ -89,7 +89,9 @@ class EventRunner:
         )
         self._remote = summarizer.remote
         self._background = Background(config, self._engine, self.totals, summarizer.remote)
-        self.house = Housekeeping(upkeep, self._texts, self._background, on_event=on_event, forget=forget)
+        self.housekeeping = Housekeeping(
+            upkeep, self._texts, self._background, on_event=on_event, forget=forget
+        )
 
     async def read_ref(self, ref: str) -> str:
         """Return a text that the ledger names.
@@ -115,8 +117,8 @@ class EventRunner:
             shown = show(self._upkeep.state)
         finally:
             if events or not is_quiet or self._background.has_dropped:
-                await self.house.finish(events)
-        if not self.house.event_lock.locked():
+                await self.housekeeping.finish(events)
+        if not self.housekeeping.event_lock.locked():
             self._background.start_if_due(self._upkeep.state)
         return shown
 
@@ -128,15 +130,15 @@ class EventRunner:
         is_common = not upkeep.stale and upkeep.history.is_unchanged() and not upkeep.lock.locked()
         if is_common:
             upkeep.state.advance()
-        if not self.house.event_lock.locked():
+        if not self.housekeeping.event_lock.locked():
             upkeep.state.budget.take_up()
         is_quiet = is_common and not upkeep.needs_event()
         if not is_quiet:
             await self._run_events(events)
-        early = None if self.house.event_lock.locked() else self._plan_early()
+        early = None if self.housekeeping.event_lock.locked() else self._plan_early()
         if early is not None:
             is_quiet = False
-            async with self.house.event_lock:
+            async with self.housekeeping.event_lock:
                 await self.run_event(events, early=early)
             await self._run_events(events)  # others may have added meanwhile
         self._background.standing(upkeep.state)
@@ -150,7 +152,7 @@ class EventRunner:
                 await upkeep.refresh(events)
                 if not upkeep.needs_event():
                     return
-            async with self.house.event_lock:
+            async with self.housekeeping.event_lock:
                 await self.run_event(events)
         # What others add faster than this makes room can wait, unless it does not fit.
         if upkeep.state.tokens > upkeep.state.budget.due_tokens:
@@ -229,7 +231,7 @@ class EventRunner:
             else:
                 made = await self._perform(planned, attempts, note)
         events += made
-        await self.house.sweep()
+        await self.housekeeping.sweep()
         return made[-1] if made and made[-1].kind != "failure" else None
 
     def _plan(self, *, manual: bool, early: _EarlyPlan | None) -> Plan | None:
@@ -266,7 +268,7 @@ class EventRunner:
         before = state.tokens
         self._background.take()
         state.commit(prepared.done, prepared.fresh)
-        self.house.note_unwanted(prepared.done.attempted)
+        self.housekeeping.note_unwanted(prepared.done.attempted)
         return describe_event(prepared.planned, prepared.done, before, state.tokens, prepared.seconds)
 
     async def _perform(
@@ -298,7 +300,7 @@ class EventRunner:
         finally:
             seconds = time.monotonic() - began
             done.use.calls = attempts.taken - taken
-            self.house.note_unwanted(done.attempted)
+            self.housekeeping.note_unwanted(done.attempted)
             self.totals.add(done.use, seconds)
         self._background.start_anew()
         return describe_event(planned, done, before, state.tokens, seconds)
@@ -330,4 +332,4 @@ class EventRunner:
     async def aclose(self) -> None:
         """End what goes on in the background, and remove what it stored."""
         self._background.drop()
-        await self.house.tidy_up()
+        await self.housekeeping.tidy_up()

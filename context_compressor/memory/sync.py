@@ -63,14 +63,16 @@ class ListFollower:
         memory: the memory whose history follows the list; keeps view and base memory together.
         base: the base memory, which has the history.
         upkeep: keeps the view in step with it.
-        house: delivers events.
+        housekeeping: delivers events.
     """
 
-    def __init__(self, memory: MemoryBase, base: MemoryBase, upkeep: Upkeep, house: Housekeeping) -> None:
+    def __init__(
+        self, memory: MemoryBase, base: MemoryBase, upkeep: Upkeep, housekeeping: Housekeeping
+    ) -> None:
         self._memory = memory
         self._base = base
         self._upkeep = upkeep
-        self._house = house
+        self._housekeeping = housekeeping
         self._synced: list[_Synced] = []
         """What the list said last time."""
         self._loaded: list[tuple[str, str]] = []
@@ -134,7 +136,7 @@ class ListFollower:
 
     async def _refresh(self) -> None:
         """Bring the view in line with the base memory."""
-        async with self._house.telling() as events, self._upkeep.lock:
+        async with self._housekeeping.telling() as events, self._upkeep.lock:
             await self._upkeep.refresh(events)
 
     def _refuse_stand_ins(self, said: list[tuple[Msg, dict[str, Any]]], start: int) -> None:

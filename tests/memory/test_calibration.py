@@ -65,7 +65,7 @@ class TestUsage:
         plain, reporting = new_memory(), new_memory()
         events: dict[int, list[Any]] = {}
         for memory in (plain, reporting):
-            memory._runner.house._on_event = events.setdefault(id(memory), []).append
+            memory._runner.housekeeping._on_event = events.setdefault(id(memory), []).append
         for message in turns(20):
             for memory in (plain, reporting):
                 await filled(memory, [message])
