@@ -126,7 +126,7 @@ def _every_message_alone(items: Any, *rest: Any) -> Any:
     return classify([replace(item, exchange=item.key) for item in items], *rest)
 
 
-@mistake(replaced(ROOM + "compression.draft.classify", _every_message_alone))
+@mistake(replaced(ROOM + "compression.stub_draft.classify", _every_message_alone))
 async def test_a_cut_falls_between_parallel_results() -> None:
     """langmem #126: the cut that keeps recent messages separates results from their call."""
     memory = new_memory(config(1_500, keep_recent_count=3))
@@ -222,7 +222,7 @@ async def _counted_by_another(counter: Any, messages: Any) -> Any:
     return [COUNTER.measure(msg) for msg in messages]
 
 
-@mistake(replaced(ROOM + "memory.compressed.measure_all_off_loop", _counted_by_another))
+@mistake(replaced(ROOM + "memory.changes.measure_all_off_loop", _counted_by_another))
 async def test_trigger_and_acceptance_count_differently() -> None:
     """Several: an estimate triggers, another counter judges, and the request is refused."""
     counter = Doubling()
