@@ -155,40 +155,28 @@ class Draft(StubDraft):
         ]
 
     def _groups(self) -> list[list[Unit]]:
-        """Return the leaving units in groups of at most `group_token_threshold` tokens, in view order.
-
-        None reaches across the newest request: the summary of the work on it stands behind it.
-        """
+        """Return the leaving units in groups of at most `group_token_threshold` tokens, in view order."""
         threshold = self.situation.config.group_token_threshold
-        request = None if self.refs_only else self.newest_request
-        middle = -1 if request is None or request.key in self.leaving else request.position
         groups: list[list[Unit]] = []
         filled = 0
         # Merged segments stand before the messages of their group, as the ledger lists them.
         for unit in sorted(self.leaving.values(), key=lambda u: (u.volatile, not u.segment, u.position)):
             tokens = self._tokens_of(unit)
             full = threshold is not None and filled + tokens > threshold and not self.refs_only
-            across = bool(groups) and groups[-1][-1].position < middle < unit.position
-            if not groups or full or across or groups[-1][0].volatile != unit.volatile:
+            if not groups or full or groups[-1][0].volatile != unit.volatile:
                 groups.append([])
                 filled = 0
             groups[-1].append(unit)
             filled += tokens
-        return self._joined(groups)
+        return groups if threshold is None else self._joined(groups, threshold)
 
-    def _joined(self, groups: list[list[Unit]]) -> list[list[Unit]]:
-        """Let groups that are too small for a summary go with a neighbour above the threshold.
-
-        Without one, so do those that are not worth a summary of their own: a model's costs a call.
-        """
-        threshold = self.situation.config.group_token_threshold
-        least = LEAST_ROOM * self.situation.config.budget if threshold is None else 0
+    def _joined(self, groups: list[list[Unit]], threshold: int) -> list[list[Unit]]:
+        """Let groups that are too small for a summary go with a neighbour above the threshold."""
         joined: list[list[Unit]] = []
         for group in groups:
             before = joined[-1] if joined and joined[-1][0].volatile == group[0].volatile else group
             small, large = sorted((before, group), key=self._tokens_in)
-            is_small = self._is_thin(small) or self._tokens_in(small) < least
-            if before is not group and is_small and self._tokens_in(large) > (threshold or 0):
+            if before is not group and self._is_thin(small) and self._tokens_in(large) > threshold:
                 joined[-1] = [*before, *group]
             else:
                 joined.append(group)
