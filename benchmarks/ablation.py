@@ -17,7 +17,7 @@ on; the others lack one mechanism each:
 - whole-texts: an index reads texts that had left the view before; without, it reads their stubs;
 - abridging: a model reads previews of long results; without, all of what leaves ("as if model" only);
 - arrivals: large results are compacted as they arrive, however recent;
-- large-segments: segments may hold half of the room before they merge; without, a quarter.
+- large-segments: segments may hold nearly half of the room before they merge; without, a quarter.
 """
 
 from __future__ import annotations

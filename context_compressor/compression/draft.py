@@ -11,7 +11,7 @@ from context_compressor.compression.stub_draft import StubDraft
 from context_compressor.compression.units import Unit
 from context_compressor.compression.view import ViewItem
 
-SEGMENT_SHARE = 0.5
+SEGMENT_SHARE = 0.47
 """Share of the budget beside the fixed messages that all segments together may hold; beyond it they merge."""
 SUMMARY_RATIO = 0.15
 """Tokens of summary and index per token that leaves. Lower saves more, higher loses less of what is needed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from math import inf
 from typing import TypeVar
 
 from context_compressor.summarizers.cleaning import clean
@@ -40,15 +41,21 @@ def fill_tokens(
         enough: the share of `max_tokens` from which a text is full.
     """
     room = max_tokens * _CHARS_PER_TOKEN
+    fits, exceeds = 0.0, inf
     best, text = None, ""
     for _ in range(rounds):
         parts, text, complete = write(room)
         tokens = counter.count_text(text)
         if tokens <= max_tokens:
-            best = parts
+            best, fits = parts, room
             if complete or tokens >= enough * max_tokens:
                 break
+        else:
+            exceeds = min(room, 0.9 * len(text)) if complete else room  # all there is may need far less room
+            room = exceeds
         room *= min(2.0, 0.98 * max_tokens / max(1, tokens))
+        if not fits < room < exceeds:
+            room = (fits + exceeds) / 2
     return best, text
 
 
