@@ -8,7 +8,7 @@ from math import inf
 from context_compressor.compression.plans import Plan, PlannedSegment, Situation
 from context_compressor.compression.pricing import cheapest_growth, staying_messages, tokens_per_turn
 from context_compressor.compression.stub_draft import StubDraft
-from context_compressor.compression.units import Unit
+from context_compressor.compression.units import Unit, newest_request
 from context_compressor.compression.view import ViewItem
 
 SEGMENT_SHARE = 0.47
@@ -200,7 +200,7 @@ class Draft(StubDraft):
         What is missed most comes last, and is left as long as there is room: first all but the last exchange
         is cut to reach `goal`.
         """
-        budget, request = self.situation.config.budget, self.newest_request
+        budget, request = self.situation.config.budget, newest_request(self.units)
         least_room = (goal + budget) // 2  # what arguments cost is estimated
         ordinary = [u for u in self.units if not (u.fixed or u.volatile or u.kept or u is request)]
         recent = [u for u in ordinary if u.recent]

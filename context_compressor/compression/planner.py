@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from context_compressor.compression.draft import Draft
 from context_compressor.compression.plans import ARRIVAL, Plan, Situation
 from context_compressor.compression.pricing import is_crowded
-from context_compressor.compression.units import Unit
+from context_compressor.compression.units import Unit, newest_request
 from context_compressor.compression.view import ViewItem
 
 FILLED_SHARE = 0.75
@@ -67,7 +67,7 @@ def _bearable(draft: Draft) -> int:
 
 def _recent(draft: Draft) -> list[Unit]:
     """Return the recent exchanges that may leave where it must be: not the last, nor the newest request."""
-    request = draft.newest_request
+    request = newest_request(draft.units)
     recent = [u for u in draft.units if u.recent and not (u.fixed or u.volatile or u.kept)]
     return [unit for unit in recent[:-1] if unit is not request]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from context_compressor.compression.edits import ItemKey
 from context_compressor.compression.plans import PlannedStub, Situation
-from context_compressor.compression.units import Unit, classify
+from context_compressor.compression.units import Unit, classify, newest_request
 from context_compressor.compression.view import ViewItem
 from context_compressor.messages.msg import tool_names
 from context_compressor.messages.parts import PartPath
@@ -31,11 +31,6 @@ class StubDraft:
     def projected(self) -> int:
         """Tokens of the view after the plan, at most."""
         return self._staying + self._segments_cost
-
-    @property
-    def newest_request(self) -> Unit | None:
-        """What the user asked for last."""
-        return next((unit for unit in reversed(self.units) if unit.is_request), None)
 
     def stub_arrivals(self) -> None:
         """Compact tool results that are too large to enter the view whole."""
@@ -69,7 +64,7 @@ class StubDraft:
 
         Texts that are hardly longer than a stub stay, and what the user asked for last is cut last.
         """
-        request = self.newest_request
+        request = newest_request(self.units)
         found = [
             (tokens, unit, item, part.path)
             for unit in filter(self._may_be_stubbed, self.units)

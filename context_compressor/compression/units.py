@@ -70,7 +70,6 @@ def classify(items: Sequence[ViewItem], config: CompressionConfig, marks: Marks)
     leading = True
     newest_instruction: Unit | None = None
     first_user: Unit | None = None
-    newest_request: Unit | None = None
     behind_segment = False
     for unit in units:
         first = unit.items[0]
@@ -86,18 +85,22 @@ def classify(items: Sequence[ViewItem], config: CompressionConfig, marks: Marks)
         if instruction and not leading and not unit.volatile:
             newest_instruction = unit
         behind_segment = behind_segment or unit.segment
-        if unit.is_request:
-            newest_request = unit
-            if first_user is None and not behind_segment:
-                first_user = unit
+        if first_user is None and not behind_segment and unit.is_request:
+            first_user = unit
     if newest_instruction is not None:
         newest_instruction.kept = True
     if first_user is not None and config.keep_first_user:
         first_user.kept = True
     _find_recent(units, config.keep_recent_count)
-    if newest_request is not None and not newest_request.recent:
-        newest_request.kept = True  # however long the agent has been at work on it
+    request = newest_request(units)
+    if request is not None and not request.recent:
+        request.kept = True  # however long the agent has been at work on it
     return units
+
+
+def newest_request(units: Sequence[Unit]) -> Unit | None:
+    """Return what the user asked for last."""
+    return next((unit for unit in reversed(units) if unit.is_request), None)
 
 
 def _is_volatile(unit: Unit, marks: Marks) -> bool:
