@@ -8,7 +8,7 @@ from collections.abc import Callable
 from context_compressor.messages.frames import Report, unframe
 from context_compressor.offload.fitting import CHARS_PER_TOKEN_BOUND, largest_fitting
 from context_compressor.offload.previews.code import show_code
-from context_compressor.offload.previews.escaped import show_escaped, without_escapes
+from context_compressor.offload.previews.escaped import as_resolved, show_escaped
 from context_compressor.offload.previews.json import show_json
 from context_compressor.offload.previews.listing import show_listing
 from context_compressor.offload.previews.markup import show_markup
@@ -97,7 +97,7 @@ def preview(
     report = unframe(text) if text.lstrip()[:1] in ("{", "[") and not plain else Report(text)
     show, names_share = _recognise(report.said, plain)
     if report.said is not text:
-        text, show = report.said, without_escapes(show, report.status)
+        text, show = report.said, as_resolved(show, report.status)
     with_names = max_tokens >= _MIN_TOKENS_FOR_NAMES
     names = find_names(text, max_tokens * _NAMES_LOOKED_AT) if with_names else []
     in_names = names_tokens(names)

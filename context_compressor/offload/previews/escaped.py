@@ -33,10 +33,10 @@ def show_escaped(text: str) -> Callable[[int], str] | None:
         if not _WRITTEN.search(text):
             break
         text = _ESCAPE.sub(_meant, text)
-    return without_escapes(show_text(text))
+    return as_resolved(show_text(text))
 
 
-def without_escapes(show: Callable[[int], str], status: str = "") -> Callable[[int], str]:
+def as_resolved(show: Callable[[int], str], status: str = "") -> Callable[[int], str]:
     """Return what shows a text whose escapes were resolved, and says so; and the status, where it is no 0."""
     label = "[escapes resolved]\n" + (f"[exit code {status}]\n" if status not in ("", "0") else "")
     # The numbers are those of lines that are not there in what is stored.
