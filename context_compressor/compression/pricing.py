@@ -30,6 +30,11 @@ def tokens_per_turn(units: Sequence[Unit]) -> float:
     return sum([unit.tokens for unit in live]) / max(1, turns)
 
 
+def has_many_messages(items: Sequence[ViewItem], config: CompressionConfig) -> bool:
+    """Tell whether a view has more messages than the user wants."""
+    return config.max_view_messages is not None and len(items) > config.max_view_messages
+
+
 def is_crowded(units: Sequence[Unit], config: CompressionConfig) -> bool:
     """Tell whether a view has more messages than the user wants, and an event should come for that.
 
@@ -51,8 +56,7 @@ def staying_messages(units: Sequence[Unit]) -> int:
 
 def may_pay(items: Sequence[ViewItem], config: CompressionConfig) -> bool:
     """Tell cheaply whether an event within the budget may pay: whether it is worth while to plan one."""
-    most = config.max_view_messages
-    return (most is not None and len(items) > most) or missing_growth(items, config) <= 0
+    return has_many_messages(items, config) or missing_growth(items, config) <= 0
 
 
 def missing_growth(items: Sequence[ViewItem], config: CompressionConfig) -> float:

@@ -11,7 +11,7 @@ from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.engine import Engine
 from context_compressor.compression.planner import plan
 from context_compressor.compression.plans import ARRIVAL, Plan, Situation
-from context_compressor.compression.pricing import is_crowded
+from context_compressor.compression.pricing import has_many_messages, is_crowded
 from context_compressor.compression.view import ViewItem
 from context_compressor.compression.writing import Performed
 from context_compressor.events import CompressionEvent, EventHook
@@ -167,7 +167,9 @@ class EventRunner:
             prepared = self._background.standing(state)
             if prepared is None or not prepared.is_ready:
                 return None
-        elif self._remote and not is_crowded(state.units(), config):
+        elif self._remote and not (
+            has_many_messages(state.items, config) and is_crowded(state.units(), config)
+        ):
             return None
         situation = state.situation(self._engine.costs())
         planned = plan(state.items, situation)
