@@ -16,9 +16,9 @@ from context_compressor.memory.foreign import ForeignMemory, as_memory
 from context_compressor.memory.in_memory import InMemoryMemory
 from context_compressor.memory.recalling import Recall
 from context_compressor.memory.running import EventRunner
-from context_compressor.memory.state import MemoryState
+from context_compressor.memory.saving import SAVED_KEY, Loaded, read_saved, to_saved
 from context_compressor.memory.stats import CompressionStats, stats_of
-from context_compressor.memory.sync import ListFollower, read_synced
+from context_compressor.memory.sync import ListFollower
 from context_compressor.memory.upkeep import Upkeep
 from context_compressor.messages.exchanges import repaired
 from context_compressor.messages.msg import Msg
@@ -29,9 +29,6 @@ from context_compressor.summarizers.extractive import ExtractiveSummarizer
 from context_compressor.summarizers.protocol import Summarizer
 from context_compressor.tokens.protocol import TokenCounter
 from context_compressor.tokens.tiktoken_counter import TiktokenCounter
-
-STATE_KEY = "compression"
-"""Where the ledger stands beside the base memory's own keys in a saved state."""
 
 
 class CompressedMemory(MemoryBase):
@@ -278,8 +275,7 @@ class CompressedMemory(MemoryBase):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the base memory's state and, under `compression`, the ledger; JSON-like data."""
-        own = {**self._runner.to_dict(), "synced": self._follower.to_state()}
-        return {**self.base.state_dict(), STATE_KEY: own}
+        return {**self.base.state_dict(), SAVED_KEY: self._save()}
 
     def load_state_dict(self, state: dict[str, Any], strict: bool = True) -> None:
         """Load what `state_dict` returned, or a base memory's own state, which starts with an empty ledger.
@@ -289,12 +285,22 @@ class CompressedMemory(MemoryBase):
         """
         if not isinstance(state, Mapping):
             raise InvalidStateError(f"state: expected a dict, got {type(state).__name__}")
-        own = state.get(STATE_KEY)
-        loaded, tokens = MemoryState.load(own, self.config, self.counter)
-        synced = read_synced({} if own is None else own)
-        self.base.load_state_dict({k: v for k, v in state.items() if k != STATE_KEY}, strict=strict)
-        self._runner.start_from(loaded, tokens)
-        self._follower.start_from(synced)
+        loaded = read_saved(state.get(SAVED_KEY), self.config, self.counter)
+        self.base.load_state_dict({k: v for k, v in state.items() if k != SAVED_KEY}, strict=strict)
+        self._start_from(loaded)
+
+    def _save(self) -> dict[str, Any]:
+        return to_saved(
+            self._upkeep.state,
+            self.counter,
+            tokens=self._upkeep.known_tokens,
+            prepared=self._runner.prepared_refs(),
+            followed=self._follower.followed(),
+        )
+
+    def _start_from(self, loaded: Loaded) -> None:
+        self._runner.start_from(loaded.state, loaded.tokens)
+        self._follower.start_from(loaded.followed)
 
     # What left the view
 

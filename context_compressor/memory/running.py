@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.engine import Engine
@@ -309,16 +309,9 @@ class EventRunner:
 
     # Life
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return what a saved state needs beside the base memory's; JSON-like data.
-
-        It holds nothing of a preparation, but names what that stored, to be removed.
-        """
-        saved = self._upkeep.to_dict()
-        ledger = self._upkeep.state.ledger
-        prepared = {ref for ref in self._background.refs() if not ledger.is_live(ref)}
-        saved["ledger"]["unwanted"] = sorted(prepared.union(saved["ledger"]["unwanted"]))
-        return saved
+    def prepared_refs(self) -> set[str]:
+        """Return the refs of what was stored for events that are not committed."""
+        return self._background.refs()
 
     def start_from(self, state: MemoryState, loaded_tokens: dict[str, int]) -> None:
         """Take a loaded state; what was prepared for the one before is cancelled."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
 
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.edits import ItemKey, SegmentEdit, StubEdit, Withdrawal
@@ -14,7 +13,6 @@ from context_compressor.compression.pricing import may_pay
 from context_compressor.compression.units import Marks, Unit, classify
 from context_compressor.compression.view import ViewItem, advance, apply_edits, rebuild
 from context_compressor.compression.writing import Performed
-from context_compressor.errors import InvalidStateError
 from context_compressor.memory.calibration import BudgetInForce
 from context_compressor.memory.index import HistoryIndex
 from context_compressor.memory.shown import ShownView
@@ -25,9 +23,6 @@ from context_compressor.tokens.measure import MessageTokens, measure
 from context_compressor.tokens.protocol import TokenCounter
 
 logger = logging.getLogger(__name__)
-
-STATE_VERSION = 1
-_Loaded = tuple["MemoryState", dict[str, int]]
 
 
 class MemoryState:
@@ -283,57 +278,3 @@ class MemoryState:
             self.index.bearing(exclude_mark), with_summaries=with_summaries
         )
         return view
-
-    # Saved form
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return ledger and token counts as JSON-like data."""
-        return {
-            "version": STATE_VERSION,
-            "ledger": self.ledger.to_dict(),
-            "encoding": getattr(self._counter, "encoding_name", None),
-            "tokens": dict(self.index.tokens),
-            "fresh": [list(key) for key in self.fresh],
-            "calibration": self.budget.to_dict(),
-        }
-
-    @classmethod
-    def load(cls, data: object, config: CompressionConfig, counter: TokenCounter) -> _Loaded:
-        """Read the saved form, None being an empty state; return the state and the known messages' tokens.
-
-        Raises:
-            InvalidStateError: an unknown version, or a field that is missing or malformed.
-        """
-        if data is None:
-            return cls(config, counter), {}
-        try:
-            return cls._read(data, config, counter)
-        except InvalidStateError as error:
-            mend = "without its key 'compression' the state loads, and the view is made anew"
-            raise InvalidStateError(f"{error}; {mend}") from error
-
-    @classmethod
-    def _read(cls, data: object, config: CompressionConfig, counter: TokenCounter) -> _Loaded:
-        if not isinstance(data, Mapping):
-            raise InvalidStateError(f"compression: expected a dict, got {type(data).__name__}")
-        version = data.get("version")
-        if version != STATE_VERSION:
-            raise InvalidStateError(
-                f"compression.version: this release reads {STATE_VERSION}, the state has {version!r}"
-            )
-        tokens = data.get("tokens")
-        if not isinstance(tokens, dict) or not all(type(count) is int for count in tokens.values()):
-            raise InvalidStateError("compression.tokens: expected a dict of integers")
-        state = cls(config, counter)
-        state.ledger = Ledger.from_dict(data.get("ledger"))
-        fresh = data.get("fresh")
-        if not isinstance(fresh, list) or not all(_is_item_key(key) for key in fresh):
-            raise InvalidStateError("compression.fresh: expected a list of pairs of strings")
-        state.fresh = {ItemKey(*key): 0 for key in fresh}
-        same = data.get("encoding") == getattr(counter, "encoding_name", None)
-        state.budget = BudgetInForce.load(data.get("calibration"), config, same_counter=same)
-        return state, dict(tokens) if same else {}
-
-
-def _is_item_key(value: object) -> bool:
-    return isinstance(value, list) and len(value) == 2 and all(isinstance(part, str) for part in value)

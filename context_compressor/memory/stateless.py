@@ -17,7 +17,7 @@ from context_compressor.events import EventHook
 from context_compressor.memory.collaborators import check_collaborators
 from context_compressor.memory.compressed import CompressedMemory
 from context_compressor.memory.in_memory import InMemoryMemory
-from context_compressor.memory.state import MemoryState
+from context_compressor.memory.saving import SAVED_KEY, read_saved
 from context_compressor.memory.stats import CompressionStats
 from context_compressor.memory.sync import digest_of
 from context_compressor.messages.msg import Msg
@@ -95,13 +95,13 @@ async def acompress_messages(
         used = _KeepingStore(carried, _refs_named(history))
     memory = CompressedMemory(base, settings, used, summarizer, counter, on_event)
     # Not `load_state_dict`, which would read the history once more.
-    memory._runner.start_from(*MemoryState.load(earlier.get("compression"), settings, memory.counter))
+    memory._start_from(read_saved(earlier.get(SAVED_KEY), settings, memory.counter))
     if prompt_tokens is not None:
         memory.record_usage(prompt_tokens)
     if refused:
         memory.record_overflow()
     view = await memory.get_memory()
-    result_state: dict[str, Any] = {"version": _VERSION, "compression": memory._runner.to_dict()}
+    result_state: dict[str, Any] = {"version": _VERSION, SAVED_KEY: memory._save()}
     texts = carried.texts()
     if texts:
         named = _refs_named(history).union(await memory.reachable_refs())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -45,6 +45,14 @@ class _LongText:
     __hash__ = None  # type: ignore[assignment]  # it stands in no set
 
 
+class Followed(NamedTuple):
+    """A message that came from the list, as a saved state has it."""
+
+    id: str
+    digest: str
+    """Of what the list said, or `_MAY_RETURN`."""
+
+
 class _Synced(NamedTuple):
     """What the list said in one place."""
 
@@ -75,18 +83,18 @@ class ListFollower:
         self._housekeeping = housekeeping
         self._synced: list[_Synced] = []
         """What the list said last time."""
-        self._loaded: list[tuple[str, str]] = []
-        """Id and digest of what was synced before a saved state was loaded, until the history was read."""
+        self._loaded: list[Followed] = []
+        """What was synced before a saved state was loaded, until the history was read."""
         # Two callers with one list would both find the same messages new.
         self._lock = LoopLock()
 
-    def to_state(self) -> list[list[str]]:
-        """Return id and digest of each message that came from the list."""
-        return [list(pair) for pair in self._loaded] + [[said.id, said.digest] for said in self._synced]
+    def followed(self) -> list[Followed]:
+        """Return the messages that came from the list."""
+        return self._loaded + [Followed(synced.id, synced.digest) for synced in self._synced]
 
-    def start_from(self, synced: list[tuple[str, str]]) -> None:
-        """Forget what was synced, but for these messages, each by its id and digest."""
-        self._synced, self._loaded = [], list(synced)
+    def start_from(self, followed: Sequence[Followed]) -> None:
+        """Forget what was synced, but for these messages."""
+        self._synced, self._loaded = [], list(followed)
 
     async def follow(self, messages: Iterable[Any]) -> None:
         """Add what is new; where the list says something else than before, let it begin anew from there.
@@ -129,8 +137,7 @@ class ListFollower:
         except BaseException:
             # The history tells next time how far this came.
             may_return = {*outdated, *self._upkeep.state.index.tokens}
-            known_before = [(synced.id, synced.digest) for synced in self._synced]
-            self.start_from(_unless_known(known_before, may_return))
+            self.start_from(_unless_known(self.followed(), may_return))
             raise
         self._synced += [_synced(wire, msg.id) for msg, wire in added]
 
@@ -265,21 +272,21 @@ def digest_of(wire: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(wire, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def read_synced(saved: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Read what `ListFollower.to_state` returned, which stands under `synced` in a saved state.
+def read_followed(data: object, known: Container[str]) -> list[Followed]:
+    """Read the saved form of `ListFollower.followed`; `known` are the ids of messages that may come back.
 
     Raises:
         InvalidStateError: it is malformed.
     """
-    data, place = saved.get("synced", []), "compression.synced"
+    place = "compression.synced"
     if not isinstance(data, list):
         raise InvalidStateError(f"{place}: expected a list, got {type(data).__name__}")
     for index, pair in enumerate(data):
         if not (isinstance(pair, list) and len(pair) == 2 and all(isinstance(part, str) for part in pair)):
             raise InvalidStateError(f"{place}[{index}]: expected an id and a digest")
-    return _unless_known([(id, digest) for id, digest in data], saved.get("tokens", {}))
+    return _unless_known([Followed(id, digest) for id, digest in data], known)
 
 
-def _unless_known(synced: list[tuple[str, str]], known: Container[str]) -> list[tuple[str, str]]:
+def _unless_known(followed: Iterable[Followed], known: Container[str]) -> list[Followed]:
     """Keep the digests of messages that had been deleted by hand: those are not to come back."""
-    return [(id, _MAY_RETURN if id in known else digest) for id, digest in synced]
+    return [one._replace(digest=_MAY_RETURN) if one.id in known else one for one in followed]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Sequence
-from typing import Any
 
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.edits import ItemKey, message_id
@@ -217,12 +216,10 @@ class Upkeep:
             )
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return what a saved state needs beside the base memory's; JSON-like data."""
-        saved = self.state.to_dict()
-        if self._loaded_tokens is not None:  # loaded and not used yet
-            saved["tokens"] = dict(self._loaded_tokens)
-        return saved
+    @property
+    def known_tokens(self) -> dict[str, int]:
+        """Tokens of every known message, by key, those that were loaded and not used yet included."""
+        return self.state.index.tokens if self._loaded_tokens is None else self._loaded_tokens
 
     def start_empty(self) -> None:
         """Forget everything; the stored texts become unwanted."""

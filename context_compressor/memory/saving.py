@@ -1,0 +1,106 @@
+"""The saved form of what a compressed memory keeps beside the history: each key is written and read here."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from context_compressor.compression.config import CompressionConfig
+from context_compressor.compression.edits import ItemKey
+from context_compressor.compression.ledger import Ledger
+from context_compressor.errors import InvalidStateError
+from context_compressor.memory.calibration import BudgetInForce
+from context_compressor.memory.state import MemoryState
+from context_compressor.memory.sync import Followed, read_followed
+from context_compressor.tokens.protocol import TokenCounter
+
+SAVED_KEY = "compression"
+"""Where the saved form stands beside the base memory's own keys."""
+_VERSION = 1
+
+
+class Loaded(NamedTuple):
+    """What a saved form says."""
+
+    state: MemoryState
+    tokens: dict[str, int]
+    """Tokens of the messages that were counted, by key; none where another counter counted them."""
+    followed: list[Followed]
+    """The messages that came from a list."""
+
+
+def to_saved(
+    state: MemoryState,
+    counter: TokenCounter,
+    *,
+    tokens: Mapping[str, int],
+    prepared: Collection[str],
+    followed: Iterable[Followed],
+) -> dict[str, Any]:
+    """Return the saved form as JSON-like data.
+
+    Args:
+        state: ledger and view.
+        counter: who counted.
+        tokens: tokens of every known message, by key.
+        prepared: refs of what was stored for an event that is not committed. Nothing else is saved of it, so
+            whoever loads this removes them.
+        followed: the messages that came from a list.
+    """
+    ledger = state.ledger.to_dict()
+    unwanted = {ref for ref in prepared if not state.ledger.is_live(ref)}
+    return {
+        "version": _VERSION,
+        "ledger": {**ledger, "unwanted": sorted(unwanted.union(ledger["unwanted"]))},
+        "encoding": _encoding_of(counter),
+        "tokens": dict(tokens),
+        "fresh": [list(key) for key in state.fresh],
+        "calibration": state.budget.to_dict(),
+        "synced": [list(one) for one in followed],
+    }
+
+
+def read_saved(data: object, config: CompressionConfig, counter: TokenCounter) -> Loaded:
+    """Read the saved form, None being that of an empty memory.
+
+    Raises:
+        InvalidStateError: an unknown version, or a key that is missing or malformed.
+    """
+    if data is None:
+        return Loaded(MemoryState(config, counter), {}, [])
+    try:
+        return _read(data, config, counter)
+    except InvalidStateError as error:
+        mend = f"without its key {SAVED_KEY!r} the state loads, and the view is made anew"
+        raise InvalidStateError(f"{error}; {mend}") from error
+
+
+def _read(data: object, config: CompressionConfig, counter: TokenCounter) -> Loaded:
+    if not isinstance(data, Mapping):
+        raise InvalidStateError(f"compression: expected a dict, got {type(data).__name__}")
+    version = data.get("version")
+    if version != _VERSION:
+        raise InvalidStateError(
+            f"compression.version: this release reads {_VERSION}, the state has {version!r}"
+        )
+    tokens = data.get("tokens")
+    if not isinstance(tokens, dict) or not all(type(count) is int for count in tokens.values()):
+        raise InvalidStateError("compression.tokens: expected a dict of integers")
+    state = MemoryState(config, counter)
+    state.ledger = Ledger.from_dict(data.get("ledger"))
+    fresh = data.get("fresh")
+    if not isinstance(fresh, list) or not all(_is_item_key(key) for key in fresh):
+        raise InvalidStateError("compression.fresh: expected a list of pairs of strings")
+    state.fresh = {ItemKey(*key): 0 for key in fresh}
+    is_same_counter = data.get("encoding") == _encoding_of(counter)
+    state.budget = BudgetInForce.load(data.get("calibration"), config, same_counter=is_same_counter)
+    followed = read_followed(data.get("synced", []), known=tokens)
+    return Loaded(state, dict(tokens) if is_same_counter else {}, followed)
+
+
+def _encoding_of(counter: TokenCounter) -> object:
+    return getattr(counter, "encoding_name", None)
+
+
+def _is_item_key(value: object) -> bool:
+    return isinstance(value, list) and len(value) == 2 and all(isinstance(part, str) for part in value)
