@@ -25,6 +25,7 @@ from context_compressor.messages.msg import Msg
 from context_compressor.messages.openai import from_openai, to_openai
 from context_compressor.messages.provenance import provenance_of
 from context_compressor.offload.files import FileOffloadStore
+from context_compressor.offload.keeping import KeepingStore
 from context_compressor.summarizers.protocol import Summarizer
 from context_compressor.tokens.protocol import TokenCounter
 from context_compressor.tokens.tiktoken_counter import TiktokenCounter
@@ -37,17 +38,6 @@ _MESSAGE_INDEX = re.compile(r"messages\[(\d+)\]")
 
 ProgressHook = Callable[[int], object]
 """Called with the number of messages done since the last call."""
-
-
-class KeepingStore(FileOffloadStore):
-    """A file store that forgets nothing.
-
-    A memory removes what its own ledger no longer names. Here the output of an earlier run over the same
-    session may still name it.
-    """
-
-    async def delete(self, ref: str) -> None:
-        """Keep the text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +97,7 @@ class Compressor:
         session = source.sessions[number - 1]
         history = read_messages(source, session)
         try:
-            store = KeepingStore(self.store, namespace)
+            store = KeepingStore(FileOffloadStore(self.store, namespace))  # for the output of earlier runs
         except ValueError as error:
             raise CommandError(f"--{error}") from None
         events: list[CompressionEvent] = []

@@ -6,7 +6,7 @@ import asyncio
 import contextvars
 import logging
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +24,7 @@ from context_compressor.messages.msg import Msg
 from context_compressor.messages.openai import from_openai, to_openai
 from context_compressor.messages.parts import plain_texts
 from context_compressor.offload.in_memory import InMemoryOffloadStore
+from context_compressor.offload.keeping import KeepingStore
 from context_compressor.offload.protocol import REF_PATTERN, OffloadStore
 from context_compressor.summarizers.protocol import Summarizer
 from context_compressor.tokens.protocol import TokenCounter
@@ -90,9 +91,9 @@ async def acompress_messages(
     settings = (config or CompressionConfig()).model_copy(update={"background_ratio": None})
     if store is not None:
         carried = await _hand_over(carried, store, settings.store_timeout_seconds)
-        used = _KeepingStore(store, None)
+        used = KeepingStore(store)
     else:
-        used = _KeepingStore(carried, _refs_named(history))
+        used = KeepingStore(carried, _refs_named(history))
     memory = CompressedMemory(base, settings, used, summarizer, counter, on_event)
     # Not `load_state_dict`, which would read the history once more.
     memory._start_from(read_saved(earlier.get(SAVED_KEY), settings, memory.counter))
@@ -120,24 +121,6 @@ def _read(messages: Iterable[Any]) -> list[Msg]:
         seen[digest] += 1
         msg.id, msg.timestamp = f"{digest}-{seen[digest]}", ""
     return history
-
-
-class _KeepingStore:
-    """A store from which nothing is removed that somebody else may name.
-
-    Args:
-        wrapped: the store.
-        named: the only refs that stay; None for all of them.
-    """
-
-    def __init__(self, wrapped: OffloadStore, named: Collection[str] | None) -> None:
-        self._wrapped = wrapped
-        self._named = named
-        self.write, self.read, self.refs = wrapped.write, wrapped.read, wrapped.refs
-
-    async def delete(self, ref: str) -> None:
-        if self._named is not None and ref not in self._named:
-            await self._wrapped.delete(ref)
 
 
 def _refs_named(messages: Sequence[Msg]) -> set[str]:
