@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from dataclasses import dataclass, field
 
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.edits import ItemKey, SegmentEdit, StubEdit
-from context_compressor.errors import OffloadCollisionError, OffloadError, OffloadWriteError
+from context_compressor.errors import OffloadCollisionError, OffloadError
 from context_compressor.events import NoteFate
 from context_compressor.messages.parts import PartPath
+from context_compressor.offload.calls import write_text
 from context_compressor.offload.protocol import OffloadStore, ref_of
 from context_compressor.tokens.off_loop import run_off_loop
 
@@ -94,22 +94,3 @@ class Writer:
             done.pending.add(ref)
         else:
             done.written.add(ref)
-
-
-async def write_text(store: OffloadStore, text: str, ref: str, timeout_seconds: float) -> None:
-    """Write one text, whose ref is given, within a time limit in seconds.
-
-    Raises:
-        OffloadError: it is not durable; whatever a store raises comes out as one.
-    """
-    try:
-        async with asyncio.timeout(timeout_seconds):
-            answer = await store.write(text)
-    except OffloadError:
-        raise
-    except TimeoutError as error:
-        raise OffloadWriteError(f"the store did not take {ref} within {timeout_seconds:g} s") from error
-    except Exception as error:
-        raise OffloadWriteError(f"the store failed to take {ref}: {error!r}") from error
-    if answer != ref:
-        raise OffloadWriteError(f"the store answered {answer!r} to a text whose ref is {ref}")

@@ -8,7 +8,6 @@ import logging
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.ledger import Ledger
 from context_compressor.compression.recovery import Recovery
-from context_compressor.compression.writing import write_text
 from context_compressor.errors import (
     OffloadCollisionError,
     OffloadCorruptError,
@@ -17,6 +16,7 @@ from context_compressor.errors import (
     OffloadNotFoundError,
 )
 from context_compressor.memory.history import BaseHistory
+from context_compressor.offload.calls import list_refs, read_text, write_text
 from context_compressor.offload.protocol import OffloadStore, check_ref
 
 logger = logging.getLogger(__name__)
@@ -52,12 +52,9 @@ class OffloadedTexts:
             failure = OffloadNotFoundError(f"{ref} was never stored, and its messages are gone")
         else:
             try:
-                async with asyncio.timeout(self._config.store_timeout_seconds):
-                    return await self._store.read(ref)
+                return await read_text(self._store, ref, self._config.store_timeout_seconds)
             except OffloadError as error:
                 failure = error
-            except Exception as error:
-                failure = OffloadError(f"the store failed to give {ref}: {error!r}")
         text = (await self._recovery(ledger)).text_of(ref)
         if text is None:
             raise failure
@@ -97,16 +94,7 @@ class OffloadedTexts:
         Raises:
             OffloadError: the store does not say.
         """
-        limit_seconds = self._config.store_timeout_seconds
-        try:
-            async with asyncio.timeout(limit_seconds):
-                return [check_ref(ref) for ref in await self._store.refs()]
-        except OffloadError:
-            raise
-        except TimeoutError as error:
-            raise OffloadError(f"the store did not name its refs within {limit_seconds:g} s") from error
-        except Exception as error:
-            raise OffloadError(f"the store failed to name its refs: {error!r}") from error
+        return await list_refs(self._store, self._config.store_timeout_seconds)
 
     async def sweep(self, ledger: Ledger) -> None:
         """Remove from the store what nothing names any more; it stays unwanted where that fails."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from context_compressor.compression.config import CompressionConfig
-from context_compressor.errors import InvalidStateError
+from context_compressor.errors import InvalidStateError, OffloadError
 from context_compressor.events import EventHook
 from context_compressor.memory.collaborators import check_collaborators
 from context_compressor.memory.compressed import CompressedMemory
@@ -23,6 +23,7 @@ from context_compressor.memory.sync import digest_of
 from context_compressor.messages.msg import Msg
 from context_compressor.messages.openai import from_openai, to_openai
 from context_compressor.messages.parts import plain_texts
+from context_compressor.offload.calls import write_text
 from context_compressor.offload.in_memory import InMemoryOffloadStore
 from context_compressor.offload.keeping import KeepingStore
 from context_compressor.offload.protocol import REF_PATTERN, OffloadStore
@@ -135,8 +136,8 @@ async def _hand_over(
     kept = {}
     for ref, text in carried.texts().items():
         try:
-            await asyncio.wait_for(store.write(text), timeout_seconds)
-        except Exception as error:
+            await write_text(store, text, ref, timeout_seconds)
+        except OffloadError as error:
             logger.warning("%s stays in the state, since the store did not take it: %s", ref, error)
             kept[ref] = text
     return InMemoryOffloadStore(kept)
