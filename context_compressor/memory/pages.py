@@ -1,12 +1,12 @@
-"""Which messages show pages: what the read-back tools answered, and no other text that looks like it."""
+"""What the read-back tools were asked and answered, and no other text that looks like it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from context_compressor.messages.msg import Block, Msg, tool_results
+from context_compressor.messages.msg import Msg, tool_results
 from context_compressor.offload.pages import parse_page
-from context_compressor.offload.schemas import TOOL_NAMES
+from context_compressor.offload.schemas import TOOL_NAMES, is_own_tool
 from context_compressor.recall.hits import is_hits_page
 
 
@@ -19,15 +19,24 @@ def shows_page(msg: Msg, names: Mapping[str, str]) -> bool:
         msg: a message of the view.
         names: tool names by call id.
     """
-    return any(_is_ours(block, names) and _is_page(block["output"]) for block in tool_results(msg))
+    for block in tool_results(msg):
+        if is_own_tool(names.get(block["id"]) or block.get("name")):
+            output = block["output"]
+            parts = [{"text": output}] if isinstance(output, str) else output
+            if any(_is_page(str(part.get("text") or "")) for part in parts):
+                return True
+    return False
 
 
-def _is_ours(block: Block, names: Mapping[str, str]) -> bool:
-    """Tell whether one of our tools answered; frameworks put prefixes before their names."""
-    name = names.get(block["id"]) or block.get("name") or ""
-    return any(tool in name for tool in TOOL_NAMES)
+def is_read_back(tool: str | None, answer: str | None) -> bool:
+    """Tell whether a text stands in the history already: what one of the tools was asked, or answered.
+
+    Args:
+        tool: the tool's name; by a prefix before it, a tool of somebody else's may have the like.
+        answer: what it answered; None for what it was asked.
+    """
+    return tool in TOOL_NAMES or (is_own_tool(tool) and (answer is None or _is_page(answer)))
 
 
-def _is_page(output: str | list[Block]) -> bool:
-    texts = [output] if isinstance(output, str) else [str(block.get("text") or "") for block in output]
-    return any(parse_page(text) is not None or is_hits_page(text) for text in texts)
+def _is_page(text: str) -> bool:
+    return parse_page(text) is not None or is_hits_page(text)

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from context_compressor.compression.transcript import Redact, redacted_call, redacted_text
+from context_compressor.memory.pages import is_read_back
 from context_compressor.messages.media import is_data_url
 from context_compressor.messages.msg import Msg, tool_calls, tool_results
 from context_compressor.messages.parts import argument_lines
-from context_compressor.offload.schemas import TOOL_NAMES
 from context_compressor.recall.passages import Document
 
 _OTHER_TEXTS = (("refusal",), ("audio", "transcript"), ("file", "filename"), ("source", "url"))
@@ -80,7 +80,7 @@ class Sayings:
         return [
             said._replace(text=redacted_text(said.text, self.redact))
             for said in _all_texts(msg, tools, self.redact)
-            if said.text.strip() and said.tool not in TOOL_NAMES
+            if said.text.strip() and not is_read_back(said.tool, said.text if said.role == "tool" else None)
         ]
 
 

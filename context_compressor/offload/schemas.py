@@ -22,6 +22,13 @@ TOOL_NAMES = frozenset({READ_TOOL, GREP_TOOL, LOAD_TOOL, SEARCH_TOOL, COMPRESS_T
 """What they answer with stands in the history already, or is of no use later."""
 
 
+def is_own_tool(name: str | None) -> bool:
+    """Tell whether a tool is one of these by its name, before which frameworks put prefixes of their own."""
+    return name is not None and any(
+        name.endswith(tool) and not name[: -len(tool)][-1:].isalnum() for tool in TOOL_NAMES
+    )
+
+
 def names_tools(stand_in: str) -> bool:
     """Tell whether a stand-in's own words, which are its first line, say which tools bring back what left."""
     label = stand_in.partition("\n")[0]

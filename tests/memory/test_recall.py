@@ -189,7 +189,8 @@ async def test_the_latest_source_of_a_name_comes_first() -> None:
     assert "closed" in (await first(memory, "TCK-4411")).text
 
 
-async def test_what_the_tools_brought_back_is_not_found_twice() -> None:
+@pytest.mark.parametrize("prefix", ["", "mcp__memory__", "memory_"])
+async def test_what_the_tools_brought_back_is_not_found_twice(prefix: str) -> None:
     memory = await play(memory_of())
     tools = OffloadTools(memory)
     answer = await tools.call("search_history", {"query": "handler_5"})
@@ -197,10 +198,21 @@ async def test_what_the_tools_brought_back_is_not_found_twice() -> None:
     before = [hit.message_ids for hit in await memory.search_history("handler_5", limit=20)]
     await memory.add(
         from_openai(
-            [call("s1", name="search_history", arguments='{"query": "handler_5"}'), result("s1", answer)]
+            [
+                call("s1", name=f"{prefix}search_history", arguments='{"query": "handler_5"}'),
+                result("s1", answer),
+            ]
         )
     )
     assert [hit.message_ids for hit in await memory.search_history("handler_5", limit=20)] == before
+
+
+async def test_what_a_tool_of_a_like_name_answers_is_found() -> None:
+    memory = memory_of()
+    await memory.add(
+        from_openai([call("b1", name="browser_search_history"), result("b1", "visited zebra.example twice")])
+    )
+    assert (await first(memory, "zebra.example")).tool == "browser_search_history"
 
 
 async def test_redacted_words_are_not_found() -> None:
