@@ -181,7 +181,7 @@ def _grep(
         lines = split_lines(text)
         if lines[-1] == "":
             lines.pop()  # a line feed ends the last line; it does not begin another
-        numbers = [n for n in dict.fromkeys(hit.number for hit in found.hits) if n <= len(lines)]
+        numbers = [n for n in dict.fromkeys(match.number for match in found.matches) if n <= len(lines)]
         if numbers:
             if code == DONE and context:
                 _print("--\n")

@@ -24,7 +24,6 @@ from context_compressor.messages.openai_calls import (
     block_to_held,
     call_to_block,
     function_call_to_block,
-    parse_arguments,
 )
 from context_compressor.messages.openai_common import (
     MISSING,
@@ -37,8 +36,6 @@ from context_compressor.messages.openai_common import (
     wrong,
 )
 from context_compressor.messages.openai_parts import block_to_part, part_to_block
-
-__all__ = ["REMARK", "from_openai", "parse_arguments", "to_openai"]
 
 _PLAIN_ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")

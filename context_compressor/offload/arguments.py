@@ -74,7 +74,7 @@ class Arguments:
         raise FinalAnswer(f"{name} must be true or false, got {show_value(value)}.")
 
 
-def parse_arguments(arguments: Mapping[str, Any] | str | None) -> Mapping[str, Any]:
+def as_arguments(arguments: Mapping[str, Any] | str | None) -> Mapping[str, Any]:
     """Return the arguments as a mapping; the JSON text of one will do.
 
     Raises:

@@ -103,7 +103,7 @@ def _or_escaped(found: re.Match[str]) -> str:
     return f"(?:{found[1]}|(?i:{escapes}))"
 
 
-class Hit(NamedTuple):
+class Match(NamedTuple):
     """A match: the line in which it begins (1-based), and offsets into the text."""
 
     number: int
@@ -113,12 +113,12 @@ class Hit(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class TextHits:
+class TextMatches:
     """What was found in one text, in the order of the text."""
 
     ref: str
     text: str
-    hits: list[Hit]
+    matches: list[Match]
     seconds: float = 0.0
     timed_out: bool = False
 
@@ -128,16 +128,16 @@ class TextHits:
         return self.text.count("\n") + 1
 
 
-_Pick = tuple[TextHits, Hit, int]
+_Pick = tuple[TextMatches, Match, int]
 """A match to show, with its text and how many lines read the same."""
 
 
-def search_text(text: str, ref: str, pattern: regex.Pattern[str], seconds: float) -> TextHits:
+def search_text(text: str, ref: str, pattern: regex.Pattern[str], seconds: float) -> TextMatches:
     """Find matches in `text`, for at most `seconds`: one per line, more in a line too long to show whole.
 
     Searches the whole text and counts line feeds between matches: a line without a match costs no step.
     """
-    hits: list[Hit] = []
+    matches: list[Match] = []
     if "\\u" in text:
         pattern = _with_escapes(pattern)
     began = time.monotonic()
@@ -156,7 +156,7 @@ def search_text(text: str, ref: str, pattern: regex.Pattern[str], seconds: float
                 start = line_start
                 end = text.find("\n", match.start())
                 end = len(text) if end < 0 else end
-            hits.append(Hit(number, start, end, match.start()))
+            matches.append(Match(number, start, end, match.start()))
             following = max(match.end(), match.start() + LINE_WIDTHS[0])
             if following < end:
                 position = following
@@ -166,11 +166,11 @@ def search_text(text: str, ref: str, pattern: regex.Pattern[str], seconds: float
         timed_out = True
     except MemoryError as error:
         raise PatternError("This pattern needs too much memory; simplify it.") from error
-    return TextHits(ref, text, hits, time.monotonic() - began, timed_out)
+    return TextMatches(ref, text, matches, time.monotonic() - began, timed_out)
 
 
 def search_page(
-    found: Sequence[TextHits],
+    found: Sequence[TextMatches],
     counter: TokenCounter,
     *,
     max_tokens: int,
@@ -180,7 +180,7 @@ def search_page(
     stopped_seconds: int = 0,
     unreadable: int = 0,
 ) -> str:
-    """Return one page of what was found (at least one hit), or a sentence when not even one match fits.
+    """Return one page of what was found (at least one match), or a sentence when not even one fits.
 
     Texts come in the order given, newest first; within a text the last match comes first. Without context,
     lines that read the same are shown once, at their newest place, with a count. With context, neighbouring
@@ -188,7 +188,7 @@ def search_page(
     one match, less of it is shown.
 
     Args:
-        found: the texts with hits, newest first.
+        found: the texts with matches, newest first.
         counter: what the whole page is counted by.
         max_tokens: what the page may cost.
         first_max_tokens: what it may cost where `max_tokens` holds not even one match; 0 for no more.
@@ -197,8 +197,8 @@ def search_page(
         stopped_seconds: after how long the search was stopped; 0 when it came to its end.
         unreadable: how many texts could not be read.
     """
-    matches = sum(len(text.hits) for text in found)
-    picks = [(text, hit, 1) for text in found for hit in reversed(text.hits)]
+    matches = sum(len(text.matches) for text in found)
+    picks = [(text, match, 1) for text in found for match in reversed(text.matches)]
     if not context:
         picks = _without_repeats(picks)
     lines = {text.ref: split_lines(text.text) if context else [] for text in found}
@@ -212,10 +212,10 @@ def search_page(
                 FoundSection(
                     ref,
                     totals[ref],
-                    len(shown[0][0].hits),
+                    len(shown[0][0].matches),
                     _blocks(shown, lines[ref], around, width)
                     if context
-                    else [_cut_hit(text, hit, width, repeats) for text, hit, repeats in shown],
+                    else [_cut_match(text, match, width, repeats) for text, match, repeats in shown],
                 )
             )
         covered = sum(repeats for _, _, repeats in picks[:count])
@@ -233,8 +233,8 @@ def search_page(
         count = largest_fitting(partial(page_tokens, around, width), upper, tokens, guess)
         if count:
             return page(around, width, count)
-    text, hit, _ = picks[0]
-    return f"{matches} matches, and no room to show one: the newest is in line {hit.number} of {text.ref}."
+    text, match, _ = picks[0]
+    return f"{matches} matches, and no room to show one: the newest is in line {match.number} of {text.ref}."
 
 
 def _attempts(context: int, max_tokens: int, first_max_tokens: int) -> Iterator[tuple[int, int, int]]:
@@ -251,12 +251,12 @@ def _attempts(context: int, max_tokens: int, first_max_tokens: int) -> Iterator[
 
 def _without_repeats(picks: Sequence[_Pick]) -> list[_Pick]:
     newest: dict[object, _Pick] = {}
-    for text, hit, _ in picks:
+    for text, match, _ in picks:
         # A line that can only be shown in part is never taken for a repeat of another.
-        is_short = hit.line_end - hit.line_start <= LINE_WIDTHS[0]
-        key = text.text[hit.line_start : hit.line_end] if is_short else (text.ref, hit)
+        is_short = match.line_end - match.line_start <= LINE_WIDTHS[0]
+        key = text.text[match.line_start : match.line_end] if is_short else (text.ref, match)
         before = newest.get(key)
-        newest[key] = (text, hit, 1) if before is None else (before[0], before[1], before[2] + 1)
+        newest[key] = (text, match, 1) if before is None else (before[0], before[1], before[2] + 1)
     return list(newest.values())
 
 
@@ -276,7 +276,7 @@ def _blocks(shown: Sequence[_Pick], lines: Sequence[str], context: int, width: i
     found: list[FoundLine] = []
     for number in (number for block in reversed(blocks) for number in block):
         if number in by_line:
-            found.extend(_cut_hit(text, hit, width) for text, hit, _ in by_line[number])
+            found.extend(_cut_match(text, match, width) for text, match, _ in by_line[number])
         else:
             line = lines[number - 1]
             is_long = len(line) > width
@@ -284,9 +284,9 @@ def _blocks(shown: Sequence[_Pick], lines: Sequence[str], context: int, width: i
     return found
 
 
-def _cut_hit(text: TextHits, hit: Hit, width: int, repeats: int = 1) -> FoundLine:
-    if hit.line_end - hit.line_start <= width:
-        return FoundLine(hit.number, text.text[hit.line_start : hit.line_end], None, repeats)
+def _cut_match(text: TextMatches, match: Match, width: int, repeats: int = 1) -> FoundLine:
+    if match.line_end - match.line_start <= width:
+        return FoundLine(match.number, text.text[match.line_start : match.line_end], None, repeats)
     # A third of the width before the match, the rest for the match and what follows it.
-    begin = min(max(hit.match_start - width // 3, hit.line_start), hit.line_end - width)
-    return FoundLine(hit.number, text.text[begin : begin + width], begin - hit.line_start + 1, repeats)
+    begin = min(max(match.match_start - width // 3, match.line_start), match.line_end - width)
+    return FoundLine(match.number, text.text[begin : begin + width], begin - match.line_start + 1, repeats)

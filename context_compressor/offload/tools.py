@@ -18,7 +18,7 @@ from context_compressor.errors import (
 from context_compressor.messages.media import is_data_url, kind_of_media, media_type_of
 from context_compressor.messages.msg import Block, Msg, copy_json
 from context_compressor.messages.openai_parts import block_to_part, source_of
-from context_compressor.offload.arguments import Arguments, FinalAnswer, parse_arguments, show_value
+from context_compressor.offload.arguments import Arguments, FinalAnswer, as_arguments, show_value
 from context_compressor.offload.fitting import largest_fitting
 from context_compressor.offload.history_tools import (
     answer_compress,
@@ -39,7 +39,7 @@ from context_compressor.offload.schemas import (
 from context_compressor.offload.searching import (
     SEARCH_SECONDS,
     PatternError,
-    TextHits,
+    TextMatches,
     compile_pattern,
     search_page,
     search_text,
@@ -154,7 +154,7 @@ class OffloadTools:
                 raise FinalAnswer(
                     f"There is no tool {show_value(name)} here; use {', '.join(self._handlers)}."
                 )
-            answer = await handler(Arguments(name, parse_arguments(arguments)))
+            answer = await handler(Arguments(name, as_arguments(arguments)))
         except FinalAnswer as final:
             answer = str(final)
         except PatternError as error:
@@ -188,7 +188,7 @@ class OffloadTools:
         if name != LOAD_TOOL:
             return None
         try:
-            ref, url = await self._loaded(Arguments(name, parse_arguments(arguments)))
+            ref, url = await self._loaded(Arguments(name, as_arguments(arguments)))
         except FinalAnswer:
             return None
         note = f"[{ref}, loaded by {LOAD_TOOL}]"
@@ -309,7 +309,7 @@ class OffloadTools:
         room = self._room()
 
         seconds_left = SEARCH_SECONDS
-        found: list[TextHits] = []
+        found: list[TextMatches] = []
         unreadable: list[str] = []
         stopped = False
         for ref in refs:
@@ -324,11 +324,11 @@ class OffloadTools:
                 continue
             if is_data_url(text):
                 continue
-            hits = await asyncio.to_thread(search_text, text, ref, pattern, seconds_left)
-            if hits.hits:
-                found.append(hits)
-            seconds_left -= hits.seconds
-            stopped = hits.timed_out
+            searched = await asyncio.to_thread(search_text, text, ref, pattern, seconds_left)
+            if searched.matches:
+                found.append(searched)
+            seconds_left -= searched.seconds
+            stopped = searched.timed_out
         if not found:
             return _nothing_found(given, refs, unreadable, stopped)
         return await asyncio.to_thread(

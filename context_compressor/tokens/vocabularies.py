@@ -176,7 +176,7 @@ def _load_qwen() -> Vocabulary:
         # Normalised as dashscope's tokenizer does. It takes quadratic time for a run of combining marks.
         if len(text) <= CHUNK_CHARACTERS:
             return len(encode(normalize("NFC", text)))
-        return sum([len(encode(normalize("NFC", chunk))) for chunk in split_text(text)])
+        return sum([len(encode(normalize("NFC", chunk))) for chunk in chunks_of(text)])
 
     return Vocabulary(QWEN, count, QWEN_MESSAGE_TOKENS)
 
@@ -195,12 +195,12 @@ def _load_openai(name: str) -> Vocabulary:
             return len(encode(text))
         # encode_ordinary knows no special tokens, and replaces lone surrogates. Its batch form is faster only
         # with several threads, which belong to the application; the private core gains 1 %.
-        return sum([len(encode(chunk)) for chunk in split_text(text)])
+        return sum([len(encode(chunk)) for chunk in chunks_of(text)])
 
     return Vocabulary(name, count, OPENAI_MESSAGE_TOKENS)
 
 
-def split_text(text: str) -> Iterator[str]:
+def chunks_of(text: str) -> Iterator[str]:
     """Yield `text` in chunks that cost together what the text costs; see `CHUNK_CHARACTERS`."""
     start = 0
     while len(text) - start > CHUNK_CHARACTERS:

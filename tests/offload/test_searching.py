@@ -12,7 +12,7 @@ from context_compressor.offload.pages import page_matches, parse_page
 from context_compressor.offload.protocol import ref_of
 from context_compressor.offload.searching import (
     PatternError,
-    TextHits,
+    TextMatches,
     compile_pattern,
     search_page,
     search_text,
@@ -26,7 +26,7 @@ TEXTS = st.lists(
 PATTERNS = ["alpha", "^", "$", "^$", ".", r"\d+$", "^a", r"\s", "", "a|b", r"^.*$", r"(?=b)", r"[^a]+"]
 
 
-def hits_in(text: str, pattern: str, ignore_case: bool = False) -> TextHits:
+def matches_in(text: str, pattern: str, ignore_case: bool = False) -> TextMatches:
     found = search_text(text, ref_of(text), compile_pattern(pattern, ignore_case), 60.0)
     assert not found.timed_out
     return found
@@ -36,21 +36,21 @@ def hits_in(text: str, pattern: str, ignore_case: bool = False) -> TextHits:
 @given(text=TEXTS)
 def test_the_lines_found_are_those_a_match_begins_in(pattern: str, text: str) -> None:
     expected = {text.count("\n", 0, m.start()) + 1 for m in re.finditer(pattern, text, re.MULTILINE)}
-    found = hits_in(text, pattern)
-    numbers = [hit.number for hit in found.hits]
+    found = matches_in(text, pattern)
+    numbers = [match.number for match in found.matches]
     assert numbers == sorted(set(numbers))
     if r"\s" not in pattern and "[^" not in pattern:  # these run over line ends, and so swallow line starts
         assert set(numbers) == expected
     assert set(numbers) >= expected
     lines = text.split("\n")
-    for hit in found.hits:
-        assert text[hit.line_start : hit.line_end] == lines[hit.number - 1]
-        assert hit.line_start <= hit.match_start <= hit.line_end
+    for match in found.matches:
+        assert text[match.line_start : match.line_end] == lines[match.number - 1]
+        assert match.line_start <= match.match_start <= match.line_end
 
 
 def test_ignoring_case_is_asked_for() -> None:
-    assert len(hits_in("Error\nerror", "error").hits) == 1
-    assert len(hits_in("Error\nerror", "error", ignore_case=True).hits) == 2
+    assert len(matches_in("Error\nerror", "error").matches) == 1
+    assert len(matches_in("Error\nerror", "error", ignore_case=True).matches) == 2
 
 
 @pytest.mark.parametrize("pattern", ["余杭区", "仓.*号DD", "😀", r"编号DD\d+", "(?P<区>余杭)", "(余|西)杭"])
@@ -59,14 +59,14 @@ def test_what_json_wrote_as_escapes_is_found_as_it_reads(pattern: str, times: in
     line = "余杭区仓库😀，编号DD2025"
     for _ in range(times):
         line = json.dumps(line)
-    [hit] = hits_in(f"first\n{line}\nlast", pattern).hits
-    assert hit.number == 2
+    [match] = matches_in(f"first\n{line}\nlast", pattern).matches
+    assert match.number == 2
 
 
 def test_a_long_line_has_many_matches() -> None:
     text = "start\n" + ", ".join(f"id-{i:05d} {'x' * 300}" for i in range(50)) + "\nend id-1"
-    found = hits_in(text, r"id-\d+")
-    assert [hit.number for hit in found.hits] == [2] * 50 + [3]
+    found = matches_in(text, r"id-\d+")
+    assert [match.number for match in found.matches] == [2] * 50 + [3]
     page = search_page([found], COUNTER, max_tokens=2000, limit=3)
     assert re.findall(r"id-00\d+", page) == ["id-00049", "id-00048"]
     assert page_matches(page, {found.ref: text})
@@ -75,19 +75,19 @@ def test_a_long_line_has_many_matches() -> None:
 def test_a_line_of_millions_of_characters_is_searched_at_once() -> None:
     # Scanning from the line's start for each match would take minutes.
     text = "word 12345 " * 500_000
-    assert len(hits_in(text, r"\d+").hits) > 20_000
+    assert len(matches_in(text, r"\d+").matches) > 20_000
 
 
 def test_a_text_of_many_lines_is_searched_at_once() -> None:
     text = "\n".join(f"line {i}" for i in range(300_000))
-    found = hits_in(text, r"99999$")
-    assert [hit.number for hit in found.hits] == [100_000, 200_000, 300_000]
+    found = matches_in(text, r"99999$")
+    assert [match.number for match in found.matches] == [100_000, 200_000, 300_000]
 
 
 class TestPages:
     def test_the_last_line_comes_first_and_repeats_are_counted(self) -> None:
         older, newer = "warn a\nwarn b\nok\nwarn a", "warn b\nwarn c"
-        found = [hits_in(newer, "warn"), hits_in(older, "warn")]
+        found = [matches_in(newer, "warn"), matches_in(older, "warn")]
         page = search_page(found, COUNTER, max_tokens=300)
         assert page.split("\n") == [
             f"[{ref_of(newer)} matches: 2, lines: 2]",
@@ -101,7 +101,7 @@ class TestPages:
 
     def test_limit_keeps_the_newest_and_says_how_many_there_are(self) -> None:
         text = "\n".join(f"warn {i}" for i in range(50))
-        page = search_page([hits_in(text, "warn")], COUNTER, max_tokens=300, limit=2)
+        page = search_page([matches_in(text, "warn")], COUNTER, max_tokens=300, limit=2)
         assert page.split("\n")[1:] == [
             "50| warn 49",
             "49| warn 48",
@@ -110,7 +110,7 @@ class TestPages:
 
     def test_context_joins_neighbours_and_reads_downwards(self) -> None:
         text = "\n".join("hit" if i in (3, 5, 20) else f"l{i}" for i in range(1, 25))
-        page = search_page([hits_in(text, "hit")], COUNTER, max_tokens=400, context=1)
+        page = search_page([matches_in(text, "hit")], COUNTER, max_tokens=400, context=1)
         assert page.split("\n")[1:-1] == [
             "19- l19",
             "20| hit",
@@ -124,14 +124,14 @@ class TestPages:
         assert page_matches(page, {ref_of(text): text})
 
     def test_context_stops_at_the_ends_of_the_text(self) -> None:
-        page = search_page([hits_in("hit\nb", "hit")], COUNTER, max_tokens=300, context=50)
+        page = search_page([matches_in("hit\nb", "hit")], COUNTER, max_tokens=300, context=50)
         assert page.split("\n")[1:-1] == ["1| hit", "2- b"]
 
     def test_the_first_match_with_its_context_may_take_more(self) -> None:
         text = "\n".join(
             "hit" if i in (30, 60) else f"line {i} of a log, of {'some ' * 12}" for i in range(90)
         )
-        found = [hits_in(text, "hit")]
+        found = [matches_in(text, "hit")]
         page = search_page(found, COUNTER, max_tokens=300, first_max_tokens=2000, context=10)
         assert page.split("\n")[1:-1] == [
             f"{number}{'|' if number == 61 else '-'} {line}"
@@ -145,7 +145,7 @@ class TestPages:
     )
     def test_context_shrinks_before_the_page_gives_up(self, max_tokens: int, shown: str | None) -> None:
         text = "\n".join("hit" if i == 50 else f"line {i} of a log" for i in range(100))
-        page = search_page([hits_in(text, "hit")], COUNTER, max_tokens=max_tokens, context=50)
+        page = search_page([matches_in(text, "hit")], COUNTER, max_tokens=max_tokens, context=50)
         assert page.split("\n")[-1] == (f"[end; room for context: {shown}]" if shown else "[end]")
         around = int(shown.split(" ")[0]) if shown else 50
         assert len(page.split("\n")) - 2 == min(2 * around + 1, 100)
@@ -154,12 +154,12 @@ class TestPages:
 
     def test_a_search_without_context_stays_short(self) -> None:
         text = "\n".join(f"warn {i} {'of a word ' * 9}" for i in range(50))
-        page = search_page([hits_in(text, "warn")], COUNTER, max_tokens=300, first_max_tokens=2000)
+        page = search_page([matches_in(text, "warn")], COUNTER, max_tokens=300, first_max_tokens=2000)
         assert 200 < COUNTER.count_text(page) <= 300
 
     def test_context_of_long_lines_is_cut(self) -> None:
         text = "\n".join(["x" * 5000, "y" * 1000 + " hit " + "z" * 1000 + " hit", "w" * 5000])
-        page = search_page([hits_in(text, "hit")], COUNTER, max_tokens=1500, context=1)
+        page = search_page([matches_in(text, "hit")], COUNTER, max_tokens=1500, context=1)
         assert page_matches(page, {ref_of(text): text})
         assert [line.split("|")[0].split("- ")[0] for line in page.split("\n")[1:-1]] == [
             "1:1-200",
@@ -185,7 +185,7 @@ class TestPages:
         limit: int | None,
         first_max_tokens: int,
     ) -> None:
-        found = [hits for text in texts if (hits := hits_in(text, pattern)).hits]
+        found = [found for text in texts if (found := matches_in(text, pattern)).matches]
         if not found:
             return
         page = search_page(
@@ -204,20 +204,20 @@ class TestPages:
 
     def test_long_lines_are_cut_around_the_match(self) -> None:
         text = "a" * 5000 + " needle " + "b" * 5000
-        page = search_page([hits_in(text, "needle")], COUNTER, max_tokens=300)
+        page = search_page([matches_in(text, "needle")], COUNTER, max_tokens=300)
         assert "needle" in page
         assert len(page) < 500
         assert page_matches(page, {ref_of(text): text})
 
     def test_fragments_shrink_before_the_page_gives_up(self) -> None:
         text = "中文字符" * 500 + "needle" + "中文字符" * 500
-        page = search_page([hits_in(text, "needle")], COUNTER, max_tokens=110)
+        page = search_page([matches_in(text, "needle")], COUNTER, max_tokens=110)
         assert "needle" in page
         assert COUNTER.count_text(page) <= 110
 
     def test_no_room_at_all_names_the_place(self) -> None:
         text = "a\nneedle"
-        answer = search_page([hits_in(text, "needle")], COUNTER, max_tokens=20)
+        answer = search_page([matches_in(text, "needle")], COUNTER, max_tokens=20)
         assert f"line 2 of {ref_of(text)}" in answer
 
 
@@ -249,13 +249,13 @@ class TestPatternsFromOutside:
     def test_a_pattern_that_never_ends_is_stopped(self, pattern: str) -> None:
         found = search_text("a" * 60 + "!", "ref", compile_pattern(pattern, False), 0.05)
         assert found.timed_out
-        assert found.hits == []
+        assert found.matches == []
 
     def test_what_was_found_before_the_stop_is_kept(self) -> None:
         text = "ab1\n" + "a" * 60 + "!"
         found = search_text(text, ref_of(text), compile_pattern(r"(a|a)*b?\d$", False), 0.05)
         assert found.timed_out
-        assert [hit.number for hit in found.hits] == [1]
+        assert [match.number for match in found.matches] == [1]
         page = search_page([found], COUNTER, max_tokens=300, stopped_seconds=2)
         assert "stopped after 2 s" in page
         assert page_matches(page, {ref_of(text): text})

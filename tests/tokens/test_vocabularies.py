@@ -94,7 +94,7 @@ def test_chunks_that_end_between_words_leave_the_count_exact(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(vocabularies, "CHUNK_CHARACTERS", 20)
         patch.setattr(vocabularies, "_CHUNK_END_SEARCH_CHARACTERS", 19)
-        chunks = list(vocabularies.split_text(text))
+        chunks = list(vocabularies.chunks_of(text))
     assert "".join(chunks) == text
     assert all(len(chunk) <= 20 for chunk in chunks)
     if all(len(chunk) < 20 for chunk in chunks[:-1]):
