@@ -26,7 +26,8 @@ class CompressionEvent:
     refs: tuple[str, ...] = ()
     """Refs of the texts that left the view."""
     message_ids: tuple[str, ...] = ()
-    """Ids of the messages concerned."""
+    """Ids of the messages that left the view or were changed, those of merged segments included; of an edit
+    of everything, none."""
     summary_input_tokens: int = 0
     """Tokens read by whoever summarised, extractive included."""
     summary_output_tokens: int = 0

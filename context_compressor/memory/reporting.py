@@ -53,7 +53,8 @@ def describe_event(
         return events
     merged = all(segment.children and not segment.items for segment in done.segments)
     keys = [stub.item.key for stub in done.stubs]
-    keys += [item.key for segment in done.segments for item in segment.items]
+    for segment in done.segments:
+        keys += [*segment.children, *(item.key for item in segment.items)]
     refs = [stub.ref for stub in done.stubs] + [segment.ref for segment in done.segments]
     event = CompressionEvent(
         kind="compact" if not done.segments else "merge" if merged else "compress",

@@ -108,7 +108,8 @@ class Upkeep:
         state.rebuild(history, counted, unseen)
         if moved or not _is_continued(shown, state.items):
             if loaded is None:
-                self.note_edit(events, "the base memory was changed", before, ())
+                changed = _changed_ids(shown, state.items)
+                self.note_edit(events, "the base memory was changed", before, changed)
         else:
             state.generation = generation  # it only grew: an event that is planned still holds
         self._loaded_tokens = None
@@ -241,6 +242,18 @@ class Upkeep:
 def _is_continued(before: Sequence[ViewItem], after: Sequence[ViewItem]) -> bool:
     """Tell whether a view begins with all that it showed before."""
     return len(before) <= len(after) and all(
-        old.key == new.key and old.source == new.source and old.tokens == new.tokens
-        for old, new in zip(before, after, strict=False)
+        _shows_same(old, new) for old, new in zip(before, after, strict=False)
     )
+
+
+def _changed_ids(before: Sequence[ViewItem], after: Sequence[ViewItem]) -> list[str]:
+    """Return the ids of the messages that a view no longer shows as it did, or shows among earlier ones."""
+    now = {item.key: item for item in after}
+    kept = {item.key for item in before if item.key in now and _shows_same(item, now[item.key])}
+    last = max((place for place, item in enumerate(after) if item.key in kept), default=-1)
+    changed = [item for item in (*before, *after[: last + 1]) if item.key not in kept]
+    return [id for item in changed for id in item.covered]
+
+
+def _shows_same(one: ViewItem, other: ViewItem) -> bool:
+    return one.key == other.key and one.source == other.source and one.tokens == other.tokens

@@ -8,6 +8,7 @@ from typing import Any
 from context_compressor import (
     CompressedMemory,
     CompressionConfig,
+    CompressionEvent,
     InMemoryMemory,
     Msg,
     from_openai,
@@ -41,6 +42,23 @@ async def test_what_others_add_meanwhile_is_in_the_next_view() -> None:
     memory = CompressedMemory(base=Shared())
     await memory.add(Msg("user", "own", "user"))
     assert [msg.content for msg in await memory.get_memory()] == ["own", "foreign"]
+
+
+async def test_the_event_of_a_change_behind_its_back_names_the_messages() -> None:
+    events: list[CompressionEvent] = []
+    memory = CompressedMemory(on_event=events.append)
+    said = [Msg("user", str(number), "user", id=f"m{number}") for number in range(4)]
+    await memory.add(said)
+    await memory.get_memory()
+    await memory.base.delete(["m1"])
+    await memory.get_memory()
+    state = memory.base.state_dict()
+    state["content"].insert(1, [Msg("user", "between", "user", id="new").to_dict(), []])
+    state["content"][2][0]["content"] = "edited"
+    state["content"].append([Msg("user", "at the end", "user", id="end").to_dict(), []])
+    memory.base.load_state_dict(state)
+    await memory.get_memory()
+    assert [event.message_ids for event in events] == [("m1",), ("m2", "new")]
 
 
 async def test_deleting_by_mark_one_of_two_under_an_id_keeps_the_other() -> None:

@@ -139,9 +139,13 @@ async def test_segments_beyond_a_lowered_budget_are_merged_once() -> None:
     for tag in "ab":
         await filled(memory, turns(12, 30, tag))
         await memory.compress_now()
-    lowered = new_memory(config(300, keep_recent_count=0), store=memory.store)
+    segments = [msg.id for msg in await good_view(memory) if kind_of(msg) == "segment"]
+    events: list[CompressionEvent] = []
+    lowered = new_memory(config(300, keep_recent_count=0), store=memory.store, on_event=events.append)
     lowered.load_state_dict(memory.state_dict())
     view = await good_view(lowered)
+    assert [event.kind for event in events] == ["merge"]
+    assert set(segments) <= set(events[0].message_ids)
     again = new_memory(lowered.config, store=memory.store)
     again.load_state_dict(lowered.state_dict())
     assert to_openai(await again.get_memory()) == to_openai(view)
