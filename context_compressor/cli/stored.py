@@ -105,7 +105,7 @@ class StoreView:
         return f"{ref} is not stored in {self.path}; stored there: {_named(refs)}"
 
 
-def check_ref(given: str) -> str:
+def ref_given(given: str) -> str:
     """Return a ref as stores take it; the 16 digits alone will do.
 
     Raises:
@@ -120,7 +120,7 @@ def check_ref(given: str) -> str:
 def read_stored(ref: str, store: str, namespace: str | None, offset: int | None, limit: int | None) -> int:
     """Print a stored text, or `limit` lines of it from line `offset` on; return the exit code."""
     check_stdout()
-    ref = check_ref(ref)
+    ref = ref_given(ref)
     text = asyncio.run(StoreView(store, namespace).read(ref))
     if offset is not None or limit is not None:
         first = offset or 1
@@ -160,7 +160,7 @@ def grep_stored(
 def _grep(
     pattern: regex.Pattern[str], view: StoreView, runner: asyncio.Runner, ref: str | None, context: int
 ) -> int:
-    refs = runner.run(view.refs()) if ref is None else [check_ref(ref)]
+    refs = runner.run(view.refs()) if ref is None else [ref_given(ref)]
     code, seconds_left = NO, GREP_SECONDS
     unread: list[str] = []
     unsearched: list[str] = []

@@ -98,7 +98,7 @@ def count_characters(msg: Msg, *, with_media: bool = False) -> int:
         elif kind == "thinking":
             total += len(block["thinking"])
         elif kind == "tool_use":
-            total += len(block["name"]) + len(block.get("raw_input") or arguments_text(block))
+            total += len(block["name"]) + len(block.get("raw_input") or written_arguments(block))
             if REMARK in block:
                 total += _count_other_characters(remark_of(block), with_media)
         elif kind == "tool_result":
@@ -129,7 +129,7 @@ def _count_other_characters(value: Any, with_media: bool) -> int:
     return len(value) if with_media or not is_encoded(value[: 4 * ENCODED_CHARACTERS]) else 0
 
 
-def arguments_text(block: Block) -> str:
+def written_arguments(block: Block) -> str:
     """Return a tool call's arguments as they will be written: `raw_input`, unless `input` has outgrown it."""
     raw = block.get("raw_input")
     # Nothing that parses to `input` is shorter than the strings in it, so a shorter text is out of date.

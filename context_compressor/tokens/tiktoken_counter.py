@@ -13,7 +13,7 @@ from context_compressor.messages.msg import Block, Msg
 from context_compressor.messages.openai import from_openai
 from context_compressor.messages.openai_common import REMARK, remark_of
 from context_compressor.tokens.images import ImageFormula, highest_tokens, openai_formula, qwen_tokens
-from context_compressor.tokens.measure import MessageTokens, arguments_text
+from context_compressor.tokens.measure import MessageTokens, written_arguments
 from context_compressor.tokens.media import block_tokens
 from context_compressor.tokens.vocabularies import (
     ESTIMATE,
@@ -122,7 +122,7 @@ class TiktokenCounter:
             elif kind == "thinking":
                 others += count(block["thinking"])
             elif kind == "tool_use":
-                others += count_name(block["name"]) + count(arguments_text(block))
+                others += count_name(block["name"]) + count(written_arguments(block))
                 others += max(CALL_TOKENS, count_name(block["id"]))
                 if REMARK in block:
                     others += self._measure_extra(remark_of(block).get("function"), vocabulary)

@@ -441,7 +441,7 @@ async def test_images_are_counted_as_text() -> None:
     assert COUNTER.count_messages([{"role": "user", "content": [part]}]) < 3_000
 
 
-@mistake(replaced(ROOM + "tokens.tiktoken_counter.arguments_text", lambda block: "{}"))
+@mistake(replaced(ROOM + "tokens.tiktoken_counter.written_arguments", lambda block: "{}"))
 async def test_arguments_are_not_counted() -> None:
     """Several: a written file's body costs nothing, says the counter."""
     arguments = json.dumps({"content": text("body", 100)})
