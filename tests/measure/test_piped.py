@@ -12,9 +12,9 @@ from context_compressor.measure import piped as piped_module
 from context_compressor.measure.piped import PipedError, PipedSystem
 from context_compressor.measure.recording import Recording
 from context_compressor.measure.replay import replay
+from tests.measure import peers
+from tests.measure.peers import session
 from tests.measure.support import says
-from tests.peers import support
-from tests.peers.support import session
 
 Piped = Callable[..., AbstractAsyncContextManager[PipedSystem]]
 RAW = "def answer(self, new): return list(self.seen)"
@@ -23,7 +23,7 @@ RAW = "def answer(self, new): return list(self.seen)"
 @pytest.fixture(params=[False, True], ids=["spawned", "forked"])
 def piped(request: pytest.FixtureRequest) -> Piped:
     """All holds for a process of the session's own, and for a fork."""
-    return partial(support.piped, forks=request.param)
+    return partial(peers.piped, forks=request.param)
 
 
 async def test_raw_through_the_pipe_is_the_history(piped: Piped, tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ async def test_a_process_that_says_why_after_it_closed_its_pipe_is_heard(tmp_pat
         os.write(2, b"no library")
         os._exit(1)
     """
-    async with support.piped(tmp_path, body) as system:
+    async with peers.piped(tmp_path, body) as system:
         with pytest.raises(PipedError, match="no library"):
             await system.send([says("user", "a")], [says("user", "a")])
 

@@ -19,8 +19,8 @@ from context_compressor.measure import processes as processes_module
 from context_compressor.measure.chats import Chat
 from context_compressor.measure.piped import PipedError
 from context_compressor.measure.processes import ForkServer
+from tests.measure.peers import make_system, write_peer
 from tests.measure.support import says
-from tests.peers.support import make_system, write_peer
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
@@ -226,7 +226,7 @@ def test_nothing_outlives_the_run(tmp_path: Path, ending: signal.Signals) -> Non
     run = f"""
     import asyncio
     from context_compressor.measure import processes
-    from tests.peers.test_forks import ask_once
+    from tests.measure.test_forks import ask_once
     processes.END_SECONDS = 0.05
     expression = "[life.write('hanging'), life.flush(), signal.pause()]"
     asyncio.run(ask_once(processes.ForkServer({command!r}), expression))
