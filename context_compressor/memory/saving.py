@@ -9,7 +9,7 @@ from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.edits import ItemKey
 from context_compressor.compression.ledger import Ledger
 from context_compressor.errors import InvalidStateError
-from context_compressor.memory.calibration import BudgetInForce
+from context_compressor.memory.budget import BudgetInForce
 from context_compressor.memory.state import MemoryState
 from context_compressor.memory.sync import Followed, read_followed
 from context_compressor.tokens.protocol import TokenCounter

@@ -13,7 +13,7 @@ from context_compressor.compression.pricing import may_pay
 from context_compressor.compression.units import Marks, Unit, classify
 from context_compressor.compression.view import ViewItem, advance, apply_edits, rebuild
 from context_compressor.compression.writing import Performed
-from context_compressor.memory.calibration import BudgetInForce
+from context_compressor.memory.budget import BudgetInForce
 from context_compressor.memory.index import HistoryIndex
 from context_compressor.memory.shown import ShownView
 from context_compressor.messages.exchanges import ExchangeBuilder, is_simple

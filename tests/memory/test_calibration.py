@@ -19,7 +19,7 @@ from context_compressor import (
     to_openai,
 )
 from context_compressor.errors import ContextOverflowError, InvalidArgumentError, InvalidStateError
-from context_compressor.memory.calibration import BudgetInForce, within
+from context_compressor.memory.budget import BudgetInForce, within
 from tests.memory.scripted import (
     COUNTER,
     Dict,
