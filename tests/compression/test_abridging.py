@@ -7,7 +7,7 @@ import json
 from context_compressor import from_openai
 from context_compressor.compression.abridging import abridge, tokens_read
 from context_compressor.summarizers.prompts import render_conversation
-from tests.compression.test_planner import items_of
+from tests.compression.support import items_of
 from tests.memory.scripted import COUNTER, call, result, text, user
 
 LONG = "\n".join(f"line {n} of the log: worker-{n} is idle" for n in range(400))

@@ -11,22 +11,12 @@ from hypothesis import strategies as st
 
 from context_compressor import CompressionConfig, from_openai
 from context_compressor.compression.edits import ItemKey
-from context_compressor.compression.ledger import Ledger
 from context_compressor.compression.planner import plan
-from context_compressor.compression.plans import Costs, Plan, Situation
+from context_compressor.compression.plans import Plan, Situation
 from context_compressor.compression.units import Marks
-from context_compressor.compression.view import ViewItem, rebuild
-from context_compressor.tokens.measure import measure
-from tests.memory.scripted import COUNTER, assistant, call, exchange, result, system, text, turns, user
+from tests.compression.support import COSTS, items_of, leaving
+from tests.memory.scripted import assistant, call, exchange, result, system, text, turns, user
 from tests.support.strategies import chat_histories
-
-COSTS = Costs(stub=25, media=45, segment=60)
-
-
-def items_of(said: list[dict[str, Any]]) -> list[ViewItem]:
-    """Return the view of chat dicts, its keys their indexes."""
-    history = [(str(n), msg) for n, msg in enumerate(from_openai(said))]
-    return rebuild(history, Ledger(), counted={}, measure=lambda msg: measure(COUNTER, msg))[0]
 
 
 def planned(said: list[dict[str, Any]], budget: int = 2_000, **values: Any) -> Plan | None:
@@ -39,13 +29,6 @@ def planned(said: list[dict[str, Any]], budget: int = 2_000, **values: Any) -> P
 def stubbed(found: Plan | None) -> list[str]:
     """Return the keys of the messages that get stubs."""
     return [] if found is None else [stub.item.key for stub in found.stubs]
-
-
-def leaving(found: Plan | None) -> list[str]:
-    """Return the keys of the messages that enter segments."""
-    if found is None:
-        return []
-    return [item.key.key for segment in found.segments for unit in segment.units for item in unit.items]
 
 
 LARGE = [user("go"), *exchange("a", 60), *exchange("b", 70), *turns(1)]

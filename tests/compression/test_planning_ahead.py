@@ -13,7 +13,7 @@ from context_compressor.compression.planner import plan, still_holds
 from context_compressor.compression.plans import Plan, Situation
 from context_compressor.compression.units import Marks, classify
 from context_compressor.compression.view import ViewItem
-from tests.compression.test_planner import COSTS, items_of, leaving
+from tests.compression.support import COSTS, items_of, leaving
 from tests.memory.scripted import exchange, turns, user
 
 BUDGET = 2_000

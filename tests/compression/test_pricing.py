@@ -10,7 +10,7 @@ import pytest
 from context_compressor import CompressionConfig, CompressionEvent, from_openai, to_openai
 from context_compressor.compression.pricing import cheapest_growth, is_crowded, may_pay
 from context_compressor.compression.units import Marks, classify
-from tests.compression.test_planner import items_of
+from tests.compression.support import items_of
 from tests.memory.scripted import config, exchange, filled, good_view, kind_of, new_memory, turns, user
 
 

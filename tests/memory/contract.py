@@ -15,6 +15,37 @@ from context_compressor import errors
 from context_compressor.memory.base import MemoryBase
 from context_compressor.messages.msg import Msg
 
+AGENTSCOPE_STATE: dict[str, Any] = {
+    "_compressed_summary": "earlier",
+    "content": [
+        [
+            {
+                "id": "4M9UyLNCLGh2FfSUHyjZcG",
+                "name": "user",
+                "role": "user",
+                "content": "hi",
+                "metadata": {},
+                "timestamp": "2025-12-03 14:21:16.123",
+            },
+            ["hint", "compressed"],
+        ],
+        [
+            {
+                "id": "hmNCKg6jq5Zgu9sXyQyVzX",
+                "name": "system",
+                "role": "system",
+                "content": [{"type": "tool_result", "id": "c1", "name": "ls", "output": "a.txt"}],
+                "metadata": None,
+                "timestamp": "2025-12-03 14:21:17.456",
+            },
+            [],
+        ],
+    ],
+}
+"""As AgentScope 1.0's `InMemoryMemory` writes it."""
+AGENTSCOPE_OLD_STATE: dict[str, Any] = {"content": [pair[0] for pair in AGENTSCOPE_STATE["content"]]}
+"""As its memory saved them before there were marks."""
+
 
 def make_msg(msg_id: str, text: str | None = None) -> Msg:
     return Msg("user", text or f"text of {msg_id}", "user", {"n": [1]}, "2025-01-01 00:00:00.000", id=msg_id)

@@ -29,7 +29,7 @@ from context_compressor.errors import (
 )
 from context_compressor.memory.base import MemoryBase
 from context_compressor.messages.repair import MISSING_RESULT
-from tests.memory.contract import MemoryContract
+from tests.memory.contract import AGENTSCOPE_OLD_STATE, AGENTSCOPE_STATE, MemoryContract
 from tests.memory.scripted import (
     COUNTER,
     REF,
@@ -54,7 +54,6 @@ from tests.memory.scripted import (
     user,
     wire_text,
 )
-from tests.memory.test_in_memory import AGENTSCOPE_OLD_STATE, AGENTSCOPE_STATE
 from tests.support.validity import problems
 
 LONG = turns(6)

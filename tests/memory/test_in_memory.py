@@ -10,38 +10,15 @@ from hypothesis import given
 from context_compressor.errors import InvalidArgumentError, InvalidStateError
 from context_compressor.memory.in_memory import InMemoryMemory
 from context_compressor.messages.msg import Msg
-from tests.memory.contract import MemoryContract, ids_of, make_msg, make_msgs
+from tests.memory.contract import (
+    AGENTSCOPE_OLD_STATE,
+    AGENTSCOPE_STATE,
+    MemoryContract,
+    ids_of,
+    make_msg,
+    make_msgs,
+)
 from tests.memory.model import Operation, operations, replay
-
-# As AgentScope 1.0's InMemoryMemory writes it.
-AGENTSCOPE_STATE: dict[str, Any] = {
-    "_compressed_summary": "earlier",
-    "content": [
-        [
-            {
-                "id": "4M9UyLNCLGh2FfSUHyjZcG",
-                "name": "user",
-                "role": "user",
-                "content": "hi",
-                "metadata": {},
-                "timestamp": "2025-12-03 14:21:16.123",
-            },
-            ["hint", "compressed"],
-        ],
-        [
-            {
-                "id": "hmNCKg6jq5Zgu9sXyQyVzX",
-                "name": "system",
-                "role": "system",
-                "content": [{"type": "tool_result", "id": "c1", "name": "ls", "output": "a.txt"}],
-                "metadata": None,
-                "timestamp": "2025-12-03 14:21:17.456",
-            },
-            [],
-        ],
-    ],
-}
-AGENTSCOPE_OLD_STATE: dict[str, Any] = {"content": [pair[0] for pair in AGENTSCOPE_STATE["content"]]}
 
 
 class TestInMemoryMemory(MemoryContract):

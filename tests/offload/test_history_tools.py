@@ -9,7 +9,7 @@ from context_compressor.errors import ContextCompressorError
 from context_compressor.events import CompressionEvent
 from context_compressor.offload.tools import OffloadTools
 from context_compressor.recall.hits import Hit
-from tests.offload.test_tools import Source
+from tests.offload.sources import Source
 
 READING = {"read_offloaded", "grep_offloaded", "load_offloaded"}
 

@@ -21,37 +21,13 @@ from context_compressor.offload.pages import page_matches, parse_page
 from context_compressor.offload.protocol import ref_of
 from context_compressor.offload.schemas import LOAD_TOOL
 from context_compressor.offload.tools import OffloadTools
-from context_compressor.tokens.protocol import TokenCounter
-from context_compressor.tokens.tiktoken_counter import TiktokenCounter
 from tests.offload.counters import WordCounter
+from tests.offload.sources import COUNTER, Source
 from tests.support.media import png_url
 
-COUNTER = TiktokenCounter()
 LOG = "\n".join(f"{i}: worker-{i % 7} finished job {i * 13}" for i in range(1, 813))
 PROSE = "Alpha.\nBeta gamma.\nAlpha."
 ABSENT = "ctx://0123456789abcdef"
-
-
-class Source:
-    """A memory as the tools see it: texts, newest first."""
-
-    def __init__(self, *texts: str, budget: int = 16_000, counter: TokenCounter = COUNTER) -> None:
-        self.texts = {ref_of(text): text for text in texts}
-        self.budget_tokens = budget
-        self.counter = counter
-        self.standing = 0
-        self.failing: dict[str, Exception] = {}
-
-    async def reachable_refs(self) -> list[str]:
-        return list(self.texts)
-
-    async def read_ref(self, ref: str) -> str:
-        if ref in self.failing:
-            raise self.failing[ref]
-        return self.texts[ref]
-
-    def standing_page_tokens(self) -> int:
-        return self.standing
 
 
 async def call(source: Source, tool: str, **arguments: Any) -> str:

@@ -15,14 +15,7 @@ from context_compressor.tokens.images import (
     openai_tiles,
     qwen_tokens,
 )
-
-
-def encoded(data: bytes) -> str:
-    return base64.b64encode(data).decode()
-
-
-def png(width: int, height: int) -> bytes:
-    return b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + struct.pack(">II", width, height) + bytes(500)
+from tests.tokens.pictures import encoded, png
 
 
 def gif(width: int, height: int) -> bytes:

@@ -19,7 +19,7 @@ from context_compressor.tokens.media import (
     is_encoded,
     kind_of,
 )
-from tests.tokens.test_images import encoded, png
+from tests.tokens.pictures import encoded, png
 
 FORMULA = openai_tiles(85, 170)
 UNKNOWN_IMAGE = FORMULA(*UNKNOWN_IMAGE_SIZE, False, None)

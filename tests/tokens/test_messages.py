@@ -19,7 +19,7 @@ from context_compressor.tokens.tiktoken_counter import CALL_TOKENS, RESULT_TOKEN
 from context_compressor.tokens.vocabularies import QWEN_MESSAGE_TOKENS
 from tests.support.recordings import requires_recordings, sessions
 from tests.support.strategies import chat_histories, messages
-from tests.tokens.test_images import encoded, png
+from tests.tokens.pictures import encoded, png
 
 THOUGHT_KEYS = ("reasoning_content", "reasoning")
 ID = "call_Zx81kQ0mB7dW2nV5tR9yLp3C"
