@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from context_compressor.cli.demo_agent import ChatDict
+from context_compressor.cli.demo.agent import ChatDict
 
 from . import chinese, code, logs, pages, sql, support
 

@@ -6,7 +6,7 @@ import random
 import re
 from typing import NamedTuple
 
-from context_compressor.cli.demo_agent import Call, ChatDict
+from context_compressor.cli.demo.agent import Call, ChatDict
 
 from .files import Files, hits_of
 from .recorder import Recorder, listed

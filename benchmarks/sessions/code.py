@@ -11,8 +11,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from context_compressor.cli.demo_agent import ChatDict, ScriptedSession
-from context_compressor.cli.demo_tools import ToolFailed
+from context_compressor.cli.demo.agent import ChatDict, ScriptedSession
+from context_compressor.cli.demo.tools import ToolFailed
 
 from .files import Files, hits_of
 from .recorder import COUNTER, Recorder, listed

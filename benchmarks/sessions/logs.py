@@ -7,7 +7,7 @@ import random
 import re
 from dataclasses import dataclass
 
-from context_compressor.cli.demo_agent import Call, ChatDict
+from context_compressor.cli.demo.agent import Call, ChatDict
 
 from .files import Files, hits_of
 from .recorder import Recorder, listed

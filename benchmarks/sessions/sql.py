@@ -7,8 +7,8 @@ import sqlite3
 from contextlib import closing
 from typing import Any
 
-from context_compressor.cli.demo_agent import ChatDict
-from context_compressor.cli.demo_tools import ToolFailed
+from context_compressor.cli.demo.agent import ChatDict
+from context_compressor.cli.demo.tools import ToolFailed
 
 from .recorder import Recorder, Toolbox, listed
 

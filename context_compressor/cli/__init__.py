@@ -1,1 +1,1 @@
-"""The command line: `context-compressor compress | replay | read | grep | demo`."""
+"""The command line: a folder or a module for what each command does, and what they share."""

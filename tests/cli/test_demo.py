@@ -8,9 +8,9 @@ import subprocess
 import pytest
 
 from context_compressor import TiktokenCounter, from_openai
-from context_compressor.cli.demo_agent import ScriptedSession
-from context_compressor.cli.demo_checks import first_found, page_lines, refused_because, stands_in
-from context_compressor.cli.demo_tools import StdlibTools
+from context_compressor.cli.demo.agent import ScriptedSession
+from context_compressor.cli.demo.checks import first_found, page_lines, refused_because, stands_in
+from context_compressor.cli.demo.tools import StdlibTools
 from tests.cli.support import command, environment, run_process
 from tests.support.validity import problems
 
@@ -113,7 +113,7 @@ def test_json_alone_stands_on_stdout(cli):
 
 
 def test_a_failed_check_ends_with_1(cli, monkeypatch):
-    monkeypatch.setattr("context_compressor.cli.demo.refused_because", lambda _: "made up")
+    monkeypatch.setattr("context_compressor.cli.demo.run.refused_because", lambda _: "made up")
 
     ran = cli("demo", "--turns", 2)
 
@@ -237,7 +237,7 @@ def test_a_pattern_that_is_none_is_an_answer_too(tools):
 
 
 def test_a_snippet_that_never_ends_is_stopped(tools, monkeypatch):
-    monkeypatch.setattr("context_compressor.cli.demo_tools._SNIPPET_SECONDS", 0.2)
+    monkeypatch.setattr("context_compressor.cli.demo.tools._SNIPPET_SECONDS", 0.2)
 
     assert tools.call("run_python", {"code": "while True: pass"}) == "Error: stopped after 0.2 s"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from context_compressor.cli import replay_runs
+from context_compressor.cli.replay import parallel
 from context_compressor.measure.watching import watch
 from tests.cli.support import environment, run_process, start_process
 from tests.measure.support import says
@@ -172,7 +172,7 @@ def test_sessions_that_fail_are_named_and_the_rest_goes_on(cli, tmp_path, messag
             raise ZeroDivisionError("by \x1b[31mzero")
         return watch(recording, system, **more)
 
-    monkeypatch.setattr(replay_runs, "watch", fail)
+    monkeypatch.setattr(parallel, "watch", fail)
 
     ran = cli("replay", "in.jsonl", tmp_path / "in.jsonl", "--json", "--jobs", 1)
 
@@ -226,7 +226,7 @@ def test_turns_that_do_not_fit_are_counted_and_the_reason_is_told(cli, tmp_path,
 def test_interrupting_keeps_what_is_done(cli, folder, monkeypatch):
     """Two of three sessions are done when Ctrl-C comes: the report has these, and says so."""
     pytest.importorskip("matplotlib", reason="needs the extra `report`")
-    replay, begun = replay_runs.replay_session, []
+    replay, begun = parallel.replay_session, []
 
     def interrupted(task, on_turn):
         begun.append(task.name)
@@ -234,7 +234,7 @@ def test_interrupting_keeps_what_is_done(cli, folder, monkeypatch):
             raise KeyboardInterrupt
         return replay(task, on_turn)
 
-    monkeypatch.setattr(replay_runs, "replay_session", interrupted)
+    monkeypatch.setattr(parallel, "replay_session", interrupted)
 
     ran = cli("replay", folder, "--report", "out.html", "--json", "--jobs", 1)
 
@@ -278,13 +278,13 @@ def test_a_process_that_is_killed_costs_no_other_session(tmp_path):
     lists = {"once": [*session(9), DeadlyOnce(mark)], "always": [*session(6), Deadly(mark)]}
     lists |= {f"good {number}": session(number) for number in range(3, 6)}
     tasks = [
-        replay_runs.Task(name, name, messages, ("raw", "ours"), (3_000,)) for name, messages in lists.items()
+        parallel.Task(name, name, messages, ("raw", "ours"), (3_000,)) for name, messages in lists.items()
     ]
-    replays, turns = replay_runs.Replays(tasks, 2), []
+    replays, turns = parallel.Replays(tasks, 2), []
 
     replays.run(lambda done, _: turns.append(done))
 
-    skipped = [outcome for outcome in replays.outcomes if isinstance(outcome, replay_runs.Skipped)]
+    skipped = [outcome for outcome in replays.outcomes if isinstance(outcome, parallel.Skipped)]
     assert [(one.name, one.is_failure) for one in skipped] == [("always", True)]
     assert "a process ended before it was done" in skipped[0].why
     done = {outcome.name for outcome in replays.outcomes} - {"always"}
@@ -310,11 +310,11 @@ def test_processes_hold_ctrl_c_back_from_their_first_instruction(tmp_path):
     """While they import, before they could say so themselves; else each prints where it was."""
     marks = [tmp_path / "a", tmp_path / "b"]
     tasks = [
-        replay_runs.Task(mark.name, "", [*session(3), Deaf(mark=str(mark))], ("raw", "ours"), (3_000,))
+        parallel.Task(mark.name, "", [*session(3), Deaf(mark=str(mark))], ("raw", "ours"), (3_000,))
         for mark in marks
     ]
 
-    replay_runs.Replays(tasks, 2).run(lambda *_: None)
+    parallel.Replays(tasks, 2).run(lambda *_: None)
 
     assert [mark.read_text() for mark in marks] == ["True", "True"]
     assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())

@@ -95,7 +95,7 @@ def compress(
     """
 
     def job() -> int:
-        from context_compressor.cli.run_compress import CompressOptions, run_compress
+        from context_compressor.cli.compress.run import CompressOptions, run_compress
 
         return run_compress(
             CompressOptions(

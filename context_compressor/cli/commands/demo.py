@@ -33,7 +33,7 @@ def demo(
     """
 
     def job() -> int:
-        from context_compressor.cli.demo import DemoOptions, run_demo
+        from context_compressor.cli.demo.run import DemoOptions, run_demo
 
         return run_demo(
             DemoOptions(

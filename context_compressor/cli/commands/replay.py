@@ -57,7 +57,7 @@ def replay(
     """
 
     def job() -> int:
-        from context_compressor.cli.replay import ReplayOptions, run_replay
+        from context_compressor.cli.replay.run import ReplayOptions, run_replay
 
         return run_replay(
             ReplayOptions(

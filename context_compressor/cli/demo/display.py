@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from context_compressor.cli.demo_outcome import Outcome, Row
+from context_compressor.cli.demo.outcome import Outcome, Row
 from context_compressor.cli.exits import one_line
 from context_compressor.events import CompressionEvent
 

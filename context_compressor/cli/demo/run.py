@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 
-from context_compressor.cli.demo_agent import Call, ChatDict, ScriptedSession, assistant_message, tool_message
-from context_compressor.cli.demo_checks import first_found, page_lines, refused_because, stands_in
-from context_compressor.cli.demo_display import Display, make_display, print_summary
-from context_compressor.cli.demo_outcome import Outcome, ReadBack, Row
+from context_compressor.cli.demo.agent import Call, ChatDict, ScriptedSession, assistant_message, tool_message
+from context_compressor.cli.demo.checks import first_found, page_lines, refused_because, stands_in
+from context_compressor.cli.demo.display import Display, make_display, print_summary
+from context_compressor.cli.demo.outcome import Outcome, ReadBack, Row
 from context_compressor.cli.exits import DONE, NO, CommandError, check_path
 from context_compressor.cli.outputs import check_stdout, make_console
 from context_compressor.cli.settings import SummarizerKind, make_config, make_summarizer

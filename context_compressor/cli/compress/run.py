@@ -11,7 +11,8 @@ from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from context_compressor.cli.compressing import Compressor
+from context_compressor.cli.compress.report import print_report, report_json
+from context_compressor.cli.compress.sessions import Compressor
 from context_compressor.cli.exits import DONE, check_path, one_line
 from context_compressor.cli.inputs import SessionFile, read_sessions
 from context_compressor.cli.outputs import (
@@ -22,7 +23,6 @@ from context_compressor.cli.outputs import (
     write_output,
     write_stdout,
 )
-from context_compressor.cli.report import print_report, report_json
 from context_compressor.cli.settings import SummarizerKind, make_config, make_summarizer
 from context_compressor.readers import Format
 

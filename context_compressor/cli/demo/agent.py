@@ -19,8 +19,8 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from context_compressor.cli.demo_tools import StdlibTools
-from context_compressor.cli.demo_topics import TOPICS, Topic
+from context_compressor.cli.demo.tools import StdlibTools
+from context_compressor.cli.demo.topics import TOPICS, Topic
 
 ChatDict = dict[str, Any]
 Call = tuple[str, dict[str, Any]]

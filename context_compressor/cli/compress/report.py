@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from context_compressor.cli.compressing import SessionReport, StandIn
+from context_compressor.cli.compress.sessions import SessionReport, StandIn
 from context_compressor.cli.exits import one_line
 from context_compressor.cli.inputs import SessionFile
 from context_compressor.cli.tables import print_table

@@ -30,9 +30,9 @@ from context_compressor.cli.outputs import (
     write_output,
     write_stdout,
 )
-from context_compressor.cli.replay_inputs import Inputs, read_inputs
-from context_compressor.cli.replay_runs import Replays, Task, default_jobs, find_unfit
-from context_compressor.cli.replay_table import print_tables
+from context_compressor.cli.replay.inputs import Inputs, read_inputs
+from context_compressor.cli.replay.parallel import Replays, Task, default_jobs, find_unfit
+from context_compressor.cli.replay.table import print_tables
 from context_compressor.cli.settings import make_config
 from context_compressor.measure.systems import SYSTEMS
 from context_compressor.readers import Format
