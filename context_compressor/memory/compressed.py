@@ -88,6 +88,7 @@ class CompressedMemory(MemoryBase):
             counter=self.counter,
             on_event=on_event,
             forget=self._recall.forget,
+            keep=self._recall.keep,
         )
         self._housekeeping = self._runner.housekeeping
         self._changes = Changes(self.base, self._upkeep, self._housekeeping, self._recall, self.counter)

@@ -25,6 +25,7 @@ class Housekeeping:
         background: what is prepared ahead, and may have stored something.
         on_event: receives every event.
         forget: told of the keys of messages that are gone.
+        keep: told of the keys of all messages, when a memory has taken up a history.
 
     Attributes:
         event_lock: one event at a time: a second caller over budget waits for the first one's view and pays
@@ -39,6 +40,7 @@ class Housekeeping:
         *,
         on_event: EventHook | None,
         forget: Callable[[Collection[str]], Awaitable[None]],
+        keep: Callable[[Collection[str]], Awaitable[None]],
     ) -> None:
         self.event_lock = LoopLock()
         self._upkeep = upkeep
@@ -46,6 +48,7 @@ class Housekeeping:
         self._background = background
         self._on_event = on_event
         self._forget = forget
+        self._keep = keep
 
     @asynccontextmanager
     async def telling(self) -> AsyncIterator[list[CompressionEvent]]:
@@ -65,9 +68,16 @@ class Housekeeping:
         """Cancel a preparation that holds no more; remove what nothing names, unless an event does it."""
         self._background.standing(self._upkeep.state)
         await self._settle()
+        if self._upkeep.taken_up:
+            await self._keep(list(self._upkeep.state.index.tokens))
+            self._upkeep.taken_up = False
         if self._upkeep.forgotten:
             forgotten, self._upkeep.forgotten = self._upkeep.forgotten, set()
-            await self._forget(forgotten)
+            try:
+                await self._forget(forgotten)
+            except BaseException:  # cancelled, it is done at the next call
+                self._upkeep.forgotten |= forgotten
+                raise
         if self._upkeep.state.ledger.unwanted and not self.event_lock.locked():
             async with self.event_lock:
                 await self.sweep()

@@ -133,6 +133,11 @@ class Recall:
         if keys and self._is_there():
             await self._call_index(self._drop, lambda index: index.remove(keys))
 
+    async def keep(self, keys: Collection[str]) -> None:
+        """Drop from the index what is not among these messages, as a process that died may have left it."""
+        if self._is_there():
+            await self._call_index(self._drop, lambda index: index.keep(keys))
+
     async def clear(self) -> None:
         """Drop everything from the index, at once."""
         self._digests.clear()

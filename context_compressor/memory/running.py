@@ -57,6 +57,7 @@ class EventRunner:
         counter: measures stand-ins.
         on_event: receives every event.
         forget: told of the keys of messages that are gone.
+        keep: told of the keys of all messages, when a memory has taken up a history.
 
     Attributes:
         housekeeping: tidies up and delivers events; has the lock of events.
@@ -74,6 +75,7 @@ class EventRunner:
         counter: TokenCounter,
         on_event: EventHook | None,
         forget: Callable[[Collection[str]], Awaitable[None]],
+        keep: Callable[[Collection[str]], Awaitable[None]],
     ) -> None:
         self.totals = Totals()
         self._upkeep = upkeep
@@ -90,7 +92,7 @@ class EventRunner:
         self._remote = summarizer.remote
         self._background = Background(config, self._engine, self.totals, summarizer.remote)
         self.housekeeping = Housekeeping(
-            upkeep, self._texts, self._background, on_event=on_event, forget=forget
+            upkeep, self._texts, self._background, on_event=on_event, forget=forget, keep=keep
         )
 
     async def read_ref(self, ref: str) -> str:

@@ -37,6 +37,7 @@ class Upkeep:
         edited: whether the view was edited since somebody asked whether an event pays: a memory that is
             resumed asks, and shall show the same.
         forgotten: keys of messages that are gone, for who keeps something of each.
+        taken_up: whether a history was read for the first time: what went before that is in no `forgotten`.
     """
 
     def __init__(self, base: MemoryBase, config: CompressionConfig, counter: TokenCounter) -> None:
@@ -46,9 +47,11 @@ class Upkeep:
         self.stale = True
         self.edited = False
         self.forgotten: set[str] = set()
+        self.taken_up = False
         self._config = config
         self._counter = counter
         self._loaded_tokens: dict[str, int] | None = None
+        self._is_new = True
 
     def is_current(self) -> bool:
         """Tell, without waiting, that the view is that of the whole history and fits."""
@@ -113,6 +116,7 @@ class Upkeep:
         else:
             state.generation = generation  # it only grew: an event that is planned still holds
         self._loaded_tokens = None
+        self.taken_up, self._is_new = self.taken_up or self._is_new, False
         self.stale = False
         return True
 
@@ -236,6 +240,7 @@ class Upkeep:
         """Take a loaded state; the next refresh reads the base memory and rebuilds the view."""
         self.state = state
         self._loaded_tokens = loaded_tokens
+        self._is_new = True
         self.stale = True
 
 

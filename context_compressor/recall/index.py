@@ -99,7 +99,13 @@ class SearchIndex:
         with self._lock:
             if stamps:
                 self._reader.clear()
-                self._erase(lambda storage: self._remove(storage, stamps))
+                self._erase(lambda storage: self._remove(storage, stamps.__contains__))
+
+    def keep(self, keys: Iterable[str]) -> None:
+        """Drop all messages but these now, as `remove` does: a process that died may have left some."""
+        stamps = {key_stamp(key) for key in keys}
+        with self._lock:
+            self._erase(lambda storage: self._remove(storage, lambda stamp: stamp not in stamps))
 
     def clear(self) -> None:
         """Drop everything now: delete the file, and forget what is in memory. A later call begins anew.
@@ -115,7 +121,7 @@ class SearchIndex:
             except NotAnIndexError:
                 pass
             except OSError:  # on Windows nothing can be deleted that another process has open
-                self._erase(lambda storage: self._remove(storage, None))
+                self._erase(lambda storage: self._remove(storage, lambda _: True))
 
     def search(self, query: str, limit: int, history: Sequence[Entry], read: ReadTexts) -> list[Found]:
         """Return the passages of a history that answer a query, best first, at most `limit`.
@@ -276,18 +282,14 @@ class SearchIndex:
             except (OSError, NotAnIndexError):
                 logger.warning("search index %s may still hold deleted words: %s", self._path, error)
 
-    def _remove(self, storage: Storage, stamps: set[bytes] | None) -> None:
-        """Take out messages by the stamps of their keys, or all."""
+    def _remove(self, storage: Storage, is_gone: Callable[[bytes], bool]) -> None:
+        """Take out messages by the stamps of their keys."""
         with storage.transaction(write=True) as is_unchanged:
             if not is_unchanged:
                 records = {record.stamp: record for record in storage.read_records()}
                 storage.rows = Rows(records=records, is_complete=False)
             known = storage.rows.records
-            gone = {
-                stamp: record
-                for stamp, record in known.items()
-                if stamps is None or stamp[:KEY_BYTES] in stamps
-            }
+            gone = {stamp: record for stamp, record in known.items() if is_gone(stamp[:KEY_BYTES])}
             if gone:
                 storage.remove(gone.values())
                 storage.seal()

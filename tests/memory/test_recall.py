@@ -445,6 +445,45 @@ async def test_what_was_deleted_behind_its_back_leaves_the_index_with_the_next_c
     assert "quagga" not in terms_in(tmp_path)
 
 
+@pytest.mark.parametrize("with_state", [True, False])
+async def test_what_was_deleted_as_the_process_died_leaves_the_index_with_the_next_one(
+    tmp_path: Path, with_state: bool
+) -> None:
+    """The base memory had deleted it already; nobody searches any more."""
+    base = InMemoryMemory()
+    memory = await play(memory_of(base=base, store=FileOffloadStore(tmp_path)), turns=3)
+    await memory.add(from_openai([user("the quagga sleeps")]))
+    hit = await first(memory, "quagga")
+    saved = memory.state_dict()["compression"]
+    await base.delete(list(hit.message_ids))
+    again = memory_of(base=base, store=FileOffloadStore(tmp_path))
+    if with_state:
+        again.load_state_dict({**base.state_dict(), "compression": saved})
+    assert "quagga" in terms_in(tmp_path)
+    await again.get_memory()
+    assert "quagga" not in terms_in(tmp_path)
+    assert terms_in(tmp_path), "what is still there stays"
+
+
+async def test_a_deletion_that_is_cancelled_leaves_the_index_with_the_next_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = await play(memory_of(store=FileOffloadStore(tmp_path)), turns=3)
+    await memory.add(from_openai([user("the quagga sleeps")]))
+    hit = await first(memory, "quagga")
+
+    async def cancelled(*_: Any) -> None:
+        raise asyncio.CancelledError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(memory._recall, "_call_index", cancelled)
+        with pytest.raises(asyncio.CancelledError):
+            await memory.delete(list(hit.message_ids))
+    assert "quagga" in terms_in(tmp_path)
+    await memory.delete([])
+    assert "quagga" not in terms_in(tmp_path)
+
+
 class Busy(ThreadPoolExecutor):
     """The loop's threads, and how many of them have something to do."""
 
