@@ -77,7 +77,8 @@ class CompressionConfig(BaseModel):
     exclude_tools: AbstractSet[str] = frozenset()
     """Names of tools whose results and arguments are never compacted while another means keeps the budget."""
     redact: Callable[[str], str] | None = Field(default=None, exclude=True)
-    """Applied to every text before it reaches the store or a summariser."""
+    """Applied to every text before it reaches the store, the search index or a summariser, keys of data and
+    names of speakers among them. Names of tools, ids and encoded media stay."""
     summary_instructions: str | None = None
     """What every summary should mind, in the user's words; handed to the summariser."""
     background_ratio: Annotated[float | None, Field(gt=0, le=1)] = 0.8

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,12 +78,15 @@ def shown_message(
         source: the message before stubs.
         stubs: stand-ins for single texts, by address; these are not redacted again.
         names: tool names by call id.
-        redact: applied to every other string.
+        redact: applied to every other string, keys and the speaker's name among them; then metadata are left
+            out but for what is read of them.
     """
     msg = source
     if redact is not None:
         msg = source.copy()
         kept = set(stubs)
+        if msg.name not in ("", msg.role):
+            msg.name = redacted_text(msg.name, redact)
         if isinstance(msg.content, str):
             msg.content = _redacted(msg.content, redact, kept, ())
         else:
@@ -93,8 +96,9 @@ def shown_message(
                 else _redacted(block, redact, kept, (i,))
                 for i, block in enumerate(msg.content)
             ]
-        if extra := remark_of(msg.metadata).get("extra"):
-            msg.metadata = {REMARK: {"extra": _redacted(extra, redact, set(), (), block=False)}}
+        extra = remark_of(msg.metadata).get("extra")
+        said = _redacted(extra, redact, set(), (), block=False)
+        msg.metadata = {REMARK: {"extra": said}} if extra else None
     msg = replace_parts(msg, stubs)
     if names and not isinstance(msg.content, str):
         for block in msg.content:
@@ -123,12 +127,21 @@ def redacted_call(block: Block, redact: Redact) -> Block:
     return call
 
 
-_STRUCTURE = frozenset({"type", "id", "name", "role"})
-"""Keys of a block whose values name things rather than say them; redacted, nothing would pair any more."""
+_OF_ANY = frozenset({"type", REMARK})
+_STRUCTURE = {
+    "text": _OF_ANY | {"text"},
+    "thinking": _OF_ANY | {"thinking"},
+    "tool_use": _OF_ANY | {"id", "name", "input", "raw_input"},
+    "tool_result": _OF_ANY | {"id", "name", "output"},
+}
+"""Keys of a block, by its type, that are ours; all others came from outside."""
+_NAMING = frozenset({"type", "id", "name"})
+"""Those whose values name things rather than say them; redacted, nothing would pair any more."""
 
 
 def _redacted(value: Any, redact: Redact, kept: set[PartPath], path: PartPath, *, block: bool = True) -> Any:
-    """Return a copy in which every text is redacted, but for the addresses in `kept`, and no encoded media.
+    """Return a copy in which every text is redacted, keys too, but for the addresses in `kept`, and no
+    encoded media.
 
     `block` tells whether dicts met here are content blocks, whose structure must stay.
     """
@@ -137,18 +150,30 @@ def _redacted(value: Any, redact: Redact, kept: set[PartPath], path: PartPath, *
     if isinstance(value, list):
         return [_redacted(item, redact, kept, (*path, i), block=block) for i, item in enumerate(value)]
     if isinstance(value, dict):
-        result = {}
+        structure = _STRUCTURE.get(str(value.get("type")), _OF_ANY) if block else frozenset()
+        result: dict[Any, Any] = {}
         for key, item in value.items():
             encoded = key == "data" and (value.get("type") == "base64" or "format" in value)
-            if isinstance(item, str) and (encoded or (block and key in _STRUCTURE)):
+            if isinstance(item, str) and (encoded or key in structure & _NAMING):
                 result[key] = item
             elif block and key == "output":
                 place = (*path, -1) if isinstance(item, str) else path
                 result[key] = _redacted(item, redact, kept, place)
             else:
-                result[key] = _redacted(item, redact, kept, path, block=False)
+                said = key if key in structure or not key else _redacted_key(key, redact, result)
+                result[said] = _redacted(item, redact, kept, path, block=False)
         return result
     return value
+
+
+def _redacted_key(key: Any, redact: Redact, taken: Container[Any]) -> Any:
+    """Return a key redacted, numbered where another one has become the same: no value stands for two."""
+    said = redacted_text(key, redact) if isinstance(key, str) else key
+    number = 2
+    unique = said
+    while unique in taken:
+        unique, number = f"{said} {number}", number + 1
+    return unique
 
 
 def render_transcript(messages: Sequence[Msg], *, segments: int = 0) -> Transcript:

@@ -121,6 +121,35 @@ def test_arguments_that_are_no_object_are_redacted_once() -> None:
     assert render_transcript([shown]).text.endswith("\n[SECRETIVE], no JSON")
 
 
+KEY = "ann@example.com"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        user([{"type": "text", "text": "so"}, {"type": "contact", KEY: 1}]),
+        user([{"type": "contact", "id": KEY, "name": KEY, "role": KEY, "nested": [{KEY: {"id": KEY}}]}]),
+        user("hi") | {"name": KEY},
+        assistant("hi") | {"annotations": [{"type": "url_citation", KEY: KEY}]},
+        assistant("hi") | {KEY: "said so"},
+        call("c1", arguments=json.dumps({KEY: 1, "to": [{KEY: "x"}]})),
+        result("c1", [{"type": "text", "text": "so", KEY: 1}, {"type": "odd", KEY: 1}]),  # type: ignore[arg-type]
+    ],
+)
+def test_keys_and_names_from_outside_are_redacted_like_texts(said: dict[str, Any]) -> None:
+    (msg,) = from_openai([said])
+    msg.metadata = (msg.metadata or {}) | {"seen by": KEY}
+    shown = shown_message(msg, {}, {}, lambda text: "[mail]" if text == KEY else text)
+    assert KEY not in str(shown.to_dict())
+    assert KEY not in render_transcript([shown]).text
+
+
+def test_keys_that_become_one_keep_their_values() -> None:
+    (msg,) = from_openai([call("c1", arguments=json.dumps({"a@x": 1, "b@x": 2, "plain": 3}))])
+    shown = shown_message(msg, {}, {}, lambda text: re.sub(r"\b\w@x\b", "[mail]", text))
+    assert shown.get_content_blocks()[0]["input"] == {"[mail]": 1, "[mail] 2": 2, "plain": 3}
+
+
 def test_call_ids_message_ids_and_times_are_not_in_it() -> None:
     said = [call("call_123"), result("call_123", "one")]
     one, two = (
