@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import NamedTuple
 
 from context_compressor.messages.msg import Block, Msg, tool_calls, tool_results
@@ -28,8 +29,8 @@ from context_compressor.messages.repair import (
     wrapped_arguments,
 )
 
-_MAX_CALL_ID_CHARACTERS = 40
-"""OpenAI refuses longer call ids, so renamed ones stay below."""
+_MADE_ID_CHARACTERS = 9
+"""Mistral accepts call ids of just so many letters and digits; OpenAI refuses those above 40."""
 
 
 _SPLIT = "split from calls or results in the same message"
@@ -144,8 +145,8 @@ class ExchangeBuilder:
         call_id = original
         while not call_id or call_id in self._used_ids:
             self._reuses[original] += 1
-            suffix = f"_{self._reuses[original]}"
-            call_id = (original or "call")[: _MAX_CALL_ID_CHARACTERS - len(suffix)] + suffix
+            seed = f"{self._reuses[original]} {original}".encode("utf-8", "surrogatepass")
+            call_id = sha256(seed).hexdigest()[:_MADE_ID_CHARACTERS]
         self._used_ids.add(call_id)
         return call_id
 
