@@ -39,6 +39,51 @@ class TestOneProcess:
         await other.refs()
         assert namespaces_in_use(tmp_path) == {"a"}
 
+    @pytest.mark.parametrize("how", ["closed", "died"])
+    async def test_what_is_removed_is_closed_before(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+    ) -> None:
+        """Windows removes no file that is open; names of stores that are gone would count for ever."""
+        remove = Path.unlink
+
+        def remove_as_on_windows(file: Path, missing_ok: bool = False) -> None:
+            held = {link.readlink() for link in Path("/proc/self/fd").iterdir() if link.is_symlink()}
+            if file in held:
+                raise PermissionError(13, "it is being used by another process", str(file))
+            remove(file, missing_ok)
+
+        if how == "died":
+            (tmp_path / ".store").mkdir()
+            (tmp_path / ".store" / "open-1-abc").write_text("\n+a;")
+        monkeypatch.setattr(Path, "unlink", remove_as_on_windows)
+        if how == "closed":
+            store = FileOffloadStore(tmp_path, "a")
+            store.open()
+            store.close()
+        assert namespaces_in_use(tmp_path) == set()
+        assert files_in(tmp_path) == []
+
+    def test_files_are_opened_as_they_are(self, tmp_path: Path) -> None:
+        """Windows writes two characters for a line feed unless told otherwise, and no line would be one."""
+        program = """
+            import os, sys
+            flag, opened, really = 1 << 29, [], os.open
+            def open_file(path, flags, *rest, **more):
+                opened.append((str(path), flags & flag))
+                return really(path, flags & ~flag, *rest, **more)
+            os.O_BINARY, os.open = flag, open_file
+            from context_compressor.offload.directory.in_use import namespaces_in_use
+            from context_compressor.offload.files import FileOffloadStore
+            store = FileOffloadStore(sys.argv[1], "a")
+            store.open()
+            store._quota.usage.begin_counting()
+            assert namespaces_in_use(store.directory.parent) == {"a"}
+            assert {bool(is_plain) for path, is_plain in opened if os.path.isfile(path)} == {True}, opened
+        """
+        with run_python(program, tmp_path) as process:
+            _, complaint = process.communicate()
+        assert process.returncode == 0, complaint
+
     async def test_a_store_that_nothing_refers_to_any_more_is_closed(self, tmp_path: Path) -> None:
         store = FileOffloadStore(tmp_path, "a")
         store.open()

@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from context_compressor.offload.directory.locking import WAIT_SECONDS, locked, try_lock
+from context_compressor.offload.directory.locking import PLAIN_FLAGS, WAIT_SECONDS, locked, try_lock
 from context_compressor.offload.directory.process import OnePerDirectory
 from context_compressor.offload.text_files import make_directory
 
@@ -145,7 +145,7 @@ class OpenNamespaces:
         make_directory(self._folder)
         with self._saying(wait_seconds):
             file = self._folder / f"{OPEN_PREFIX}{os.getpid()}-{secrets.token_hex(6)}"
-            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
+            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | PLAIN_FLAGS
             earlier = self._file, self._descriptor, self._closing, self._lines
             descriptor = os.open(file, flags, 0o600)
             closing = weakref.finalize(self, _remove, descriptor, file, os.getpid())
@@ -177,9 +177,10 @@ class OpenNamespaces:
 def _remove(descriptor: int, file: Path, pid: int) -> None:
     """Give up a file; in a child process only the descriptor."""
     with suppress(OSError):
-        if os.getpid() == pid:
+        os.close(descriptor)  # first: Windows removes no file that is open
+    if os.getpid() == pid:
+        with suppress(OSError):
             file.unlink(missing_ok=True)
-        os.close(descriptor)
 
 
 _accounts = OnePerDirectory(OpenNamespaces)
@@ -212,17 +213,16 @@ def namespaces_in_use(path: Path) -> set[str]:
 
 
 def _names_in(file: str) -> set[str]:
-    flags = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
-    descriptor = os.open(file, flags)
+    descriptor = os.open(file, os.O_RDWR | PLAIN_FLAGS)
     try:
-        if _has_ended(descriptor):
-            with suppress(OSError):
-                Path(file).unlink()
-            return set()
+        has_ended = _has_ended(descriptor)
         with os.fdopen(descriptor, "rb", closefd=False) as stream:
-            lines = stream.read().decode().split("\n")
+            lines = [] if has_ended else stream.read().decode().split("\n")
     finally:
         os.close(descriptor)
+    if has_ended:
+        with suppress(OSError):
+            Path(file).unlink()
     names: set[str] = set()
     for line in lines:
         if line.startswith("+") and line.endswith(";"):

@@ -15,6 +15,10 @@ WAIT_SECONDS = 20.0
 """How long a lock is waited for. It is held for milliseconds, so whoever holds it that long was stopped."""
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.0005, 0.02
 
+PLAIN_FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+"""For a file of ours: a link in its place could point to any file of the user's; without the last one Windows
+writes every line feed as two characters, and nobody could read who has what open."""
+
 _HELD = frozenset({errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES, errno.EDEADLK})
 
 if sys.platform == "win32":
@@ -71,9 +75,7 @@ def locked(file: Path, *, shared: bool = False, wait_seconds: float = WAIT_SECON
     Raises:
         OSError: the file cannot be opened, or somebody holds the lock all that time.
     """
-    # A link could point to any file of the user's, and some are written to: the count of bytes is one.
-    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
-    descriptor = os.open(file, flags, 0o600)
+    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | PLAIN_FLAGS, 0o600)
     try:
         yield Locked(descriptor, _wait_for(descriptor, file, shared, wait_seconds))
     finally:
