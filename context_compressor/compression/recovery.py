@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from context_compressor.compression.edits import ItemKey, SegmentEdit, StubEdit
 from context_compressor.compression.ledger import Ledger
@@ -31,13 +31,26 @@ class Recovery:
     """
 
     def __init__(self, history: Iterable[tuple[str, Msg]], ledger: Ledger, redact: Redact | None) -> None:
-        exchanges = build_exchanges(history)
+        self._exchanges = build_exchanges(history)
         self._sources = {
-            ItemKey(message.key, message.part): message.msg for exchange in exchanges for message in exchange
+            ItemKey(message.key, message.part): message.msg
+            for exchange in self._exchanges
+            for message in exchange
         }
         self._names = tool_names(self._sources.values())
         self._ledger = ledger
         self._redact = redact
+
+    def torn_items(self) -> Iterator[ItemKey]:
+        """Yield the items that left the view in part of an exchange: its other part cannot stand alone.
+
+        What a call's result is may change without a word of either, where a message comes between them.
+        """
+        for exchange in self._exchanges:
+            items = [ItemKey(message.key, message.part) for message in exchange]
+            covered = [item for item in items if self._ledger.segment_of(item) is not None]
+            if len(covered) < len(items):
+                yield from covered
 
     def text_of(self, ref: str) -> str | None:
         """Return the text under `ref`, or None when history no longer gives a text with this ref."""

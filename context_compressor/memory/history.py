@@ -85,6 +85,9 @@ def withdraw_outdated(ledger: Ledger, recovery: Recovery) -> None:
         transcript = recovery.transcript_of(segment)
         if transcript is None or ref_of(transcript.text) != segment.ref:
             ledger.withdraw_segments_over(segment.items[0])
+    while torn := list(recovery.torn_items()):
+        for item in torn:
+            ledger.withdraw_segments_over(item)
     # A page is read again from its sources; those may be transcripts that hold withdrawn pages.
     while pages := _pages_without_source(ledger):
         _withdraw(ledger, pages)

@@ -22,6 +22,7 @@ from tests.memory.scripted import (
     exchange,
     good_view,
     new_memory,
+    nothing_lost,
     reached,
     result,
     system,
@@ -104,6 +105,18 @@ async def test_a_summarised_message_that_is_edited_leaves_the_summary() -> None:
     await good_view(memory)
     assert to_openai(await memory.get_history()) == said
     assert not any("ask-t1:" in stored for stored in memory.store.texts().values())
+
+
+async def test_a_message_between_a_summarised_call_and_its_result_leaves_a_valid_view() -> None:
+    """The call is answered by a placeholder then, which no summary covers, and its result stands alone."""
+    memory = new_memory()
+    said = [user("start"), *exchange("a", 5), *turns(8)]
+    await memory.sync(said)
+    await good_view(memory)
+    assert memory.stats().segments == 1
+    said.insert(2, user("in between"))
+    await memory.sync(said)
+    await nothing_lost(memory, said)
 
 
 async def test_sdk_messages_may_stand_among_dicts() -> None:
