@@ -71,6 +71,7 @@ class OffloadedTexts:
         if not (ledger.pending or self._lost):
             return
         recovery = await self._recovery(ledger)
+        refusal: OffloadError | None = None
         for ref in sorted(ledger.pending | self._lost):
             text = recovery.text_of(ref)
             if text is None:
@@ -78,15 +79,17 @@ class OffloadedTexts:
             try:
                 await write_text(self._store, text, ref, self._config.store_timeout_seconds)
             except (OffloadCollisionError, OffloadFullError) as error:  # a smaller text may still fit
-                logger.warning("%s is still not stored: %s", ref, error)
+                refusal = error
                 continue
             except OffloadError as error:
-                logger.warning("%s is still not stored, nor is what comes after it: %s", ref, error)
-                return
+                refusal = error
+                break
             ledger.pending.discard(ref)
             self._lost.discard(ref)
             if not ledger.is_live(ref):  # deleted while it was written
                 ledger.unwanted.add(ref)
+        if refusal is not None:  # one line for all: a disk may be full for long, and each event adds a text
+            logger.warning("texts still not stored: %d, the last for: %s", len(ledger.pending), refusal)
 
     async def stored_refs(self) -> list[str]:
         """Return the refs of all that is in the store.

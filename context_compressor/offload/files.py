@@ -92,6 +92,7 @@ class FileOffloadStore(TextFiles):
         # Guards what follows: a memory writes several texts at a time, each in a thread of its own.
         self._begin_lock = threading.Lock()
         self._held: weakref.finalize[..., Any] | None = None
+        self._is_unmarked = False
         self._touch_at = 0.0
         self._index = (0, 0)  # bytes, and which count they were part of
         watch_forks(self)
@@ -194,8 +195,10 @@ class FileOffloadStore(TextFiles):
                     with suppress(OSError):  # not there yet, or not ours
                         os.utime(self._directory)
                         self._touch_at = time.monotonic() + _TOUCH_SECONDS
+                self._is_unmarked = False
         except OSError as error:
-            if to_write:
+            if to_write and not self._is_unmarked:
+                self._is_unmarked = True  # on a full disk every write would tell of it
                 logger.warning("%s is not marked as in use: %s", self._directory, error)
         if to_write and self._max_age_seconds is not None:
             self._quota.remove_expired(self._max_age_seconds)

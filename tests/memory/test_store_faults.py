@@ -30,6 +30,20 @@ def failing(number: int, only: Callable[[str], bool] = lambda path: True) -> Cal
     return open_
 
 
+async def test_a_disk_that_is_full_for_long_is_told_of_in_one_line_an_event(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    memory = new_memory(store=FileOffloadStore(tmp_path))
+    monkeypatch.setattr(os, "open", failing(errno.ENOSPC))
+    for number in range(12):
+        await filled(memory, turns(3, tag=f"t{number}-"))
+        caplog.clear()
+        await good_view(memory)
+    assert len(memory._upkeep.state.ledger.pending) > 5
+    assert 0 < sum("still not stored" in line for line in caplog.messages) <= memory.stats().events
+    assert len(caplog.messages) < 8
+
+
 async def every_ref_reads(memory: CompressedMemory) -> None:
     refs = REF.findall(wire_text(await good_view(memory)))
     assert refs
