@@ -125,12 +125,13 @@ class AdaptedMemory(MemoryBase):
         wrapped: the memory.
     """
 
+    _lock = LoopLock()
+
     def __init__(self, wrapped: Any) -> None:
         super().__init__()
         self.wrapped = wrapped
         message_class = _message_class(wrapped)
         self._kind = None if message_class is None else stored_kind(message_class)
-        self._lock = LoopLock()
         self._is_open = False
 
     @property

@@ -32,6 +32,8 @@ class Housekeeping:
             for none. Taken before the upkeep's lock where both are.
     """
 
+    event_lock = LoopLock()
+
     def __init__(
         self,
         upkeep: Upkeep,
@@ -42,7 +44,6 @@ class Housekeeping:
         forget: Callable[[Collection[str]], Awaitable[None]],
         keep: Callable[[Collection[str]], Awaitable[None]],
     ) -> None:
-        self.event_lock = LoopLock()
         self._upkeep = upkeep
         self._texts = texts
         self._background = background

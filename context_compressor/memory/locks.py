@@ -3,37 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from types import TracebackType
+from typing import Any
 
 
 class LoopLock:
-    """An `asyncio.Lock` that may be used from one event loop after another.
+    """Give each object of a class an `asyncio.Lock` for whichever event loop is running: `lock = LoopLock()`.
 
     asyncio's own binds itself to the loop in which somebody first had to wait; a memory used from several
-    `asyncio.run` calls would fail there.
+    `asyncio.run` calls would fail there. What `async with` takes is the loop's own lock, so that a task of a
+    loop that was closed gives back that one when Python forgets it, not what another loop's task holds.
     """
 
-    def __init__(self) -> None:
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._lock = asyncio.Lock()
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._kept_as = f"{name} by loop"
 
-    def _current(self) -> asyncio.Lock:
+    def __get__(self, holder: Any, owner: type) -> asyncio.Lock:
         loop = asyncio.get_running_loop()
-        if self._loop is not loop:
-            self._loop, self._lock = loop, asyncio.Lock()
-        return self._lock
-
-    def locked(self) -> bool:
-        """Tell whether somebody in the running loop holds the lock."""
-        return self._current().locked()
-
-    async def __aenter__(self) -> None:
-        await self._current().acquire()
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._lock.release()
+        kept: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = vars(holder).get(self._kept_as)
+        if kept is None or kept[0] is not loop:
+            kept = vars(holder)[self._kept_as] = loop, asyncio.Lock()
+        return kept[1]

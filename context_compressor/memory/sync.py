@@ -74,6 +74,9 @@ class ListFollower:
         housekeeping: delivers events.
     """
 
+    # Two callers with one list would both find the same messages new.
+    _lock = LoopLock()
+
     def __init__(
         self, memory: MemoryBase, base: MemoryBase, upkeep: Upkeep, housekeeping: Housekeeping
     ) -> None:
@@ -85,8 +88,6 @@ class ListFollower:
         """What the list said last time."""
         self._loaded: list[Followed] = []
         """What was synced before a saved state was loaded, until the history was read."""
-        # Two callers with one list would both find the same messages new.
-        self._lock = LoopLock()
 
     def followed(self) -> list[Followed]:
         """Return the messages that came from the list."""

@@ -40,10 +40,11 @@ class Upkeep:
         taken_up: whether a history was read for the first time: what went before that is in no `forgotten`.
     """
 
+    lock = LoopLock()
+
     def __init__(self, base: MemoryBase, config: CompressionConfig, counter: TokenCounter) -> None:
         self.state = MemoryState(config, counter)
         self.history = BaseHistory(base)
-        self.lock = LoopLock()
         self.stale = True
         self.edited = False
         self.forgotten: set[str] = set()
