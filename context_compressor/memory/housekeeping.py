@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
@@ -134,5 +135,13 @@ class Housekeeping:
                 answer = self._on_event(event)
                 if inspect.isawaitable(answer):
                     await answer
-            except Exception:
+            except (Exception, asyncio.CancelledError) as error:
+                if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+                    raise
                 logger.exception("on_event failed for an event of kind %s", event.kind)
+
+
+def _is_cancelled() -> bool:
+    """Tell whether somebody cancelled the running task, and not only what the hook waited for."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -721,6 +721,36 @@ async def test_a_hook_that_raises_is_contained() -> None:
         assert delivered == ["compress"]
 
 
+async def test_a_hook_that_waits_for_something_cancelled_cancels_nobody_else() -> None:
+    waited_for: list[asyncio.Future[None]] = []
+
+    async def hook(event: CompressionEvent) -> None:
+        waited_for.append(asyncio.get_running_loop().create_future())
+        waited_for[-1].cancel()
+        await waited_for[-1]
+
+    memory = new_memory(on_event=hook)
+    await filled(memory, LONG)
+    await nothing_lost(memory, LONG)
+    assert len(waited_for) == 1
+
+
+async def test_a_caller_that_is_cancelled_in_a_hook_is_cancelled() -> None:
+    in_hook = asyncio.Event()
+
+    async def hook(event: CompressionEvent) -> None:
+        in_hook.set()
+        await asyncio.get_running_loop().create_future()
+
+    memory = new_memory(on_event=hook)
+    await filled(memory, LONG)
+    reading = asyncio.create_task(memory.get_memory())
+    await reached(in_hook, reading)
+    reading.cancel()
+    await asyncio.wait({reading})
+    assert reading.cancelled()
+
+
 async def test_events_are_delivered_before_the_call_that_caused_them_returns() -> None:
     delivered: list[str] = []
 
