@@ -154,14 +154,18 @@ def as_messages(memories: object) -> list[Msg]:
     if isinstance(memories, Msg):
         return [memories]
     if not isinstance(memories, list):
-        raise InvalidArgumentError(f"memories: expected a Msg, a list of Msg or None, got {_shown(memories)}")
+        raise _no_msg("memories: expected a Msg, a list of Msg or None", memories)
     for index, item in enumerate(memories):
         if not isinstance(item, Msg):
-            raise InvalidArgumentError(
-                f"memories[{index}]: expected a Msg, got {_shown(item)}; make one from chat dicts with "
-                "from_openai, from another library's message with Msg.from_dict(other.to_dict())"
-            )
+            raise _no_msg(f"memories[{index}]: expected a Msg", item)
     return list(memories)
+
+
+def _no_msg(expected: str, value: object) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        f"{expected}, got {_shown(value)}; make one from chat dicts with from_openai, from another library's "
+        "message with Msg.from_dict(other.to_dict())"
+    )
 
 
 def as_marks(marks: object, argument: str = "marks", *, is_optional: bool = True) -> list[str]:

@@ -117,7 +117,7 @@ class CompressedMemory(MemoryBase):
 
         Raises:
             InvalidMessageError: a message is malformed; nothing was changed.
-            InvalidArgumentError: the list holds stand-ins of this memory's view; nothing was changed.
+            InvalidArgumentError: no list, or one with stand-ins of this memory's view; nothing was changed.
         """
         await self._follower.follow(messages)
 

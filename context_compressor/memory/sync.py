@@ -16,7 +16,7 @@ from context_compressor.memory.in_memory import InMemoryMemory
 from context_compressor.memory.locks import LoopLock
 from context_compressor.memory.upkeep import Upkeep
 from context_compressor.messages.msg import Msg
-from context_compressor.messages.openai import from_openai, to_openai
+from context_compressor.messages.openai import as_list, from_openai, to_openai
 from context_compressor.messages.openai_common import as_dict
 from context_compressor.messages.parts import plain_texts
 
@@ -105,9 +105,9 @@ class ListFollower:
 
         Raises:
             InvalidMessageError: a message is malformed; nothing was changed.
-            InvalidArgumentError: the list holds stand-ins of this memory's view; nothing was changed.
+            InvalidArgumentError: no list, or one with stand-ins of this memory's view; nothing was changed.
         """
-        said = list(messages)
+        said = as_list(messages)
         async with self._lock:
             try:
                 await self._follow(said)

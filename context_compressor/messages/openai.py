@@ -58,13 +58,9 @@ def from_openai(messages: Iterable[Any]) -> list[Msg]:
         InvalidMessageError: a dict is malformed; the text names index, field and what was expected.
         InvalidArgumentError: `messages` is not a list or another iterable of messages.
     """
-    if isinstance(messages, str | bytes | Mapping) or hasattr(messages, "model_dump"):
-        raise _not_a_list(messages, "chat dicts")
-    if not isinstance(messages, Iterable):
-        raise _not_a_list(messages, "chat dicts")
     tool_names: dict[str, str] = {}
     result: list[Msg] = []
-    for index, message in enumerate(messages):
+    for index, message in enumerate(as_list(messages)):
         data = as_dict(message)
         if data is None:
             raise wrong(f"messages[{index}]", "a chat dict", message)
@@ -104,6 +100,18 @@ def to_openai(messages: Iterable[Msg]) -> list[dict[str, Any]]:
         else:
             result.extend(_write_blocks(content, role, msg.name, remark))
     return result
+
+
+def as_list(messages: Iterable[Any]) -> list[Any]:
+    """Return chat dicts as a list.
+
+    Raises:
+        InvalidArgumentError: a single message, or anything else that is no list.
+    """
+    is_single = isinstance(messages, str | bytes | Mapping) or hasattr(messages, "model_dump")
+    if is_single or not isinstance(messages, Iterable):
+        raise _not_a_list(messages, "chat dicts")
+    return list(messages)
 
 
 def _not_a_list(value: object, of: str) -> InvalidArgumentError:

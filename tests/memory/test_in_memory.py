@@ -63,6 +63,12 @@ async def test_another_librarys_message_is_refused_with_the_way_to_convert_it() 
         await InMemoryMemory().add([TheirMsg()])  # type: ignore[list-item]
 
 
+@pytest.mark.parametrize("chats", [{"role": "user", "content": "hi"}, [{"role": "user", "content": "hi"}]])
+async def test_chat_dicts_are_refused_with_the_way_to_make_messages_of_them(chats: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"expected a Msg.*from_openai"):
+        await InMemoryMemory().add(chats)
+
+
 async def test_options_of_other_implementations_are_ignored() -> None:
     memory = InMemoryMemory()
     await memory.add(make_msg("a"), marks=None, skip_duplicated=True)

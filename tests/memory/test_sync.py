@@ -197,6 +197,16 @@ async def test_a_malformed_list_changes_nothing() -> None:
     assert to_openai(await memory.get_history()) == [user("a"), assistant("b")]
 
 
+@pytest.mark.parametrize(
+    "single", [{"role": "user", "content": "hi"}, "hi", ChatCompletionMessage(role="assistant", content="hi")]
+)
+async def test_a_single_message_instead_of_the_list_is_refused(single: Any) -> None:
+    memory = CompressedMemory()
+    with pytest.raises(InvalidArgumentError, match="expected a list of chat dicts, got"):
+        await memory.sync(single)
+    assert await memory.size() == 0
+
+
 async def test_two_syncs_of_the_same_list_at_once_add_it_once() -> None:
     memory = new_memory()
     said = [user(text("long", 2_000)), *exchange("c1", 5)]  # long enough to be counted in a thread
