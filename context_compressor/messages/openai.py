@@ -128,6 +128,11 @@ def _read_message(data: dict[str, Any], tool_names: dict[str, str]) -> Msg:
         spoken = _PLAIN_ROLES.get(role)
         if spoken is not None:
             return Msg(spoken, content, spoken)
+    if role is MISSING and isinstance(data.get("type"), str):
+        raise InvalidMessageError(
+            f"role: missing, where the type is {data['type']!r}; only chat messages are taken, not items of "
+            "OpenAI's Responses API, nor LangChain's own dicts (convert_to_openai_messages makes chat dicts)"
+        )
     if not isinstance(role, str):
         raise wrong("role", f"one of {', '.join(_ROLES)}", role)
     if role not in _ROLES:

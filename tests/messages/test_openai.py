@@ -492,6 +492,10 @@ def with_call(**changes: Any) -> dict[str, Any]:
         (None, "messages[1]: expected a chat dict, got None"),
         (Msg("a", "b", "user"), "messages[1]: expected a chat dict, got Msg"),
         ({"content": "x"}, "messages[1].role: expected one of system, developer"),
+        (
+            {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
+            "messages[1].role: missing, where the type is 'function_call'; only chat messages are taken",
+        ),
         ({"role": "bot", "content": "x"}, "tool, function, got 'bot'"),
         ({"role": ["user"], "content": "x"}, "messages[1].role: expected one of"),
         ({"role": "user"}, "messages[1].content: expected a string or a list of parts, but it is missing"),
