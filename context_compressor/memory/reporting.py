@@ -80,14 +80,16 @@ def overflow_error(state: MemoryState, config: CompressionConfig) -> ContextOver
     """
     fixed = state.fixed_tokens()
     budget, needed = state.config.budget, state.tokens
-    limit, remedy = f"the budget is {budget:,}", "raise max_total_tokens, or"
+    limit, remedies = f"the budget is {budget:,}", ["raise max_total_tokens"]
     if state.budget.is_lowered and needed <= config.budget:
         limit = f"the provider's counts leave {budget:,} of the budget of {config.budget:,}"
-        remedy = "send fewer tool schemas, choose a model with a larger window and budget, or"
-    named = ", ".join(f"{id} ({tokens:,})" for id, tokens in fixed) or "none"
+        remedies = ["send fewer tool schemas", "choose a model with a larger window and budget"]
+    if fixed:
+        named = ", ".join(f"{id} ({tokens:,})" for id, tokens in fixed)
+        limit += f"; messages that may not leave, with their tokens: {named}"
+        remedies.append("shorten or unpin them")
     return ContextOverflowError(
-        f"the smallest view takes {needed:,} tokens, {limit}; messages that may not leave, with their "
-        f"tokens: {named}; {remedy} shorten or unpin them",
+        f"the smallest view takes {needed:,} tokens, {limit}; {', or '.join(remedies)}",
         budget=budget,
         needed=needed,
         fixed=fixed,

@@ -664,6 +664,14 @@ async def test_one_huge_assistant_message_leaves_though_it_is_recent() -> None:
     assert (shown[0], shown[-1]) == (said[0], said[-1])
 
 
+async def test_an_overflow_that_no_message_is_to_blame_for_only_says_to_raise_the_budget() -> None:
+    memory = CompressedMemory(config=CompressionConfig(max_total_tokens=10))
+    await memory.sync([user(text(name, 100)) for name in "abc"])
+    with pytest.raises(ContextOverflowError, match=r"the budget is 10; raise max_total_tokens$") as caught:
+        await memory.get_memory()
+    assert caught.value.fixed == ()
+
+
 async def test_instructions_that_exceed_the_budget_are_an_overflow_that_names_them() -> None:
     memory = new_memory()
     added = await filled(memory, [system(text("rules", 300)), user("hi")])
