@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import re
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -23,6 +24,8 @@ _PACKED = {
 }
 """How compressed files begin that are not unpacked here."""
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
+_STORED = re.compile(r"[0-9a-f]{16}\.txt|search\.sqlite3")
+"""What a `FileOffloadStore` holds: no sessions, but what left their views."""
 
 
 def open_file(path: Path) -> IO[bytes]:
@@ -70,10 +73,13 @@ def as_text_bytes(stream: IO[bytes]) -> IO[bytes]:
 
 
 def walk(directory: Path, on_error: Callable[[OSError], None]) -> Iterator[Path]:
-    """Yield the regular files below a directory, by name; not hidden ones, nor any in linked directories."""
+    """Yield the regular files below a directory, by name.
+
+    Not hidden ones, nor what an offload store holds, nor any in linked directories.
+    """
     for parent, directories, names in os.walk(directory, onerror=on_error):
         directories[:] = sorted(name for name in directories if not name.startswith("."))
         for name in sorted(names):
             path = Path(parent, name)
-            if not name.startswith(".") and path.is_file():
+            if not name.startswith(".") and not _STORED.fullmatch(name) and path.is_file():
                 yield path

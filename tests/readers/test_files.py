@@ -9,6 +9,7 @@ import tracemalloc
 
 import pytest
 
+from context_compressor import CompressedMemory, FileOffloadStore
 from context_compressor.readers import Format, Problem, UnreadableError, read_all, read_path, read_stream
 from tests.readers.support import SAMPLES, read_lines, read_text, read_value
 
@@ -141,6 +142,21 @@ def test_a_directory_gives_its_sessions_and_names_what_is_none(mixed):
     assert "keys found: name, version" in problems["package.json"].why
     assert "is a binary file" in problems["picture.png"].why
     assert "is empty" in problems["zero"].why
+
+
+async def test_what_a_store_keeps_beside_sessions_is_no_session(tmp_path):
+    (tmp_path / "chat.json").write_text(f"[{HI}]")
+    memory = CompressedMemory(store=FileOffloadStore(tmp_path / "working_memory", "chat"))
+    await memory.store.write(f"[{HI}, {HI}]")
+    await memory.store.write("the log of a build")
+    await memory.sync([HI_DICT])
+    assert await memory.search_history("hi")
+    assert len(list((tmp_path / "working_memory" / "chat").iterdir())) == 3
+
+    reading = read_all(tmp_path)
+
+    assert [session.id for session in reading.sessions] == ["chat.json"]
+    assert shown(reading) == []
 
 
 def test_a_directory_is_read_in_the_same_order_always(mixed):
