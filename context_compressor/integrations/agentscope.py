@@ -15,8 +15,8 @@ try:
     from agentscope.model import ChatModelBase
 except ImportError as error:
     raise ImportError(
-        "context_compressor.integrations.agentscope needs AgentScope 1.x; "
-        f"pip install '/path/to/the/checkout[agentscope]' ({error})"
+        "context_compressor.integrations.agentscope needs AgentScope 1.x and what it leaves out: "
+        f"pip install '/path/to/the/checkout[agentscope]'; for AgentScope 2 see docs/guide.md ({error})"
     ) from error
 
 from context_compressor.compression.config import CompressionConfig
