@@ -142,7 +142,8 @@ def load(text: str | bytes) -> Any:
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        raise UnreadableError(f"invalid JSON: {error.msg}", error.lineno, error.colno) from None
+        why = error.msg.removesuffix(" at").removesuffix(" starting")  # the place is told in front
+        raise UnreadableError(f"invalid JSON: {why}", error.lineno, error.colno) from None
     except RecursionError:
         raise UnreadableError("invalid JSON: nested too deep", 1) from None
     except ValueError as error:  # an integer of more digits than Python converts

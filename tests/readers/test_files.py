@@ -25,7 +25,13 @@ def test_a_torn_last_line_is_named_and_the_rest_is_read():
     reading = read_text(f'{HI}\n{HI}\n{{"role": "assistant", "cont')
 
     assert reading.sessions[0].messages == [HI_DICT, HI_DICT]
-    assert shown(reading) == ["f, line 3, column 23: invalid JSON: Unterminated string starting at"]
+    assert shown(reading) == ["f, line 3, column 23: invalid JSON: Unterminated string"]
+
+
+def test_a_bare_tab_in_a_string_is_named_with_its_place():
+    reading = read_text(f'{HI}\n{{"role": "user", "content": "a\tb"}}\n')
+
+    assert shown(reading) == ["f, line 2, column 31: invalid JSON: Invalid control character"]
 
 
 def test_a_torn_first_line_is_named_and_the_rest_is_read():
