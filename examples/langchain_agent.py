@@ -3,7 +3,8 @@
     pip install langchain langchain-openai
     OPENAI_API_KEY=... python examples/langchain_agent.py FOLDER "What does this project do?"
 
-The agent's state keeps every message, whatever the model read. Each thread has a memory of its own.
+The agent's state keeps every message, whatever the model read. Each thread has a memory of its own, and so an
+agent that another one's tool calls needs a thread id of its own. For `ainvoke` and `astream`.
 """
 
 import asyncio
