@@ -77,6 +77,7 @@ class Agent:
             "tools": SCHEMAS + self.offloaded.schemas,
         }
         if self.stream:
+            request["stream_options"] = {"include_usage": True}  # leave it out where the server refuses it
             async with self.client.chat.completions.stream(**request) as events:
                 completion = await events.get_final_completion()
         else:

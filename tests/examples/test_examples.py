@@ -119,6 +119,15 @@ async def test_an_agent_of_sixty_turns_is_never_refused(name: str, options: list
         assert raw > 200_000
 
 
+async def test_a_streamed_answer_is_asked_for_what_the_request_cost() -> None:
+    """OpenAI's say nothing of it by default, and the memory would not learn what the tools' schemas take."""
+    async with ModelServer() as server:
+        server.script(answer("Files."))
+        code, _, errors = await run_example("openai_agent.py", server, "--stream")
+        assert code == 0, errors
+        assert server.requests[-1].json["stream_options"] == {"include_usage": True}
+
+
 @pytest.mark.parametrize("options", [[], ["--stream"]], ids=["whole", "streamed"])
 @pytest.mark.parametrize("name", ["openai_agent.py", "dashscope_agent.py"])
 async def test_what_a_model_reasoned_goes_back_beside_its_calls(name: str, options: list[str]) -> None:
