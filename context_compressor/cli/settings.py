@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from enum import StrEnum
 from typing import Any
 
@@ -54,6 +55,8 @@ def make_config(**fields: Any) -> CompressionConfig:
         if first["loc"]:
             field = str(first["loc"][0])
             message = f"{_OPTIONS.get(field, field)} ({field}): {message}, got {first['input']!r}"
+        else:
+            message = re.sub(r"\w+_\w+", lambda found: _OPTIONS.get(found[0], found[0]), message)
         raise CommandError(message) from None
 
 

@@ -64,7 +64,7 @@ BAD_OPTIONS = {
     "budget in words": (["--max-total-tokens", "many"], ["--max-total-tokens", "valid integer"]),
     "tool tokens": (
         ["--budget", "4000", "--max-tool-message-tokens", "5000"],
-        ["max_tool_message_tokens (5000) must be below max_total_tokens (4000)"],
+        ["--max-tool-message-tokens (5000) must be below --budget (4000); lower it, or raise --budget"],
     ),
     "recent": (["--keep-recent", "-1"], ["--keep-recent (keep_recent_count)", "got -1"]),
     "group": (["--group-tokens", "0"], ["--group-tokens (group_token_threshold)", "got 0"]),
