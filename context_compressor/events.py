@@ -40,6 +40,10 @@ class CompressionEvent:
     """What became of the note given to `compress_now`: all of it stands in the view now, or its beginning, or
     nothing; None where none was given."""
 
+    def __str__(self) -> str:
+        what = self.error or f"{self.tokens_before:,} tokens became {self.tokens_after:,}"
+        return f"{self.kind} ({self.reason}): {what}"
+
 
 EventHook = Callable[[CompressionEvent], Awaitable[None] | None] | Callable[[CompressionEvent], object]
 """A callable, sync or async, that receives every event; its errors are logged and contained."""

@@ -12,13 +12,9 @@ from typing import Any
 
 from make_session import BROKEN_HOST, HOSTS, read_log
 
-from context_compressor import CompressedMemory, CompressionConfig, CompressionEvent, OffloadTools, to_openai
+from context_compressor import CompressedMemory, CompressionConfig, OffloadTools, to_openai
 
 Message = dict[str, Any]
-
-
-def tell(event: CompressionEvent) -> None:
-    print(f"{event.kind}: {event.tokens_before:,} tokens became {event.tokens_after:,}")
 
 
 def call(name: str, **arguments: Any) -> Message:
@@ -40,7 +36,7 @@ def answer(view: list[Message], turn: int) -> Message:
 
 
 async def main() -> None:
-    memory = CompressedMemory(config=CompressionConfig(max_total_tokens=16_000), on_event=tell)
+    memory = CompressedMemory(config=CompressionConfig(max_total_tokens=16_000), on_event=print)
     offloaded = OffloadTools(memory)
     messages: list[Message] = [
         {"role": "system", "content": "You look after 40 hosts. Read logs with read_log(host)."},
