@@ -6,7 +6,12 @@ from collections.abc import Collection, Iterable, Sequence
 from math import inf
 
 from context_compressor.compression.plans import Plan, PlannedSegment, Situation
-from context_compressor.compression.pricing import cheapest_growth, staying_messages, tokens_per_turn
+from context_compressor.compression.pricing import (
+    cheapest_growth,
+    growth_that_pays,
+    staying_messages,
+    tokens_per_turn,
+)
 from context_compressor.compression.stub_draft import StubDraft
 from context_compressor.compression.units import Unit, newest_request
 from context_compressor.compression.view import ViewItem
@@ -57,8 +62,8 @@ class Draft(StubDraft):
         leaving = self._tokens_in(old)
         segment = self._segment_cost(leaving)
         behind = self._tokens_in(self.units[old[0].position :]) - leaving
-        price = self.situation.config.cached_price
-        return leaving - segment >= cheapest_growth(segment + behind, tokens_per_turn(self.units), price)
+        growth = growth_that_pays(segment + behind, tokens_per_turn(self.units), self.situation.config)
+        return leaving - segment >= growth
 
     def compress(self, candidates: Iterable[Unit], goal: int) -> None:
         """Let units leave, the oldest first, until the view reaches `goal` tokens."""

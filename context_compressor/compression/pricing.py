@@ -9,6 +9,16 @@ from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.units import Unit
 from context_compressor.compression.view import ViewItem
 
+LEAST_GAIN = 0.05
+"""Share of the budget that an event within it has to free, however cheap it is to send a view anew: where a
+model summarises each costs a call, and each leaves a segment whose label alone is as long as a message."""
+
+
+def growth_that_pays(rewritten_tokens: float, tokens_per_turn: float, config: CompressionConfig) -> float:
+    """Return by how many tokens a view has to grow for an event within the budget to pay for itself."""
+    growth = cheapest_growth(rewritten_tokens, tokens_per_turn, config.cached_price)
+    return max(growth, LEAST_GAIN * config.budget)
+
 
 def cheapest_growth(rewritten_tokens: float, tokens_per_turn: float, cached_price: float) -> float:
     """Return by how many tokens a view should grow between two events for the least cost per turn.
@@ -70,4 +80,4 @@ def missing_growth(items: Sequence[ViewItem], config: CompressionConfig) -> floa
         return inf
     turns = [item.source.role for item in items].count("assistant")
     recent = sum(tokens[old:])
-    return cheapest_growth(recent, sum(tokens) / max(1, turns), config.cached_price) - sum(tokens[:old])
+    return growth_that_pays(recent, sum(tokens) / max(1, turns), config) - sum(tokens[:old])

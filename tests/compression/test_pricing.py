@@ -62,6 +62,14 @@ async def test_after_the_first_event_the_next_come_as_soon_as_they_pay() -> None
     assert len(early) > len(late)
 
 
+async def test_without_a_cache_events_come_only_where_they_free_a_part_of_the_budget() -> None:
+    """To send a view anew costs nothing there, but each event asks the summariser and leaves a segment."""
+    events = [event for event in await events_of(SLOW, cached_price=1) if event.kind == "compress"]
+    early = [event for event in events if event.reason == "cheaper than to wait"]
+    assert early
+    assert all(event.tokens_before - event.tokens_after >= 0.05 * 4_000 for event in early)
+
+
 async def test_compact_never_summarises_early() -> None:
     assert {event.reason for event in await events_of(SLOW, mode="compact")} <= {"over budget", "arrival"}
 
