@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import NamedTuple
 
 from context_compressor.compression.abridging import abridge, tokens_read
 from context_compressor.compression.config import CompressionConfig
@@ -22,7 +23,7 @@ from context_compressor.messages.msg import Msg
 from context_compressor.messages.parts import PartPath
 from context_compressor.messages.provenance import segment_metadata
 from context_compressor.summarizers.artifacts import artifact_lines
-from context_compressor.summarizers.protocol import Summarizer, Summary, SummaryRequest
+from context_compressor.summarizers.protocol import Summarizer, SummaryRequest
 from context_compressor.summarizers.validation import summarize_checked
 from context_compressor.tokens.off_loop import run_off_loop, text_characters
 from context_compressor.tokens.protocol import TokenCounter
@@ -67,6 +68,28 @@ class _Material:
             item.kind != "segment" or summary_of(str(message.content)) is not None
             for message, item in zip(self.messages, self.items, strict=True)
         )
+
+    def take_out_notes(self) -> None:
+        """Take the notes out of earlier segments: they stand beside summaries, for no summariser to read."""
+        for message, item in zip(self.messages, self.items, strict=True):
+            if item.notes:
+                message.content = without_notes(str(message.content), item.notes)
+
+
+class _OwnNote(NamedTuple):
+    """What the agent asked a segment to keep."""
+
+    text: str
+    room: int
+    """Tokens that the segment may cost above its plan to show it."""
+
+
+class _Room(NamedTuple):
+    """Tokens of what a segment says, and the notes that fit beside it."""
+
+    prose_tokens: int
+    index_tokens: int
+    notes: tuple[str, ...]
 
 
 class SegmentMaker:
@@ -131,56 +154,57 @@ class SegmentMaker:
         transcript = render_transcript(material.messages, segments=material.children)
         ref = await self._writer.write_own(transcript.text, done)
         media_refs = [await self._writer.write_own(media, done) for media in transcript.media]
-        for message, item in zip(material.messages, material.items, strict=True):
-            if item.notes:
-                message.content = without_notes(str(message.content), item.notes)
-        text_tokens = planned.summary_tokens
-        text_tokens -= self._counter.count_text(f" {guide}.") if guide else 0
-        prose_tokens = min(max(_MIN_PROSE_TOKENS, int(PROSE_SHARE * planned.summary_tokens)), text_tokens)
-        index_tokens = text_tokens - prose_tokens - _HEADING_TOKENS
+        material.take_out_notes()
         replaced_tokens = sum(unit.tokens for unit in planned.units)
-        notes, own_room = material.notes, 0
-        if note and note_room is not None:
-            notes = newest_once([*notes, note])
-            gain = replaced_tokens - planned.summary_tokens - bare_tokens
-            own_room = max(0, min(note_room, gain - 1, notes_tokens([note], self._counter.count_text)))
-        fitted = fit_notes(notes, max(index_tokens // 2, 0) + own_room, self._counter)
-        index_tokens -= max(notes_tokens(fitted, self._counter.count_text) - own_room, 0)
-        summary: Summary | None = None
+        own = _OwnNote(note, note_room) if note and note_room is not None else None
+        notes = newest_once([*material.notes, own.text]) if own else material.notes
+        gain = replaced_tokens - planned.summary_tokens - bare_tokens
+        room = self._divide(planned.summary_tokens, notes, own, gain, guide)
         facts: tuple[str, ...] = ()
+        written: str | None = None
         if planned.summary_tokens and material.says_something:
-            facts = await self._index(material.whole, index_tokens, known, done)
-            summary = await self._summarize(
-                self._request(material, prose_tokens, facts, note),
-                replaced_tokens - index_tokens - bare_tokens,
+            facts = await self._index(material.whole, room.index_tokens, known, done)
+            written = await self._summarize(
+                self._request(material, room.prose_tokens, facts, note),
+                replaced_tokens - room.index_tokens - bare_tokens,
                 tokens_read(material.items, self._config.preview_tokens),
                 transcript.text,
                 done,
             )
-            if summary is not None:
-                facts = tuple(fact for fact in facts if fact not in summary.text)
-        written = None if summary is None else summary.text
-        count = material.message_count
-        if guide and not planned.summary_tokens:
-            fits = self.cost_of(segment_text(ref, count, None, guide=guide)) <= bare_tokens
-            guide = guide if fits else ""
-        if note and note_room is not None and fitted[-1:] != (note,):
+            facts = tuple(fact for fact in facts if written is None or fact not in written)
+        text_with = partial(segment_text, ref, material.message_count, written, facts)
+        if guide and not planned.summary_tokens and self.cost_of(text_with(guide=guide)) > bare_tokens:
+            guide = ""
+        shown = room.notes
+        if own and shown[-1:] != (own.text,):
             # What was reckoned with and is not used may be enough, if the view still gets smaller.
-            left = min(bare_tokens + planned.summary_tokens + note_room, replaced_tokens - 1)
-            left -= self.cost_of(segment_text(ref, count, written, facts, guide=guide))
-            found = fit_notes(notes, left, self._counter)
-            fitted = max(fitted, found, key=lambda kept: len(kept[-1]) if kept else 0)
+            most = min(bare_tokens + planned.summary_tokens + own.room, replaced_tokens - 1)
+            found = fit_notes(notes, most - self.cost_of(text_with(guide=guide)), self._counter)
+            shown = max(shown, found, key=lambda kept: len(kept[-1]) if kept else 0)
         return SegmentEdit(
             id="",
             items=tuple(item.key for item in material.items if item.kind != "segment"),
             children=tuple(item.key.key for item in material.items if item.kind == "segment"),
             ref=ref,
             media_refs=tuple(media_refs),
-            text=sendable(segment_text(ref, count, written, facts, notes=fitted, guide=guide)),
-            summarized=summary is not None,
+            text=sendable(text_with(notes=shown, guide=guide)),
+            summarized=written is not None,
             # Where only a ref is left there is no room now, and perhaps when that is merged.
-            notes=fitted or (() if planned.summary_tokens else notes),
+            notes=shown or (() if planned.summary_tokens else notes),
         )
+
+    def _divide(
+        self, summary_tokens: int, notes: Sequence[str], own: _OwnNote | None, gain: int, guide: str
+    ) -> _Room:
+        """Divide what a segment may say between prose, notes and index."""
+        count = self._counter.count_text
+        left = summary_tokens - (count(f" {guide}.") if guide else 0)
+        prose_tokens = min(max(_MIN_PROSE_TOKENS, int(PROSE_SHARE * summary_tokens)), left)
+        left -= prose_tokens + _HEADING_TOKENS
+        own_tokens = max(0, min(own.room, gain - 1, notes_tokens([own.text], count))) if own else 0
+        fitted = fit_notes(notes, max(left // 2, 0) + own_tokens, self._counter)
+        left -= max(notes_tokens(fitted, count) - own_tokens, 0)
+        return _Room(prose_tokens, left, fitted)
 
     async def _gather(
         self,
@@ -242,7 +266,7 @@ class SegmentMaker:
         read_tokens: int,
         material: str,
         done: Performed,
-    ) -> Summary | None:
+    ) -> str | None:
         """Return a checked summary by the first means that gives one; None when none does."""
         for summarizer in (self._summarizer, self._fallback):
             asked = request
@@ -271,7 +295,7 @@ class SegmentMaker:
             if summarizer.remote:
                 done.use.remote_input_tokens += summary.input_tokens
                 done.use.remote_output_tokens += summary.output_tokens
-            return summary
+            return summary.text
         return None
 
     async def _abridged(self, messages: Sequence[Msg]) -> tuple[Msg, ...]:
