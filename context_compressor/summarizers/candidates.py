@@ -261,7 +261,8 @@ def _standing_failures(calls: Sequence[Call]) -> dict[Call, None]:
     """Return the calls that failed, newest first, but for those tried again with success."""
     failures: dict[Call, None] = {}
     succeeded: set[tuple[str, frozenset[tuple[str, str]]]] = set()
-    for call in reversed(calls):
+    first = next((i for i, call in enumerate(calls) if call.failed), len(calls))
+    for call in reversed(calls[first:]):
         if not call.failed:
             succeeded |= call.attempts
         elif succeeded.isdisjoint(call.attempts):
