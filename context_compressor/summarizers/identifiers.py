@@ -210,14 +210,14 @@ def is_number(token: str) -> bool:
     return _NUMBER.fullmatch(token) is not None
 
 
-def describe(token: str, source: Source) -> str:
+def describe(token: str, source: Source, start: int = 0) -> str:
     """Return an identifier with the words beside it in its source, which often say what it is.
 
     `order_id #W123` for a JSON value, `def parse_date` for code, `cancel reservation 5BGGWZ` for speech; the
-    identifier alone where no word helps.
+    identifier alone where no word helps. It stands nowhere before `start`.
     """
     text = source.text
-    start = _find_whole(text, token)
+    start = _find_whole(text, token, start)
     if token[:2].isdecimal():
         start, token = _whole_number(text, start, token)
     if start and text[start - 1] in _SIGNS:
@@ -248,9 +248,9 @@ def _whole_number(text: str, start: int, token: str) -> tuple[int, str]:
     return head.start(), text[head.start() : tail.end() if tail else end]
 
 
-def _find_whole(text: str, token: str) -> int:
-    """Return where `token` stands in `text` as no part of a longer word; 0 where it does not."""
-    start = text.find(token)
+def _find_whole(text: str, token: str, start: int) -> int:
+    """Return where `token` stands in `text`, from `start` on, as no part of a longer word; 0 if nowhere."""
+    start = text.find(token, start)
     while start > 0 and (
         _goes_on(text[start - 1]) or _goes_on(text[start + len(token) : start + len(token) + 1])
     ):

@@ -23,7 +23,8 @@ class Index:
     def __init__(self, sources: Sequence[Source], ranked: Sequence[Identifier]) -> None:
         self._sources = sources
         self._ranked = ranked
-        self._described: dict[str, str | None] = {}
+        self._described: dict[str, tuple[int, str] | None] = {}
+        """Where each name first stands in its source, and what is said of it; None of one that is a key."""
 
     def lines(self, covered: Collection[str], room: float) -> tuple[list[str], int, bool]:
         """Return lines of at most `room` characters, their length, and whether everything is named.
@@ -40,10 +41,13 @@ class Index:
                 continue
             source = self._sources[identifier.source]
             if name not in self._described:
-                self._described[name] = None if _is_key(name, source) else describe(name, source)
-            item = self._described[name]
-            if item is None:
+                start = source.text.find(name)
+                is_key = _is_key(name, source, start)
+                self._described[name] = None if is_key else (start, describe(name, source, start))
+            described = self._described[name]
+            if described is None:
                 continue
+            start, item = described
             # The arguments of its call need not be said twice.
             label = source.label.split(" ", 1)[0] if name in source.label else source.label
             cost = len(item) + 3 + (0 if label in groups else len(label) + 4)
@@ -53,14 +57,13 @@ class Index:
                     break
                 continue
             spent += cost
-            groups.setdefault(label, []).append((identifier.source, source.text.find(name), item))
+            groups.setdefault(label, []).append((identifier.source, start, item))
         lines = (_wrap(label, [item for *_, item in sorted(group)]) for label, group in groups.items())
         return [line for wrapped in lines for line in wrapped], spent, complete
 
 
-def _is_key(name: str, source: Source) -> bool:
+def _is_key(name: str, source: Source, start: int) -> bool:
     """Tell whether a name is a key of JSON data, or an argument's: it stands beside each of its values."""
-    start = source.text.find(name)
     end = start + len(name)
     after = source.text[end : end + 2]
     if source.kind == "call":
