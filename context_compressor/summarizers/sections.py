@@ -61,7 +61,8 @@ _PLACEHOLDERS = frozenset(
 )
 _LONGEST_PLACEHOLDER = max(map(len, _PLACEHOLDERS))
 _CJK = re.compile(r"[\u3400-\u9fff\uf900-\ufaff]")
-_LATIN_WORD = re.compile(r"[A-Za-z]{2,}")
+_OTHER_WORD = re.compile(r"[\u3040-\u30ff]|[^\W\d_\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]{2,}")
+"""A word of another language. Japanese has words without end, so each of its own letters counts."""
 _LANGUAGE_SAMPLE_CHARS = 2_000
 
 
@@ -120,10 +121,10 @@ def render_sections(lines: Mapping[str, Sequence[str]], *, chinese: bool) -> str
 
 
 def is_chinese(texts: Iterable[str]) -> bool:
-    """Tell whether texts are mostly Chinese: more characters of it than words of Latin letters."""
-    han = latin = 0
+    """Tell whether texts are mostly Chinese: more characters of it than words of other languages."""
+    han = others = 0
     for text in texts:
         sample = text[:_LANGUAGE_SAMPLE_CHARS]
         han += len(_CJK.findall(sample))
-        latin += len(_LATIN_WORD.findall(sample))
-    return han > latin
+        others += len(_OTHER_WORD.findall(sample))
+    return han > others

@@ -47,3 +47,16 @@ def test_language_is_that_of_most_of_the_text():
     assert is_chinese(["请修复 parse_date 的时区错误，谢谢"])
     assert not is_chinese(["please fix the time zone of parse_date, thank you", "好"])
     assert not is_chinese([])
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "配送先の住所は変えないでください。受取人は田中美咲さんです。",
+        "주문번호를 확인해 주세요 主文",
+        "أرسل الفاتورة إلى 田中 من فضلك",
+        "Перенеси встречу с 田中美咲 на четверг",
+    ],
+)
+def test_other_languages_with_chinese_characters_are_not_taken_for_chinese(said: str):
+    assert not is_chinese([said])
