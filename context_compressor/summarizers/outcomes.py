@@ -44,7 +44,7 @@ _DATA_ERROR = re.compile(
     r"|[\"']err_?(?:code|no)[\"']\s*:\s*[\"']?(?!0\b)-?\d"
     r"|[\"']status(?:_?code)?[\"']\s*:\s*[45]\d\d\b"
     r"|[\"']code[\"']\s*:\s*[\"']?(?:-\d+|[45]\d\d)[\"']?\s*,\s*[\"'](?:msg|message)[\"']"
-    r"|[\"']success[\"']\s*:\s*false\b|[\"']status[\"']\s*:\s*[\"'](?:failed|failure|error)\b"
+    r"|[\"'](?:success|ok)[\"']\s*:\s*false\b|[\"']status[\"']\s*:\s*[\"'](?:failed|failure|error)\b"
     r"|[\"']\s*:\s*[\"'][^\"'\n]{0,12}(?:失败|错误)",
     re.IGNORECASE,
 )
@@ -62,12 +62,15 @@ _TALLY = re.compile(
     re.MULTILINE,
 )
 _FAILED_TALLY = re.compile(
-    r"\b[1-9]\d* (?:failed|failing|failures?|rejected|errors?)\b|\b(?:Failures|Errors|Failed): *[1-9]|^FAILED"
+    r"\b[1-9]\d* (?:failed|failing|failures?|rejected|errors?)\b(?! \(\d+ fixed, 0 remaining)"
+    r"|\b(?:Failures|Errors|Failed): *[1-9]|^FAILED"
 )
 _ERROR_LINE = re.compile(
     r"^(?:[ \t>E│]*\[?(?:[\w.]*(?:Error|Exception)\b|(?:error|fatal|failed|failure|FAILED|ERROR|错误)\b"
     r"|(?:--- )?FAIL\b|not ok\b|npm ERR!|MCP error\b|BUILD FAILED\b|Failed to\b|panic:"
-    r"|Segmentation fault\b|<tool_use_error>|[\u4e00-\u9fff]{1,6}(?<!没有)(?<![未无])失败(?=[：:，,。！])"
+    r"|Segmentation fault\b|<tool_use_error>|curl: \(\d|[\w.-]{1,30}: [Ee]rror(?=:| response\b)"
+    r"|HTTP/[\d.]+ [45]\d\d\b|CMake Error at [^\n]{1,200}\n[ \t]+(?=\S)"
+    r"|[\u4e00-\u9fff]{1,6}(?<!没有)(?<![未无])失败(?=[：:，,。！])"
     r"|(?:エラー|Fehler|Erreur|Ошибка)(?= ?[：:]))(?![-/]|\.\w)"  # of a name such as `error.log` it is a part
     r"|[^\s:()]{1,200}[:(]\d[\d:,]*\)?:? (?:fatal )?error(?: [A-Z]+\d+)?:)[^\n]{3,}"  # what compilers say
     r"|\A\s{0,9}(?:[Ee]rror|ERROR|错误)[:：][ \t]*\n[^\n]{3,}",  # alone on its line, above what it is
@@ -79,13 +82,14 @@ _TRACEBACK = re.compile(
 _TALLY_WORDS = ("passed", "failed", "failing", "rejected", "error", "ailure", "Ran ", "FAILED", "Failed:")
 _ERROR_WORDS = (
     *("rror", "xception", "fatal", "fail", "Fail", "FAIL", "ERR", "not ok", "Traceback", "panic:"),
-    "egmentation",
+    *("egmentation", "curl: (", "HTTP/"),
     *("错误", "失败", "エラー", "Fehler", "Erreur", "Ошибка"),
 )
 """Without one of these no pattern matches; to look for words is ten times as fast."""
 _ERROR_PHRASES = (
     *("o such file or directory", "ommand not found", "ermission denied", "not found"),
-    *("ommand timed out", "Automatic merge failed", "npm error"),
+    *("ommand timed out", "all timed out", "equest timed out", "onnection timed out", "was refused"),
+    *("onnection refused", "Automatic merge failed", "npm error", ": *** ["),
 )
 _SUCCESS = re.compile(
     r"\W*(?:(?:ok|done|no output)\W*$|success(?:ful(?:ly)?)?\b(?! rate|[:=] ?false)"

@@ -130,6 +130,24 @@ def test_a_status_amid_the_output_is_not_that_of_the_command():
         ('[{"errorCode": "NO_STOCK", "message": "try later"}]', "errorCode: NO_STOCK, message: try later"),
         ('{"status": "failed", "code": "LOCKED"}', "status: failed, code: LOCKED"),
         ('{"code": 40312, "msg": "提交失败：已离职"}', "code: 40312, msg: 提交失败：已离职"),
+        ('{"ok": false, "reason": "on hold"}', "ok: false, reason: on hold"),
+        ("cc a.c\nmake[1]: *** [Makefile:7: a.o] Error 1", "make[1]: *** [Makefile:7: a.o] Error 1"),
+        ("Error: no cache\nmake: *** [Makefile:7: all] Error 1", "Error: no cache"),
+        (
+            "-- Found Git\nCMake Error at CMakeLists.txt:9 (find_package):\n  No package Foo.\n\n-- End",
+            "CMake Error at CMakeLists.txt:9 (find_package): No package Foo.",
+        ),
+        (
+            "Pulling\ndocker: Error response from daemon: denied.",
+            "docker: Error response from daemon: denied.",
+        ),
+        ("curl: (6) Could not resolve host: a.example", "curl: (6) Could not resolve host: a.example"),
+        ("HTTP/1.1 503 Service Unavailable\n\nbusy", "HTTP/1.1 503 Service Unavailable"),
+        ("Tool call timed out.", "Tool call timed out."),
+        (
+            "dial tcp 10.0.0.1:6443: connect: connection refused",
+            "dial tcp 10.0.0.1:6443: connect: connection refused",
+        ),
     ],
 )
 def test_a_failure_is_found_however_it_is_written(text: str, outcome: str):
@@ -145,6 +163,8 @@ def test_a_failure_is_found_however_it_is_written(text: str, outcome: str):
         ("[]", "[]"),
         ("[('Oslo', 3)]", "('Oslo', 3)"),
         ("[12:00:01] served 7", "[12:00:01] served 7"),
+        ("HTTP/1.1 200 OK", "HTTP/1.1 200 OK"),
+        ("Found 1 error (1 fixed, 0 remaining).", "Found 1 error (1 fixed, 0 remaining)."),
         ("0\n", "0"),
     ],
 )
