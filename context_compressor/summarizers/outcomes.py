@@ -58,9 +58,11 @@ _PRINTED_END = re.compile(r"['\"], annotations=")
 
 _TALLY = re.compile(
     r"^[^\n]*\b(?:\d+ (?:passed|failed|failing|failures?|rejected|errors?)|(?:Failures|Failed): *\d+)\b"
-    r"[^\n]*$|^(?:Ran \d+ tests?[^\n]*|FAILED \([^\n]*)$",
+    r"[^\n]*$|^(?:Ran \d+ tests?|FAILED \(|Plan: \d+ to add|(?:Apply|Destroy) complete!"
+    r"|BUILD SUCCESSFUL|Successfully (?:installed|built) )[^\n]*$",
     re.MULTILINE,
 )
+"""What test runners say in the end, and other programs whose output begins with what they are about to do."""
 _FAILED_TALLY = re.compile(
     r"\b[1-9]\d* (?:failed|failing|failures?|rejected|errors?)\b(?! \(\d+ fixed, 0 remaining)"
     r"|\b(?:Failures|Errors|Failed): *[1-9]|^FAILED"
@@ -79,7 +81,17 @@ _ERROR_LINE = re.compile(
 _TRACEBACK = re.compile(
     r"^Traceback \(most recent call last\):[ \t]*\n(?:[ \t][^\n]*+\n)*+([A-Za-z_][^\n]*)", re.MULTILINE
 )
-_TALLY_WORDS = ("passed", "failed", "failing", "rejected", "error", "ailure", "Ran ", "FAILED", "Failed:")
+_FAILED_TEST = re.compile(
+    r"^(?:FAILED|(?:--- )?FAIL:) +([\w./-]{3,120}(?:::[\w.:\[\]-]{1,120})*)"
+    r"|^test ([\w:]{3,120}) \.\.\. FAILED$",
+    re.MULTILINE,
+)
+"""A test that failed, as pytest, unittest, Go and Cargo name it."""
+_MOST_FAILED_TESTS = 3
+_TALLY_WORDS = (
+    *("passed", "failed", "failing", "rejected", "error", "ailure", "Ran ", "FAILED", "Failed:"),
+    *("to add", "complete!", "BUILD SUCC", "Successfully "),
+)
 _ERROR_WORDS = (
     *("rror", "xception", "fatal", "fail", "Fail", "FAIL", "ERR", "not ok", "Traceback", "panic:"),
     *("egmentation", "curl: (", "HTTP/"),
@@ -168,17 +180,26 @@ def _what_is_said(text: str, lines: int) -> tuple[str, bool]:
         return said or cut(text, 20), failure is not None and failure.start() < _DATA_HEAD_CHARS
     tallies = list(_TALLY.finditer(text)) if any(map(text.__contains__, _TALLY_WORDS)) else []
     if tallies:
-        last = tallies[-1]
-        failed = next((tally[0] for tally in reversed(tallies) if _FAILED_TALLY.search(tally[0])), None)
+        told = [tally[0].strip("= ") for tally in tallies]
+        last = told[-1]
+        failed = next((tally for tally in reversed(told) if _FAILED_TALLY.search(tally)), None)
         if failed is not None:
             # One of several runs may have failed, and the last not.
-            return cut(failed, 120) if failed == last[0] else f"{cut(failed, 80)}, {cut(last[0], 60)}", True
-        later = _find_error(text[last.end() :])
-        return (cut(later, 160), True) if later else (cut(last[0], 120), False)
+            outcome = cut(failed, 120) if failed == last else f"{cut(failed, 80)}, {cut(last, 60)}"
+            return _with_failed_tests(outcome, text), True
+        later = _find_error(text[tallies[-1].end() :])
+        return (cut(later, 160), True) if later else (cut(last, 120), False)
     error = _find_error(text)
     if error:
         return cut(error, 160), True
     return _first_words(text, lines), False
+
+
+def _with_failed_tests(tally: str, text: str) -> str:
+    """Return a tally with the first tests that failed, where they are named."""
+    named = dict.fromkeys(found[1] or found[2] for found in _FAILED_TEST.finditer(text))
+    tests = ", ".join([name for name in named if name not in tally][:_MOST_FAILED_TESTS])
+    return f"{tally}: {cut(tests, 120)}" if tests else tally
 
 
 def _first_words(text: str, lines: int) -> str:

@@ -226,3 +226,48 @@ def test_what_did_not_succeed_is_not_called_ok():
 def test_a_short_result_is_told_as_a_whole():
     assert read_outcome(" max_connections \n-----\n 200\n(1 row)\n")[0] == "max_connections | 200 | (1 row)"
     assert read_outcome("name\n" + "row\n" * 30)[0] == "name (32 lines)"
+
+
+@pytest.mark.parametrize(
+    ("text", "outcome"),
+    [
+        (
+            "  + create\nPlan: 1 to add, 2 to destroy.\n\nNote: no -out",
+            "Plan: 1 to add, 2 to destroy.",
+        ),
+        (
+            "a: Modifying...\na: Still modifying...\n\nApply complete! Resources: 0 added.",
+            "Apply complete! Resources: 0 added.",
+        ),
+        (
+            "Collecting a\nInstalling a\nSuccessfully installed a-1.0",
+            "Successfully installed a-1.0",
+        ),
+        ("> Task :test\n\nBUILD SUCCESSFUL in 3s", "BUILD SUCCESSFUL in 3s"),
+    ],
+)
+def test_what_a_program_says_in_the_end_outweighs_what_it_began_with(text: str, outcome: str):
+    assert read_outcome(text) == (outcome, False)
+
+
+@pytest.mark.parametrize(
+    ("text", "outcome"),
+    [
+        (
+            "FAILED tests/test_a.py::TestA::test_vat[1-2] - assert 1\nFAILED tests/test_b.py::test_c\n"
+            "====== 2 failed, 9 passed in 0.1s ======",
+            "2 failed, 9 passed in 0.1s: tests/test_a.py::TestA::test_vat[1-2], tests/test_b.py::test_c",
+        ),
+        (
+            "FAIL: test_sum (a.b.SumTest)\n\nRan 3 tests\n\nFAILED (failures=1)",
+            "FAILED (failures=1): test_sum",
+        ),
+        (
+            "test money::adds ... ok\ntest money::splits ... FAILED\ntest result: FAILED. 1 passed; 1 failed",
+            "test result: FAILED. 1 passed; 1 failed: money::splits",
+        ),
+        ("======= 12 passed in 3s =======", "12 passed in 3s"),
+    ],
+)
+def test_a_tally_names_the_tests_that_failed(text: str, outcome: str):
+    assert read_outcome(text)[0] == outcome
