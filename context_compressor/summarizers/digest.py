@@ -45,6 +45,14 @@ _READING = re.compile(
     r"(?:^|[\W_])(?:read|view|open|cat|head|tail|sed -n|nl|less|more)(?![a-z])", re.IGNORECASE
 )
 """What a call is named, or begins with, that shows a text: errors and tallies in it are the text's."""
+_OVERWRITTEN = re.compile(r"(?:^|(?<=\n))[^\n]*\r(?![\r\n]|\Z)")
+"""What a terminal no longer shows, since the cursor went back to the start of the line: bars of progress."""
+_METER = re.compile(
+    r"^[ \t]*% Total[^\n]*Xferd[^\n]*\n[^\n]*Dload[^\n]*\n"
+    r"(?:\s*(?:[\d.]+[kMGT]?[ \t]+){7,8}(?:[\d:.-]{7,9}[ \t]+){3}[\d.]+[kMGT]?)*\s*",
+    re.MULTILINE,
+)
+"""What curl prints of a transfer that goes into a file or a pipe."""
 _UNNAMED = "tool"
 """What a result without a call is named after."""
 _ENCODE = json.JSONEncoder(ensure_ascii=False, default=str).encode
@@ -242,11 +250,18 @@ def _take_call(digest: Digest, name: str, arguments: Mapping[str, Any], position
 
 def _take_result(digest: Digest, call: Call, output: str, position: float) -> None:
     report = unframe(output)
-    text = _ends(report.said, _READ_CHARS)
+    text = _ends(_as_shown(report.said), _READ_CHARS)
     call.outcome, call.failed = read_outcome(
         text, command=call.command, is_read=call.is_reading, status=report.status, is_error=report.is_error
     )
     digest.sources.append(Source("result", call.label, text, position))
+
+
+def _as_shown(text: str) -> str:
+    """Return what a terminal shows of an output in the end, without curl's table of the transfer."""
+    if "Xferd" in text:
+        text = _METER.sub("", text)
+    return _OVERWRITTEN.sub("", text) if "\r" in text and "\n" in text else text
 
 
 def _ends(text: str, max_chars: int) -> str:

@@ -171,3 +171,22 @@ def asked(name: str, arguments: dict[str, str], output: str) -> list[Msg]:
     use = {"type": "tool_use", "id": "c", "name": name, "input": arguments}
     done = {"type": "tool_result", "id": "c", "name": name, "output": output}
     return [Msg("assistant", [use], "assistant"), Msg("system", [done], "system")]
+
+
+def test_progress_that_was_overwritten_is_no_outcome():
+    shown = "Fetching:  10% (1/9)\rFetching: 100% (9/9)\rfetched 9 parts\r\nmerged\r\n"
+    [fetch] = digest_messages([result("a", shown, "sh")], None).calls
+    assert fetch.outcome == "fetched 9 parts | merged"
+
+
+def test_the_table_of_a_transfer_is_no_outcome_and_names_nothing():
+    table = (
+        "  % Total    % Received % Xferd  Average Speed   Time    Time     Time  Current\n"
+        "                                 Dload  Upload   Total   Spent    Left  Speed\n"
+        "\r  0     0    0     0    0     0      0      0 --:--:-- --:--:-- --:--:--     0"
+        "\r100 7306k  100 7306k    0     0  9132k      0 --:--:-- --:--:-- --:--:-- 9132k\n"
+    )
+    for shown in (table, table.replace("\r", "\n")):
+        digest = digest_messages([result("a", shown + '{"price": 7}', "sh")], None)
+        assert digest.calls[0].outcome == "price: 7"
+        assert digest.sources[0].text == '{"price": 7}'
