@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from context_compressor.messages.escapes import sendable
 from context_compressor.messages.frames import unframe
 from context_compressor.messages.msg import Block, Msg, is_instruction
 from context_compressor.messages.parts import argument_lines
@@ -19,28 +17,21 @@ from context_compressor.summarizers.identifiers import Source
 from context_compressor.summarizers.outcomes import REF, read_outcome
 from context_compressor.summarizers.sections import is_placeholder, parse_sections
 from context_compressor.summarizers.spoken import SpokenCall, read_calls, read_result, without_surroundings
+from context_compressor.summarizers.titles import (
+    CHANGE_OF_DIRECTORY,
+    command_line,
+    describe_arguments,
+    describe_plan,
+)
 
 _READ_CHARS = 60_000
 """How much of one text is read, half from each end: a result beyond it is data, and time matters more."""
-_TELLING_ARGUMENTS = (
-    *("path", "file_path", "filename", "file", "command", "cmd", "query", "pattern", "url", "sql", "code"),
-    *("name", "id"),
-)
-_COMMAND_ARGUMENTS = frozenset({"command", "cmd"})
-_PLACE_ARGUMENTS = frozenset({"path", "file_path", "filename", "file", "name"}) | _COMMAND_ARGUMENTS
-"""Arguments in which a path may be shortened to its name; in a URL or an expression it is no path."""
-_DIRECTORIES = re.compile(r"(?<![\w:/.@~'\"|-])(?!s/)(?:~|\.{1,2}|[\w@-]+)?/(?:[\w.@-]+/)*(?=[\w.-])")
-"""The directories of a path. Not of an image's name (its first part has a dot), nor in a substitution."""
 _NAME_CHARS = 64
 """What providers allow; a name comes from outside, and may be anything."""
 _LONG_PATH = 24
 """Characters from which the line of a call names a file without its directories."""
 _MOST_COMPARED = 20
 """Arguments up to which calls are compared: the work grows with the square."""
-_STEP_KEYS = ("content", "step", "title", "task", "name", "text", "description")
-"""Where the steps of a plan say what is to be done."""
-_DONE = re.compile(r"(?:complet|done|finish|cancel|abandon|skip)", re.IGNORECASE)
-_CHANGE_OF_DIRECTORY = re.compile(r"cd \S+ && ")
 _READING = re.compile(
     r"(?:^|[\W_])(?:read|view|open|cat|head|tail|sed -n|nl|less|more)(?![a-z])", re.IGNORECASE
 )
@@ -55,8 +46,6 @@ _METER = re.compile(
 """What curl prints of a transfer that goes into a file or a pipe."""
 _UNNAMED = "tool"
 """What a result without a call is named after."""
-_ENCODE = json.JSONEncoder(ensure_ascii=False, default=str).encode
-"""As `json.dumps`, which makes such an encoder at every call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,13 +101,13 @@ class Call:
     @property
     def command(self) -> str:
         """What it executes; "" where it is no command."""
-        command = _command_line(self.arguments.get("command", self.arguments.get("cmd")))
+        command = command_line(self.arguments.get("command", self.arguments.get("cmd")))
         return command if isinstance(command, str) else ""
 
     @property
     def is_reading(self) -> bool:
         """Whether it shows a text, by its name or its command."""
-        command = _CHANGE_OF_DIRECTORY.sub("", self.command, count=1)
+        command = CHANGE_OF_DIRECTORY.sub("", self.command, count=1)
         return _READING.search(self.name) is not None or _READING.match(command) is not None
 
 
@@ -270,62 +259,3 @@ def _ends(text: str, max_chars: int) -> str:
         text = clean(text)
     # Text inside JSON inside text: its line breaks are escapes, and would glue `n` to the words that follow.
     return text.replace("\\n", "\n") if text.count("\\n") > 2 else text
-
-
-def _command_line(value: Any) -> Any:
-    """Return a command that is given word for word, `["bash", "-lc", "ls"]` say, as it would be typed."""
-    if not (isinstance(value, list) and value and all(isinstance(word, str) for word in value)):
-        return value
-    return value[2] if value[1:2] in (["-c"], ["-lc"]) and len(value) == 3 else " ".join(value)
-
-
-def describe_arguments(arguments: Mapping[str, Any], shortest: int | None = None) -> str:
-    """Return the telling arguments of a call on one line: a path, a command, a query before anything else.
-
-    Args:
-        arguments: the call's.
-        shortest: characters from which a path is shortened to its name, unless two of a command would then
-            look the same; None: none is.
-    """
-    first = [key for key in _TELLING_ARGUMENTS if key in arguments]
-    parts: list[str] = []
-    for key in first + [key for key in arguments if key not in first]:
-        value = arguments[key]
-        if value is None or value in ("", [], {}):
-            continue
-        if key in _COMMAND_ARGUMENTS:
-            value = _command_line(value)
-        text = value if isinstance(value, str) else _ENCODE(value)
-        line = sendable(_CHANGE_OF_DIRECTORY.sub("", text.strip(), count=1).split("\n", 1)[0])
-        if shortest is not None and key in _PLACE_ARGUMENTS:
-            line = _without_directories(line, shortest)
-        parts.append(cut(line, 120) if key in first else f"{key}={cut(line, 40)}")
-        if len(parts) == 3:
-            break
-    return cut(" ".join(parts), 180)
-
-
-def describe_plan(arguments: Mapping[str, Any]) -> str:
-    """Return the steps of a plan that are not done, by their status; "" where no argument is such a list."""
-    for steps in arguments.values():
-        if not (isinstance(steps, list) and steps and all(isinstance(step, dict) for step in steps)):
-            continue
-        by_status: dict[str, list[str]] = {}
-        for step in steps:
-            text = next((step[key] for key in _STEP_KEYS if isinstance(step.get(key), str)), None)
-            if text is None or not isinstance(step.get("status"), str):
-                break
-            by_status.setdefault(cut(step["status"], 20), []).append(cut(text, 80))
-        else:
-            parts = [
-                f"{status} {len(texts)}" if _DONE.match(status) else f"{status}: {'; '.join(texts)}"
-                for status, texts in by_status.items()
-            ]
-            return cut(" | ".join(parts), 280)
-    return ""
-
-
-def _without_directories(line: str, shortest: int) -> str:
-    words = line[:600].split(" ")
-    shortened = [_DIRECTORIES.sub("", word) if len(word) >= shortest else word for word in words]
-    return " ".join(shortened) if len(set(shortened)) == len(set(words)) else line

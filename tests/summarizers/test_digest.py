@@ -1,7 +1,8 @@
 import pytest
 
 from context_compressor.messages.msg import Msg
-from context_compressor.summarizers.digest import describe_arguments, digest_messages
+from context_compressor.summarizers.digest import digest_messages
+from context_compressor.summarizers.titles import describe_arguments
 from tests.summarizers.support import assistant, call, result, segment, user
 
 

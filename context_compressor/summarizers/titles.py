@@ -1,0 +1,86 @@
+"""Describe a call's arguments in one line: what it was made on, or the plan that it writes."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from context_compressor.messages.escapes import sendable
+from context_compressor.summarizers.cutting import cut
+
+_TELLING_ARGUMENTS = (
+    *("path", "file_path", "filename", "file", "command", "cmd", "query", "pattern", "url", "sql", "code"),
+    *("name", "id"),
+)
+_COMMAND_ARGUMENTS = frozenset({"command", "cmd"})
+_PLACE_ARGUMENTS = frozenset({"path", "file_path", "filename", "file", "name"}) | _COMMAND_ARGUMENTS
+"""Arguments in which a path may be shortened to its name; in a URL or an expression it is no path."""
+_DIRECTORIES = re.compile(r"(?<![\w:/.@~'\"|-])(?!s/)(?:~|\.{1,2}|[\w@-]+)?/(?:[\w.@-]+/)*(?=[\w.-])")
+"""The directories of a path. Not of an image's name (its first part has a dot), nor in a substitution."""
+_STEP_KEYS = ("content", "step", "title", "task", "name", "text", "description")
+"""Where the steps of a plan say what is to be done."""
+_DONE = re.compile(r"(?:complet|done|finish|cancel|abandon|skip)", re.IGNORECASE)
+CHANGE_OF_DIRECTORY = re.compile(r"cd \S+ && ")
+_ENCODE = json.JSONEncoder(ensure_ascii=False, default=str).encode
+"""As `json.dumps`, which makes such an encoder at every call."""
+
+
+def command_line(value: Any) -> Any:
+    """Return a command that is given word for word, `["bash", "-lc", "ls"]` say, as it would be typed."""
+    if not (isinstance(value, list) and value and all(isinstance(word, str) for word in value)):
+        return value
+    return value[2] if value[1:2] in (["-c"], ["-lc"]) and len(value) == 3 else " ".join(value)
+
+
+def describe_arguments(arguments: Mapping[str, Any], shortest: int | None = None) -> str:
+    """Return the telling arguments of a call on one line: a path, a command, a query before anything else.
+
+    Args:
+        arguments: the call's.
+        shortest: characters from which a path is shortened to its name, unless two of a command would then
+            look the same; None: none is.
+    """
+    first = [key for key in _TELLING_ARGUMENTS if key in arguments]
+    parts: list[str] = []
+    for key in first + [key for key in arguments if key not in first]:
+        value = arguments[key]
+        if value is None or value in ("", [], {}):
+            continue
+        if key in _COMMAND_ARGUMENTS:
+            value = command_line(value)
+        text = value if isinstance(value, str) else _ENCODE(value)
+        line = sendable(CHANGE_OF_DIRECTORY.sub("", text.strip(), count=1).split("\n", 1)[0])
+        if shortest is not None and key in _PLACE_ARGUMENTS:
+            line = _without_directories(line, shortest)
+        parts.append(cut(line, 120) if key in first else f"{key}={cut(line, 40)}")
+        if len(parts) == 3:
+            break
+    return cut(" ".join(parts), 180)
+
+
+def describe_plan(arguments: Mapping[str, Any]) -> str:
+    """Return the steps of a plan that are not done, by their status; "" where no argument is such a list."""
+    for steps in arguments.values():
+        if not (isinstance(steps, list) and steps and all(isinstance(step, dict) for step in steps)):
+            continue
+        by_status: dict[str, list[str]] = {}
+        for step in steps:
+            text = next((step[key] for key in _STEP_KEYS if isinstance(step.get(key), str)), None)
+            if text is None or not isinstance(step.get("status"), str):
+                break
+            by_status.setdefault(cut(step["status"], 20), []).append(cut(text, 80))
+        else:
+            parts = [
+                f"{status} {len(texts)}" if _DONE.match(status) else f"{status}: {'; '.join(texts)}"
+                for status, texts in by_status.items()
+            ]
+            return cut(" | ".join(parts), 280)
+    return ""
+
+
+def _without_directories(line: str, shortest: int) -> str:
+    words = line[:600].split(" ")
+    shortened = [_DIRECTORIES.sub("", word) if len(word) >= shortest else word for word in words]
+    return " ".join(shortened) if len(set(shortened)) == len(set(words)) else line
