@@ -9,6 +9,7 @@ from typing import Any
 
 from context_compressor.messages.escapes import sendable
 from context_compressor.summarizers.cutting import cut
+from context_compressor.summarizers.outcomes import REF
 
 _TELLING_ARGUMENTS = (
     *("path", "file_path", "filename", "file", "command", "cmd", "query", "pattern", "url", "sql", "code"),
@@ -17,6 +18,18 @@ _TELLING_ARGUMENTS = (
 _COMMAND_ARGUMENTS = frozenset({"command", "cmd"})
 _PLACE_ARGUMENTS = frozenset({"path", "file_path", "filename", "file", "name"}) | _COMMAND_ARGUMENTS
 """Arguments in which a path may be shortened to its name; in a URL or an expression it is no path."""
+_WRAPPED_ARGUMENTS = ("params", "parameters", "arguments", "args", "input", "tool_input")
+"""Where a tool that calls other tools has the arguments of these."""
+_SAYS_NOTHING = re.compile(
+    r"\W*$|</?[\w:-]+>$|#!|#include\b|import [^\s(]|from \S+ import\b|set [-+]\w"
+    r"|(?:const|let|var) [^=]{1,80}= ?require\(|cd \S+$"
+)
+"""A line that many scripts, files and queries begin with: a tag alone, an import, an opened comment."""
+_OPENS_SCRIPT = re.compile(r"(?:\s-\w{0,3}[ce]\s*\$?[\"'`]|^[^>]*<<-?\s*[\"']?\w+[\"']?)\s*$")
+"""Ends the line of a command whose script begins on the next: `python -c "`, `psql <<EOF`."""
+_READ_LINES = 40
+_LINE_CHARS = 600
+_OWN_LABEL = re.compile(rf"\[[^\n]{{0,40}}{REF}")
 _DIRECTORIES = re.compile(r"(?<![\w:/.@~'\"|-])(?!s/)(?:~|\.{1,2}|[\w@-]+)?/(?:[\w.@-]+/)*(?=[\w.-])")
 """The directories of a path. Not of an image's name (its first part has a dot), nor in a substitution."""
 _STEP_KEYS = ("content", "step", "title", "task", "name", "text", "description")
@@ -42,8 +55,10 @@ def describe_arguments(arguments: Mapping[str, Any], shortest: int | None = None
         shortest: characters from which a path is shortened to its name, unless two of a command would then
             look the same; None: none is.
     """
+    arguments = _unwrapped(arguments)
     first = [key for key in _TELLING_ARGUMENTS if key in arguments]
     parts: list[str] = []
+    told: set[str] = set()
     for key in first + [key for key in arguments if key not in first]:
         value = arguments[key]
         if value is None or value in ("", [], {}):
@@ -51,13 +66,34 @@ def describe_arguments(arguments: Mapping[str, Any], shortest: int | None = None
         if key in _COMMAND_ARGUMENTS:
             value = command_line(value)
         text = value if isinstance(value, str) else _ENCODE(value)
-        line = sendable(CHANGE_OF_DIRECTORY.sub("", text.strip(), count=1).split("\n", 1)[0])
+        line = _telling_line(text)
+        if line in told or _OWN_LABEL.match(line):
+            continue  # what an edit leaves as it was, or the memory's words for a text that left
+        told.add(line)
         if shortest is not None and key in _PLACE_ARGUMENTS:
             line = _without_directories(line, shortest)
         parts.append(cut(line, 120) if key in first else f"{key}={cut(line, 40)}")
         if len(parts) == 3:
             break
     return cut(" ".join(parts), 180)
+
+
+def _unwrapped(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return arguments with those of the tool that is called through another among them."""
+    wrapped = next((key for key in _WRAPPED_ARGUMENTS if isinstance(arguments.get(key), dict)), None)
+    if wrapped is None:
+        return arguments
+    return {**{key: value for key, value in arguments.items() if key != wrapped}, **arguments[wrapped]}
+
+
+def _telling_line(text: str) -> str:
+    """Return the first line that tells one call from another; of a script in a command behind its opening."""
+    lines = CHANGE_OF_DIRECTORY.sub("", text.strip(), count=1).split("\n", _READ_LINES)[:_READ_LINES]
+    telling = (line for line in map(str.strip, lines) if not _SAYS_NOTHING.match(line))
+    line = next(telling, lines[0])
+    if len(lines) > 1 and _OPENS_SCRIPT.search(line[:_LINE_CHARS]):
+        line = f"{line} {next(telling, '')}".rstrip()
+    return sendable(line)
 
 
 def describe_plan(arguments: Mapping[str, Any]) -> str:
@@ -81,6 +117,6 @@ def describe_plan(arguments: Mapping[str, Any]) -> str:
 
 
 def _without_directories(line: str, shortest: int) -> str:
-    words = line[:600].split(" ")
+    words = line[:_LINE_CHARS].split(" ")
     shortened = [_DIRECTORIES.sub("", word) if len(word) >= shortest else word for word in words]
     return " ".join(shortened) if len(set(shortened)) == len(set(words)) else line

@@ -15,6 +15,17 @@ from tests.summarizers.support import assistant, call, result, segment, user
         ({"command": "cd /repo && pytest -q\necho done"}, "pytest -q"),
         ({"order_id": "#W1", "reason": "", "items": []}, "order_id=#W1"),
         ({"filter": {"city": "北京"}}, 'filter={"city": "北京"}'),
+        ({"command": 'python -c "\nimport os\nprint(os.sep)\n"'}, 'python -c " print(os.sep)'),
+        ({"command": "python3 - <<'EOF'\nimport re\nfix(1)\nEOF"}, "python3 - <<'EOF' fix(1)"),
+        ({"command": "cat > a.py <<'EOF'\nimport re\nfix(1)\nEOF"}, "cat > a.py <<'EOF'"),
+        ({"command": "#!/bin/sh\nset -e\nmake all"}, "make all"),
+        ({"code": "import pandas as pd\nfrom a import b\n\n# drop tests\nb()"}, "# drop tests"),
+        ({"code": "import os"}, "import os"),
+        ({"query": "<ask>\nservers for PDF\n</ask>"}, "servers for PDF"),
+        ({"path": "a.ts", "content": "/**\n * Opens doors.\n */"}, "a.ts content=* Opens doors."),
+        ({"path": "a.py", "old": "def f():\n  a", "new": "def f():\n  b"}, "a.py old=def f():"),
+        ({"path": "a.py", "text": "[Offloaded argument ctx://0123456789abcdef: 9 lines]\nx"}, "a.py"),
+        ({"server": "s", "tool": "t", "params": {"path": "a.py", "n": 1}}, "a.py server=s tool=t"),
     ],
 )
 def test_arguments_are_described_by_what_tells_most(arguments: dict, described: str):
