@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import Any, NamedTuple
 
 from context_compressor.messages.escapes import sendable
@@ -42,6 +44,15 @@ _HEADED_STATUS = re.compile(r"^(?:Exit code:|Process exited with code) *(-?\d+)"
 _LISTED = ("Command: ", "Output: ", "Stdout: ")
 """How reports of Gemini CLI and Qwen Code begin."""
 _LISTED_END = re.compile(r"(?:Error|Exit Code|Signal|Background PIDs|Process Group PGID): ([^\n]*)")
+_PRINTED = re.compile(
+    r"\s{0,9}(?:CallToolResult\()?(?:(?:_?meta=None,?\s)?content=)?\[(?=TextContent\(type='text', text=)"
+)
+_PRINTED_TEXT = re.compile(
+    r"TextContent\(type='text', text=('[^'\\\n]*+(?:\\.[^'\\\n]*+)*+'|\"[^\"\\\n]*+(?:\\.[^\"\\\n]*+)*+\")"
+)
+"""What a server of tools answered, as Python prints it, and a text in it."""
+_MOST_TEXTS = 1_000
+_PRINTED_ERROR = re.compile(r"isError=True\W*\Z")
 _NOTHING = frozenset({"", "(none)", "(empty)"})
 
 
@@ -66,7 +77,7 @@ def unframe(text: str) -> Report:
     for _ in range(_DEPTH):
         if len(report.said) > _MAX_CHARS:
             break
-        inner = _unframe_json(report.said) or _unframe_tags(report.said) or _unframe_lines(report.said)
+        inner = next(filter(None, (read(report.said) for read in _READERS)), None)
         if inner is None:
             break
         report = Report(inner.said, inner.status or report.status, inner.is_error or report.is_error)
@@ -130,6 +141,17 @@ def _unframe_tags(text: str) -> Report | None:
     return None
 
 
+def _unframe_printed(text: str) -> Report | None:
+    if not _PRINTED.match(text):
+        return None
+    try:
+        texts = [ast.literal_eval(found[1]) for found in islice(_PRINTED_TEXT.finditer(text), _MOST_TEXTS)]
+    except (SyntaxError, ValueError, MemoryError):
+        return None
+    is_error = _PRINTED_ERROR.search(text, max(0, len(text) - 200)) is not None
+    return Report(sendable(_join(texts)), is_error=is_error) if texts else None
+
+
 def _unframe_lines(text: str) -> Report | None:
     if found := _HEADED.match(text):
         status = _HEADED_STATUS.search(found[0])
@@ -159,6 +181,9 @@ def _unframe_list(text: str) -> Report | None:
     said = _join(part for part in (printed, complaint, told.get("Error", "")) if part.strip() not in _NOTHING)
     status = told.get("Exit Code", "")
     return Report(said, "" if status in _NOTHING else status)
+
+
+_READERS = (_unframe_json, _unframe_printed, _unframe_tags, _unframe_lines)
 
 
 def _join(parts: Iterable[str]) -> str:

@@ -48,13 +48,10 @@ _DATA_ERROR = re.compile(
     r"|[\"']\s*:\s*[\"'][^\"'\n]{0,12}(?:失败|错误)",
     re.IGNORECASE,
 )
-_PRINTED = re.compile(r"(?:meta=None )?content=\[TextContent\(type='text', text=['\"]")
-"""Begins a result of an MCP server as Python prints it."""
 _DATA_HEAD_CHARS = 200
 """Further in, data may tell of other errors."""
 _IS_ERROR = re.compile(r"isError(?:=True|[\"']\s*:\s*true)\W*\Z")
 """Ends what MCP servers say of a call that failed."""
-_PRINTED_END = re.compile(r"['\"], annotations=")
 
 _TALLY = re.compile(
     r"^[^\n]*\b(?:\d+ (?:passed|failed|failing|failures?|rejected|errors?)|(?:Failures|Failed): *\d+)\b"
@@ -135,9 +132,6 @@ def read_outcome(
         lines = int(left[1]) if left else lines
         ends = _OWN_LINE.sub("", ends)
     is_error = is_error or _IS_ERROR.search(ends) is not None
-    if printed := _PRINTED.match(ends):
-        ends = _PRINTED_END.split(ends[printed.end() :], maxsplit=1)[0]
-        is_error = is_error or _IS_ERROR.search(ends) is not None
     said, told = _without_status(_without_echo(ends, command))
     status = status or told
     if is_read and not is_error and said.count("\n") >= _READ_LINES:

@@ -135,3 +135,34 @@ def test_an_index_names_the_key_of_a_value_that_stood_in_json_within_json():
     ]
     digest = digest_messages(from_openai(messages), None)
     assert digest.sources[-1].text == flights
+
+
+@pytest.mark.parametrize("is_error", [False, True])
+@pytest.mark.parametrize("said", ["ran 3 jobs", 'it\'s "done"\nC:\\new\u200bs\ttab', "'"])
+def test_what_a_server_of_tools_says_is_read_out_of_how_python_prints_it(said: str, is_error: bool):
+    parts = f"TextContent(type='text', text={said!r}, annotations=None)"
+    answer = {
+        "_meta": None,
+        "content": [{"type": "text", "text": said, "annotations": None}],
+        "isError": is_error,
+    }
+    nested = f"TextContent(type='text', text={json.dumps(answer, indent=2)!r}, annotations=None)"
+    for printed in (
+        f"meta=None content=[{parts}] isError={is_error}",
+        f"CallToolResult(meta=None, content=[{parts}], structuredContent=None, isError={is_error})",
+        f"meta=None content=[{nested}] isError=False",
+    ):
+        assert unframe(printed) == Report(said, is_error=is_error)
+    assert unframe(f"[{parts}, {parts}]") == Report(f"{said}\n{said}")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "meta=None content=[TextContent(type='text', text='torn",
+        "content=[1]",
+        "[TextContent(type='text', text=x)]",
+    ],
+)
+def test_what_only_resembles_a_printed_answer_is_left_alone(text: str):
+    assert unframe(text) == Report(text)

@@ -53,6 +53,9 @@ CHARACTERS_PER_TOKEN = 3.0
 _COLOURS = re.compile(r"\x1b\[[0-9;?]{0,30}[A-Za-z]")
 """How terminals colour text and move about: it would glue to names, and take their room."""
 
+_FRAMED = re.compile(r"\s*(?:[\[{]|CallToolResult\(|_?meta=|content=\[)")
+"""May begin what a server of tools answered."""
+
 _MIN_TOKENS_FOR_NAMES = 50
 _NAMES_LOOKED_AT = 1.2
 """Tokens of names that are looked at, as a part of the preview: some will stand in its body."""
@@ -94,7 +97,7 @@ def preview(
     if "\x1b" in text:
         text = _COLOURS.sub("", text)
     density = _DENSER * min(max(characters_per_token, 0.25), CHARS_PER_TOKEN_BOUND)
-    report = unframe(text) if text.lstrip()[:1] in ("{", "[") and not plain else Report(text)
+    report = unframe(text) if _FRAMED.match(text) and not plain else Report(text)
     show, names_share = _recognise(report.said, plain)
     if report.said is not text:
         text, show = report.said, as_resolved(show, report.status)
