@@ -139,8 +139,8 @@ stay in memory for as long as the process."""
 def _name_in(token: str) -> str | None:
     """Return the identifier that a token holds, or None."""
     if token[0] in "<\\":
-        # `</output>` is a tag, and `\nNext` begins with the end of an escape.
-        token = token[1 if token.startswith("<http") else 2 :]
+        # `List<OrderLine>` holds a name, `</output>` is a tag, and `\nNext` begins with the end of an escape.
+        token = token[2 if token[0] == "\\" or token.startswith("</") else 1 :]
     if (token.isalpha() and (token.islower() or token.istitle())) or not _TELLING.search(token, 0, MAX_CHARS):
         return None
     name = token.rstrip(_TRAILING).lstrip("./" if token.startswith(".") else _LEADING)

@@ -28,6 +28,7 @@ from context_compressor.summarizers.identifiers import Source, count_identifiers
         ("naïve Größe über Straße, 3×4", []),
         ("plain words, Sentences. And so on... v1 a_b", []),
         ("<output>\\nNext</output>", []),
+        ("Promise<OrderLine> of <app.Door object>", ["OrderLine", "app.Door"]),
         (
             r'{"\u91cd\u91cf": "\u7ea623.5kg", "\u5730\u5740": "\u4e3a192.168.1.15"}',
             ["23.5kg", "192.168.1.15"],
