@@ -44,6 +44,8 @@ _METER = re.compile(
     re.MULTILINE,
 )
 """What curl prints of a transfer that goes into a file or a pipe."""
+_OBJECT = re.compile(r" (?:object )?at 0x[0-9A-Fa-f]{6,16}(?=>)")
+"""Where in a process's memory an object was that Python printed."""
 _UNNAMED = "tool"
 """What a result without a call is named after."""
 
@@ -247,9 +249,11 @@ def _take_result(digest: Digest, call: Call, output: str, position: float) -> No
 
 
 def _as_shown(text: str) -> str:
-    """Return what a terminal shows of an output in the end, without curl's table of the transfer."""
+    """Return what a terminal shows of an output in the end, without what is of no use later."""
     if "Xferd" in text:
         text = _METER.sub("", text)
+    if " at 0x" in text:
+        text = _OBJECT.sub("", text)
     return _OVERWRITTEN.sub("", text) if "\r" in text and "\n" in text else text
 
 

@@ -32,7 +32,9 @@ _TELLING = re.compile(r"[0-9_@/]|[^.]\.[^.]|[a-z][A-Z]|[A-Z]{2}[a-z]{2}")
 """A digit, underscore, slash, at sign, inner dot or camel case makes a token an identifier."""
 _LEADING = "-~+"
 _TRAILING = ".,:;-#/~+"
-_NUMBER = re.compile(r"[0-9.,:/TZ+-]+")
+_RULES = "_./@#~+-"
+"""Of these alone consist the lines that divide a text."""
+_NUMBER = re.compile(r"[0-9.,:/TZ+-]+|[0-9.]+(?:[mnµ]?s|min)")
 _KEY_BEFORE = re.compile(
     rf"(?:(?<![\w.@/-])([{_LETTERS}]{{3,24}}+|[{_SCRIPT}]{{2,8}}+)[ \"'`]{{0,3}}[:=(（：]?"
     r"|([A-Za-z][\w-]{1,30}+)[\"'`]?[:：])[ \"'`({\[#$]{0,3}$"
@@ -144,9 +146,9 @@ def _name_in(token: str) -> str | None:
     if (token.isalpha() and (token.islower() or token.istitle())) or not _TELLING.search(token, 0, MAX_CHARS):
         return None
     name = token.rstrip(_TRAILING).lstrip("./" if token.startswith(".") else _LEADING)
-    if MIN_CHARS <= len(name) <= MAX_CHARS and _TELLING.search(name) and not name.startswith("//"):
-        return name
-    return None
+    if not MIN_CHARS <= len(name) <= MAX_CHARS or name.startswith("//") or not name.strip(_RULES):
+        return None
+    return name if _TELLING.search(name) else None
 
 
 def rank_identifiers(sources: Sequence[Source]) -> list[Identifier]:
@@ -206,7 +208,7 @@ def _value(identifier: Identifier, position: float) -> float:
 
 
 def is_number(token: str) -> bool:
-    """Tell whether an identifier is a number, a date or a time."""
+    """Tell whether an identifier is a number, a date, a time or a duration."""
     return _NUMBER.fullmatch(token) is not None
 
 

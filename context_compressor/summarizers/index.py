@@ -22,7 +22,9 @@ class Index:
 
     def __init__(self, sources: Sequence[Source], ranked: Sequence[Identifier]) -> None:
         self._sources = sources
-        self._ranked = ranked
+        tools = {_first_word(source.label) for source in sources if source.kind in ("call", "result")}
+        # Of its tools the agent is told anyway.
+        self._ranked = [identifier for identifier in ranked if identifier.text not in tools]
         self._described: dict[str, tuple[int, str] | None] = {}
         """Where each name first stands in its source, and what is said of it; None of one that is a key."""
 
@@ -49,7 +51,7 @@ class Index:
                 continue
             start, item = described
             # The arguments of its call need not be said twice.
-            label = source.label.split(" ", 1)[0] if name in source.label else source.label
+            label = _first_word(source.label) if name in source.label else source.label
             cost = len(item) + 3 + (0 if label in groups else len(label) + 4)
             if spent + cost > room:
                 complete = False
@@ -62,13 +64,17 @@ class Index:
         return [line for wrapped in lines for line in wrapped], spent, complete
 
 
+def _first_word(label: str) -> str:
+    return label.split(" ", 1)[0]
+
+
 def _is_key(name: str, source: Source, start: int) -> bool:
     """Tell whether a name is a key of JSON data, or an argument's: it stands beside each of its values."""
     end = start + len(name)
     after = source.text[end : end + 2]
     if source.kind == "call":
         return after == ": " and source.text[start - 1 : start] in ("", "\n")
-    return source.kind == "result" and after in ('":', "':")
+    return source.kind in ("result", "assistant") and after in ('":', "':")
 
 
 def _wrap(label: str, items: list[str]) -> Iterator[str]:
@@ -77,6 +83,6 @@ def _wrap(label: str, items: list[str]) -> Iterator[str]:
     for item in items:
         if line and len(line) + len(item) > _LINE_CHARS:
             yield line
-            line, label = "", label.split(" ", 1)[0]
+            line, label = "", _first_word(label)
         line = f"{line}, {item}" if line else f"{label}: {item}" if label else item
     yield line

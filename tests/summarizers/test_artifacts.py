@@ -84,6 +84,22 @@ def test_the_cells_of_a_table_are_not_named() -> None:
     assert "10017.11" not in index
 
 
+def test_what_nobody_looks_up_is_not_named() -> None:
+    """Rules of tables, durations, addresses in memory, names of tools, keys of a reply in JSON."""
+    printed = f"built\nget_order took 131ms\n{'_' * 24}\n<app.Door object at 0x7f21b7c90a30>\nfrom 9f21b7c\n"
+    printed += "".join(f"step_{n} of the build in {n}.41s\n" for n in range(60))
+    index = index_of(
+        call("run_build", "1", target="all"),
+        result("1", printed),
+        assistant('{"next_step": "ask", "order": "W-77123"}'),
+        call("get_order", "2", order="W-77123"),
+        max_tokens=900,
+    )
+    assert {"9f21b7c", "app.Door"} <= set(index.replace(",", "").split())
+    for noise in ("_____", "131ms", "1.41s", "0x7f", "next_step", ": get_order"):
+        assert noise not in index
+
+
 def test_nothing_to_name_gives_no_lines() -> None:
     assert artifact_lines([assistant("Fine.")], 100, COUNTER) == ()
 
