@@ -400,6 +400,21 @@ class TestSnapshot:
         ]
         assert shown[5].startswith("link: 商品 1 [e4], 商品 2 [e7]")
 
+    def test_what_the_page_answers_and_the_state_of_controls_are_shown(self) -> None:
+        ends = PLAYWRIGHT[: PLAYWRIGHT.rindex("\n```")]
+        page = (
+            f'{ends}\n  - radio "Invoice" [ref=e902]\n  - radio "Card" [checked] [ref=e903]\n'
+            "  - alert [ref=e904]: The coupon has expired\n  - text: Total 109.90\n"
+            "  - status [ref=e905]:\n    - text: hidden\n```"
+        )
+        shown = shown_by(show_snapshot, page, 400)
+        assert "\nalert: The coupon has expired [e904]\n" in shown
+        assert "\nradio: Invoice [e902], Card [e903, checked]\n" in shown
+        assert "\ntext: Total 109.90\n" in shown
+        assert "status" not in shown
+        axtree = AXTREE + "\n\t[b1] checkbox 'All', checked='true'\n\t[b2] checkbox 'None', checked='false'"
+        assert "\ncheckbox: All [b1, checked], None [b2]\n" in shown_by(show_snapshot, axtree, 400)
+
     def test_nodes_of_each_role_have_their_turn(self) -> None:
         shown = shown_by(show_snapshot, AXTREE, 200)
         assert shown == (

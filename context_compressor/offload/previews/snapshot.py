@@ -29,11 +29,19 @@ _PARTS = re.compile(
     r"(?: (?:'(?P<single>[^'\n]{1,300})'|\"(?P<double>[^\"\n]{1,300})\"))?[^\n]*?(?:\[ref=(?P<ref>\w+)\]|$)"
 )
 """Playwright's `- button "Add" [ref=e12]`, BrowserGym's and WebArena's `[12] button 'Add', clickable`."""
+_INLINE = re.compile(r"[ \t]*- [a-z]+(?: \[[^\]\n]{1,80}\]){0,6}: (?![\"'|>]?$)[\"']?([^\n]+)")
+"""What Playwright writes behind a node without a name: `- alert [ref=e7]: Added`, `- text: Total 9.90`."""
+_FIGURE = re.compile(r"\d")
+"""Of plain texts those with a number are shown: totals, counts, dates."""
+_STATE = re.compile(
+    r"\[(checked|selected|disabled|expanded|pressed)(?:=true)?\]"
+    r"|, (checked|selected|disabled|expanded|pressed)=(?:'true'|True|true)"
+)
 _PLACE = re.compile(r"[ \t]*(?:- )?(?:Page (?:URL|Title): \S|(?:\[\w+\] )?RootWebArea\b)")
 _ROLES = (
-    *("dialog", "alertdialog", "alert", "heading"),
+    *("dialog", "alertdialog", "alert", "status", "heading"),
     *("textbox", "searchbox", "combobox", "spinbutton", "checkbox", "radio", "switch", "slider"),
-    *("button", "tab", "menuitem", "option", "link", "row"),
+    *("button", "tab", "menuitem", "option", "text", "link", "row"),
 )
 """What is shown of, in this order."""
 
@@ -73,12 +81,16 @@ def _nodes_by_role(lines: Sequence[str]) -> dict[str, list[str]]:
     nodes: dict[str, dict[str, str]] = {role: {} for role in _ROLES}
     for line in lines:
         found = _PARTS.match(line[:1000])
-        name = (found["single"] or found["double"]) if found else None
-        if found is None or name is None or found["role"] not in nodes:
+        if found is None or found["role"] not in nodes:
             continue
-        handle = found["ref"] or found["id"]
+        inline = _INLINE.match(line[:1000])
+        name = found["single"] or found["double"] or (inline[1].rstrip("\"'") if inline else None)
+        if name is None or (found["role"] == "text" and not _FIGURE.search(name)):
+            continue
+        states = [state[1] or state[2] for state in _STATE.finditer(line[:1000])]
+        marks = ", ".join(filter(None, (found["ref"] or found["id"], *states)))
         name = shorten(name, NAME_CHARACTERS)
-        nodes[found["role"]].setdefault(name, f"{name} [{handle}]" if handle else name)
+        nodes[found["role"]].setdefault(name, f"{name} [{marks}]" if marks else name)
     return {role: list(named.values()) for role, named in nodes.items() if named}
 
 
