@@ -108,6 +108,8 @@ _SUCCESS = re.compile(
 _ANNOUNCEMENT = re.compile(r"(?:[^\s(]+ +){3,}[^\s(]+[:：]|[^\W\d_]+[:：]")
 """A sentence, or one word, that only announces what follows."""
 _TAG = re.compile(r"</?[\w-]+>")
+_PAGE = re.compile(r"^- Page URL: (\S+)(?:\n- Page Title: ([^\n]+))?", re.MULTILINE)
+"""Where a browser is after a step, as Playwright's server of tools says below the code that it ran."""
 
 
 def read_outcome(
@@ -198,6 +200,8 @@ def _with_failed_tests(tally: str, text: str) -> str:
 
 def _first_words(text: str, lines: int) -> str:
     """Return the first line that says anything, and how many there are of a long text; all where it is 0."""
+    if page := _PAGE.search(text):
+        return cut(" ".join(filter(None, page.groups())), 140)
     telling = (plain for line in text.splitlines() if any(map(str.isalnum, plain := _plain(line))))
     first = next(telling, "")
     if _ANNOUNCEMENT.fullmatch(first) and not _SUCCESS.match(first):

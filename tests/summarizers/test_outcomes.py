@@ -260,3 +260,10 @@ def test_what_a_program_says_in_the_end_outweighs_what_it_began_with(text: str, 
 )
 def test_a_tally_names_the_tests_that_failed(text: str, outcome: str):
     assert read_outcome(text)[0] == outcome
+
+
+def test_a_step_of_a_browser_came_to_the_page_where_it_led():
+    ran = "### Ran Playwright code\n```js\nawait page.click();\n```\n### Page state\n"
+    page = "- Page URL: https://a.example/cart\n- Page Title: Your cart\n- Page Snapshot:\n- button"
+    assert read_outcome(ran + page) == ("https://a.example/cart Your cart", False)
+    assert read_outcome("Error: no such node\n" + page) == ("Error: no such node", True)
