@@ -8,7 +8,7 @@ from typing import Any
 from context_compressor.events import CompressionEvent
 from context_compressor.memory.base import MemoryBase
 from context_compressor.memory.housekeeping import Housekeeping
-from context_compressor.memory.recalling import Recall
+from context_compressor.memory.search.recalling import Recall
 from context_compressor.memory.state import MemoryState
 from context_compressor.memory.upkeep import Upkeep
 from context_compressor.messages.msg import Msg

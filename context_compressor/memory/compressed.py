@@ -14,9 +14,9 @@ from context_compressor.memory.changes import Changes
 from context_compressor.memory.collaborators import check_collaborators
 from context_compressor.memory.foreign import ForeignMemory, as_memory
 from context_compressor.memory.in_memory import InMemoryMemory
-from context_compressor.memory.recalling import Recall
 from context_compressor.memory.running import EventRunner
 from context_compressor.memory.saving import SAVED_KEY, Loaded, read_saved, to_saved
+from context_compressor.memory.search.recalling import Recall
 from context_compressor.memory.stats import CompressionStats, stats_of
 from context_compressor.memory.sync import ListFollower
 from context_compressor.memory.upkeep import Upkeep

@@ -17,8 +17,8 @@ from context_compressor.compression.transcript import Redact
 from context_compressor.errors import InvalidArgumentError, OffloadError
 from context_compressor.memory.history import BaseHistory
 from context_compressor.memory.index import HistoryIndex
-from context_compressor.memory.places import Places
-from context_compressor.memory.sayings import Sayings
+from context_compressor.memory.search.places import Places
+from context_compressor.memory.search.sayings import Sayings
 from context_compressor.memory.state import MemoryState
 from context_compressor.messages.msg import Msg
 from context_compressor.offload.directory.namespaces import INDEX_FILE
