@@ -95,7 +95,7 @@ MECHANISMS = {
     "room-first": Off({"keep_recent_count": 10}),
     "index": Off(names={f"{SEGMENTS}.PROSE_SHARE": 1.0, f"{SEGMENTS}.artifact_lines": lambda *_, **__: ()}),
     "requests-and-outcomes": Off(names={"context_compressor.summarizers.artifacts.STATE_SHARE": 0.0}),
-    "said-once": Off(names={f"{ENGINE}.known_identifiers": lambda _: frozenset()}),
+    "said-once": Off(names={f"{ENGINE}.identifiers_in_view": lambda _: frozenset()}),
     "whole-texts": Off(names={f"{SEGMENTS}.shown_message": ShowStubbed()}),
     "abridging": Off(names={f"{SEGMENTS}.tokens_read": tokens_whole}),
     "arrivals": Off({"arrival_ratio": 1.0}),

@@ -113,7 +113,7 @@ class Engine:
 
         staying = [item for item in items if item.exchange not in leaving] if plan.segments else []
         shown = [item.msg for item in staying]
-        known = await run_off_loop(text_characters(shown), known_identifiers, staying)
+        known = await run_off_loop(text_characters(shown), identifiers_in_view, staying)
         bounded, done.note = None, None
         if note:
             note = " ".join(redacted_text(note, self._config.redact).split())
@@ -150,7 +150,7 @@ class Engine:
             done.segments.append(replace(made, id=segment_id))
 
 
-def known_identifiers(staying: Iterable[ViewItem]) -> frozenset[str]:
+def identifiers_in_view(staying: Iterable[ViewItem]) -> frozenset[str]:
     """Return the identifiers that users and segments name in what stays in the view."""
     return frozenset().union(*(item.identifiers() for item in staying if item.source.role == "user"))
 

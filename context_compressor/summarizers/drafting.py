@@ -41,7 +41,7 @@ _COMMON_WORDS = frozenset(
 """What people say in any wish; the others say what the wish is about."""
 
 
-class Draft:
+class SummaryDraft:
     """The candidates for one summary, from which `write` chooses."""
 
     def __init__(self, digest: Digest, request: SummaryRequest) -> None:

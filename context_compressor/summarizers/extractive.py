@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from context_compressor.summarizers.cutting import cut_to_tokens, fill_tokens
 from context_compressor.summarizers.digest import digest_messages
-from context_compressor.summarizers.drafting import Draft
+from context_compressor.summarizers.drafting import SummaryDraft
 from context_compressor.summarizers.protocol import Summary, SummaryRequest
 from context_compressor.tokens.off_loop import run_off_loop, text_characters
 from context_compressor.tokens.protocol import TokenCounter
@@ -36,7 +36,7 @@ class ExtractiveSummarizer:
             from context_compressor.tokens.tiktoken_counter import TiktokenCounter
 
             counter = self._counter = TiktokenCounter()
-        draft = Draft(digest_messages(request.messages, request.previous), request)
+        draft = SummaryDraft(digest_messages(request.messages, request.previous), request)
 
         def write(room: float) -> tuple[str, str, bool]:
             text, complete = draft.write(room)
