@@ -83,6 +83,11 @@ class Recovery:
         source = self._sources.get(stub.item)
         return None if source is None else part_at(source, stub.path)
 
+    def still_gives(self, segment: SegmentEdit) -> bool:
+        """Tell whether what a segment covers still gives the transcript that is stored of it."""
+        transcript = self.transcript_of(segment)
+        return transcript is not None and ref_of(transcript.text) == segment.ref
+
     def transcript_of(self, segment: SegmentEdit) -> Transcript | None:
         """Return a segment's transcript, or None when a message that it covers is gone."""
         messages: list[Msg] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Iterable
 
 from context_compressor.compression.edits import ItemKey, Withdrawal, message_id, refs_of
@@ -10,7 +11,11 @@ from context_compressor.compression.recovery import Recovery
 from context_compressor.memory.base import MemoryBase
 from context_compressor.memory.index import keyed
 from context_compressor.messages.msg import Msg
-from context_compressor.offload.protocol import REF_PATTERN, ref_of
+from context_compressor.offload.protocol import REF_PATTERN
+from context_compressor.tokens.off_loop import run_off_loop
+
+_BATCH = 256
+"""Messages that are copied at a time, so that nothing holds the event loop."""
 
 
 class BaseHistory:
@@ -51,7 +56,12 @@ class BaseHistory:
     async def peek(self) -> list[tuple[str, Msg]]:
         """Return the same without taking the state of the base memory as known."""
         messages = await self._base.get_memory(prepend_summary=False)
-        return keyed(msg.copy() for msg in messages)
+        copies: list[Msg] = []
+        for start in range(0, len(messages), _BATCH):
+            if start:
+                await asyncio.sleep(0)
+            copies += [msg.copy() for msg in messages[start : start + _BATCH]]
+        return keyed(copies)
 
     @property
     def finds_some(self) -> bool:
@@ -75,15 +85,19 @@ class BaseHistory:
         return getattr(self._base, "_compressed_summary", "") or ""
 
 
-def withdraw_outdated(ledger: Ledger, recovery: Recovery) -> None:
-    """Withdraw stubs and segments whose messages are gone or say something else now."""
-    _withdraw(ledger, [stub.item for stub in ledger.stubs() if recovery.is_outdated(stub)])
+async def withdraw_outdated(ledger: Ledger, recovery: Recovery, characters: int) -> None:
+    """Withdraw stubs and segments whose messages are gone or say something else now.
+
+    Nobody else may change stubs and segments meanwhile. Of many characters it is found out in threads.
+    """
+    stubs = list(ledger.stubs())
+    outdated = await run_off_loop(characters, lambda: [s.item for s in stubs if recovery.is_outdated(s)])
+    _withdraw(ledger, outdated)
     # Stubs stand in transcripts: look at those only after the stubs, or a changed text could pass.
     for segment in list(ledger.segments()):
         if ledger.segment(segment.id) is None or not segment.items:
             continue
-        transcript = recovery.transcript_of(segment)
-        if transcript is None or ref_of(transcript.text) != segment.ref:
+        if not await run_off_loop(characters, recovery.still_gives, segment):
             ledger.withdraw_segments_over(segment.items[0])
     while torn := list(recovery.torn_items()):
         for item in torn:

@@ -116,27 +116,40 @@ class MemoryState:
         self.generation += is_another
         return is_another
 
-    def rebuild(
-        self,
-        history: Sequence[tuple[str, Msg]],
-        counted: Mapping[str, MessageTokens],
-        unseen: Collection[str],
-    ) -> None:
-        """Build the view anew from the whole history and the ledger.
+    def build(
+        self, history: Sequence[tuple[str, Msg]], counted: Mapping[str, MessageTokens]
+    ) -> tuple[list[ViewItem], ExchangeBuilder]:
+        """Return what `rebuild` takes; runs in any thread, as long as nobody changes the ledger.
 
         Args:
             history: every message with its key; the messages are kept.
             counted: tokens of messages that were counted before, by key.
+        """
+        return rebuild(history, self.ledger, counted=counted, measure=self.measure)
+
+    def rebuild(
+        self,
+        built: tuple[list[ViewItem], ExchangeBuilder],
+        frontier: int,
+        counted: Mapping[str, MessageTokens],
+        unseen: Collection[str],
+    ) -> None:
+        """Show a view that was built anew from the whole history and the ledger.
+
+        Args:
+            built: that view.
+            frontier: how many messages the history has.
+            counted: tokens of messages that were counted before, by key.
             unseen: keys of messages that no view has shown yet.
         """
-        items, self._builder = rebuild(history, self.ledger, counted=counted, measure=self.measure)
+        items, self._builder = built
         self._unblock_changed(items)
         self.queue = []
         self._note_withheld(counted)
         self.fresh = {
             item.key: item.tokens for item in items if item.key in self.fresh or item.key.key in unseen
         }
-        self.ledger.frontier = len(history)
+        self.ledger.frontier = frontier
         self.generation += 1
         self._log_repairs(items)
         self.shown.show(items)

@@ -16,6 +16,7 @@ from context_compressor.memory.locks import LoopLock
 from context_compressor.memory.state import MemoryState
 from context_compressor.messages.msg import Msg
 from context_compressor.tokens.measure import MessageTokens, measure_off_loop
+from context_compressor.tokens.off_loop import run_off_loop, text_characters
 from context_compressor.tokens.protocol import TokenCounter
 
 
@@ -95,7 +96,8 @@ class Upkeep:
         index, old = HistoryIndex(), state.index
         before, shown = state.tokens, list(state.items)
         known = dict(old.tokens) if loaded is None else loaded
-        counted = await self._take_stock(history, known)
+        characters = text_characters(msg for _, msg in history)
+        counted = await self._take_stock(history, known, characters)
         for key, msg in history:
             index.append(msg.id, counted[key].total if key in counted else known[key])
         for mark in {*old.marks, *self._weighty_marks()}:
@@ -103,13 +105,16 @@ class Upkeep:
         if state is not self.state:
             return False
         self._release(index.bearing(self._config.pinned_mark))
+        built = await run_off_loop(characters, state.build, history, counted)
+        if state is not self.state:
+            return False
         moved = state.set_summary(self.history.summary) and before > 0
         self.forgotten.update(key for key in old.tokens if key not in index.tokens)
         state.index = index
         seen = {key for key, _ in history[: state.ledger.frontier]} if loaded is not None else set(old.tokens)
         unseen = {key for key in index.tokens if key not in seen} | {key for key, _, _ in state.queue}
         generation = state.generation
-        state.rebuild(history, counted, unseen)
+        state.rebuild(built, len(history), counted, unseen)
         if moved or not _is_continued(shown, state.items):
             if loaded is None:
                 changed = _changed_ids(shown, state.items)
@@ -133,18 +138,20 @@ class Upkeep:
                 self.state.index.marks[mark] = await self.history.ids_bearing(mark)
 
     async def _take_stock(
-        self, history: Sequence[tuple[str, Msg]], known: Container[str]
+        self, history: Sequence[tuple[str, Msg]], known: Container[str], characters: int
     ) -> dict[str, MessageTokens]:
         """Withdraw what the history no longer says, and count what a view may show.
 
         Args:
             history: every message with its key.
             known: keys whose total is known; inside a segment that is enough.
+            characters: of all texts.
         """
         ledger = self.state.ledger
         counted = self._still_valid(history)
         # Pairing may have changed, and with it what a message says in the view.
-        withdraw_outdated(ledger, Recovery(history, ledger, self._config.redact))
+        recovery = await run_off_loop(characters, Recovery, history, ledger, self._config.redact)
+        await withdraw_outdated(ledger, recovery, characters)
         ledger.drop_withdrawn()
         for key, msg in history:
             covered = ledger.top_segment_of(ItemKey(key)) is not None
@@ -176,9 +183,13 @@ class Upkeep:
 
     async def rebuild(self) -> None:
         """Build the view anew from base and ledger after an edit of our own. Holds: lock."""
+        state = self.state
         history = await self.history.read()
-        counted = await self._take_stock(history, self.state.index.tokens)
-        self.state.rebuild(history, counted, {key for key, _, _ in self.state.queue})
+        characters = text_characters(msg for _, msg in history)
+        counted = await self._take_stock(history, state.index.tokens, characters)
+        built = await run_off_loop(characters, state.build, history, counted)
+        if state is self.state:  # nobody loaded another one meanwhile
+            state.rebuild(built, len(history), counted, {key for key, _, _ in state.queue})
 
     async def forget(self, keys: Sequence[str], events: list[CompressionEvent]) -> None:
         """Take messages that left the base memory out of view, ledger and index. Holds: lock."""

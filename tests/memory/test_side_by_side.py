@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
 from context_compressor import CompressedMemory, CompressionEvent, InMemoryMemory, from_openai, to_openai
 from context_compressor.errors import InvalidArgumentError, InvalidStateError
+from context_compressor.messages.exchanges import ExchangeBuilder
+from context_compressor.tokens import off_loop
 from tests.memory.scripted import (
     COUNTER,
     FaultyStore,
@@ -186,3 +190,44 @@ async def test_a_state_in_which_nothing_fits_is_refused(field: str) -> None:
     state["compression"]["calibration"][field] = 0
     with pytest.raises(InvalidStateError, match=field):
         new_memory().load_state_dict(state)
+
+
+async def deleted(memory: CompressedMemory, id: str) -> CompressedMemory:
+    await memory.delete([id])
+    return memory
+
+
+async def pinned(memory: CompressedMemory, id: str) -> CompressedMemory:
+    await memory.update_messages_mark("pinned", msg_ids=[id])
+    return memory
+
+
+async def resumed(memory: CompressedMemory, _: str) -> CompressedMemory:
+    again = new_memory(store=memory.store)
+    again.load_state_dict(memory.state_dict())
+    await again.get_memory()
+    return again
+
+
+@pytest.mark.parametrize("change", [deleted, pinned, resumed])
+async def test_a_long_history_is_read_anew_beside_the_event_loop(
+    monkeypatch: pytest.MonkeyPatch, change: Callable[[CompressedMemory, str], Awaitable[CompressedMemory]]
+) -> None:
+    """Pairing tens of thousands of messages takes seconds, in which no other session would be served."""
+    memory = new_memory()
+    added = await filled(memory, turns(30))
+    await memory.get_memory()
+    read, feed = list[bool](), ExchangeBuilder.feed
+
+    def fed(builder: ExchangeBuilder, *args: Any) -> Any:
+        read.append(threading.current_thread() is threading.main_thread())
+        return feed(builder, *args)
+
+    monkeypatch.setattr(off_loop, "OFF_LOOP_CHARACTERS", 0)
+    monkeypatch.setattr(ExchangeBuilder, "feed", fed)
+    changed = await change(memory, added[4].id)
+    assert len(read) >= 2 * (len(added) - 1)
+    assert not any(read)
+    monkeypatch.undo()
+    again = await resumed(changed, "")
+    assert to_openai(await again.get_memory()) == to_openai(await changed.get_memory())
