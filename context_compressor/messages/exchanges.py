@@ -63,6 +63,9 @@ class _OpenCall:
     name: str
     legacy: bool
     """Whether it is a `function_call`, which only a message of role `function` answers."""
+    place: str
+    """Which call of its message it is: its own id, numbered where several have the same. The id that it is
+    shown under depends on other messages, and a ledger names placeholders for longer than those are there."""
     answered: bool = False
 
 
@@ -125,10 +128,13 @@ class ExchangeBuilder:
 
     def _open(self, key: str, msg: Msg, calls: list[Block], repair: str | None) -> ExchangeMessage:
         repaired: dict[int, Block] = {}
+        alike = Counter[str]()
         for call in calls:
             call_id = self._claim_id(call["id"])
             block = named_call(wrapped_arguments(call))
-            opened = _OpenCall(call_id, block["name"], is_legacy_call(call))
+            alike[call["id"]] += 1
+            place = call["id"] + (f" {alike[call['id']]}" if alike[call["id"]] > 1 else "")
+            opened = _OpenCall(call_id, block["name"], is_legacy_call(call), place)
             self._calls.append(opened)
             self._unanswered.setdefault((call["id"], opened.legacy), deque()).append(opened)
             if call_id != call["id"]:
@@ -198,9 +204,9 @@ class ExchangeBuilder:
         first = messages[0]
         for call in self._calls:
             if not call.answered:
-                filler = placeholder_message(first.msg, call.id, call.name, legacy=call.legacy)
+                part = f":missing:{call.place}"
+                filler = placeholder_message(first.msg, part, call.id, call.name, legacy=call.legacy)
                 note = "a call without result answered by a placeholder"
-                part = filler.id.removeprefix(first.msg.id)
                 messages.append(ExchangeMessage(first.key, filler, note, placeholder=True, part=part))
         self._messages, self._calls, self._unanswered = [], [], {}
         return [tuple(messages)]

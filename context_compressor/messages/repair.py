@@ -241,9 +241,8 @@ def is_legacy_result(msg: Msg) -> bool:
     return bool(remark_of(msg.metadata).get("role") == "function")
 
 
-def placeholder_message(call: Msg, call_id: str, name: str, *, legacy: bool) -> Msg:
+def placeholder_message(call: Msg, part: str, call_id: str, name: str, *, legacy: bool) -> Msg:
     """Return the fixed answer to a call whose result never came; its id and time derive from the call's."""
     result = {"type": "tool_result", "id": call_id, "name": name, "output": MISSING_RESULT}
     metadata = {"openai": {"role": "function"}} if legacy else None
-    id = f"{call.id}:missing:{call_id}"
-    return Msg(name, [result], "system", metadata, timestamp=call.timestamp, id=id)
+    return Msg(name, [result], "system", metadata, timestamp=call.timestamp, id=f"{call.id}{part}")

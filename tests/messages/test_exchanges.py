@@ -182,6 +182,18 @@ def test_a_made_id_meets_no_other_and_is_one_that_mistral_accepts() -> None:
     assert all(re.fullmatch("[a-zA-Z0-9]{9}", id) for id in new)
 
 
+def test_a_placeholder_is_named_by_its_own_message_alone() -> None:
+    """A ledger names what it covers, whatever becomes of other messages with the same call id."""
+    before = from_openai([call("a"), result("a", "1")])
+    said = from_openai([call("a", "a", "b"), user("go on")])
+
+    def parts(messages: list[Msg]) -> list[str]:
+        exchanges = build_exchanges((msg.id, msg) for msg in messages)
+        return [message.part for exchange in exchanges for message in exchange if message.placeholder]
+
+    assert parts([*before, *said]) == parts(said) == [":missing:a", ":missing:a 2", ":missing:b"]
+
+
 def test_renaming_is_the_same_however_often_it_is_done() -> None:
     said = [call(""), result("", "1"), call("a"), result("a", "1"), call("a"), result("a", "2")]
     assert fed(said) == fed(said)
