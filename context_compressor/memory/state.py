@@ -181,19 +181,18 @@ class MemoryState:
         Returns:
             Whether that was so; if not, nothing changed and the view has to be rebuilt.
         """
+        if not self._builder.closing.isdisjoint(keys):
+            return False  # calls before them, in the view or behind a summary, wait for results again
         found: set[str] = set()
         kept: list[ViewItem] = []
-        previous: ViewItem | None = None
         for item in self.items:
             if item.kind != "segment" and item.key.key in keys:
                 alone = item.repair is None and item.kind == "message" and is_simple(item.source)
-                # What stands before may have been completed only because this message followed.
-                if not alone or item.stubs or (previous is not None and previous.kind != "message"):
+                if not alone or item.stubs:
                     return False
                 found.add(item.key.key)
             else:
                 kept.append(item)
-            previous = item
         if len(found) < len(set(keys)):
             return False
         shown = {item.key for item in kept}

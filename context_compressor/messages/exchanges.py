@@ -83,6 +83,8 @@ class ExchangeBuilder:
         self._unanswered: dict[tuple[str, bool], deque[_OpenCall]] = {}
         self._used_ids: set[str] = set()
         self._reuses: Counter[str] = Counter()
+        self.closing: set[str] = set()
+        """Keys of the messages behind calls that were not all answered: each was what ended the waiting."""
 
     @property
     def withheld(self) -> tuple[str, ...]:
@@ -117,7 +119,10 @@ class ExchangeBuilder:
             shown = with_refusal_as_text(msg)
             if shown is msg:
                 return []
-        closed = self._close() if self._messages else []
+        closed: list[Exchange] = []
+        if self._messages:
+            self.closing.add(key)
+            closed = self._close()
         shown = with_audio_by_id(without_empty_calls(with_plain_content(shown)))
         repair = repair if shown is msg else "content rewritten"
         calls = tool_calls(shown)

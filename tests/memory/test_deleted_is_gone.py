@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from context_compressor import CompressedMemory, FileOffloadStore, Msg, OffloadTools, from_openai
+from context_compressor.compression.edits import ItemKey
 from tests.memory.scripted import (
     COUNTER,
     REF,
@@ -179,3 +180,18 @@ async def test_deleting_everything_one_by_one_leaves_an_empty_store(tmp_path: Pa
         await memory.delete([msg.id])
     assert await memory.store.refs() == []
     assert COUNTER.count_messages(await memory.get_memory()) == 0
+
+
+async def test_what_ended_the_waiting_for_results_behind_a_summary_goes_like_anything_else() -> None:
+    """Without it the late result answers its call: the summary that covers both says something else."""
+    memory = new_memory()
+    late = [call("a"), user("go on"), result("a", text("late", 20))]
+    added = await remember(memory, [*late, *turns(20)], step=1)
+    covering = [memory._upkeep.state.ledger.top_segment_of(ItemKey(msg.id)) for msg in added[:2]]
+    assert covering[0] is not None
+    assert covering[1] is None, "the first user message stays"
+    await memory.delete([added[1].id])
+    view = wire_text(await good_view(memory))
+    again = new_memory(store=memory.store)
+    again.load_state_dict(json.loads(json.dumps(memory.state_dict())))
+    assert wire_text(await good_view(again)) == view
