@@ -185,6 +185,22 @@ def test_a_segment_is_planned_only_where_it_gains() -> None:
     )
 
 
+def test_nor_is_one_that_costs_more_than_it_replaces_beside_one_that_gains() -> None:
+    said = [user("go"), assistant(text("gains", 8)), assistant(text("does-not", 3))]
+    _, gains, does_not = [item.tokens for item in items_of(said)]
+    assert does_not < COSTS.segment < gains < COSTS.segment + 50
+    groups = {"group_token_threshold": gains + 10, "max_view_messages": 20}
+    assert leaving(planned(said, manual=True, keep_recent_count=0, **groups)) == ["1"]
+
+
+def test_two_segments_beyond_their_share_merge() -> None:
+    items = items_of([*[user(text(f"s{n}", 35)) for n in range(2)], *turns(6)])
+    items[:2] = [replace(item, kind="segment") for item in items[:2]]
+    found = plan(items, Situation(CompressionConfig(max_total_tokens=2_000, keep_recent_count=4), COSTS))
+    assert found is not None
+    assert ["0", "1"] in [[unit.key.key for unit in segment.units] for segment in found.segments]
+
+
 RECENT = {str(n) for n in range(5, 15)}
 """The keys of the last ten messages of `after_segment`: five exchanges of some 310 tokens."""
 

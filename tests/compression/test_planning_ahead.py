@@ -45,7 +45,8 @@ def test_recent_messages_are_left_to_the_event_itself() -> None:
 def test_what_would_leave_the_view_almost_full_is_not_worth_a_model() -> None:
     """Nor would a few old messages keep the budget from being exceeded again at once."""
     full = items_of([*turns(1), *exchange("large", 90)])
-    assert ahead(full, max_tool_message_tokens=1_900) is None
+    assert ahead(full, max_tool_message_tokens=1_900, keep_recent_count=2) is None
+    assert ahead(NEAR, keep_recent_count=2) is not None
 
 
 def test_refs_alone_need_no_summary() -> None:
@@ -100,16 +101,17 @@ def test_what_became_recent_may_not_leave() -> None:
 
 
 def test_the_newest_exchange_may_not_leave_where_others_were_deleted() -> None:
-    said = [user("earlier"), *(message for n in range(7) for message in exchange(f"e{n}", 20))]
+    said = [user("earlier"), *(message for n in range(5) for message in exchange(f"e{n}", 28))]
     items = items_of(said)
     items[0] = replace(items[0], kind="segment")
     config = CompressionConfig(max_total_tokens=2_500)
     found = plan(items, Situation(config, COSTS, growth_tokens=400))
     assert found is not None
     then = classify(items, config, Marks())
+    assert all(unit.recent for unit in then[1:]), "or it would be for that"
     last = max(int(key) for key in leaving(found))
-    assert last > 5, "recent messages are to leave, too"
     assert still_holds(found, then, then)
+    assert still_holds(found, then, classify(items[: last + 3], config, Marks()))
     assert not still_holds(found, then, classify(items[: last + 1], config, Marks()))
 
 
