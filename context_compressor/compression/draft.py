@@ -252,8 +252,13 @@ class Draft(StubDraft):
         """Return the plan, or None when it would not make the view smaller."""
         segments = [PlannedSegment(tuple(group), summary) for group, _, summary in self._groups_with_tokens()]
         if self.merging:
-            held = sum(unit.tokens for unit in self.merging)
-            segments.append(PlannedSegment(tuple(self.merging), self._merged_tokens(held)))
+            held = self._merged_tokens(sum(unit.tokens for unit in self.merging))
+            first = segments[0] if segments else None
+            if first and held and first.summary_tokens and not first.units[0].volatile:
+                # One index for both: two would name the same, and that of the merged not know what is in use.
+                segments[0] = PlannedSegment((*self.merging, *first.units), held + first.summary_tokens)
+            else:
+                segments.append(PlannedSegment(tuple(self.merging), held))
         if not (self.stubs or segments) or self.projected >= self.tokens_now:
             return None
         return Plan(tuple(self.stubs.values()), tuple(segments), reason, self.projected)

@@ -216,6 +216,24 @@ def after_segment(segment: bool = True, **values: Any) -> Plan | None:
     return plan(items, Situation(config, COSTS, **situation))
 
 
+@pytest.mark.parametrize("threshold", [None, 200])
+def test_segments_that_merge_do_so_with_what_leaves(threshold: int | None) -> None:
+    """Two segments for old and new would name the same things twice, and the older not what is in use."""
+    items = items_of([user(text(f"s{n}", 90)) for n in range(4)] + [user("go on"), *turns(12, 10)])
+    items[:4] = [replace(item, kind="segment") for item in items[:4]]
+    config = CompressionConfig(
+        max_total_tokens=sum(item.tokens for item in items) - 1,
+        group_token_threshold=threshold,
+        keep_recent_count=4,
+    )
+    found = plan(items, Situation(config, COSTS))
+    assert found is not None
+    first, *others = found.segments
+    assert [unit.segment for unit in first.units[:5]] == [True, True, True, True, False]
+    assert first.summary_tokens
+    assert not any(unit.segment for planned in others for unit in planned.units)
+
+
 def test_recent_exchanges_leave_where_the_next_event_would_follow_at_once() -> None:
     found = after_segment()
     assert found is not None
