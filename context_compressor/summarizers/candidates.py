@@ -123,13 +123,20 @@ def index_items(line: CarriedLine) -> tuple[str, str] | None:
 
 
 def carried_source(line: CarriedLine) -> Source:
-    """Return a line of an earlier summary as a source of identifiers; the first of a section weigh most."""
-    position = line.position * (1 - 0.5 * line.rank)
-    if line.section == "done":
-        name, _, rest = line.text.partition(": ")
-        return Source("call", name[:36], rest, position)
-    label, items = index_items(line) or ("", line.text)
-    return Source("carried", label, items, position)
+    """Return a line of an earlier summary as a source of identifiers; the first of a section weigh most.
+
+    What told of a call or of the user's words still does.
+    """
+    position = (1 + line.position - line.rank) / 2
+    if items := index_items(line):
+        return Source("carried", items[0], items[1], position)
+    name, colon, rest = line.text.partition(": ")
+    if colon and " " not in name:
+        if line.section == "done" or (line.section == "facts" and ARROW in rest):
+            return Source("call", name[:36], rest, position)
+        if line.section == "facts" and name == "user":
+            return Source("user", name, rest, position)
+    return Source("carried", "", line.text, position)
 
 
 _Make = Callable[[str, str, float, float], Line]

@@ -56,6 +56,27 @@ def test_an_index_that_merges_carries_on_what_earlier_ones_named() -> None:
     assert "OLD_NAME_7" in index_of(earlier, *SESSION[1:3])
 
 
+def test_of_the_oldest_index_what_it_named_first_is_carried_on() -> None:
+    """It named the likeliest first; what has the shortest name is not what is needed most."""
+    names = [f"key k_{n}" for n in (*range(100_000, 100_020), *range(20_000, 20_020))]
+    lines = "".join(f"\n- get_user: {name}" for name in names)
+    oldest = segment(f"[Summary by the memory.]\n## Index{lines}")
+    newest = segment("[Summary by the memory.]\n## Index\n- get_user: order W_777")
+    index = index_of(oldest, newest, max_tokens=120)
+    assert all(name in index for name in names[:5])
+
+
+def test_what_earlier_indexes_said_of_calls_and_wishes_keeps_its_words() -> None:
+    earlier = segment(
+        "[Summary by the memory.]\n## Done\n- Repaired the parser in src/parse_it.py\n\n"
+        "## Index\n- user: Never touch src/legacy.py\n- bash: pytest tests/test_it.py → 1 failed"
+    )
+    index = index_of(earlier, segment("[Summary by the memory.]\n## Index\n- ls: a_b.py"))
+    assert "src/parse_it.py" in index
+    assert "user: " in index
+    assert "bash: " in index
+
+
 @given(st.integers(min_value=0, max_value=300))
 def test_it_never_costs_more_than_it_may(max_tokens: int) -> None:
     lines = artifact_lines(SESSION, max_tokens, COUNTER)
