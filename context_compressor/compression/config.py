@@ -45,7 +45,7 @@ class CompressionConfig(BaseModel):
     """Tokens of messages that one summary covers at most; None: all of an event in one group."""
     keep_recent_count: Tokens = Field(default=10, ge=0)
     """Messages at the end that stay word for word as long as the budget allows. Where it was not set, they
-    are at most half of `max_view_messages`, and only the newest of them stay, and the user's last message,
+    are at most a third of `max_view_messages`, and only the newest of them stay, and the user's last message,
     in a session whose exchanges are so large that the next event would follow before this one paid for
     itself; 10 that were set stay."""
     compact_ratio_threshold: Ratio = 0.75
@@ -169,7 +169,7 @@ class CompressionConfig(BaseModel):
         if "preview_tokens" not in given:
             preview = min(preview, tool // 2)
         if self.max_view_messages is not None and "keep_recent_count" not in given:
-            recent = min(self.keep_recent_count, self.max_view_messages // 2)
+            recent = min(self.keep_recent_count, self.max_view_messages // 3)
             object.__setattr__(self, "keep_recent_count", recent)
         object.__setattr__(self, "max_tool_message_tokens", tool)
         object.__setattr__(self, "preview_tokens", preview)

@@ -85,6 +85,18 @@ async def test_too_many_messages_are_a_reason_for_an_event_within_the_budget() -
     assert "too many messages" in {event.reason for event in events}
 
 
+@pytest.mark.parametrize("limit", [8, 12, 20])
+async def test_events_for_the_number_of_messages_do_not_come_on_most_turns(limit: int) -> None:
+    events: list[CompressionEvent] = []
+    memory = new_memory(CompressionConfig(max_view_messages=limit), on_event=events.append)
+    session = turns(60)
+    for message in [user("go"), *session]:
+        await filled(memory, [message])
+        await good_view(memory)
+    calls = sum(message["role"] == "assistant" for message in session)
+    assert len(events) <= 5 * calls // limit
+
+
 async def test_where_too_many_messages_cannot_leave_the_view_is_handed_out_all_the_same() -> None:
     memory = new_memory(config(50_000, keep_recent_count=4, max_view_messages=5, pinned_mark="pinned"))
     await memory.add(from_openai(turns(8)), marks="pinned")
