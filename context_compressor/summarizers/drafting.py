@@ -28,7 +28,8 @@ CARRIED_FACTS_SHARE = 0.35
 """What part of the room for facts the sentences of earlier summaries may fill at first."""
 
 _HEADINGS_CHARS = 120
-_MIN_LINE_CHARS = 40
+_MIN_LINE_CHARS = 80
+"""Below this a line is not cut to what room there is: half a call and half an outcome tell nothing."""
 _KEYWORD = re.compile(r"[A-Za-z]{4,}|[\u3400-\u9fff]{2}")
 _COMMON_WORDS = frozenset(
     {

@@ -55,6 +55,13 @@ async def test_the_last_failure_is_preferred_to_what_succeeded_before_and_after(
     assert "sh: deploy it → Error: forbidden" in found["done"]
 
 
+async def test_what_fits_is_told_rather_than_a_few_words_of_what_does_not():
+    ran = (call("sh", "0", command="make lint"), result("0", "3 files checked"))
+    long = (call("update", "1", text="cabin economy " * 9), result("1", "cabin business " * 9))
+    found = await sections(*ran, *long, max_tokens=20)
+    assert found["done"] == ["sh: make lint → 3 files checked"]
+
+
 async def test_of_a_call_that_is_cut_the_outcome_stays_apart_from_the_arguments():
     long = " ".join(f"word{n}" for n in range(30))
     messages = (call("update", "1", text=f"cabin economy {long}"), result("1", f"cabin business {long}"))
