@@ -19,6 +19,8 @@ from context_compressor.tokens.protocol import TokenCounter
 
 STATE_SHARE = 0.15
 """Share of the room for what the user asked for and what calls came to; the rest is for identifiers."""
+_LEAST_STATE_CHARS, _MOST_STATE_SHARE = 280, 0.4
+"""What these may fill in any room, up to that share: names say nothing without what was wanted and done."""
 _FRAME_CHARS = 9
 
 
@@ -60,7 +62,7 @@ def _state_lines(digest: Digest, ranked: Sequence[Identifier]) -> list[Line]:
 def _fill(states: Sequence[Line], index: Index, room: float) -> tuple[list[str], bool]:
     """Return lines of at most `room` characters, and whether everything is named."""
     chosen: list[Line] = []
-    left = STATE_SHARE * room
+    left = max(STATE_SHARE * room, min(_LEAST_STATE_CHARS, _MOST_STATE_SHARE * room))
     for line in states:
         if len(line.text) + _FRAME_CHARS <= left:
             chosen.append(line)

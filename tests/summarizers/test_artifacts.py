@@ -121,6 +121,19 @@ def test_what_nobody_looks_up_is_not_named() -> None:
         assert noise not in index
 
 
+def test_a_small_index_tells_what_was_wanted_and_what_failed_before_it_names_much() -> None:
+    names = " ".join(f"part_{n}.py" for n in range(60))
+    messages = [
+        user("Never touch the ledger; only payments may change."),
+        call("deploy", "1", target="payments"),
+        result("1", f"Error: quota exceeded\n{names}"),
+    ]
+    index = index_of(*messages, max_tokens=120)
+    assert "user: Never touch the ledger; only payments may change." in index
+    assert "deploy: target=payments → Error: quota exceeded" in index
+    assert "part_0.py" in index
+
+
 def test_nothing_to_name_gives_no_lines() -> None:
     assert artifact_lines([assistant("Fine.")], 100, COUNTER) == ()
 
