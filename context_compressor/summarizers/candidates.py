@@ -41,9 +41,17 @@ _REPLY_CHARS = 2_000
 _IMPERATIVE = re.compile(
     r"\b(?:must|never|always|don't|do not|only|instead|should|make sure|please|need|want|prefer|rather|stop"
     r"|avoid|remember|remind|important|no longer|change|cancel)\b"
-    r"|请|必须|不要|别|务必|只|改|需要|应该|希望|记住|提醒|不能|禁止",
+    r"|请|必须|不要|别|务必|只|改|需要|应该|希望|记住|提醒|不能|禁止"
+    r"|ください|下さい|ないで|お願い|必ず|だけ|절대|반드시|주세요|말고|마세요"
+    r"|\b(?:bitte|muss|müssen|soll|sollen|nicht|kein\w{0,2}|nie|niemals|immer|nur|statt)\b"
+    r"|\b(?:stornier|änder)"
+    r"|\b(?:veuillez|s'il (?:vous|te) pla[iî]t|jamais|toujours|seulement|surtout|annul\w+|ne \w+ pas)\b"
+    r"|\b(?:por favor|nunca|jamás|siempre|s[oó]lo|quiero|necesito|debe|cancel[ae]\w*|cambi[ae]\w*|não)\b"
+    r"|\b(?:пожалуйста|никогда|всегда|только|нужно|надо|нельзя|должн\w+|лучше|отмени\w*|измени\w*|не)\b"
+    r"|\b(?:لا|يجب|من فضلك|يرجى|أريد|فقط|دائما|أبدا)\b",
     re.IGNORECASE,
 )
+"""What a wish or a rule sounds like, in the languages that are spoken most."""
 _DECISION = re.compile(
     r"\b(?:decid\w+|instead of|because|root cause|the (?:issue|problem|bug|fix|solution|cause) (?:is|was)"
     r"|turns out|(?:I'll|I will|we should|let's) use|chose|conclu\w+|found that|therefore)\b"
@@ -60,7 +68,9 @@ _CHANGING = re.compile(
     re.IGNORECASE,
 )
 _ASSENT = re.compile(
-    r"\W*(?:(?:yes|no|ok(?:ay)?|sure|thanks?|thank you|go ahead|continue|please|好的?|是的?|谢谢|继续)\W*)*",
+    r"\W*(?:(?:yes|no|ok(?:ay)?|sure|thanks?|thank you|go ahead|continue|proceed|do it|please|great|perfect"
+    r"|好的?|是的?|谢谢|继续|はい|ありがとう(?:ございます)?|네|감사합니다|ja|nein|danke|bitte|weiter|oui|non|merci"
+    r"|sí|gracias|sim|obrigad[oa]|да|нет|спасибо|نعم|شكرا)\W*)*",
     re.IGNORECASE,
 )
 _ASSENT_CHARS = 80

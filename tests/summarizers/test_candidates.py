@@ -41,6 +41,32 @@ async def test_what_shall_hold_is_preferred_to_what_was_asked_later(wish: str, q
     assert wish in found["instructions"]
 
 
+@pytest.mark.parametrize(
+    "wish",
+    [
+        "Bitte auf keinen Fall die Zahlung stornieren.",
+        "Il ne faut jamais annuler le paiement de la maison.",
+        "Por favor, nunca cancele el pago de la casa.",
+        "Пожалуйста, никогда не отменяйте оплату дома.",
+        "支払いをキャンセルしないでください。住所も同じです。",
+        "결제를 절대 취소하지 마세요. 주소도 같습니다.",
+        "لا تلغوا الدفع من فضلك، والعنوان هو نفسه.",
+    ],
+)
+async def test_a_wish_is_one_in_other_languages_too(wish: str):
+    told = [user(f"The house by lake {n} has a red roof, and a small garden behind it") for n in range(40)]
+    found = await sections(GOAL, user(wish), *told, max_tokens=120)
+    assert wish in found["instructions"]
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["Ja, bitte.", "Oui, merci !", "Да, спасибо", "はい、ありがとうございます。", "Sure, proceed."],
+)
+async def test_an_assent_is_no_request(said: str):
+    assert "instructions" not in await sections(GOAL, assistant("Shall I?"), user(said))
+
+
 async def test_a_request_that_is_said_again_is_told_once():
     again = "Please proceed to the next step using your best judgement."
     assert (await summarize(user(again), assistant("I will."), user(again))).count(again) == 1
