@@ -37,12 +37,13 @@ _RULES = "_./@#~+-"
 _NUMBER = re.compile(r"[0-9.,:/TZ+-]+|[0-9.]+(?:[mnµ]?s|min)")
 _KEY_BEFORE = re.compile(
     rf"(?:(?<![\w.@/-])([{_LETTERS}]{{3,24}}+|[{_SCRIPT}]{{2,8}}+)[ \"'`]{{0,3}}[:=(（：]?"
-    r"|([A-Za-z][\w-]{1,30}+)[\"'`]?[:：])[ \"'`({\[#$]{0,3}$"
+    r"|([A-Za-z][\w-]{1,30}+)[\"'`]?[:：])[ \"'`({\[#$]{0,3}\Z"
 )
+"""On one line: `$` would match before a line feed, and let the end of a line name what begins the next."""
 _WORDS_BEFORE = re.compile(
     rf"(?:(?<![{_LETTERS}0-9_.,@/$€£¥'’-])"
     rf"(?:[{_LETTERS}][{_LOWER}'’]{{0,15}}|[A-Z]{{2,6}}|\d{{1,3}}(?:,\d{{3}}){{0,3}}(?:\.\d{{1,4}})?)"
-    rf"[ ,:;(\"'`*]{{1,3}}){{1,3}}$|[{_SCRIPT}]{{1,8}}[ ：:“\"]?$",
+    rf"[ ,:;(\"'`*]{{1,3}}){{1,3}}\Z|[{_SCRIPT}]{{1,8}}[ ：:“\"]?\Z",
     re.ASCII,
 )
 _QUOTING = str.maketrans(dict.fromkeys('"`*(“'))

@@ -71,6 +71,8 @@ def test_use_in_calls_repetition_and_recency_speak_for_an_identifier():
         ("result", "class DateParser:\n    x", "DateParser", "class DateParser"),
         ("call", "path: src/a.py", "src/a.py", "path src/a.py"),
         ("result", "a = b\nparse_date(1)", "parse_date", "parse_date"),
+        ("result", "quota exceeded\npart_0.py", "part_0.py", "part_0.py"),
+        ("user", "I am done, \nx_1000.py", "x_1000.py", "x_1000.py"),
         ("user", "please cancel reservation 3FRNFB now", "3FRNFB", "please cancel reservation 3FRNFB"),
         ("user", "3FRNFB is the one", "3FRNFB", "3FRNFB is the"),
         ("result", "in the x_y", "x_y", "x_y"),
