@@ -18,14 +18,12 @@ from context_compressor.messages.media import MediaKind
 from context_compressor.messages.parts import Part, PartPath, part_at, replace_parts, text_parts
 from context_compressor.offload.pages import page_matches, page_stub, parse_page
 from context_compressor.offload.protocol import ref_of
-from context_compressor.offload.schemas import GREP_TOOL, READ_TOOL
+from context_compressor.offload.schemas import is_own_tool
 from context_compressor.offload.stubs import media_stub, stub_text
 from context_compressor.tokens.measure import measure
 from context_compressor.tokens.off_loop import run_off_loop
 from context_compressor.tokens.protocol import TokenCounter
 
-READ_TOOLS = frozenset({READ_TOOL, GREP_TOOL})
-"""Tools whose results are pages of texts that are stored already."""
 _STUB_NAMES = {"text": "message", "tool_result": "tool result", "argument": "argument"}
 """What a stub calls the text for which it stands."""
 
@@ -136,7 +134,7 @@ class StubMaker:
         if len(path) != 2 or isinstance(item.source.content, str):
             return None
         block = item.source.content[path[0]]
-        if names.get(block.get("id", ""), block.get("name")) not in READ_TOOLS:
+        if not is_own_tool(names.get(block.get("id", ""), block.get("name"))):
             return None
         spans = parse_page(text)
         if not spans:

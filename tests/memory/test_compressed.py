@@ -795,19 +795,22 @@ async def test_a_text_is_counted_once_in_its_life() -> None:
 # Pages
 
 
-async def read_back(memory: CompressedMemory, ref: str, id: str, **arguments: Any) -> list[dict[str, Any]]:
+async def read_back(
+    memory: CompressedMemory, ref: str, id: str, *, named: str = "read_offloaded", **arguments: Any
+) -> list[dict[str, Any]]:
     """Return the exchange in which an agent reads a stored text back."""
     arguments = {"ref": ref, **arguments}
     page = await OffloadTools(memory).call("read_offloaded", arguments)
-    return [call(id, name="read_offloaded", arguments=json.dumps(arguments)), result(id, page)]
+    return [call(id, name=named, arguments=json.dumps(arguments)), result(id, page)]
 
 
-async def test_a_page_is_not_stored_again_but_named_by_source_and_lines() -> None:
+@pytest.mark.parametrize("named", ["read_offloaded", "mcp__memory__read_offloaded"])
+async def test_a_page_is_not_stored_again_but_named_by_source_and_lines(named: str) -> None:
     memory = new_memory(config(8_000, max_tool_message_tokens=300))
     said = [user("go"), *exchange("big", 200)]
     await filled(memory, said)
     ref = REF.findall(wire_text(await memory.get_memory()))[0]
-    said += await read_back(memory, ref, "read1", offset=50, limit=40)
+    said += await read_back(memory, ref, "read1", named=named, offset=50, limit=40)
     await filled(memory, said[3:])
     assert memory.standing_page_tokens() > 300
     said += turns(8)
