@@ -69,6 +69,11 @@ class TextFiles:
         """Surround what removes so many bytes, to take note of it."""
         yield
 
+    def _refuse_link(self) -> None:
+        """Refuse a link in the place of the directory: texts would go, and be removed, wherever it points."""
+        if self._directory.is_symlink():
+            raise OSError(errno.ELOOP, "the directory is a link, which is not followed")
+
     def _file(self, ref: str) -> Path:
         return self._directory / f"{ref.removeprefix(REF_PREFIX)}.txt"
 
@@ -77,6 +82,7 @@ class TextFiles:
         file = self._file(ref)
         self._begin(to_write=True)
         try:
+            self._refuse_link()
             make_directory(self._directory)
             self._sweep()
             if not self._holds(ref, text):
@@ -135,6 +141,7 @@ class TextFiles:
     def _read(self, ref: str) -> str:
         self._begin(to_write=False)
         try:
+            self._refuse_link()
             return self._load(ref)
         except OSError as error:
             file = self._file(ref)
@@ -169,6 +176,7 @@ class TextFiles:
         file = self._file(ref)
         self._begin(to_write=False)
         try:
+            self._refuse_link()
             with self._freeing(file.lstat().st_size):
                 file.unlink()
             sync_directory(self._directory)
@@ -180,6 +188,7 @@ class TextFiles:
     def _list(self) -> list[str]:
         self._begin(to_write=False)
         try:
+            self._refuse_link()
             with os.scandir(self._directory) as entries:
                 names = [entry.name for entry in entries if entry.is_file(follow_symlinks=False)]
         except (FileNotFoundError, NotADirectoryError):

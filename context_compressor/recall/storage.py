@@ -273,6 +273,7 @@ def _checksum(records: Iterable[Record]) -> int:
 
 def _make_file(path: Path) -> tuple[int, int]:
     """Make the file when it is not there, for the user alone; return which it is."""
+    _refuse_link(path.parent)
     path.parent.mkdir(parents=True, exist_ok=True)
     # Whoever closes a file gives up the locks of all connections that this process has to it, so that one
     # that is there is opened by SQLite alone. One shorter than a page is no index, or no more than a header.
@@ -296,11 +297,17 @@ def _inode(path: Path) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
+def _refuse_link(directory: Path) -> None:
+    if directory.is_symlink():
+        raise NotAnIndexError(f"{directory} is a link, which is not followed")
+
+
 def _refuse_other(path: Path) -> None:
     """Refuse what is neither an index nor the beginning of one, nor empty or all zeros.
 
     A link could point to any file of the user's; a named pipe would be waited for, for ever.
     """
+    _refuse_link(path.parent)
     try:
         if not stat.S_ISREG(path.lstat().st_mode):
             raise NotAnIndexError(f"{path} is no regular file; delete it, or name another file")

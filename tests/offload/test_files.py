@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from context_compressor import CompressedMemory, from_openai
 from context_compressor.errors import (
     InvalidArgumentError,
     OffloadCorruptError,
@@ -163,6 +164,21 @@ class TestDamage:
         assert await store.write("text") == ref
         assert await store.read(ref) == "text"
         assert names_in(store) == [file_of(store, "text").name]
+
+    async def test_a_link_in_the_place_of_a_namespace_is_not_followed(self, tmp_path: Path) -> None:
+        elsewhere = FileOffloadStore(tmp_path / "elsewhere", "mine")
+        ref = await elsewhere.write("mine alone")
+        (tmp_path / "shared").mkdir()
+        (tmp_path / "shared" / "planted").symlink_to(elsewhere.directory)
+        store = FileOffloadStore(tmp_path / "shared", "planted")
+        for call in (store.write("text"), store.read(ref), store.delete(ref), store.refs()):
+            with pytest.raises(OffloadError, match="the directory is a link, which is not followed"):
+                await call
+        memory = CompressedMemory(store=store)
+        await memory.add(from_openai([{"role": "user", "content": "hello"}]))
+        assert [hit.text for hit in await memory.search_history("hello")] == ["hello"]
+        await memory.clear()
+        assert [file.name for file in elsewhere.directory.iterdir()] == [f"{ref.removeprefix('ctx://')}.txt"]
 
     async def test_a_link_is_not_followed(self, store: FileOffloadStore, tmp_path: Path) -> None:
         secret = tmp_path / "secret"
