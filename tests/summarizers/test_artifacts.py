@@ -128,7 +128,7 @@ def test_a_small_index_tells_what_was_wanted_and_what_failed_before_it_names_muc
         call("deploy", "1", target="payments"),
         result("1", f"Error: quota exceeded\n{names}"),
     ]
-    index = index_of(*messages, max_tokens=120)
+    index = index_of(*messages, max_tokens=160)
     assert "user: Never touch the ledger; only payments may change." in index
     assert "deploy: target=payments → Error: quota exceeded" in index
     assert "part_0.py" in index
