@@ -280,7 +280,7 @@ class SegmentMaker:
                     self._counter,
                     replaced_tokens=replaced_tokens,
                     # A model reads the request as messages, and what it parrots is that.
-                    material=material if summarizer is self._fallback else None,
+                    material=None if summarizer.remote else material,
                     input_tokens_estimate=read_tokens,
                     timeout_seconds=self._config.summarizer_timeout_seconds,
                 )
