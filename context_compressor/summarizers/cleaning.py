@@ -17,6 +17,7 @@ _HIDDEN = re.compile(
     "\U000e0000-\U000e007f"  # tags: a second, invisible ASCII
     "]"
 )
+_PLAIN = bytes([*b"\n\t", *range(0x20, 0x7F)])
 _TEMPLATE_MARK = re.compile(r"<(?=[|｜][\w▁:/ -]{1,40}[|｜]>)")
 
 
@@ -26,7 +27,7 @@ def clean(text: str) -> str:
     Lone surrogates, which no request body can carry, become question marks. The marks of chat templates
     (`<|im_start|>`), which some servers take for their own wherever they stand, get a space that breaks them.
     """
-    if text.isascii() and text.replace("\n", "").replace("\t", "").isprintable():
+    if text.isascii() and not text.encode().translate(None, _PLAIN):
         return _TEMPLATE_MARK.sub("< ", text) if "<|" in text else text
     text = _ESCAPES.sub("", text) if "\x1b" in text else text
     text = _HIDDEN.sub("", _LINE_ENDS.sub("\n", text))
