@@ -148,9 +148,11 @@ def read_outcome(
 
 def _without_echo(text: str, command: str) -> str:
     """Return a result without the command above it."""
+    if not command:
+        return text
     output, typed = text.split("\n"), command.strip().split("\n")
     echoed = takewhile(lambda pair: _typed(pair[0]) == _typed(pair[1]), zip(output, typed, strict=False))
-    return "\n".join(output[len(list(echoed)) :]) if command else text
+    return "\n".join(output[len(list(echoed)) :])
 
 
 def _typed(line: str) -> str:
