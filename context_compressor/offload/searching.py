@@ -36,6 +36,9 @@ LINE_WIDTHS = (200, 80)
 """Characters shown of a long line, the first width with which anything fits: 200 hold a path or a stack frame
 with what stands around it."""
 
+_COMPARED_CHARACTERS = 4_000
+"""Of a longer line no other is taken for a repeat: to compare them whole takes a copy for each match."""
+
 LAST_WIDTH = 24
 """Where nothing else fits: of use with a word that was looked for, and with no line around it."""
 
@@ -252,9 +255,13 @@ def _attempts(context: int, max_tokens: int, first_max_tokens: int) -> Iterator[
 def _without_repeats(picks: Sequence[_Pick]) -> list[_Pick]:
     newest: dict[object, _Pick] = {}
     for text, match, _ in picks:
-        # A line that can only be shown in part is never taken for a repeat of another.
-        is_short = match.line_end - match.line_start <= LINE_WIDTHS[0]
-        key = text.text[match.line_start : match.line_end] if is_short else (text.ref, match)
+        # Of a line that can only be shown in part, each part is shown.
+        part = match.match_start - match.line_start
+        length = match.line_end - match.line_start
+        key: object = (text.ref, match)
+        if length <= _COMPARED_CHARACTERS:
+            line = text.text[match.line_start : match.line_end]
+            key = (line, part if length > LINE_WIDTHS[0] else 0)
         before = newest.get(key)
         newest[key] = (text, match, 1) if before is None else (before[0], before[1], before[2] + 1)
     return list(newest.values())

@@ -185,7 +185,8 @@ def rank(
     reader: TermReader,
     limit: int,
 ) -> list[Found]:
-    """Return the best passages: the best one of each text, then what other passages of these texts there are.
+    """Return the best passages: the best one of each text, what other passages of these texts there are, and
+    last those that say the same as one before them.
 
     Of passages that answer equally the latest is first, as what was said last is true. So is the latest
     that holds a name when nothing but the name is asked for.
@@ -218,13 +219,16 @@ def rank(
             break
     ordered.sort(key=lambda one: one[0], reverse=True)
     seen: set[tuple[str, int]] = set()
+    said: set[str] = set()
     firsts: list[Found] = []
     others: list[Found] = []
+    repeats: list[Found] = []
     for _, found in ordered:
         text = found.document.key, found.document.part
-        (others if text in seen else firsts).append(found)
+        (repeats if found.text in said else others if text in seen else firsts).append(found)
         seen.add(text)
-    return (firsts + others)[:limit]
+        said.add(found.text)
+    return (firsts + others + repeats)[:limit]
 
 
 def stands_in(name: str, text: str) -> bool:

@@ -99,6 +99,14 @@ class TestPages:
         ]
         assert page_matches(page, {ref_of(older): older, ref_of(newer): newer})
 
+    def test_lines_too_long_to_show_whole_are_repeats_only_where_all_of_them_is_the_same(self) -> None:
+        line = f"{'a ' * 150}warn{' b' * 150}"
+        text = "\n".join([line, f"{line} and more", line])
+        page = search_page([matches_in(text, "warn")], COUNTER, max_tokens=1_000)
+        assert [shown.split(":")[0] for shown in page.split("\n")[1:-1]] == ["3", "2"]
+        assert "x2" in page.split("\n")[1]
+        assert page_matches(page, {ref_of(text): text})
+
     def test_limit_keeps_the_newest_and_says_how_many_there_are(self) -> None:
         text = "\n".join(f"warn {i}" for i in range(50))
         page = search_page([matches_in(text, "warn")], COUNTER, max_tokens=300, limit=2)

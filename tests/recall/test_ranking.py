@@ -45,6 +45,14 @@ def test_of_equal_passages_the_latest_comes_first() -> None:
     assert history.keys(SearchIndex(), "heron code")[:2] == ["m42", "m40"]
 
 
+def test_what_says_the_same_once_more_comes_last() -> None:
+    """A call made over and over would fill the page, and hide what else there is."""
+    history = History(["booked for A-17, see the receipt", *FILLER, *["retry A-17"] * 9])
+    keys = history.keys(SearchIndex(), "A-17", 60)
+    assert keys[:2] == ["m49", "m0"]
+    assert keys[-8:] == [f"m{number}" for number in range(48, 40, -1)]
+
+
 def test_what_a_user_says_comes_before_its_repetition() -> None:
     history = History(FILLER)
     history.add("said", "My sister lives in Lisbon.", role="user")
