@@ -63,7 +63,7 @@ def _fill(states: Sequence[Line], index: Index, room: float) -> tuple[list[str],
     """Return lines of at most `room` characters, and whether everything is named."""
     chosen: list[Line] = []
     left = max(STATE_SHARE * room, min(_LEAST_STATE_CHARS, _MOST_STATE_SHARE * room))
-    for line in states:
+    for line in sorted(states, key=lambda line: line.section == "done"):  # what was wanted comes first
         if len(line.text) + _FRAME_CHARS <= left:
             chosen.append(line)
             left -= len(line.text) + _FRAME_CHARS

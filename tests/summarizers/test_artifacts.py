@@ -134,6 +134,15 @@ def test_a_small_index_tells_what_was_wanted_and_what_failed_before_it_names_muc
     assert "part_0.py" in index
 
 
+def test_in_the_smallest_index_what_was_wanted_comes_before_what_calls_came_to() -> None:
+    """However telling these are."""
+    messages = [user("The address stays as it is; do not change it."), assistant("Understood.")]
+    for n in range(8):
+        failure = f"Error: pay-{n} refused build E{n}012"
+        messages += [call("deploy", str(n), target=f"pay-{n}"), result(str(n), failure)]
+    assert index_of(*messages, max_tokens=80).startswith("user: The address stays as it is; do not change it.")
+
+
 def test_nothing_to_name_gives_no_lines() -> None:
     assert artifact_lines([assistant("Fine.")], 100, COUNTER) == ()
 
