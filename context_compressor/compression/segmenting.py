@@ -13,7 +13,7 @@ from context_compressor.compression.edits import ItemKey, SegmentEdit
 from context_compressor.compression.labels import segment_text, summary_of, without_notes
 from context_compressor.compression.notes import fit_notes, newest_once, notes_tokens
 from context_compressor.compression.plans import PlannedSegment
-from context_compressor.compression.stubbing import StubMaker
+from context_compressor.compression.stubbing import StubMaker, may_hold_pages
 from context_compressor.compression.transcript import render_transcript, shown_message
 from context_compressor.compression.view import SEGMENT_NAME, ViewItem
 from context_compressor.compression.writing import Performed, Writer
@@ -22,7 +22,6 @@ from context_compressor.messages.escapes import sendable
 from context_compressor.messages.msg import Msg
 from context_compressor.messages.parts import PartPath
 from context_compressor.messages.provenance import segment_metadata
-from context_compressor.offload.schemas import is_own_tool
 from context_compressor.summarizers.artifacts import artifact_lines
 from context_compressor.summarizers.protocol import Summarizer, SummaryRequest
 from context_compressor.summarizers.validation import summarize_checked
@@ -218,10 +217,10 @@ class SegmentMaker:
         items = [item for unit in planned.units for item in unit.items]
         messages: list[Msg] = []
         whole: list[Msg] = []
-        may_hold_pages = any(map(is_own_tool, set(names.values())))
+        have_pages = may_hold_pages(names)
         for item in items:
             stubs = {path: stub.text for path, stub in item.stubs.items()} | dict(new_stubs.get(item.key, {}))
-            if may_hold_pages:
+            if have_pages:
                 stubs |= await self._stubs.stub_pages(item, stubs, names, done)
             redact = None if item.kind == "segment" else self._config.redact
             message = shown_message(item.source, stubs, names, redact)

@@ -28,6 +28,11 @@ _STUB_NAMES = {"text": "message", "tool_result": "tool result", "argument": "arg
 """What a stub calls the text for which it stands."""
 
 
+def may_hold_pages(names: Mapping[str, str]) -> bool:
+    """Tell whether among called tools, by call id, are those whose results are pages of stored texts."""
+    return any(map(is_own_tool, set(names.values())))
+
+
 class StubMaker:
     """Make stubs.
 

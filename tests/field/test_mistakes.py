@@ -286,7 +286,7 @@ async def _canned(
     maker: SegmentMaker, request: SummaryRequest, *rest: Any, _real: Any = SegmentMaker._summarize
 ) -> Any:
     if not any(msg.role == "user" for msg in request.messages):
-        return Summary(text="Previous conversation was too long to summarize.")
+        return "Previous conversation was too long to summarize."
     return await _real(maker, request, *rest)
 
 

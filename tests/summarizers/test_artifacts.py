@@ -140,7 +140,9 @@ def test_in_the_smallest_index_what_was_wanted_comes_before_what_calls_came_to()
     for n in range(8):
         failure = f"Error: pay-{n} refused build E{n}012"
         messages += [call("deploy", str(n), target=f"pay-{n}"), result(str(n), failure)]
-    assert index_of(*messages, max_tokens=80).startswith("user: The address stays as it is; do not change it.")
+    assert index_of(*messages, max_tokens=80).startswith(
+        "user: The address stays as it is; do not change it."
+    )
 
 
 def test_nothing_to_name_gives_no_lines() -> None:
