@@ -37,7 +37,7 @@ _RULES = "_./@#~+-"
 _NUMBER = re.compile(r"[0-9.,:/TZ+-]+|[0-9.]+(?:[mnµ]?s|min)")
 _KEY_BEFORE = re.compile(
     rf"(?:(?<![\w.@/-])([{_LETTERS}]{{3,24}}+|[{_SCRIPT}]{{2,8}}+)[ \"'`]{{0,3}}[:=(（：]?"
-    r"|([A-Za-z][\w-]{1,30}+)[\"'`]?[:：])[ \"'`({\[#$]{0,3}\Z"
+    r"|(?<![A-Za-z])([A-Za-z][\w-]{1,30}+)[\"'`]?[:：])[ \"'`({\[#$]{0,3}\Z"
 )
 """On one line: `$` would match before a line feed, and let the end of a line name what begins the next."""
 _WORDS_BEFORE = re.compile(

@@ -66,6 +66,7 @@ def test_use_in_calls_repetition_and_recency_speak_for_an_identifier():
 @pytest.mark.parametrize(
     ("kind", "text", "token", "described"),
     [
+        ("result", '{"aCamelKeyWhichGoesOnAndOnForLong": "x_77"}', "x_77", "x_77"),
         ("result", '{"order_id": "#W123456", "status": "open"}', "#W123456", "order_id #W123456"),
         ("result", "12: def parse_date(value):", "parse_date", "def parse_date"),
         ("result", "class DateParser:\n    x", "DateParser", "class DateParser"),
