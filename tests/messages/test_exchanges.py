@@ -330,6 +330,7 @@ def test_audio_is_sent_back_by_its_id() -> None:
     audio = {"id": "audio_1", "data": "AAAA" * 100, "expires_at": 1, "transcript": "hello"}
     said = {"role": "assistant", "content": None, "audio": audio}
     assert fed([said])[0] == [{**said, "audio": {"id": "audio_1"}}]
+    assert fed([{**said, "audio": {"id": "audio_1", "transcript": "hello"}}])[0] == fed([said])[0]
     nameless = {**said, "audio": {"data": "AAAA"}}
     assert fed([nameless])[0] == [nameless]
 
@@ -348,10 +349,32 @@ def test_a_call_without_arguments_gets_an_empty_object(arguments: str) -> None:
     assert wire[0]["tool_calls"][0]["function"]["arguments"] == "{}"
 
 
-def test_a_call_of_no_name_gets_one() -> None:
-    wire, _ = fed([call("a", name=""), result("a", "no such tool")])
+@pytest.mark.parametrize("name", ["", " "])
+def test_a_call_of_no_name_gets_one(name: str) -> None:
+    wire, _ = fed([call("a", name=name), result("a", "no such tool")])
     assert wire[0] == call("a", name=UNNAMED_TOOL)
     assert wire[1] == result("a", "no such tool")
+
+
+@pytest.mark.parametrize("content", [None, []])
+def test_a_result_without_content_is_an_empty_text(content: Any) -> None:
+    said = [call("a", "b"), result("a", "1"), {**result("b", ""), "content": content}]
+    assert fed(said)[0] == [*said[:2], result("b", "")]
+
+
+def test_a_function_result_that_is_null_stays_so() -> None:
+    """Role `function` alone has a nullable content."""
+    asked = {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}}
+    said = [asked, {"role": "function", "name": "f", "content": None}]
+    assert fed(said) == (said, [2])
+
+
+def test_a_result_without_an_open_call_leaves_out_texts_that_are_empty() -> None:
+    """Providers refuse an empty text among parts."""
+    parts = [{"type": "text", "text": ""}, {"type": "text", "text": "late"}]
+    ((shown,), _) = fed([{**result("x", ""), "content": parts}])
+    label = "[Result of tool tool, which answers no open call:]"
+    assert shown["content"] == [{"type": "text", "text": label}, {"type": "text", "text": "late"}]
 
 
 def test_calls_that_are_null_are_left_out() -> None:
