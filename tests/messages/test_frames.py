@@ -156,12 +156,17 @@ def test_what_a_server_of_tools_says_is_read_out_of_how_python_prints_it(said: s
     assert unframe(f"[{parts}, {parts}]") == Report(f"{said}\n{said}")
 
 
+def test_half_a_character_that_was_printed_as_an_escape_can_be_sent():
+    assert unframe(r"[TextContent(type='text', text='cut \ud83d')]") == Report(r"cut \ud83d")
+
+
 @pytest.mark.parametrize(
     "text",
     [
         "meta=None content=[TextContent(type='text', text='torn",
         "content=[1]",
         "[TextContent(type='text', text=x)]",
+        r"[TextContent(type='text', text='no such escape: \x1')]",
     ],
 )
 def test_what_only_resembles_a_printed_answer_is_left_alone(text: str):
