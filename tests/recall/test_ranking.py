@@ -53,6 +53,12 @@ def test_what_says_the_same_once_more_comes_last() -> None:
     assert keys[-8:] == [f"m{number}" for number in range(48, 40, -1)]
 
 
+def test_further_passages_of_a_text_come_before_what_says_the_same_once_more() -> None:
+    long = "\n\n".join(f"zebra {number} " + "and a word of some length " * 20 for number in range(3))
+    history = History([long, *FILLER, *["a zebra again"] * 4])
+    assert history.keys(SearchIndex(), "zebra", 7) == ["m44", "m0", "m0", "m0", "m43", "m42", "m41"]
+
+
 def test_what_a_user_says_comes_before_its_repetition() -> None:
     history = History(FILLER)
     history.add("said", "My sister lives in Lisbon.", role="user")
