@@ -107,6 +107,18 @@ class TestPages:
         assert "x2" in page.split("\n")[1]
         assert page_matches(page, {ref_of(text): text})
 
+    def test_each_part_of_a_long_line_that_matches_is_shown(self) -> None:
+        text = f"warn one {'a ' * 300}warn two {'b ' * 300}"
+        page = search_page([matches_in(text, "warn")], COUNTER, max_tokens=1_000)
+        assert "warn one" in page
+        assert "warn two" in page
+
+    def test_lines_of_two_texts_too_long_to_compare_are_no_repeats(self) -> None:
+        texts = [f"warn {name} {'a ' * 3_000}" for name in ("one", "two")]
+        page = search_page([matches_in(text, "warn") for text in texts], COUNTER, max_tokens=1_000)
+        assert "warn one" in page
+        assert "warn two" in page
+
     def test_limit_keeps_the_newest_and_says_how_many_there_are(self) -> None:
         text = "\n".join(f"warn {i}" for i in range(50))
         page = search_page([matches_in(text, "warn")], COUNTER, max_tokens=300, limit=2)
