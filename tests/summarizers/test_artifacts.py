@@ -145,6 +145,25 @@ def test_in_the_smallest_index_what_was_wanted_comes_before_what_calls_came_to()
     )
 
 
+def test_what_was_wanted_and_what_was_done_stand_in_the_order_of_the_session() -> None:
+    """Whatever tells most: of two wishes, as of two outcomes, the later one holds."""
+    messages = [
+        *(user("Use port 8080, please."), call("run", "1", command="make a"), result("1", "3 passed")),
+        *(user("You must never touch src/legacy.py."), call("run", "2", command="make b")),
+        *(result("2", "Error: 2 failed"), user("Use port 9090, please."), call("run", "3", command="make c")),
+        result("3", "4 passed"),
+    ]
+    told = [line for line in index_of(*messages).splitlines() if line.startswith(("user: ", "run: "))]
+    assert told == [
+        "user: Use port 8080, please.",
+        "user: You must never touch src/legacy.py.",
+        "user: Use port 9090, please.",
+        "run: make a → 3 passed",
+        "run: make b → Error: 2 failed",
+        "run: make c → 4 passed",
+    ]
+
+
 def test_nothing_to_name_gives_no_lines() -> None:
     assert artifact_lines([assistant("Fine.")], 100, COUNTER) == ()
 

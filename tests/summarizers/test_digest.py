@@ -19,6 +19,8 @@ from tests.summarizers.support import assistant, call, result, segment, user
         ({"command": "python3 - <<'EOF'\nimport re\nfix(1)\nEOF"}, "python3 - <<'EOF' fix(1)"),
         ({"command": "cat > a.py <<'EOF'\nimport re\nfix(1)\nEOF"}, "cat > a.py <<'EOF'"),
         ({"command": "#!/bin/sh\nset -e\nmake all"}, "make all"),
+        ({"command": ["bash", "-lc", "ls src"]}, "ls src"),
+        ({"command": ["python", "-c", "main()", "a.json"]}, "python -c main() a.json"),
         ({"code": "import pandas as pd\nfrom a import b\n\n# drop tests\nb()"}, "# drop tests"),
         ({"code": "import os"}, "import os"),
         ({"query": "<ask>\nservers for PDF\n</ask>"}, "servers for PDF"),
