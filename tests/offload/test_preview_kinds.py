@@ -404,13 +404,13 @@ class TestSnapshot:
         ends = PLAYWRIGHT[: PLAYWRIGHT.rindex("\n```")]
         page = (
             f'{ends}\n  - radio "Invoice" [ref=e902]\n  - radio "Card" [checked] [ref=e903]\n'
-            "  - alert [ref=e904]: The coupon has expired\n  - text: Total 109.90\n"
+            '  - alert [ref=e904]: The coupon has expired\n  - text: "Total: 109.90"\n'
             "  - status [ref=e905]:\n    - text: hidden\n```"
         )
         shown = shown_by(show_snapshot, page, 400)
         assert "\nalert: The coupon has expired [e904]\n" in shown
         assert "\nradio: Invoice [e902], Card [e903, checked]\n" in shown
-        assert "\ntext: Total 109.90\n" in shown
+        assert "\ntext: Total: 109.90\n" in shown
         assert "status" not in shown
         axtree = AXTREE + "\n\t[b1] checkbox 'All', checked='true'\n\t[b2] checkbox 'None', checked='false'"
         assert "\ncheckbox: All [b1, checked], None [b2]\n" in shown_by(show_snapshot, axtree, 400)
@@ -430,6 +430,8 @@ class TestSnapshot:
             "- name: build\n  steps:\n  - run: make\n" * 30,
             "[1] Smith, J. On trees.\n[2] Jones, A. On woods.\n" * 30,
             "- a thing\n- another thing\n" * 30,
+            "\n".join(f"- option: choice {n}" for n in range(60)),
+            "\n".join(f'clicked at {n}\n- button "Row {n}" [ref=e{n}]\n12 ms passed' for n in range(60)),
         ],
     )
     def test_near_misses(self, text: str) -> None:
