@@ -233,6 +233,10 @@ def test_segments_that_merge_do_so_with_what_leaves(threshold: int | None) -> No
     assert [unit.segment for unit in first.units[:5]] == [True, True, True, True, False]
     assert first.summary_tokens
     assert not any(unit.segment for planned in others for unit in planned.units)
+    staying = sum(item.tokens for item in items if item.key.key not in leaving(found))
+    promised = staying + sum(COSTS.segment + planned.summary_tokens for planned in found.segments)
+    # The summary may cost what both might; of two labels one is saved.
+    assert promised == found.projected_tokens - COSTS.segment
 
 
 def test_recent_exchanges_leave_where_the_next_event_would_follow_at_once() -> None:
