@@ -254,7 +254,7 @@ class Draft(StubDraft):
         if self.merging:
             held = self._merged_tokens(sum(unit.tokens for unit in self.merging))
             first = segments[0] if segments else None
-            if first and held and first.summary_tokens and not first.units[0].volatile:
+            if first and first.summary_tokens:
                 # One index for both: two would name the same, and that of the merged not know what is in use.
                 segments[0] = PlannedSegment((*self.merging, *first.units), held + first.summary_tokens)
             else:
