@@ -11,7 +11,17 @@ from context_compressor import CompressionConfig, CompressionEvent, from_openai,
 from context_compressor.compression.pricing import cheapest_growth, is_crowded, may_pay
 from context_compressor.compression.units import Marks, classify
 from tests.compression.support import items_of
-from tests.memory.scripted import config, exchange, filled, good_view, kind_of, new_memory, turns, user
+from tests.memory.scripted import (
+    assistant,
+    config,
+    exchange,
+    filled,
+    good_view,
+    kind_of,
+    new_memory,
+    turns,
+    user,
+)
 
 
 def cost_per_turn(growth: float, rewritten: float, per_turn: float, price: float) -> float:
@@ -129,3 +139,12 @@ def test_a_view_is_crowded_only_where_a_number_was_set() -> None:
     units = classify(items_of(turns(10)), CompressionConfig(), Marks())
     assert not is_crowded(units, CompressionConfig())
     assert is_crowded(units, CompressionConfig(max_view_messages=len(units) - 1))
+
+
+def test_a_view_is_not_crowded_where_a_segment_would_take_the_place_of_what_leaves() -> None:
+    """Such an event leaves as many messages as before, and would come again with the next one."""
+    said = [user("go"), *(assistant(f"a{n}") for n in range(8))]
+    numbered = CompressionConfig(keep_recent_count=7, max_view_messages=8)
+    units = classify(items_of(said), numbered, Marks())
+    assert sum(unit.compressible for unit in units) == 1
+    assert not is_crowded(units, numbered)
