@@ -183,6 +183,24 @@ async def test_what_is_added_again_with_the_pinned_mark_returns() -> None:
     assert LONG[index] in to_openai(await nothing_lost(memory, LONG))
 
 
+async def test_what_is_added_again_with_the_pinned_mark_returns_beside_a_new_message() -> None:
+    memory = new_memory()
+    added = await filled(memory, LONG)
+    covered = covered_ids(await memory.get_memory())
+    index = [msg.id for msg in added].index(covered[0])
+    await memory.add([added[index].copy(), *from_openai([user("new")])], marks="pinned")
+    assert LONG[index] in to_openai(await nothing_lost(memory, [*LONG, user("new")]))
+
+
+async def test_a_result_finds_its_call_once_what_stood_between_is_deleted() -> None:
+    memory = new_memory()
+    _, _, between = await filled(memory, [user("go"), call("a"), user("never mind")])
+    await good_view(memory)
+    await memory.delete([between.id])
+    await filled(memory, [result("a", "1")])
+    assert to_openai(await good_view(memory)) == [user("go"), call("a"), result("a", "1")]
+
+
 async def test_a_hint_comes_and_goes_without_a_trace() -> None:
     memory = new_memory()
     said: list[dict[str, Any]] = []
