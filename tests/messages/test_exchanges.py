@@ -369,6 +369,24 @@ def test_a_function_result_that_is_null_stays_so() -> None:
     assert fed(said) == (said, [2])
 
 
+def test_of_results_in_one_message_those_without_an_open_call_stand_apart() -> None:
+    (asked,) = from_openai([call("a")])
+    blocks = [
+        {"type": "tool_result", "id": id, "name": "tool", "output": id} for id in ("stray", "a", "other")
+    ]
+    answers = Msg("tool", blocks, "system")
+    exchanges = build_exchanges([("0", asked), ("1", answers)])
+    shown = [message for exchange in exchanges for message in exchange]
+    wire = to_openai([message.msg for message in shown])
+    assert not problems(wire)
+    assert [said["content"].split("\n")[-1] for said in wire if said["role"] != "assistant"] == [
+        "stray",
+        "other",
+        "a",
+    ]
+    assert len({(message.key, message.part) for message in shown}) == len(shown)
+
+
 def test_a_result_without_an_open_call_leaves_out_texts_that_are_empty() -> None:
     """Providers refuse an empty text among parts."""
     parts = [{"type": "text", "text": ""}, {"type": "text", "text": "late"}]
