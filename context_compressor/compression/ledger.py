@@ -163,7 +163,6 @@ class Ledger:
             del self._holder[item]
         for child in segment.children:
             del self._parent[child]
-        self._parent.pop(segment_id, None)
         self._forget(segment)
 
     def _name(self, edit: StubEdit | SegmentEdit) -> None:
