@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from context_compressor import (
     CompressionConfig,
     CompressionEvent,
     InMemoryMemory,
+    Msg,
     OffloadTools,
     compress_messages,
     from_openai,
@@ -262,6 +264,23 @@ class TestState:
         saved["compression"]["encoding"] = "another"
         memory.load_state_dict(saved)
         assert memory.budget_tokens == BUDGET
+
+    async def test_messages_in_segments_are_counted_again_by_another_counter(self) -> None:
+        class Double:
+            def count_text(self, text: str) -> int:
+                return 2 * COUNTER.count_text(text)
+
+            def count_messages(self, messages: Sequence[Msg]) -> int:
+                return 2 * COUNTER.count_messages(messages)
+
+        memory, _ = await viewed([user("go"), *turns(40)])
+        assert memory.stats().segments
+        other, fresh = (CompressedMemory(config=config(BUDGET), counter=Double()) for _ in range(2))
+        other.load_state_dict(memory.state_dict())
+        await fresh.add(await memory.get_history())
+        for each in (other, fresh):
+            await each.get_memory()
+        assert other.stats().history_tokens == fresh.stats().history_tokens > memory.stats().history_tokens
 
     async def test_a_larger_budget_forgets_refusals_but_not_reports(self) -> None:
         memory, _ = await viewed(NEAR)
