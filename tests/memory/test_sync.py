@@ -19,6 +19,7 @@ from tests.memory.scripted import (
     Noting,
     assistant,
     call,
+    config,
     exchange,
     good_view,
     new_memory,
@@ -282,6 +283,23 @@ async def test_a_sync_that_failed_can_be_done_again_behind_a_message_of_ones_own
     assert to_openai(await memory.get_history()) == [system("be brief"), *said]
 
 
+@pytest.mark.parametrize("is_saved_before", [True, False])
+async def test_a_message_of_ones_own_that_says_what_one_of_the_list_says_stays_after_a_restart(
+    is_saved_before: bool,
+) -> None:
+    """The base memory is ahead of the saved state, and has the text once more than the list."""
+    base = InMemoryMemory()
+    memory = new_memory(base=base)
+    empty = memory.state_dict()
+    await memory.sync([user("ok")])
+    state = empty if is_saved_before else memory.state_dict()
+    await memory.add(from_openai([user("ok")]))
+    again = new_memory(base=InMemoryMemory())
+    again.load_state_dict({**base.state_dict(), "compression": state["compression"]})
+    await again.sync([user("ok"), user("on")])
+    assert to_openai(await again.get_history()) == [user("ok"), user("ok"), user("on")]
+
+
 def failing(*_: Any) -> None:
     raise OSError("the database is away")
 
@@ -346,6 +364,18 @@ async def test_a_view_is_no_list_to_follow() -> None:
     with pytest.raises(InvalidArgumentError, match=r"messages\[\d+\]: stands in for earlier messages"):
         await memory.sync([*view, user("on")])
     assert await memory.get_history() == before
+
+
+async def test_nor_is_one_that_shows_previews_and_no_summary() -> None:
+    """The outputs behind them would be deleted."""
+    memory = new_memory(config(mode="compact"))
+    said = [user("go"), *exchange("big", 60), *turns(2)]
+    await memory.sync(said)
+    view = to_openai(await memory.get_memory())
+    assert view != said
+    with pytest.raises(InvalidArgumentError, match="stands in for earlier messages"):
+        await memory.sync(view)
+    assert to_openai(await memory.get_history()) == said
 
 
 async def test_nor_is_a_view_whose_summary_was_joined_with_another_message() -> None:
