@@ -210,6 +210,21 @@ class TestWhatStays:
         assert done.removed == ()
         assert done.bytes_after == 1_000
 
+    async def test_a_namespace_that_another_collection_removed_first_is_not_told(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        await put(tmp_path, "a", age_seconds=9)
+        real = gc.choose
+
+        def remove_meanwhile(*arguments: object) -> object:
+            (tmp_path / "a").rename(tmp_path / ".store" / "removing-0")
+            return real(*arguments)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(gc, "choose", remove_meanwhile)
+        done = collect_garbage(tmp_path, max_bytes=0)
+        assert done.removed == ()
+        assert done.bytes_after == 0
+
     async def test_a_namespace_opened_after_it_was_chosen(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -328,6 +328,15 @@ class TestAge:
         await store.write("a third")
         assert "old" not in namespaces_in(tmp_path)
 
+    async def test_a_clock_that_was_put_back_does_not_stop_it(self, tmp_path: Path) -> None:
+        store = FileOffloadStore(tmp_path, "new", max_age_seconds=30 * DAY)
+        await store.write("text")
+        await put(tmp_path, "old", age_seconds=31 * DAY)
+        make_older(tmp_path / ".store" / "collected", -DAY)
+        quota.quota_of(tmp_path)._next_look = 0.0
+        await store.write("another")
+        assert "old" not in namespaces_in(tmp_path)
+
     async def test_trouble_with_it_does_not_stop_the_write(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
