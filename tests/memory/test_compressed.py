@@ -184,11 +184,14 @@ async def test_what_is_added_again_with_the_pinned_mark_returns() -> None:
 
 
 async def test_what_is_added_again_with_the_pinned_mark_returns_beside_a_new_message() -> None:
-    memory = new_memory()
+    events: list[CompressionEvent] = []
+    memory = new_memory(on_event=events.append)
     added = await filled(memory, LONG)
     covered = covered_ids(await memory.get_memory())
     index = [msg.id for msg in added].index(covered[0])
     await memory.add([added[index].copy(), *from_openai([user("new")])], marks="pinned")
+    assert events[-1].kind == "edit"
+    assert events[-1].message_ids == (added[index].id,)
     assert LONG[index] in to_openai(await nothing_lost(memory, [*LONG, user("new")]))
 
 
