@@ -174,6 +174,15 @@ async def test_what_becomes_pinned_returns() -> None:
     assert said[2] in to_openai(view)
 
 
+async def test_what_a_segment_stands_for_is_pinned_by_its_id() -> None:
+    memory = new_memory()
+    await filled(memory, LONG)
+    segment = next(msg for msg in await memory.get_memory() if kind_of(msg) == "segment")
+    covered = covered_ids([segment])
+    await memory.update_messages_mark("pinned", msg_ids=[segment.id])
+    assert {msg.id for msg in await memory.get_memory(mark="pinned")} == set(covered)
+
+
 async def test_what_is_added_again_with_the_pinned_mark_returns() -> None:
     memory = new_memory()
     added = await filled(memory, LONG)
