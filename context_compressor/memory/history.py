@@ -99,7 +99,7 @@ async def withdraw_outdated(ledger: Ledger, recovery: Recovery, characters: int)
             continue
         if not await run_off_loop(characters, recovery.still_gives, segment):
             ledger.withdraw_segments_over(segment.items[0])
-    while torn := list(recovery.torn_items()):
+    while torn := await run_off_loop(characters, list, recovery.torn_items()):
         for item in torn:
             ledger.withdraw_segments_over(item)
     # A page is read again from its sources; those may be transcripts that hold withdrawn pages.
