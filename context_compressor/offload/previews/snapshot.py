@@ -79,15 +79,15 @@ def _is_held(line: str) -> bool:
 def _nodes_by_role(lines: Sequence[str]) -> dict[str, list[str]]:
     """Return the nodes that have a name, each once, with the handles by which an agent acts on them."""
     nodes: dict[str, dict[str, str]] = {role: {} for role in _ROLES}
-    for line in lines:
-        found = _PARTS.match(line[:1000])
+    for line in (whole[:1000] for whole in lines):
+        found = _PARTS.match(line)
         if found is None or found["role"] not in nodes:
             continue
-        inline = _INLINE.match(line[:1000])
+        inline = _INLINE.match(line)
         name = found["single"] or found["double"] or (inline[1].rstrip("\"'") if inline else None)
         if name is None or (found["role"] == "text" and not _FIGURE.search(name)):
             continue
-        states = [state[1] or state[2] for state in _STATE.finditer(line[:1000])]
+        states = [state[1] or state[2] for state in _STATE.finditer(line)]
         marks = ", ".join(filter(None, (found["ref"] or found["id"], *states)))
         name = shorten(name, NAME_CHARACTERS)
         nodes[found["role"]].setdefault(name, f"{name} [{marks}]" if marks else name)
