@@ -17,7 +17,10 @@ on; the others lack one mechanism each:
 - whole-texts: an index reads texts that had left the view before; without, it reads their stubs;
 - abridging: a model reads previews of long results; without, all of what leaves ("as if model" only);
 - arrivals: large results are compacted as they arrive, however recent;
-- large-segments: segments may hold nearly half of the room before they merge; without, a quarter.
+- uses: how often the agent has named something, in all that left, ranks it in every later index; without, in
+  what leaves at once alone;
+- large-segments: segments may hold nearly half of the room before they merge; without, a quarter;
+- growing-share: of a long history they may hold more.
 """
 
 from __future__ import annotations
@@ -48,7 +51,10 @@ from context_compressor.compression.view import ViewItem
 from context_compressor.measure.recording import Recording
 from context_compressor.measure.replay import replay
 from context_compressor.measure.results import Replay, total
+from context_compressor.memory.upkeep import Upkeep
 from context_compressor.messages.parts import PartPath
+from context_compressor.summarizers.artifacts import Artifacts
+from context_compressor.summarizers.uses import Uses
 
 COLUMNS = ("without", "saved", "cost", "as if model", "far known", "near known", "events")
 ENGINE = "context_compressor.compression.engine"
@@ -79,6 +85,10 @@ def tokens_whole(items: Sequence[ViewItem], _max_tokens: int) -> int:
     return sum(item.tokens for item in items)
 
 
+async def no_uses(_upkeep: Upkeep) -> Uses:
+    return Uses()
+
+
 @dataclass(frozen=True, slots=True)
 class Off:
     """How a mechanism is switched off: what is set in the config, and what is put in the place of names."""
@@ -93,13 +103,17 @@ MECHANISMS = {
     "early-events": Off({"cached_price": 0.0}),
     "all-at-once": Off(names={f"{DRAFT}.Draft.compress": compress_to_target}),
     "room-first": Off({"keep_recent_count": 10}),
-    "index": Off(names={f"{SEGMENTS}.PROSE_SHARE": 1.0, f"{SEGMENTS}.artifact_lines": lambda *_, **__: ()}),
+    "index": Off(
+        names={f"{SEGMENTS}.PROSE_SHARE": 1.0, f"{SEGMENTS}.index_artifacts": lambda *_, **__: Artifacts()}
+    ),
     "requests-and-outcomes": Off(names={"context_compressor.summarizers.artifacts.STATE_SHARE": 0.0}),
     "said-once": Off(names={f"{ENGINE}.identifiers_in_view": lambda _: frozenset()}),
     "whole-texts": Off(names={f"{SEGMENTS}.shown_message": ShowStubbed()}),
     "abridging": Off(names={f"{SEGMENTS}.tokens_read": tokens_whole}),
     "arrivals": Off({"arrival_ratio": 1.0}),
+    "uses": Off(names={"context_compressor.memory.upkeep.Upkeep.uses": no_uses}),
     "large-segments": Off(names={f"{DRAFT}.SEGMENT_SHARE": 0.25}),
+    "growing-share": Off(names={f"{DRAFT}.SHARE_PER_DOUBLING": 0.0}),
 }
 
 

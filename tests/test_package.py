@@ -115,7 +115,7 @@ MEETS_THE_OUTSIDE = {
     "compression/notes.py": {"summarizers"},
     "compression/segmenting.py": {"summarizers"},
     "compression/stubbing.py": {"offload"},
-    "compression/writing.py": {"offload"},
+    "compression/writing.py": {"offload", "summarizers"},
     "compression/ledger.py": {"offload"},
     "compression/recovery.py": {"offload", "summarizers"},
     "compression/transcript.py": {"offload", "summarizers"},

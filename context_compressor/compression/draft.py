@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from math import inf
+from math import inf, log2
 
 from context_compressor.compression.plans import Plan, PlannedSegment, Situation
 from context_compressor.compression.pricing import (
@@ -16,8 +16,14 @@ from context_compressor.compression.stub_draft import StubDraft
 from context_compressor.compression.units import Unit, newest_request
 from context_compressor.compression.view import ViewItem
 
-SEGMENT_SHARE = 0.47
+SEGMENT_SHARE = 0.43
 """Share of the budget beside the fixed messages that all segments together may hold; beyond it they merge."""
+SHARE_PER_DOUBLING = 0.12
+"""What this share gains each time that the history doubles, from `LONG_HISTORY` budgets on: the more is
+summarised the more there is to know of it, and the less it costs, beside the history, to show some more."""
+LONG_HISTORY = 8
+MOST_SEGMENT_SHARE = 0.72
+"""What this share never exceeds: the rest is for the messages that are worked with."""
 SUMMARY_RATIO = 0.15
 """Tokens of summary and index per token that leaves. Lower saves more, higher loses less of what is needed
 later."""
@@ -43,7 +49,7 @@ class Draft(StubDraft):
         self.target = 0 if situation.manual else int(self._fixed + config.target_ratio * room)
         most = config.max_view_messages
         self._most_segments = inf if most is None else max(1, (most - staying_messages(self.units)) // 2)
-        self._share = int(SEGMENT_SHARE * room)
+        self._share = int(_segment_share(situation.history_tokens / config.budget) * room)
 
     # Segments
 
@@ -262,3 +268,9 @@ class Draft(StubDraft):
         if not (self.stubs or segments) or self.projected >= self.tokens_now:
             return None
         return Plan(tuple(self.stubs.values()), tuple(segments), reason, self.projected)
+
+
+def _segment_share(history: float) -> float:
+    """Return which share of the room segments may hold, for a history of so many budgets."""
+    doublings = log2(max(1.0, history / LONG_HISTORY))
+    return min(SEGMENT_SHARE + SHARE_PER_DOUBLING * doublings, MOST_SEGMENT_SHARE)

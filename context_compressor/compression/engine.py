@@ -11,12 +11,12 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 
 from context_compressor.compression.config import CompressionConfig
-from context_compressor.compression.edits import ItemKey, SegmentEdit, StubEdit
+from context_compressor.compression.edits import ItemKey, StubEdit
 from context_compressor.compression.guiding import place_guide
 from context_compressor.compression.labels import segment_text
 from context_compressor.compression.notes import bounded_note
 from context_compressor.compression.plans import Costs, Plan, PlannedSegment, PlannedStub
-from context_compressor.compression.segmenting import SegmentMaker
+from context_compressor.compression.segmenting import MadeSegment, SegmentMaker
 from context_compressor.compression.stubbing import StubMaker
 from context_compressor.compression.transcript import redacted_text
 from context_compressor.compression.view import ViewItem
@@ -27,6 +27,7 @@ from context_compressor.offload.protocol import OffloadStore
 from context_compressor.offload.stubs import media_stub, minimal_stub
 from context_compressor.summarizers.map_reduce import InParts
 from context_compressor.summarizers.protocol import Summarizer
+from context_compressor.summarizers.uses import Uses
 from context_compressor.tokens.off_loop import gather, run_off_loop, text_characters
 from context_compressor.tokens.protocol import TokenCounter
 
@@ -47,6 +48,7 @@ class Engine:
         fallback: who writes them when that fails; it should not be able to.
         counter: measures stand-ins.
         read_ref: reads a text that the memory's ledger names, to check pages against their source.
+        read_uses: returns what the agent named in what left the view.
     """
 
     def __init__(
@@ -58,8 +60,10 @@ class Engine:
         fallback: Summarizer,
         counter: TokenCounter,
         read_ref: Callable[[str], Awaitable[str]],
+        read_uses: Callable[[], Awaitable[Uses]],
     ) -> None:
         self._config = config
+        self._read_uses = read_uses
         self._counter = counter
         writer = Writer(config, store)
         self._stubs = StubMaker(config, writer, counter, read_ref)
@@ -114,27 +118,30 @@ class Engine:
         staying = [item for item in items if item.exchange not in leaving] if plan.segments else []
         shown = [item.msg for item in staying]
         known = await run_off_loop(text_characters(shown), identifiers_in_view, staying)
+        before = await self._read_uses() if plan.needs_summary else Uses()
         bounded, done.note = None, None
         if note:
             note = " ".join(redacted_text(note, self._config.redact).split())
             bounded, done.note = bounded_note(note, self._counter), "dropped"
         noted = max(plan.segments, key=_age, default=None)
 
-        async def segment(planned: PlannedSegment) -> SegmentEdit:
+        async def segment(planned: PlannedSegment) -> MadeSegment:
             async with limit:
                 made = await self._segments.make(
                     planned,
                     new_stubs,
                     names,
                     known,
+                    before,
                     done,
                     bare_tokens=self.costs().segment,
                     note=bounded,
                     note_room=spare_tokens if planned is noted else None,
                     guide=form if planned is carrier else "",
                 )
-                if bounded and planned is noted and made.notes and f"\n- {made.notes[-1]}" in made.text:
-                    done.note = "kept" if made.notes[-1] == note else "cut"
+                notes, text = made.edit.notes, made.edit.text
+                if bounded and planned is noted and notes and f"\n- {notes[-1]}" in text:
+                    done.note = "kept" if notes[-1] == note else "cut"
                 return made
 
         stubs = await gather([stub(planned) for planned in plan.stubs])
@@ -144,10 +151,12 @@ class Engine:
         for edit in done.stubs:
             new_stubs.setdefault(edit.item, {})[edit.path] = edit.text
         taken: set[str] = set()
-        for made in await gather([segment(planned) for planned in plan.segments]):
+        for made, found in await gather([segment(planned) for planned in plan.segments]):
             segment_id = new_segment_id(made.ref, taken)
             taken.add(segment_id)
             done.segments.append(replace(made, id=segment_id))
+            if made.items and found is not None:
+                done.names[segment_id] = found
 
 
 def identifiers_in_view(staying: Iterable[ViewItem]) -> frozenset[str]:

@@ -71,6 +71,8 @@ class Situation:
     """Texts that could not be stubbed (a collision, or no gain)."""
     extra_tokens: int = 0
     """Tokens of fixed messages that are not items: the base memory's own summary."""
+    history_tokens: int = 0
+    """Tokens of all that the view stands for."""
     growth_tokens: int = 0
     """Tokens by which the view will have grown when the plan is committed, where that is planned ahead: what
     is to leave then is decided as if they stood at the end of the view now."""

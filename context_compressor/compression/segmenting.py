@@ -22,8 +22,9 @@ from context_compressor.messages.escapes import sendable
 from context_compressor.messages.msg import Msg
 from context_compressor.messages.parts import PartPath
 from context_compressor.messages.provenance import segment_metadata
-from context_compressor.summarizers.artifacts import artifact_lines
+from context_compressor.summarizers.artifacts import Artifacts, index_artifacts
 from context_compressor.summarizers.protocol import Summarizer, SummaryRequest
+from context_compressor.summarizers.uses import Names, Uses
 from context_compressor.summarizers.validation import summarize_checked
 from context_compressor.tokens.off_loop import run_off_loop, text_characters
 from context_compressor.tokens.protocol import TokenCounter
@@ -92,6 +93,14 @@ class _Room(NamedTuple):
     notes: tuple[str, ...]
 
 
+class MadeSegment(NamedTuple):
+    """A segment, its id still to be given."""
+
+    edit: SegmentEdit
+    names: Names | None
+    """Who named what in the messages that it stands for, where an index was asked for."""
+
+
 class SegmentMaker:
     """Make segments.
 
@@ -130,20 +139,22 @@ class SegmentMaker:
         new_stubs: Mapping[ItemKey, Mapping[PartPath, str]],
         names: Mapping[str, str],
         known: frozenset[str],
+        before: Uses,
         done: Performed,
         *,
         bare_tokens: int,
         note: str | None,
         note_room: int | None,
         guide: str,
-    ) -> SegmentEdit:
-        """Store, index and summarise what a segment is to stand for; its id is still to be given.
+    ) -> MadeSegment:
+        """Store, index and summarise what a segment is to stand for.
 
         Args:
             planned: what that is.
             new_stubs: the stubs that the event has made.
             names: tool names by call id.
             known: identifiers that the index need not name.
+            before: what the agent named in what left earlier.
             done: receives what was stored, and what failed.
             bare_tokens: what a segment costs that only names its ref.
             note: what the agent asked to keep; the summariser is to mind it.
@@ -161,9 +172,10 @@ class SegmentMaker:
         gain = replaced_tokens - planned.summary_tokens - bare_tokens
         room = self._divide(planned.summary_tokens, notes, own, gain, guide)
         facts: tuple[str, ...] = ()
+        named: Names | None = None
         written: str | None = None
         if planned.summary_tokens and material.says_something:
-            facts = await self._index(material.whole, room.index_tokens, known, done)
+            facts, named = await self._index(material.whole, room.index_tokens, known, before, done)
             written = await self._summarize(
                 self._request(material, room.prose_tokens, facts, note),
                 replaced_tokens - room.index_tokens - bare_tokens,
@@ -181,7 +193,7 @@ class SegmentMaker:
             most = min(bare_tokens + planned.summary_tokens + own.room, replaced_tokens - 1)
             found = fit_notes(notes, most - self.cost_of(text_with(guide=guide)), self._counter)
             shown = max(shown, found, key=lambda kept: len(kept[-1]) if kept else 0)
-        return SegmentEdit(
+        edit = SegmentEdit(
             id="",
             items=tuple(item.key for item in material.items if item.kind != "segment"),
             children=tuple(item.key.key for item in material.items if item.kind == "segment"),
@@ -192,6 +204,7 @@ class SegmentMaker:
             # Where only a ref is left there is no room now, and perhaps when that is merged.
             notes=shown or (() if planned.summary_tokens else notes),
         )
+        return MadeSegment(edit, named)
 
     def _divide(
         self, summary_tokens: int, notes: Sequence[str], own: _OwnNote | None, gain: int, guide: str
@@ -231,15 +244,15 @@ class SegmentMaker:
         return _Material(items, messages, whole)
 
     async def _index(
-        self, messages: Sequence[Msg], max_tokens: int, known: frozenset[str], done: Performed
-    ) -> tuple[str, ...]:
-        """Return the lines of an index; none where its rules fail on what somebody wrote to break them."""
-        lines = partial(artifact_lines, messages, max_tokens, self._counter, known=known)
+        self, messages: Sequence[Msg], max_tokens: int, known: frozenset[str], before: Uses, done: Performed
+    ) -> Artifacts:
+        """Return an index; an empty one where its rules fail on what somebody wrote to break them."""
+        index = partial(index_artifacts, messages, max_tokens, self._counter, known=known, before=before)
         try:
-            return await run_off_loop(text_characters(messages), lines)
+            return await run_off_loop(text_characters(messages), index)
         except Exception as error:
             done.fail(error)
-            return ()
+            return Artifacts()
 
     def _request(
         self, material: _Material, max_tokens: int, facts: tuple[str, ...], note: str | None

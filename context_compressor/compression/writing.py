@@ -12,6 +12,7 @@ from context_compressor.events import NoteFate
 from context_compressor.messages.parts import PartPath
 from context_compressor.offload.calls import write_text
 from context_compressor.offload.protocol import OffloadStore, ref_of
+from context_compressor.summarizers.uses import Names
 from context_compressor.tokens.off_loop import run_off_loop
 
 logger = logging.getLogger(__name__)
@@ -35,6 +36,8 @@ class Performed:
 
     stubs: list[StubEdit] = field(default_factory=list)
     segments: list[SegmentEdit] = field(default_factory=list)
+    names: dict[str, Names] = field(default_factory=dict)
+    """Who named what in the messages of a segment, by its id."""
     pending: set[str] = field(default_factory=set)
     written: set[str] = field(default_factory=set)
     attempted: set[str] = field(default_factory=set)

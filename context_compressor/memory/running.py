@@ -88,6 +88,7 @@ class EventRunner:
             fallback=fallback,
             counter=counter,
             read_ref=self.read_ref,
+            read_uses=upkeep.uses,
         )
         self._remote = summarizer.remote
         self._background = Background(config, self._engine, self.totals, summarizer.remote)

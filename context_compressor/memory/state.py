@@ -19,6 +19,7 @@ from context_compressor.memory.shown import ShownView
 from context_compressor.messages.exchanges import ExchangeBuilder, is_simple
 from context_compressor.messages.msg import Msg
 from context_compressor.messages.parts import PartPath
+from context_compressor.summarizers.uses import Uses
 from context_compressor.tokens.measure import MessageTokens, measure
 from context_compressor.tokens.protocol import TokenCounter
 
@@ -36,6 +37,7 @@ class MemoryState:
         queue: messages added since the view was last moved on.
         fresh: items that no view has shown yet, with their tokens.
         blocked: texts that could not be stubbed.
+        uses: what the agent named in what left the view; of some segments that may still be to be noted.
         generation: grows with every change that is not growth: an event planned before it is outdated.
     """
 
@@ -48,6 +50,7 @@ class MemoryState:
         self.queue: list[tuple[str, Msg, MessageTokens]] = []
         self.fresh: dict[ItemKey, int] = {}
         self.blocked: set[tuple[ItemKey, PartPath]] = set()
+        self.uses = Uses()
         self.generation = 0
         self._builder = ExchangeBuilder()
         self._withheld_counts: dict[str, MessageTokens] = {}
@@ -143,6 +146,8 @@ class MemoryState:
             unseen: keys of messages that no view has shown yet.
         """
         items, self._builder = built
+        if any(self.ledger.segment(group) is None for group in self.uses.groups):
+            self.uses = Uses()  # what was withdrawn may be deleted, and is in nothing that is kept then
         self._unblock_changed(items)
         self.queue = []
         self._note_withheld(counted)
@@ -168,6 +173,8 @@ class MemoryState:
         edits: list[StubEdit | SegmentEdit] = [*done.stubs, *done.segments]
         for edit in edits:
             self.ledger.append(edit)
+        for group, names in done.names.items():
+            self.uses.note(group, names)
         ledger.pending |= {ref for ref in done.pending - durable if ledger.is_live(ref)}
         ledger.pending -= done.written
         self.blocked |= done.blocked
@@ -230,6 +237,7 @@ class MemoryState:
             fresh=frozenset(self.fresh),
             blocked=frozenset(self.blocked),
             extra_tokens=self.shown.summary_tokens,
+            history_tokens=self.index.total_tokens,
             growth_tokens=growth_tokens,
             early=early,
             manual=manual,

@@ -7,6 +7,7 @@ from collections.abc import Collection, Container, Sequence
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.edits import ItemKey, message_id
 from context_compressor.compression.recovery import Recovery
+from context_compressor.compression.transcript import shown_message
 from context_compressor.compression.view import ViewItem
 from context_compressor.events import CompressionEvent
 from context_compressor.memory.base import MemoryBase
@@ -15,6 +16,8 @@ from context_compressor.memory.index import HistoryIndex
 from context_compressor.memory.locks import LoopLock
 from context_compressor.memory.state import MemoryState
 from context_compressor.messages.msg import Msg
+from context_compressor.summarizers.artifacts import names_in
+from context_compressor.summarizers.uses import NO_NAMES, Uses
 from context_compressor.tokens.measure import MessageTokens, measure_off_loop
 from context_compressor.tokens.off_loop import run_off_loop, text_characters
 from context_compressor.tokens.protocol import TokenCounter
@@ -190,6 +193,26 @@ class Upkeep:
         built = await run_off_loop(characters, state.build, history, counted)
         if state is self.state:  # nobody loaded another one meanwhile
             state.rebuild(built, len(history), counted, {key for key, _, _ in state.queue})
+
+    async def uses(self) -> Uses:
+        """Return what the agent named in what left the view; in a memory that is taken up the history tells.
+
+        Raises:
+            RedactionError: the user's callable failed.
+        """
+        state, redact = self.state, self._config.redact
+        missing = [s for s in state.ledger.segments() if s.items and s.id not in state.uses.groups]
+        if missing:
+            history = dict(await self.history.peek())
+            for segment in missing:
+                found = [history[key] for key, part in segment.items if key in history and not part]
+                messages = [shown_message(msg, {}, {}, redact) for msg in found]
+                try:
+                    names = await run_off_loop(text_characters(messages), names_in, messages)
+                except Exception:  # somebody wrote what breaks its rules; that event told of it
+                    names = NO_NAMES
+                state.uses.note(segment.id, names)
+        return state.uses
 
     async def forget(self, keys: Sequence[str], events: list[CompressionEvent]) -> None:
         """Take messages that left the base memory out of view, ledger and index. Holds: lock."""

@@ -8,13 +8,15 @@ the summarised messages named, each with what brought it. Every method of summar
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
+from typing import NamedTuple
 
 from context_compressor.messages.msg import Msg
 from context_compressor.summarizers.candidates import Line, carried_source, collect_state_lines, line_maker
 from context_compressor.summarizers.cutting import fill_tokens
 from context_compressor.summarizers.digest import Digest, digest_messages
-from context_compressor.summarizers.identifiers import Identifier, rank_identifiers
+from context_compressor.summarizers.identifiers import Identifier, name_uses, rank_identifiers
 from context_compressor.summarizers.index import Index
+from context_compressor.summarizers.uses import NO_NAMES, Names, Uses
 from context_compressor.tokens.protocol import TokenCounter
 
 STATE_SHARE = 0.15
@@ -24,13 +26,22 @@ _LEAST_STATE_CHARS, _MOST_STATE_SHARE = 280, 0.4
 _FRAME_CHARS = 9
 
 
-def artifact_lines(
+class Artifacts(NamedTuple):
+    """An index, and what else was learnt on the way."""
+
+    lines: tuple[str, ...] = ()
+    names: Names = NO_NAMES
+    """Who named what in the messages, earlier segments apart."""
+
+
+def index_artifacts(
     messages: Sequence[Msg],
     max_tokens: int,
     counter: TokenCounter,
     *,
     known: Set[str] = frozenset(),
-) -> tuple[str, ...]:
+    before: Uses | None = None,
+) -> Artifacts:
     """Return lines that name what these messages named, in at most `max_tokens` tokens.
 
     Args:
@@ -38,10 +49,11 @@ def artifact_lines(
         max_tokens: what the lines may cost together, by the counter.
         counter: measures them.
         known: identifiers that stay in the view elsewhere; naming them again would tell nobody anything.
+        before: what the agent named in what left earlier.
     """
     digest = digest_messages(messages, None)
     sources = [carried_source(line) for line in digest.carried] + digest.sources
-    ranked = rank_identifiers(sources)
+    ranked, names = rank_identifiers(sources, before)
     index = Index(sources, [identifier for identifier in ranked if identifier.text not in known])
     states = _state_lines(digest, ranked)
 
@@ -50,7 +62,12 @@ def artifact_lines(
         return lines, "".join(f"\n- {line}" for line in lines), complete
 
     lines, _ = fill_tokens(write, max_tokens, counter, rounds=4, enough=0.9)
-    return tuple(lines or ())
+    return Artifacts(tuple(lines or ()), names)
+
+
+def names_in(messages: Sequence[Msg]) -> Names:
+    """Return who named what in messages, as `index_artifacts` does."""
+    return name_uses(digest_messages(messages, None).sources)
 
 
 def _state_lines(digest: Digest, ranked: Sequence[Identifier]) -> list[Line]:

@@ -139,14 +139,14 @@ def carried_source(line: CarriedLine) -> Source:
     """
     position = (1 + line.position - line.rank) / 2
     if items := index_items(line):
-        return Source("carried", items[0], items[1], position)
+        return Source("carried", items[0], items[1], position, is_carried=True)
     name, colon, rest = line.text.partition(": ")
     if colon and " " not in name:
         if line.section == "done" or (line.section == "facts" and ARROW in rest):
-            return Source("call", name[:36], rest, position)
+            return Source("call", name[:36], rest, position, is_carried=True)
         if line.section == "facts" and name == "user":
-            return Source("user", name, rest, position)
-    return Source("carried", "", line.text, position)
+            return Source("user", name, rest, position, is_carried=True)
+    return Source("carried", "", line.text, position, is_carried=True)
 
 
 _Make = Callable[[str, str, float, float], Line]

@@ -51,7 +51,7 @@ class SummaryDraft:
         said = said or [line.text for line in digest.carried] or [call.subject for call in digest.calls]
         self._chinese = is_chinese(said)
         sources = [carried_source(line) for line in digest.carried] + digest.sources
-        ranked = rank_identifiers(sources)
+        ranked, _ = rank_identifiers(sources)
         self._index = Index(sources, ranked)
         values = {identifier.text: identifier.value for identifier in ranked}
         wish = f"{request.instructions or ''} {request.note or ''}".casefold()

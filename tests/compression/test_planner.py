@@ -202,6 +202,22 @@ def test_two_segments_beyond_their_share_merge_with_what_leaves() -> None:
     assert [unit.key.key for unit in segment.units][:3] == ["0", "1", "2"]
 
 
+def test_segments_may_hold_more_the_longer_the_history() -> None:
+    """What there is to know grows with it, and what it costs to show some more shrinks beside it."""
+    items = items_of([*[user(text(f"s{n}", 30)) for n in range(2)], *turns(6)])
+    items[:2] = [replace(item, kind="segment") for item in items[:2]]
+    config = CompressionConfig(max_total_tokens=2_000, keep_recent_count=4)
+
+    def merged(history_tokens: int) -> int:
+        found = plan(items, Situation(config, COSTS, history_tokens=history_tokens))
+        assert found is not None
+        return sum(unit.segment for segment in found.segments for unit in segment.units)
+
+    assert merged(16_000) == 2
+    assert merged(100_000) == 0
+    assert merged(10**9) == 0
+
+
 RECENT = {str(n) for n in range(5, 15)}
 """The keys of the last ten messages of `after_segment`: five exchanges of some 310 tokens."""
 

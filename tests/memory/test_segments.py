@@ -129,7 +129,7 @@ def test_arguments_beyond_the_budget_leave_and_nothing_else(budget: int) -> None
 def test_reasoning_beyond_the_budget_takes_no_request_with_it(words: int) -> None:
     thinking = {**call("c", name="deploy"), "reasoning_content": "I weigh option 7 now. " * (words // 5)}
     said = after([*turns(4)], thinking, result("c", "deployed version 12"))
-    view = compress_messages(said, config=config(4_000), counter=COUNTER).messages
+    view = compress_messages(said, config=config(5_000), counter=COUNTER).messages
     assert user(REQUEST) in view
     assert "deployed version 12" in json.dumps(view)
 
@@ -177,10 +177,10 @@ def _sections(segments: list[str], heading: str) -> list[str]:
 async def test_an_index_that_cannot_be_made_takes_nothing_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its rules read what anybody wrote, and every event would meet the text that broke them."""
 
-    def broken(*args: object, **kwargs: object) -> tuple[str, ...]:
+    def broken(*args: object, **kwargs: object) -> None:
         raise ValueError("Exceeds the limit (4300 digits)")
 
-    monkeypatch.setattr(segmenting, "artifact_lines", broken)
+    monkeypatch.setattr(segmenting, "index_artifacts", broken)
     events: list[CompressionEvent] = []
     memory = new_memory(on_event=events.append)
     said = turns(12)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from context_compressor.messages.msg import Msg
-from context_compressor.summarizers.artifacts import artifact_lines
+from context_compressor.summarizers.artifacts import index_artifacts
 from context_compressor.summarizers.identifiers import known_identifiers
 from tests.summarizers.support import PieceCounter, assistant, call, result, segment, user
 
@@ -22,7 +22,7 @@ SESSION = [
 
 
 def index_of(*messages, max_tokens: int = 400, **kw) -> str:
-    return "\n".join(artifact_lines(messages or SESSION, max_tokens, COUNTER, **kw))
+    return "\n".join(index_artifacts(messages or SESSION, max_tokens, COUNTER, **kw).lines)
 
 
 def test_files_ids_addresses_outcomes_and_wishes_are_named() -> None:
@@ -79,7 +79,7 @@ def test_what_earlier_indexes_said_of_calls_and_wishes_keeps_its_words() -> None
 
 @given(st.integers(min_value=0, max_value=300))
 def test_it_never_costs_more_than_it_may(max_tokens: int) -> None:
-    lines = artifact_lines(SESSION, max_tokens, COUNTER)
+    lines = index_artifacts(SESSION, max_tokens, COUNTER).lines
     assert COUNTER.count_text("".join(f"\n- {line}" for line in lines)) <= max_tokens
 
 
@@ -165,7 +165,7 @@ def test_what_was_wanted_and_what_was_done_stand_in_the_order_of_the_session() -
 
 
 def test_nothing_to_name_gives_no_lines() -> None:
-    assert artifact_lines([assistant("Fine.")], 100, COUNTER) == ()
+    assert index_artifacts([assistant("Fine.")], 100, COUNTER).lines == ()
 
 
 def test_lines_hold_nothing_that_cannot_be_seen() -> None:

@@ -51,7 +51,7 @@ def test_a_megabyte_without_a_break_takes_no_time():
 
 def test_use_in_calls_repetition_and_recency_speak_for_an_identifier():
     noise = " ".join(f"noise_{n}" for n in range(100))
-    ranked = rank_identifiers(
+    ranked, _ = rank_identifiers(
         [
             Source("result", "ls", f"{noise} used_name", 0.0),
             Source("call", "read", "used_name", 0.5),

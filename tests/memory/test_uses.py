@@ -1,0 +1,76 @@
+"""What the agent named weighs in every later index, also after a restart, and not once it is deleted."""
+
+import json
+
+import pytest
+
+from context_compressor import CompressedMemory, InMemoryMemory, InMemoryOffloadStore, from_openai, to_openai
+from tests.memory.scripted import (
+    Dict,
+    assistant,
+    call,
+    config,
+    filled,
+    good_view,
+    new_memory,
+    result,
+    turns,
+    user,
+    wire_text,
+)
+
+USED = "ledger_0417.parquet"
+
+
+def listing(id: str) -> list[Dict]:
+    """Return a call that prints a hundred names, one of which the agent uses."""
+    names = [f"ledger_{n:04}.parquet" for n in range(400, 500)]
+    return [call(id, name="ls", arguments='{"path": "data"}'), result(id, "\n".join(names))]
+
+
+def session() -> list[Dict]:
+    first = [user("Find the row that was lost."), *listing("l0")]
+    opened = [call("r0", arguments=json.dumps({"path": USED})), result("r0", f"{USED}: 31 rows")]
+    said = [*first, *opened, assistant(f"{USED} has 31 rows.")]
+    for n in range(4):
+        said += [*turns(8, 4, f"part{n}"), *listing(f"l{n + 1}")]
+    return [*said, *turns(3, 4, "end")]
+
+
+async def test_a_name_used_once_stands_out_among_those_printed_ever_since() -> None:
+    memory = new_memory(config(1_500, keep_recent_count=2))
+    for message in session():
+        await memory.add(from_openai([message]))
+        await good_view(memory)
+    segments = [m for m in await memory.get_memory() if "[Summary by the memory" in str(m.content)]
+    assert USED in wire_text(segments)
+
+
+async def test_a_memory_that_is_taken_up_weighs_names_as_before() -> None:
+    """Each view of a memory that is loaded anew at every step is that of one that never ended."""
+    base, store = InMemoryMemory(), InMemoryOffloadStore()
+    whole = new_memory(config(1_500, keep_recent_count=2))
+    state = None
+    for msg in from_openai(session()):
+        taken_up = CompressedMemory(base, config=config(1_500, keep_recent_count=2), store=store)
+        if state is not None:
+            taken_up.load_state_dict(state)
+        await whole.add([msg])
+        await taken_up.add([msg])
+        assert to_openai(await taken_up.get_memory()) == to_openai(await whole.get_memory())
+        state = json.loads(json.dumps(taken_up.state_dict()))
+    assert whole.stats().events > 4
+    uses, others = whole._upkeep.state.uses, taken_up._upkeep.state.uses
+    assert vars(await taken_up._upkeep.uses()) == vars(uses) != vars(others.__class__())
+
+
+async def test_what_breaks_the_rules_of_an_index_breaks_no_restart(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = new_memory(config(1_500))
+    await filled(memory, session())
+    await memory.get_memory()
+    again = new_memory(config(1_500), base=memory.base, store=memory.store)
+    again.load_state_dict(memory.state_dict())
+    monkeypatch.setattr("context_compressor.memory.upkeep.names_in", lambda _: 1 / 0)
+    await filled(again, turns(12, 9, "more"))
+    await good_view(again)
+    assert again._upkeep.state.uses.groups

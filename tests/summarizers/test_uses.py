@@ -1,0 +1,57 @@
+"""What an agent named in everything that left, and what that says of the names in the next index."""
+
+from context_compressor import from_openai
+from context_compressor.summarizers.artifacts import index_artifacts, names_in
+from context_compressor.summarizers.identifiers import Source, rank_identifiers
+from context_compressor.summarizers.uses import Names, Uses
+from tests.memory.scripted import COUNTER, assistant, call, result, user
+
+
+def test_each_group_counts_once() -> None:
+    uses, nothing = Uses(), Names({}, frozenset())
+    for _ in range(2):
+        uses.note("a", Names({"parse_date": 2}, frozenset({"parse_date"})))
+    uses.note("b", Names({"parse_date": 1}, frozenset()))
+    assert uses.of("parse_date", nothing) == (3, True)
+    assert uses.of("parse_date", Names({"parse_date": 4}, frozenset())) == (7, True)
+    assert uses.groups == {"a", "b"}
+
+
+def test_a_name_is_given_where_anybody_else_named_it_about_that_time() -> None:
+    uses, nothing = Uses(), Names({}, frozenset())
+    uses.note("a", Names({"coined_x": 1}, frozenset({"printed_y", "early_z"})))
+    assert uses.of("coined_x", nothing) == (1, False)
+    assert uses.of("printed_y", nothing) == (0, True)
+    uses.note("b", Names({"printed_y": 1}, frozenset({"coined_x"})))
+    assert uses.of("coined_x", nothing) == (1, True)  # somebody repeated it
+    assert uses.of("printed_y", nothing) == (1, True)  # it was printed just before
+    assert uses.of("early_z", nothing) == (0, False)  # nobody used it: not kept
+    assert uses.of("early_z", Names({}, frozenset({"early_z"}))) == (0, True)
+
+
+def test_who_named_what_is_read_from_calls_replies_and_the_rest() -> None:
+    said = [
+        user("Fix parse_date."),
+        call("1", arguments='{"path": "src/dates.py"}'),
+        result("1", "def parse_date(value):\n    return ISO_FORMAT"),
+        assistant("parse_date in src/dates.py ignores ISO_FORMAT."),
+    ]
+    names = names_in(from_openai(said))
+    assert names.used == {"src/dates.py": 2, "parse_date": 1, "ISO_FORMAT": 1}
+    assert names.given == {"parse_date", "ISO_FORMAT"}
+    assert index_artifacts(from_openai(said), 200, COUNTER).names == names
+
+
+def test_what_the_agent_named_long_ago_outranks_what_was_only_printed() -> None:
+    printed = [Source("result", "ls", " ".join(f"name_{n}" for n in range(40)), 0.5)]
+    before = Uses()
+    before.note("a", Names({"name_31": 3, "name_7": 1}, frozenset({"name_31", "name_7"})))
+    ranked, _ = rank_identifiers(printed, before)
+    assert [identifier.text for identifier in ranked][:2] == ["name_31", "name_7"]
+
+
+def test_lines_of_earlier_summaries_are_no_further_use() -> None:
+    told = Source("call", "read_file", "src/dates.py", 0.1, is_carried=True)
+    ranked, names = rank_identifiers([told, Source("result", "ls", "src/other.py", 0.2)])
+    assert names == Names({}, {"src/other.py"})
+    assert ranked[0].text == "src/dates.py"
