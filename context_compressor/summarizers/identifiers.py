@@ -69,6 +69,10 @@ _EMPTY_WORDS = frozenset(
 )
 
 
+_GIVING = frozenset({"result", "user", "carried"})
+"""Kinds of sources that an agent has a name from; what it says itself tells less of what that is."""
+
+
 class Source(NamedTuple):
     """A text of the conversation, with where it came from."""
 
@@ -88,7 +92,9 @@ class Identifier:
 
     text: str
     source: int
-    """Index of the newest source that holds it."""
+    """Index of the newest source that holds it; not one of the agent's own, where there is another."""
+    position: float
+    """Of the newest source that holds it."""
     occurrences: int
     crowd: int
     """How many identifiers stand in the sparsest source with it; one of two says more than one of 300."""
@@ -170,9 +176,11 @@ def rank_identifiers(sources: Sequence[Source], before: Uses | None = None) -> t
         for token, count in counts.items():
             known = found.get(token)
             if known is None:
-                known = found[token] = Identifier(token, index, count, crowd)
+                known = found[token] = Identifier(token, index, source.position, count, crowd)
             else:
-                known.source = index
+                if kind in _GIVING or sources[known.source].kind not in _GIVING:
+                    known.source = index
+                known.position = source.position
                 known.occurrences += count
                 if crowd < known.crowd:
                     known.crowd = crowd
@@ -189,7 +197,7 @@ def rank_identifiers(sources: Sequence[Source], before: Uses | None = None) -> t
     ranked = list(found.values())
     for identifier in ranked:
         times, is_given = uses.of(identifier.text, names)
-        identifier.value = _value(identifier, sources[identifier.source].position, times, is_given)
+        identifier.value = _value(identifier, times, is_given)
     ranked.sort(key=lambda identifier: -identifier.value / (8 + len(identifier.text)))
     return ranked, names
 
@@ -199,7 +207,7 @@ def name_uses(sources: Iterable[Source]) -> Names:
     return tally((s.kind in ("call", "assistant"), count_identifiers(s.text)) for s in sources)
 
 
-def _value(identifier: Identifier, position: float, times: int, is_given: bool) -> float:
+def _value(identifier: Identifier, times: int, is_given: bool) -> float:
     """Estimate how likely an identifier is to be used again, from its use so far.
 
     A logistic model. Its weights were fitted once, then rounded, over 1,556 events of 84 recorded sessions
@@ -210,11 +218,10 @@ def _value(identifier: Identifier, position: float, times: int, is_given: bool) 
 
     Args:
         identifier: what is judged.
-        position: of the newest text that names it: 0 oldest, 1 newest.
         times: how often the agent has named it, in all that left.
         is_given: whether anybody else has.
     """
-    score = -3.9 + 0.5 * position
+    score = -3.9 + 0.5 * identifier.position
     if times:
         score += 1.8 + 0.42 * math.log2(1 + times) - (0 if is_given else 1)
     elif identifier.in_call:  # told of by an earlier summary alone

@@ -55,3 +55,14 @@ def test_lines_of_earlier_summaries_are_no_further_use() -> None:
     ranked, names = rank_identifiers([told, Source("result", "ls", "src/other.py", 0.2)])
     assert names == Names({}, {"src/other.py"})
     assert ranked[0].text == "src/dates.py"
+
+
+def test_a_name_is_told_beside_what_gave_it_not_beside_what_the_agent_made_of_it() -> None:
+    said = [
+        call("1", name="read_file", arguments='{"path": "dates.py"}'),
+        result("1", "def parse_date(value):"),
+        call("2", name="edit_file", arguments='{"path": "dates.py", "new_text": "return parse_date(value)"}'),
+        result("2", "ok"),
+    ]
+    lines = index_artifacts(from_openai(said), 200, COUNTER).lines
+    assert "read_file dates.py: def parse_date" in lines
