@@ -230,7 +230,6 @@ def _value(identifier: Identifier, times: int, is_given: bool) -> float:
         score += 0.6
     score += 0.25 * math.log2(identifier.occurrences)
     score -= 0.2 * math.log(1 + min(identifier.crowd, 400))
-    score -= 0.35 * len(identifier.text) / 40
     if is_number(identifier.text):
         score -= 0.8
     return 1 / (1 + math.exp(-score))

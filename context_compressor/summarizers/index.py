@@ -8,7 +8,7 @@ from context_compressor.summarizers.identifiers import Identifier, Source, descr
 
 _LINE_CHARS = 190
 _MIN_ROOM_CHARS = 20
-_LEAST_NUMBER_VALUE = 0.006
+_LEAST_NUMBER_VALUE = 0.0065
 """Below this a number is one of many that were only printed, as the cells of a table are."""
 
 

@@ -60,9 +60,13 @@ def test_lines_of_earlier_summaries_are_no_further_use() -> None:
 def test_a_name_is_told_beside_what_gave_it_not_beside_what_the_agent_made_of_it() -> None:
     said = [
         call("1", name="read_file", arguments='{"path": "dates.py"}'),
-        result("1", "def parse_date(value):"),
-        call("2", name="edit_file", arguments='{"path": "dates.py", "new_text": "return parse_date(value)"}'),
+        result("1", "\n".join(f"def helper_{n}(x):" for n in range(9)) + "\ndef parse_date(value):"),
+        call(
+            "2",
+            name="edit_file",
+            arguments='{"path": "dates.py", "text": "# A comment that goes on and on, and then: parse_date"}',
+        ),
         result("2", "ok"),
     ]
     lines = index_artifacts(from_openai(said), 200, COUNTER).lines
-    assert "read_file dates.py: def parse_date" in lines
+    assert any(line.startswith("read_file dates.py: ") and "def parse_date" in line for line in lines)
