@@ -27,6 +27,11 @@ MOST_SEGMENT_SHARE = 0.72
 SUMMARY_RATIO = 0.15
 """Tokens of summary and index per token that leaves. Lower saves more, higher loses less of what is needed
 later."""
+HIDDEN_WEIGHT = 0.2
+"""What a token behind a stub counts beside one that stands in the view, where the room of a summary is
+reckoned: the index names what is behind stubs, too, but of most of it the agent made nothing."""
+MOST_SUMMARY_RATIO = 0.5
+"""Tokens of summary and index per token that leaves the view, at most."""
 MERGE_RATIO = 0.8
 """Tokens of a merged summary per token of the summaries that it replaces: those are dense already."""
 LEAST_ROOM = 0.1
@@ -118,11 +123,12 @@ class Draft(StubDraft):
     def _segment_cost(self, grouped_tokens: int, groups: int = 1) -> int:
         return self.situation.costs.segment + self._summary_tokens(grouped_tokens, groups)
 
-    def _summary_tokens(self, grouped_tokens: int, groups: int = 1) -> int:
+    def _summary_tokens(self, grouped_tokens: int, groups: int = 1, hidden_tokens: int = 0) -> int:
         """Return what the summary of a group may cost, where an event makes so many."""
         if self.refs_only:
             return 0
-        wanted = max(MIN_SUMMARY_TOKENS, int(grouped_tokens * SUMMARY_RATIO))
+        wanted = int((grouped_tokens + HIDDEN_WEIGHT * hidden_tokens) * SUMMARY_RATIO)
+        wanted = max(MIN_SUMMARY_TOKENS, min(wanted, int(MOST_SUMMARY_RATIO * grouped_tokens)))
         # Half the share for all of an event, so that the segments of two events stand before they merge.
         wanted = min(wanted, max(MIN_SUMMARY_TOKENS, self._share // 2 // groups))
         return wanted if self.situation.costs.segment + wanted < grouped_tokens else 0
@@ -162,7 +168,8 @@ class Draft(StubDraft):
         groups = self._groups()
         sizes = [self._tokens_in(group) for group in groups]
         return [
-            (g, size, self._summary_tokens(size, len(groups))) for g, size in zip(groups, sizes, strict=True)
+            (group, size, self._summary_tokens(size, len(groups), _hidden_tokens(group)))
+            for group, size in zip(groups, sizes, strict=True)
         ]
 
     def _groups(self) -> list[list[Unit]]:
@@ -274,3 +281,9 @@ def _segment_share(history: float) -> float:
     """Return which share of the room segments may hold, for a history of so many budgets."""
     doublings = log2(max(1.0, history / LONG_HISTORY))
     return min(SEGMENT_SHARE + SHARE_PER_DOUBLING * doublings, MOST_SEGMENT_SHARE)
+
+
+def _hidden_tokens(group: Iterable[Unit]) -> int:
+    """Return the tokens of what stubs hide that already stand in a group."""
+    stubbed = [item for unit in group for item in unit.items if item.stubs]
+    return sum(max(0, item.source_tokens.total - item.tokens) for item in stubbed)
