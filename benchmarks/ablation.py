@@ -81,7 +81,7 @@ class ShowStubbed:
         return self._shown
 
 
-def tokens_whole(items: Sequence[ViewItem], _max_tokens: int) -> int:
+def tokens_whole(items: Sequence[ViewItem], *_: Any) -> int:
     return sum(item.tokens for item in items)
 
 

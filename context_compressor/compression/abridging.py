@@ -1,16 +1,19 @@
 """What a summariser reads of what leaves the view: of long results and arguments only a preview.
 
 What those name is kept by the index of artifacts, which reads them whole; what they say in full is one tool
-call away. A model that read them, too, would be paid for every token of them and keep little of it.
+call away. A model that read them, too, would be paid for every token of them and keep little of it. Nor does
+it read the indices of earlier segments: what is kept of them stands in the new one, which it is shown.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from context_compressor.compression.labels import without_index
 from context_compressor.compression.view import ViewItem
 from context_compressor.messages.msg import Msg
 from context_compressor.messages.parts import PartPath, other_parts, replace_parts, text_parts
+from context_compressor.messages.provenance import is_segment
 from context_compressor.offload.previews import preview
 from context_compressor.tokens.protocol import TokenCounter
 
@@ -21,6 +24,8 @@ def abridge(messages: Iterable[Msg], max_tokens: int, counter: TokenCounter) -> 
 
 
 def _abridge(msg: Msg, max_tokens: int, counter: TokenCounter) -> Msg:
+    if is_segment(msg):
+        return replace_parts(msg, {part.path: without_index(part.text) for part in text_parts(msg)})
     shown: dict[PartPath, str] = {}
     for part in (*text_parts(msg), *other_parts(msg)):
         if part.kind not in ("tool_result", "argument") or len(part.text) <= max_tokens:
@@ -35,10 +40,13 @@ def _abridge(msg: Msg, max_tokens: int, counter: TokenCounter) -> Msg:
     return replace_parts(msg, shown) if shown else msg
 
 
-def tokens_read(items: Sequence[ViewItem], max_tokens: int) -> int:
+def tokens_read(items: Sequence[ViewItem], max_tokens: int, counter: TokenCounter) -> int:
     """Return about how many tokens a model reads of what leaves, abridged."""
     tokens = sum(item.tokens for item in items)
     for item in items:
+        if item.kind == "segment":
+            text = str(item.source.content)
+            tokens -= counter.count_text(text[len(without_index(text)) :])
         if item.kind == "message" and item.tokens > max_tokens:
             for part, whole in item.texts():
                 if part.kind == "tool_result":

@@ -16,12 +16,12 @@ from context_compressor.compression.stub_draft import StubDraft
 from context_compressor.compression.units import Unit, newest_request
 from context_compressor.compression.view import ViewItem
 
-SEGMENT_SHARE = 0.41
+SEGMENT_SHARE = 0.38
 """Share of the budget beside the fixed messages that all segments together may hold; beyond it they merge."""
-SHARE_PER_DOUBLING = 0.14
+SHARE_PER_DOUBLING = 0.16
 """What this share gains each time that the history doubles, from `LONG_HISTORY` budgets on: the more is
 summarised the more there is to know of it, and the less it costs, beside the history, to show some more."""
-LONG_HISTORY = 8
+LONG_HISTORY = 7
 MOST_SEGMENT_SHARE = 0.72
 """What this share never exceeds: the rest is for the messages that are worked with."""
 SUMMARY_RATIO = 0.15

@@ -57,6 +57,12 @@ def summary_of(segment: str) -> str | None:
     return summary if newline else None
 
 
+def without_index(summary: str) -> str:
+    """Return a summary, or a segment's text, without the index at its end, if it has one."""
+    before, found, _ = summary.rpartition(_section(INDEX_HEADING, [""]))
+    return before if found else summary
+
+
 def without_notes(segment: str, notes: Sequence[str]) -> str:
     """Return a segment's text without the section that holds exactly these notes, if it has one."""
     section = notes_section(notes)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from context_compressor.compression.abridging import abridge, tokens_read
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.edits import ItemKey, SegmentEdit
-from context_compressor.compression.labels import segment_text, summary_of, without_notes
+from context_compressor.compression.labels import segment_text, summary_of, without_index, without_notes
 from context_compressor.compression.notes import fit_notes, newest_once, notes_tokens
 from context_compressor.compression.plans import PlannedSegment
 from context_compressor.compression.stubbing import StubMaker, may_hold_pages
@@ -179,7 +179,7 @@ class SegmentMaker:
             written = await self._summarize(
                 self._request(material, room.prose_tokens, facts, note),
                 replaced_tokens - room.index_tokens - bare_tokens,
-                tokens_read(material.items, self._config.preview_tokens),
+                tokens_read(material.items, self._config.preview_tokens, self._counter),
                 transcript.text,
                 done,
             )
@@ -284,7 +284,8 @@ class SegmentMaker:
         for summarizer in (self._summarizer, self._fallback):
             asked = request
             if summarizer.remote:
-                asked = replace(request, messages=await self._abridged(request.messages))
+                previous = request.previous and without_index(request.previous)
+                asked = replace(request, messages=await self._abridged(request.messages), previous=previous)
             try:
                 summary = await summarize_checked(
                     summarizer,

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
-from context_compressor import from_openai
+from context_compressor import Msg, from_openai
 from context_compressor.compression.abridging import abridge, tokens_read
+from context_compressor.compression.labels import segment_text, without_index
+from context_compressor.messages.provenance import segment_metadata
 from context_compressor.summarizers.prompts import render_conversation
 from tests.compression.support import items_of
 from tests.memory.scripted import COUNTER, call, result, text, user
@@ -41,4 +44,18 @@ def test_the_messages_themselves_stay_as_they_are() -> None:
 def test_what_is_read_is_estimated_without_reading_it() -> None:
     items = items_of(SAID)
     read = COUNTER.count_messages([*abridge([item.source for item in items], 100, COUNTER)])
-    assert abs(tokens_read(items, 100) - read) < 60
+    assert abs(tokens_read(items, 100, COUNTER) - read) < 60
+
+
+def test_of_earlier_segments_a_model_reads_the_summary_without_its_index() -> None:
+    """The new index, which it is shown, holds what is kept of it."""
+    told = segment_text(
+        "ctx://0123456789abcdef", 9, "- Went on.", ["read a.py: parse_date"] * 40, notes=["b"]
+    )
+    bare = segment_text("ctx://0123456789abcdef", 9, "- Went on.", notes=["b"])
+    (earlier, other) = (Msg("memory", text, "user", metadata=segment_metadata()) for text in (told, bare))
+    assert [msg.content for msg in abridge([earlier, other], 100, COUNTER)] == [bare, bare]
+    (item, *_) = items_of([user(told)])
+    read = tokens_read([replace(item, kind="segment")], 100, COUNTER)
+    assert abs(read - COUNTER.count_messages([other])) < 5
+    assert without_index("- A summary\n\n## Index of names") == "- A summary\n\n## Index of names"
