@@ -184,7 +184,7 @@ def test_growth_cuts_between_exchanges(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_ablation(tmp_path: Path) -> None:
     """A row for each mechanism, in each group of sessions; each makes a difference."""
-    write_samples(tmp_path, "mending-1", "sql-2")
+    write_samples(tmp_path, "mending-1", "sql-2", "chinese-2")
     done = run(
         "benchmarks/ablation.py", "--data", str(tmp_path), "--budget", "6000", "--min-tokens", "0",
         "--jobs", "2", "--results", str(tmp_path / "out"),
