@@ -7,7 +7,6 @@ from collections.abc import Collection, Container, Sequence
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.edits import ItemKey, message_id
 from context_compressor.compression.recovery import Recovery
-from context_compressor.compression.transcript import shown_message
 from context_compressor.compression.view import ViewItem
 from context_compressor.events import CompressionEvent
 from context_compressor.memory.base import MemoryBase
@@ -203,10 +202,11 @@ class Upkeep:
         state, redact = self.state, self._config.redact
         missing = [s for s in state.ledger.segments() if s.items and s.id not in state.uses.groups]
         if missing:
-            history = dict(await self.history.peek())
+            history = await self.history.peek()
+            characters = text_characters(msg for _, msg in history)
+            recovery = await run_off_loop(characters, Recovery, history, state.ledger, redact)
             for segment in missing:
-                found = [history[key] for key, part in segment.items if key in history and not part]
-                messages = [shown_message(msg, {}, {}, redact) for msg in found]
+                messages = recovery.messages_of(segment)
                 try:
                     names = await run_off_loop(text_characters(messages), names_in, messages)
                 except Exception:  # somebody wrote what breaks its rules; that event told of it

@@ -64,6 +64,31 @@ async def test_a_memory_that_is_taken_up_weighs_names_as_before() -> None:
     assert vars(await taken_up._upkeep.uses()) == vars(uses) != vars(others.__class__())
 
 
+REPAIRED = {
+    "refusal": [{"role": "assistant", "content": None, "refusal": "I will not open shadow_0001.db."}],
+    "speech": [
+        {
+            "role": "assistant",
+            "content": None,
+            "audio": {"id": "a", "data": "AA", "expires_at": 1, "transcript": "I opened shadow_0001.db."},
+        }
+    ],
+}
+
+
+@pytest.mark.parametrize("said", REPAIRED.values(), ids=REPAIRED)
+async def test_what_was_repaired_is_taken_up_as_the_view_showed_it(said: list[Dict]) -> None:
+    memory = new_memory(config(1_500, keep_recent_count=2))
+    await filled(memory, [*turns(2), *said, *turns(12, 4, "more")])
+    await memory.get_memory()
+    uses = memory._upkeep.state.uses
+    assert "shadow_0001.db" in repr(vars(uses))
+    again = new_memory(config(1_500, keep_recent_count=2), base=memory.base, store=memory.store)
+    again.load_state_dict(json.loads(json.dumps(memory.state_dict())))
+    await again.get_memory()
+    assert vars(await again._upkeep.uses()) == vars(uses)
+
+
 async def test_what_breaks_the_rules_of_an_index_breaks_no_restart(monkeypatch: pytest.MonkeyPatch) -> None:
     memory = new_memory(config(1_500))
     await filled(memory, session())
