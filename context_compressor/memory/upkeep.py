@@ -211,7 +211,8 @@ class Upkeep:
                     names = await run_off_loop(text_characters(messages), names_in, messages)
                 except Exception:  # somebody wrote what breaks its rules; that event told of it
                     names = NO_NAMES
-                state.uses.note(segment.id, names)
+                if state.ledger.segment(segment.id) is not None:  # else what it held may be deleted by now
+                    state.uses.note(segment.id, names)
         return state.uses
 
     async def forget(self, keys: Sequence[str], events: list[CompressionEvent]) -> None:

@@ -4,7 +4,14 @@ import json
 
 import pytest
 
-from context_compressor import CompressedMemory, InMemoryMemory, InMemoryOffloadStore, from_openai, to_openai
+from context_compressor import (
+    CompressedMemory,
+    InMemoryMemory,
+    InMemoryOffloadStore,
+    Msg,
+    from_openai,
+    to_openai,
+)
 from tests.memory.scripted import (
     Dict,
     assistant,
@@ -87,6 +94,28 @@ async def test_what_was_repaired_is_taken_up_as_the_view_showed_it(said: list[Di
     again.load_state_dict(json.loads(json.dumps(memory.state_dict())))
     await again.get_memory()
     assert vars(await again._upkeep.uses()) == vars(uses)
+
+
+async def test_what_is_deleted_while_the_history_is_read_is_not_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    memory = new_memory(config(1_500, keep_recent_count=2))
+    added = await filled(memory, [*turns(2), assistant("I opened shadow_0001.db."), *turns(12, 4, "more")])
+    await memory.get_memory()
+    again = new_memory(config(1_500, keep_recent_count=2), base=memory.base, store=memory.store)
+    again.load_state_dict(json.loads(json.dumps(memory.state_dict())))
+    await again.get_memory()
+    read = again._upkeep.history.peek
+
+    async def slowly() -> list[tuple[str, Msg]]:
+        monkeypatch.setattr(again._upkeep.history, "peek", read)
+        history = await read()
+        await again.delete([msg.id for msg in added if "shadow_0001.db" in str(msg.content)])
+        return history
+
+    monkeypatch.setattr(again._upkeep.history, "peek", slowly)
+    await again._upkeep.uses()
+    assert "shadow_0001.db" not in repr(vars(again._upkeep.state.uses))
 
 
 async def test_what_breaks_the_rules_of_an_index_breaks_no_restart(monkeypatch: pytest.MonkeyPatch) -> None:
