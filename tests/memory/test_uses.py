@@ -1,6 +1,7 @@
 """What the agent named weighs in every later index, also after a restart, and not once it is deleted."""
 
 import json
+import threading
 
 import pytest
 
@@ -12,6 +13,8 @@ from context_compressor import (
     from_openai,
     to_openai,
 )
+from context_compressor.summarizers.artifacts import names_in
+from context_compressor.summarizers.uses import Names
 from tests.memory.scripted import (
     Dict,
     assistant,
@@ -116,6 +119,27 @@ async def test_what_is_deleted_while_the_history_is_read_is_not_counted(
     monkeypatch.setattr(again._upkeep.history, "peek", slowly)
     await again._upkeep.uses()
     assert "shadow_0001.db" not in repr(vars(again._upkeep.state.uses))
+
+
+async def test_a_long_history_is_not_read_on_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No segment is long, all of them are."""
+    memory = new_memory(config(1_500, keep_recent_count=2))
+    for start in range(8):
+        await filled(memory, turns(9, 40, f"part{start}"))
+        await memory.get_memory()
+    again = new_memory(config(1_500, keep_recent_count=2), base=memory.base, store=memory.store)
+    again.load_state_dict(json.loads(json.dumps(memory.state_dict())))
+    await again.get_memory()
+    threads: set[str] = set()
+
+    def noting(messages: list[Msg]) -> Names:
+        threads.add(threading.current_thread().name)
+        return names_in(messages)
+
+    monkeypatch.setattr("context_compressor.memory.upkeep.names_in", noting)
+    uses = await again._upkeep.uses()
+    assert len(uses.groups) > 1
+    assert threading.current_thread().name not in threads
 
 
 async def test_what_breaks_the_rules_of_an_index_breaks_no_restart(monkeypatch: pytest.MonkeyPatch) -> None:
