@@ -19,7 +19,7 @@ on; the others lack one mechanism each:
 - arrivals: large results are compacted as they arrive, however recent;
 - uses: how often the agent has named something, in all that left, ranks it in every later index; without, in
   what leaves at once alone;
-- large-segments: segments may hold nearly half of the room before they merge; without, a quarter;
+- large-segments: segments may hold more than a third of the room before they merge; without, a quarter;
 - growing-share: of a long history they may hold more.
 """
 
@@ -81,7 +81,7 @@ class ShowStubbed:
         return self._shown
 
 
-def tokens_whole(items: Sequence[ViewItem], *_: Any) -> int:
+def tokens_whole(items: Sequence[ViewItem], *_: Any, **__: Any) -> int:
     return sum(item.tokens for item in items)
 
 

@@ -18,14 +18,28 @@ from context_compressor.offload.previews import preview
 from context_compressor.tokens.protocol import TokenCounter
 
 
-def abridge(messages: Iterable[Msg], max_tokens: int, counter: TokenCounter) -> tuple[Msg, ...]:
-    """Return messages with a preview in place of every result and argument above `max_tokens` tokens."""
-    return tuple(_abridge(msg, max_tokens, counter) for msg in messages)
+def abridge(
+    messages: Iterable[Msg], max_tokens: int, counter: TokenCounter, *, indices: bool
+) -> tuple[Msg, ...]:
+    """Return messages with a preview in place of every result and argument above `max_tokens` tokens.
+
+    Args:
+        messages: what leaves.
+        max_tokens: of a preview.
+        counter: measures.
+        indices: whether earlier segments keep theirs.
+    """
+    return tuple(
+        _without_index(msg) if is_segment(msg) and not indices else _abridge(msg, max_tokens, counter)
+        for msg in messages
+    )
+
+
+def _without_index(msg: Msg) -> Msg:
+    return replace_parts(msg, {part.path: without_index(part.text) for part in text_parts(msg)})
 
 
 def _abridge(msg: Msg, max_tokens: int, counter: TokenCounter) -> Msg:
-    if is_segment(msg):
-        return replace_parts(msg, {part.path: without_index(part.text) for part in text_parts(msg)})
     shown: dict[PartPath, str] = {}
     for part in (*text_parts(msg), *other_parts(msg)):
         if part.kind not in ("tool_result", "argument") or len(part.text) <= max_tokens:
@@ -40,11 +54,11 @@ def _abridge(msg: Msg, max_tokens: int, counter: TokenCounter) -> Msg:
     return replace_parts(msg, shown) if shown else msg
 
 
-def tokens_read(items: Sequence[ViewItem], max_tokens: int, counter: TokenCounter) -> int:
-    """Return about how many tokens a model reads of what leaves, abridged."""
+def tokens_read(items: Sequence[ViewItem], max_tokens: int, counter: TokenCounter, *, indices: bool) -> int:
+    """Return about how many tokens a model reads of what leaves, abridged as `abridge` does."""
     tokens = sum(item.tokens for item in items)
     for item in items:
-        if item.kind == "segment":
+        if item.kind == "segment" and not indices:
             text = str(item.source.content)
             tokens -= counter.count_text(text[len(without_index(text)) :])
         if item.kind == "message" and item.tokens > max_tokens:

@@ -124,7 +124,13 @@ class Draft(StubDraft):
         return self.situation.costs.segment + self._summary_tokens(grouped_tokens, groups)
 
     def _summary_tokens(self, grouped_tokens: int, groups: int = 1, hidden_tokens: int = 0) -> int:
-        """Return what the summary of a group may cost, where an event makes so many."""
+        """Return what the summary of a group may cost, where an event makes so many.
+
+        Args:
+            grouped_tokens: of the group, as it stands in the view.
+            groups: of the event.
+            hidden_tokens: of what stubs in the group stand for.
+        """
         if self.refs_only:
             return 0
         wanted = int((grouped_tokens + HIDDEN_WEIGHT * hidden_tokens) * SUMMARY_RATIO)

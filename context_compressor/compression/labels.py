@@ -59,8 +59,9 @@ def summary_of(segment: str) -> str | None:
 
 def without_index(summary: str) -> str:
     """Return a summary, or a segment's text, without the index at its end, if it has one."""
-    before, found, _ = summary.rpartition(_section(INDEX_HEADING, [""]))
-    return before if found else summary
+    before, found, lines = summary.rpartition(_section(INDEX_HEADING, [""]))
+    is_index = found and all(line.startswith("- ") for line in lines.split("\n")[1:])
+    return before if is_index else summary
 
 
 def without_notes(segment: str, notes: Sequence[str]) -> str:

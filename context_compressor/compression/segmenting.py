@@ -22,9 +22,9 @@ from context_compressor.messages.escapes import sendable
 from context_compressor.messages.msg import Msg
 from context_compressor.messages.parts import PartPath
 from context_compressor.messages.provenance import segment_metadata
-from context_compressor.summarizers.artifacts import Artifacts, index_artifacts
+from context_compressor.summarizers.artifacts import Artifacts, index_artifacts, names_in
 from context_compressor.summarizers.protocol import Summarizer, SummaryRequest
-from context_compressor.summarizers.uses import Names, Uses
+from context_compressor.summarizers.uses import NO_NAMES, Names, Uses
 from context_compressor.summarizers.validation import summarize_checked
 from context_compressor.tokens.off_loop import run_off_loop, text_characters
 from context_compressor.tokens.protocol import TokenCounter
@@ -98,7 +98,7 @@ class MadeSegment(NamedTuple):
 
     edit: SegmentEdit
     names: Names | None
-    """Who named what in the messages that it stands for, where an index was asked for."""
+    """Who named what in the messages that it stands for; None where no index will ever ask."""
 
 
 class SegmentMaker:
@@ -179,11 +179,13 @@ class SegmentMaker:
             written = await self._summarize(
                 self._request(material, room.prose_tokens, facts, note),
                 replaced_tokens - room.index_tokens - bare_tokens,
-                tokens_read(material.items, self._config.preview_tokens, self._counter),
+                tokens_read(material.items, self._config.preview_tokens, self._counter, indices=not facts),
                 transcript.text,
                 done,
             )
             facts = tuple(fact for fact in facts if written is None or fact not in written)
+        elif self._config.mode != "compact":
+            named = await self._names(material.whole)
         text_with = partial(segment_text, ref, material.message_count, written, facts)
         if guide and not planned.summary_tokens and self.cost_of(text_with(guide=guide)) > bare_tokens:
             guide = ""
@@ -254,6 +256,13 @@ class SegmentMaker:
             done.fail(error)
             return Artifacts()
 
+    async def _names(self, messages: Sequence[Msg]) -> Names:
+        """Return who named what, where no index is made; nothing where the rules fail."""
+        try:
+            return await run_off_loop(text_characters(messages), names_in, messages)
+        except Exception:
+            return NO_NAMES
+
     def _request(
         self, material: _Material, max_tokens: int, facts: tuple[str, ...], note: str | None
     ) -> SummaryRequest:
@@ -284,8 +293,7 @@ class SegmentMaker:
         for summarizer in (self._summarizer, self._fallback):
             asked = request
             if summarizer.remote:
-                previous = request.previous and without_index(request.previous)
-                asked = replace(request, messages=await self._abridged(request.messages), previous=previous)
+                asked = await self._abridged(request)
             try:
                 summary = await summarize_checked(
                     summarizer,
@@ -312,8 +320,19 @@ class SegmentMaker:
             return summary.text
         return None
 
-    async def _abridged(self, messages: Sequence[Msg]) -> tuple[Msg, ...]:
-        """Return messages as a model reads them: every token costs, so of long results it sees previews."""
-        return await run_off_loop(
-            text_characters(messages), abridge, messages, self._config.preview_tokens, self._counter
+    async def _abridged(self, request: SummaryRequest) -> SummaryRequest:
+        """Return a request as a model reads it: every token costs, so of long results it sees previews.
+
+        Nor does it see earlier indices, where there is a new one.
+        """
+        counter, has_index = self._counter, bool(request.facts)
+        shorten = partial(
+            abridge, request.messages, self._config.preview_tokens, counter, indices=not has_index
+        )
+        messages = await run_off_loop(text_characters(request.messages), shorten)
+        previous = request.previous
+        return replace(
+            request,
+            messages=messages,
+            previous=without_index(previous) if previous and has_index else previous,
         )

@@ -12,6 +12,7 @@ from context_compressor.errors import InvalidStateError
 from context_compressor.memory.budget import BudgetInForce
 from context_compressor.memory.state import MemoryState
 from context_compressor.memory.sync import Followed, read_followed
+from context_compressor.summarizers.uses import Uses
 from context_compressor.tokens.protocol import TokenCounter
 
 SAVED_KEY = "compression"
@@ -56,6 +57,7 @@ def to_saved(
         "tokens": dict(tokens),
         "fresh": [list(key) for key in state.fresh],
         "calibration": state.budget.to_dict(),
+        "uses": state.uses.to_dict(),
         "synced": [list(one) for one in followed],
     }
 
@@ -94,6 +96,8 @@ def _read(data: object, config: CompressionConfig, counter: TokenCounter) -> Loa
     state.fresh = {ItemKey(*key): 0 for key in fresh}
     is_same_counter = data.get("encoding") == _encoding_of(counter)
     state.budget = BudgetInForce.load(data.get("calibration"), config, same_counter=is_same_counter)
+    if "uses" in data:  # the history tells, too, but has to be read for that
+        state.uses = Uses.from_dict(data["uses"])
     followed = read_followed(data.get("synced", []), known=tokens)
     return Loaded(state, dict(tokens) if is_same_counter else {}, followed)
 

@@ -146,7 +146,7 @@ class MemoryState:
             unseen: keys of messages that no view has shown yet.
         """
         items, self._builder = built
-        if any(self.ledger.segment(group) is None for group in self.uses.groups):
+        if any(self.ledger.segment(segment_id) is None for segment_id in self.uses.segments):
             self.uses = Uses()  # what was withdrawn may be deleted, and is in nothing that is kept then
         self._unblock_changed(items)
         self.queue = []
@@ -171,10 +171,11 @@ class MemoryState:
         ledger = self.ledger
         durable = {ref for ref in done.pending if ledger.is_live(ref) and ref not in ledger.pending}
         edits: list[StubEdit | SegmentEdit] = [*done.stubs, *done.segments]
+        if not self.segments_to_note():  # else they come first, once their messages are read
+            for segment_id, names in done.names.items():
+                self.uses.note(segment_id, names)
         for edit in edits:
             self.ledger.append(edit)
-        for group, names in done.names.items():
-            self.uses.note(group, names)
         ledger.pending |= {ref for ref in done.pending - durable if ledger.is_live(ref)}
         ledger.pending -= done.written
         self.blocked |= done.blocked
@@ -225,6 +226,10 @@ class MemoryState:
         return list(found)
 
     # Asking
+
+    def segments_to_note(self) -> list[SegmentEdit]:
+        """Return the segments whose messages `uses` does not count yet, the oldest first."""
+        return [s for s in self.ledger.segments() if s.items and s.id not in self.uses.segments]
 
     def situation(
         self, costs: Costs, *, early: bool = True, manual: bool = False, growth_tokens: int = 0

@@ -200,8 +200,7 @@ class Upkeep:
             RedactionError: the user's callable failed.
         """
         state, redact = self.state, self._config.redact
-        missing = [s for s in state.ledger.segments() if s.items and s.id not in state.uses.groups]
-        if missing:
+        if missing := state.segments_to_note():
             history = await self.history.peek()
             characters = text_characters(msg for _, msg in history)
             recovery = await run_off_loop(characters, Recovery, history, state.ledger, redact)

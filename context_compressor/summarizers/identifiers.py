@@ -94,7 +94,7 @@ class Identifier:
     source: int
     """Index of the newest source that holds it; not one of the agent's own, where there is another."""
     position: float
-    """Of the newest source that holds it."""
+    """Of the last source that holds it."""
     occurrences: int
     crowd: int
     """How many identifiers stand in the sparsest source with it; one of two says more than one of 300."""

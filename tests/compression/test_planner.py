@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from context_compressor import CompressionConfig, from_openai
-from context_compressor.compression.edits import ItemKey
+from context_compressor.compression.edits import ItemKey, StubEdit
 from context_compressor.compression.planner import plan
 from context_compressor.compression.plans import Plan, Situation
 from context_compressor.compression.units import Marks
@@ -216,6 +216,22 @@ def test_segments_may_hold_more_the_longer_the_history() -> None:
     assert merged(16_000) == 2
     assert merged(100_000) == 0
     assert merged(10**9) == 0
+
+
+def test_a_summary_has_room_for_what_stubs_hide_but_for_no_more_than_half_of_what_leaves() -> None:
+    def room(hidden_lines: int) -> int:
+        items = items_of([user("earlier"), *turns(8)])
+        items[0] = replace(items[0], kind="segment")
+        stub = StubEdit(items[4].key, (0,), "ctx://0123456789abcdef", "x", 1)
+        whole = items[4].source_tokens._replace(total=items[4].tokens + 12 * hidden_lines)
+        items[4] = replace(items[4], source_tokens=whole, stubs={(0,): stub})
+        settings = CompressionConfig(max_total_tokens=20_000, keep_recent_count=4)
+        found = plan(items, Situation(settings, COSTS, manual=True))
+        assert found is not None
+        return found.segments[0].summary_tokens
+
+    left = sum(item.tokens for item in items_of(turns(7)))
+    assert room(0) < room(500) < room(20_000) <= left // 2
 
 
 RECENT = {str(n) for n in range(5, 15)}

@@ -2,6 +2,7 @@
 
 import json
 import threading
+from collections.abc import Callable
 
 import pytest
 
@@ -14,7 +15,7 @@ from context_compressor import (
     to_openai,
 )
 from context_compressor.summarizers.artifacts import names_in
-from context_compressor.summarizers.uses import Names
+from context_compressor.summarizers.uses import Names, Uses
 from tests.memory.scripted import (
     Dict,
     assistant,
@@ -30,6 +31,13 @@ from tests.memory.scripted import (
 )
 
 USED = "ledger_0417.parquet"
+
+
+def without_uses(state: Dict) -> Dict:
+    """Return a saved state that leaves it to the history to tell what the agent named."""
+    copied: Dict = json.loads(json.dumps(state))
+    del copied["compression"]["uses"]
+    return copied
 
 
 def listing(id: str) -> list[Dict]:
@@ -56,7 +64,8 @@ async def test_a_name_used_once_stands_out_among_those_printed_ever_since() -> N
     assert USED in wire_text(segments)
 
 
-async def test_a_memory_that_is_taken_up_weighs_names_as_before() -> None:
+@pytest.mark.parametrize("load", [json.loads, lambda saved: without_uses(json.loads(saved))])
+async def test_a_memory_that_is_taken_up_weighs_names_as_before(load: Callable[[str], Dict]) -> None:
     """Each view of a memory that is loaded anew at every step is that of one that never ended."""
     base, store = InMemoryMemory(), InMemoryOffloadStore()
     whole = new_memory(config(1_500, keep_recent_count=2))
@@ -68,10 +77,40 @@ async def test_a_memory_that_is_taken_up_weighs_names_as_before() -> None:
         await whole.add([msg])
         await taken_up.add([msg])
         assert to_openai(await taken_up.get_memory()) == to_openai(await whole.get_memory())
-        state = json.loads(json.dumps(taken_up.state_dict()))
+        state = load(json.dumps(taken_up.state_dict()))
     assert whole.stats().events > 4
     uses, others = whole._upkeep.state.uses, taken_up._upkeep.state.uses
     assert vars(await taken_up._upkeep.uses()) == vars(uses) != vars(others.__class__())
+
+
+async def test_a_memory_that_never_ended_reads_no_history_for_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where a tight budget leaves some segments nothing but their refs."""
+    memory = new_memory(config(500, keep_recent_count=2))
+    monkeypatch.setattr("context_compressor.memory.upkeep._names_in", None)
+    for message in session():
+        await memory.add(from_openai([message]))
+        await good_view(memory)
+    segments = list(memory._upkeep.state.ledger.segments())
+    assert {segment.summarized for segment in segments} == {True, False}
+    assert memory._upkeep.state.uses.segments == {segment.id for segment in segments if segment.items}
+
+
+async def test_what_is_committed_before_older_messages_are_counted_is_counted_after_them() -> None:
+    """Whether a name was given depends on the order; a memory that is taken up takes the ledger's."""
+    memory = new_memory(config(1_500, keep_recent_count=2))
+    await filled(memory, session())
+    await good_view(memory)
+    whole = (await memory._upkeep.uses()).to_dict()
+    state = memory._upkeep.state
+    state.uses = Uses()  # as after a withdrawal
+    await filled(memory, turns(12, 9, "more"))
+    await good_view(memory)
+    assert whole["segments"]
+    later = (await memory._upkeep.uses()).to_dict()
+    again = new_memory(config(1_500, keep_recent_count=2), base=memory.base, store=memory.store)
+    again.load_state_dict(without_uses(memory.state_dict()))
+    await again.get_memory()
+    assert (await again._upkeep.uses()).to_dict() == later
 
 
 REPAIRED = {
@@ -94,7 +133,7 @@ async def test_what_was_repaired_is_taken_up_as_the_view_showed_it(said: list[Di
     uses = memory._upkeep.state.uses
     assert "shadow_0001.db" in repr(vars(uses))
     again = new_memory(config(1_500, keep_recent_count=2), base=memory.base, store=memory.store)
-    again.load_state_dict(json.loads(json.dumps(memory.state_dict())))
+    again.load_state_dict(without_uses(memory.state_dict()))
     await again.get_memory()
     assert vars(await again._upkeep.uses()) == vars(uses)
 
@@ -106,7 +145,7 @@ async def test_what_is_deleted_while_the_history_is_read_is_not_counted(
     added = await filled(memory, [*turns(2), assistant("I opened shadow_0001.db."), *turns(12, 4, "more")])
     await memory.get_memory()
     again = new_memory(config(1_500, keep_recent_count=2), base=memory.base, store=memory.store)
-    again.load_state_dict(json.loads(json.dumps(memory.state_dict())))
+    again.load_state_dict(without_uses(memory.state_dict()))
     await again.get_memory()
     read = again._upkeep.history.peek
 
@@ -128,7 +167,7 @@ async def test_a_long_history_is_not_read_on_the_event_loop(monkeypatch: pytest.
         await filled(memory, turns(9, 40, f"part{start}"))
         await memory.get_memory()
     again = new_memory(config(1_500, keep_recent_count=2), base=memory.base, store=memory.store)
-    again.load_state_dict(json.loads(json.dumps(memory.state_dict())))
+    again.load_state_dict(without_uses(memory.state_dict()))
     await again.get_memory()
     threads: set[str] = set()
 
@@ -138,7 +177,7 @@ async def test_a_long_history_is_not_read_on_the_event_loop(monkeypatch: pytest.
 
     monkeypatch.setattr("context_compressor.memory.upkeep.names_in", noting)
     uses = await again._upkeep.uses()
-    assert len(uses.groups) > 1
+    assert len(uses.segments) > 1
     assert threading.current_thread().name not in threads
 
 
@@ -147,8 +186,8 @@ async def test_what_breaks_the_rules_of_an_index_breaks_no_restart(monkeypatch: 
     await filled(memory, session())
     await memory.get_memory()
     again = new_memory(config(1_500), base=memory.base, store=memory.store)
-    again.load_state_dict(memory.state_dict())
+    again.load_state_dict(without_uses(memory.state_dict()))
     monkeypatch.setattr("context_compressor.memory.upkeep.names_in", lambda _: 1 / 0)
     await filled(again, turns(12, 9, "more"))
     await good_view(again)
-    assert again._upkeep.state.uses.groups
+    assert again._upkeep.state.uses.segments

@@ -1,6 +1,12 @@
 """What an agent named in everything that left, and what that says of the names in the next index."""
 
+import json
+from typing import Any
+
+import pytest
+
 from context_compressor import from_openai
+from context_compressor.errors import InvalidStateError
 from context_compressor.summarizers.artifacts import index_artifacts, names_in
 from context_compressor.summarizers.identifiers import Source, rank_identifiers
 from context_compressor.summarizers.uses import Names, Uses
@@ -14,7 +20,7 @@ def test_each_group_counts_once() -> None:
     uses.note("b", Names({"parse_date": 1}, frozenset()))
     assert uses.of("parse_date", nothing) == (3, True)
     assert uses.of("parse_date", Names({"parse_date": 4}, frozenset())) == (7, True)
-    assert uses.groups == {"a", "b"}
+    assert uses.segments == {"a", "b"}
 
 
 def test_a_name_is_given_where_anybody_else_named_it_about_that_time() -> None:
@@ -70,3 +76,28 @@ def test_a_name_is_told_beside_what_gave_it_not_beside_what_the_agent_made_of_it
     ]
     lines = index_artifacts(from_openai(said), 200, COUNTER).lines
     assert any(line.startswith("read_file dates.py: ") and "def parse_date" in line for line in lines)
+
+
+def test_counts_can_be_saved() -> None:
+    uses = Uses()
+    uses.note("a", Names({"coined_x": 1, "parse_date": 2}, frozenset({"parse_date", "printed_y"})))
+    again = Uses.from_dict(json.loads(json.dumps(uses.to_dict())))
+    assert vars(again) == vars(uses)
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"times": {"a_name": 0}}, "uses.times"),
+        ({"times": {"a_name": True}}, "uses.times"),
+        ({"times": []}, "uses.times"),
+        ({"newest": [1]}, "uses.newest"),
+        ({"given": None}, "uses.given"),
+        ({"segments": {}}, "uses.segments"),
+    ],
+)
+def test_saved_counts_are_checked(changed: dict[str, Any], told: str) -> None:
+    with pytest.raises(InvalidStateError, match=told):
+        Uses.from_dict({**Uses().to_dict(), **changed})
+    with pytest.raises(InvalidStateError, match="expected a dict, got list"):
+        Uses.from_dict([])
