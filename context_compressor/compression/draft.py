@@ -174,9 +174,17 @@ class Draft(StubDraft):
         groups = self._groups()
         sizes = [self._tokens_in(group) for group in groups]
         return [
-            (group, size, self._summary_tokens(size, len(groups), _hidden_tokens(group)))
+            (group, size, self._summary_tokens(size, len(groups), self._hidden_in(group)))
             for group, size in zip(groups, sizes, strict=True)
         ]
+
+    def _hidden_in(self, group: Iterable[Unit]) -> int:
+        """Return the tokens of what stubs hide in a group, those included that the plan makes."""
+        hidden = 0
+        for unit in group:
+            hidden += self._saved.get(unit.key, 0)
+            hidden += sum(max(0, i.source_tokens.total - i.tokens) for i in unit.items if i.stubs)
+        return hidden
 
     def _groups(self) -> list[list[Unit]]:
         """Return the leaving units in groups of at most `group_token_threshold` tokens, in view order."""
@@ -287,9 +295,3 @@ def _segment_share(history: float) -> float:
     """Return which share of the room segments may hold, for a history of so many budgets."""
     doublings = log2(max(1.0, history / LONG_HISTORY))
     return min(SEGMENT_SHARE + SHARE_PER_DOUBLING * doublings, MOST_SEGMENT_SHARE)
-
-
-def _hidden_tokens(group: Iterable[Unit]) -> int:
-    """Return the tokens of what stubs hide that already stand in a group."""
-    stubbed = [item for unit in group for item in unit.items if item.stubs]
-    return sum(max(0, item.source_tokens.total - item.tokens) for item in stubbed)
