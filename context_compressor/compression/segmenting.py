@@ -24,7 +24,7 @@ from context_compressor.messages.parts import PartPath
 from context_compressor.messages.provenance import segment_metadata
 from context_compressor.summarizers.artifacts import Artifacts, index_artifacts, names_in
 from context_compressor.summarizers.protocol import Summarizer, SummaryRequest
-from context_compressor.summarizers.uses import NO_NAMES, Names, Uses
+from context_compressor.summarizers.uses import Names, Uses
 from context_compressor.summarizers.validation import summarize_checked
 from context_compressor.tokens.off_loop import run_off_loop, text_characters
 from context_compressor.tokens.protocol import TokenCounter
@@ -185,7 +185,7 @@ class SegmentMaker:
             )
             facts = tuple(fact for fact in facts if written is None or fact not in written)
         elif self._config.mode != "compact":
-            named = await self._names(material.whole)
+            named = await run_off_loop(text_characters(material.whole), names_in, material.whole)
         text_with = partial(segment_text, ref, material.message_count, written, facts)
         if guide and not planned.summary_tokens and self.cost_of(text_with(guide=guide)) > bare_tokens:
             guide = ""
@@ -255,13 +255,6 @@ class SegmentMaker:
         except Exception as error:
             done.fail(error)
             return Artifacts()
-
-    async def _names(self, messages: Sequence[Msg]) -> Names:
-        """Return who named what, where no index is made; nothing where the rules fail."""
-        try:
-            return await run_off_loop(text_characters(messages), names_in, messages)
-        except Exception:
-            return NO_NAMES
 
     def _request(
         self, material: _Material, max_tokens: int, facts: tuple[str, ...], note: str | None

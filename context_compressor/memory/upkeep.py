@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Container, Sequence
 
 from context_compressor.compression.config import CompressionConfig
-from context_compressor.compression.edits import ItemKey, SegmentEdit, message_id
+from context_compressor.compression.edits import ItemKey, message_id
 from context_compressor.compression.recovery import Recovery
 from context_compressor.compression.view import ViewItem
 from context_compressor.events import CompressionEvent
@@ -16,7 +16,7 @@ from context_compressor.memory.locks import LoopLock
 from context_compressor.memory.state import MemoryState
 from context_compressor.messages.msg import Msg
 from context_compressor.summarizers.artifacts import names_in
-from context_compressor.summarizers.uses import NO_NAMES, Names, Uses
+from context_compressor.summarizers.uses import Uses
 from context_compressor.tokens.measure import MessageTokens, measure_off_loop
 from context_compressor.tokens.off_loop import run_off_loop, text_characters
 from context_compressor.tokens.protocol import TokenCounter
@@ -204,7 +204,9 @@ class Upkeep:
             history = await self.history.peek()
             characters = text_characters(msg for _, msg in history)
             recovery = await run_off_loop(characters, Recovery, history, state.ledger, redact)
-            found = await run_off_loop(characters, lambda: [_names_in(recovery, s) for s in missing])
+            found = await run_off_loop(
+                characters, lambda: [names_in(recovery.messages_of(s)) for s in missing]
+            )
             for segment, names in zip(missing, found, strict=True):
                 if state.ledger.segment(segment.id) is not None:  # else what it held may be deleted by now
                     state.uses.note(segment.id, names)
@@ -273,15 +275,6 @@ class Upkeep:
         self._loaded_tokens = loaded_tokens
         self._is_new = True
         self.stale = True
-
-
-def _names_in(recovery: Recovery, segment: SegmentEdit) -> Names:
-    """Return who named what in the messages of a segment."""
-    messages = recovery.messages_of(segment)
-    try:
-        return names_in(messages)
-    except Exception:  # somebody wrote what breaks its rules; the event that made the segment told of it
-        return NO_NAMES
 
 
 def _is_continued(before: Sequence[ViewItem], after: Sequence[ViewItem]) -> bool:

@@ -66,8 +66,11 @@ def index_artifacts(
 
 
 def names_in(messages: Sequence[Msg]) -> Names:
-    """Return who named what in messages, as `index_artifacts` does."""
-    return name_uses(digest_messages(messages, None).sources)
+    """Return who named what in messages, as `index_artifacts` does; nothing where its rules fail on them."""
+    try:
+        return name_uses(digest_messages(messages, None).sources)
+    except Exception:  # somebody wrote what breaks them; the event that makes an index tells of it
+        return NO_NAMES
 
 
 def _state_lines(digest: Digest, ranked: Sequence[Identifier]) -> list[Line]:

@@ -69,10 +69,6 @@ _EMPTY_WORDS = frozenset(
 )
 
 
-_GIVING = frozenset({"result", "user", "carried"})
-"""Kinds of sources that an agent has a name from; what it says itself tells less of what that is."""
-
-
 class Source(NamedTuple):
     """A text of the conversation, with where it came from."""
 
@@ -84,6 +80,11 @@ class Source(NamedTuple):
     """Where in the material it stands: 0 oldest, 1 newest."""
     is_carried: bool = False
     """Whether it is a line of an earlier summary."""
+
+    @property
+    def is_agents(self) -> bool:
+        """Whether the agent wrote it: that tells less of what a name is than what the agent has it from."""
+        return self.kind in ("call", "assistant")
 
 
 @dataclass(slots=True)
@@ -172,13 +173,13 @@ def rank_identifiers(sources: Sequence[Source], before: Uses | None = None) -> t
     counted = [count_identifiers(source.text) for source in sources]
     for index, (source, counts) in enumerate(zip(sources, counted, strict=True)):
         crowd = len(counts)
-        kind = source.kind
+        kind, is_agents = source.kind, source.is_agents
         for token, count in counts.items():
             known = found.get(token)
             if known is None:
                 known = found[token] = Identifier(token, index, source.position, count, crowd)
             else:
-                if kind in _GIVING or sources[known.source].kind not in _GIVING:
+                if not is_agents or sources[known.source].is_agents:
                     known.source = index
                 known.position = source.position
                 known.occurrences += count
@@ -189,7 +190,7 @@ def rank_identifiers(sources: Sequence[Source], before: Uses | None = None) -> t
             elif kind == "call":
                 known.in_call = True
     names = tally(
-        (source.kind in ("call", "assistant"), counts)
+        (source.is_agents, counts)
         for source, counts in zip(sources, counted, strict=True)
         if not source.is_carried
     )
@@ -204,7 +205,7 @@ def rank_identifiers(sources: Sequence[Source], before: Uses | None = None) -> t
 
 def name_uses(sources: Iterable[Source]) -> Names:
     """Return who named which identifiers, as `rank_identifiers` does."""
-    return tally((s.kind in ("call", "assistant"), count_identifiers(s.text)) for s in sources)
+    return tally((source.is_agents, count_identifiers(source.text)) for source in sources)
 
 
 def _value(identifier: Identifier, times: int, is_given: bool) -> float:

@@ -86,7 +86,7 @@ async def test_a_memory_that_is_taken_up_weighs_names_as_before(load: Callable[[
 async def test_a_memory_that_never_ended_reads_no_history_for_names(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where a tight budget leaves some segments nothing but their refs."""
     memory = new_memory(config(500, keep_recent_count=2))
-    monkeypatch.setattr("context_compressor.memory.upkeep._names_in", None)
+    monkeypatch.setattr("context_compressor.memory.upkeep.names_in", None)
     for message in session():
         await memory.add(from_openai([message]))
         await good_view(memory)
@@ -187,7 +187,7 @@ async def test_what_breaks_the_rules_of_an_index_breaks_no_restart(monkeypatch: 
     await memory.get_memory()
     again = new_memory(config(1_500), base=memory.base, store=memory.store)
     again.load_state_dict(without_uses(memory.state_dict()))
-    monkeypatch.setattr("context_compressor.memory.upkeep.names_in", lambda _: 1 / 0)
+    monkeypatch.setattr("context_compressor.summarizers.artifacts.name_uses", lambda _: 1 / 0)
     await filled(again, turns(12, 9, "more"))
     await good_view(again)
     assert again._upkeep.state.uses.segments
