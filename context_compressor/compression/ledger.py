@@ -37,6 +37,7 @@ class Ledger:
         pending: refs whose text is not durable yet; read-back serves them from the history.
         unwanted: refs whose text nothing names any more and which the store has yet to remove.
         frontier: how many history messages have been seen.
+        stub_count: how many live stubs there are, those inside segments included.
     """
 
     def __init__(self) -> None:
@@ -44,6 +45,7 @@ class Ledger:
         self.pending: set[str] = set()
         self.unwanted: set[str] = set()
         self.frontier = 0
+        self.stub_count = 0
         self._stubs: dict[ItemKey, dict[PartPath, StubEdit]] = {}
         self._segments: dict[str, SegmentEdit] = {}
         self._holder: dict[ItemKey, str] = {}
@@ -66,8 +68,12 @@ class Ledger:
         return self._segments.get(segment_id)
 
     def segments(self) -> Iterator[SegmentEdit]:
-        """Yield every live segment, merged ones included."""
+        """Yield every live segment, merged ones included, the oldest first."""
         yield from self._segments.values()
+
+    def newest_segments(self) -> Iterator[SegmentEdit]:
+        """Yield every live segment, merged ones included, the newest first."""
+        yield from reversed(self._segments.values())
 
     @property
     def has_segments(self) -> bool:
@@ -142,7 +148,9 @@ class Ledger:
             earlier = by_path.get(edit.path)
             by_path[edit.path] = edit
             self._name(edit)
-            if earlier is not None:
+            if earlier is None:
+                self.stub_count += 1
+            else:
                 self._forget(earlier)
         elif isinstance(edit, SegmentEdit):
             self._segments[edit.id] = edit
@@ -154,6 +162,7 @@ class Ledger:
             self._withdraw_segment(edit.segment)
         elif edit.item is not None:
             for stub in self._stubs.pop(edit.item, {}).values():
+                self.stub_count -= 1
                 self._forget(stub)
 
     def _withdraw_segment(self, segment_id: str) -> None:

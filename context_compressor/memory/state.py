@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import takewhile
 
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.edits import ItemKey, SegmentEdit, StubEdit, Withdrawal
@@ -228,8 +229,13 @@ class MemoryState:
     # Asking
 
     def segments_to_note(self) -> list[SegmentEdit]:
-        """Return the segments whose messages `uses` does not count yet, the oldest first."""
-        return [s for s in self.ledger.segments() if s.items and s.id not in self.uses.segments]
+        """Return the segments whose messages `uses` does not count yet, the oldest first.
+
+        Segments are counted in their order, so the first that is counted ends the look back.
+        """
+        recent = takewhile(lambda s: s.id not in self.uses.segments, self.ledger.newest_segments())
+        missing = [segment for segment in recent if segment.items]
+        return missing[::-1]
 
     def situation(
         self, costs: Costs, *, early: bool = True, manual: bool = False, growth_tokens: int = 0

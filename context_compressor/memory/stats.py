@@ -59,7 +59,7 @@ def stats_of(state: MemoryState, totals: Totals) -> CompressionStats:
         view_tokens=state.tokens,
         saved_tokens=history - state.tokens,
         events=totals.events,
-        offloaded=sum(1 for _ in state.ledger.stubs()),
+        offloaded=state.ledger.stub_count,
         segments=sum(item.kind == "segment" for item in state.items),
         summarizer_calls=totals.calls,
         summarizer_input_tokens=totals.input_tokens,
