@@ -19,9 +19,11 @@ from context_compressor.summarizers.sections import is_placeholder, parse_sectio
 from context_compressor.summarizers.spoken import SpokenCall, read_calls, read_result, without_surroundings
 from context_compressor.summarizers.titles import (
     CHANGE_OF_DIRECTORY,
+    Told,
     command_line,
     describe_arguments,
     describe_plan,
+    telling_arguments,
 )
 
 _READ_CHARS = 60_000
@@ -72,6 +74,8 @@ class Call:
     failed: bool = False
     plan: str = field(init=False)
     """The steps that it says remain, where its arguments are a plan; "" where they are none."""
+    told: list[Told] = field(init=False)
+    """What tells it from other calls."""
     subject: str = field(init=False)
     """Its telling arguments, on one line."""
     label: str = field(init=False)
@@ -80,7 +84,8 @@ class Call:
     def __post_init__(self) -> None:
         self.name = cut(self.name, _NAME_CHARS)
         self.plan = describe_plan(self.arguments)
-        self.subject = self.plan or describe_arguments(self.arguments)
+        self.told = telling_arguments(self.arguments)
+        self.subject = self.plan or describe_arguments(self.told)
         self.label = f"{self.name} {cut(self._shortened(0), 36)}".rstrip()
 
     @property
@@ -92,7 +97,7 @@ class Call:
     def _shortened(self, shortest: int) -> str:
         if self.plan or "/" not in self.subject:
             return self.subject
-        return describe_arguments(self.arguments, shortest)
+        return describe_arguments(self.told, shortest)
 
     @property
     def attempts(self) -> set[tuple[str, frozenset[tuple[str, str]]]]:

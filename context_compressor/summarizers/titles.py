@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 from context_compressor.messages.escapes import sendable
 from context_compressor.summarizers.cutting import cut
@@ -27,6 +27,7 @@ _SAYS_NOTHING = re.compile(
 """A line that many scripts, files and queries begin with: a tag alone, an import, an opened comment."""
 _OPENS_SCRIPT = re.compile(r"(?:\s-\w{0,3}[ce]\s*\$?[\"'`]|^[^>]*<<-?\s*[\"']?\w+[\"']?)\s*$")
 """Ends the line of a command whose script begins on the next: `python -c "`, `psql <<EOF`."""
+_MOST_TOLD = 3
 _READ_LINES = 40
 _LINE_CHARS = 600
 _OWN_LABEL = re.compile(rf"\[[^\n]{{0,40}}{REF}")
@@ -47,34 +48,49 @@ def command_line(value: Any) -> Any:
     return value[2] if value[1:2] in (["-c"], ["-lc"]) and len(value) == 3 else " ".join(value)
 
 
-def describe_arguments(arguments: Mapping[str, Any], shortest: int | None = None) -> str:
-    """Return the telling arguments of a call on one line: a path, a command, a query before anything else.
+class Told(NamedTuple):
+    """What an argument tells of its call."""
 
-    Args:
-        arguments: the call's.
-        shortest: characters from which a path is shortened to its name, unless two of a command would then
-            look the same; None: none is.
-    """
+    key: str
+    line: str
+    """Its telling line."""
+    says_itself: bool
+    """Whether it tells enough without its key: a path, a command, a query."""
+
+
+def telling_arguments(arguments: Mapping[str, Any]) -> list[Told]:
+    """Return what up to three arguments of a call tell: a path, a command, a query before anything else."""
     arguments = _unwrapped(arguments)
     first = [key for key in _TELLING_ARGUMENTS if key in arguments]
-    parts: list[str] = []
-    told: set[str] = set()
-    for key in first + [key for key in arguments if key not in first]:
+    found: dict[str, Told] = {}
+    for key in (*first, *(key for key in arguments if key not in first)):
         value = arguments[key]
         if value is None or value in ("", [], {}):
             continue
         if key in _COMMAND_ARGUMENTS:
             value = command_line(value)
-        text = value if isinstance(value, str) else _ENCODE(value)
-        line = _telling_line(text)
-        if line in told or _OWN_LABEL.match(line):
+        line = _telling_line(value if isinstance(value, str) else _ENCODE(value))
+        if line in found or _OWN_LABEL.match(line):
             continue  # what an edit leaves as it was, or the memory's words for a text that left
-        told.add(line)
-        if shortest is not None and key in _PLACE_ARGUMENTS:
-            line = _without_directories(line, shortest)
-        parts.append(cut(line, 120) if key in first else f"{key}={cut(line, 40)}")
-        if len(parts) == 3:
+        found[line] = Told(key, line, key in first)
+        if len(found) == _MOST_TOLD:
             break
+    return list(found.values())
+
+
+def describe_arguments(told: Iterable[Told], shortest: int | None = None) -> str:
+    """Return the telling arguments of a call on one line.
+
+    Args:
+        told: these arguments.
+        shortest: characters from which a path is shortened to its name, unless two of a command would then
+            look the same; None: none is.
+    """
+    parts: list[str] = []
+    for key, line, says_itself in told:
+        if shortest is not None and key in _PLACE_ARGUMENTS and "/" in line:
+            line = _without_directories(line, shortest)
+        parts.append(cut(line, 120) if says_itself else f"{key}={cut(line, 40)}")
     return cut(" ".join(parts), 180)
 
 

@@ -84,6 +84,10 @@ class TiktokenCounter:
         """Tell whether the vocabulary has been read, so that counting starts at once."""
         return self._vocabulary is not None
 
+    def load(self) -> None:
+        """Read the vocabulary, if it has not been read; without this it is at first need."""
+        self._load()
+
     def count_text(self, text: str) -> int:
         """Return the tokens of a text; strings that look like special tokens count as plain text."""
         return self._load().count(text)

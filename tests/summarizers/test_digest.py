@@ -2,7 +2,7 @@ import pytest
 
 from context_compressor.messages.msg import Msg
 from context_compressor.summarizers.digest import digest_messages
-from context_compressor.summarizers.titles import describe_arguments
+from context_compressor.summarizers.titles import describe_arguments, telling_arguments
 from tests.summarizers.support import assistant, call, result, segment, user
 
 
@@ -31,7 +31,7 @@ from tests.summarizers.support import assistant, call, result, segment, user
     ],
 )
 def test_arguments_are_described_by_what_tells_most(arguments: dict, described: str):
-    assert describe_arguments(arguments) == described
+    assert describe_arguments(telling_arguments(arguments)) == described
 
 
 def test_results_are_matched_to_their_calls():
