@@ -5,7 +5,8 @@
 DATA_DIR holds `*.jsonl.gz`, a session a line, each with an `id` and OpenAI `messages`. Of every tool result
 above 2,000 tokens (each text once), the identifiers (paths, ids, names with a digit, an underscore, a hump)
 are taken that stand in it and in the agent's next three messages, arguments of calls included. The score of a
-preview is the part of them that stands in it:
+preview is the part of them that it makes known, as in `savings.py`: that stand in it, with a word within 200
+characters that also stands beside them in the whole text:
 
 - pooled: of all identifiers of all results; mean: of the scores of the results;
 - ends: head and tail only; plain: what a text of no known kind gets (head, tail, errors, names); kind: what
@@ -21,22 +22,20 @@ import argparse
 import gzip
 import hashlib
 import json
-import re
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from context_compressor import TiktokenCounter
+from context_compressor.measure.identifiers import identifier_spans, near, near_in
 from context_compressor.offload import previews
 from context_compressor.offload.fitting import largest_fitting
 
 MIN_TOKENS = 2_000
 MESSAGES_AHEAD = 3
-IDENTIFIER = re.compile(r"[A-Za-z0-9_./:#@-]{5,120}")
-NAME_LIKE = re.compile(r"[0-9_/@]|\w\.\w|[a-z][A-Z]")
 COUNTER = TiktokenCounter()
 
 
@@ -46,7 +45,8 @@ class Case(NamedTuple):
     half: int
     text: str
     tokens: int
-    wanted: frozenset[str]
+    wanted: Mapping[str, frozenset[str]]
+    """The words beside each."""
 
 
 class Score(NamedTuple):
@@ -75,11 +75,6 @@ def used_next(messages: list[dict[str, Any]], after: int) -> str:
     return "\n".join(said).replace("\\n", "\n").replace("\\t", " ").replace('\\"', '"')
 
 
-def identifiers(text: str) -> set[str]:
-    words = (word.strip("./:-#") for word in IDENTIFIER.findall(text))
-    return {word for word in words if len(word) >= 5 and NAME_LIKE.search(word)}
-
-
 def read_cases(directory: Path) -> Iterator[Case]:
     seen: set[str] = set()
     for path in sorted(directory.glob("*.jsonl.gz")):
@@ -95,8 +90,9 @@ def read_cases(directory: Path) -> Iterator[Case]:
                     if tokens <= MIN_TOKENS:
                         continue
                     seen.add(text)
-                    used = identifiers(used_next(session["messages"], i))
-                    wanted = frozenset(word for word in used if word in text)
+                    used = identifier_spans(used_next(session["messages"], i)).keys()
+                    spans = identifier_spans(text)
+                    wanted = {name: near(text, spans[name]).words for name in spans if name in used}
                     if wanted:
                         yield Case(half, text, tokens, wanted)
 
@@ -136,7 +132,8 @@ MAKERS: dict[str, Callable[[Case, int], str]] = {"ends": ends, "plain": plain, "
 
 
 def score(case: Case, shown: str) -> Score:
-    found = sum(word in shown for word in case.wanted)
+    beside = {name: near_in(shown, name) for name in case.wanted}
+    found = sum(there is not None and bool(there.words & case.wanted[name]) for name, there in beside.items())
     return Score(found, len(case.wanted), COUNTER.count_text(shown))
 
 

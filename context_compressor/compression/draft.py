@@ -16,7 +16,7 @@ from context_compressor.compression.stub_draft import StubDraft
 from context_compressor.compression.units import Unit, newest_request
 from context_compressor.compression.view import ViewItem
 
-SEGMENT_SHARE = 0.38
+SEGMENT_SHARE = 0.33
 """Share of the budget beside the fixed messages that all segments together may hold; beyond it they merge."""
 SHARE_PER_DOUBLING = 0.16
 """What this share gains each time that the history doubles, from `LONG_HISTORY` budgets on: the more is
@@ -24,17 +24,17 @@ summarised the more there is to know of it, and the less it costs, beside the hi
 LONG_HISTORY = 7
 MOST_SEGMENT_SHARE = 0.72
 """What this share never exceeds: the rest is for the messages that are worked with."""
-SUMMARY_RATIO = 0.15
+SUMMARY_RATIO = 0.14
 """Tokens of summary and index per token that leaves. Lower saves more, higher loses less of what is needed
 later."""
-HIDDEN_WEIGHT = 0.2
+HIDDEN_WEIGHT = 0.1
 """What a token behind a stub counts beside one that stands in the view, where the room of a summary is
 reckoned: the index names what is behind stubs, too, but of most of it the agent made nothing."""
 MOST_SUMMARY_RATIO = 0.5
 """Tokens of summary and index per token that leaves the view, at most."""
 MERGE_RATIO = 0.8
 """Tokens of a merged summary per token of the summaries that it replaces: those are dense already."""
-LEAST_ROOM = 0.1
+LEAST_ROOM = 0.05
 """Share of the budget that recent messages have to free if they are to leave for the next event's sake."""
 MIN_SUMMARY_TOKENS = 64
 """A summary below this says too little to be worth its label."""
@@ -98,7 +98,7 @@ class Draft(StubDraft):
 
         Where exchanges are large, the recent ones fill what an event has emptied: a view that then has to
         change on every other turn costs more than the whole history does. Not before the second summary of
-        a session, not where a user set how many are to stay, and not for less than a tenth of the budget.
+        a session, not where a user set how many are to stay, and not for less than a twentieth of the budget.
         """
         config = self.situation.config
         if not (config.may_shrink_recent and self._has_segment):

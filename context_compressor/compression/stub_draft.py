@@ -12,6 +12,12 @@ from context_compressor.compression.view import ViewItem
 from context_compressor.messages.msg import tool_names
 from context_compressor.messages.parts import PartPath
 
+ARRIVAL_SHARE = 1 / 8
+"""Tokens of preview per token of a result that is compacted as it arrives, beyond `preview_tokens`: the agent
+asked for it a moment ago, and is about to work with what its first stub shows."""
+MOST_PREVIEWS = 6
+"""How many times `preview_tokens` such a stub shows at most."""
+
 
 class StubDraft:
     """The stubs of a plan in the making, and what the view would cost with them."""
@@ -33,17 +39,23 @@ class StubDraft:
         return self._staying + self._segments_cost
 
     def stub_arrivals(self) -> None:
-        """Compact tool results that are too large to enter the view whole."""
-        limit = self.situation.config.arrival_ratio * self.situation.config.budget
-        for unit in self.units:
-            if (
-                unit.tokens > limit
-                and not unit.fixed
-                and any(item.key in self.situation.fresh for item in unit.items)
-            ):
-                for tokens, item, path in self._results(unit):
-                    if tokens > limit and item.key in self.situation.fresh:
-                        self._stub(unit, item, path, tokens, self.full_stub)
+        """Compact tool results that are too large to enter the view whole.
+
+        Together they show no more than one that is just not too large.
+        """
+        config, fresh = self.situation.config, self.situation.fresh
+        limit = config.arrival_ratio * config.budget
+        found = [
+            (unit, item, path, tokens)
+            for unit in self.units
+            if unit.tokens > limit and not unit.fixed and any(item.key in fresh for item in unit.items)
+            for tokens, item, path in self._results(unit)
+            if tokens > limit and item.key in fresh
+        ]
+        for unit, item, path, tokens in found:
+            most = min(MOST_PREVIEWS * config.preview_tokens, int(limit) // len(found))
+            shown = max(config.preview_tokens, min(int(ARRIVAL_SHARE * tokens), most))
+            self._stub(unit, item, path, tokens, self.situation.costs.stub + shown)
 
     def stub_results(self, *, old: bool, above: int, goal: int | None) -> None:
         """Compact results and arguments above so many tokens, the largest first, until `goal` (None: all)."""

@@ -165,6 +165,21 @@ def test_a_large_result_is_compacted_as_it_arrives_and_only_then() -> None:
     assert planned(said, fresh={ItemKey("2")}, exclude_tools={"read_file"}) is None
 
 
+def test_the_larger_what_arrives_the_more_its_first_stub_shows() -> None:
+    def shown(lines: int, results: int = 1, **config: Any) -> list[int]:
+        ids = [f"r{n}" for n in range(results)]
+        said = [user("go"), call(*ids), *(result(id, text(id, lines)) for id in ids)]
+        fresh = {ItemKey(str(n)) for n in range(2, 2 + results)}
+        found = planned(said, 16_000, fresh=fresh, **config)
+        assert found is not None
+        return [stub.max_tokens - COSTS.stub for stub in found.stubs]
+
+    assert shown(400)[0] < shown(700)[0] == 6 * 200 < shown(700, preview_tokens=400)[0]
+    assert shown(700, preview_tokens=0) == [0]
+    assert shown(700, results=8) == [4_000 // 8] * 8, "together they show what one may that enters whole"
+    assert shown(700, results=40) == [200] * 40
+
+
 def test_groups_hold_at_most_what_was_set() -> None:
     items = items_of(turns(12))
     tokens = {item.key.key: item.tokens for item in items}

@@ -189,22 +189,22 @@ class TestCode:
     def test_line_numbers_before_the_code_are_seen_through(self, number: str) -> None:
         lines = PYTHON.split("\n")
         text = "\n".join(number.format(i) + line for i, line in enumerate(lines, 1))
-        assert "] class Store0, open_0, class Store1, open_1" in shown_by(show_code, text)
+        assert "] class Store0, def open_0, class Store1, def open_1" in shown_by(show_code, text)
 
     @pytest.mark.parametrize(
         ("line", "name"),
         [
             ("async def fetch_all(self):", "fetch_all"),
             ("export default async function loadPage(url) {", "loadPage"),
-            ("export interface PageProps {", "class PageProps"),
+            ("export interface PageProps {", "interface PageProps"),
             ("\tprivate async handleBash(command: string): Promise<void> {", "handleBash"),
             ("    public static List<String> readAll(Path path) {", "readAll"),
             ("static ast_t* make_pattern(pass_opt_t* opt, ast_t* pattern)\n{", "make_pattern"),
             ("void Store::open(const std::string& path) {", "Store::open"),
             ("func (s *Server) ListenAndServe(addr string) error {", "ListenAndServe"),
-            ("type Server struct {", "class Server"),
+            ("type Server struct {", "type Server"),
             ("pub(crate) async fn read_page<T>(input: T) -> Page {", "read_page"),
-            ("impl<T> Iterator for Pages<T> {", "class Iterator"),
+            ("impl<T> Iterator for Pages<T> {", "impl Iterator"),
         ],
     )
     def test_definitions_of_many_languages(self, line: str, name: str) -> None:
@@ -450,7 +450,7 @@ class TestFramed:
     )
     def test_what_stands_in_a_report_is_shown_as_its_kind_is(self, result: str) -> None:
         shown = preview(result, 200, COUNT)
-        assert shown.startswith("[escapes resolved]\ndef step_0(value):\nstep_0, step_1, step_2")
+        assert shown.startswith("[escapes resolved]\ndef step_0(value):\ndef step_0, step_1, step_2")
         assert "exit_code" not in shown
         assert "isError" not in shown
 

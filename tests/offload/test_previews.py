@@ -194,7 +194,17 @@ class TestNames:
             "src/a.py user_id user_id user_id http://x.org/p?q parseConfig a word Word parseConfig shown_one"
         )
         assert names_of(text, "… shown_one …", 200) == (
-            "[also contains: user_id, parseConfig, src/a.py, http://x.org/p]"
+            "[also contains: user_id, Word parseConfig, src/a.py, http://x.org/p]"
+        )
+
+    def test_the_word_before_a_name_says_what_it_is(self) -> None:
+        text = (
+            'import { readFileSync } from "node:fs"; {"status": "in_transit"}\n订单号：W-2093 for user_id '
+            "getUser someName\nlines\nitem_id my_key = a_key"
+        )
+        assert names_of(text, "", 200) == (
+            "[also contains: import readFileSync, status in_transit, 订单号 W-2093, user_id, getUser, "
+            "someName, item_id, my_key, a_key]"
         )
 
     def test_nothing_to_name_nothing_said(self) -> None:
@@ -207,7 +217,9 @@ class TestNames:
 
     def test_parts_of_a_page_and_durations_do_not_push_out_the_rest(self) -> None:
         text = " ".join(f"ref=e{i} ref=e{i} took {i}ms {i}ms" for i in range(100, 200)) + " DOC-88127"
-        assert names_of(text, "", 60) == "[also contains: e100, 100ms, e101, 101ms, DOC-88127]"
+        assert (
+            names_of(text, "", 60) == "[also contains: ref e100, took 100ms, ref e101, took 101ms, DOC-88127]"
+        )
 
     def test_figures_and_ends_of_numbers_are_no_names(self) -> None:
         text = "2024 38.4 50ms 1042 5,500mAh 1,000-1,500 10:4:7 v1.2 200-300 7,100234"
@@ -230,7 +242,7 @@ class TestNames:
 
     def test_names_with_letters_of_other_alphabets_stay_whole(self):
         text = "Datei docs/Über_uns.md, «отчёт_2024.xlsx» naïve Größe 订单A-20931号 20°C \ud800"
-        assert names_of(text, "", 200) == "[also contains: docs/Über_uns.md, отчёт_2024.xlsx, A-20931]"
+        assert names_of(text, "", 200) == "[also contains: Datei docs/Über_uns.md, отчёт_2024.xlsx, A-20931]"
 
     def test_base64_is_no_name(self) -> None:
         assert names_of("QUJD" * 1000, "", 100) == ""

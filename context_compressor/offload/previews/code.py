@@ -69,6 +69,8 @@ _ENDS = (";", "{", "}", "(", "[")
 class _Definition(NamedTuple):
     line: int
     name: str
+    keyword: str
+    """What stands before the name: `class`, `def`, `private`; "" for none."""
     is_container: bool
 
 
@@ -96,7 +98,7 @@ def show_code(text: str) -> Callable[[int], str] | None:
         room = characters - len(head)
         chosen = []
         for definition in by_rank:
-            room -= len(definition.name) + 2 + 6 * definition.is_container + 12 // NAMES_PER_RANGE
+            room -= len(definition.name) + 2 + 6 * definition.is_container + 20 // NAMES_PER_RANGE
             if room < 0:
                 break
             chosen.append(definition)
@@ -109,7 +111,12 @@ def show_code(text: str) -> Callable[[int], str] | None:
 
 def _write(group: Sequence[_Definition]) -> str:
     first, last = group[0].line + 1, group[-1].line + 1
-    names = ", ".join(f"class {name}" if is_container else name for _, name, is_container in group)
+    # A keyword holds for the names after it, too.
+    before = ("", *(definition.keyword for definition in group))
+    names = ", ".join(
+        f"{keyword} {name}" if keyword and (keyword != said or is_container) else name
+        for said, (_, name, keyword, is_container) in zip(before, group, strict=False)
+    )
     return f"[line {first}] {names}" if first == last else f"[lines {first}-{last}] {names}"
 
 
@@ -124,18 +131,19 @@ def _definitions(lines: Sequence[str], are_numbered: bool) -> Iterator[_Definiti
         code = line[start : start + 300].strip()
         above, before = before, code
         if code[:2] in _START_LETTERS and code.startswith(_STARTS) and (found := _KEYWORD.match(code)):
-            name, is_container = found[2], found[1] in _CONTAINERS
+            name, keyword, is_container = found[2], found[1], found[1] in _CONTAINERS
         elif code.endswith("{"):
             # In C the brace may stand below.
-            name, is_container = _callable_name(above if code == "{" else code), False
+            (name, keyword), is_container = _callable(above if code == "{" else code), False
         else:
             continue
         if name and name not in seen:
             seen.add(name)
-            yield _Definition(number, name, is_container)
+            yield _Definition(number, name, keyword, is_container)
 
 
-def _callable_name(code: str) -> str:
+def _callable(code: str) -> tuple[str, str]:
+    """Return the name of a function that begins on a line, and the word before it."""
     found = _CALLABLE.match(code)
     if (
         not found
@@ -143,5 +151,6 @@ def _callable_name(code: str) -> str:
         or found[1] == "async"
         or not _CONTROL.isdisjoint(code[: found.start(1)].split())
     ):
-        return ""
-    return found[1]
+        return "", ""
+    before = code[: found.start(1)].split()
+    return found[1], before[-1] if before and before[-1].isalpha() else ""

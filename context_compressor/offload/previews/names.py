@@ -44,12 +44,30 @@ _AFTER = b"./:-"
 _RULES = b"_-./:"
 """Of these alone consist the lines that divide a text."""
 
+_WORD_BEFORE = re.compile(r"(?<![\w.@/-])([^\W\d_]{3,16}|[\u3400-\u9fff]{2})[^\w\n]{1,4}\Z")
+_WORD_LOOKED_FOR = 24
+"""Characters before a name, on its line, in which a word is looked for."""
+_PLACES = 4
+"""Places of a name at which a word is looked for; most have one at the first."""
+_HUMP = re.compile(r"[a-z][A-Z]")
+_EMPTY_WORDS = frozenset(
+    {
+        *("and", "are", "but", "can", "for", "from", "has", "have", "into", "not", "that", "the", "then"),
+        *("there", "this", "was", "were", "when", "which", "will", "with", "you"),
+    }
+)
+_WORD_TOKENS = 1.2
+"""What a word adds to its name, about: the frequent ones are one token."""
+
 
 class Name(NamedTuple):
     """A name, and about how many tokens it takes in a list."""
 
     text: str
+    shown: str
+    """With the word before it in the text, which often says what it is: `import readFileSync`."""
     tokens: float
+    """Of that."""
 
 
 def find_names(text: str, tokens: float) -> list[Name]:
@@ -82,11 +100,29 @@ def find_names(text: str, tokens: float) -> list[Name]:
         if _is_torn(shown, sample):
             continue
         if shown not in names:
-            names[shown] = Name(shown, _tokens(len(shape), len(word) - len(shape)))
+            names[shown] = _with_word(shown, _tokens(len(shape), len(word) - len(shape)), sample)
             tokens -= names[shown].tokens
             if tokens < 0:
                 break
     return list(names.values())
+
+
+def _with_word(name: str, tokens: float, text: str) -> Name:
+    """Return a name with the word that stands before it, at the first places where it does."""
+    at = -1
+    for _ in range(_PLACES):
+        at = text.find(name, at + 1)
+        if at < 0:
+            break
+        found = _WORD_BEFORE.search(text, max(0, at - _WORD_LOOKED_FOR), at)
+        if found and _tells(found[1]):
+            return Name(name, f"{found[1]} {name}", tokens + _WORD_TOKENS)
+    return Name(name, name, tokens)
+
+
+def _tells(word: str) -> bool:
+    """Tell whether it is an ordinary word, and one that says something."""
+    return word.casefold() not in _EMPTY_WORDS and not _HUMP.search(word)
 
 
 def _is_torn(name: str, text: str) -> bool:
@@ -116,7 +152,7 @@ def name_line(names: Sequence[Name], shown: str, tokens: float) -> str:
         tokens -= name.tokens
         if tokens < 0:
             break
-        named.append(name.text)
+        named.append(name.shown)
     return f"[also contains: {', '.join(named)}]" if named else ""
 
 
