@@ -45,9 +45,9 @@ class PipedError(RuntimeError):
 class PipedSystem:
     """A system in another process; the run counts and summarises for it.
 
-    A summary may cost what one of ours may: a fifth of what it replaces, at most an eighth of the budget.
-    What it replaces of earlier summaries it may repeat at full length, or a peer that summarises often would
-    see them shrink to nothing.
+    A summary may cost what one of ours may: `SUMMARY_RATIO` of what it replaces, at most half of
+    `SEGMENT_SHARE` of the budget. What it replaces of earlier summaries it may repeat at full length, or a
+    peer that summarises often would see them shrink to nothing.
 
     Args:
         name: what to call it in results.
