@@ -66,8 +66,8 @@ class CompressionConfig(BaseModel):
     """The newest so many images, audios, videos and files with their data in the message stay in the view;
     older ones are offloaded at the next event."""
     preview_tokens: Tokens = Field(default=_DEFAULT_PREVIEW_TOKENS, ge=0)
-    """Tokens of preview that a stub shows; fewer when many stubs share the room. A result that is compacted as
-    it arrives shows an eighth of its own, up to six times as many."""
+    """Tokens of preview that a stub shows; fewer when many stubs share the room. A result that is compacted
+    as it arrives shows an eighth of its own, up to six times as many."""
     keep_first_user: bool = True
     """Whether the first user message stays out of segments; what the user asked for last always does, as long
     as the budget allows."""
