@@ -17,6 +17,7 @@ TARGET = 6
 TARGET_LINE = log_text(TARGET).splitlines()[0]
 ANSWER = "Every log was read; Ilse carried the most."
 SUMMARY = "## Goal\n- Find the courier who carried the most.\n## Done\n- Logs were read one by one."
+_PLACE = re.compile(r"\[(ctx://\w{16}) .*\n(\d+)\|")
 _PAGE = re.compile(r"\[(ctx://\w{16}) lines (\d+)-(\d+) of (\d+)\]\n(.*)\n\[[^\n]*\]", re.DOTALL)
 
 
@@ -43,8 +44,9 @@ class LongTask:
             return answer(tool_calls=[("grep_offloaded", {"pattern": re.escape(TARGET_LINE)})])
         if self.turn == TURNS - 2:
             self.found = last
-            ref = last.partition(" ")[0].lstrip("[")
-            return answer(tool_calls=[("read_offloaded", {"ref": ref})])
+            place = _PLACE.search(last)
+            assert place is not None, last
+            return answer(tool_calls=[("read_offloaded", {"ref": place[1], "offset": int(place[2])})])
         page = _PAGE.fullmatch(last)
         assert page is not None, last
         self.read_back += page[5].split("\n")

@@ -44,7 +44,7 @@ async def test_an_agent_of_sixty_turns_is_never_refused_and_reads_back_what_left
     assert (reply.get_text_content(), script.turn) == (ANSWER, TURNS)
     asked = [request for request in server.requests if request.tools][TURNS - 4]
     assert not any(log_text(TARGET) in text_of(message) for message in asked.messages)
-    assert "\n".join(script.read_back) == log_text(TARGET)
+    assert "\n".join(script.read_back).startswith(log_text(TARGET))
     stats = memory.stats()
     assert stats.history_tokens > 200_000
     assert stats.summarizer_calls > 0
