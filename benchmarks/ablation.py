@@ -17,9 +17,11 @@ on; the others lack one mechanism each:
 - whole-texts: an index reads texts that had left the view before; without, it reads their stubs;
 - abridging: a model reads previews of long results; without, all of what leaves ("as if model" only);
 - arrivals: large results are compacted as they arrive, however recent;
+- first-look: the first stub of such a result shows an eighth of it; without, as much as any other;
+- words-of-names: names in previews stand with the word before them;
 - uses: how often the agent has named something, in all that left, ranks it in every later index; without, in
   what leaves at once alone;
-- large-segments: segments may hold more than a third of the room before they merge; without, a quarter;
+- large-segments: segments may hold a third of the room before they merge; without, a quarter;
 - growing-share: of a long history they may hold more.
 """
 
@@ -111,6 +113,8 @@ MECHANISMS = {
     "whole-texts": Off(names={f"{SEGMENTS}.shown_message": ShowStubbed()}),
     "abridging": Off(names={f"{SEGMENTS}.tokens_read": tokens_whole}),
     "arrivals": Off({"arrival_ratio": 1.0}),
+    "first-look": Off(names={"context_compressor.compression.stub_draft.MOST_PREVIEWS": 1}),
+    "words-of-names": Off(names={"context_compressor.offload.previews.names._PLACES": 0}),
     "uses": Off(names={"context_compressor.memory.upkeep.Upkeep.uses": no_uses}),
     "large-segments": Off(names={f"{DRAFT}.SEGMENT_SHARE": 0.25}),
     "growing-share": Off(names={f"{DRAFT}.SHARE_PER_DOUBLING": 0.0}),
