@@ -38,6 +38,8 @@ def plan(items: Sequence[ViewItem], situation: Situation) -> Plan | None:
         draft.stub_results(old=True, above=config.max_tool_message_tokens, goal=None)
         draft.stub_media(old=True, keep=config.keep_images, goal=None)
     if config.mode == "compact":
+        if draft.projected > budget:
+            draft.stub_results(old=True, above=draft.full_stub, goal=_bearable(draft), again=True)
         enough = draft.projected <= budget and not crowded
     else:
         bearable = min(config.compact_ratio_threshold * before, FILLED_SHARE * budget)

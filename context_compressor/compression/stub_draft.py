@@ -57,14 +57,17 @@ class StubDraft:
             shown = max(config.preview_tokens, min(int(ARRIVAL_SHARE * tokens), most))
             self._stub(unit, item, path, tokens, self.situation.costs.stub + shown)
 
-    def stub_results(self, *, old: bool, above: int, goal: int | None) -> None:
-        """Compact results and arguments above so many tokens, the largest first, until `goal` (None: all)."""
+    def stub_results(self, *, old: bool, above: int, goal: int | None, again: bool = False) -> None:
+        """Compact results and arguments above so many tokens, the largest first, until `goal` (None: all).
+
+        With `again` stubs that show more than others do, as the first of a large arrival.
+        """
         found = [
             (tokens, unit, item, path)
             for unit in self.units
             if unit.tokens > above and unit.recent != old and self._may_be_stubbed(unit)
             for tokens, item, path in (*self._results(unit), *self._arguments(unit))
-            if tokens > above and path not in item.stubs
+            if tokens > above and (path in item.stubs) == again
         ]
         for tokens, unit, item, path in sorted(found, key=lambda entry: -entry[0]):
             if goal is not None and self.projected <= goal:
