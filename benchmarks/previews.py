@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from context_compressor import TiktokenCounter
-from context_compressor.measure.identifiers import identifier_spans, near, near_in
+from context_compressor.measure.identifiers import identifier_spans, near
 from context_compressor.offload import previews
 from context_compressor.offload.fitting import largest_fitting
 
@@ -132,8 +132,11 @@ MAKERS: dict[str, Callable[[Case, int], str]] = {"ends": ends, "plain": plain, "
 
 
 def score(case: Case, shown: str) -> Score:
-    beside = {name: near_in(shown, name) for name in case.wanted}
-    found = sum(there is not None and bool(there.words & case.wanted[name]) for name, there in beside.items())
+    spans = identifier_spans(shown)
+    found = sum(
+        name in spans and not words.isdisjoint(near(shown, spans[name]).words)
+        for name, words in case.wanted.items()
+    )
     return Score(found, len(case.wanted), COUNTER.count_text(shown))
 
 

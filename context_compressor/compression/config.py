@@ -99,6 +99,11 @@ class CompressionConfig(BaseModel):
         return self.max_total_tokens - self.reserved_tokens
 
     @property
+    def arrival_tokens(self) -> float:
+        """Tokens above which a tool result is compacted as it arrives: `arrival_ratio * budget`."""
+        return self.arrival_ratio * self.budget
+
+    @property
     def may_shrink_recent(self) -> bool:
         """Whether fewer messages may stay where that is cheaper: not if `keep_recent_count` was set."""
         return "keep_recent_count" not in self.model_fields_set

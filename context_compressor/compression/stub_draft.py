@@ -44,11 +44,11 @@ class StubDraft:
         Together they show no more than one that is just not too large.
         """
         config, fresh = self.situation.config, self.situation.fresh
-        limit = config.arrival_ratio * config.budget
+        limit = config.arrival_tokens
         found = [
             (unit, item, path, tokens)
             for unit in self.units
-            if unit.tokens > limit and not unit.fixed and any(item.key in fresh for item in unit.items)
+            if unit.tokens > limit and not unit.fixed
             for tokens, item, path in self._results(unit)
             if tokens > limit and item.key in fresh
         ]

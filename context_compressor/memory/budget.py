@@ -156,7 +156,7 @@ def within(config: CompressionConfig, budget: int) -> CompressionConfig:
         update={
             "max_total_tokens": budget,
             "reserved_tokens": 0,  # part of what the provider counts
-            "arrival_ratio": min(1.0, config.arrival_ratio * config.budget / budget),
+            "arrival_ratio": min(1.0, config.arrival_tokens / budget),
             "max_tool_message_tokens": tool_tokens,
             "preview_tokens": min(config.preview_tokens, tool_tokens // 2),
         }

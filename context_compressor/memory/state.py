@@ -273,8 +273,7 @@ class MemoryState:
 
     def has_large_arrival(self) -> bool:
         """Tell whether a message came that may be too large to enter the view whole."""
-        limit = self.config.arrival_ratio * self.config.budget
-        return max(self.fresh.values(), default=0) > limit
+        return max(self.fresh.values(), default=0) > self.config.arrival_tokens
 
     def fixed_tokens(self) -> list[tuple[str, int]]:
         """Return `(message id, tokens)` of each message that may not leave the view."""

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from context_compressor import CompressedMemory, CompressionConfig, from_openai
+from context_compressor import CompressionConfig, from_openai
 from context_compressor.compression.edits import ItemKey, StubEdit
 from context_compressor.compression.planner import plan
 from context_compressor.compression.plans import Plan, Situation
@@ -178,16 +178,6 @@ def test_the_larger_what_arrives_the_more_its_first_stub_shows() -> None:
     assert shown(700, preview_tokens=0) == [0]
     assert shown(700, results=8) == [4_000 // 8] * 8, "together they show what one may that enters whole"
     assert shown(700, results=40) == [200] * 40
-
-
-async def test_where_nothing_is_summarised_first_looks_shrink_before_their_exchanges_leave() -> None:
-    memory = CompressedMemory(config=CompressionConfig(max_total_tokens=8_000, mode="compact"))
-    for number in range(14):
-        await memory.add(from_openai(exchange(f"e{number}", 700)))
-        view = await memory.get_memory()
-    assert (memory.stats().segments, memory.stats().offloaded) == (0, 14)
-    sizes = [memory.counter.count_messages([msg]) for msg in view[1::2]]
-    assert sizes[0] < 400 < sizes[-1]
 
 
 def test_groups_hold_at_most_what_was_set() -> None:

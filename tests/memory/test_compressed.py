@@ -667,6 +667,16 @@ async def test_several_huge_results_at_once_fit_together() -> None:
     assert [kind_of(msg) for msg in view] == [None, None, *["stub"] * 8]
 
 
+async def test_where_nothing_is_summarised_first_looks_shrink_before_their_exchanges_leave() -> None:
+    memory = CompressedMemory(config=CompressionConfig(max_total_tokens=8_000, mode="compact"))
+    for number in range(14):
+        await memory.add(from_openai(exchange(f"e{number}", 700)))
+        view = await memory.get_memory()
+    assert (memory.stats().segments, memory.stats().offloaded) == (0, 14)
+    sizes = [memory.counter.count_messages([msg]) for msg in view[1::2]]
+    assert sizes[0] < 400 < sizes[-1]
+
+
 async def test_several_results_below_the_arrival_limit_fit_together() -> None:
     memory = new_memory()
     ids = [f"p{n}" for n in range(8)]

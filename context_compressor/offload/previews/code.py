@@ -145,12 +145,7 @@ def _definitions(lines: Sequence[str], are_numbered: bool) -> Iterator[_Definiti
 def _callable(code: str) -> tuple[str, str]:
     """Return the name of a function that begins on a line, and the word before it."""
     found = _CALLABLE.match(code)
-    if (
-        not found
-        or found[1] in _CONTROL
-        or found[1] == "async"
-        or not _CONTROL.isdisjoint(code[: found.start(1)].split())
-    ):
+    before = code[: found.start(1)].split() if found else []
+    if not found or found[1] in _CONTROL or found[1] == "async" or not _CONTROL.isdisjoint(before):
         return "", ""
-    before = code[: found.start(1)].split()
     return found[1], before[-1] if before and before[-1].isalpha() else ""
