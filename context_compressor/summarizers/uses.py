@@ -20,11 +20,16 @@ class Names(NamedTuple):
 
 NO_NAMES = Names({}, frozenset())
 
+MOST_NAMES = 1 << 16
+"""Names whose uses are remembered, some 10 MB; beyond, the half used least and longest ago is forgotten, as
+in lossy counting (Manku and Motwani, 2002). A million tokens of an agent's work name some two thousand."""
+
 
 class Uses:
     """Count how often an agent named each identifier, over groups of messages in the order they left.
 
-    Of what only others named, the newest group alone is kept: a log may print millions of names.
+    Of what only others named, the newest group alone is kept: a log may print millions of names. Of what the
+    agent named, at most `MOST_NAMES` after each group.
 
     Attributes:
         segments: ids of the segments whose messages were noted.
@@ -45,6 +50,13 @@ class Uses:
         self._given.update(name for name in names.used if name in self._newest)
         self._given.update(name for name in names.given if name in self._times)
         self._newest = names.given
+        if len(self._times) > MOST_NAMES:
+            self._forget()
+
+    def _forget(self) -> None:
+        for name in sorted(self._times, key=self._times.__getitem__)[: -MOST_NAMES // 2]:
+            del self._times[name]
+            self._given.discard(name)
 
     def of(self, name: str, names: Names) -> tuple[int, bool]:
         """Return how often the agent named it, and whether anybody else did.
@@ -57,10 +69,10 @@ class Uses:
         return self._times[name] + names.used.get(name, 0), is_given
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the counts as JSON-like data; `from_dict` reads it back."""
+        """Return the counts as JSON-like data; `from_dict` reads it back, in the order of first use."""
         return {
             "segments": sorted(self.segments),
-            "times": dict(sorted(self._times.items())),
+            "times": [[name, count] for name, count in self._times.items()],
             "given": sorted(self._given),
             "newest": sorted(self._newest),
         }
@@ -74,16 +86,22 @@ class Uses:
         """
         if not isinstance(data, dict):
             raise InvalidStateError(f"uses: expected a dict, got {type(data).__name__}")
-        uses, times = cls(), data.get("times")
-        if not isinstance(times, dict) or not all(
-            type(count) is int and count > 0 for count in times.values()
-        ):
-            raise InvalidStateError("uses.times: expected a dict of positive integers")
-        uses._times.update(times)
+        uses = cls()
+        uses._times.update(_read_times(data.get("times")))
         uses.segments, uses._given, uses._newest = (
             _read_names(data, field) for field in ("segments", "given", "newest")
         )
         return uses
+
+
+def _read_times(times: Any) -> dict[str, int]:
+    try:
+        found = dict(times)
+    except (TypeError, ValueError):
+        found = {"": 0}
+    if not all(isinstance(name, str) and type(count) is int and count > 0 for name, count in found.items()):
+        raise InvalidStateError("uses.times: expected pairs of a name and a positive integer")
+    return found
 
 
 def _read_names(data: Mapping[str, Any], field: str) -> set[str]:

@@ -9,7 +9,7 @@ from context_compressor import from_openai
 from context_compressor.errors import InvalidStateError
 from context_compressor.summarizers.artifacts import index_artifacts, names_in
 from context_compressor.summarizers.identifiers import Source, rank_identifiers
-from context_compressor.summarizers.uses import Names, Uses
+from context_compressor.summarizers.uses import NO_NAMES, Names, Uses
 from tests.memory.scripted import COUNTER, assistant, call, result, user
 
 
@@ -78,6 +78,24 @@ def test_a_name_is_told_beside_what_gave_it_not_beside_what_the_agent_made_of_it
     assert any(line.startswith("read_file dates.py: ") and "def parse_date" in line for line in lines)
 
 
+def test_of_very_many_names_those_used_least_and_longest_ago_are_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("context_compressor.summarizers.uses.MOST_NAMES", 8)
+    uses = Uses()
+    uses.note(
+        "a", Names({"name_0": 3, "name_1": 1, "name_2": 1, "name_3": 2}, frozenset({"name_0", "name_1"}))
+    )
+    uses.note("b", Names({f"name_{n}": 1 for n in range(4, 8)}, frozenset()))
+    assert uses.of("name_1", NO_NAMES) == (1, True)
+    again = Uses.from_dict(json.loads(json.dumps(uses.to_dict())))
+    for each in (uses, again):
+        each.note("c", Names({"name_8": 1}, frozenset()))
+        times = [each.of(f"name_{n}", NO_NAMES) for n in range(9)]
+        assert times == [(3, True), *[(0, False)] * 2, (2, False), *[(0, False)] * 3, (1, False), (1, False)]
+    assert vars(again) == vars(uses)
+
+
 def test_counts_can_be_saved() -> None:
     uses = Uses()
     uses.note("a", Names({"coined_x": 1, "parse_date": 2}, frozenset({"parse_date", "printed_y"})))
@@ -88,9 +106,11 @@ def test_counts_can_be_saved() -> None:
 @pytest.mark.parametrize(
     ("changed", "told"),
     [
-        ({"times": {"a_name": 0}}, "uses.times"),
-        ({"times": {"a_name": True}}, "uses.times"),
-        ({"times": []}, "uses.times"),
+        ({"times": [["a_name", 0]]}, "uses.times"),
+        ({"times": [["a_name", True]]}, "uses.times"),
+        ({"times": [[1, 1]]}, "uses.times"),
+        ({"times": [["a_name"]]}, "uses.times"),
+        ({"times": None}, "uses.times"),
         ({"newest": [1]}, "uses.newest"),
         ({"given": None}, "uses.given"),
         ({"segments": {}}, "uses.segments"),
