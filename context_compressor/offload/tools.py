@@ -97,6 +97,9 @@ class OffloadSource(Protocol):
         ...
 
 
+_SOURCE_MEMBERS = ("counter", "budget_tokens", "reachable_refs", "read_ref", "standing_page_tokens")
+
+
 class OffloadTools:
     """Give an agent `read_offloaded`, `grep_offloaded` and `load_offloaded` over what one memory offloaded.
 
@@ -110,9 +113,17 @@ class OffloadTools:
         memory: a `CompressedMemory`, or anything with the members of `OffloadSource`.
         wire: the form of the content parts that `load` and `attachment` give: those of chat completions
             ("openai"), or of DashScope's own multimodal endpoint ("dashscope").
+
+    Raises:
+        InvalidArgumentError: `memory` lacks members of `OffloadSource`, or there is no such wire.
     """
 
     def __init__(self, memory: OffloadSource, wire: Wire = "openai") -> None:
+        missing = [member for member in _SOURCE_MEMBERS if not hasattr(memory, member)]
+        if missing:
+            raise InvalidArgumentError(
+                f"memory: a {type(memory).__name__} is no CompressedMemory; it lacks {', '.join(missing)}"
+            )
         if wire not in get_args(Wire):
             raise InvalidArgumentError(f"wire: expected one of {', '.join(get_args(Wire))}, got {wire!r}")
         self._memory = memory

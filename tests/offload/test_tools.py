@@ -11,12 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from context_compressor.errors import (
+    InvalidArgumentError,
     OffloadCorruptError,
     OffloadError,
     OffloadNotFoundError,
     OffloadWriteError,
 )
 from context_compressor.offload import tools as tools_module
+from context_compressor.offload.in_memory import InMemoryOffloadStore
 from context_compressor.offload.pages import page_matches, parse_page
 from context_compressor.offload.protocol import ref_of
 from context_compressor.offload.schemas import LOAD_TOOL
@@ -46,6 +48,13 @@ async def grep(source: Source, **arguments: Any) -> str:
 
 def is_page_of(answer: str, source: Source) -> bool:
     return parse_page(answer) is not None and page_matches(answer, source.texts)
+
+
+@pytest.mark.parametrize("given", [None, InMemoryOffloadStore(), {"messages": []}])
+def test_what_is_no_memory_is_refused_at_the_door(given: Any) -> None:
+    """Else the agent's first call would fail, and not with a sentence for the model."""
+    with pytest.raises(InvalidArgumentError, match=r"memory: a \w+ is no CompressedMemory; it lacks counter"):
+        OffloadTools(given)
 
 
 class TestSchemas:
