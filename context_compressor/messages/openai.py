@@ -15,6 +15,7 @@ dict, in `block["openai"]` about one call or part (`openai_calls`, `openai_parts
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from inspect import isawaitable
 from typing import Any
 
 from context_compressor.errors import InvalidArgumentError, InvalidMessageError
@@ -63,7 +64,8 @@ def from_openai(messages: Iterable[Any]) -> list[Msg]:
     for index, message in enumerate(as_list(messages)):
         data = as_dict(message)
         if data is None:
-            raise wrong(f"messages[{index}]", "a chat dict", message)
+            mend = "; to_openai makes chat dicts of messages" if isinstance(message, Msg) else ""
+            raise InvalidMessageError(f"{wrong(f'messages[{index}]', 'a chat dict', message)}{mend}")
         if "role" not in data and not isinstance(message, Mapping):
             raise InvalidMessageError(
                 f"{wrong(f'messages[{index}]', 'a chat dict', message)}; let its library make chat dicts "
@@ -115,9 +117,8 @@ def as_list(messages: Iterable[Any]) -> list[Any]:
 
 
 def _not_a_list(value: object, of: str) -> InvalidArgumentError:
-    return InvalidArgumentError(
-        f"messages: expected a list of {of}, got {type(value).__name__}; put a single message in a list"
-    )
+    mend = "await it" if isawaitable(value) else "put a single message in a list"
+    return InvalidArgumentError(f"messages: expected a list of {of}, got {type(value).__name__}; {mend}")
 
 
 def _read_message(data: dict[str, Any], tool_names: dict[str, str]) -> Msg:

@@ -16,6 +16,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionMessage, ParsedChatC
 from pydantic import BaseModel
 
 from context_compressor.errors import InvalidArgumentError, InvalidMessageError
+from context_compressor.memory.compressed import CompressedMemory
 from context_compressor.messages.msg import Msg, is_instruction
 from context_compressor.messages.openai import from_openai, to_openai
 from context_compressor.messages.openai_calls import parse_arguments
@@ -606,6 +607,18 @@ def test_only_messages_are_turned_into_dicts():
         to_openai(Msg("a", "b", "user"))
     with pytest.raises(InvalidArgumentError, match=r"messages\[1\]: expected a Msg, got dict"):
         to_openai([Msg("a", "b", "user"), {"role": "user", "content": "x"}])
+
+
+def test_whoever_forgot_to_await_is_told_so():
+    forgotten = CompressedMemory().get_memory()
+    with pytest.raises(InvalidArgumentError, match="expected a list of Msg, got coroutine; await it"):
+        to_openai(forgotten)
+    forgotten.close()
+
+
+def test_whoever_hands_over_messages_for_chat_dicts_is_told_what_makes_these():
+    with pytest.raises(InvalidMessageError, match=r"expected a chat dict, got Msg; to_openai makes"):
+        from_openai([Msg("a", "b", "user")])
 
 
 # --- SDK objects
