@@ -19,7 +19,9 @@ async def write_text(store: OffloadStore, text: str, ref: str, timeout_seconds: 
     async with _answering(f"take {ref}", timeout_seconds, OffloadWriteError):
         answer = await store.write(text)
     if answer != ref:
-        raise OffloadWriteError(f"the store answered {answer!r} to a text whose ref is {ref}")
+        raise OffloadWriteError(
+            f"the store answered {answer!r} to a text whose ref is {ref}; write has to return ref_of(text)"
+        )
 
 
 async def read_text(store: OffloadStore, ref: str, timeout_seconds: float) -> str:

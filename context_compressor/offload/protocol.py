@@ -31,10 +31,10 @@ def check_ref(ref: object) -> str:
 
 @runtime_checkable
 class OffloadStore(Protocol):
-    """Keep texts under their content address. The same text has the same ref and is stored once."""
+    """Keep texts under their content address, `ref_of(text)`: the same text is stored once."""
 
     async def write(self, text: str) -> str:
-        """Make `text` durable and return its ref.
+        """Make `text` durable and return its ref, `context_compressor.offload.protocol.ref_of(text)`.
 
         Raises:
             OffloadCollisionError: another text holds this ref.
