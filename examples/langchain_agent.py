@@ -7,8 +7,10 @@ The agent's state keeps every message, whatever the model read. Each thread has 
 agent that another one's tool calls needs a thread id of its own. For `ainvoke` and `astream`.
 """
 
+import argparse
 import asyncio
 import json
+import os
 import sys
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
@@ -81,4 +83,10 @@ async def main(folder: str, task: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(*sys.argv[1:]))
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("folder", help="the folder to look at")
+    parser.add_argument("task", help="what to find out")
+    options = parser.parse_args()
+    if not os.environ.get("OPENAI_API_KEY"):
+        parser.error("set OPENAI_API_KEY (any text where the server at OPENAI_BASE_URL asks for none)")
+    asyncio.run(main(options.folder, options.task))

@@ -242,7 +242,12 @@ def test_names_that_cannot_be_printed_are_escaped(tools: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "variable"), [("openai_agent.py", "OPENAI_API_KEY"), ("dashscope_agent.py", "DASHSCOPE_API_KEY")]
+    ("name", "variable"),
+    [
+        ("openai_agent.py", "OPENAI_API_KEY"),
+        ("dashscope_agent.py", "DASHSCOPE_API_KEY"),
+        ("langchain_agent.py", "OPENAI_API_KEY"),
+    ],
 )
 async def test_without_a_key_they_say_which(
     name: str, variable: str, monkeypatch: pytest.MonkeyPatch
