@@ -48,6 +48,8 @@ _METER = re.compile(
 """What curl prints of a transfer that goes into a file or a pipe."""
 _OBJECT = re.compile(r" (?:object )?at 0x[0-9A-Fa-f]{6,16}(?=>)")
 """Where in a process's memory an object was that Python printed."""
+_MEDIA = re.compile(rf"\[Offloaded \w+ {REF}\w+: [^\n]*\]")
+"""The memory's own words in place of an image: its size and type are no facts of the conversation."""
 _UNNAMED = "tool"
 """What a result without a call is named after."""
 
@@ -199,17 +201,18 @@ def _read(digest: Digest, msg: Msg, position: float, open_calls: dict[str, Call]
 
 
 def _is_said(block: Block) -> bool:
-    """Tell whether a block is text, or what was spoken."""
-    return block.get("type") == "text" or (
-        block.get("type") == "audio" and isinstance(block.get("text"), str)
-    )
+    """Tell whether a block is text, or what was spoken, and not what stands for media."""
+    text = block.get("text")
+    return block.get("type") in ("text", "audio") and isinstance(text, str) and not _MEDIA.fullmatch(text)
 
 
 def _read_result(digest: Digest, block: Block, position: float, open_calls: dict[str, Call]) -> None:
     output = block["output"]
     if not isinstance(output, str):
         output = "\n".join(
-            b["text"] for b in output if isinstance(b, dict) and isinstance(b.get("text"), str)
+            b["text"]
+            for b in output
+            if isinstance(b, dict) and isinstance(b.get("text"), str) and not _MEDIA.fullmatch(b["text"])
         )
     call = open_calls.pop(block["id"], None) or _spoken_call(digest, str(block.get("name") or ""), position)
     _take_result(digest, call, output, position)

@@ -1,9 +1,11 @@
 import pytest
 
 from context_compressor.messages.msg import Msg
+from context_compressor.offload.stubs import media_stub
 from context_compressor.summarizers.digest import digest_messages
 from context_compressor.summarizers.titles import describe_arguments, telling_arguments
 from tests.summarizers.support import assistant, call, result, segment, user
+from tests.support.media import png_url
 
 
 @pytest.mark.parametrize(
@@ -204,3 +206,23 @@ def test_the_table_of_a_transfer_is_no_outcome_and_names_nothing():
         digest = digest_messages([result("a", shown + '{"price": 7}', "sh")], None)
         assert digest.calls[0].outcome == "price: 7"
         assert digest.sources[0].text == '{"price": 7}'
+
+
+def test_what_stands_for_an_image_tells_nothing():
+    """Its type and size, and part of its ref, were told as facts; an image alone, as a request."""
+    image = {"type": "text", "text": media_stub(png_url(400, 300), f"ctx://{'5aef' * 4}", "image")}
+    shot = {"type": "tool_result", "id": "a", "name": "shot", "output": [image]}
+    digest = digest_messages(
+        [
+            Msg("user", [image], "user"),
+            Msg("user", [{"type": "text", "text": "Is the basket empty?"}, image], "user"),
+            call("shot", "a", page="/basket"),
+            Msg("shot", [shot], "system"),
+        ],
+        None,
+    )
+    assert [request.text for request in digest.requests] == ["Is the basket empty?"]
+    assert [source.text for source in digest.sources if source.kind in ("user", "result")] == [
+        "Is the basket empty?",
+        "",
+    ]
