@@ -162,10 +162,13 @@ def as_messages(memories: object) -> list[Msg]:
 
 
 def _no_msg(expected: str, value: object) -> InvalidArgumentError:
-    return InvalidArgumentError(
-        f"{expected}, got {_shown(value)}; make one from chat dicts with from_openai, from another library's "
-        "message with Msg.from_dict(other.to_dict())"
+    mend = (
+        "make one from chat dicts with from_openai, from another library's message with "
+        "Msg.from_dict(other.to_dict())"
     )
+    if type(value).__module__.startswith("agentscope."):
+        mend = "an agent of AgentScope's takes an AgentScopeCompressedMemory; else " + mend
+    return InvalidArgumentError(f"{expected}, got {_shown(value)}; {mend}")
 
 
 def as_marks(marks: object, argument: str = "marks", *, is_optional: bool = True) -> list[str]:

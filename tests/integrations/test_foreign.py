@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from agentscope.memory import InMemoryMemory
+from agentscope.message import Msg as AgentScopeMsg
 
 from context_compressor import CompressedMemory, CompressionEvent, Msg
 from context_compressor.errors import InvalidArgumentError, InvalidStateError
@@ -66,6 +67,11 @@ class Notes:
         self.kept = []
         for data, marks in state["notes"]:
             self.kept.append((Msg.from_dict(data), set(marks)))
+
+
+async def test_whoever_gives_an_agent_the_plain_wrapper_is_told_which_one_it_takes() -> None:
+    with pytest.raises(InvalidArgumentError, match=r"agent of AgentScope's takes an AgentScopeCompressedMem"):
+        await CompressedMemory().add([AgentScopeMsg("user", "hi", "user")])  # type: ignore[list-item]
 
 
 async def test_anything_with_the_methods_is_a_base() -> None:
