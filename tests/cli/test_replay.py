@@ -117,6 +117,10 @@ def test_names_of_sessions_never_become_paths(cli, tmp_path):
     ("arguments", "message"),
     [
         (["nowhere"], "nowhere: there is no such file or directory"),
+        (
+            ["-"],
+            "-: there is no such file or directory; replay reads no stdin, save what comes there to a file",
+        ),
         (["in/notes.txt"], "in/notes.txt, line 1, column 1: invalid JSON: Expecting value"),
         (["in", "--baseline", "best"], "--baseline best: there is no such baseline; known: raw, sliding"),
         (["in", "--baseline", "ours"], "--baseline ours: there is no such baseline; known: raw, sliding"),

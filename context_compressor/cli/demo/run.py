@@ -154,7 +154,8 @@ def run_demo(options: DemoOptions) -> int:
     """Run the demo, show it, report; return the exit code.
 
     Raises:
-        CommandError: an option is wrong, the budget too small, or there is no library to explore.
+        CommandError: an option is wrong, the budget too small, `store` keeps no texts, or there is no
+            library to explore.
     """
     if options.store is not None:
         check_path(options.store, "--store")
@@ -184,6 +185,10 @@ def run_demo(options: DemoOptions) -> int:
         print(json.dumps({**asdict(outcome), "ok": outcome.is_good}, indent=2))
     else:
         print_summary(console, outcome, options.store)
+    for failure in outcome.failures:
+        # The session went on, as an agent's would; but texts that were to be kept are not.
+        if options.store is not None and failure.startswith("Offload"):
+            raise CommandError(f"--store {options.store}: {failure}")
     return DONE if outcome.is_good else NO
 
 

@@ -30,7 +30,8 @@ def read_inputs(paths: Sequence[str], format: Format | None, on_session: Callabl
     for path in paths:
         check_path(path, "PATH")
         if not Path(path).exists():
-            raise CommandError(f"{path}: there is no such file or directory")
+            hint = "; replay reads no stdin, save what comes there to a file" if path == "-" else ""
+            raise CommandError(f"{path}: there is no such file or directory{hint}")
     found = Inputs()
     taken: set[str] = set()
     for path in paths:
