@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from context_compressor.compression.config import CompressionConfig
-from context_compressor.errors import InvalidStateError, OffloadError
+from context_compressor.errors import ContextOverflowError, InvalidStateError, OffloadError
 from context_compressor.events import EventHook
 from context_compressor.memory.collaborators import check_collaborators
 from context_compressor.memory.compressed import CompressedMemory
@@ -80,7 +80,7 @@ async def acompress_messages(
         InvalidArgumentError: an argument is of the wrong kind, or `prompt_tokens` negative.
         InvalidMessageError: a message is malformed.
         InvalidStateError: the state is malformed.
-        ContextOverflowError: what may not leave exceeds the budget.
+        ContextOverflowError: what may not leave exceeds the budget; messages are named by their places.
     """
     check_collaborators(config, store, summarizer, counter, on_event)
     earlier = _check_state(state)
@@ -102,7 +102,10 @@ async def acompress_messages(
         memory.record_usage(prompt_tokens)
     if refused:
         memory.record_overflow()
-    view = await memory.get_memory()
+    try:
+        view = await memory.get_memory()
+    except ContextOverflowError as error:
+        raise _by_their_places(error, history) from None
     result_state: dict[str, Any] = {"version": _VERSION, SAVED_KEY: memory._save()}
     texts = carried.texts()
     if texts:
@@ -122,6 +125,16 @@ def _read(messages: Iterable[Any]) -> list[Msg]:
         seen[digest] += 1
         msg.id, msg.timestamp = f"{digest}-{seen[digest]}", ""
     return history
+
+
+def _by_their_places(error: ContextOverflowError, history: Sequence[Msg]) -> ContextOverflowError:
+    """Return an error that names messages by their places: their ids are of our making."""
+    places = {msg.id: f"messages[{index}]" for index, msg in enumerate(history)}
+    fixed = [(places.get(id, id), tokens) for id, tokens in error.fixed]
+    text = str(error)
+    for (id, tokens), (place, _) in zip(error.fixed, fixed, strict=True):
+        text = text.replace(f"{id} ({tokens:,})", f"{place} ({tokens:,})")
+    return ContextOverflowError(text, budget=error.budget, needed=error.needed, fixed=fixed)
 
 
 def _refs_named(messages: Sequence[Msg]) -> set[str]:

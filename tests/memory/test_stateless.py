@@ -194,6 +194,13 @@ def test_errors_come_out_as_they_are() -> None:
         compress([system(text("rules", 400)), user("hi")])
 
 
+def test_what_does_not_fit_is_named_by_its_place_in_the_list() -> None:
+    """Its id is made here, and the caller has never seen it."""
+    with pytest.raises(ContextOverflowError, match=r": messages\[0\] .*, messages\[1\] \(") as caught:
+        compress([system("Be brief."), system(text("rules", 400)), user("hi")])
+    assert [name for name, _ in caught.value.fixed] == ["messages[0]", "messages[1]"]
+
+
 def test_the_callers_list_is_left_alone() -> None:
     said = turns(8)
     found = compress(said)
