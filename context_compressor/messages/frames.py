@@ -36,7 +36,7 @@ _JSON = re.compile(
 _TAGGED = re.compile(r"\s{0,9}<returncode>(-?\d{1,10})</returncode>\s{0,9}(?=<(?:stdout|output)>)")
 """AgentScope's shell and Python tools, mini-swe-agent."""
 _HEADED = re.compile(
-    r"(?:(?:Chunk ID|Wall time|Original token count|Total output lines|Exit code): *([^\n]*)\n"
+    r"(?:(?:Chunk ID|Wall time|Original token count|Total output lines|Exit code): *+[^\n]*+\n"
     r"|Process (?:exited with code (-?\d+)|running with session ID \d+)\n){1,6}\n?Output:[ \n]?"
 )
 """Codex."""
@@ -166,9 +166,10 @@ def _unframe_list(text: str) -> Report | None:
     while True:
         rest, _, line = body.rpartition("\n")
         found = _LISTED_END.fullmatch(line)
-        if found is None:
+        name = line.partition(":")[0]
+        if found is None or name in told:  # a list tells each once: what says it again was printed
             break
-        told[line.partition(":")[0]] = found[1]
+        told[name] = found[1]
         body = rest
     if not told:
         return None

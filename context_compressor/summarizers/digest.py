@@ -41,7 +41,7 @@ _READING = re.compile(
 _OVERWRITTEN = re.compile(r"(?:^|(?<=\n))[^\n]*\r(?![\r\n]|\Z)")
 """What a terminal no longer shows, since the cursor went back to the start of the line: bars of progress."""
 _METER = re.compile(
-    r"^[ \t]*% Total[^\n]*Xferd[^\n]*\n[^\n]*Dload[^\n]*\n"
+    r"^[ \t]*% Total[^\n]{0,40}Xferd[^\n]{0,80}\n[^\n]{0,80}Dload[^\n]{0,80}\n"
     r"(?:\s*(?:[\d.]+[kMGT]?[ \t]+){7,8}(?:[\d:.-]{7,9}[ \t]+){3}[\d.]+[kMGT]?)*\s*",
     re.MULTILINE,
 )

@@ -73,6 +73,25 @@ def test_other_texts_stay_as_they_are(text: str):
     assert unframe(text) == Report(text)
 
 
+def test_a_list_tells_each_thing_once_and_what_says_it_again_was_printed():
+    said = "Error: 1 of 2\nError: 2 of 2"
+    assert unframe(f"Output: {said}\nError: (none)\nExit Code: 2") == Report(said, "2")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Exit code:" + " " * 300_000,
+        ("Exit code:" + " " * 300 + "\n") * 6,
+        "Output: " + "Error: x\n" * 300_000,
+    ],
+    ids=["a line without end", "blanks", "a list without end"],
+)
+def test_what_looks_like_a_frame_is_read_in_linear_time(text: str):
+    for framed in (text, json.dumps({"output": text})):
+        assert unframe(framed).said
+
+
 def call_of(result: str, arguments: dict[str, object]) -> Call:
     function = {"name": "shell", "arguments": json.dumps(arguments)}
     messages = [

@@ -226,3 +226,8 @@ def test_what_stands_for_an_image_tells_nothing():
         "Is the basket empty?",
         "",
     ]
+
+
+def test_what_looks_like_such_a_table_is_read_in_linear_time():
+    shown = "% Total " + "Xferd " * 100_000 + "\n" + "no more of it " * 100_000
+    assert digest_messages([result("a", shown, "sh")], None).calls[0].outcome
