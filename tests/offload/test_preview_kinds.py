@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 
 import pytest
@@ -20,6 +21,7 @@ from context_compressor.offload.previews import (
     show_matches,
     show_snapshot,
 )
+from context_compressor.offload.previews.lines import CHARACTERS_LOOKED_AT
 from context_compressor.tokens.tiktoken_counter import TiktokenCounter
 from tests.support.strategies import FRAGMENTS
 
@@ -217,6 +219,15 @@ class TestCode:
     def test_what_controls_the_flow_defines_nothing(self) -> None:
         text = "if (ready(x)) {\n    run(x);\n} else if (late(x)) {\n    while (wait(x)) {\n    }\n}\n" * 30
         assert show_code(text) is None
+
+    def test_a_definition_on_a_line_that_is_cut_is_not_named(self) -> None:
+        lines = [f"def handle_{i:05}(x):\n    return x[{i:05}]\n" for i in range(8000)]
+        text = f"{'#' * 30}\n{''.join(lines)}"
+        cut = text[:CHARACTERS_LOOKED_AT].rpartition("\n")[2]
+        assert cut.startswith("def handle_0")
+        names = re.findall(r"handle_\d+", shown_by(show_code, text, 10**6))
+        assert len(names) > 4000
+        assert {len(name) for name in names} == {len("handle_00000")}
 
     def test_a_function_without_a_name_defines_nothing(self) -> None:
         text = "\n".join(

@@ -207,6 +207,22 @@ class TestNames:
             "someName, item_id, my_key, a_key]"
         )
 
+    def test_no_word_is_taken_from_before_a_longer_name_another_line_or_an_escape(self) -> None:
+        assert names_of("class PageLoader\n1 PageLoad", "", 200) == (
+            "[also contains: class PageLoader, PageLoad]"
+        )
+        code = json.dumps("see below\n\tdef open_page(x):\n\t\treturn next_page\n\tself\n\tlast_page\n")
+        assert names_of(code, "", 200) == "[also contains: def open_page, return next_page, last_page]"
+        said = json.dumps("réservation A-2093, call 北京 B-2094, call C-2095")
+        assert names_of(said, "", 200) == "[also contains: A-2093, B-2094, call C-2095]"
+
+    def test_of_a_long_text_too_names_stand_whole_and_beside_their_own_word(self) -> None:
+        text = "".join(f"{'before' * (i % 7 + 1)} {'name' * (i % 5 + 1)}_{i:05},\n" for i in range(8000))
+        named = names_of(text, "", 100_000).removeprefix("[also contains: ").removesuffix("]").split(", ")
+        lines = set(text.split(",\n"))
+        assert len(named) > 8
+        assert all(name in lines or any(line.endswith(f" {name}") for line in lines) for name in named)
+
     def test_nothing_to_name_nothing_said(self) -> None:
         assert names_of("only some words here", "", 200) == ""
         assert names_of("user_id", "", 3) == ""

@@ -63,7 +63,11 @@ def share(flags: Iterable[bool]) -> float:
 
 def head_lines(text: str) -> list[str]:
     """Return the lines that are looked at from the beginning of `text`."""
-    return split_lines(text[:CHARACTERS_LOOKED_AT])[:LINES_LOOKED_AT]
+    if len(text) > CHARACTERS_LOOKED_AT:
+        # Without the line that is cut, unless it is the only one: it may end in half a name.
+        end = text.rfind("\n", 0, CHARACTERS_LOOKED_AT + 1)
+        text = text[: end if end > 0 else CHARACTERS_LOOKED_AT]
+    return split_lines(text)[:LINES_LOOKED_AT]
 
 
 def looked_at(text: str, lines: Sequence[str]) -> str:

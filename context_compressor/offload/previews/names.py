@@ -44,7 +44,12 @@ _AFTER = b"./:-"
 _RULES = b"_-./:"
 """Of these alone consist the lines that divide a text."""
 
-_WORD_BEFORE = re.compile(r"(?<![\w.@/-])([^\W\d_]{3,16}|[\u3400-\u9fff]{2})[^\w\n]{1,4}\Z")
+_WHOLE = re.compile(r"[^\w./:#@-].*[^\w./:#@-]", re.DOTALL)
+"""A part of a text without the torn names at its ends."""
+_GAP = 5 * " "
+"""Between two such parts: wider than a word and its name stand apart."""
+
+_WORD_BEFORE = re.compile(r"(?<![\w.@/\\-])([^\W\d_]{3,16}|[\u3400-\u9fff]{2})[^\w\n]{1,4}\Z")
 _WORD_LOOKED_FOR = 24
 """Characters before a name, on its line, in which a word is looked for."""
 _PLACES = 4
@@ -72,10 +77,10 @@ class Name(NamedTuple):
 
 def find_names(text: str, tokens: float) -> list[Name]:
     """Return names in `text`, the most frequent first, about as many as could stand in `tokens`."""
-    sample = without_escapes(_sample(text))
-    if sample.count("\\n") > sample.count("\n"):  # escaped line feeds, not paths of Windows
-        sample = sample.replace("\\n", " ")
-    files, rest = take_chinese_files(sample)
+    sample = _sample(text)
+    if sample.count("\\n") > sample.count("\n"):  # escaped line feeds and tabs, not paths of Windows
+        sample = sample.replace("\\n", "\n").replace("\\t", "\t")
+    files, rest = take_chinese_files(without_escapes(sample))
     if not rest.isascii():
         rest = _FOREIGN.sub(" ", rest)
     counts = Counter(file.encode() for file in files)
@@ -115,9 +120,14 @@ def _with_word(name: str, tokens: float, text: str) -> Name:
         if at < 0:
             break
         found = _WORD_BEFORE.search(text, max(0, at - _WORD_LOOKED_FOR), at)
-        if found and _tells(found[1]):
+        if found and _tells(found[1]) and not _goes_on(text[at + len(name) : at + len(name) + 1]):
             return Name(name, f"{found[1]} {name}", tokens + _WORD_TOKENS)
     return Name(name, name, tokens)
+
+
+def _goes_on(character: str) -> bool:
+    """Tell whether a name goes on with a character: then it is the beginning of another."""
+    return (character.isalnum() or character == "_") and not _FOREIGN.match(character)
 
 
 def _tells(word: str) -> bool:
@@ -166,4 +176,5 @@ def _sample(text: str) -> str:
         return text
     size = SCANNED_CHARACTERS // _BLOCKS
     step = (len(text) - size) // (_BLOCKS - 1)
-    return " ".join([text[start : start + size] for start in range(0, step * _BLOCKS, step)])
+    parts = [_WHOLE.search(text, start, start + size) for start in range(0, step * _BLOCKS, step)]
+    return _GAP.join([part[0] for part in parts if part])
