@@ -13,7 +13,6 @@ from context_compressor.compression.transcript import stored_text
 from context_compressor.compression.view import ViewItem
 from context_compressor.compression.writing import Performed, Writer
 from context_compressor.errors import OffloadCollisionError, OffloadError
-from context_compressor.messages.escapes import sendable
 from context_compressor.messages.media import MediaKind
 from context_compressor.messages.parts import Part, PartPath, part_at, replace_parts, text_parts
 from context_compressor.offload.pages import page_matches, page_stub, parse_page
@@ -112,7 +111,7 @@ class StubMaker:
     ) -> str:
         if part.is_media:
             return media_stub(text, ref, cast(MediaKind, part.kind))
-        stub = stub_text(
+        return stub_text(
             text,
             ref,
             self._counter,
@@ -121,7 +120,6 @@ class StubMaker:
             what=_STUB_NAMES[part.kind],
             guide=guide,
         )
-        return sendable(stub)
 
     def _gains(self, item: ViewItem, part: Part, text: str, cost: int) -> bool:
         """Tell whether a stub costs less than what it replaces."""

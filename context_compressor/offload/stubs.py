@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from context_compressor.messages.escapes import sendable
 from context_compressor.messages.media import MediaKind, media_type_of
 from context_compressor.offload.previews import preview
 from context_compressor.offload.schemas import GUIDE, LOAD_TOOL, READ_TOOL, SHORT_GUIDE
@@ -24,9 +25,9 @@ def stub_text(
 ) -> str:
     """Return the complete stand-in for `text`: a header that names `ref`, and a preview.
 
-    Costs at most `max_tokens`, or what `minimal_stub` costs where that is more. The header alone stands where
-    no preview fits, the minimal stub where the header does not. Deterministic. Takes some 20 ms a megabyte:
-    for large texts call it off the event loop.
+    Can be sent as UTF-8. Costs at most `max_tokens`, or what `minimal_stub` costs where that is more. The
+    header alone stands where no preview fits, the minimal stub where the header does not. Deterministic.
+    Takes some 20 ms a megabyte: for large texts call it off the event loop.
 
     Args:
         text: the text that leaves.
@@ -52,7 +53,7 @@ def stub_text(
 
     def count(shown: str) -> int:
         # With its header, since joining two texts may cost a token more than both.
-        return counter.count_text(f"{header}\n{shown}") - header_tokens
+        return counter.count_text(sendable(f"{header}\n{shown}")) - header_tokens
 
     room = max_tokens - header_tokens
     if room <= _MIN_PREVIEW_TOKENS:
@@ -60,7 +61,7 @@ def stub_text(
     shown = preview(
         text, room, count, plain=what == "message", characters_per_token=len(text) / max(tokens, 1)
     )
-    return f"{header}\n{shown}" if shown else header
+    return sendable(f"{header}\n{shown}") if shown else header
 
 
 def media_stub(url: str, ref: str, kind: MediaKind) -> str:

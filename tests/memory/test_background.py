@@ -861,10 +861,11 @@ async def test_a_store_that_refuses_in_the_background_leaves_the_text_pending() 
 
 
 async def test_what_was_stored_in_vain_is_removed_once_the_event_is_committed() -> None:
-    """Whether a stub is smaller is known only when its text is stored; escapes make this one larger."""
+    """Whether a stub is smaller is known only when its text is stored: arguments are estimated by characters."""
     settings = config(max_tool_message_tokens=100, preview_tokens=99, background_ratio=0.6)
     memory = new_memory(settings, summarizer=Noting())
-    await filled(memory, [user("go"), call("a"), result("a", "\ud83d\n" * 80), *turns(3)])
+    arguments = json.dumps({"dense": "你好，世界。" * 67, "blank": " " * 402}, ensure_ascii=False)
+    await filled(memory, [user("go"), call("a", arguments=arguments), result("a", "done"), *turns(3)])
     await good_view(memory)
     prepared = await ended(memory)
     assert prepared.done.blocked

@@ -50,6 +50,13 @@ def test_it_fits_and_names_its_ref(counter: str, text: str, max_tokens: int, wha
     assert made == stub_text(text, ref, counted, tokens=12_345, max_tokens=max_tokens, what=what)
 
 
+def test_a_text_of_half_pairs_is_cut_by_what_their_escapes_cost() -> None:
+    """A file read in another encoding may be full of them, and each is sent as six characters."""
+    shown = stub("caf\udce9 " * 5_000, 300)
+    assert "caf\\udce9 caf\\udce9" in shown
+    assert 200 < COUNTER.count_text(shown) <= 300
+
+
 def test_one_stub_of_a_view_tells_of_the_tools_where_it_has_room() -> None:
     text = "some words\n" * 812
     tokens = COUNTER.count_text(text)
