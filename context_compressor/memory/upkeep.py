@@ -237,6 +237,7 @@ class Upkeep:
         if weighty.isdisjoint(marks):
             return
         state.generation += 1
+        self.edited = True  # what may leave now may make an event pay
         if released := self._release(state.index.bearing(self._config.pinned_mark)):
             await self.rebuild()
             self.note_edit(events, "pinned messages returned", before, released)

@@ -249,6 +249,20 @@ async def test_a_hint_that_stays_enters_no_segment_with_others() -> None:
     assert memory.stats().events == events + 1
 
 
+async def test_hints_that_become_messages_like_others_leave_when_too_many_stand_in_the_view() -> None:
+    """What stays when they do would leave when the memory is taken up elsewhere, and views differ."""
+    of_nine = CompressionConfig(max_total_tokens=4_000, max_view_messages=9)
+    memory = CompressedMemory(config=of_nine, counter=COUNTER)
+    await memory.add(from_openai([user(text(str(i), 4)) for i in range(24)]), marks="hint")
+    assert len(await memory.get_memory()) == 24
+    await memory.update_messages_mark(None, old_mark="hint")
+    view = await memory.get_memory()
+    assert len(view) <= 9
+    other = CompressedMemory(config=of_nine, store=memory.store, counter=COUNTER)
+    other.load_state_dict(memory.state_dict())
+    assert to_openai(await other.get_memory()) == to_openai(view)
+
+
 # Deleting
 
 
