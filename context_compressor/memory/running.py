@@ -138,12 +138,17 @@ class EventRunner:
         is_quiet = is_common and not upkeep.needs_event()
         if not is_quiet:
             await self._run_events(events)
-        early = None if self.housekeeping.event_lock.locked() else self._plan_early()
-        if early is not None:
+        # Until none pays: a memory that is taken up asks anew, and shall show the same.
+        for _ in range(_MAX_EVENTS_PER_CALL):
+            early = None if self.housekeeping.event_lock.locked() else self._plan_early()
+            if early is None:
+                break
             is_quiet = False
             async with self.housekeeping.event_lock:
-                await self.run_event(events, early=early)
+                made = await self.run_event(events, early=early)
             await self._run_events(events)  # others may have added meanwhile
+            if made is None:
+                break
         self._background.standing(upkeep.state)
         upkeep.state.budget.end_shrinking()
         return is_quiet

@@ -263,6 +263,19 @@ async def test_hints_that_become_messages_like_others_leave_when_too_many_stand_
     assert to_openai(await other.get_memory()) == to_openai(view)
 
 
+async def test_where_few_messages_may_stand_events_follow_until_none_pays() -> None:
+    """Else a memory that is taken up, which asks for itself, merged what the one at work still showed."""
+    of_three = CompressionConfig(max_total_tokens=4_000, max_view_messages=3, keep_recent_count=0)
+    memory = CompressedMemory(config=of_three, counter=COUNTER)
+    for number in range(12):
+        said = text(str(number), 30)
+        await memory.add(from_openai([user(said) if number % 2 else assistant(said)]))
+        view = await good_view(memory)
+        other = CompressedMemory(config=of_three, store=memory.store, counter=COUNTER)
+        other.load_state_dict(memory.state_dict())
+        assert to_openai(await other.get_memory()) == to_openai(view)
+
+
 # Deleting
 
 
