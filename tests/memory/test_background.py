@@ -861,7 +861,7 @@ async def test_a_store_that_refuses_in_the_background_leaves_the_text_pending() 
 
 
 async def test_what_was_stored_in_vain_is_removed_once_the_event_is_committed() -> None:
-    """Whether a stub is smaller is known only when its text is stored: arguments are estimated by characters."""
+    """A stub is known to be smaller only when its text is stored: arguments are estimated by characters."""
     settings = config(max_tool_message_tokens=100, preview_tokens=99, background_ratio=0.6)
     memory = new_memory(settings, summarizer=Noting())
     arguments = json.dumps({"dense": "你好，世界。" * 67, "blank": " " * 402}, ensure_ascii=False)
