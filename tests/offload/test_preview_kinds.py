@@ -220,6 +220,15 @@ class TestCode:
         text = "if (ready(x)) {\n    run(x);\n} else if (late(x)) {\n    while (wait(x)) {\n    }\n}\n" * 30
         assert show_code(text) is None
 
+    def test_a_brace_below_moves_no_definition_and_a_keyword_holds_for_no_name_without_one(self) -> None:
+        text = "int a;\n" + "".join(
+            f"void read_{i}(int a)\n{{\n    if (a) {{ b(); }}\n}}\nchar *name_{i}(int a)\n{{\n    b();\n}}\n"
+            for i in range(3)
+        )
+        assert shown_by(show_code, text) == (
+            "[line 1]\nint a;\n[lines 2-22] void read_0; name_0, void read_1; name_1, void read_2; name_2"
+        )
+
     def test_a_definition_on_a_line_that_is_cut_is_not_named(self) -> None:
         lines = [f"def handle_{i:05}(x):\n    return x[{i:05}]\n" for i in range(8000)]
         text = f"{'#' * 30}\n{''.join(lines)}"

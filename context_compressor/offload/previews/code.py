@@ -52,7 +52,20 @@ _CALLABLE = re.compile(
 
 _CONTROL = frozenset(
     {
-        *("if", "for", "while", "switch", "catch", "return", "else", "elif", "with", "assert", "raise"),
+        *(
+            "if",
+            "for",
+            "while",
+            "switch",
+            "catch",
+            "return",
+            "else",
+            "elif",
+            "elsif",
+            "with",
+            "assert",
+            "raise",
+        ),
         *("throw", "new", "await", "yield", "sizeof", "do", "case", "in", "not", "and", "or", "super"),
         *("require", "foreach", "until", "unless", "match", "select", "defer", "go", "function"),
         *("describe", "it", "test"),
@@ -111,12 +124,13 @@ def show_code(text: str) -> Callable[[int], str] | None:
 
 def _write(group: Sequence[_Definition]) -> str:
     first, last = group[0].line + 1, group[-1].line + 1
-    # A keyword holds for the names after it, too.
-    before = ("", *(definition.keyword for definition in group))
-    names = ", ".join(
-        f"{keyword} {name}" if keyword and (keyword != said or is_container) else name
-        for said, (_, name, keyword, is_container) in zip(before, group, strict=False)
-    )
+    names, said = "", ""
+    for _, name, keyword, is_container in group:
+        shown = f"{keyword} {name}" if keyword and (keyword != said or is_container) else name
+        # A keyword holds for the names after it, too, up to a semicolon.
+        names += f"; {shown}" if said and not keyword else f", {shown}"
+        said = keyword
+    names = names.removeprefix(", ")
     return f"[line {first}] {names}" if first == last else f"[lines {first}-{last}] {names}"
 
 
@@ -134,7 +148,9 @@ def _definitions(lines: Sequence[str], are_numbered: bool) -> Iterator[_Definiti
             name, keyword, is_container = found[2], found[1], found[1] in _CONTAINERS
         elif code.endswith("{"):
             # In C the brace may stand below.
-            (name, keyword), is_container = _callable(above if code == "{" else code), False
+            is_below = code == "{"
+            (name, keyword), is_container = _callable(above if is_below else code), False
+            number -= is_below
         else:
             continue
         if name and name not in seen:
