@@ -52,23 +52,10 @@ _CALLABLE = re.compile(
 
 _CONTROL = frozenset(
     {
-        *(
-            "if",
-            "for",
-            "while",
-            "switch",
-            "catch",
-            "return",
-            "else",
-            "elif",
-            "elsif",
-            "with",
-            "assert",
-            "raise",
-        ),
+        *("if", "for", "while", "switch", "catch", "return", "else", "elif", "with", "assert", "raise"),
         *("throw", "new", "await", "yield", "sizeof", "do", "case", "in", "not", "and", "or", "super"),
         *("require", "foreach", "until", "unless", "match", "select", "defer", "go", "function"),
-        *("describe", "it", "test"),
+        *("elsif", "describe", "it", "test"),
     }
 )
 _CODE = re.compile(
