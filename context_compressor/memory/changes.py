@@ -136,7 +136,9 @@ class Changes:
             count = await self._base.update_messages_mark(new_mark, old_mark=old_mark, msg_ids=ids)
             if state is upkeep.state:
                 upkeep.history.remember()
-                await upkeep.marks_changed([mark for mark in (new_mark, old_mark) if mark], events)
+                await upkeep.marks_changed(
+                    [mark for mark in (new_mark, old_mark) if mark is not None], events
+                )
                 upkeep.stale = state is not upkeep.state
         return count
 

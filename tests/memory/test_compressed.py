@@ -174,6 +174,15 @@ async def test_what_becomes_pinned_returns() -> None:
     assert said[2] in to_openai(view)
 
 
+async def test_an_empty_string_is_a_mark_like_any_other() -> None:
+    memory = new_memory(config(pinned_mark=""))
+    said = turns(10)
+    added = await filled(memory, said)
+    assert added[2].id in covered_ids(await good_view(memory))
+    await memory.update_messages_mark("", msg_ids=[added[2].id])
+    assert said[2] in to_openai(await good_view(memory))
+
+
 async def test_what_a_segment_stands_for_is_pinned_by_its_id() -> None:
     memory = new_memory()
     await filled(memory, LONG)
