@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 
-from context_compressor import CompressionConfig, CompressionEvent, from_openai, to_openai
+from context_compressor import (
+    CompressionConfig,
+    CompressionEvent,
+    InMemoryOffloadStore,
+    from_openai,
+    to_openai,
+)
 from context_compressor.compression.pricing import cheapest_growth, is_crowded, may_pay
 from context_compressor.compression.units import Marks, classify
 from tests.compression.support import items_of
@@ -19,6 +25,8 @@ from tests.memory.scripted import (
     good_view,
     kind_of,
     new_memory,
+    system,
+    text,
     turns,
     user,
 )
@@ -125,6 +133,20 @@ async def test_where_the_number_cannot_be_reached_an_event_does_not_come_on_ever
         await filled(memory, [message])
         await good_view(memory)
     assert 0 < len(events) <= len(session) // (limit // 2)
+
+
+async def test_a_memory_that_is_resumed_finds_no_further_event_to_be_due() -> None:
+    """What an event leaves may still be too many messages, or cheaper to merge than to wait."""
+    settings = config(50_000, mode="compact", keep_recent_count=0, max_view_messages=3)
+    store = InMemoryOffloadStore()
+    memory = new_memory(settings, store=store)
+    asked, rules = [user(text(tag, 3)) for tag in "ab"], [system(text(tag, 2)) for tag in "cd"]
+    for message in (*exchange("e", 3), asked[0], *rules, asked[1]):
+        await filled(memory, [message])
+        view = await good_view(memory)
+        resumed = new_memory(settings, store=store)
+        resumed.load_state_dict(memory.state_dict())
+        assert await resumed.get_memory() == view
 
 
 async def test_compact_leaves_refs_where_messages_are_too_many() -> None:
