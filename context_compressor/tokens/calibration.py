@@ -113,9 +113,9 @@ class Calibration:
         self._next_tokens = None
 
     def forget_refusals(self) -> None:
-        """Forget refusals and the limit that a provider named, but not the reports."""
+        """Forget refusals, what was conceded after them, and the limit that a provider named; not reports."""
         self.limit = self.refused = self._next_tokens = None
-        self._accepted = len(self._reports)
+        self._accepted, self._conceded = len(self._reports), 0
 
     def concede(self, ours: int, limit: int) -> bool:
         """Let a view be that cannot become smaller, unless a report or a refusal rules it out.
@@ -210,6 +210,7 @@ class Calibration:
             "limit": self.limit,
             "refused": self.refused,
             "next_tokens": self._next_tokens,
+            "conceded": self._conceded,
         }
 
     @classmethod
@@ -231,6 +232,7 @@ class Calibration:
         found.limit = _read_tokens(data, "limit", 1)
         found.refused = _read_tokens(data, "refused", 1)
         found._next_tokens = _read_tokens(data, "next_tokens", 0)
+        found._conceded = _read_tokens(data, "conceded", 0) or 0  # earlier releases did not save it
         return found
 
 

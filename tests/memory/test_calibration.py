@@ -290,6 +290,22 @@ class TestState:
         larger.load_state_dict(memory.state_dict())
         assert 3_400 < larger.budget_tokens < 3_700
 
+    async def test_what_was_conceded_is_conceded_after_a_restart(self) -> None:
+        memory, events = await viewed([user(text("u", 10))])
+        rules = [await filled(memory, [user(text(tag, 30))]) for tag in "ab"]
+        await memory.update_messages_mark("pinned", msg_ids=[msg.id for [msg] in rules])
+        await good_view(memory)
+        memory.record_overflow()
+        await good_view(memory)
+        assert memory.budget_tokens == shown(memory)  # it cannot become smaller
+        await memory.delete([rules[0][0].id])
+        await filled(memory, [user(text("v", 25))])
+        view, count = await good_view(memory), len(events)
+        resumed = new_memory(store=memory.store, on_event=events.append)
+        resumed.load_state_dict(json.loads(json.dumps(memory.state_dict())))
+        assert await good_view(resumed) == view
+        assert len(events) == count
+
     @pytest.mark.parametrize(
         ("changes", "message"),
         [

@@ -230,6 +230,15 @@ class TestState:
             found.record_usage(5_000, 11_000)
         assert len(found.to_dict()["reports"]) == KEPT_REPORTS
 
+    def test_what_was_conceded_stays_so(self) -> None:
+        found = Calibration()
+        found.record_overflow(10_000)
+        assert found.concede(9_500, LIMIT)
+        saved = found.to_dict()
+        assert budget(Calibration.from_dict(saved)) == 9_500
+        del saved["conceded"]  # as earlier releases wrote it
+        assert budget(Calibration.from_dict(saved)) < 9_500
+
     @pytest.mark.parametrize(
         ("field", "value"),
         [
@@ -244,6 +253,7 @@ class TestState:
             ("limit", True),
             ("refused", -3),
             ("next_tokens", 1.5),
+            ("conceded", -1),
         ],
     )
     def test_what_is_malformed_is_named(self, field: str, value: Any) -> None:
