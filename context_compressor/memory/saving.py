@@ -58,6 +58,7 @@ def to_saved(
         "fresh": [list(key) for key in state.fresh],
         "calibration": state.budget.to_dict(),
         "uses": state.uses.to_dict(),
+        "summary_place": state.shown.summary_place,
         "synced": [list(one) for one in followed],
     }
 
@@ -98,6 +99,10 @@ def _read(data: object, config: CompressionConfig, counter: TokenCounter) -> Loa
     state.budget = BudgetInForce.load(data.get("calibration"), config, same_counter=is_same_counter)
     if "uses" in data:  # the history tells, too, but has to be read for that
         state.uses = Uses.from_dict(data["uses"])
+    place = data.get("summary_place")  # earlier releases did not save it
+    if place is not None and (type(place) is not int or place < 0):
+        raise InvalidStateError(f"compression.summary_place: expected an integer or None, got {place!r}")
+    state.shown.summary_place = place
     followed = read_followed(data.get("synced", []), known=tokens)
     return Loaded(state, dict(tokens) if is_same_counter else {}, followed)
 

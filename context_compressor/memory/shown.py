@@ -24,6 +24,8 @@ class ShownView:
         messages: the items' messages, the base memory's own summary included.
         tokens: what `messages` costs.
         summary_tokens: what of that is the summary's.
+        summary_place: how many instructions stand before the summary at most, once it was handed out: one
+            that comes later does not move it.
     """
 
     def __init__(self, counter: TokenCounter) -> None:
@@ -31,13 +33,14 @@ class ShownView:
         self.messages: list[Msg] = []
         self.tokens = 0
         self.summary_tokens = 0
+        self.summary_place: int | None = None
         self._counter = counter
         self._summary: Msg | None = None
 
     def grow(self, grown: Sequence[ViewItem]) -> None:
         """Show further items behind what is shown."""
-        if self._summary is not None and not self.items:
-            self.show(grown)  # which finds the summary its place
+        if self._summary is not None and self.summary_place is None:
+            self.show([*self.items, *grown])  # which finds the summary its place
             return
         self.items += grown
         self.messages += [item.msg for item in grown]
@@ -49,15 +52,22 @@ class ShownView:
         self.messages = [item.msg for item in self.items]
         self.tokens = sum(item.tokens for item in self.items)
         if self._summary is not None:
-            # Behind the leading instructions: those stay what the model reads first.
-            place = next((i for i, item in enumerate(items) if not is_instruction(item.source)), len(items))
-            self.messages.insert(place, self._summary)
+            self.messages.insert(self._place_summary(), self._summary)
             self.tokens += self.summary_tokens
+
+    def _place_summary(self) -> int:
+        """Return how many messages the summary follows."""
+        items, most = self.items, self.summary_place
+        # Behind the leading instructions: those stay what the model reads first.
+        place = next((i for i, item in enumerate(items) if not is_instruction(item.source)), len(items))
+        return place if most is None else min(place, most)
 
     def set_summary(self, summary: str) -> bool:
         """Show the base memory's own summary, or none when it is empty; tell whether it is another one."""
         if summary == (self._summary.content if self._summary is not None else ""):
             return False
+        if self._summary is not None:
+            self.summary_place = None
         self._summary, self.summary_tokens = None, 0
         if summary:
             self._summary = summary_message(summary)
@@ -77,6 +87,8 @@ class ShownView:
             left_out: ids; exchanges and segments all of whose messages are among them are not returned.
             with_summaries: whether segments and the base memory's own summary are.
         """
+        if self._summary is not None and with_summaries:
+            self.summary_place = self._place_summary()
         if with_summaries and not left_out:
             return self.messages.copy(), self.tokens
         gone = self._covered_by(left_out) if left_out else set()

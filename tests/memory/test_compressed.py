@@ -512,6 +512,30 @@ async def test_the_bases_own_summary_is_shown_and_counted() -> None:
     assert "so-far" not in wire_text(await good_view(memory))
 
 
+async def test_an_instruction_that_comes_later_does_not_move_the_summary() -> None:
+    memory = new_memory()
+    await filled(memory, [system("be brief")])
+    await memory.update_compressed_summary("so far")
+    before = await good_view(memory)
+    await filled(memory, [system("be exact")])
+    view = await good_view(memory)
+    assert [msg.content for msg in view] == ["be brief", "so far", "be exact"]
+    assert view[:2] == before
+    resumed = new_memory()
+    resumed.load_state_dict(json.loads(json.dumps(memory.state_dict())))
+    assert await resumed.get_memory() == view
+    await memory.update_compressed_summary("so much so far")  # which changes the view anyway
+    assert [msg.content for msg in await good_view(memory)] == ["be brief", "be exact", "so much so far"]
+
+
+async def test_a_summary_that_no_view_has_shown_stands_behind_the_instructions() -> None:
+    memory = new_memory()
+    await memory.update_compressed_summary("so far")
+    assert await memory.get_memory(prepend_summary=False) == []
+    await filled(memory, [system("be brief"), user("hi")])
+    assert [msg.content for msg in await good_view(memory)] == ["be brief", "so far", "hi"]
+
+
 # Views
 
 
