@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -14,8 +15,11 @@ from context_compressor.compression.edits import ItemKey, StubEdit
 from context_compressor.compression.planner import plan
 from context_compressor.compression.plans import Plan, Situation
 from context_compressor.compression.units import Marks
+from context_compressor.compression.view import with_stubs
+from context_compressor.messages.parts import other_parts
+from context_compressor.tokens.measure import measure
 from tests.compression.support import COSTS, items_of, leaving
-from tests.memory.scripted import assistant, call, exchange, result, system, text, turns, user
+from tests.memory.scripted import COUNTER, assistant, call, exchange, result, system, text, turns, user
 from tests.support.strategies import chat_histories
 
 
@@ -407,3 +411,16 @@ def test_a_group_too_small_for_a_summary_leaves_where_the_budget_asks(threshold:
     found = plan(items, Situation(config, COSTS))
     assert found is not None
     assert found.projected_tokens <= budget
+
+
+def test_an_argument_reckoned_above_what_its_message_still_costs_is_no_obstacle() -> None:
+    """Each is reckoned by its characters, as long as the others: dense ones may have left already."""
+    arguments = json.dumps({"dense": "龘" * 400, "light": "the " * 300}, ensure_ascii=False)
+    items = items_of([user("go"), call("a", arguments=arguments), result("a", "ok"), *turns(2, lines=60)])
+    dense = other_parts(items[1].source)[0]
+    stub = StubEdit(items[1].key, dense.path, "ctx://0123456789abcdef", "[offloaded]", 4)
+    items[1] = with_stubs(items[1], {dense.path: stub}, lambda msg: measure(COUNTER, msg))
+    limits = {"group_token_threshold": 1_500, "max_tool_message_tokens": 250}
+    config = CompressionConfig(max_total_tokens=2_000, keep_recent_count=4, **limits)
+    found = plan(items, Situation(config, COSTS))
+    assert "1" in stubbed(found)
