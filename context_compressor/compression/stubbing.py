@@ -14,6 +14,7 @@ from context_compressor.compression.view import ViewItem
 from context_compressor.compression.writing import Performed, Writer
 from context_compressor.errors import OffloadCollisionError, OffloadError
 from context_compressor.messages.media import MediaKind
+from context_compressor.messages.msg import Msg
 from context_compressor.messages.parts import Part, PartPath, part_at, replace_parts, text_parts
 from context_compressor.offload.pages import page_matches, page_stub, parse_page
 from context_compressor.offload.protocol import ref_of
@@ -126,9 +127,16 @@ class StubMaker:
         whole = item.text_tokens(part.path)
         if whole is not None:
             standing = item.stubs.get(part.path)
-            return cost < (whole if standing is None else standing.tokens)
+            replaced = whole if standing is None else standing.tokens
+            if cost >= replaced or self._cost_in_message(text) < replaced:
+                return cost < replaced
         texts = {path: stub.text for path, stub in item.stubs.items()} | {part.path: text}
         return measure(self._counter, replace_parts(item.source, texts)).total < item.tokens
+
+    def _cost_in_message(self, text: str) -> int:
+        """Return what a stub adds to a message: a counter may find more there, as its JSON is longer."""
+        empty, holding = (Msg("", content, "user", timestamp="") for content in ("", text))
+        return self._counter.count_messages([holding]) - self._counter.count_messages([empty])
 
     async def _page_stub(
         self, item: ViewItem, path: PartPath, text: str, names: Mapping[str, str]

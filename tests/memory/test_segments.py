@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -230,3 +231,31 @@ async def test_a_summary_of_the_work_on_a_request_stands_behind_it() -> None:
     again = new_memory(memory.config, store=memory.store)
     again.load_state_dict(memory.state_dict())
     assert to_openai(await again.get_memory()) == to_openai(await memory.get_memory())
+
+
+class InJson:
+    """A counter to which Chinese costs six times as much in a message, whose JSON escapes it."""
+
+    def count_text(self, text: str) -> int:
+        return -(-len(text) // 3)
+
+    def count_messages(self, messages: Sequence[Msg]) -> int:
+        return sum(8 + len(json.dumps(wire)) // 3 for wire in to_openai(messages))
+
+
+@pytest.mark.parametrize("budget", [300, 500, 700])
+@pytest.mark.parametrize("with_tools", [False, True])
+async def test_a_stand_in_that_costs_more_in_a_message_than_alone_is_still_smaller(
+    budget: int, with_tools: bool
+) -> None:
+    events: list[CompressionEvent] = []
+    memory = CompressedMemory(
+        config=config(budget, keep_recent_count=2), counter=InJson(), on_event=events.append
+    )
+    for n in range(40):
+        said = f"第{n}步：检查模块{n % 7}的返回值，" * 6
+        await filled(memory, [call(f"c{n}"), result(f"c{n}", said)] if with_tools else [user(said)])
+        view = await memory.get_memory()
+        assert InJson().count_messages(view) <= budget
+    assert events
+    assert [event for event in events if event.tokens_after >= event.tokens_before] == []
