@@ -89,8 +89,7 @@ class Draft(StubDraft):
             self.leaving[unit.key] = unit
             self._staying -= tokens
             grouped += tokens
-            # What arguments cost is estimated: less than nothing may be left of a unit.
-            groups = 1 if threshold is None else max(1, -(-grouped // threshold))
+            groups = 1 if threshold is None else -(-grouped // threshold)
             self._segments_cost = groups * self._segment_cost(grouped // groups, groups) + merged
         self._settle()
 

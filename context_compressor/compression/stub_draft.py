@@ -154,7 +154,10 @@ class StubDraft:
         if saved <= 0:
             return
         self.stubs[item.key, path] = PlannedStub(item.key, path, max_tokens)
-        self._saved[unit.key] = self._saved.get(unit.key, 0) + saved
+        # What arguments cost is estimated, but no unit saves all that it costs.
+        before = self._saved.get(unit.key, 0)
+        saved = min(saved, unit.tokens - before - 1)
+        self._saved[unit.key] = before + saved
         self._staying -= saved
 
     def least_tokens(self, unit: Unit) -> int:

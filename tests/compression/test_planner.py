@@ -413,14 +413,20 @@ def test_a_group_too_small_for_a_summary_leaves_where_the_budget_asks(threshold:
     assert found.projected_tokens <= budget
 
 
-def test_an_argument_reckoned_above_what_its_message_still_costs_is_no_obstacle() -> None:
-    """Each is reckoned by its characters, as long as the others: dense ones may have left already."""
-    arguments = json.dumps({"dense": "龘" * 400, "light": "the " * 300}, ensure_ascii=False)
-    items = items_of([user("go"), call("a", arguments=arguments), result("a", "ok"), *turns(2, lines=60)])
+@pytest.mark.parametrize("beside", [turns(1, lines=12), turns(2, lines=20)], ids=len)
+def test_an_argument_reckoned_above_what_its_message_still_costs_is_no_obstacle(
+    beside: list[dict[str, Any]],
+) -> None:
+    """Each is reckoned by its characters, as dense as the others: a dense one may have left already."""
+    said = {"dense": "龘" * 1_500, "light": "the " * 430}
+    asked = call("a", arguments=json.dumps(said, ensure_ascii=False))
+    items = items_of([user("go"), asked, result("a", "ok"), *beside])
     dense = other_parts(items[1].source)[0]
     stub = StubEdit(items[1].key, dense.path, "ctx://0123456789abcdef", "[offloaded]", 4)
     items[1] = with_stubs(items[1], {dense.path: stub}, lambda msg: measure(COUNTER, msg))
-    limits = {"group_token_threshold": 1_500, "max_tool_message_tokens": 250}
-    config = CompressionConfig(max_total_tokens=2_000, keep_recent_count=4, **limits)
+    items[0] = replace(items[0], kind="segment")
+    config = CompressionConfig(max_total_tokens=1_000, group_token_threshold=1_500)
     found = plan(items, Situation(config, COSTS))
+    assert found is not None
     assert "1" in stubbed(found)
+    assert found.projected_tokens > 0
