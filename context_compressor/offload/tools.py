@@ -15,6 +15,7 @@ from context_compressor.errors import (
     OffloadError,
     OffloadNotFoundError,
 )
+from context_compressor.messages.escapes import sendable
 from context_compressor.messages.media import is_data_url, kind_of_media, media_type_of
 from context_compressor.messages.msg import Block, Msg, copy_json
 from context_compressor.messages.openai_parts import block_to_part, source_of
@@ -170,7 +171,8 @@ class OffloadTools:
             answer = str(final)
         except PatternError as error:
             answer = str(error)
-        return self._clip(answer)
+        # Half a surrogate pair, which models write as an escape, would make every later request fail.
+        return self._clip(sendable(answer))
 
     async def load(self, ref: str) -> dict[str, Any]:
         """Return offloaded media as a content part: `image_url`, `input_audio` and so on.

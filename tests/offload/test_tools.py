@@ -254,6 +254,22 @@ class TestArguments:
                 answer = await OffloadTools(source).call(tool, given_)
                 assert COUNTER.count_text(answer) <= 500
 
+    @pytest.mark.parametrize(
+        ("tool", "arguments"),
+        [
+            ("read_offloaded", {"ref": "\ud83d"}),
+            ("grep_offloaded", {"pattern": "caf\ud83d"}),
+            ("\ud83d", {}),
+            ("read_offloaded", {"ref": ref_of("half \ud83d")}),
+            ("grep_offloaded", {"pattern": "half"}),
+        ],
+    )
+    async def test_every_answer_can_be_sent(self, tool: str, arguments: dict[str, Any]) -> None:
+        """A model may write half a surrogate pair as an escape, in a call or in a file that it wrote."""
+        answer = await call(Source("half \ud83d"), tool, **arguments)
+        assert "\\ud83d" in answer
+        answer.encode()
+
 
 class TestGrep:
     async def test_newest_text_and_last_line_first(self) -> None:
