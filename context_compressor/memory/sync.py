@@ -171,7 +171,7 @@ class ListFollower:
             How many messages at the beginning of the list are synced now.
         """
         base = self._base
-        behind, place = self._find_behind([digest_of(wire) for _, wire in said])
+        behind, place = self._find_behind([digest_of(wire) for _, wire in said], same)
         if not behind or not isinstance(base, InMemoryMemory):
             return same
         added = said[:place]
@@ -197,10 +197,13 @@ class ListFollower:
         await self._refresh()  # what is gone leaves view and store at once
         return len(self._synced)
 
-    def _find_behind(self, digests: list[str]) -> tuple[int, int]:
-        """Return how many messages at the end of what was synced still stand together, and where."""
+    def _find_behind(self, digests: list[str], same: int) -> tuple[int, int]:
+        """Return how many messages at the end of what was synced still stand together, and where.
+
+        The first `same` of what was synced stand where they stood, and are none of those.
+        """
         best = (0, 0)
-        known = [synced.digest for synced in self._synced]
+        known = [synced.digest for synced in self._synced[same:]]
         for end in range(len(digests), 0, -1):
             if best[0] >= min(end, len(known)):
                 break

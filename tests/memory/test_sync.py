@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 from typing import Any
 
@@ -318,6 +319,16 @@ async def test_what_a_lasting_base_has_beyond_a_saved_state_is_not_added_twice()
     again.load_state_dict({**later, "compression": state["compression"]})
     await again.sync([*said, user("and on")])
     assert to_openai(await again.get_history()) == [system("be brief"), *said, user("and on")]
+
+
+async def test_messages_that_say_the_same_are_told_apart_by_their_places() -> None:
+    lists = [list(said) for length in range(4) for said in itertools.product("ab", repeat=length)]
+    for before, after in itertools.product(lists, repeat=2):
+        memory = new_memory()
+        for said in (before, after):
+            await memory.sync([user(word) for word in said])
+        assert [msg.content for msg in await memory.get_history()] == after, before
+        assert [msg.content for msg in await memory.get_memory()] == after, before
 
 
 @pytest.mark.parametrize("change", ["replaced", "inserted", "removed", "edited in the middle"])
