@@ -17,6 +17,9 @@ ARRIVAL_SHARE = 1 / 8
 asked for it a moment ago, and is about to work with what its first stub shows."""
 MOST_PREVIEWS = 6
 """How many times `preview_tokens` such a stub shows at most."""
+PART_SHARE = 1 / 4
+"""Tokens of preview per token of a text that is compacted because it is part of such a result: many such
+stubs stand beside one another."""
 
 
 class StubDraft:
@@ -43,19 +46,35 @@ class StubDraft:
 
         Together they show no more than one that is just not too large.
         """
-        config, fresh = self.situation.config, self.situation.fresh
+        config = self.situation.config
         limit = config.arrival_tokens
         found = [
             (unit, item, path, tokens)
             for unit in self.units
             if unit.tokens > limit and not unit.fixed
-            for tokens, item, path in self._results(unit)
-            if tokens > limit and item.key in fresh
+            for tokens, item, path in self._arrivals(unit)
         ]
         for unit, item, path, tokens in found:
             most = min(MOST_PREVIEWS * config.preview_tokens, int(limit) // len(found))
             shown = max(config.preview_tokens, min(int(ARRIVAL_SHARE * tokens), most))
+            if tokens <= limit:
+                shown = min(shown, int(PART_SHARE * tokens))
             self._stub(unit, item, path, tokens, self.situation.costs.stub + shown)
+
+    def _arrivals(self, unit: Unit) -> Iterator[tuple[int, ViewItem, PartPath]]:
+        """Yield texts of new results that are too large; of one in parts the largest, until it is not."""
+        limit, stub = self.situation.config.arrival_tokens, self.situation.costs.stub
+        results: dict[tuple[ItemKey, int], list[tuple[int, ViewItem, PartPath]]] = {}
+        for tokens, item, path in self._results(unit):
+            if item.key in self.situation.fresh:
+                results.setdefault((item.key, path[0]), []).append((tokens, item, path))
+        for texts in results.values():
+            left = sum(tokens for tokens, _, _ in texts)
+            for text in sorted(texts, key=lambda entry: -entry[0]) if left > limit else ():
+                saved = text[0] - stub - int(PART_SHARE * text[0])
+                if text[0] > limit or (left > limit and saved > 0):
+                    yield text
+                    left -= saved
 
     def stub_results(self, *, old: bool, above: int, goal: int | None, again: bool = False) -> None:
         """Compact results and arguments above so many tokens, the largest first, until `goal` (None: all).

@@ -708,6 +708,21 @@ async def test_excluded_tools_are_never_compacted() -> None:
     assert [kind_of(msg) for msg in view] == [None, None, None, None, "stub", None]
 
 
+@pytest.mark.parametrize("mode", ["auto", "compact", "compress"])
+@pytest.mark.parametrize(("parts", "lines"), [(2, 100), (8, 25), (30, 7)])
+async def test_a_huge_result_in_parts_never_enters_a_view_whole(mode: str, parts: int, lines: int) -> None:
+    """Servers of tools answer in parts: each may be small where the result is not."""
+    events: list[CompressionEvent] = []
+    memory = new_memory(config(8_000, mode=mode), on_event=events.append)
+    output = [{"type": "text", "text": text(f"part-{n}", lines)} for n in range(parts)]
+    said = [user("go"), call("a"), {"role": "tool", "tool_call_id": "a", "content": output}]
+    await filled(memory, said)
+    reachable = await everything(memory, await good_view(memory))
+    assert [part["text"] for part in output if part["text"] not in reachable] == []
+    assert [(event.kind, event.reason) for event in events] == [("compact", "arrival")]
+    assert events[0].tokens_before > 2_000 >= events[0].tokens_after
+
+
 async def test_a_huge_result_never_enters_a_view_whole() -> None:
     memory = new_memory()
     said = [user("go"), *exchange("huge", 5_000)]
