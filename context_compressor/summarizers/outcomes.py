@@ -202,7 +202,7 @@ def _with_failed_tests(tally: str, text: str) -> str:
 
 def _first_words(text: str, lines: int) -> str:
     """Return the first line that says anything, and how many there are of a long text; all where it is 0."""
-    if page := _PAGE.search(text):
+    if "- Page URL: " in text and (page := _PAGE.search(text)):
         return cut(" ".join(filter(None, page.groups())), 140)
     telling = (plain for line in text.splitlines() if any(map(str.isalnum, plain := _plain(line))))
     first = next(telling, "")
