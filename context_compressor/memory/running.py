@@ -121,30 +121,31 @@ class EventRunner:
         finally:
             if events or not is_quiet or self._background.has_dropped:
                 await self.housekeeping.finish(events)
-        if not self.housekeeping.event_lock.locked():
+        if self._background.is_on and not self.housekeeping.event_lock.locked():
             self._background.start_if_due(self._upkeep.state)
         return shown
 
     async def _bring_up_to_date(self, events: list[CompressionEvent]) -> bool:
         """Do so, up to the moment when the view fits; tell whether that took no waiting."""
-        upkeep = self._upkeep
+        # To look for the running loop, as a lock of it does, is a call of the system: once is enough.
+        upkeep, event_lock = self._upkeep, self.housekeeping.event_lock
         # The common case needs no lock: nobody is in the middle of anything, and nothing there waits.
         upkeep.edited = False
         is_common = not upkeep.stale and upkeep.history.is_unchanged() and not upkeep.lock.locked()
         if is_common:
             upkeep.state.advance()
-        if not self.housekeeping.event_lock.locked():
+        if not event_lock.locked():
             upkeep.state.budget.take_up()
         is_quiet = is_common and not upkeep.needs_event()
         if not is_quiet:
             await self._run_events(events)
         # Until none pays: a memory that is taken up asks anew, and shall show the same.
         for _ in range(_MAX_EVENTS_PER_CALL):
-            early = None if self.housekeeping.event_lock.locked() else self._plan_early()
+            early = None if event_lock.locked() else self._plan_early()
             if early is None:
                 break
             is_quiet = False
-            async with self.housekeeping.event_lock:
+            async with event_lock:
                 made = await self.run_event(events, early=early)
             await self._run_events(events)  # others may have added meanwhile
             if made is None:
