@@ -90,7 +90,7 @@ class TiktokenCounter:
 
     def count_text(self, text: str) -> int:
         """Return the tokens of a text; strings that look like special tokens count as plain text."""
-        return self._load().count(text)
+        return self._load().count_list(text)
 
     def count_messages(self, messages: Sequence[Msg | dict[str, Any]]) -> int:
         """Return the tokens of messages (`Msg` or chat dicts), calls, results, names, overhead and all.
@@ -111,7 +111,7 @@ class TiktokenCounter:
         content = msg.content
         others = self._measure_extra(remark_of(msg.metadata), vocabulary) if msg.metadata else 0
         if isinstance(content, str):
-            tokens = count(content)
+            tokens = vocabulary.count_list(content)  # a segment has its index here
             return MessageTokens(tokens + others + _overhead(msg, vocabulary), (tokens,))
         texts: list[int] = []
         only_results = bool(content)

@@ -63,6 +63,8 @@ class VocabularyError(Exception):
 
 _NAME_CHARACTERS = 64
 """Longer names are not remembered, or a hostile one would be held for ever."""
+_ITEM_CHARACTERS = 256
+"""The same for items of lists; the lines of an index are no longer."""
 
 
 @dataclass(frozen=True)
@@ -74,11 +76,13 @@ class Vocabulary:
         count: return the tokens of a text; special-token strings are plain text.
         message_tokens: what a message costs besides its texts, its role included.
         count_name: as `count`, for names and ids, which come again and again and are remembered.
+        count_list: as `count`, for texts that may hold a list of ours, whose items come again.
     """
 
     name: str
     count: Callable[[str], int]
     message_tokens: int
+    count_list: Callable[[str], int]
     count_name: Callable[[str], int] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -91,7 +95,25 @@ class Vocabulary:
         )
 
 
-ESTIMATED = Vocabulary(ESTIMATE, estimate_tokens, QWEN_MESSAGE_TOKENS)
+ESTIMATED = Vocabulary(ESTIMATE, estimate_tokens, QWEN_MESSAGE_TOKENS, estimate_tokens)
+
+
+def _by_items(count: Callable[[str], int]) -> Callable[[str], int]:
+    """Return what counts a text as `count` does, and remembers the items of lists in it.
+
+    What an index lists is counted as it is filled, in its segment, and when that merges. The patterns of
+    vocabularies all break between a line feed and a dash, so that the sum is exact.
+    """
+    remembered = lru_cache(maxsize=4_096)(count)
+
+    def count_list(text: str) -> int:
+        head, *items = text.split("\n- ")
+        if not items:
+            return count(text)
+        pieces = [f"{head}\n", *(f"- {item}\n" for item in items[:-1]), f"- {items[-1]}"]
+        return sum([remembered(p) if len(p) <= _ITEM_CHARACTERS else count(p) for p in pieces])
+
+    return count_list
 
 
 def is_qwen(model: str) -> bool:
@@ -178,7 +200,7 @@ def _load_qwen() -> Vocabulary:
             return len(encode(normalize("NFC", text)))
         return sum([len(encode(normalize("NFC", chunk))) for chunk in chunks_of(text)])
 
-    return Vocabulary(QWEN, count, QWEN_MESSAGE_TOKENS)
+    return Vocabulary(QWEN, count, QWEN_MESSAGE_TOKENS, _by_items(count))
 
 
 @cache
@@ -197,7 +219,7 @@ def _load_openai(name: str) -> Vocabulary:
         # with several threads, which belong to the application; the private core gains 1 %.
         return sum([len(encode(chunk)) for chunk in chunks_of(text)])
 
-    return Vocabulary(name, count, OPENAI_MESSAGE_TOKENS)
+    return Vocabulary(name, count, OPENAI_MESSAGE_TOKENS, _by_items(count))
 
 
 def chunks_of(text: str) -> Iterator[str]:

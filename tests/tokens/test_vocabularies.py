@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import regex
 import tiktoken
 from hypothesis import given
 from hypothesis import strategies as st
 from tiktoken import registry
+from tiktoken_ext import openai_public
 
 from context_compressor.errors import InvalidArgumentError
 from context_compressor.messages.msg import Msg
@@ -61,6 +63,28 @@ def test_any_text_is_counted_as_dashscopes_tokenizer_does(
 ) -> None:
     if len(text) <= vocabularies.CHUNK_CHARACTERS:
         assert qwen.count_text(text) == their_count(theirs, text)
+
+
+@given(items=st.lists(texts(), min_size=2))
+def test_a_list_counts_as_dashscopes_tokenizer_does(
+    qwen: TiktokenCounter, theirs: Any, items: list[str]
+) -> None:
+    text = "\n- ".join(items)
+    if len(text) <= vocabularies.CHUNK_CHARACTERS:
+        assert qwen.count_text(text) == their_count(theirs, text)
+        assert qwen.count_messages(
+            [Msg("user", text, "user")]
+        ) == vocabularies.QWEN_MESSAGE_TOKENS + qwen.count_text(text)
+
+
+@pytest.mark.parametrize("name", ["cl100k_base", "o200k_base"])
+@given(items=st.lists(texts(), min_size=2))
+def test_openais_patterns_break_before_each_item_of_a_list(name: str, items: list[str]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(openai_public, "load_tiktoken_bpe", lambda *_, **__: {})
+        words = regex.compile(getattr(openai_public, name)()["pat_str"])
+    pieces = [f"{items[0]}\n", *(f"- {item}\n" for item in items[1:-1]), f"- {items[-1]}"]
+    assert [word for piece in pieces for word in words.findall(piece)] == words.findall("".join(pieces))
 
 
 @requires_recordings
