@@ -102,7 +102,7 @@ def _by_items(count: Callable[[str], int]) -> Callable[[str], int]:
     """Return what counts a text as `count` does, and remembers the items of lists in it.
 
     What an index lists is counted as it is filled, in its segment, and when that merges. The patterns of
-    vocabularies all break between a line feed and a dash, so that the sum is exact.
+    vocabularies for chats break between a line feed and a dash, so that the sum is exact.
     """
     remembered = lru_cache(maxsize=4_096)(count)
 
@@ -219,7 +219,9 @@ def _load_openai(name: str) -> Vocabulary:
         # with several threads, which belong to the application; the private core gains 1 %.
         return sum([len(encode(chunk)) for chunk in chunks_of(text)])
 
-    return Vocabulary(name, count, OPENAI_MESSAGE_TOKENS, _by_items(count))
+    # Older patterns part the blanks before a dash otherwise than those at an end.
+    is_for_chats = name.startswith(("cl100k", "o200k"))
+    return Vocabulary(name, count, OPENAI_MESSAGE_TOKENS, _by_items(count) if is_for_chats else count)
 
 
 def chunks_of(text: str) -> Iterator[str]:

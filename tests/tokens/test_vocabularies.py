@@ -77,7 +77,7 @@ def test_a_list_counts_as_dashscopes_tokenizer_does(
         ) == vocabularies.QWEN_MESSAGE_TOKENS + qwen.count_text(text)
 
 
-@pytest.mark.parametrize("name", ["cl100k_base", "o200k_base"])
+@pytest.mark.parametrize("name", ["cl100k_base", "o200k_base", "o200k_harmony"])
 @given(items=st.lists(texts(), min_size=2))
 def test_openais_patterns_break_before_each_item_of_a_list(name: str, items: list[str]) -> None:
     with pytest.MonkeyPatch.context() as patch:
