@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
+from math import inf
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, Strict, model_validator
@@ -48,6 +49,9 @@ class CompressionConfig(BaseModel):
     are at most a third of `max_view_messages`, and only the newest of them stay, and the user's last message,
     in a session whose exchanges are so large that the next event would follow before this one paid for
     itself; 10 that were set stay."""
+    keep_recent_tokens: Annotated[int | None, Strict()] = Field(default=None, gt=0)
+    """Tokens of the messages at the end that stay so, in place of their number; where `keep_recent_count` is
+    set, too, what is reached first. The newest exchange stays even where it is larger. None: no limit."""
     compact_ratio_threshold: Ratio = 0.75
     """In `auto`, compacting is enough where it left at most this share of the tokens, and a quarter of the
     budget free."""
@@ -105,8 +109,16 @@ class CompressionConfig(BaseModel):
 
     @property
     def may_shrink_recent(self) -> bool:
-        """Whether fewer messages may stay where that is cheaper: not if `keep_recent_count` was set."""
-        return "keep_recent_count" not in self.model_fields_set
+        """Whether fewer messages may stay where that is cheaper: not if the user set how many do."""
+        return self.keep_recent_tokens is None and "keep_recent_count" not in self.model_fields_set
+
+    @property
+    def recent_limits(self) -> tuple[float, float]:
+        """How many messages at the end stay, and how many tokens of them, at most."""
+        if self.keep_recent_tokens is None:
+            return self.keep_recent_count, inf
+        count = self.keep_recent_count if "keep_recent_count" in self.model_fields_set else inf
+        return count, self.keep_recent_tokens
 
     @model_validator(mode="before")
     @classmethod

@@ -83,10 +83,22 @@ def missing_growth(items: Sequence[ViewItem], config: CompressionConfig, summary
         summary_ratio: tokens of a summary per token that leaves, as far as it is reckoned with.
     """
     tokens = [item.tokens for item in items if item.kind != "segment"]
-    old = len(tokens) - config.keep_recent_count
+    old = len(tokens) - _count_recent(tokens, config)
     if old <= 0 or len(tokens) == len(items):
         return inf
     turns = [item.source.role for item in items].count("assistant")
     recent = sum(tokens[old:])
     growth = growth_that_pays(recent, sum(tokens) / max(1, turns), config)
     return growth - (1 - summary_ratio) * sum(tokens[:old])
+
+
+def _count_recent(tokens: Sequence[int], config: CompressionConfig) -> int:
+    """Return about how many messages at the end stay, by the tokens of each."""
+    messages, left = config.recent_limits
+    count = 0
+    for each in reversed(tokens):
+        if count >= messages or (each > left and count):
+            break
+        left -= each
+        count += 1
+    return count

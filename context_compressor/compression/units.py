@@ -38,7 +38,7 @@ class Unit:
     """The first user message, what the user asked for last, or the newest later instruction: leaves only when
     nothing else is left."""
     recent: bool = False
-    """Among the last `keep_recent_count` messages."""
+    """Among the last messages, which stay word for word as long as the budget allows."""
 
     @property
     def compressible(self) -> bool:
@@ -91,7 +91,7 @@ def classify(items: Sequence[ViewItem], config: CompressionConfig, marks: Marks)
         newest_instruction.kept = True
     if first_user is not None and config.keep_first_user:
         first_user.kept = True
-    _find_recent(units, config.keep_recent_count)
+    _find_recent(units, config)
     request = newest_request(units)
     if request is not None and not request.recent:
         request.kept = True  # however long the agent has been at work on it
@@ -110,12 +110,14 @@ def _is_volatile(unit: Unit, marks: Marks) -> bool:
     return any(id in marks.volatile for item in unit.items for id in item.covered)
 
 
-def _find_recent(units: Sequence[Unit], keep_recent_count: int) -> None:
-    left = keep_recent_count
+def _find_recent(units: Sequence[Unit], config: CompressionConfig) -> None:
+    messages, tokens = config.recent_limits
+    is_newest = True
     for unit in reversed(units):
-        if left <= 0:
-            return
         if unit.segment or unit.volatile:
             continue
-        unit.recent = True
-        left -= len(unit.items)
+        if messages <= 0 or (unit.tokens > tokens and not is_newest):
+            return
+        unit.recent, is_newest = True, False
+        messages -= len(unit.items)
+        tokens -= unit.tokens

@@ -14,7 +14,7 @@ from context_compressor import CompressionConfig, from_openai
 from context_compressor.compression.edits import ItemKey, StubEdit
 from context_compressor.compression.planner import plan
 from context_compressor.compression.plans import Plan, Situation
-from context_compressor.compression.units import Marks
+from context_compressor.compression.units import Marks, classify
 from context_compressor.compression.view import with_stubs
 from context_compressor.messages.parts import other_parts
 from context_compressor.tokens.measure import measure
@@ -97,6 +97,22 @@ def test_the_oldest_leave_first_and_exchanges_leave_whole() -> None:
 def test_recent_messages_are_left_alone_while_the_budget_allows() -> None:
     assert not {"44", "45", "46", "47"} & set(leaving(planned(turns(12))))
     assert not {"44", "45", "46", "47"} & set(leaving(planned(turns(12), manual=True)))
+
+
+def test_recent_messages_may_be_counted_in_tokens() -> None:
+    said = turns(12)
+    units = classify(items_of(said), CompressionConfig(), Marks())
+    recent = [unit.tokens for unit in units if unit.recent]
+
+    def stay(**values: Any) -> list[int]:
+        found = classify(items_of(said), CompressionConfig(**values), Marks())
+        return [unit.tokens for unit in found if unit.recent]
+
+    assert stay(keep_recent_tokens=sum(recent)) == recent
+    assert stay(keep_recent_tokens=sum(recent) - 1) == recent[1:]
+    assert stay(keep_recent_tokens=1) == recent[-1:]
+    assert stay(keep_recent_tokens=10**6) == [unit.tokens for unit in units]
+    assert stay(keep_recent_tokens=10**6, keep_recent_count=10) == recent
 
 
 def test_recent_results_are_compacted_before_recent_messages_leave() -> None:

@@ -60,7 +60,7 @@ def test_a_session_that_never_reached_its_budget_is_left_alone() -> None:
 
 async def events_of(session: list[dict[str, Any]], **values: Any) -> list[CompressionEvent]:
     events: list[CompressionEvent] = []
-    memory = new_memory(config(4_000, keep_recent_count=2, **values), on_event=events.append)
+    memory = new_memory(config(4_000, **{"keep_recent_count": 2, **values}), on_event=events.append)
     for message in session:
         await filled(memory, [message])
         await good_view(memory)
@@ -170,3 +170,9 @@ def test_a_view_is_not_crowded_where_a_segment_would_take_the_place_of_what_leav
     units = classify(items_of(said), numbered, Marks())
     assert sum(unit.compressible for unit in units) == 1
     assert not is_crowded(units, numbered)
+
+
+async def test_an_event_that_pays_is_seen_where_recent_messages_are_counted_in_tokens() -> None:
+    counted = await events_of(SLOW, keep_recent_count=1_000, keep_recent_tokens=150)
+    assert "cheaper than to wait" in {event.reason for event in counted}
+    assert {event.reason for event in await events_of(SLOW, keep_recent_count=1_000)} == {"over budget"}

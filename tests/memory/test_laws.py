@@ -113,6 +113,7 @@ def configs(draw: st.DrawFn) -> CompressionConfig:
         "keep_images": draw(st.sampled_from((0, 1, 5))),
         "exclude_tools": draw(st.sampled_from((frozenset(), frozenset({"bash", "search"})))),
         "background_ratio": draw(st.sampled_from((None, 0.2, 0.5, 0.8))),
+        "keep_recent_tokens": draw(st.sampled_from((None, None, 40, 300))),
     }
     if (kept := draw(st.sampled_from((0, 1, 3, 10, None)))) is not None:
         values["keep_recent_count"] = kept

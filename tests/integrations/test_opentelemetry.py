@@ -1,0 +1,95 @@
+"""Events as OpenTelemetry's own SDK receives them."""
+
+from typing import Any
+
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import StatusCode
+
+from context_compressor import CompressionEvent, SummaryRequest
+from context_compressor.integrations.opentelemetry import OpenTelemetryEvents
+from tests.memory.scripted import config, filled, good_view, new_memory, turns, user
+
+
+class Refusing:
+    """A summariser that is out of order."""
+
+    remote = False
+
+    async def summarize(self, request: SummaryRequest) -> Any:
+        raise ConnectionError("no route to the model")
+
+
+def points(reader: InMemoryMetricReader) -> dict[str, list[Any]]:
+    """Return the points of each metric."""
+    data = reader.get_metrics_data()
+    assert data is not None
+    return {
+        metric.name: list(metric.data.data_points)
+        for resource in data.resource_metrics
+        for scope in resource.scope_metrics
+        for metric in scope.metrics
+    }
+
+
+async def test_events_become_metrics_and_spans_below_the_current_one() -> None:
+    reader, spans = InMemoryMetricReader(), InMemorySpanExporter()
+    meters, tracers = MeterProvider([reader]), TracerProvider()
+    tracers.add_span_processor(SimpleSpanProcessor(spans))
+    record = OpenTelemetryEvents(
+        meter_provider=meters, tracer_provider=tracers, attributes={"gen_ai.agent.name": "scout"}
+    )
+    events: list[CompressionEvent] = []
+
+    def hook(event: CompressionEvent) -> None:
+        events.append(event)
+        record(event)
+
+    memory = new_memory(config(1_500), on_event=hook, summarizer=Refusing())
+    with tracers.get_tracer("agent").start_as_current_span("invoke_agent scout") as agent:
+        for message in [user("go"), *turns(20)]:
+            await filled(memory, [message])
+            await good_view(memory)
+
+    kinds = [event.kind for event in events]
+    assert {"failure", "compress"} <= set(kinds)
+    found = points(reader)
+    assert {
+        point.attributes["context_compressor.event.kind"]: point.value
+        for point in found["context_compressor.events"]
+    } == {kind: kinds.count(kind) for kind in kinds}
+    assert all(
+        point.attributes["gen_ai.agent.name"] == "scout" for found_ in found.values() for point in found_
+    )
+    removed = sum(max(0, event.tokens_before - event.tokens_after) for event in events)
+    assert sum(point.value for point in found["context_compressor.removed.tokens"]) == removed > 0
+    for kind in ("input", "output"):
+        assert sum(
+            point.value
+            for point in found["context_compressor.summary.tokens"]
+            if point.attributes["gen_ai.token.type"] == kind
+        ) == sum(getattr(event, f"summary_{kind}_tokens") for event in events)
+    for name in ("context_compressor.view.tokens", "context_compressor.event.duration"):
+        assert sum(point.count for point in found[name]) == len(events)
+
+    finished = [span for span in spans.get_finished_spans() if span.name != "invoke_agent scout"]
+    assert [span.name for span in finished] == [f"context_compressor {kind}" for kind in kinds]
+    for span, event in zip(finished, events, strict=True):
+        assert span.parent == agent.get_span_context()
+        assert span.attributes is not None
+        assert span.attributes["context_compressor.tokens.after"] == event.tokens_after
+        assert span.attributes["context_compressor.event.reason"] == event.reason
+        assert (span.status.status_code is StatusCode.ERROR) == (event.kind == "failure")
+        assert span.start_time is not None
+        assert span.end_time is not None
+        assert abs(span.end_time - span.start_time - event.seconds * 1e9) < 1_000
+
+
+async def test_without_a_provider_nothing_is_recorded_and_nothing_fails() -> None:
+    memory = new_memory(config(1_500), on_event=OpenTelemetryEvents())
+    await filled(memory, [user("go"), *turns(20)])
+    await good_view(memory)
+    assert memory.stats().events
