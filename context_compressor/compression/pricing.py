@@ -64,23 +64,15 @@ def staying_messages(units: Sequence[Unit]) -> int:
     return sum(len(unit.items) for unit in units if not (unit.segment or unit.compressible))
 
 
-def may_pay(items: Sequence[ViewItem], config: CompressionConfig, summary_ratio: float = 0.0) -> bool:
-    """Tell cheaply whether an event within the budget may pay: whether it is worth while to plan one.
-
-    Arguments are those of `missing_growth`.
-    """
-    return has_many_messages(items, config) or missing_growth(items, config, summary_ratio) <= 0
+def may_pay(items: Sequence[ViewItem], config: CompressionConfig) -> bool:
+    """Tell cheaply whether an event within the budget may pay: whether it is worth while to plan one."""
+    return has_many_messages(items, config) or missing_growth(items, config) <= 0
 
 
-def missing_growth(items: Sequence[ViewItem], config: CompressionConfig, summary_ratio: float = 0.0) -> float:
+def missing_growth(items: Sequence[ViewItem], config: CompressionConfig) -> float:
     """Return about how many tokens a view has yet to grow by until an event within the budget may pay.
 
     Infinite before the first segment: a session that stays within its budget is left as it is.
-
-    Args:
-        items: the view.
-        config: thresholds.
-        summary_ratio: tokens of a summary per token that leaves, as far as it is reckoned with.
     """
     tokens = [item.tokens for item in items if item.kind != "segment"]
     old = len(tokens) - _count_recent(tokens, config)
@@ -88,8 +80,7 @@ def missing_growth(items: Sequence[ViewItem], config: CompressionConfig, summary
         return inf
     turns = [item.source.role for item in items].count("assistant")
     recent = sum(tokens[old:])
-    growth = growth_that_pays(recent, sum(tokens) / max(1, turns), config)
-    return growth - (1 - summary_ratio) * sum(tokens[:old])
+    return growth_that_pays(recent, sum(tokens) / max(1, turns), config) - sum(tokens[:old])
 
 
 def _count_recent(tokens: Sequence[int], config: CompressionConfig) -> int:

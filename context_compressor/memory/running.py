@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import NamedTuple, TypeVar
 
 from context_compressor.compression.config import CompressionConfig
-from context_compressor.compression.draft import SUMMARY_RATIO
 from context_compressor.compression.engine import Engine
 from context_compressor.compression.planner import plan
 from context_compressor.compression.plans import ARRIVAL, Plan, Situation
@@ -171,7 +170,7 @@ class EventRunner:
     def _plan_early(self) -> _EarlyPlan | None:
         """Plan an event that should come before the budget asks for it, without waiting for a model."""
         state, config = self._upkeep.state, self._upkeep.state.config
-        if not state.may_pay(SUMMARY_RATIO):  # no summary costs less
+        if not state.may_pay():
             return None
         if self._background.is_on:
             prepared = self._background.standing(state)

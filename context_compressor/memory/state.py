@@ -265,14 +265,11 @@ class MemoryState:
             volatile=frozenset().union(*volatile),
         )
 
-    def may_pay(self, summary_ratio: float = 0.0) -> bool:
-        """Tell cheaply whether an event within the budget may pay: whether it is worth while to plan one.
-
-        `summary_ratio` is that of `missing_growth`.
-        """
+    def may_pay(self) -> bool:
+        """Tell cheaply whether an event within the budget may pay: whether it is worth while to plan one."""
         # Before the first event nothing pays, and the view may be long.
         is_possible = self.ledger.has_segments or self.config.max_view_messages is not None
-        return is_possible and may_pay(self.items, self.config, summary_ratio)
+        return is_possible and may_pay(self.items, self.config)
 
     def has_large_arrival(self) -> bool:
         """Tell whether a message came that may be too large to enter the view whole."""

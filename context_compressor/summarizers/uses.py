@@ -13,7 +13,7 @@ class Names(NamedTuple):
     """The identifiers of a group of messages, by who named them."""
 
     used: Mapping[str, int]
-    """In how many calls and replies the agent named each."""
+    """How often the agent named each, in calls and replies."""
     given: Set[str]
     """What users, instructions and results of tools named."""
 
