@@ -88,6 +88,8 @@ class SummaryDraft:
                 self._spare = collect_spare_lines(self._digest, self._make)
             said = "\n".join(line.text for line in chosen)
             _take([s for s in self._spare if s.text not in said], room - spent - used, chosen, rest)
+        if not chosen and rest and not index:
+            chosen.append(rest[0].shortened(int(room)))  # a few words are more than none
         # What was cut may have been chosen again, longer or whole.
         fullest = {id(line.whole or line): line for line in sorted(chosen, key=lambda line: len(line.text))}
         sections: dict[str, list[str]] = {}

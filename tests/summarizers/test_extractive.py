@@ -50,6 +50,16 @@ REPAIR = (
 )
 
 
+async def test_a_room_too_small_for_any_line_holds_the_beginning_of_the_best() -> None:
+    """It was left empty, which is no summary: an event told of a failure each time."""
+    said = [call("read", "1", path="src/ra4179.py"), result("1", "no3439 do464 mo9952 bo4363\n" * 40)]
+    said.append(assistant("It stands in ra4179: no3439 do464 mo9952 bo4363 te9685 di501 ba8870 bo3548."))
+    for most in range(10, 60):
+        text = await summarize(*said, max_tokens=most, facts=("read: src/ra4179.py",))
+        assert [line for line in text.splitlines() if line.startswith("- ")]
+        assert counter.count_text(text) <= most
+
+
 async def test_each_section_is_drawn_from_the_messages():
     found = await sections(*REPAIR)
     assert found["goal"] == [REPAIR[0].content]
