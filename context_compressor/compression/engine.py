@@ -21,6 +21,7 @@ from context_compressor.compression.stubbing import StubMaker
 from context_compressor.compression.transcript import redacted_text
 from context_compressor.compression.view import ViewItem
 from context_compressor.compression.writing import Performed, Writer
+from context_compressor.messages.escapes import sendable
 from context_compressor.messages.msg import tool_names
 from context_compressor.messages.parts import PartPath
 from context_compressor.offload.protocol import OffloadStore
@@ -121,7 +122,7 @@ class Engine:
         before = await self._read_uses() if plan.needs_summary else Uses()
         bounded, done.note = None, None
         if note:
-            note = " ".join(redacted_text(note, self._config.redact).split())
+            note = sendable(" ".join(redacted_text(note, self._config.redact).split()))
             bounded, done.note = bounded_note(note, self._counter), "dropped"
         noted = max(plan.segments, key=_age, default=None)
 

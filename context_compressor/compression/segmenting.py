@@ -196,9 +196,10 @@ class SegmentMaker:
             found = fit_notes(notes, most - self.cost_of(text_with(guide=guide)), self._counter)
             shown = max(shown, found, key=lambda kept: len(kept[-1]) if kept else 0)
         # Texts are reckoned alone, and a counter may find more in a message, as its JSON is longer.
-        text, bare = text_with(notes=shown, guide=guide), segment_text(ref, material.message_count, None)
+        bare = segment_text(ref, material.message_count, None)
+        text = sendable(text_with(notes=shown, guide=guide))
         if facts and self.cost_of(text) >= replaced_tokens:
-            text = segment_text(ref, material.message_count, written, notes=shown, guide=guide)
+            text = sendable(segment_text(ref, material.message_count, written, notes=shown, guide=guide))
         if self.cost_of(text) >= replaced_tokens:
             written, shown, text = None, (), bare
         edit = SegmentEdit(
@@ -207,7 +208,7 @@ class SegmentMaker:
             children=tuple(item.key.key for item in material.items if item.kind == "segment"),
             ref=ref,
             media_refs=tuple(media_refs),
-            text=sendable(text),
+            text=text,
             summarized=written is not None,
             # Where only a ref is left there is no room now, and perhaps when that is merged.
             notes=shown or (() if planned.summary_tokens and text != bare else notes),

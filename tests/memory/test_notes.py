@@ -192,6 +192,23 @@ async def test_a_note_stands_in_the_segment_word_for_word_and_survives_merges() 
     assert merged > 0
 
 
+async def test_half_surrogate_pairs_in_a_note_are_weighed_as_the_escapes_in_which_they_are_sent() -> None:
+    """Six times as long as was reckoned with, the segment alone outgrew the budget."""
+    memory = memory_of()
+    await memory.add(said("Look through every table."))
+    for number in range(14):
+        await memory.add(turn(number))
+    event = await memory.compress_now(keep="keep \ud800" + 480 * "\ud800")
+    assert event is not None
+    assert event.tokens_after < event.tokens_before
+    for number in range(14, 40):
+        await memory.add(turn(number))
+        await memory.get_memory()
+    kept = await memory.compress_now(keep="keep \ud800")
+    assert kept is not None
+    assert kept.note == "kept"
+
+
 async def test_what_does_not_fit_of_a_note_is_cut_and_the_budget_holds() -> None:
     memory = memory_of()
     await memory.add(said("Look through every table."))
