@@ -98,8 +98,10 @@ def _read_times(times: Any) -> dict[str, int]:
     try:
         found = dict(times)
     except (TypeError, ValueError):
-        found = {"": 0}
-    if not all(isinstance(name, str) and type(count) is int and count > 0 for name, count in found.items()):
+        found = None
+    if found is None or not all(
+        isinstance(name, str) and type(count) is int and count > 0 for name, count in found.items()
+    ):
         raise InvalidStateError("uses.times: expected pairs of a name and a positive integer")
     return found
 

@@ -67,6 +67,12 @@ _ITEM_CHARACTERS = 256
 """The same for items of lists; the lines of an index are no longer."""
 
 
+def _remembering(count: Callable[[str], int], most_characters: int) -> Callable[[str], int]:
+    """Return what counts as `count` does, and remembers texts of at most so many characters."""
+    remembered = lru_cache(maxsize=4_096)(count)
+    return lambda text: remembered(text) if len(text) <= most_characters else count(text)
+
+
 @dataclass(frozen=True)
 class Vocabulary:
     """A way to turn texts into tokens.
@@ -86,13 +92,7 @@ class Vocabulary:
     count_name: Callable[[str], int] = field(init=False)
 
     def __post_init__(self) -> None:
-        remembered = lru_cache(maxsize=4_096)(self.count)
-        count = self.count
-        object.__setattr__(
-            self,
-            "count_name",
-            lambda name: remembered(name) if len(name) <= _NAME_CHARACTERS else count(name),
-        )
+        object.__setattr__(self, "count_name", _remembering(self.count, _NAME_CHARACTERS))
 
 
 ESTIMATED = Vocabulary(ESTIMATE, estimate_tokens, QWEN_MESSAGE_TOKENS, estimate_tokens)
@@ -104,14 +104,14 @@ def _by_items(count: Callable[[str], int]) -> Callable[[str], int]:
     What an index lists is counted as it is filled, in its segment, and when that merges. The patterns of
     vocabularies for chats break between a line feed and a dash, so that the sum is exact.
     """
-    remembered = lru_cache(maxsize=4_096)(count)
+    count_item = _remembering(count, _ITEM_CHARACTERS)
 
     def count_list(text: str) -> int:
         head, *items = text.split("\n- ")
         if not items:
             return count(text)
         pieces = [f"{head}\n", *(f"- {item}\n" for item in items[:-1]), f"- {items[-1]}"]
-        return sum([remembered(p) if len(p) <= _ITEM_CHARACTERS else count(p) for p in pieces])
+        return sum(map(count_item, pieces))
 
     return count_list
 
