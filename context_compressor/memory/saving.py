@@ -56,6 +56,7 @@ def to_saved(
         "encoding": _encoding_of(counter),
         "tokens": dict(tokens),
         "fresh": [list(key) for key in state.fresh],
+        "blocked": sorted([list(key), list(path)] for key, path in state.blocked),
         "calibration": state.budget.to_dict(),
         "uses": state.uses.to_dict(),
         "summary_place": state.shown.summary_place,
@@ -96,6 +97,13 @@ def _read(data: object, config: CompressionConfig, counter: TokenCounter) -> Loa
         raise InvalidStateError("compression.fresh: expected a list of pairs of strings")
     state.fresh = {ItemKey(*key): 0 for key in fresh}
     is_same_counter = data.get("encoding") == _encoding_of(counter)
+    blocked = data.get("blocked", [])  # earlier releases did not save it
+    if not isinstance(blocked, list) or not all(_is_text_key(one) for one in blocked):
+        raise InvalidStateError(
+            "compression.blocked: expected pairs of a pair of strings and a list of integers"
+        )
+    if is_same_counter:  # by another count a stub may be smaller than its text
+        state.blocked = {(ItemKey(*key), tuple(path)) for key, path in blocked}
     state.budget = BudgetInForce.load(data.get("calibration"), config, same_counter=is_same_counter)
     if "uses" in data:  # the history tells, too, but has to be read for that
         state.uses = Uses.from_dict(data["uses"])
@@ -113,3 +121,9 @@ def _encoding_of(counter: TokenCounter) -> object:
 
 def _is_item_key(value: object) -> bool:
     return isinstance(value, list) and len(value) == 2 and all(isinstance(part, str) for part in value)
+
+
+def _is_text_key(value: object) -> bool:
+    if not isinstance(value, list) or len(value) != 2 or not _is_item_key(value[0]):
+        return False
+    return isinstance(value[1], list) and all(type(step) is int for step in value[1])

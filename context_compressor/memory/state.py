@@ -162,7 +162,7 @@ class MemoryState:
 
     def _unblock_changed(self, items: Iterable[ViewItem]) -> None:
         """Let texts be stubbed again that are others now; about the rest nothing is new."""
-        if self.blocked:
+        if self.blocked and self.items:  # a state that was loaded has shown nothing yet to compare with
             before = {item.key: item.source for item in self.items}
             same = {item.key for item in items if item.source == before.get(item.key)}
             self.blocked = {(key, path) for key, path in self.blocked if key in same}

@@ -478,6 +478,19 @@ async def test_a_text_that_cannot_be_stored_leaves_with_its_exchange(base: Any) 
     await good_view(memory)
 
 
+async def test_what_could_not_be_stubbed_is_not_tried_again_by_who_takes_the_memory_up() -> None:
+    """The view goes on as it would have, though the other store would take the text now."""
+    memory, again = new_memory(store=Colliding()), new_memory(store=Colliding())
+    await filled(memory, [user("go"), *exchange("large", 100)])
+    await good_view(memory)
+    again.load_state_dict(json.loads(json.dumps(memory.state_dict())))
+    again.store.write = InMemoryOffloadStore.write.__get__(again.store)
+    for n in range(12):
+        for one in (memory, again):
+            await filled(one, turns(1, tag=f"t{n}"))
+        assert to_openai(await again.get_memory()) == to_openai(await memory.get_memory())
+
+
 async def test_a_wrapped_memory_may_have_a_past() -> None:
     base = InMemoryMemory()
     await base.add(from_openai(LONG))
