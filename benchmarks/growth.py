@@ -1,20 +1,25 @@
 """How a memory does as one session grows: what is summarised, what stays known, what a turn takes.
 
     python -m benchmarks.sessions build/sessions
-    python benchmarks/growth.py [--data DIR] [--budget N] [--sizes N ...] [--results OUT]
+    python benchmarks/growth.py [--data DIR] [--budget N] [--sizes N ...] [--orders N] [--fresh N]
+                                [--results OUT]
 
 `DIR` holds recorded sessions as for `savings.py`. Those below 100,000 tokens, in an order drawn with a fixed
 seed, are joined end to end to one session, cut between messages, never between calls and their results. It
 is replayed once, as a shorter session is the beginning of a longer one; where there is too little for the
-largest size, its row is of all there is. Of each size:
+largest size, its row is of all there is. Several orders are measured: figures are means, shares are of all
+evidence. Of each size:
 
 - tokens, turns; events: turns whose request does not begin with the one before;
 - summariser input: tokens that whoever summarised has read, in all, and per token of the session; to n log n:
   the same to n log2 n, n the tokens of the session, where the first row has 1;
 - far known: evidence that no message of the last 12 named, and that the view makes known; up to 100 back:
-  only such as one of the last 100 messages named. Joined sessions share identifiers (names of tools, paths,
-  tables) that no agent would need from a session before its own, so that over everything far known falls with
-  the number of sessions; up to 100 messages back few are such. Late: the same over the last quarter of turns;
+  only such as one of the last 100 messages named. Sessions differ, and those that are joined share
+  identifiers (names of tools, paths, tables) that no agent would need from a session before its own, so that
+  rows are not of the same evidence;
+- at the end, begun late: here they are. Far known of the last turns (half of `--fresh` tokens, which are
+  200,000 unless told), and of the same turns by a memory that began `--fresh` tokens before the end; both of
+  the evidence that this one was given too. What it knows better is what a long life costs;
 - view: tokens of the last request; ms: what a turn takes in the mean, extractive summaries included.
 """
 
@@ -25,7 +30,9 @@ import asyncio
 import random
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from math import log2
 from pathlib import Path
@@ -35,7 +42,7 @@ from reporting import markdown_table, write_results
 from savings import COUNTER, DEFAULT_DATA, percent, read_sessions
 
 from context_compressor.measure.chats import RESULT_ROLES, CachedCounter, Chat
-from context_compressor.measure.recording import FAR_MESSAGES, RecordedTurn, Recording
+from context_compressor.measure.recording import FAR_MESSAGES, Recording
 from context_compressor.measure.replay import replay
 from context_compressor.measure.results import Turn
 from context_compressor.measure.systems import Ours
@@ -43,12 +50,14 @@ from context_compressor.measure.systems import Ours
 SIZES = (50_000, 100_000, 200_000, 400_000, 800_000, 1_600_000)
 BELOW_TOKENS = 100_000
 """Longer sessions are left out: one of them would be most of a row."""
-SEED = 3
+ORDERS = 6
+"""Sessions differ more than sizes do: one order of them tells little."""
+FRESH_TOKENS = 200_000
 NOT_LONG_AGO = 100
 """Messages: evidence named last longer ago may well be of a session before."""
 COLUMNS = (
     "tokens", "turns", "events", "summariser input", "per token", "to n log n", "far known",
-    "up to 100 back", "late far known", "late up to 100 back", "view", "ms",
+    "up to 100 back", "at the end", "begun late", "view", "ms",
 )  # fmt: skip
 
 
@@ -59,14 +68,11 @@ class Unread(Ours):
         return {}
 
 
-def draw_sessions(folder: Path) -> Iterator[list[Chat]]:
-    """Yield the sessions to join, in an order that the seed decides."""
-    sessions = list(read_sessions(folder, "*", set()))
-    random.Random(SEED).shuffle(sessions)
-    counter = CachedCounter(COUNTER)
-    for _, messages in sessions:
-        if counter.count_all(messages) < BELOW_TOKENS:
-            yield messages
+def draw_sessions(sessions: Sequence[list[Chat]], order: int) -> list[list[Chat]]:
+    """Return sessions in an order that its number decides."""
+    drawn = list(sessions)
+    random.Random(order).shuffle(drawn)
+    return drawn
 
 
 def join_sessions(sessions: Iterable[list[Chat]], size: int) -> Recording:
@@ -99,38 +105,86 @@ def count_events(turns: Sequence[Turn]) -> int:
     return sum(turn.cached_tokens < before.view_tokens for before, turn in pairwise(turns))
 
 
-def far_known(recorded: Sequence[RecordedTurn], turns: Sequence[Turn], most: float) -> float | None:
-    """Return the share known of far evidence that was named last at most so many messages back."""
-    every = sum(FAR_MESSAGES < one.distance <= most for turn in recorded for one in turn.evidence)
-    missed = sum(one.is_far and one.distance <= most for turn in turns for one in turn.missing)
-    return 1 - missed / every if every else None
+def replay_ours(recording: Recording, budget: int) -> list[Turn]:
+    return asyncio.run(replay(recording, Unread(budget, recording.counter), budget=budget)).turns
 
 
-def measure(recording: Recording, replayed: Sequence[Turn], size: int) -> dict[str, Any] | None:
-    """Return the figures of the beginning that has at most `size` tokens; None where no turn is in it."""
-    end = cut_at(recording.messages, recording.tokens, size)
-    turns = [turn for turn in replayed if turn.index < end]
-    if not turns:
-        return None
-    recorded = recording.turns[: len(turns)]
-    late = len(turns) * 3 // 4
-    tokens = sum(recording.tokens[:end])
-    read = sum(turn.summary_input_tokens for turn in turns)
-    seconds = sum(turn.seconds + turn.summary_seconds for turn in turns)
-    return {
-        "tokens": tokens,
-        "turns": len(turns),
-        "events": count_events(turns),
-        "summary_input_tokens": read,
-        "summary_input_per_token": read / tokens,
-        "summary_input_per_n_log_n": read / (tokens * log2(tokens)),
-        "far_known": far_known(recorded, turns, float("inf")),
-        "far_known_not_long_ago": far_known(recorded, turns, NOT_LONG_AGO),
-        "late_far_known": far_known(recorded[late:], turns[late:], float("inf")),
-        "late_far_known_not_long_ago": far_known(recorded[late:], turns[late:], NOT_LONG_AGO),
-        "view_tokens": turns[-1].view_tokens,
-        "milliseconds_per_turn": 1000 * seconds / len(turns),
-    }
+@dataclass
+class Found:
+    """How much of some evidence the views made known."""
+
+    evidence: int = 0
+    known: int = 0
+
+    def add(self, is_known: bool) -> None:
+        self.evidence += 1
+        self.known += is_known
+
+    def share(self) -> float | None:
+        return self.known / self.evidence if self.evidence else None
+
+
+class Size:
+    """The figures of sessions of one size, over all orders."""
+
+    def __init__(self) -> None:
+        self.sums: Counter[str] = Counter()
+        self.known: dict[str, Found] = defaultdict(Found)
+        self.sessions = 0
+
+    def add(self, recording: Recording, replayed: Sequence[Turn], size: int, fresh: int, budget: int) -> None:
+        """Count the beginning of a session that has at most `size` tokens, where a turn is in it."""
+        end = cut_at(recording.messages, recording.tokens, size)
+        turns = [turn for turn in replayed if turn.index < end]
+        if not turns:
+            return
+        self.sessions += 1
+        self.sums["tokens"] += sum(recording.tokens[:end])
+        self.sums["turns"] += len(turns)
+        self.sums["events"] += count_events(turns)
+        self.sums["summary_input_tokens"] += sum(turn.summary_input_tokens for turn in turns)
+        self.sums["view_tokens"] += turns[-1].view_tokens
+        self.sums["seconds"] += sum(turn.seconds + turn.summary_seconds for turn in turns)
+        for recorded, turn in zip(recording.turns, turns, strict=False):
+            missed = {one.identifier for one in turn.missing}
+            for one in recorded.evidence:
+                if one.distance > FAR_MESSAGES:
+                    self.known["far"].add(one.identifier not in missed)
+                    if one.distance <= NOT_LONG_AGO:
+                        self.known["far_not_long_ago"].add(one.identifier not in missed)
+        if size > fresh:
+            self._compare(recording, turns, end, fresh, budget)
+
+    def _compare(
+        self, recording: Recording, turns: Sequence[Turn], end: int, fresh: int, budget: int
+    ) -> None:
+        """Count what is known at the end, and what it is by a memory that began late."""
+        tokens = recording.tokens[:end]
+        began = cut_at(recording.messages, tokens, sum(tokens) - fresh)
+        first = cut_at(recording.messages, tokens, sum(tokens) - fresh // 2)
+        late = Recording(recording.messages[began:end], COUNTER, "late")
+        missed = {turn.index: {one.identifier for one in turn.missing} for turn in turns}
+        for recorded, turn in zip(late.turns, replay_ours(late, budget), strict=True):
+            if began + turn.index < first:
+                continue
+            late_missed = {one.identifier for one in turn.missing}
+            for one in recorded.evidence:
+                if one.distance > FAR_MESSAGES:
+                    self.known["at_the_end"].add(one.identifier not in missed[began + turn.index])
+                    self.known["begun_late"].add(one.identifier not in late_missed)
+
+    def figures(self) -> dict[str, Any]:
+        tokens, read = self.sums["tokens"] / self.sessions, self.sums["summary_input_tokens"] / self.sessions
+        means = ("tokens", "turns", "events", "summary_input_tokens", "view_tokens")
+        shares = ("far", "far_not_long_ago", "at_the_end", "begun_late")
+        return {
+            **{name: round(self.sums[name] / self.sessions) for name in means},
+            "summary_input_per_token": read / tokens,
+            "summary_input_per_n_log_n": read / (tokens * log2(tokens)),
+            **{f"{name}_known": self.known[name].share() for name in shares},
+            **{f"{name}_evidence": self.known[name].evidence for name in shares},
+            "milliseconds_per_turn": 1000 * self.sums["seconds"] / self.sums["turns"],
+        }
 
 
 def row_of(figures: Mapping[str, Any], first: Mapping[str, Any]) -> list[str]:
@@ -141,9 +195,9 @@ def row_of(figures: Mapping[str, Any], first: Mapping[str, Any]) -> list[str]:
         f"{figures['summary_input_per_token']:.3f}",
         f"{figures['summary_input_per_n_log_n'] / unit:.2f}" if unit else "-",
         percent(figures["far_known"]),
-        percent(figures["far_known_not_long_ago"]),
-        percent(figures["late_far_known"]),
-        percent(figures["late_far_known_not_long_ago"]),
+        percent(figures["far_not_long_ago_known"]),
+        percent(figures["at_the_end_known"]),
+        percent(figures["begun_late_known"]),
         f"{figures['view_tokens']:,}",
         f"{figures['milliseconds_per_turn']:.2f}",
     ]
@@ -156,27 +210,40 @@ def main() -> int:
     parser.add_argument("--data", type=Path, default=DEFAULT_DATA, help="folder of recorded sessions")
     parser.add_argument("--budget", type=int, default=16_000, help="tokens (default 16000)")
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="tokens of a session, a row each")
+    parser.add_argument("--orders", type=int, default=ORDERS, help=f"how many are drawn (default {ORDERS})")
+    parser.add_argument(
+        "--fresh", type=int, default=FRESH_TOKENS, help=f"tokens of what began late (default {FRESH_TOKENS})"
+    )
     parser.add_argument("--results", type=Path, help="folder to write growth.json and growth.md to")
     options = parser.parse_args()
     began = time.perf_counter()
-    largest = max(options.sizes)
-    recording = join_sessions(draw_sessions(options.data), largest)
-    system = Unread(options.budget, recording.counter)
-    turns = asyncio.run(replay(recording, system, budget=options.budget)).turns
-    sizes = [size for size in sorted(options.sizes) if size <= recording.total_tokens or size == largest]
-    told = [figures for size in sizes if (figures := measure(recording, turns, size))]
-    if not told:
+    counter = CachedCounter(COUNTER)
+    sessions = [
+        messages
+        for _, messages in read_sessions(options.data, "*", set())
+        if counter.count_all(messages) < BELOW_TOKENS
+    ]
+    sizes = {size: Size() for size in sorted(options.sizes)}
+    for order in range(options.orders):
+        recording = join_sessions(draw_sessions(sessions, order), max(sizes))
+        turns = replay_ours(recording, options.budget)
+        for size, told in sizes.items():
+            if size <= recording.total_tokens or size == max(sizes):
+                told.add(recording, turns, size, options.fresh, options.budget)
+    rows = [size.figures() for size in sizes.values() if size.sessions]
+    if not rows:
         print(
             f"No sessions in {options.data} that would do. `python -m benchmarks.sessions` writes samples.",
             file=sys.stderr,
         )
         return 1
-    table = markdown_table(COLUMNS, [row_of(figures, told[0]) for figures in told])
-    print(f"Budget {options.budget:,}\n\n{table}\n\n{time.perf_counter() - began:.0f} s")
+    table = markdown_table(COLUMNS, [row_of(figures, rows[0]) for figures in rows])
+    head = f"Budget {options.budget:,}, {options.orders} orders, begun late: {options.fresh:,} tokens"
+    print(f"{head}\n\n{table}\n\n{time.perf_counter() - began:.0f} s")
     if options.results:
         notes = "- tokens" + (__doc__ or "").partition("\n- tokens")[2]
-        data = {"budget": options.budget, "sizes": told}
-        write_results(options.results, "growth", data, "Growth", f"{table}\n\n{notes}")
+        data = {"budget": options.budget, "orders": options.orders, "fresh": options.fresh, "sizes": rows}
+        write_results(options.results, "growth", data, "Growth", f"{head}\n\n{table}\n\n{notes}")
     return 0
 
 

@@ -140,13 +140,14 @@ def test_overhead_shows_where_time_and_memory_go() -> None:
 
 
 def test_growth(tmp_path: Path) -> None:
-    """A row for each size; that of a shorter session is the same where it is the only one."""
+    """A row for each size, that of a shorter session the same where it is the only one; only where there is
+    enough before its end is it compared with a memory that began late."""
     write_samples(tmp_path, "mending-1", "support-1")
 
     def measure(*sizes: str) -> tuple[list[list[str]], list[dict]]:
         done = run(
             "benchmarks/growth.py", "--data", str(tmp_path), "--budget", "2000", "--sizes", *sizes,
-            "--results", str(tmp_path / "out"),
+            "--orders", "2", "--fresh", "6000", "--results", str(tmp_path / "out"),
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         return read_tables(done.stdout), check_results(tmp_path / "out", "growth")["sizes"]
@@ -160,7 +161,10 @@ def test_growth(tmp_path: Path) -> None:
     for name in ("turns", "events", "summary_input_tokens"):
         assert 0 < short[name] < long[name]
     assert long["view_tokens"] <= 2_000
-    assert 0 < long["far_known"] <= 1
+    for name in ("far", "far_not_long_ago", "at_the_end", "begun_late"):
+        assert 0 < long[f"{name}_known"] <= 1
+    assert short["begun_late_known"] is None
+    assert 0 < long["at_the_end_evidence"] == long["begun_late_evidence"] < long["far_evidence"]
     (alone,) = measure("4000")[1]
     assert {**alone, "milliseconds_per_turn": 0} == {**short, "milliseconds_per_turn": 0}
     done = run("benchmarks/growth.py", "--data", str(tmp_path / "none"))
