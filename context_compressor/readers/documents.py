@@ -18,6 +18,7 @@ SAMPLE_VALUES = 50
 
 _EMPTY = "is empty; expected chat messages as JSON or JSONL"
 _BLANKS = re.compile(r"[ \t\n\r]*")
+_DECODE = json.JSONDecoder().raw_decode
 _DAMAGE = (OSError, EOFError, zlib.error)
 
 Numbered = tuple[int, Any]
@@ -151,26 +152,39 @@ def load(text: str | bytes) -> Any:
 
 
 def _line_of_message(text: str, index: int) -> int:
-    """Return the line in which a message begins: of the list that `text` is, or of that under `messages`."""
-    decode = json.JSONDecoder().raw_decode
+    """Return the line in which a message begins: of the list that `text` is, or of that under `messages`;
+    where there is no list, `text` is the message.
+    """
+    place = _skip_blanks(text, 0)
+    start = _place_of_messages(text, place) if text[place] == "{" else place
+    if start is not None:
+        place = _skip_blanks(text, start + 1)
+        for _ in range(index):
+            comma = _skip_blanks(text, _DECODE(text, place)[1])
+            place = _skip_blanks(text, comma + 1)
+    return text.count("\n", 0, place) + 1
 
-    def skip(place: int) -> int:
-        """Return the place of the next character that is no blank."""
-        found = _BLANKS.match(text, place)
-        assert found is not None
-        return found.end()
 
-    place = skip(0)
-    if text[place] == "{":
-        key = None
-        while key != "messages":
-            key, place = decode(text, skip(place + 1))
-            place = skip(skip(place) + 1)  # behind the colon
-            if key != "messages":
-                place = skip(decode(text, place)[1])
-    for _ in range(index):
-        place = skip(decode(text, skip(place + 1))[1])
-    return text.count("\n", 0, skip(place + 1)) + 1
+def _place_of_messages(text: str, place: int) -> int | None:
+    """Return where the value of `messages` begins in the object at a place: of several, the last is read."""
+    found = None
+    place = _skip_blanks(text, place + 1)
+    while text[place] != "}":
+        key, end = _DECODE(text, place)
+        value = _skip_blanks(text, _skip_blanks(text, end) + 1)  # behind the colon
+        if key == "messages":
+            found = value
+        place = _skip_blanks(text, _DECODE(text, value)[1])
+        if text[place] == ",":
+            place = _skip_blanks(text, place + 1)
+    return found
+
+
+def _skip_blanks(text: str, place: int) -> int:
+    """Return the place of the next character that is no blank."""
+    found = _BLANKS.match(text, place)
+    assert found is not None
+    return found.end()
 
 
 def _load_line(number: int, raw: bytes) -> Any:

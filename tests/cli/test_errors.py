@@ -35,6 +35,14 @@ BAD_FILES = {
         b'{\n "id": {"messages": [1, "]"]},\n "messages" :\n [ %b,\n {"role": "robot"}]}' % USER,
         ["f.json, line 5: messages[1].role: expected one of", "'robot'"],
     ),
+    "wrong field in a single message": (
+        b'\n{"role": "user",\n "content": 5}',
+        ["f.json, line 2: messages[0].content: expected a string", "got int"],
+    ),
+    "messages twice, the last of which count": (
+        b'{"messages": [],\n "messages": [%b,\n {"role": "robot"}], "id": 1}' % USER,
+        ["f.json, line 3: messages[1].role: expected one of", "'robot'"],
+    ),
     "list of sessions": (
         b'[{"messages": [%b]}]' % USER,
         ["f.json: is a list of sessions; write one per line"],
