@@ -118,10 +118,12 @@ class ListFollower:
         if not self._synced:
             self._synced = await self._read_synced(said)
         same = 0
-        for (old, _, _), new in zip(self._synced, said, strict=False):
+        for old, new in zip(self._synced, said, strict=False):
             # Comparing dicts is far cheaper than reading them, and all but the end is mostly the same.
-            if old != new and old != as_dict(new) and old != _wire(new):
-                break
+            if old.wire != new and old.wire != as_dict(new) and old.wire != (wire := _wire(new)):
+                if old.digest != digest_of(wire):
+                    break
+                self._synced[same] = _synced(wire, old.id)
             same += 1
         added = [(msg, to_openai([msg])[0]) for msg in from_openai(said[same:])]
         if same < len(self._synced):
@@ -269,11 +271,14 @@ def _wire(item: Any) -> dict[str, Any]:
 
 
 def digest_of(wire: dict[str, Any]) -> str:
-    """Return what stands for a chat dict in every process, whatever the order of its keys.
+    """Return what stands for a chat dict in every process, whatever the order of its keys, and whether it has
+    keys that say nothing.
 
-    Databases give JSON back in an order of their own (PostgreSQL's `jsonb`).
+    Databases give JSON back in an order of their own (PostgreSQL's `jsonb`). What an SDK object has not set
+    is null in its `model_dump()`, and what the provider set to null is left out by `exclude_none`.
     """
-    return hashlib.sha256(json.dumps(wire, sort_keys=True).encode()).hexdigest()[:16]
+    said = {key: value for key, value in wire.items() if value is not None and value != []}
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def read_followed(data: object, known: Container[str]) -> list[Followed]:

@@ -309,3 +309,18 @@ def test_messages_whose_keys_come_in_another_order_cost_no_summary_anew() -> Non
     assert json.dumps(reordered) != json.dumps(said)
     compress([*reordered, user("on")], first.state, summarizer=summarizer)
     assert len(summarizer.requests) == calls > 0
+
+
+def test_keys_that_say_nothing_cost_no_summary_anew() -> None:
+    """What was an SDK's object in one call is what a database gives back of it in the next."""
+    summarizer = Noting(remote=False)
+    said = turns(10)
+    first = compress(said, summarizer=summarizer)
+    calls = len(summarizer.requests)
+    dumped = [
+        {**message, "refusal": None, "annotations": []} if message["role"] == "assistant" else message
+        for message in said
+    ]
+    second = compress([*dumped, user("on")], first.state, summarizer=summarizer)
+    assert len(summarizer.requests) == calls > 0
+    assert problems(second.messages) == []

@@ -134,6 +134,44 @@ async def test_sdk_messages_may_stand_among_dicts() -> None:
     assert to_openai(await memory.get_memory())[1]["tool_calls"] == [function]
 
 
+def saved_forms(message: ChatCompletionMessage) -> dict[str, dict[str, Any]]:
+    """Return the dicts in which loops write down what they first handed over as an object."""
+    whole = message.model_dump()
+    plain = {key: whole[key] for key in ("role", "content", "tool_calls") if whole[key] is not None}
+    return {"whole": whole, "without nulls": message.model_dump(exclude_none=True), "by hand": plain}
+
+
+@pytest.mark.parametrize("form", ["whole", "without nulls", "by hand"])
+@pytest.mark.parametrize("is_restarted", [False, True])
+async def test_keys_that_say_nothing_cost_no_summary_anew(form: str, is_restarted: bool) -> None:
+    memory = new_memory()
+    # As providers send it.
+    said: list[Any] = [
+        ChatCompletionMessage.model_validate({**message, "refusal": None, "annotations": []})
+        if message["role"] == "assistant"
+        else message
+        for message in turns(8)
+    ]
+    await memory.sync(said)
+    view = to_openai(await memory.get_memory())
+    assert memory.stats().segments == 1
+    if is_restarted:
+        memory, state = new_memory(store=memory.store), memory.state_dict()
+        memory.load_state_dict(json.loads(json.dumps(state)))
+    ids = [msg.id for msg in await memory.get_history()]
+    saved = [
+        saved_forms(message)[form] if isinstance(message, ChatCompletionMessage) else message
+        for message in said
+    ]
+    await memory.sync(saved)
+    assert [msg.id for msg in await memory.get_history()] == ids
+    assert to_openai(await memory.get_memory()) == view
+    said_more = [*saved, assistant("on")]
+    await memory.sync(said_more)
+    await memory.sync([*saved[:-1], assistant("something else"), assistant("on")])
+    assert to_openai(await memory.get_history())[-2:] == [assistant("something else"), assistant("on")]
+
+
 async def test_results_are_paired_with_calls_that_were_synced_before() -> None:
     memory = new_memory()
     said = [user("go"), call("c1", "c2"), result("c1", "one")]
