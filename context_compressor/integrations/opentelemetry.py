@@ -9,6 +9,7 @@ from opentelemetry import metrics, trace
 from opentelemetry.trace import StatusCode
 
 from context_compressor.events import CompressionEvent
+from context_compressor.messages.escapes import sendable
 
 _SCOPE = "context_compressor"
 
@@ -85,5 +86,6 @@ class OpenTelemetryEvents:
             },
         )
         if event.error is not None:
-            span.set_status(StatusCode.ERROR, event.error)
+            # One that cannot be encoded would cost an exporter its whole batch.
+            span.set_status(StatusCode.ERROR, sendable(event.error))
         span.end(end)

@@ -93,3 +93,16 @@ async def test_without_a_provider_nothing_is_recorded_and_nothing_fails() -> Non
     await filled(memory, [user("go"), *turns(20)])
     await good_view(memory)
     assert memory.stats().events
+
+
+async def test_an_error_with_half_a_surrogate_pair_can_be_exported() -> None:
+    """Providers quote what they refuse."""
+    spans = InMemorySpanExporter()
+    tracers = TracerProvider()
+    tracers.add_span_processor(SimpleSpanProcessor(spans))
+    refused = CompressionEvent(
+        kind="failure", reason="summary failed", tokens_before=10, tokens_after=10, error="bad text '\ud83d'"
+    )
+    OpenTelemetryEvents(tracer_provider=tracers)(refused)
+    [span] = spans.get_finished_spans()
+    assert span.status.description == "bad text '\\ud83d'"
