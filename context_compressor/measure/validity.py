@@ -128,7 +128,8 @@ class RequestChecker:
             if not (isinstance(legacy, dict) and legacy.get("name") and _is_object(legacy.get("arguments"))):
                 self._note(place, "a function_call without a name, or whose arguments are no JSON object")
         said = (message.get("content"), message.get("reasoning_content"), message.get("refusal"))
-        if not (calls or legacy is not None or message.get("audio") or any(map(_says, said))):
+        shown = message.get("audio") or message.get("images")
+        if not (calls or legacy is not None or shown or any(map(_says, said))):
             self._note(place, "an assistant message that says and calls nothing")
 
     def _check_call(self, place: str, call: Any) -> None:

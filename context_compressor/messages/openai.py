@@ -43,10 +43,20 @@ _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 _THOUGHT_KEYS = ("reasoning_content", "reasoning")
 """Where providers write what a model thought, the usual key first; the other (vLLM, OpenRouter) is remembered
 as the block's `{"form": key}`."""
-_ASSISTANT_KEYS = ("role", "content", *_THOUGHT_KEYS, "refusal", "audio", "function_call", "tool_calls")
+_ASSISTANT_KEYS = (
+    "role",
+    "content",
+    *_THOUGHT_KEYS,
+    "refusal",
+    "audio",
+    "images",
+    "function_call",
+    "tool_calls",
+)
 _RESULT_KEYS = {"tool": ("role", "tool_call_id", "content"), "function": ("role", "name", "content")}
 _FIELD_BLOCKS: dict[str, tuple[type, str]] = {"refusal": (str, "a string"), "audio": (dict, "a dict")}
-"""Keys of an assistant dict that are content; their blocks say so with the remark `{"form": "field"}`."""
+"""Keys of an assistant dict that are content; their blocks say so with the remark `{"form": "field"}`, as do
+the image blocks of `images`, where OpenRouter and LiteLLM put what a model drew."""
 
 
 def from_openai(messages: Iterable[Any]) -> list[Msg]:
@@ -215,6 +225,10 @@ def _read_assistant_fields(data: dict[str, Any]) -> tuple[list[Block], list[str]
         if value:
             blocks.append({"type": key, key: plain(value, key), REMARK: {"form": "field"}})
             fields.append(key)
+    images = _read_images(data.get("images"))
+    if images:
+        blocks.extend(images)
+        fields.append("images")
     if data.get("function_call") is not None:
         blocks.append(function_call_to_block(data["function_call"], "function_call"))
         fields.append("function_call")
@@ -225,6 +239,17 @@ def _read_assistant_fields(data: dict[str, Any]) -> tuple[list[Block], list[str]
         blocks.extend(call_to_block(call, f"tool_calls[{index}]") for index, call in enumerate(calls))
         fields.append("tool_calls")
     return blocks, fields
+
+
+def _read_images(images: object) -> list[Block]:
+    """Return the images of an assistant dict as blocks; none where one of them is no plain image part."""
+    parts = [as_dict(image) or {} for image in images] if isinstance(images, list | tuple) else []
+    if not all(part.get("type") == "image_url" for part in parts):
+        return []
+    blocks = [part_to_block(part, f"images[{index}]") for index, part in enumerate(parts)]
+    if any(block["type"] != "image" or REMARK in block for block in blocks):
+        return []
+    return [{**block, REMARK: {"form": "field"}} for block in blocks]
 
 
 def _read_result(data: dict[str, Any], role: str, tool_names: dict[str, str]) -> Msg:
@@ -325,6 +350,8 @@ def _write_spoken(blocks: list[Block], role: str, remark: dict[str, Any]) -> dic
                 calls.append(block_to_call(block))
         elif kind in _FIELD_BLOCKS and kind in block and form == "field":
             held[str(kind)] = copy_json(block[str(kind)])
+        elif kind == "image" and form == "field" and role == "assistant":
+            held.setdefault("images", []).append(block_to_part(block))
         else:
             parts.append(block_to_part(block))
     for key, texts in thoughts.items():

@@ -35,7 +35,7 @@ def in_turn(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 def _may_be_joined(message: dict[str, Any]) -> bool:
     """Tell whether what follows from the same role may stand in the same message."""
     if message["role"] == "assistant":
-        return not any(message.get(key) for key in ("tool_calls", "function_call", "audio"))
+        return not any(message.get(key) for key in ("tool_calls", "function_call", "audio", "images"))
     return bool(message["role"] == "user")
 
 

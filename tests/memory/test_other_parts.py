@@ -162,6 +162,23 @@ class TestMedia:
             await memory.add(from_openai(screenshot(number)))
         assert len(images(await view_of(memory))) == 9
 
+    async def test_what_a_model_drew_stays_without_a_word_and_leaves_like_any_image(self) -> None:
+        """OpenRouter and LiteLLM put it beside the content."""
+        memory = memory_of(8_000, keep_images=2)
+        urls = [png_url(seed=number) for number in range(9)]
+        for number, url in enumerate(urls):
+            drawn = {"type": "image_url", "image_url": {"url": url}, "index": 0}
+            answer = {"role": "assistant", "content": "", "images": [drawn]}
+            await memory.add(from_openai([{"role": "user", "content": f"draw {number}"}, answer]))
+            assert (await view_of(memory))[-1] == answer
+        await memory.add(
+            from_openai([{"role": "user", "content": BODY}, {"role": "assistant", "content": BODY}])
+        )
+        left = [url for url in urls if url not in json.dumps(await view_of(memory))]
+        stored = [await memory.read_ref(ref) for ref in await memory.reachable_refs()]
+        assert len(left) >= 7
+        assert set(left) <= set(stored)
+
     async def test_urls_stay_as_they_are(self) -> None:
         memory = memory_of(3_000, keep_images=0, keep_recent_count=0, mode="compact", target_ratio=0.9)
         await memory.add(from_openai(screenshot(0, "https://example.com/a.png")))

@@ -25,6 +25,8 @@ from tests.support.recordings import DIRECTORY, requires_recordings, sessions
 
 CALL = {"id": "call_1", "type": "function", "function": {"name": "search", "arguments": '{"q": "x"}'}}
 
+DRAWN = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
+
 
 def calling(**changes: Any) -> dict[str, Any]:
     """Return an assistant dict with one call, with changes."""
@@ -105,6 +107,14 @@ PART_MESSAGES = [
         calling(content=[{"type": "text", "text": "one"}, {"type": "refusal", "refusal": "no"}]),
         calling(reasoning_content="why", refusal=None),
         calling(function_call={"name": "f", "arguments": ""}),
+        {"role": "assistant", "content": "", "images": [{**DRAWN, "index": 0}]},
+        {"role": "assistant", "content": None, "images": [DRAWN, DRAWN]},
+        {"images": [DRAWN], "content": "a cat", "role": "assistant", "tool_calls": [CALL]},
+        {"role": "assistant", "content": [{"type": "text", "text": "a cat"}], "images": [DRAWN]},
+        {"role": "assistant", "images": [DRAWN, {"type": "image_url", "image_url": "https://a/b.png"}]},
+        {"role": "assistant", "content": "x", "images": ["https://a/b.png", {"type": 5}]},
+        {"role": "assistant", "content": "x", "images": []},
+        {"role": "user", "content": "x", "images": [DRAWN]},
         {"role": "assistant", "content": None},
         {"role": "assistant", "content": []},
         {"role": "assistant", "content": ""},
