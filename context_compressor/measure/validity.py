@@ -8,7 +8,8 @@ The rules are those that providers agree on, and where they differ the stricter 
 - each call is answered once, by a `tool` message right behind its assistant message, other answers between;
 - a `tool` message answers such a call, and a `function` message the `function_call` right before it;
 - an assistant message calls something or says something, if only reasoning (which the providers that write
-  messages of reasoning alone take back); any other message has content;
+  messages of reasoning alone take back), or is a beginning for the model to go on from; any other message has
+  content;
 - a request holds a message that is no instruction.
 """
 
@@ -128,8 +129,8 @@ class RequestChecker:
             if not (isinstance(legacy, dict) and legacy.get("name") and _is_object(legacy.get("arguments"))):
                 self._note(place, "a function_call without a name, or whose arguments are no JSON object")
         said = (message.get("content"), message.get("reasoning_content"), message.get("refusal"))
-        shown = message.get("audio") or message.get("images")
-        if not (calls or legacy is not None or shown or any(map(_says, said))):
+        others = map(message.get, ("audio", "images", "partial", "prefix"))
+        if not (calls or legacy is not None or any(others) or any(map(_says, said))):
             self._note(place, "an assistant message that says and calls nothing")
 
     def _check_call(self, place: str, call: Any) -> None:

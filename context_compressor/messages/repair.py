@@ -21,13 +21,22 @@ UNNAMED_TOOL = "unnamed_tool"
 def is_empty_assistant(msg: Msg) -> bool:
     """Tell whether an assistant message would reach the provider with neither content nor calls.
 
-    Thinking alone does not count as content: it travels beside the content, which would be null.
+    Thinking alone does not count as content: it travels beside the content, which would be null. A beginning
+    that the model is to go on from may be empty: its name is said then (Kimi's partial mode).
     """
-    if msg.role != "assistant":
+    if msg.role != "assistant" or _is_beginning(msg):
         return False
     if isinstance(msg.content, str):
         return not msg.content.strip()
     return all(_is_blank(block) for block in msg.content)
+
+
+def _is_beginning(msg: Msg) -> bool:
+    """Tell whether the model is to go on from a message: by `partial` (Kimi, Qwen) or `prefix` (DeepSeek,
+    Mistral).
+    """
+    extra = remark_of(msg.metadata).get("extra", {})
+    return bool(extra.get("partial") or extra.get("prefix"))
 
 
 def _is_blank(block: Block) -> bool:

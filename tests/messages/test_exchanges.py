@@ -213,6 +213,14 @@ def test_an_empty_assistant_message_is_left_out(content: Any) -> None:
     ]
 
 
+@pytest.mark.parametrize("key", ["partial", "prefix"])
+def test_an_empty_beginning_for_the_model_to_go_on_from_stays(key: str) -> None:
+    """Kimi's way to have it speak as somebody: the name is the beginning."""
+    beginning = {"role": "assistant", "content": "", key: True, "name": "Kelsier"}
+    assert fed([user("u"), beginning])[0] == [user("u"), beginning]
+    assert fed([user("u"), {**beginning, key: False}])[0] == [user("u")]
+
+
 def test_an_empty_assistant_message_does_not_part_call_and_result() -> None:
     said = [call("a"), assistant(""), result("a", "1")]
     assert fed(said) == ([said[0], said[2]], [2])

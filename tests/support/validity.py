@@ -108,7 +108,7 @@ class _Checker:
         if legacy:
             self._legacy_open = True
             self._check_arguments(where, legacy.get("arguments") if isinstance(legacy, dict) else None)
-        silent = not (calls or legacy or message.get("audio") or message.get("images"))
+        silent = not (calls or legacy or any(map(message.get, ("audio", "images", "partial", "prefix"))))
         if silent and not _says_something(message.get("content")):
             self.found.append(f"{where}: empty assistant message")
 
