@@ -246,8 +246,11 @@ class CompressedMemory(MemoryBase):
 
     async def clear(self) -> None:
         """Delete everything: history, marks, summaries, and the stored texts."""
-        self._follower.start_from([])
-        await self._changes.clear()
+        try:
+            await self._changes.clear()
+        except BaseException:
+            self._follower.start_from([])  # the history tells how far this came
+            raise
 
     async def update_messages_mark(
         self, new_mark: str | None, old_mark: str | None = None, msg_ids: list[str] | None = None

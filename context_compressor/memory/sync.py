@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ from context_compressor.memory.base import MemoryBase
 from context_compressor.memory.housekeeping import Housekeeping
 from context_compressor.memory.in_memory import InMemoryMemory
 from context_compressor.memory.locks import LoopLock
+from context_compressor.memory.state import MemoryState
 from context_compressor.memory.upkeep import Upkeep
 from context_compressor.messages.msg import Msg
 from context_compressor.messages.openai import as_list, from_openai, to_openai
@@ -64,6 +66,17 @@ class _Synced(NamedTuple):
     """The same in every process."""
 
 
+@dataclass(slots=True)
+class _Known:
+    """What is known of the list, in one state of the memory: cleared or loaded, it has another."""
+
+    state: MemoryState
+    synced: list[_Synced] = field(default_factory=list)
+    """What the list said last time."""
+    loaded: list[Followed] = field(default_factory=list)
+    """What was synced before a saved state was loaded, until the history was read."""
+
+
 class ListFollower:
     """Bring a memory in line with a list, by position and content.
 
@@ -84,18 +97,22 @@ class ListFollower:
         self._base = base
         self._upkeep = upkeep
         self._housekeeping = housekeeping
-        self._synced: list[_Synced] = []
-        """What the list said last time."""
-        self._loaded: list[Followed] = []
-        """What was synced before a saved state was loaded, until the history was read."""
+        self._latest = _Known(upkeep.state)
+
+    @property
+    def _known(self) -> _Known:
+        if self._latest.state is not self._upkeep.state:
+            self._latest = _Known(self._upkeep.state)
+        return self._latest
 
     def followed(self) -> list[Followed]:
         """Return the messages that came from the list."""
-        return self._loaded + [Followed(synced.id, synced.digest) for synced in self._synced]
+        known = self._known
+        return known.loaded + [Followed(synced.id, synced.digest) for synced in known.synced]
 
     def start_from(self, followed: Sequence[Followed]) -> None:
         """Forget what was synced, but for these messages."""
-        self._synced, self._loaded = [], list(followed)
+        self._latest = _Known(self._upkeep.state, loaded=list(followed))
 
     async def follow(self, messages: Iterable[Any]) -> None:
         """Add what is new; where the list says something else than before, let it begin anew from there.
@@ -115,34 +132,36 @@ class ListFollower:
                 raise _by_its_place(error, said) from None
 
     async def _follow(self, said: list[Any]) -> None:
-        if not self._synced:
-            self._synced = await self._read_synced(said)
+        known = self._known  # and no other: cleared or loaded meanwhile, the history tells next time
+        if not known.synced:
+            known.synced = await self._read_synced(said, known)
         same = 0
-        for old, new in zip(self._synced, said, strict=False):
+        for old, new in zip(known.synced, said, strict=False):
             # Comparing dicts is far cheaper than reading them, and all but the end is mostly the same.
             if old.wire != new and old.wire != as_dict(new) and old.wire != (wire := _wire(new)):
                 if old.digest != digest_of(wire):
                     break
-                self._synced[same] = _synced(wire, old.id)
+                known.synced[same] = _synced(wire, old.id)
             same += 1
         added = [(msg, to_openai([msg])[0]) for msg in from_openai(said[same:])]
-        if same < len(self._synced):
+        if same < len(known.synced):
             await self._refresh()  # after a restart there is no view yet
             self._refuse_stand_ins(added, same)
-            known = await self._exchange(added, same)
-            added, same = added[known - same :], known
-        outdated = [synced.id for synced in self._synced[same:]]
+            end = await self._exchange(added, same, known)
+            added, same = added[end - same :], end
+        outdated = [synced.id for synced in known.synced[same:]]
         try:
             if outdated:
                 await self._memory.delete(outdated)
-            del self._synced[same:]
+            del known.synced[same:]
             await self._memory.add([msg for msg, _ in added])
         except BaseException:
             # The history tells next time how far this came.
-            may_return = {*outdated, *self._upkeep.state.index.tokens}
-            self.start_from(_unless_known(self.followed(), may_return))
+            if known is self._known:
+                may_return = {*outdated, *self._upkeep.state.index.tokens}
+                self.start_from(_unless_known(self.followed(), may_return))
             raise
-        self._synced += [_synced(wire, msg.id) for msg, wire in added]
+        known.synced += [_synced(wire, msg.id) for msg, wire in added]
 
     async def _refresh(self) -> None:
         """Bring the view in line with the base memory."""
@@ -162,27 +181,28 @@ class ListFollower:
                     "whole conversation, not what get_memory returned"
                 )
 
-    async def _exchange(self, said: list[tuple[Msg, dict[str, Any]]], same: int) -> int:
+    async def _exchange(self, said: list[tuple[Msg, dict[str, Any]]], same: int, known: _Known) -> int:
         """Where the list goes on as it was behind a difference, exchange only what lies between.
 
         Args:
             said: what the list says from the first difference on, each message with its chat dict.
             same: how many messages stand before that.
+            known: what is known of the list.
 
         Returns:
             How many messages at the beginning of the list are synced now.
         """
         base = self._base
-        behind, place = self._find_behind([digest_of(wire) for _, wire in said], same)
+        behind, place = self._find_behind([digest_of(wire) for _, wire in said], known.synced[same:])
         if not behind or not isinstance(base, InMemoryMemory):
             return same
         added = said[:place]
-        end = len(self._synced) - behind
-        gone = {synced.id for synced in self._synced[same:end]}
+        end = len(known.synced) - behind
+        gone = {synced.id for synced in known.synced[same:end]}
         state = base.state_dict()
         present = {msg["id"] for msg, _ in state["content"]}
         # Some of what stands behind may have been deleted from the history.
-        next_id = next((synced.id for synced in self._synced[end:] if synced.id in present), None)
+        next_id = next((synced.id for synced in known.synced[end:] if synced.id in present), None)
         if next_id is None:
             return same
         marks = [own for msg, own in state["content"] if msg["id"] in gone]
@@ -195,17 +215,18 @@ class ListFollower:
             if msg["id"] not in gone:
                 content.append([msg, own])
         base.load_state_dict({**state, "content": content})
-        self._synced[same:end] = [_synced(wire, msg.id) for msg, wire in added]
+        known.synced[same:end] = [_synced(wire, msg.id) for msg, wire in added]
         await self._refresh()  # what is gone leaves view and store at once
-        return len(self._synced)
+        return len(known.synced)
 
-    def _find_behind(self, digests: list[str], same: int) -> tuple[int, int]:
+    @staticmethod
+    def _find_behind(digests: list[str], synced: list[_Synced]) -> tuple[int, int]:
         """Return how many messages at the end of what was synced still stand together, and where.
 
-        The first `same` of what was synced stand where they stood, and are none of those.
+        What was synced and stands where it stood is none of those, and left out here.
         """
         best = (0, 0)
-        known = [synced.digest for synced in self._synced[same:]]
+        known = [one.digest for one in synced]
         for end in range(len(digests), 0, -1):
             if best[0] >= min(end, len(known)):
                 break
@@ -216,14 +237,14 @@ class ListFollower:
                 best = (count, end - count)
         return best
 
-    async def _read_synced(self, said: list[Any]) -> list[_Synced]:
+    async def _read_synced(self, said: list[Any], known: _Known) -> list[_Synced]:
         """Return what was synced before a restart.
 
         A base memory that lasts may be ahead of the saved state: what it has of the list is synced as well.
         """
         read = [(msg.id, to_openai([msg])) for msg in await self._base.get_memory(prepend_summary=False)]
         history = {id: _synced(wires[0], id) for id, wires in read if len(wires) == 1}  # as the list says it
-        loaded = dict(self._loaded)
+        loaded = dict(known.loaded)
         digests = [(digest_of(wire), wire) for wire in map(_wire, said)]
         said_by_digest = dict(digests)
         left = Counter(digest for digest, _ in digests)
@@ -240,7 +261,7 @@ class ListFollower:
             elif left[digest] > 0:  # deleted by hand, and not to come back
                 left[digest] -= 1
                 behind.setdefault(last, []).append(_synced(said_by_digest[digest], id))
-        self._loaded = []
+        known.loaded = []
         return [*behind.pop(None, []), *chain.from_iterable(behind.values())]
 
 

@@ -216,6 +216,59 @@ async def test_after_a_clear_the_whole_list_is_new() -> None:
     assert to_openai(await memory.get_memory()) == said
 
 
+async def test_a_clear_while_messages_are_synced_leaves_none_of_them_out_of_the_next_list() -> None:
+    base = GatedBase()
+    memory = new_memory(base=base)
+    said = [user("a"), assistant("b")]
+    base.stops = {"add"}
+    syncing = asyncio.create_task(memory.sync(said))
+    await reached(base.reached, syncing)
+    clearing = asyncio.create_task(memory.clear())
+    await asyncio.sleep(0)
+    base.gate.set()
+    await asyncio.gather(syncing, clearing)
+    said.append(user("c"))
+    await memory.sync(said)
+    assert to_openai(await memory.get_memory()) == said
+
+
+async def test_a_list_synced_while_all_is_cleared_is_whole_after_the_next_sync() -> None:
+    class Slow(InMemoryMemory):
+        async def clear(self) -> None:
+            reading = asyncio.create_task(memory.sync(said))
+            await asyncio.sleep(0)  # it finds in the history what is about to go
+            await super().clear()
+            await reading
+
+    base = Slow()
+    memory = new_memory(base=base)
+    said = [user("a"), assistant("b")]
+    await memory.sync(said)
+    await memory.clear()
+    await memory.sync([*said, user("c")])
+    assert to_openai(await memory.get_memory()) == [*said, user("c")]
+
+
+async def test_a_state_loaded_while_messages_are_synced_is_what_the_next_list_is_compared_with() -> None:
+    class Slow(InMemoryMemory):
+        async def size(self) -> int:
+            size = await super().size()
+            if size and not loaded:  # between the base memory's answer and the memory's
+                loaded.append(True)
+                memory.load_state_dict(empty)
+            return size
+
+    loaded: list[bool] = []
+    memory = new_memory(base=Slow())
+    empty = memory.state_dict()
+    said = [user("a"), assistant("b")]
+    await memory.sync(said)
+    assert loaded
+    said.append(user("c"))
+    await memory.sync(said)
+    assert to_openai(await memory.get_memory()) == said
+
+
 async def test_after_another_state_was_loaded_the_list_is_compared_with_that() -> None:
     other = new_memory()
     await other.sync([system("be kind"), user("other")])
