@@ -63,8 +63,10 @@ class Housekeeping:
 
     async def finish(self, events: Sequence[CompressionEvent]) -> None:
         """Tidy up after whatever a call changed, and deliver the events that it led to."""
-        await self.tidy_up()
-        await self._deliver(events)
+        try:
+            await self.tidy_up()
+        finally:  # cancelled while a store removes something, say: what happened has happened
+            await self._deliver(events)
 
     async def tidy_up(self) -> None:
         """Cancel a preparation that holds no more; remove what nothing names, unless an event does it."""

@@ -751,6 +751,27 @@ async def test_a_caller_that_is_cancelled_in_a_hook_is_cancelled() -> None:
     assert reading.cancelled()
 
 
+async def test_a_caller_that_is_cancelled_while_texts_are_removed_is_told_what_happened() -> None:
+    removing, gate = asyncio.Event(), asyncio.Event()
+
+    async def remove(operation: str) -> None:
+        if operation == "delete":
+            removing.set()
+            await gate.wait()
+
+    seen: list[CompressionEvent] = []
+    memory = new_memory(store=FaultyStore(lambda operation, _: remove(operation)), on_event=seen.append)
+    added = await filled(memory, turns(8))
+    await memory.get_memory()
+    deleting = asyncio.create_task(memory.delete([added[3].id]))  # its summary goes with it
+    await reached(removing, deleting)
+    deleting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await deleting
+    assert [event.kind for event in seen] == ["compress", "edit"]
+    assert memory.stats().events == 2
+
+
 async def test_events_are_delivered_before_the_call_that_caused_them_returns() -> None:
     delivered: list[str] = []
 
