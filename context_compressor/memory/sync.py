@@ -127,12 +127,11 @@ class ListFollower:
         said = as_list(messages)
         async with self._lock:
             try:
-                await self._follow(said)
+                await self._follow(said, self._known)
             except InvalidMessageError as error:
                 raise _by_its_place(error, said) from None
 
-    async def _follow(self, said: list[Any]) -> None:
-        known = self._known  # and no other: cleared or loaded meanwhile, the history tells next time
+    async def _follow(self, said: list[Any], known: _Known) -> None:
         if not known.synced:
             known.synced = await self._read_synced(said, known)
         same = 0
@@ -157,9 +156,9 @@ class ListFollower:
             await self._memory.add([msg for msg, _ in added])
         except BaseException:
             # The history tells next time how far this came.
-            if known is self._known:
-                may_return = {*outdated, *self._upkeep.state.index.tokens}
-                self.start_from(_unless_known(self.followed(), may_return))
+            may_return = {*outdated, *self._upkeep.state.index.tokens}
+            coming = [Followed(msg.id, _MAY_RETURN) for msg, _ in added]
+            self.start_from([*_unless_known(self.followed(), may_return), *coming])
             raise
         known.synced += [_synced(wire, msg.id) for msg, wire in added]
 

@@ -323,6 +323,28 @@ async def test_a_cancelled_sync_can_be_done_again() -> None:
     assert to_openai(await memory.get_history()) == said
 
 
+@pytest.mark.parametrize("is_restarted", [False, True])
+async def test_what_a_cancelled_sync_added_goes_where_the_list_says_otherwise(is_restarted: bool) -> None:
+    class Slow(InMemoryMemory):
+        async def add_owned(self, *args: Any, **kwargs: Any) -> None:
+            await super().add_owned(*args, **kwargs)
+            added.set()
+            await gate.wait()
+
+    added, gate = asyncio.Event(), asyncio.Event()
+    memory = new_memory(base=Slow())
+    syncing = asyncio.create_task(memory.sync([user("a"), user("mistyped")]))
+    await reached(added, syncing)
+    syncing.cancel()
+    await asyncio.wait([syncing])
+    gate.set()
+    if is_restarted:
+        state, memory = memory.state_dict(), new_memory()
+        memory.load_state_dict(state)
+    await memory.sync([user("a"), user("typed well")])
+    assert to_openai(await memory.get_memory()) == [user("a"), user("typed well")]
+
+
 async def test_sdk_objects_inside_dicts_are_the_same_in_the_next_call() -> None:
     function = ChatCompletionMessageFunctionToolCall.model_validate(
         {"id": "c1", "type": "function", "function": {"name": "ls", "arguments": "{}"}}
