@@ -127,7 +127,10 @@ class ListFollower:
         said = as_list(messages)
         async with self._lock:
             try:
-                await self._follow(said, self._known)
+                known = None
+                while known is not self._known:  # cleared or loaded meanwhile, it begins anew
+                    known = self._known
+                    await self._follow(said, known)
             except InvalidMessageError as error:
                 raise _by_its_place(error, said) from None
 

@@ -249,6 +249,27 @@ async def test_a_list_synced_while_all_is_cleared_is_whole_after_the_next_sync()
     assert to_openai(await memory.get_memory()) == [*said, user("c")]
 
 
+async def test_a_list_synced_beside_a_clear_is_in_the_history_as_a_whole_and_leaves_it_as_a_whole() -> None:
+    class Slow(InMemoryMemory):
+        async def clear(self) -> None:
+            clearing.set()
+            await going_on.wait()
+            await super().clear()
+
+    clearing, going_on = asyncio.Event(), asyncio.Event()
+    memory = new_memory(base=Slow())
+    await memory.sync([user("a")])
+    cleared = asyncio.create_task(memory.clear())
+    await reached(clearing, cleared)
+    synced = asyncio.create_task(memory.sync([user("a"), assistant("b")]))
+    await asyncio.sleep(0)
+    going_on.set()
+    await asyncio.gather(cleared, synced)
+    assert to_openai(await memory.get_history()) == [user("a"), assistant("b")]
+    await memory.sync([user("new")])
+    assert to_openai(await memory.get_history()) == [user("new")]
+
+
 async def test_a_state_loaded_while_messages_are_synced_is_what_the_next_list_is_compared_with() -> None:
     class Slow(InMemoryMemory):
         async def size(self) -> int:
