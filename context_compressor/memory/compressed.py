@@ -248,9 +248,8 @@ class CompressedMemory(MemoryBase):
         """Delete everything: history, marks, summaries, and the stored texts."""
         try:
             await self._changes.clear()
-        except BaseException:
-            self._follower.start_from([])  # the history tells how far this came
-            raise
+        finally:  # also where it failed half way
+            self._follower.look_next_time()
 
     async def update_messages_mark(
         self, new_mark: str | None, old_mark: str | None = None, msg_ids: list[str] | None = None

@@ -114,6 +114,16 @@ class ListFollower:
         """Forget what was synced, but for these messages."""
         self._latest = _Known(self._upkeep.state, loaded=list(followed))
 
+    def look_next_time(self, ids: Iterable[str] = ()) -> None:
+        """Let the history tell how far a call that failed came.
+
+        Args:
+            ids: of messages that came from the list and may be there, or not.
+        """
+        doubtful = dict.fromkeys(ids)
+        followed = _unless_known(self.followed(), {*doubtful, *self._upkeep.state.index.tokens})
+        self.start_from([*followed, *(Followed(id, _MAY_RETURN) for id in doubtful)])
+
     async def follow(self, messages: Iterable[Any]) -> None:
         """Add what is new; where the list says something else than before, let it begin anew from there.
 
@@ -158,10 +168,7 @@ class ListFollower:
             del known.synced[same:]
             await self._memory.add([msg for msg, _ in added])
         except BaseException:
-            # The history tells next time how far this came.
-            may_return = {*outdated, *self._upkeep.state.index.tokens}
-            coming = [Followed(msg.id, _MAY_RETURN) for msg, _ in added]
-            self.start_from([*_unless_known(self.followed(), may_return), *coming])
+            self.look_next_time([*outdated, *(msg.id for msg, _ in added)])
             raise
         known.synced += [_synced(wire, msg.id) for msg, wire in added]
 

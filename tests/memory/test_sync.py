@@ -249,6 +249,22 @@ async def test_a_list_synced_while_all_is_cleared_is_whole_after_the_next_sync()
     assert to_openai(await memory.get_memory()) == [*said, user("c")]
 
 
+@pytest.mark.parametrize("is_cleared", [False, True])
+async def test_what_a_clear_that_failed_has_left_goes_with_the_next_list(is_cleared: bool) -> None:
+    class Failing(InMemoryMemory):
+        async def clear(self) -> None:
+            if is_cleared:
+                await super().clear()
+            raise OSError("the connection broke off")
+
+    memory = new_memory(base=Failing())
+    await memory.sync([user("a"), assistant("b")])
+    with pytest.raises(OSError, match="broke off"):
+        await memory.clear()
+    await memory.sync([user("a"), user("new")])
+    assert to_openai(await memory.get_memory()) == [user("a"), user("new")]
+
+
 async def test_a_list_synced_beside_a_clear_is_in_the_history_as_a_whole_and_leaves_it_as_a_whole() -> None:
     class Slow(InMemoryMemory):
         async def clear(self) -> None:
