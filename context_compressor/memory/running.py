@@ -240,7 +240,7 @@ class EventRunner:
             elif prepared is not None:
                 await asyncio.wait({prepared.task})  # whoever waits may be cancelled, the task goes on
             else:
-                made = await self._perform(planned, attempts, note)
+                made = await self._perform(planned, attempts, events, note)
         events += made
         await self.housekeeping.sweep()
         return made[-1] if made and made[-1].kind != "failure" else None
@@ -283,7 +283,7 @@ class EventRunner:
         return describe_event(prepared.planned, prepared.done, before, state.tokens, prepared.seconds)
 
     async def _perform(
-        self, planned: Plan, attempts: Attempts, note: str | None
+        self, planned: Plan, attempts: Attempts, events: list[CompressionEvent], note: str | None
     ) -> list[CompressionEvent] | None:
         """Perform and commit a plan that was made just now; return what there is to tell.
 
@@ -302,6 +302,8 @@ class EventRunner:
                 planned, items, state.ledger.new_segment_id, done, note=note, spare_tokens=spare_tokens
             )
             async with upkeep.lock:
+                if upkeep.stale:  # a change broke off half way, and ledger and view may differ
+                    await upkeep.refresh(events)
                 if state is not upkeep.state:
                     return None
                 if generation != state.generation and not outlasts(planned, done, units, state.units()):

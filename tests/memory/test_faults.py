@@ -12,6 +12,7 @@ import pytest
 from context_compressor import (
     CompressedMemory,
     CompressionEvent,
+    InMemoryMemory,
     InMemoryOffloadStore,
     Msg,
     OpenAISummarizer,
@@ -286,6 +287,37 @@ async def test_a_deletion_cancelled_half_way_still_leaves_the_view() -> None:
         assert covered[0] not in shown
     assert len(left) >= len(added) - 1
     await nothing_lost(memory, to_openai(left))
+
+
+async def test_a_deletion_that_fails_half_way_while_segments_are_merged_outdates_the_merge() -> None:
+    class Failing(InMemoryMemory):
+        fails = False
+
+        async def get_memory(self, *args: Any, **kwargs: Any) -> list[Msg]:
+            if self.fails:
+                self.fails = False
+                raise OSError("the connection broke off")
+            return await super().get_memory(*args, **kwargs)
+
+    base, summarizer = Failing(), Gated()
+    summarizer.gate.set()
+    memory = new_memory(config(1_200, background_ratio=None), base=base, summarizer=summarizer)
+    for number in range(3):
+        await filled(memory, turns(2, tag=f"part{number}-"))
+        await memory.get_memory()
+        await memory.compress_now()
+    covered = covered_ids(await memory.get_memory())
+    summarizer.gate.clear()
+    summarizer.asked.clear()
+    await filled(memory, turns(2, tag="last"))
+    reading = asyncio.create_task(memory.get_memory())
+    await reached(summarizer.asked, reading)
+    base.fails = True
+    with pytest.raises(OSError, match="broke off"):
+        await memory.delete([covered[2]])
+    summarizer.gate.set()
+    assert covered[2] not in covered_ids(await reading)
+    await nothing_lost(memory, to_openai(await memory.get_history()))
 
 
 async def test_a_mark_change_cancelled_half_way_is_noticed_later() -> None:
