@@ -171,6 +171,8 @@ class ListFollower:
             self.look_next_time([*outdated, *(msg.id for msg, _ in added)])
             raise
         known.synced += [_synced(wire, msg.id) for msg, wire in added]
+        if known is not self._known:  # what was added may be in the history of now
+            self.look_next_time(msg.id for msg, _ in added)
 
     async def _refresh(self) -> None:
         """Bring the view in line with the base memory."""

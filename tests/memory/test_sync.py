@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from openai.types.chat import ChatCompletionMessage, ChatCompletionMessageFunctionToolCall
 
-from context_compressor import CompressedMemory, InMemoryMemory, from_openai, to_openai
+from context_compressor import CompressedMemory, InMemoryMemory, Msg, from_openai, to_openai
 from context_compressor.errors import InvalidArgumentError, InvalidMessageError
 from context_compressor.memory.base import MemoryBase
 from context_compressor.messages.turns import in_turn
@@ -265,12 +265,20 @@ async def test_what_a_clear_that_failed_has_left_goes_with_the_next_list(is_clea
     assert to_openai(await memory.get_memory()) == [user("a"), user("new")]
 
 
-async def test_a_list_synced_beside_a_clear_is_in_the_history_as_a_whole_and_leaves_it_as_a_whole() -> None:
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_list_synced_beside_a_clear_is_in_the_history_as_a_whole_and_leaves_it_as_a_whole(
+    fails: bool,
+) -> None:
     class Slow(InMemoryMemory):
         async def clear(self) -> None:
             clearing.set()
             await going_on.wait()
             await super().clear()
+
+        async def get_memory(self, *args: Any, **kwargs: Any) -> list[Msg]:
+            if fails and going_on.is_set() and await self.size() == 1:
+                raise OSError("the connection broke off")
+            return await super().get_memory(*args, **kwargs)
 
     clearing, going_on = asyncio.Event(), asyncio.Event()
     memory = new_memory(base=Slow())
@@ -280,8 +288,12 @@ async def test_a_list_synced_beside_a_clear_is_in_the_history_as_a_whole_and_lea
     synced = asyncio.create_task(memory.sync([user("a"), assistant("b")]))
     await asyncio.sleep(0)
     going_on.set()
-    await asyncio.gather(cleared, synced)
-    assert to_openai(await memory.get_history()) == [user("a"), assistant("b")]
+    await asyncio.wait({cleared, synced})
+    if fails:
+        assert isinstance(synced.exception(), OSError)
+        fails = False
+    else:
+        assert to_openai(await memory.get_history()) == [user("a"), assistant("b")]
     await memory.sync([user("new")])
     assert to_openai(await memory.get_history()) == [user("new")]
 
