@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from functools import partial
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -273,9 +274,10 @@ class AgentScopeCompressedMemory(AgentScopeMemoryBase):
 
     async def close(self) -> None:
         """End background work and close the clients that summarisers made; can be used again afterwards."""
-        while self._replaced:
-            await self._replaced.pop().aclose()
-        await self.compressed.aclose()
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(self.compressed.aclose)
+            while self._replaced:
+                stack.push_async_callback(self._replaced.pop().aclose)
 
     async def __aenter__(self) -> Self:
         return self

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Any, Self
 
@@ -354,13 +355,14 @@ class CompressedMemory(MemoryBase):
     async def aclose(self) -> None:
         """End what goes on in the background, and close the clients that summarisers made.
 
-        The memory can be used again afterwards.
+        Each is done although another fails, or is cancelled. The memory can be used again afterwards.
         """
-        await self._runner.aclose()
-        await self._recall.close()
-        close = getattr(self._summarizer, "aclose", None)
-        if close is not None:
-            await close()
+        async with AsyncExitStack() as stack:
+            close = getattr(self._summarizer, "aclose", None)
+            if close is not None:
+                stack.push_async_callback(close)
+            stack.push_async_callback(self._recall.close)
+            await self._runner.aclose()
 
     async def __aenter__(self) -> Self:
         return self

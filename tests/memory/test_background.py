@@ -588,6 +588,37 @@ async def test_closing_ends_the_preparation_and_removes_what_it_stored() -> None
     await nothing_lost(memory, NEAR + MORE)
 
 
+async def test_closing_that_is_cancelled_closes_the_summariser_all_the_same() -> None:
+    class Closing(Gated):
+        is_closed = False
+
+        async def aclose(self) -> None:
+            self.is_closed = True
+
+    removing, gate = asyncio.Event(), asyncio.Event()
+
+    async def remove(operation: str) -> None:
+        if operation == "delete":
+            removing.set()
+            await gate.wait()
+
+    summarizer = Closing()
+    store = FaultyStore(lambda operation, _: remove(operation))
+    memory = new_memory(summarizer=summarizer, store=store)
+    await filled(memory, NEAR)
+    await memory.get_memory()
+    await summarizer.asked.wait()
+    closing = asyncio.create_task(memory.aclose())  # what was stored for the coming event is to go
+    await reached(removing, closing)
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    assert summarizer.is_closed
+    gate.set()
+    await memory.aclose()
+    assert await memory.store.refs() == []
+
+
 async def test_a_summariser_that_ignores_its_cancellation_does_not_hold_up_closing() -> None:
     released = asyncio.Event()
 
