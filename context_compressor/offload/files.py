@@ -22,6 +22,7 @@ from context_compressor.offload.directory.locking import WAIT_SECONDS
 from context_compressor.offload.directory.namespaces import NAMESPACE, index_bytes
 from context_compressor.offload.directory.process import watch_forks
 from context_compressor.offload.directory.quota import quota_of
+from context_compressor.offload.directory.threads import DiskThreads, threads_of
 from context_compressor.offload.protocol import check_ref
 from context_compressor.offload.text_files import TextFiles
 
@@ -89,6 +90,7 @@ class FileOffloadStore(TextFiles):
         self._max_age_seconds = max_age_seconds
         self._account = open_namespaces(root)
         self._quota = quota_of(root)
+        self._threads = threads_of(root)
         # Guards what follows: a memory writes several texts at a time, each in a thread of its own.
         self._begin_lock = threading.Lock()
         self._held: weakref.finalize[..., Any] | None = None
@@ -118,7 +120,7 @@ class FileOffloadStore(TextFiles):
         """
         if not isinstance(text, str):
             raise InvalidArgumentError(f"text: expected a string, got {type(text).__name__}")
-        return await _off_loop(lambda cancelled: self._write(text, cancelled))
+        return await _off_loop(self._threads, lambda cancelled: self._write(text, cancelled))
 
     async def read(self, ref: str) -> str:
         """Return the text under `ref`, as it was written.
@@ -130,7 +132,7 @@ class FileOffloadStore(TextFiles):
             OffloadError: the disk failed otherwise.
         """
         check_ref(ref)
-        return await _off_loop(lambda _: self._read(ref))
+        return await _off_loop(self._threads, lambda _: self._read(ref))
 
     async def delete(self, ref: str) -> None:
         """Remove the text under `ref`, durably; absent is fine.
@@ -141,11 +143,11 @@ class FileOffloadStore(TextFiles):
             OffloadError: the disk failed otherwise.
         """
         check_ref(ref)
-        await _off_loop(lambda _: self._delete(ref))
+        await _off_loop(self._threads, lambda _: self._delete(ref))
 
     async def refs(self) -> list[str]:
         """Return every ref that is stored, sorted; other files, temporary ones included, are ignored."""
-        return await _off_loop(lambda _: self._list())
+        return await _off_loop(self._threads, lambda _: self._list())
 
     def open(self) -> None:
         """Mark the namespace as in use, so that no collection removes it; blocks.
@@ -242,7 +244,7 @@ class FileOffloadStore(TextFiles):
                 usage.subtract(size, counted_at)
 
 
-async def _off_loop(work: Callable[[threading.Event], T]) -> T:
+async def _off_loop(threads: DiskThreads, work: Callable[[threading.Event], T]) -> T:
     """Run blocking work in a thread; cancelled, tell the work so and wait for its end.
 
     A thread cannot be interrupted. Left alone, it would go on writing behind the back of whoever cancelled.
@@ -250,7 +252,7 @@ async def _off_loop(work: Callable[[threading.Event], T]) -> T:
     not.
     """
     cancelled = threading.Event()
-    task = asyncio.ensure_future(wrap(work)(cancelled))
+    task = asyncio.ensure_future(wrap(work)(cancelled, executor=threads.pool))
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:

@@ -6,13 +6,16 @@ import asyncio
 import errno
 import os
 import shutil
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from context_compressor import CompressedMemory, CompressionEvent, FileOffloadStore, OffloadTools
+from context_compressor.offload import files
 from tests.memory.scripted import REF, config, filled, good_view, new_memory, nothing_lost, turns, wire_text
 
 SAID = turns(10)
@@ -139,3 +142,26 @@ async def test_a_disk_that_hangs(tmp_path: Path) -> None:
         await every_ref_reads(memory)
         await nothing_lost(memory, SAID)
     assert asyncio.all_tasks() == before
+
+
+async def test_a_disk_that_hangs_takes_no_thread_of_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "_GRACE_SECONDS", 0.0)
+    hanging, gate = threading.Event(), threading.Event()
+
+    def hang(descriptor: int) -> None:
+        hanging.set()
+        gate.wait()
+
+    monkeypatch.setattr(os, "fsync", hang)
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+    memory = new_memory(config(store_timeout_seconds=0.05), store=FileOffloadStore(tmp_path))
+    await filled(memory, SAID)
+    try:
+        await memory.get_memory()
+        assert hanging.is_set()
+        async with asyncio.timeout(60):  # only so that a failure is one
+            await asyncio.to_thread(str)
+    finally:
+        gate.set()

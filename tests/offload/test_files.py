@@ -415,7 +415,7 @@ class TestCancellation:
         with pytest.raises(asyncio.CancelledError):
             await writing
         fsync.release.set()
-        await asyncio.get_running_loop().shutdown_default_executor()  # waits for the thread
+        await asyncio.to_thread(store._threads.pool.shutdown)  # waits for the thread
         assert names_in(store) == [file_of(store, "earlier").name]
 
     async def test_the_event_loop_runs_while_the_disk_works(

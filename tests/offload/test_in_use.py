@@ -309,9 +309,22 @@ class TestProcesses:
 
 
 async def test_accounts_end_with_their_stores(tmp_path: Path) -> None:
-    await asyncio.gather(*(FileOffloadStore(tmp_path / str(n)).write("text") for n in range(30)))
-    await (
-        asyncio.get_running_loop().shutdown_default_executor()
-    )  # a thread lets go of its work after it is done
+    stores = [FileOffloadStore(tmp_path / str(n)) for n in range(30)]
+    await asyncio.gather(*(store.write("text") for store in stores))
+    for store in stores:
+        store._threads.pool.shutdown()  # a thread lets go of its work after it is done
+    del store, stores
     python_gc.collect()
     assert not [path for path in in_use._accounts._known if path.is_relative_to(tmp_path)]
+
+
+async def test_threads_end_with_the_stores_of_their_directory(tmp_path: Path) -> None:
+    stores = [FileOffloadStore(tmp_path, str(n)) for n in range(3)]
+    await asyncio.gather(*(store.write("text") for store in stores))
+    (pool,) = {store._threads.pool for store in stores}
+    working = set(pool._threads)
+    assert working
+    del pool, stores
+    python_gc.collect()
+    for thread in working:
+        thread.join()
