@@ -121,6 +121,8 @@ class Upkeep:
             if loaded is None:
                 changed = _changed_ids(shown, state.items)
                 self.note_edit(events, "the base memory was changed", before, changed)
+        elif any(index.bearing(mark) != old.bearing(mark) for mark in self._weighty_marks()):
+            self.edited = True  # as where they are changed by the memory itself
         else:
             state.generation = generation  # it only grew: an event that is planned still holds
         self._loaded_tokens = None

@@ -102,6 +102,22 @@ async def test_a_summary_under_way_outlasts_changes_that_do_not_concern_it(chang
     assert memory.stats().segments == 1
 
 
+@pytest.mark.parametrize("background_ratio", [None, 0.8])
+async def test_what_others_pin_while_a_summary_is_written_stays_in_the_view(
+    background_ratio: float | None,
+) -> None:
+    summarizer = Gated()
+    memory = new_memory(config(background_ratio=background_ratio), summarizer=summarizer)
+    added = await filled(memory, turns(8))
+    reading = asyncio.create_task(memory.get_memory())
+    await reached(summarizer.asked, reading)
+    await memory.base.update_messages_mark("pinned", msg_ids=[added[4].id])
+    await filled(memory, [user("a word")])  # notices what changed
+    summarizer.gate.set()
+    assert added[4].id in [msg.id for msg in await reading]
+    assert added[4].id in [msg.id for msg in await memory.get_memory()]
+
+
 async def test_marks_that_decide_nothing_are_not_read_at_every_event() -> None:
     class Counting(ForeignMemory):
         reads = 0
