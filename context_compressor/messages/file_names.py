@@ -1,4 +1,4 @@
-"""Find the files whose names are Chinese: what looks for names in ASCII sees the torn ends of these."""
+"""Find what one who looks for words sees torn: files with Chinese names, and paths of Windows."""
 
 from __future__ import annotations
 
@@ -29,3 +29,36 @@ def take_chinese_files(text: str) -> tuple[list[str], str]:
 
     rest = _CHINESE_FILE.sub(take, text)
     return found, rest
+
+
+_FOLDER = r"[^\s\\/:*?\"'`<>|,;]++(?: [^\s\\/:*?\"'`<>|,;]++){0,4}(?=\\)"
+"""A folder may hold blanks and brackets, as `Program Files (x86)` does."""
+_PART = rf"(?:{_FOLDER}|[^\s\\/:*?\"'`<>|,;()\[\]{{}}]++)"
+_WINDOWS_PATH = re.compile(rf"(?:(?<![^\W_])|(?<=\\[nrt]))[A-Za-z]:(?:(?:\\\\{_PART})+|(?:\\(?!\\){_PART})+)")
+"""From its drive on, with the backslashes as they are, or as JSON doubles them."""
+_PATH_OR_LINE_FEED = re.compile(rf"({_WINDOWS_PATH.pattern})|\\n")
+
+
+def take_windows_paths(text: str) -> tuple[list[str], str]:
+    """Return the paths of Windows in `text`, with single backslashes, and the text without them.
+
+    A file whose name holds blanks is named up to the first of these.
+    """
+    if ":\\" not in text:
+        return [], text
+    found: list[str] = []
+
+    def take(match: re.Match[str]) -> str:
+        if not text.startswith((" …", "…"), match.end()):  # else the rest of it was cut off
+            found.append(match[0].replace("\\\\", "\\").rstrip("."))
+        return " "
+
+    rest = _WINDOWS_PATH.sub(take, text)
+    return found, rest
+
+
+def with_line_feeds(text: str) -> str:
+    r"""Return a text with line feeds for the escapes `\n` in it; the path `C:\new` has none."""
+    if ":\\" not in text:
+        return text.replace("\\n", "\n")
+    return _PATH_OR_LINE_FEED.sub(lambda match: match[1] or "\n", text)

@@ -75,7 +75,7 @@ _ASSENT = re.compile(
 )
 _ASSENT_CHARS = 80
 _SENTENCE_ENDS = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
-_INDEX_LINE = re.compile(r"([^:]{1,70}): (.+)")
+_INDEX_LINE = re.compile(r"(.{1,70}?): (.+)")
 
 
 @dataclass(slots=True)
@@ -126,7 +126,8 @@ def quote(text: str, max_chars: int) -> str:
 
 def index_items(line: CarriedLine) -> tuple[str, str] | None:
     """Return label and items of a line that only lists identifiers; these are ranked anew, one by one."""
-    match = _INDEX_LINE.fullmatch(line.text) if line.section == "facts" else None
+    is_list = line.section == "facts" and ARROW not in line.text
+    match = _INDEX_LINE.fullmatch(line.text) if is_list else None
     if match and all(len(item.split()) <= 5 and find_identifiers(item) for item in match[2].split(", ")):
         return match[1], match[2]
     return None

@@ -60,13 +60,16 @@ def fill_tokens(
 
 
 def cut(text: str, max_chars: int) -> str:
-    """Return `text`, cleaned, on one line of at most `max_chars` characters, cut between words."""
+    """Return `text`, cleaned, on one line of at most `max_chars` characters, cut between words.
+
+    Where a word is so long that it is cut itself, the ellipsis touches what is left of it.
+    """
     line = " ".join(clean(text[: max_chars * 4]).split())
     if len(line) <= max_chars:
         return line
     head = line[: max(0, max_chars - 2)]
     space = head.rfind(" ")
-    return f"{head[:space] if space > max_chars // 2 else head} …"
+    return f"{head[:space]} …" if space > max_chars // 2 else f"{head}…"
 
 
 def cut_middle(text: str, max_chars: int) -> str:

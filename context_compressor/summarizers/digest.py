@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from context_compressor.messages.file_names import with_line_feeds
 from context_compressor.messages.frames import unframe
 from context_compressor.messages.msg import Block, Msg, is_instruction
 from context_compressor.messages.parts import argument_lines
@@ -270,4 +271,4 @@ def _ends(text: str, max_chars: int) -> str:
     if "\x1b" in text:  # colours, which would glue to the words that follow
         text = clean(text)
     # Text inside JSON inside text: its line breaks are escapes, and would glue `n` to the words that follow.
-    return text.replace("\\n", "\n") if text.count("\\n") > 2 else text
+    return with_line_feeds(text) if text.count("\\n") > 2 else text

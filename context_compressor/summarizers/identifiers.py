@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from context_compressor.messages.escapes import without_escapes
-from context_compressor.messages.file_names import take_chinese_files
+from context_compressor.messages.file_names import take_chinese_files, take_windows_paths
 from context_compressor.summarizers.uses import Names, Uses, tally
 
 MIN_CHARS = 5
@@ -31,6 +31,9 @@ _WORD = re.compile(rf"[{_LETTERS}0-9_@/.#~+<\\-]{{5,}}+")
 """Holds every token that is no URL; to find one class of characters takes half the time of alternatives."""
 _TELLING = re.compile(r"[0-9_@/]|[^.]\.[^.]|[a-z][A-Z]|[A-Z]{2}[a-z]{2}")
 """A digit, underscore, slash, at sign, inner dot or camel case makes a token an identifier."""
+_TORN = re.compile(rf"(?<![{_LETTERS}0-9_@/.:#~+\\-])[{_LETTERS}0-9_@/.:#~+\\-]++…")
+"""What is left of a word that was cut."""
+_ESCAPES = ("\\n", "\\r", "\\t", "\\b", "\\f", "\\v")
 _LEADING = "-~+"
 _TRAILING = ".,:;-#/~+"
 _RULES = "_./@#~+-"
@@ -130,13 +133,18 @@ def known_identifiers(texts: Iterable[str]) -> frozenset[str]:
 
 
 def _words(text: str) -> list[str]:
-    files, text = take_chinese_files(without_escapes(text))
+    paths, text = take_windows_paths(without_escapes(text))
+    if "…" in text:
+        text = _TORN.sub("", text)
+    files, text = take_chinese_files(text)
     words: list[str] = (_TOKEN if "http" in text else _WORD).findall(text)
-    return words + files
+    return words + files + paths
 
 
 def _read_word(word: str) -> tuple[str, ...]:
     """Return the identifiers in a word."""
+    if word[1:3] == ":\\":
+        return (word,) if len(word) <= MAX_CHARS else ()
     tokens = _TOKEN.findall(word) if "<" in word or "\\" in word else (word,)
     return tuple(name for name in map(_name_in, tokens) if name is not None)
 
@@ -150,7 +158,7 @@ def _name_in(token: str) -> str | None:
     """Return the identifier that a token holds, or None."""
     if token[0] in "<\\":
         # `List<OrderLine>` holds a name, `</output>` is a tag, and `\nNext` begins with the end of an escape.
-        token = token[2 if token[0] == "\\" or token.startswith("</") else 1 :]
+        token = token[2 if token.startswith(("</", *_ESCAPES)) else 1 :]
     if (token.isalpha() and (token.islower() or token.istitle())) or not _TELLING.search(token, 0, MAX_CHARS):
         return None
     name = token.rstrip(_TRAILING).lstrip("./" if token.startswith(".") else _LEADING)
@@ -249,6 +257,8 @@ def describe(token: str, source: Source, start: int = 0) -> str:
     """
     text = source.text
     start = _find_whole(text, token, start)
+    if start == 0 and not text.startswith(token):
+        return token  # it stands there in another form: the path `C:\new` as `C:\\new`
     if token[:2].isdecimal():
         start, token = _whole_number(text, start, token)
     if start and text[start - 1] in _SIGNS:

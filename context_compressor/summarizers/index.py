@@ -43,7 +43,7 @@ class Index:
                 continue
             source = self._sources[identifier.source]
             if name not in self._described:
-                start = source.text.find(name)
+                start = max(0, source.text.find(name))
                 is_key = _is_key(name, source, start)
                 self._described[name] = None if is_key else (start, describe(name, source, start))
             described = self._described[name]

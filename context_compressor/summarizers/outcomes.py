@@ -173,7 +173,7 @@ def _without_status(text: str) -> tuple[str, str]:
 
 def _what_is_said(text: str, lines: int) -> tuple[str, bool]:
     if _DATA.match(text):
-        said = cut(text[:800].translate(_DATA_MARKS), 140)
+        said = cut(text[:800].replace('\\"', '"').translate(_DATA_MARKS), 140)
         failure = _DATA_ERROR.search(text)
         return said or cut(text, 20), failure is not None and failure.start() < _DATA_HEAD_CHARS
     tallies = list(_TALLY.finditer(text)) if any(map(text.__contains__, _TALLY_WORDS)) else []

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from context_compressor.messages.msg import Msg
+from context_compressor.summarizers.candidates import index_items
+from context_compressor.summarizers.digest import CarriedLine
 from context_compressor.summarizers.extractive import ExtractiveSummarizer
 from context_compressor.summarizers.sections import parse_sections
 from tests.summarizers.support import PieceCounter, assistant, call, request, result, user
@@ -122,3 +124,12 @@ async def test_a_call_whose_outcome_the_facts_tell_is_not_told_again():
     ran = (call("sh", "1", command="make"), result("1", "built in 7 s"))
     wanted = request(GOAL, *ran, facts=("sh: make → built …",))
     assert "sh: make" not in (await ExtractiveSummarizer(PieceCounter()).summarize(wanted)).text
+
+
+def test_a_label_with_a_colon_is_one():
+    line = CarriedLine("facts", r"sh type C:\a\b …: order_1, order_2", 0.0, 0.0)
+    assert index_items(line) == (r"sh type C:\a\b …", "order_1, order_2")
+
+
+def test_a_call_with_its_outcome_is_no_list():
+    assert index_items(CarriedLine("facts", "read: src/app.py → def main", 0.0, 0.0)) is None

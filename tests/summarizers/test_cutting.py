@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from context_compressor.summarizers.cutting import cut_to_tokens, drop_torn_end, fill_tokens
+from context_compressor.summarizers.cutting import cut, cut_to_tokens, drop_torn_end, fill_tokens
 from tests.summarizers.support import PieceCounter
 
 counter = PieceCounter()
@@ -80,3 +80,8 @@ def test_a_huge_text_is_not_counted_whole_again_and_again():
 def test_a_torn_end_is_dropped_up_to_the_last_whole_line():
     assert drop_torn_end("## Goal\n- whole line\n- torn li") == "## Goal\n- whole line …"
     assert drop_torn_end("torn from the sta") == "torn from the sta …"
+
+
+def test_the_ellipsis_touches_a_word_that_is_cut_itself():
+    assert cut("see src/core/engine.py now", 20) == "see src/core/engin…"
+    assert cut("see the engine: src/core/engine.py", 20) == "see the engine: …"

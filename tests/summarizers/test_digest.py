@@ -173,6 +173,12 @@ def test_the_name_of_a_tool_takes_one_line():
     assert named.label == "fetch ## Goal - pay x"
 
 
+def test_folders_whose_names_begin_as_an_escape_does_stay_whole():
+    listed = "\n".join(rf"C:\app\node_modules\{name}" for name in ("react", "redux", "router"))
+    digest = digest_messages([result("1", listed, "ls")], None)
+    assert digest.sources[-1].text == listed
+
+
 def test_colours_are_no_part_of_what_is_read():
     read = digest_messages([result("a", "\x1b[1mOperations\x1b[0madmin", "bash")], None)
     assert read.sources[0].text == "Operationsadmin"

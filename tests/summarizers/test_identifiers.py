@@ -33,6 +33,13 @@ from context_compressor.summarizers.identifiers import Source, count_identifiers
             r'{"\u91cd\u91cf": "\u7ea623.5kg", "\u5730\u5740": "\u4e3a192.168.1.15"}',
             ["23.5kg", "192.168.1.15"],
         ),
+        (
+            r"D:\Alte Pläne (2)\new\test_1.pdf, c:\tmp\a.txt. At E:\Human …",
+            [r"D:\Alte Pläne (2)\new\test_1.pdf", r"c:\tmp\a.txt"],
+        ),
+        (r'{"at": "C:\\new\\a.txt\nC:\\b.txt"}', [r"C:\new\a.txt", r"C:\b.txt"]),
+        (r"src\core\main_x.py, Note:\nNext_step", ["main_x.py", "Next_step"]),
+        ("read src/long_na…, then order_1", ["order_1"]),
         ("x" * 60 + "1" * 61, []),
         ("ctx://0123456789abcdef", []),
     ],
@@ -47,6 +54,8 @@ def test_a_megabyte_without_a_break_takes_no_time():
         assert count_identifiers(data) == {}
     for data in ("文", "文.", "文_", "文1", "a文", "文/", "a/文", "文.a1"):
         assert count_identifiers(data * 2**18) == {}
+    for data in ("C:\\", "C:\\a ", "C:\\a b", "C:", "a b ", "a_"):
+        assert len(count_identifiers(data * 2**18 + ":\\ …")) <= 1
 
 
 def test_use_in_calls_repetition_and_recency_speak_for_an_identifier():
