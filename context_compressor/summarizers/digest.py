@@ -49,6 +49,8 @@ _METER = re.compile(
 """What curl prints of a transfer that goes into a file or a pipe."""
 _OBJECT = re.compile(r" (?:object )?at 0x[0-9A-Fa-f]{6,16}(?=>)")
 """Where in a process's memory an object was that Python printed."""
+_HANDLE = re.compile(r" \[ref=\w{1,16}\]")
+"""By what an agent acts on a node of the page that a browser shows; the next page has others."""
 _MEDIA = re.compile(rf"\[Offloaded \w+ {REF}\w+: [^\n]*\]")
 """The memory's own words in place of an image: its size and type are no facts of the conversation."""
 _UNNAMED = "tool"
@@ -263,6 +265,8 @@ def _as_shown(text: str) -> str:
         text = _METER.sub("", text)
     if " at 0x" in text:
         text = _OBJECT.sub("", text)
+    if "[ref=" in text:
+        text = _HANDLE.sub("", text)
     return _OVERWRITTEN.sub("", text) if "\r" in text and "\n" in text else text
 
 

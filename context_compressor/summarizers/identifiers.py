@@ -38,7 +38,10 @@ _LEADING = "-~+"
 _TRAILING = ".,:;-#/~+"
 _RULES = "_./@#~+-"
 """Of these alone consist the lines that divide a text."""
-_NUMBER = re.compile(r"[0-9.,:/TZ+-]+|[0-9.]+(?:[mnµ]?s|min)")
+_NUMBER = re.compile(
+    r"[0-9.,:/TZ+-]+|[0-9.]+(?:[mnµ]?s|min)|(?:[0-9.]+(?:ms|[dhms]))+|[0-9.]+(?:[KMGT]i?B?|kB)", re.ASCII
+)
+"""Numbers, dates and times, durations (`5m20s`) and sizes (`512Mi`)."""
 _KEY_BEFORE = re.compile(
     rf"(?:(?<![\w.@/-])([{_LETTERS}]{{3,24}}+|[{_SCRIPT}]{{2,8}}+)[ \"'`]{{0,3}}[:=(（：]?"
     r"|(?<![A-Za-z])([A-Za-z][\w-]{1,30}+)[\"'`]?[:：])[ \"'`({\[#$]{0,3}\Z"
@@ -245,7 +248,7 @@ def _value(identifier: Identifier, times: int, is_given: bool) -> float:
 
 
 def is_number(token: str) -> bool:
-    """Tell whether an identifier is a number, a date, a time or a duration."""
+    """Tell whether an identifier is a number, a date, a time, a duration or a size."""
     return _NUMBER.fullmatch(token) is not None
 
 

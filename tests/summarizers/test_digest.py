@@ -179,6 +179,11 @@ def test_folders_whose_names_begin_as_an_escape_does_stay_whole():
     assert digest.sources[-1].text == listed
 
 
+def test_handles_of_a_page_are_not_read():
+    read = digest_messages([result("a", '- link "Order K-204" [ref=e2041] [cursor=pointer]', "click")], None)
+    assert read.sources[0].text == '- link "Order K-204" [cursor=pointer]'
+
+
 def test_colours_are_no_part_of_what_is_read():
     read = digest_messages([result("a", "\x1b[1mOperations\x1b[0madmin", "bash")], None)
     assert read.sources[0].text == "Operationsadmin"

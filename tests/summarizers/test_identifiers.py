@@ -1,6 +1,12 @@
 import pytest
 
-from context_compressor.summarizers.identifiers import Source, count_identifiers, describe, rank_identifiers
+from context_compressor.summarizers.identifiers import (
+    Source,
+    count_identifiers,
+    describe,
+    is_number,
+    rank_identifiers,
+)
 
 
 @pytest.mark.parametrize(
@@ -56,6 +62,16 @@ def test_a_megabyte_without_a_break_takes_no_time():
         assert count_identifiers(data * 2**18) == {}
     for data in ("C:\\", "C:\\a ", "C:\\a b", "C:", "a b ", "a_"):
         assert len(count_identifiers(data * 2**18 + ":\\ …")) <= 1
+
+
+@pytest.mark.parametrize("token", ["5m20s", "3d4h", "1500ms", "512Mi", "10.5GB", "2024-05-01"])
+def test_durations_and_sizes_are_numbers(token: str):
+    assert is_number(token)
+
+
+@pytest.mark.parametrize("token", ["v1.2.3", "a1b2c3", "5c98a2", "3des4", "12345d6e"])
+def test_what_begins_with_a_digit_may_be_a_name(token: str):
+    assert not is_number(token)
 
 
 def test_use_in_calls_repetition_and_recency_speak_for_an_identifier():
