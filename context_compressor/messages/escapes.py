@@ -7,6 +7,8 @@ import re
 from typing import Any
 
 _ESCAPES = re.compile(r"(?<!\\)\\+u[0-9A-Fa-f]{4}")
+_ESCAPED_LETTERS = re.compile(r"(?<!\\)(?:\\+u(?!00[0-9])[0-9A-Fa-f]{4})+")
+"""Without those of ASCII and of control characters, which have a meaning where they are escaped."""
 
 
 def without_escapes(text: str) -> str:
@@ -15,6 +17,15 @@ def without_escapes(text: str) -> str:
     The digits of an escape are no part of the word beside it, and no name.
     """
     return _ESCAPES.sub(" ", text) if "\\u" in text else text
+
+
+def with_letters(text: str) -> str:
+    """Return a text with the characters that JSON wrote as escapes, other than those of ASCII."""
+    if "\\u" not in text:
+        return text
+    return _ESCAPED_LETTERS.sub(
+        lambda run: bytes.fromhex(re.sub(r"\\+u", "", run[0])).decode("utf-16-be", "replace"), text
+    )
 
 
 def sendable(text: str) -> str:

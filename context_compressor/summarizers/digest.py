@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from context_compressor.messages.escapes import with_letters
 from context_compressor.messages.file_names import with_line_feeds
 from context_compressor.messages.frames import unframe
 from context_compressor.messages.msg import Block, Msg, is_instruction
@@ -271,7 +272,7 @@ def _as_shown(text: str) -> str:
 
 
 def _ends(text: str, max_chars: int) -> str:
-    text = cut_middle(text, max_chars)
+    text = with_letters(cut_middle(text, max_chars))
     if "\x1b" in text:  # colours, which would glue to the words that follow
         text = clean(text)
     # Text inside JSON inside text: its line breaks are escapes, and would glue `n` to the words that follow.

@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 from context_compressor.messages.escapes import without_escapes
 from context_compressor.messages.file_names import take_chinese_files, take_windows_paths
 from context_compressor.summarizers.uses import Names, Uses, tally
+from context_compressor.summarizers.values import take_values
 
 MIN_CHARS = 5
 MAX_CHARS = 120
@@ -20,9 +21,12 @@ MAX_CHARS = 120
 
 _REMEMBERED_CHARS = 2 * MAX_CHARS
 
-_LETTERS = r"A-Za-z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f\u0370-\u052f"
-"""Latin, Greek and Cyrillic letters, between which words have blanks; the signs × and ÷ are none."""
-_LOWER = r"a-z\u00df-\u00f6\u00f8-\u024f\u03ac-\u03ce\u0430-\u045f"
+_LETTERS = r"A-Za-z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f\u0300-\u052f\u1e00-\u1fff"
+"""Latin, Greek and Cyrillic letters, between which words have blanks, and accents that stand by themselves,
+as in names of files; the signs × and ÷ are none."""
+_LOWER = r"a-z\u00df-\u00f6\u00f8-\u024f\u0300-\u036f\u03ac-\u03ce\u0430-\u045f\u1e00-\u1fff"
+_OTHER_LETTERS = r"\u0531-\u0605\u0610-\u061a\u0620-\u065f\u066e-\u06ef\u06fa-\u0963\u0970-\u0dff"
+"""Of Hebrew, Arabic, Hindi and their like: names are seldom written in them, but words that say what they are."""
 _SCRIPT = r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3"
 """Chinese, Japanese and Korean."""
 _TOKEN = re.compile(rf"<?https?://[^\s\"'`<>\\)\]}}，。]++|[<\\]?[{_LETTERS}0-9_@/.#~+-]{{5,}}+")
@@ -39,17 +43,20 @@ _TRAILING = ".,:;-#/~+"
 _RULES = "_./@#~+-"
 """Of these alone consist the lines that divide a text."""
 _NUMBER = re.compile(
-    r"[0-9.,:/TZ+-]+|[0-9.]+(?:[mnµ]?s|min)|(?:[0-9.]+(?:ms|[dhms]))+|[0-9.]+(?:[KMGT]i?B?|kB)", re.ASCII
+    r"[0-9.,:/TZ+-]+|[0-9.,年月日号년월일 ¥￥₩万億亿만円元원]+|[0-9.]+(?:[mnµ]?s|min)|(?:[0-9.]+(?:ms|[dhms]))+|[0-9.]+(?:[KMGT]i?B?|kB)",
+    re.ASCII,
 )
 """Numbers, dates and times, durations (`5m20s`) and sizes (`512Mi`)."""
 _KEY_BEFORE = re.compile(
-    rf"(?:(?<![\w.@/-])([{_LETTERS}]{{3,24}}+|[{_SCRIPT}]{{2,8}}+)[ \"'`]{{0,3}}[:=(（：]?"
-    r"|(?<![A-Za-z])([A-Za-z][\w-]{1,30}+)[\"'`]?[:：])[ \"'`({\[#$]{0,3}\Z"
+    rf"(?:(?<![\w.@/-])([{_LETTERS}{_OTHER_LETTERS}]{{3,24}}+|[{_SCRIPT}]{{2,8}}+)[ \"'`]{{0,3}}[:=(（：]?"
+    rf"|(?<![{_LETTERS}{_OTHER_LETTERS}])([{_LETTERS}{_OTHER_LETTERS}][\w{_OTHER_LETTERS}-]{{1,30}}+)[\"'`]?[:：]"
+    r"|<(?!(?:code|div|font|item|li|pre|small|span|string|strong|td|value)>)([^\W\d][\w.-]{1,30}+)>)"
+    r"[ \"'`({\[#$]{0,3}\Z"
 )
 """On one line: `$` would match before a line feed, and let the end of a line name what begins the next."""
 _WORDS_BEFORE = re.compile(
-    rf"(?:(?<![{_LETTERS}0-9_.,@/$€£¥'’-])"
-    rf"(?:[{_LETTERS}][{_LOWER}'’]{{0,15}}|[A-Z]{{2,6}}|\d{{1,3}}(?:,\d{{3}}){{0,3}}(?:\.\d{{1,4}})?)"
+    rf"(?:(?<![{_LETTERS}{_OTHER_LETTERS}0-9_.,@/$€£¥'’-])"
+    rf"(?:[{_LETTERS}{_OTHER_LETTERS}][{_LOWER}{_OTHER_LETTERS}'’]{{0,15}}|[A-Z]{{2,6}}|\d{{1,3}}(?:,\d{{3}}){{0,3}}(?:\.\d{{1,4}})?)"
     rf"[ ,:;(\"'`*]{{1,3}}){{1,3}}\Z|[{_SCRIPT}]{{1,8}}[ ：:“\"]?\Z",
     re.ASCII,
 )
@@ -115,15 +122,19 @@ def count_identifiers(text: str) -> dict[str, int]:
     """Return how often each identifier stands in `text`, in the order of their first appearance."""
     counts: dict[str, int] = {}
     # Distinct words are few, so all but `findall` and `Counter`, which run in C, works on those.
+    whole, text = _take_whole(text)
     for word, count in Counter(_words(text)).items():
         for name in _names_in(word) if len(word) <= _REMEMBERED_CHARS else _read_word(word):
             counts[name] = counts.get(name, 0) + count
+    for name in whole:
+        counts[name] = counts.get(name, 0) + 1
     return counts
 
 
 def find_identifiers(text: str) -> frozenset[str]:
     """Return the identifiers that stand in `text`."""
-    return frozenset(
+    whole, text = _take_whole(text)
+    return frozenset(whole).union(
         name
         for word in set(_words(text))
         for name in (_names_in(word) if len(word) <= _REMEMBERED_CHARS else _read_word(word))
@@ -135,19 +146,23 @@ def known_identifiers(texts: Iterable[str]) -> frozenset[str]:
     return frozenset().union(*map(find_identifiers, texts))
 
 
-def _words(text: str) -> list[str]:
+def _take_whole(text: str) -> tuple[list[str], str]:
+    """Return the identifiers that consist of several words, and the text without them."""
     paths, text = take_windows_paths(without_escapes(text))
+    values, text = take_values(text)
+    return [name for name in paths + values if MIN_CHARS <= len(name) <= MAX_CHARS], text
+
+
+def _words(text: str) -> list[str]:
     if "…" in text:
         text = _TORN.sub("", text)
     files, text = take_chinese_files(text)
     words: list[str] = (_TOKEN if "http" in text else _WORD).findall(text)
-    return words + files + paths
+    return words + files
 
 
 def _read_word(word: str) -> tuple[str, ...]:
     """Return the identifiers in a word."""
-    if word[1:3] == ":\\":
-        return (word,) if len(word) <= MAX_CHARS else ()
     tokens = _TOKEN.findall(word) if "<" in word or "\\" in word else (word,)
     return tuple(name for name in map(_name_in, tokens) if name is not None)
 
@@ -262,7 +277,7 @@ def describe(token: str, source: Source, start: int = 0) -> str:
     start = _find_whole(text, token, start)
     if start == 0 and not text.startswith(token):
         return token  # it stands there in another form: the path `C:\new` as `C:\\new`
-    if token[:2].isdecimal():
+    if token[:2].isdecimal() and " " not in token:
         start, token = _whole_number(text, start, token)
     if start and text[start - 1] in _SIGNS:
         start, token = start - 1, text[start - 1] + token
@@ -275,7 +290,7 @@ def describe(token: str, source: Source, start: int = 0) -> str:
         match = _WORDS_AFTER.match(text, start + len(token))
         return f"{token}{match[1]}" if match else token
     match = _KEY_BEFORE.search(before)
-    word = (match[1] or match[2]) if match else ""
+    word = (match[1] or match[2] or match[3]) if match else ""
     return token if not word or word.casefold() in _EMPTY_WORDS else f"{word} {token}"
 
 

@@ -1,3 +1,5 @@
+import json
+
 import pytest
 
 from context_compressor.messages.msg import Msg
@@ -177,6 +179,13 @@ def test_folders_whose_names_begin_as_an_escape_does_stay_whole():
     listed = "\n".join(rf"C:\app\node_modules\{name}" for name in ("react", "redux", "router"))
     digest = digest_messages([result("1", listed, "ls")], None)
     assert digest.sources[-1].text == listed
+
+
+def test_letters_that_json_escapes_are_read_as_such():
+    [read] = digest_messages(
+        [result("a", json.dumps({"номер": "ЗК-03010", "x": '\x01"'}), "get")], None
+    ).sources
+    assert read.text == r'{"номер": "ЗК-03010", "x": "\u0001\""}'
 
 
 def test_handles_of_a_page_are_not_read():

@@ -46,6 +46,12 @@ from context_compressor.summarizers.identifiers import (
         (r'{"at": "C:\\new\\a.txt\nC:\\b.txt"}', [r"C:\new\a.txt", r"C:\b.txt"]),
         (r"src\core\main_x.py, Note:\nNext_step", ["main_x.py", "Next_step"]),
         ("read src/long_na…, then order_1", ["order_1"]),
+        ("số_điện_thoại trong Đặng_Ngọc.xlsx", ["số_điện_thoại", "Đặng_Ngọc.xlsx"]),
+        ("Bu\u0308ro_Pla\u0308ne.pdf und Fu\u0308\u00dfe", ["Bu\u0308ro_Pla\u0308ne.pdf"]),
+        ("call +84 905 123456 or +1 (415) 555-0132", ["+84 905 123456", "+1 (415) 555-0132"]),
+        ("x = a +1 2 3 and +12 345", []),
+        ("于2024年10月1日付¥16,123.50元，年底", ["2024年10月1日", "¥16,123.50元"]),
+        ("2025년 8월 4일까지 8,017원, 3円", ["2025년 8월 4일", "8,017원"]),
         ("x" * 60 + "1" * 61, []),
         ("ctx://0123456789abcdef", []),
     ],
@@ -60,11 +66,15 @@ def test_a_megabyte_without_a_break_takes_no_time():
         assert count_identifiers(data) == {}
     for data in ("文", "文.", "文_", "文1", "a文", "文/", "a/文", "文.a1"):
         assert count_identifiers(data * 2**18) == {}
+    for data in ("+1 ", "1年", "1月", "1,000", "1,000,", "円1"):
+        assert len(count_identifiers("+円" + data * 2**18)) <= 1
     for data in ("C:\\", "C:\\a ", "C:\\a b", "C:", "a b ", "a_"):
         assert len(count_identifiers(data * 2**18 + ":\\ …")) <= 1
 
 
-@pytest.mark.parametrize("token", ["5m20s", "3d4h", "1500ms", "512Mi", "10.5GB", "2024-05-01"])
+@pytest.mark.parametrize(
+    "token", ["5m20s", "3d4h", "1500ms", "512Mi", "10.5GB", "2024-05-01", "2024年5月1日"]
+)
 def test_durations_and_sizes_are_numbers(token: str):
     assert is_number(token)
 
@@ -124,6 +134,14 @@ def test_use_in_calls_repetition_and_recency_speak_for_an_identifier():
         ("assistant", "(item 6777246137, $918.92)", "918.92", "$918.92"),
         ("result", "StaticText '€1,299.50'", "299.50", "StaticText €1,299.50"),
         ("assistant", "总价864,000.00元", "000.00", "总价 864,000.00"),
+        ("result", '{"رقم_الطلب": "SA-10293"}', "SA-10293", "رقم_الطلب SA-10293"),
+        ("result", "номер_заказа: ЗК-12345", "ЗК-12345", "номер_заказа ЗК-12345"),
+        ("result", "ग्राहक_संख्या: GH-9981", "GH-9981", "ग्राहक_संख्या GH-9981"),
+        ("user", "तिवारी जी का ऑर्डर IN-12345", "IN-12345", "जी का ऑर्डर IN-12345"),
+        ("user", "về đơn hàng số DH-123", "DH-123", "đơn hàng số DH-123"),
+        ("result", "<電話番号>090-1234-5678</電話番号>", "090-1234-5678", "電話番号 090-1234-5678"),
+        ("result", "<td>AB-1234</td>", "AB-1234", "AB-1234"),
+        ("result", "phone: +84 905 123456", "+84 905 123456", "phone +84 905 123456"),
         ("assistant", "陈丽华（工号E20417）", "E20417", "工号 E20417"),
     ],
 )
