@@ -26,7 +26,7 @@ _LETTERS = r"A-Za-z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f\u0300-\u052f\u1e00-\u
 as in names of files; the signs × and ÷ are none."""
 _LOWER = r"a-z\u00df-\u00f6\u00f8-\u024f\u0300-\u036f\u03ac-\u03ce\u0430-\u045f\u1e00-\u1fff"
 _OTHER_LETTERS = r"\u0531-\u0605\u0610-\u061a\u0620-\u065f\u066e-\u06ef\u06fa-\u0963\u0970-\u0dff"
-"""Of Hebrew, Arabic, Hindi and their like: names are seldom written in them, but words that say what they are."""
+"""Of Hebrew, Arabic, Hindi and their like: names are seldom written in them, but what says what these are."""
 _SCRIPT = r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3"
 """Chinese, Japanese and Korean."""
 _TOKEN = re.compile(rf"<?https?://[^\s\"'`<>\\)\]}}，。]++|[<\\]?[{_LETTERS}0-9_@/.#~+-]{{5,}}+")
@@ -43,7 +43,8 @@ _TRAILING = ".,:;-#/~+"
 _RULES = "_./@#~+-"
 """Of these alone consist the lines that divide a text."""
 _NUMBER = re.compile(
-    r"[0-9.,:/TZ+-]+|[0-9.,年月日号년월일 ¥￥₩万億亿만円元원]+|[0-9.]+(?:[mnµ]?s|min)|(?:[0-9.]+(?:ms|[dhms]))+|[0-9.]+(?:[KMGT]i?B?|kB)",
+    r"[0-9.,:/TZ+-]+|[0-9.,年月日号년월일 ¥￥₩万億亿만円元원]+"
+    r"|[0-9.]+(?:[mnµ]?s|min)|(?:[0-9.]+(?:ms|[dhms]))+|[0-9.]+(?:[KMGT]i?B?|kB)",
     re.ASCII,
 )
 """Numbers, dates and times, durations (`5m20s`) and sizes (`512Mi`)."""

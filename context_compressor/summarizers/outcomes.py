@@ -80,10 +80,12 @@ _TRACEBACK = re.compile(
 )
 _FAILED_TEST = re.compile(
     r"^(?:FAILED|(?:--- )?FAIL:) +([\w./-]{3,120}(?:::[\w.:\[\]-]{1,120})*)"
-    r"|^test ([\w:]{3,120}) \.\.\. FAILED$",
+    r"|^test ([\w:]{3,120}) \.\.\. FAILED$"
+    r"|^\[ERROR\] +([\w.$]{3,160}) (?:-- |\S)[^\n]{0,80}<<< (?:ERROR|FAILURE)!"
+    r"|^[ \t]*(?:●|FAIL) +([^\n]{1,100} [›>] [^\n]{1,120})$|^(\w[\w.]{2,120} > [^\n]{1,120}) FAILED$",
     re.MULTILINE,
 )
-"""A test that failed, as pytest, unittest, Go and Cargo name it."""
+"""A test that failed, as pytest, unittest, Go, Cargo, Maven, Jest, Vitest and Gradle name it."""
 _MOST_FAILED_TESTS = 3
 _TALLY_WORDS = (
     *("passed", "failed", "failing", "rejected", "error", "ailure", "Ran ", "FAILED", "Failed:"),
@@ -108,6 +110,13 @@ _SUCCESS = re.compile(
 _ANNOUNCEMENT = re.compile(r"(?:[^\s(]+ +){3,}[^\s(]+[:：]|[^\W\d_]+[:：]")
 """A sentence, or one word, that only announces what follows."""
 _TAG = re.compile(r"</?[\w-]+>")
+_PROLOGUE = re.compile(r"<(?:\?xml|!doctype|html|head|body|meta|link|base)\b[^<>]*>?", re.IGNORECASE)
+"""A line with which any XML or HTML begins."""
+_ELEMENT = re.compile(r"<([^\W\d][\w.:-]{0,40})(?: [^<>]{0,200})?>([^<>\n]{1,200})</\1>")
+_IS_XML = re.compile(r"\s*<(?:\?xml\b|(?!html\b|body\b|div\b)[^\W\d][\w.:-]*>\s*<[^\W\d][\w.:-]*>)")
+_PAIR = re.compile(r"(?:- )?[\"']?[^\W\d_][\w .-]{0,30}[\"']?: +[^\s|>].*")
+"""A key with its value, on a line of YAML or of a record."""
+_PAIRS_CHARS = 120
 _PAGE = re.compile(r"^- Page URL: (\S+)(?:\n- Page Title: ([^\n]+))?", re.MULTILINE)
 """Where a browser is after a step, as Playwright's server of tools says below the code that it ran."""
 
@@ -195,7 +204,7 @@ def _what_is_said(text: str, lines: int) -> tuple[str, bool]:
 
 def _with_failed_tests(tally: str, text: str) -> str:
     """Return a tally with the first tests that failed, where they are named."""
-    named = dict.fromkeys(found[1] or found[2] for found in _FAILED_TEST.finditer(text))
+    named = dict.fromkeys(found[found.lastindex or 0] for found in _FAILED_TEST.finditer(text))
     tests = ", ".join([name for name in named if name not in tally][:_MOST_FAILED_TESTS])
     return f"{tally}: {cut(tests, 120)}" if tests else tally
 
@@ -204,8 +213,13 @@ def _first_words(text: str, lines: int) -> str:
     """Return the first line that says anything, and how many there are of a long text; all where it is 0."""
     if "- Page URL: " in text and (page := _PAGE.search(text)):
         return cut(" ".join(filter(None, page.groups())), 140)
+    if _IS_XML.match(text):
+        text = _ELEMENT.sub(r"\1: \2", text.replace("><", ">\n<"))
     telling = (plain for line in text.splitlines() if any(map(str.isalnum, plain := _plain(line))))
     first = next(telling, "")
+    if lines and _PAIR.fullmatch(first) and not _SUCCESS.match(first):
+        said = _pairs(first, telling)
+        return f"{said} ({lines} lines)" if lines > 12 else said
     if _ANNOUNCEMENT.fullmatch(first) and not _SUCCESS.match(first):
         first = next(telling, first)
     if _SUCCESS.match(first):
@@ -215,8 +229,22 @@ def _first_words(text: str, lines: int) -> str:
     return f"{cut(first, 60)} ({lines} lines)" if first and lines > 12 else cut(first, 100)
 
 
+def _pairs(first: str, others: Iterator[str]) -> str:
+    """Return a key and its value, and those that follow, beside each other."""
+    said = first.removeprefix("- ")
+    for line in others:
+        if len(said) > _PAIRS_CHARS:
+            break
+        if _PAIR.fullmatch(line):
+            said = f"{said}, {line.removeprefix('- ')}"
+        elif not line.endswith(":"):
+            break
+    return cut(said, _PAIRS_CHARS)
+
+
 def _plain(line: str) -> str:
-    return _TAG.sub("", line).strip()
+    line = line.strip()
+    return "" if line.startswith("<") and _PROLOGUE.fullmatch(line) else _TAG.sub("", line).strip()
 
 
 def _find_error(text: str) -> str | None:

@@ -255,11 +255,42 @@ def test_what_a_program_says_in_the_end_outweighs_what_it_began_with(text: str, 
             "test money::adds ... ok\ntest money::splits ... FAILED\ntest result: FAILED. 1 passed; 1 failed",
             "test result: FAILED. 1 passed; 1 failed: money::splits",
         ),
+        (
+            "[ERROR] Tests run: 7, Failures: 1 <<< FAILURE! -- in a.b.CartIT\n"
+            "[ERROR] a.b.CartIT.empties -- Time elapsed: 0.1 s <<< ERROR!\n[INFO] BUILD FAILURE",
+            "[ERROR] Tests run: 7, Failures: 1 <<< FAILURE! -- in a.b.CartIT: a.b.CartIT.empties",
+        ),
+        ("  ● Cart › adds\n\nTests: 1 failed, 8 passed", "Tests: 1 failed, 8 passed: Cart › adds"),
+        (
+            "CartTest > adds() FAILED\n    at CartTest.java:14\n\n9 tests completed, 1 failed",
+            "9 tests completed, 1 failed: CartTest > adds()",
+        ),
         ("======= 12 passed in 3s =======", "12 passed in 3s"),
     ],
 )
 def test_a_tally_names_the_tests_that_failed(text: str, outcome: str):
     assert read_outcome(text)[0] == outcome
+
+
+LONG = "\n" + "more to say\n" * 20
+
+
+@pytest.mark.parametrize(
+    ("text", "outcome"),
+    [
+        ("- id: K-1\n  name: Ada\n  notes:\n    - rang" + LONG, "id: K-1, name: Ada (25 lines)"),
+        ("kind: Pod\nmetadata:\n  name: a-1" + LONG, "kind: Pod, name: a-1 (24 lines)"),
+        (
+            '<?xml version="1.0"?>\n<order>\n<id>K-1</id>\n<état code="2">ouvert</état>\n</order>' + LONG,
+            "id: K-1, état: ouvert (26 lines)",
+        ),
+        ("<o><id>K-1</id><of>Ada</of></o>" + LONG, "id: K-1, of: Ada (22 lines)"),
+        ('<!DOCTYPE html>\n<html lang="de">\n<head>\n<title>Shop</title>' + LONG, "Shop (25 lines)"),
+        ("Note: all of it is there" + LONG, "Note: all of it is there (22 lines)"),
+    ],
+)
+def test_a_record_is_told_by_its_first_values(text: str, outcome: str):
+    assert read_outcome(text) == (outcome, False)
 
 
 def test_a_step_of_a_browser_came_to_the_page_where_it_led():
