@@ -207,14 +207,14 @@ class TestNames:
             "someName, item_id, my_key, a_key]"
         )
 
-    def test_no_word_is_taken_from_before_a_longer_name_another_line_or_an_escape(self) -> None:
+    def test_no_word_is_taken_from_before_a_longer_name_or_from_another_line(self) -> None:
         assert names_of("class PageLoader\n1 PageLoad", "", 200) == (
             "[also contains: class PageLoader, PageLoad]"
         )
         code = json.dumps("see below\n\tdef open_page(x):\n\t\treturn next_page\n\tself\n\tlast_page\n")
         assert names_of(code, "", 200) == "[also contains: def open_page, return next_page, last_page]"
         said = json.dumps("réservation A-2093, call 北京 B-2094, call C-2095")
-        assert names_of(said, "", 200) == "[also contains: A-2093, B-2094, call C-2095]"
+        assert names_of(said, "", 200) == "[also contains: réservation A-2093, 北京 B-2094, call C-2095]"
 
     def test_of_a_long_text_too_names_stand_whole_and_beside_their_own_word(self) -> None:
         text = "".join(f"{'before' * (i % 7 + 1)} {'name' * (i % 5 + 1)}_{i:05},\n" for i in range(8000))
@@ -243,7 +243,7 @@ class TestNames:
 
     def test_the_digits_of_escapes_are_no_names(self) -> None:
         text = r'{\"\\u6807\\u9898\": \"DD20250001\", "\u7f16\u53f7": "A-20931"} ' * 2
-        assert names_of(text, "", 200) == "[also contains: DD20250001, A-20931]"
+        assert names_of(text, "", 200) == "[also contains: DD20250001, 编号 A-20931]"
 
     def test_files_with_chinese_names_are_listed_whole(self) -> None:
         text = "-rw-r--r-- 1 销售明细_v2.xlsx\n./项目/服务.py: error\n打开src/服务/用户.py:128，调用os.path"
@@ -259,6 +259,20 @@ class TestNames:
     def test_names_with_letters_of_other_alphabets_stay_whole(self):
         text = "Datei docs/Über_uns.md, «отчёт_2024.xlsx» naïve Größe 订单A-20931号 20°C \ud800"
         assert names_of(text, "", 200) == "[also contains: Datei docs/Über_uns.md, отчёт_2024.xlsx, A-20931]"
+
+    def test_accents_of_every_kind_belong_to_names_of(self) -> None:
+        line = names_of("số_điện_thoại, Bu\u0308ro_Pla\u0308ne.pdf", "", 200)
+        assert line == "[also contains: số_điện_thoại, Bu\u0308ro_Pla\u0308ne.pdf]"
+
+    def test_letters_that_json_escapes_belong_to_names_of(self) -> None:
+        assert "ЗК-03010" in names_of(json.dumps({"номер": "ЗК-03010"}), "", 200)
+
+    def test_closing_tags_and_entities_are_no_names_of(self) -> None:
+        assert names_of("<order_id>K-204</order_id> l&#x27;a", "", 200) == "[also contains: order_id, K-204]"
+
+    def test_dates_leave_room_for_names_of(self) -> None:
+        table = "\n".join(f"2024-05-{n} K{n}-{n}" for n in range(10, 30))
+        assert names_of(table, "", 200).count("2024-") == 5
 
     def test_base64_is_no_name(self) -> None:
         assert names_of("QUJD" * 1000, "", 100) == ""

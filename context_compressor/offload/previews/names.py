@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from context_compressor.messages.escapes import without_escapes
+from context_compressor.messages.escapes import with_letters, without_escapes
 from context_compressor.messages.file_names import take_chinese_files
 
 MAX_NAME_CHARACTERS = 100
@@ -19,12 +19,14 @@ _BLOCKS = 16
 """A longer text is read in so many places, evenly spaced."""
 
 _IN_NAMES = re.compile(rb"[A-Za-z0-9_./:#@\x80-\xff-]")
-_FOREIGN = re.compile(r"[\x80-\xbf\xd7\xf7\u0250-\u036f\u0530-\U0010ffff]+")
-"""What beyond ASCII is no Latin, Greek or Cyrillic letter: signs, and scripts without blanks."""
+_FOREIGN = re.compile(r"[\x80-\xbf\xd7\xf7\u0250-\u02ff\u0530-\u1dff\u2000-\U0010ffff]+")
+"""What beyond ASCII is no Latin, Greek or Cyrillic letter, and no accent: signs, and scripts without blanks."""
 _SPLITTING = bytes(i if _IN_NAMES.match(bytes([i])) else ord(" ") for i in range(256))
+_MARKUP = re.compile(r"</[\w.:-]+>|&(?:#\w{1,6}|[a-z]{2,8});")
+"""Closing tags, which repeat the names of others, and characters by their names."""
 _NAME_LIKE = re.compile(rb"[0-9_]|\w/|[a-z][A-Z]|\w\.\w|[\xe3-\xe9]")
-"""What tells an identifier from a word of prose: a digit, an underscore, a slash (not that of `</div>`),
-a hump, an inner dot, a character of a Chinese file."""
+"""What tells an identifier from a word of prose: a digit, an underscore, a slash, a hump, an inner dot,
+a character of a Chinese file."""
 
 _MAX_ALIKE = 8
 """Names shown that differ in their digits only: timestamps and running numbers would push out all others."""
@@ -32,6 +34,9 @@ _MAX_ALIKE = 8
 _SHORT_CHARACTERS = 6
 _MAX_SHORT_ALIKE = 2
 """The same for short ones of digits and one or two letters: durations, numbered parts of a page."""
+
+_MAX_FIGURES_ALIKE = 5
+"""The same for dates, times and numbers, by which tables would be told instead of by the names in them."""
 
 _FIGURE_CHARACTERS = 4
 _FIGURE = re.compile(rb"[0-9.:/-]+(?:[a-z]{1,2})?")
@@ -80,7 +85,10 @@ def find_names(text: str, tokens: float) -> list[Name]:
     sample = _sample(text)
     if sample.count("\\n") > sample.count("\n"):  # escaped line feeds and tabs, not paths of Windows
         sample = sample.replace("\\n", "\n").replace("\\t", "\t")
+    sample = with_letters(sample)
     files, rest = take_chinese_files(without_escapes(sample))
+    if "<" in rest:
+        rest = _MARKUP.sub(" ", rest)
     if not rest.isascii():
         rest = _FOREIGN.sub(" ", rest)
     counts = Counter(file.encode() for file in files)
@@ -94,7 +102,8 @@ def find_names(text: str, tokens: float) -> list[Name]:
         shape = word.translate(None, _DIGITS)
         alike[shape] = alike.get(shape, 0) + 1
         is_short = len(word) <= _SHORT_CHARACTERS and len(shape) <= 2 and shape.isalpha()
-        if alike[shape] > (_MAX_SHORT_ALIKE if is_short else _MAX_ALIKE):
+        is_figure = not shape.strip(_RULES)
+        if alike[shape] > (_MAX_SHORT_ALIKE if is_short else _MAX_FIGURES_ALIKE if is_figure else _MAX_ALIKE):
             continue
         name = word.lstrip(b"./" if word.startswith(b".") else _BEFORE).rstrip(_AFTER)
         if not 4 <= len(name) <= MAX_NAME_CHARACTERS or not _NAME_LIKE.search(name) or not name.strip(_RULES):
