@@ -48,19 +48,24 @@ _IMPERATIVE = re.compile(
     r"|\b(?:veuillez|s'il (?:vous|te) pla[iî]t|jamais|toujours|seulement|surtout|annul\w+|ne \w+ pas)\b"
     r"|\b(?:por favor|nunca|jamás|siempre|s[oó]lo|quiero|necesito|debe|cancel[ae]\w*|cambi[ae]\w*|não)\b"
     r"|\b(?:пожалуйста|никогда|всегда|только|нужно|надо|нельзя|должн\w+|лучше|отмени\w*|измени\w*|не)\b"
-    r"|\b(?:لا|يجب|من فضلك|يرجى|أريد|فقط|دائما|أبدا)\b",
+    r"|\b(?:لا|يجب|من فضلك|يرجى|أريد|فقط|دائما|أبدا)\b"
+    r"|\b(?:lütfen|asla|sadece|yalnızca|gerekiyor|iptal|değiştir\w*|vui lòng|hãy|đừng|không|phải|chỉ|hủy)\b"
+    r"|\b(?:per favore|sempre|devi|deve|annull\w+|alstublieft|nooit|altijd|alleen|niet|graag)\b"
+    r"|\b(?:proszę|nigdy|zawsze|tylko|mohon|tolong|jangan|hanya|harus)\b|कृपया|केवल|नहीं|चाहिए|रद्द",
     re.IGNORECASE,
 )
 """What a wish or a rule sounds like, in the languages that are spoken most."""
 _DECISION = re.compile(
     r"\b(?:decid\w+|instead of|because|root cause|the (?:issue|problem|bug|fix|solution|cause) (?:is|was)"
     r"|turns out|(?:I'll|I will|we should|let's) use|chose|conclu\w+|found that|therefore)\b"
-    r"|决定|因为|原因是|改用|选择了|结论",
+    r"|\b(?:entschieden|beschlossen|weil|Ursache|décidé|parce que|porque|решил\w*|потому что|причина)\b"
+    r"|决定|因为|原因是|改用|选择了|结论|決定|原因は|때문|결정",
     re.IGNORECASE,
 )
 _PENDING = re.compile(
     r"\b(?:next step|next,|remaining|still need|todo|to do|not yet|will now)\b"
-    r"|接下来|下一步|剩下|还需要|尚未",
+    r"|\b(?:als Nächstes|nächster Schritt|noch offen|prochaine étape|il reste|siguiente paso)\b"
+    r"|\b(?:следующ\w+ шаг\w*|осталось)\b|接下来|下一步|剩下|还需要|尚未|次に|残り|다음으로|남은",
     re.IGNORECASE,
 )
 _CHANGING = re.compile(
@@ -70,11 +75,12 @@ _CHANGING = re.compile(
 _ASSENT = re.compile(
     r"\W*(?:(?:yes|no|ok(?:ay)?|sure|thanks?|thank you|go ahead|continue|proceed|do it|please|great|perfect"
     r"|好的?|是的?|谢谢|继续|はい|ありがとう(?:ございます)?|네|감사합니다|ja|nein|danke|bitte|weiter|oui|non|merci"
-    r"|sí|gracias|sim|obrigad[oa]|да|нет|спасибо|نعم|شكرا)\W*)*",
+    r"|sí|gracias|sim|obrigad[oa]|да|нет|спасибо|نعم|شكرا|sì|grazie|va bene|evet|tamam|teşekkürler|vâng|được"
+    r"|cảm ơn|हाँ|ठीक है|धन्यवाद|tak|dziękuję|terima kasih)\W*)*",
     re.IGNORECASE,
 )
 _ASSENT_CHARS = 80
-_SENTENCE_ENDS = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
+_SENTENCE_ENDS = re.compile(r"(?<=[.!?؟।])\s+|(?<=[。！？])|\n+")
 _INDEX_LINE = re.compile(r"(.{1,70}?): (.+)")
 
 
@@ -242,7 +248,7 @@ def _request_lines(digest: Digest, make: _Make) -> Iterator[Line]:
             text = cut(said.text, STATEMENT_CHARS)
             # What shall hold from now on outweighs a question that was answered later.
             value = 0.5 + 0.2 * said.position + (0.3 if _IMPERATIVE.search(text) else 0.0)
-            value -= 0.3 if text.endswith(("?", "？")) else 0.0
+            value -= 0.3 if text.endswith(("?", "？", "؟")) else 0.0
             is_word = text.isascii() and " " not in text
             line = make("instructions", text, value - (0.3 if is_word else 0.0), said.position)
         line.speaker = said.speaker

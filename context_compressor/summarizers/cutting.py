@@ -11,7 +11,7 @@ from context_compressor.summarizers.cleaning import clean
 from context_compressor.tokens.protocol import TokenCounter
 
 ELLIPSIS = " …"
-_BOUNDARY = re.compile(r"[.!?][\"')\]]*(?=\s)|[。！？；…][”’』」）]*|\n")
+_BOUNDARY = re.compile(r"[.!?؟।][\"')\]]*(?=\s)|[。！？；…][”’』」）]*|\n")
 
 
 Parts = TypeVar("Parts")

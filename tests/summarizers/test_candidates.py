@@ -53,6 +53,10 @@ async def test_what_shall_hold_is_preferred_to_what_was_asked_later(wish: str, q
         "支払いをキャンセルしないでください。住所も同じです。",
         "결제를 절대 취소하지 마세요. 주소도 같습니다.",
         "لا تلغوا الدفع من فضلك، والعنوان هو نفسه.",
+        "Lütfen ödemeyi iptal etmeyin, adres de aynı.",
+        "Vui lòng không hủy thanh toán, địa chỉ giữ nguyên.",
+        "कृपया भुगतान न रोकें, पता भी वही है।",
+        "Per favore, il pagamento resta com'era.",
     ],
 )
 async def test_a_wish_is_one_in_other_languages_too(wish: str):
@@ -63,7 +67,14 @@ async def test_a_wish_is_one_in_other_languages_too(wish: str):
 
 @pytest.mark.parametrize(
     "said",
-    ["Ja, bitte.", "Oui, merci !", "Да, спасибо", "はい、ありがとうございます。", "Sure, proceed."],
+    [
+        "Ja, bitte.",
+        "Oui, merci !",
+        "Да, спасибо",
+        "はい、ありがとうございます。",
+        "Evet, tamam.",
+        "Sure, proceed.",
+    ],
 )
 async def test_an_assent_is_no_request(said: str):
     assert "instructions" not in await sections(GOAL, assistant("Shall I?"), user(said))

@@ -20,7 +20,7 @@ _BLOCKS = 16
 
 _IN_NAMES = re.compile(rb"[A-Za-z0-9_./:#@\x80-\xff-]")
 _FOREIGN = re.compile(r"[\x80-\xbf\xd7\xf7\u0250-\u02ff\u0530-\u1dff\u2000-\U0010ffff]+")
-"""What beyond ASCII is no Latin, Greek or Cyrillic letter, and no accent: signs, and scripts without blanks."""
+"""What beyond ASCII is no Latin, Greek or Cyrillic letter, no accent: signs, scripts without blanks."""
 _SPLITTING = bytes(i if _IN_NAMES.match(bytes([i])) else ord(" ") for i in range(256))
 _MARKUP = re.compile(r"</[\w.:-]+>|&(?:#\w{1,6}|[a-z]{2,8});")
 """Closing tags, which repeat the names of others, and characters by their names."""
