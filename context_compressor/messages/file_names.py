@@ -1,20 +1,23 @@
-"""Find what one who looks for words sees torn: files with Chinese names, and paths of Windows."""
+"""Find what one who looks for words sees torn: files with Asian names, and paths of Windows."""
 
 from __future__ import annotations
 
 import re
 
-_ENDING = re.compile(r"[\u3400-\u9fff](?:\d{0,8}|[_-][A-Za-z0-9_-]{0,20})\.[a-z]")
-"""Every such file has one, few Chinese texts have; to look for it takes a fraction of the time."""
-_CHINESE_FILE = re.compile(
+_SCRIPTS = r"\u0531-\u1cff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3"
+"""Those of Asia: what looks for names takes none of their letters for a part of a word."""
+_ENDING = re.compile(rf"[{_SCRIPTS}](?:\d{{0,8}}|[_-][A-Za-z0-9_-]{{0,20}})\.[a-z]")
+"""Every such file has one, few texts have; to look for it takes a fraction of the time."""
+_ASIAN_FILE = re.compile(
     r"(?<![\w@.~/-])(?:[\u3400-\u9fff]*(?=[A-Za-z0-9_.~-]+/))?"  # of `打开src/服务.py` the verb is no part
-    r"([\w@.~/-]{0,100}?[\u3400-\u9fff](?:\d{0,8}|[_-][A-Za-z0-9_-]{0,20})\.[a-z]{1,4}\d?)(?![A-Za-z0-9_])"
+    rf"([\w{_SCRIPTS}@.~/-]{{0,100}}?[{_SCRIPTS}](?:\d{{0,8}}|[_-][A-Za-z0-9_-]{{0,20}})\.[a-z]{{1,4}}\d?)"
+    r"(?![A-Za-z0-9_])"
 )
-"""A Chinese character, at most a number or a marked ending such as `_v2`, and an extension."""
+"""A letter of these, at most a number or a marked ending such as `_v2`, and an extension."""
 
 
-def take_chinese_files(text: str) -> tuple[list[str], str]:
-    """Return the files with Chinese names in `text`, paths included, and the text without them.
+def take_asian_files(text: str) -> tuple[list[str], str]:
+    """Return the files with Asian names in `text`, paths included, and the text without them.
 
     Words without an extension cannot be told from prose; prose that stands right before a bare name, as in
     `打开报告.pdf`, stays with it.
@@ -27,7 +30,7 @@ def take_chinese_files(text: str) -> tuple[list[str], str]:
         found.append(match[1])
         return " "
 
-    rest = _CHINESE_FILE.sub(take, text)
+    rest = _ASIAN_FILE.sub(take, text)
     return found, rest
 
 

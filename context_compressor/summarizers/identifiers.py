@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from context_compressor.messages.escapes import without_escapes
-from context_compressor.messages.file_names import take_chinese_files, take_windows_paths
+from context_compressor.messages.file_names import take_asian_files, take_windows_paths
 from context_compressor.summarizers.uses import Names, Uses, tally
 from context_compressor.summarizers.values import take_values
 
@@ -43,7 +43,7 @@ _TRAILING = ".,:;-#/~+"
 _RULES = "_./@#~+-"
 """Of these alone consist the lines that divide a text."""
 _NUMBER = re.compile(
-    r"[0-9.,:/TZ+-]+|[0-9.,年月日号년월일 ¥￥₩万億亿만円元원]+"
+    r"[0-9.,:/TZ+-]+|[0-9.,年月日号년월일 \u00a0\u202f¥￥₩€₽₺₴₫万億亿만円元원złKčруб]+"
     r"|[0-9.]+(?:[mnµ]?s|min)|(?:[0-9.]+(?:ms|[dhms]))+|[0-9.]+(?:[KMGT]i?B?|kB)",
     re.ASCII,
 )
@@ -74,6 +74,8 @@ _AROUND = {
 """What stands before and after a part of a time or of a number, by how many digits it begins with."""
 _CLOCK = re.compile(r"(?::\d\d){1,2}(?:\.\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?", re.ASCII)
 """The rest of a time behind its hour."""
+_THOUSANDS = re.compile(r"\d{1,3}(?:\.\d{3})+", re.ASCII)
+_CENTS = re.compile(r",\d\d(?!\d)", re.ASCII)
 _SIGNS = "$€£¥"
 _EMPTY_WORDS = frozenset(
     {
@@ -148,18 +150,19 @@ def known_identifiers(texts: Iterable[str]) -> frozenset[str]:
 
 
 def _take_whole(text: str) -> tuple[list[str], str]:
-    """Return the identifiers that consist of several words, and the text without them."""
+    """Return the identifiers that hold more than the characters of a word, and the text without them."""
     paths, text = take_windows_paths(without_escapes(text))
+    if "…" in text:
+        text = _TORN.sub("", text)
+    files, text = take_asian_files(text)
     values, text = take_values(text)
-    return [name for name in paths + values if MIN_CHARS <= len(name) <= MAX_CHARS], text
+    whole = [name for name in paths + values if MIN_CHARS <= len(name) <= MAX_CHARS]
+    return [name for file in files for name in _read_word(file)] + whole, text
 
 
 def _words(text: str) -> list[str]:
-    if "…" in text:
-        text = _TORN.sub("", text)
-    files, text = take_chinese_files(text)
     words: list[str] = (_TOKEN if "http" in text else _WORD).findall(text)
-    return words + files
+    return words
 
 
 def _read_word(word: str) -> tuple[str, ...]:
@@ -278,7 +281,7 @@ def describe(token: str, source: Source, start: int = 0) -> str:
     start = _find_whole(text, token, start)
     if start == 0 and not text.startswith(token):
         return token  # it stands there in another form: the path `C:\new` as `C:\\new`
-    if token[:2].isdecimal() and " " not in token:
+    if token[0].isdecimal() and " " not in token:
         start, token = _whole_number(text, start, token)
     if start and text[start - 1] in _SIGNS:
         start, token = start - 1, text[start - 1] + token
@@ -298,6 +301,8 @@ def describe(token: str, source: Source, start: int = 0) -> str:
 def _whole_number(text: str, start: int, token: str) -> tuple[int, str]:
     """Return where a token begins and reads with the number or time around it: `1,000-1,500` for `000-1`."""
     end = start + len(token)
+    if _THOUSANDS.fullmatch(token) and (cents := _CENTS.match(text, end)):
+        return start, token + cents[0]
     if token[-3:-2] == "T" and (clock := _CLOCK.match(text, end)):
         return start, token + clock[0]
     around = _AROUND.get(len(token) - len(token.lstrip("0123456789")))

@@ -12,13 +12,20 @@ _EAST_ASIAN = re.compile(
     re.ASCII,
 )
 """Dates and sums of money in Chinese, Japanese and Korean."""
+_MONEY = re.compile(
+    r"(?<![\d.,])\d{1,3}(?:[ .\u00a0\u202f]\d{3}){1,4}(?:,\d{2})?[ \u00a0\u202f]?(?:€|₽|₺|₴|₫|zł|Kč|руб)",
+    re.ASCII,
+)
+"""Sums as continental Europe writes them, thousands apart."""
+_ITS_WORDS = re.compile("[€₽₺₴₫]|zł|Kč|руб")
+_IBAN = re.compile(r"\b[A-Z]{2}\d{2}(?: [A-Z0-9]{4}){2,7}(?: [A-Z0-9]{1,3}\b)?", re.ASCII)
 _ITS_SIGNS = re.compile("[月월円元원]")
 
 
 def take_values(text: str) -> tuple[list[str], str]:
-    """Return phone numbers, and dates and sums in East Asian writing, and the text without them.
+    """Return phone numbers, bank accounts, sums, and dates in East Asian writing, and the text without them.
 
-    A phone number is known by the plus sign before its country, with blanks or hyphens in it.
+    A phone number is known by the plus sign before its country, an account where the text speaks of IBANs.
     """
     found: list[str] = []
 
@@ -30,6 +37,11 @@ def take_values(text: str) -> tuple[list[str], str]:
 
     if "+" in text:
         text = _PHONE.sub(take, text)
-    if not text.isascii() and _ITS_SIGNS.search(text):
-        text = _EAST_ASIAN.sub(take, text)
+    if "IBAN" in text or "iban" in text:
+        text = _IBAN.sub(take, text)
+    if not text.isascii():
+        if _ITS_SIGNS.search(text):
+            text = _EAST_ASIAN.sub(take, text)
+        if _ITS_WORDS.search(text):
+            text = _MONEY.sub(take, text)
     return found, text

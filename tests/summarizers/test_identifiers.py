@@ -52,6 +52,13 @@ from context_compressor.summarizers.identifiers import (
         ("x = a +1 2 3 and +12 345", []),
         ("于2024年10月1日付¥16,123.50元，年底", ["2024年10月1日", "¥16,123.50元"]),
         ("2025년 8월 4일까지 8,017원, 3円", ["2025년 8월 4일", "8,017원"]),
+        (
+            "보고서_2024.xlsx와 レポート_最終.docx, عقد_12.pdf",
+            ["보고서_2024.xlsx", "レポート_最終.docx", "عقد_12.pdf"],
+        ),
+        ("见2024年5月1日报告.pdf", ["见2024年5月1日报告.pdf"]),
+        ("3.528,13 €, 35 450,46 zł, 12 000 ₽", ["3.528,13 €", "35 450,46 zł", "12 000 ₽"]),
+        ("IBAN: DE26 8794 3526 4923 5174 16 ab", ["DE26 8794 3526 4923 5174 16"]),
         ("x" * 60 + "1" * 61, []),
         ("ctx://0123456789abcdef", []),
     ],
@@ -66,6 +73,8 @@ def test_a_megabyte_without_a_break_takes_no_time():
         assert count_identifiers(data) == {}
     for data in ("文", "文.", "文_", "文1", "a文", "文/", "a/文", "文.a1"):
         assert count_identifiers(data * 2**18) == {}
+    for data in ("ก", "กa.", "한_", "가1", "1 000 ", "1.000.", "€1"):
+        assert count_identifiers("€" + data * 2**18) == {}
     for data in ("+1 ", "1年", "1月", "1,000", "1,000,", "円1"):
         assert len(count_identifiers("+円" + data * 2**18)) <= 1
     for data in ("C:\\", "C:\\a ", "C:\\a b", "C:", "a b ", "a_"):
@@ -138,6 +147,7 @@ def test_use_in_calls_repetition_and_recency_speak_for_an_identifier():
         ("user", "तिवारी जी का ऑर्डर IN-12345", "IN-12345", "जी का ऑर्डर IN-12345"),
         ("user", "về đơn hàng số DH-123", "DH-123", "đơn hàng số DH-123"),
         ("result", "<電話番号>090-1234-5678</電話番号>", "090-1234-5678", "電話番号 090-1234-5678"),
+        ("result", "Betrag 3.528,13 EUR", "3.528", "Betrag 3.528,13"),
         ("result", "<td>AB-1234</td>", "AB-1234", "AB-1234"),
         ("result", "phone: +84 905 123456", "+84 905 123456", "phone +84 905 123456"),
         ("assistant", "陈丽华（工号E20417）", "E20417", "工号 E20417"),

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from context_compressor.messages.escapes import with_letters, without_escapes
-from context_compressor.messages.file_names import take_chinese_files
+from context_compressor.messages.file_names import take_asian_files
 
 MAX_NAME_CHARACTERS = 100
 
@@ -86,7 +86,7 @@ def find_names(text: str, tokens: float) -> list[Name]:
     if sample.count("\\n") > sample.count("\n"):  # escaped line feeds and tabs, not paths of Windows
         sample = sample.replace("\\n", "\n").replace("\\t", "\t")
     sample = with_letters(sample)
-    files, rest = take_chinese_files(without_escapes(sample))
+    files, rest = take_asian_files(without_escapes(sample))
     if "<" in rest:
         rest = _MARKUP.sub(" ", rest)
     if not rest.isascii():
