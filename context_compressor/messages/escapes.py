@@ -16,12 +16,12 @@ def without_escapes(text: str) -> str:
 
     The digits of an escape are no part of the word beside it, and no name.
     """
-    return _ESCAPES.sub(" ", text) if "\\u" in text else text
+    return _ESCAPES.sub(" ", text) if "\\" in text and "\\u" in text else text
 
 
 def with_letters(text: str) -> str:
     """Return a text with the characters that JSON wrote as escapes, other than those of ASCII."""
-    if "\\u" not in text:
+    if "\\" not in text or "\\u" not in text:  # one character is found faster than two
         return text
     return _ESCAPED_LETTERS.sub(
         lambda run: bytes.fromhex(re.sub(r"\\+u", "", run[0])).decode("utf-16-be", "replace"), text

@@ -47,7 +47,7 @@ def take_windows_paths(text: str) -> tuple[list[str], str]:
 
     A file whose name holds blanks is named up to the first of these.
     """
-    if ":\\" not in text:
+    if "\\" not in text or ":\\" not in text:
         return [], text
     found: list[str] = []
 

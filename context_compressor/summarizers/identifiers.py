@@ -35,15 +35,15 @@ _WORD = re.compile(rf"[{_LETTERS}0-9_@/.#~+<\\-]{{5,}}+")
 """Holds every token that is no URL; to find one class of characters takes half the time of alternatives."""
 _TELLING = re.compile(r"[0-9_@/]|[^.]\.[^.]|[a-z][A-Z]|[A-Z]{2}[a-z]{2}")
 """A digit, underscore, slash, at sign, inner dot or camel case makes a token an identifier."""
-_TORN = re.compile(rf"(?<![{_LETTERS}0-9_@/.:#~+\\-])[{_LETTERS}0-9_@/.:#~+\\-]++…")
-"""What is left of a word that was cut."""
+_TORN = re.compile(rf"(?<![{_LETTERS}0-9_@/.:#~+\\-])[{_LETTERS}0-9_@/.:#~+\\-]++\Z")
+"""What is left of a word that was cut, before its ellipsis."""
 _ESCAPES = ("\\n", "\\r", "\\t", "\\b", "\\f", "\\v")
 _LEADING = "-~+"
 _TRAILING = ".,:;-#/~+"
 _RULES = "_./@#~+-"
 """Of these alone consist the lines that divide a text."""
 _NUMBER = re.compile(
-    r"[0-9.,:/TZ+-]+|[0-9.,年月日号년월일 \u00a0\u202f¥￥₩€₽₺₴₫万億亿만円元원złKčруб]+"
+    r"[0-9.,:/TZ+-]+|[0-9.,年月日号년월일 \u00a0\u202f€₽₺₫zł万億亿만円元원]+"
     r"|[0-9.]+(?:[mnµ]?s|min)|(?:[0-9.]+(?:ms|[dhms]))+|[0-9.]+(?:[KMGT]i?B?|kB)",
     re.ASCII,
 )
@@ -153,11 +153,17 @@ def _take_whole(text: str) -> tuple[list[str], str]:
     """Return the identifiers that hold more than the characters of a word, and the text without them."""
     paths, text = take_windows_paths(without_escapes(text))
     if "…" in text:
-        text = _TORN.sub("", text)
+        *parts, last = text.split("…")
+        text = " ".join([_without_torn_end(part) for part in parts] + [last])
     files, text = take_asian_files(text)
     values, text = take_values(text)
     whole = [name for name in paths + values if MIN_CHARS <= len(name) <= MAX_CHARS]
     return [name for file in files for name in _read_word(file)] + whole, text
+
+
+def _without_torn_end(text: str) -> str:
+    torn = _TORN.search(text, max(0, len(text) - _REMEMBERED_CHARS))
+    return text[: torn.start()] if torn else text
 
 
 def _words(text: str) -> list[str]:
