@@ -43,7 +43,7 @@ _TRAILING = ".,:;-#/~+"
 _RULES = "_./@#~+-"
 """Of these alone consist the lines that divide a text."""
 _NUMBER = re.compile(
-    r"[0-9.,:/TZ+-]+|[0-9.,年月日号년월일 \u00a0\u202f€₽₺₫zł万億亿만円元원]+"
+    r"[0-9.,:/TZ+-]+|\+[0-9 ()-]+|[0-9.,年月日号년월일 \u00a0\u202f€₽₺₫zł万億亿만円元원]+"
     r"|[0-9.]+(?:[mnµ]?s|min)|(?:[0-9.]+(?:ms|[dhms]))+|[0-9.]+(?:[KMGT]i?B?|kB)",
     re.ASCII,
 )
@@ -273,7 +273,7 @@ def _value(identifier: Identifier, times: int, is_given: bool) -> float:
 
 
 def is_number(token: str) -> bool:
-    """Tell whether an identifier is a number, a date, a time, a duration or a size."""
+    """Tell whether an identifier is a number, that of a phone too, a date, a time, a duration or a size."""
     return _NUMBER.fullmatch(token) is not None
 
 
