@@ -38,7 +38,6 @@ from context_compressor.memory.shown import ShownView
 from context_compressor.memory.state import MemoryState
 from context_compressor.messages.exchanges import ExchangeBuilder
 from context_compressor.offload.searching import search_text
-from context_compressor.offload.tools import OffloadTools as Tools
 from tests.field.mistakes import mistake, replaced
 from tests.memory.scripted import (
     COUNTER,
@@ -482,8 +481,8 @@ async def test_old_messages_are_rewritten_every_turn() -> None:
 
 
 def _whole_texts(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ROOM + "offload.tools.OffloadTools._page_tokens", 100_000)
-    patch.setattr(ROOM + "offload.tools.STANDING_SHARE", 1)
+    patch.setattr(ROOM + "offload.allowance.Allowance.page_tokens", 100_000)
+    patch.setattr(ROOM + "offload.allowance.STANDING_SHARE", 1)
 
 
 @mistake(_whole_texts)
@@ -498,13 +497,13 @@ async def test_what_the_agent_reads_back_is_offloaded_again() -> None:
     assert page in [message.get("content") for message in to_openai(await good_view(memory))]
 
 
-async def _plain_miss(tools: Tools, given: object) -> str:
+async def _plain_miss(memory: object, given: object) -> str:
     from context_compressor.offload.arguments import FinalAnswer
 
     raise FinalAnswer("Error: not found.")
 
 
-@mistake(replaced(ROOM + "offload.tools.OffloadTools._find_ref", _plain_miss))
+@mistake(replaced(ROOM + "offload.text_tools.find_ref", _plain_miss))
 async def test_a_dead_ref_is_tried_again_and_again() -> None:
     """headroom #1776: 25 times; a miss must be final and say what to do."""
     memory = new_memory()
@@ -522,7 +521,7 @@ def _patient(text: str, ref: str, pattern: Any, seconds: float) -> Any:
     return found
 
 
-@mistake(replaced(ROOM + "offload.tools.search_text", _patient))
+@mistake(replaced(ROOM + "offload.text_tools.search_text", _patient))
 async def test_a_pattern_of_the_model_never_ends() -> None:
     """Several: a regular expression that backtracks for ever holds the agent."""
     memory = new_memory(config(4_000))
