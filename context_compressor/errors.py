@@ -1,9 +1,9 @@
-"""Every exception that leaves the library."""
+"""Every exception that leaves the library, and the check that its doors share."""
 
 from __future__ import annotations
 
 import copyreg
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 
@@ -98,3 +98,28 @@ class SummarizerOverflowError(SummarizerError):
 
 class SummaryRejectedError(SummarizerError):
     """Report a summary that was refused, and why: empty, the template, an error text, longer than allowed."""
+
+
+def check_members(
+    argument: str, value: object, expected: str, members: Iterable[str], mend: str = ""
+) -> None:
+    """Check at the door that an object has what will be asked of it, or it would show in the middle of work.
+
+    Args:
+        argument: what the caller calls it.
+        value: the object.
+        expected: what it should be, with its article.
+        members: names of attributes and methods.
+        mend: what to give instead, in a few words.
+
+    Raises:
+        InvalidArgumentError: it is a class, or lacks some; the text names them.
+    """
+    if isinstance(value, type):
+        raise InvalidArgumentError(
+            f"{argument}: {value.__name__} is a class; give an object, {value.__name__}(...)"
+        )
+    missing = [member for member in members if not hasattr(value, member)]
+    if missing:
+        text = f"{argument}: a {type(value).__name__} is not {expected}; it lacks {', '.join(missing)}"
+        raise InvalidArgumentError(f"{text}; {mend}" if mend else text)

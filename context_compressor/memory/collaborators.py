@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from context_compressor.compression.config import CompressionConfig
-from context_compressor.errors import InvalidArgumentError
+from context_compressor.errors import InvalidArgumentError, check_members
 
 _MEMBERS = {
     "store": ("an OffloadStore", ("write", "read", "delete", "refs"), "FileOffloadStore(path) keeps files"),
@@ -26,15 +26,7 @@ def check_collaborators(config: Any, store: Any, summarizer: Any, counter: Any, 
             "CompressionConfig(**fields) makes one"
         )
     for name, value in {"store": store, "summarizer": summarizer, "counter": counter}.items():
-        expected, members, mend = _MEMBERS[name]
-        if isinstance(value, type):
-            raise InvalidArgumentError(
-                f"{name}: {value.__name__} is a class; give an object, {value.__name__}(...)"
-            )
-        missing = [] if value is None else [member for member in members if not hasattr(value, member)]
-        if missing:
-            raise InvalidArgumentError(
-                f"{name}: a {type(value).__name__} is not {expected}; it lacks {', '.join(missing)}; {mend}"
-            )
+        if value is not None:
+            check_members(name, value, *_MEMBERS[name])
     if not (on_event is None or callable(on_event)):
         raise InvalidArgumentError(f"on_event: expected a callable or None, got {type(on_event).__name__}")

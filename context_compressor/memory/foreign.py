@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from functools import wraps
 from typing import Any, ParamSpec, Protocol, TypeVar
 
-from context_compressor.errors import InvalidArgumentError, InvalidStateError
+from context_compressor.errors import InvalidArgumentError, InvalidStateError, check_members
 from context_compressor.memory.base import (
     MemoryBase,
     as_ids,
@@ -76,13 +76,7 @@ def as_memory(base: Any) -> MemoryBase:
     """
     if isinstance(base, MemoryBase):
         return base
-    if isinstance(base, type):
-        raise InvalidArgumentError(f"base: {base.__name__} is a class; give an object, {base.__name__}(...)")
-    missing = [name for name in _METHODS if not callable(getattr(base, name, None))]
-    if missing:
-        raise InvalidArgumentError(
-            f"base: a {type(base).__name__} is no memory; it lacks the methods {', '.join(missing)}"
-        )
+    check_members("base", base, "a memory", _METHODS)
     return AdaptedMemory(base)
 
 

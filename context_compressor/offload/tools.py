@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, get_args
 
-from context_compressor.errors import InvalidArgumentError, OffloadError
+from context_compressor.errors import InvalidArgumentError, OffloadError, check_members
 from context_compressor.messages.escapes import sendable
 from context_compressor.messages.media import is_data_url
 from context_compressor.messages.msg import copy_json
@@ -51,11 +51,7 @@ class OffloadTools:
     """
 
     def __init__(self, memory: OffloadSource, wire: Wire = "openai") -> None:
-        missing = [member for member in SOURCE_MEMBERS if not hasattr(memory, member)]
-        if missing:
-            raise InvalidArgumentError(
-                f"memory: a {type(memory).__name__} is no CompressedMemory; it lacks {', '.join(missing)}"
-            )
+        check_members("memory", memory, "a CompressedMemory", SOURCE_MEMBERS)
         if wire not in get_args(Wire):
             raise InvalidArgumentError(f"wire: expected one of {', '.join(get_args(Wire))}, got {wire!r}")
         self._memory = memory

@@ -109,7 +109,7 @@ def test_none_is_a_value_of_a_field_and_no_value_of_an_argument() -> None:
         ({"base": CompressedMemory()}, "base: a CompressedMemory is compressed already"),
         ({"base": AgentScopeCompressedMemory()}, "base: a AgentScopeCompressedMemory is compressed already"),
         ({"base": InMemoryMemory}, r"base: InMemoryMemory is a class; give an object, InMemoryMemory\(...\)"),
-        ({"base": []}, "base: a list is no memory; it lacks the methods add, delete, "),
+        ({"base": []}, "base: a list is not a memory; it lacks add, delete, "),
     ],
 )
 def test_arguments_that_cannot_be_are_refused_by_name(given: dict[str, Any], told: str) -> None:

@@ -17,6 +17,7 @@ from context_compressor.errors import (
     OffloadNotFoundError,
     OffloadWriteError,
 )
+from context_compressor.memory.compressed import CompressedMemory
 from context_compressor.offload import text_tools
 from context_compressor.offload.in_memory import InMemoryOffloadStore
 from context_compressor.offload.pages import page_matches, parse_page
@@ -50,10 +51,18 @@ def is_page_of(answer: str, source: Source) -> bool:
     return parse_page(answer) is not None and page_matches(answer, source.texts)
 
 
-@pytest.mark.parametrize("given", [None, InMemoryOffloadStore(), {"messages": []}])
-def test_what_is_no_memory_is_refused_at_the_door(given: Any) -> None:
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (None, "a NoneType is not a CompressedMemory; it lacks counter, "),
+        (InMemoryOffloadStore(), "a InMemoryOffloadStore is not a CompressedMemory; it lacks counter, "),
+        ({"messages": []}, "a dict is not a CompressedMemory; it lacks counter, "),
+        (CompressedMemory, r"CompressedMemory is a class; give an object, CompressedMemory\(...\)"),
+    ],
+)
+def test_what_is_no_memory_is_refused_at_the_door(given: Any, told: str) -> None:
     """Else the agent's first call would fail, and not with a sentence for the model."""
-    with pytest.raises(InvalidArgumentError, match=r"memory: a \w+ is no CompressedMemory; it lacks counter"):
+    with pytest.raises(InvalidArgumentError, match=f"memory: {told}"):
         OffloadTools(given)
 
 
