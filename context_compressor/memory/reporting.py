@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from context_compressor.compression.config import CompressionConfig
@@ -71,14 +72,17 @@ def describe_event(
     return [*events, event]
 
 
-def overflow_error(state: MemoryState, config: CompressionConfig) -> ContextOverflowError:
+def overflow_error(
+    state: MemoryState, config: CompressionConfig, places: Mapping[str, str] | None = None
+) -> ContextOverflowError:
     """Return the error that names what may not leave a view that is over budget.
 
     Args:
         state: where the memory stands.
         config: the user's thresholds; those in force may be lower.
+        places: what to call messages instead of by their ids.
     """
-    fixed = state.fixed_tokens()
+    fixed = [((places or {}).get(id, id), tokens) for id, tokens in state.fixed_tokens()]
     budget, needed = state.config.budget, state.tokens
     limit, remedies = f"the budget is {budget:,}", ["raise max_total_tokens"]
     if state.budget.is_lowered and needed <= config.budget:

@@ -17,6 +17,7 @@ from context_compressor.events import EventHook
 from context_compressor.memory.collaborators import check_collaborators
 from context_compressor.memory.compressed import CompressedMemory
 from context_compressor.memory.in_memory import InMemoryMemory
+from context_compressor.memory.reporting import overflow_error
 from context_compressor.memory.saving import SAVED_KEY, read_saved
 from context_compressor.memory.stats import CompressionStats
 from context_compressor.memory.sync import digest_of
@@ -104,8 +105,9 @@ async def acompress_messages(
         memory.record_overflow()
     try:
         view = await memory.get_memory()
-    except ContextOverflowError as error:
-        raise _by_their_places(error, history) from None
+    except ContextOverflowError:
+        places = {msg.id: f"messages[{index}]" for index, msg in enumerate(history)}  # ids are of our making
+        raise overflow_error(memory._upkeep.state, settings, places) from None
     result_state: dict[str, Any] = {"version": _VERSION, SAVED_KEY: memory._save()}
     texts = carried.texts()
     if texts:
@@ -125,16 +127,6 @@ def _read(messages: Iterable[Any]) -> list[Msg]:
         seen[digest] += 1
         msg.id, msg.timestamp = f"{digest}-{seen[digest]}", ""
     return history
-
-
-def _by_their_places(error: ContextOverflowError, history: Sequence[Msg]) -> ContextOverflowError:
-    """Return an error that names messages by their places: their ids are of our making."""
-    places = {msg.id: f"messages[{index}]" for index, msg in enumerate(history)}
-    fixed = [(places.get(id, id), tokens) for id, tokens in error.fixed]
-    text = str(error)
-    for (id, tokens), (place, _) in zip(error.fixed, fixed, strict=True):
-        text = text.replace(f"{id} ({tokens:,})", f"{place} ({tokens:,})")
-    return ContextOverflowError(text, budget=error.budget, needed=error.needed, fixed=fixed)
 
 
 def _refs_named(messages: Sequence[Msg]) -> set[str]:
