@@ -4,7 +4,6 @@ import os
 import re
 import signal
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -250,35 +249,41 @@ def test_interrupting_keeps_what_is_done(cli, folder, monkeypatch):
 
 
 class DeadlyOnce(dict):
-    """A message that kills the first process that reads it, and makes a file before."""
+    """A message that kills the first process that reads it, while another one reads a `Deadly`."""
 
     def __reduce__(self):
         return _die_once, (self["mark"],)
 
 
 class Deadly(dict):
-    """A message that kills every process that reads it, once that file is there."""
+    """A message that kills every process that reads it, the first of them not before `DeadlyOnce` does."""
 
     def __reduce__(self):
         return _die, (self["mark"],)
 
 
+def _pipe(mark: str) -> Path:
+    return Path(f"{mark}.pipe")
+
+
 def _die_once(mark: str) -> dict:
     if not Path(mark).exists():
-        Path(mark).touch()
-        os.kill(os.getpid(), signal.SIGKILL)
+        with _pipe(mark).open("wb"):  # waits until the other one reads
+            Path(mark).touch()
+            os.kill(os.getpid(), signal.SIGKILL)
     return says("user", "go on")
 
 
 def _die(mark: str) -> None:
-    while not Path(mark).exists():
-        time.sleep(0.01)
+    if not Path(mark).exists():
+        _pipe(mark).read_bytes()  # ends with the process that writes
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_a_process_that_is_killed_costs_no_other_session(tmp_path):
     """What was running then is replayed again, each alone; only what ends its process twice is skipped."""
     mark = {"mark": str(tmp_path / "mark")}
+    os.mkfifo(_pipe(mark["mark"]))
     lists = {"once": [*session(9), DeadlyOnce(mark)], "always": [*session(6), Deadly(mark)]}
     lists |= {f"good {number}": session(number) for number in range(3, 6)}
     tasks = [

@@ -7,10 +7,11 @@ import gc
 import json
 import re
 import sqlite3
+import threading
 import weakref
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,9 @@ from context_compressor.offload.directory.usage import Usage
 from context_compressor.offload.history_tools import SEARCH_TOKENS
 from context_compressor.offload.protocol import ref_of
 from context_compressor.recall.hits import Hit
+from context_compressor.recall.index import ReadTexts, SearchIndex
+from context_compressor.recall.passages import Document
+from context_compressor.recall.ranking import Found
 from tests.memory.scripted import call, result, user
 
 COUNTER = TiktokenCounter()
@@ -541,11 +545,27 @@ async def test_searches_hold_no_thread_that_the_base_memory_may_need() -> None:
     assert set(base.busy) == {0}
 
 
-async def test_closing_ends_a_search_that_goes_on() -> None:
+@pytest.fixture
+def searching(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Set once a search reads texts for its index, in a thread."""
+    begun, real = threading.Event(), SearchIndex.search
+
+    def search(index: SearchIndex, query: str, limit: int, history: Any, read: ReadTexts) -> list[Found]:
+        def read_on(keys: Sequence[str]) -> Iterable[Document]:
+            begun.set()
+            return read(keys)
+
+        return real(index, query, limit, history, read_on)
+
+    monkeypatch.setattr(SearchIndex, "search", search)
+    return begun
+
+
+async def test_closing_ends_a_search_that_goes_on(searching: threading.Event) -> None:
     memory = memory_of()
-    await memory.add(from_openai([user(f"message {n} about apples in file_{n}.py") for n in range(6_000)]))
+    await memory.add(from_openai([user(f"message {n} about apples in file_{n}.py") for n in range(1_500)]))
     searches = [asyncio.create_task(memory.search_history("apples")) for _ in range(3)]
-    await asyncio.sleep(0.2)
+    await asyncio.to_thread(searching.wait)
     async with asyncio.timeout(120):  # only so that a failure is one
         await memory.aclose()
         done = await asyncio.gather(*searches, return_exceptions=True)
@@ -553,14 +573,18 @@ async def test_closing_ends_a_search_that_goes_on() -> None:
     assert await memory.search_history("apples")
 
 
-def test_a_search_given_up_in_a_loop_that_stopped_blocks_no_other() -> None:
+def test_a_search_given_up_in_a_loop_that_stopped_blocks_no_other(searching: threading.Event) -> None:
     memory = memory_of()
+
+    async def give_up() -> None:
+        await memory.add(from_openai([user(f"message {n} about apples") for n in range(1_500)]))
+        search = asyncio.create_task(memory.search_history("apples"))
+        await asyncio.to_thread(searching.wait)
+        search.cancel()
+        await asyncio.wait([search])
+
     loop = asyncio.new_event_loop()
-    loop.run_until_complete(
-        memory.add(from_openai([user(f"message {n} about apples in file_{n}.py") for n in range(6_000)]))
-    )
-    with suppress(TimeoutError):  # a fast machine may be done by then
-        loop.run_until_complete(asyncio.wait_for(memory.search_history("apples"), 0.2))
+    loop.run_until_complete(give_up())
     # Only so that a failure is one.
     found = asyncio.run(asyncio.wait_for(memory.search_history("apples"), 120))
     assert len(found) == 5

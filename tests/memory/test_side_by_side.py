@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from context_compressor import CompressedMemory, CompressionEvent, InMemoryMemory, from_openai, to_openai
+from context_compressor import CompressedMemory, CompressionEvent, InMemoryMemory, Msg, from_openai, to_openai
 from context_compressor.errors import InvalidArgumentError, InvalidStateError
 from context_compressor.messages.exchanges import ExchangeBuilder
 from context_compressor.tokens import off_loop
+from context_compressor.tokens.measure import MessageTokens
 from tests.memory.scripted import (
     COUNTER,
     FaultyStore,
@@ -161,15 +162,27 @@ async def test_a_state_loaded_while_a_message_is_added_is_what_the_next_view_sho
     )
 
 
-async def test_a_state_loaded_while_messages_are_counted_is_what_that_view_shows() -> None:
+async def test_a_state_loaded_while_messages_are_counted_is_what_that_view_shows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    counting, going_on = threading.Event(), threading.Event()
+    real = COUNTER.measure
+
+    def measure(msg: Msg) -> MessageTokens:
+        counting.set()
+        going_on.wait()
+        return real(msg)
+
     other = new_memory()
     await filled(other, [user("another conversation")])
     base = InMemoryMemory()
     await base.add(from_openai([user(text("long", 3_000))]))  # is counted in a thread
     memory = new_memory(config(200_000), base=base)
+    monkeypatch.setattr(COUNTER, "measure", measure)
     reading = asyncio.create_task(memory.get_memory())
-    await asyncio.sleep(0.001)
+    await asyncio.to_thread(counting.wait)
     memory.load_state_dict(other.state_dict())
+    going_on.set()
     assert to_openai(await reading) == [user("another conversation")]
 
 
