@@ -61,6 +61,7 @@ from context_compressor.summarizers.uses import Uses
 COLUMNS = ("without", "saved", "cost", "as if model", "far known", "near known", "events")
 ENGINE = "context_compressor.compression.engine"
 SEGMENTS = "context_compressor.compression.segmenting"
+MATERIAL = "context_compressor.compression.material"
 DRAFT = "context_compressor.compression.draft"
 compress = Draft.compress
 
@@ -110,7 +111,7 @@ MECHANISMS = {
     ),
     "requests-and-outcomes": Off(names={"context_compressor.summarizers.artifacts.STATE_SHARE": 0.0}),
     "said-once": Off(names={f"{ENGINE}.identifiers_in_view": lambda _: frozenset()}),
-    "whole-texts": Off(names={f"{SEGMENTS}.shown_message": ShowStubbed()}),
+    "whole-texts": Off(names={f"{MATERIAL}.shown_message": ShowStubbed()}),
     "abridging": Off(names={f"{SEGMENTS}.tokens_read": tokens_whole}),
     "arrivals": Off({"arrival_ratio": 1.0}),
     "first-look": Off(names={"context_compressor.compression.stub_draft.MOST_PREVIEWS": 1}),

@@ -16,7 +16,7 @@ from context_compressor.compression.guiding import place_guide
 from context_compressor.compression.labels import segment_text
 from context_compressor.compression.notes import bounded_note
 from context_compressor.compression.plans import Costs, Plan, PlannedSegment, PlannedStub
-from context_compressor.compression.segmenting import MadeSegment, SegmentMaker
+from context_compressor.compression.segmenting import MadeSegment, SegmentMaker, Surroundings
 from context_compressor.compression.stubbing import StubMaker
 from context_compressor.compression.transcript import redacted_text
 from context_compressor.compression.view import ViewItem
@@ -120,44 +120,39 @@ class Engine:
         shown = [item.msg for item in staying]
         known = await run_off_loop(text_characters(shown), identifiers_in_view, staying)
         before = await self._read_uses() if plan.needs_summary else Uses()
-        bounded, done.note = None, None
+        bounded = None
         if note:
             note = sendable(" ".join(redacted_text(note, self._config.redact).split()))
             bounded, done.note = bounded_note(note, self._counter), "dropped"
         noted = max(plan.segments, key=_age, default=None)
-
-        async def segment(planned: PlannedSegment) -> MadeSegment:
-            async with limit:
-                made = await self._segments.make(
-                    planned,
-                    new_stubs,
-                    names,
-                    known,
-                    before,
-                    done,
-                    bare_tokens=self.costs().segment,
-                    note=bounded,
-                    note_room=spare_tokens if planned is noted else None,
-                    guide=form if planned is carrier else "",
-                )
-                notes, text = made.edit.notes, made.edit.text
-                if bounded and planned is noted and notes and f"\n- {notes[-1]}" in text:
-                    done.note = "kept" if notes[-1] == note else "cut"
-                return made
-
         stubs = await gather([stub(planned) for planned in plan.stubs])
         done.stubs = [edit for edit in stubs if edit is not None]
         carrier, form = await place_guide(plan, items, self._stubs, self._counter, done)
         new_stubs: dict[ItemKey, dict[PartPath, str]] = {}
         for edit in done.stubs:
             new_stubs.setdefault(edit.item, {})[edit.path] = edit.text
+        around = Surroundings(new_stubs, names, known, before, self.costs().segment, bounded)
+
+        async def segment(planned: PlannedSegment) -> MadeSegment:
+            async with limit:
+                return await self._segments.make(
+                    planned,
+                    around,
+                    done,
+                    note_room=spare_tokens if planned is noted else None,
+                    guide=form if planned is carrier else "",
+                )
+
+        made = await gather([segment(planned) for planned in plan.segments])
         taken: set[str] = set()
-        for made, found in await gather([segment(planned) for planned in plan.segments]):
-            segment_id = new_segment_id(made.ref, taken)
+        for planned, (new, found) in zip(plan.segments, made, strict=True):
+            segment_id = new_segment_id(new.ref, taken)
             taken.add(segment_id)
-            done.segments.append(replace(made, id=segment_id))
-            if made.items and found is not None:
+            done.segments.append(replace(new, id=segment_id))
+            if new.items and found is not None:
                 done.names[segment_id] = found
+            if bounded and planned is noted and new.notes and f"\n- {new.notes[-1]}" in new.text:
+                done.note = "kept" if new.notes[-1] == note else "cut"
 
 
 def identifiers_in_view(staying: Iterable[ViewItem]) -> frozenset[str]:

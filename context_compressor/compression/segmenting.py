@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
 from context_compressor.compression.abridging import abridge, tokens_read
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.edits import ItemKey, SegmentEdit
-from context_compressor.compression.labels import segment_text, summary_of, without_index, without_notes
+from context_compressor.compression.labels import segment_text, summary_of, without_index
+from context_compressor.compression.material import Material, gather_material
 from context_compressor.compression.notes import fit_notes, newest_once, notes_tokens
 from context_compressor.compression.plans import PlannedSegment
-from context_compressor.compression.stubbing import StubMaker, may_hold_pages
-from context_compressor.compression.transcript import render_transcript, shown_message
-from context_compressor.compression.view import SEGMENT_NAME, ViewItem
+from context_compressor.compression.stubbing import StubMaker
+from context_compressor.compression.transcript import render_transcript
+from context_compressor.compression.view import SEGMENT_NAME
 from context_compressor.compression.writing import Performed, Writer
 from context_compressor.errors import SummarizerError
 from context_compressor.messages.escapes import sendable
 from context_compressor.messages.msg import Msg
 from context_compressor.messages.parts import PartPath
-from context_compressor.messages.provenance import segment_metadata
 from context_compressor.summarizers.artifacts import Artifacts, index_artifacts, names_in
 from context_compressor.summarizers.protocol import Summarizer, SummaryRequest
 from context_compressor.summarizers.uses import Names, Uses
@@ -34,47 +34,6 @@ PROSE_SHARE = 0.15
 _MIN_PROSE_TOKENS = 48
 _HEADING_TOKENS = 6
 """What the heading of the index costs at most, by any vocabulary in use."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Material:
-    """What a segment is to stand for."""
-
-    items: Sequence[ViewItem]
-    messages: Sequence[Msg]
-    """As transcripts and summarisers read them: redacted, with stubs in place."""
-    whole: Sequence[Msg]
-    """The same without stubs, for the index."""
-
-    @property
-    def children(self) -> int:
-        """How many earlier segments it begins with."""
-        return sum(item.kind == "segment" for item in self.items)
-
-    @property
-    def message_count(self) -> int:
-        """How many messages of the history the segment covers, those of earlier segments included."""
-        merged = sum(len(item.covered) for item in self.items if item.kind == "segment")
-        return merged + len({item.key.key for item in self.items if item.kind != "segment"})
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """The agent's notes in earlier segments, the oldest first."""
-        return newest_once(note for item in self.items for note in item.notes)
-
-    @property
-    def says_something(self) -> bool:
-        """Whether there is anything to summarise: earlier segments may only name their refs."""
-        return any(
-            item.kind != "segment" or summary_of(str(message.content)) is not None
-            for message, item in zip(self.messages, self.items, strict=True)
-        )
-
-    def take_out_notes(self) -> None:
-        """Take the notes out of earlier segments: they stand beside summaries, for no summariser to read."""
-        for message, item in zip(self.messages, self.items, strict=True):
-            if item.notes:
-                message.content = without_notes(str(message.content), item.notes)
 
 
 class _OwnNote(NamedTuple):
@@ -93,12 +52,39 @@ class _Room(NamedTuple):
     notes: tuple[str, ...]
 
 
+class _Said(NamedTuple):
+    """What a segment says of its material; nothing where it only names its ref."""
+
+    summary: str | None = None
+    facts: tuple[str, ...] = ()
+    """The lines of its index."""
+    names: Names | None = None
+    """Who named what in its messages; None where no index will ever ask."""
+
+
 class MadeSegment(NamedTuple):
     """A segment, its id still to be given."""
 
     edit: SegmentEdit
     names: Names | None
     """Who named what in the messages that it stands for; None where no index will ever ask."""
+
+
+class Surroundings(NamedTuple):
+    """What the segments of one event are made with."""
+
+    new_stubs: Mapping[ItemKey, Mapping[PartPath, str]]
+    """The stubs that the event has made."""
+    names: Mapping[str, str]
+    """Tool names by call id."""
+    known: frozenset[str]
+    """Identifiers that an index need not name."""
+    before: Uses
+    """What the agent named in what left earlier."""
+    bare_tokens: int
+    """What a segment costs that only names its ref."""
+    note: str | None
+    """What the agent asked to keep; summarisers are to mind it."""
 
 
 class SegmentMaker:
@@ -136,14 +122,9 @@ class SegmentMaker:
     async def make(
         self,
         planned: PlannedSegment,
-        new_stubs: Mapping[ItemKey, Mapping[PartPath, str]],
-        names: Mapping[str, str],
-        known: frozenset[str],
-        before: Uses,
+        around: Surroundings,
         done: Performed,
         *,
-        bare_tokens: int,
-        note: str | None,
         note_room: int | None,
         guide: str,
     ) -> MadeSegment:
@@ -151,57 +132,50 @@ class SegmentMaker:
 
         Args:
             planned: what that is.
-            new_stubs: the stubs that the event has made.
-            names: tool names by call id.
-            known: identifiers that the index need not name.
-            before: what the agent named in what left earlier.
+            around: what the event's other segments are made with, too.
             done: receives what was stored, and what failed.
-            bare_tokens: what a segment costs that only names its ref.
-            note: what the agent asked to keep; the summariser is to mind it.
-            note_room: tokens that this segment may cost above its plan to show it; None where it is not to.
+            note_room: tokens that this segment may cost above its plan to show the agent's note; None where
+                it is not to.
             guide: what it is to say of the tools.
         """
-        material = await self._gather(planned, new_stubs, names, done)
+        bare_tokens = around.bare_tokens
+        material = await gather_material(
+            planned, around.new_stubs, around.names, self._stubs, self._config.redact, done
+        )
         transcript = render_transcript(material.messages, segments=material.children)
         ref = await self._writer.write_own(transcript.text, done)
         media_refs = [await self._writer.write_own(media, done) for media in transcript.media]
         material.take_out_notes()
         replaced_tokens = sum(unit.tokens for unit in planned.units)
-        own = _OwnNote(note, note_room) if note and note_room is not None else None
+        own = _OwnNote(around.note, note_room) if around.note and note_room is not None else None
         notes = newest_once([*material.notes, own.text]) if own else material.notes
         gain = replaced_tokens - planned.summary_tokens - bare_tokens
         room = self._divide(planned.summary_tokens, notes, own, gain, guide)
-        facts: tuple[str, ...] = ()
-        named: Names | None = None
-        written: str | None = None
+        said = _Said()
         if planned.summary_tokens and material.says_something:
-            facts, named = await self._index(material.whole, room.index_tokens, known, before, done)
-            written = await self._summarize(
-                self._request(material, room.prose_tokens, facts, note),
-                replaced_tokens - room.index_tokens - bare_tokens,
-                tokens_read(material.items, self._config.preview_tokens, self._counter, indices=not facts),
-                transcript.text,
-                done,
+            said = await self._say(
+                material, transcript.text, room, replaced_tokens - bare_tokens, around, done
             )
-            facts = tuple(fact for fact in facts if written is None or fact not in written)
         elif self._config.mode != "compact":
             named = await run_off_loop(text_characters(material.whole), names_in, material.whole)
-        text_with = partial(segment_text, ref, material.message_count, written, facts)
+            said = _Said(names=named)
+        text_with = partial(segment_text, ref, material.message_count, said.summary)
         if guide and not planned.summary_tokens and self.cost_of(text_with(guide=guide)) > bare_tokens:
             guide = ""
         shown = room.notes
         if own and shown[-1:] != (own.text,):
             # What was reckoned with and is not used may be enough, if the view still gets smaller.
             most = min(bare_tokens + planned.summary_tokens + own.room, replaced_tokens - 1)
-            found = fit_notes(notes, most - self.cost_of(text_with(guide=guide)), self._counter)
+            left = most - self.cost_of(text_with(said.facts, guide=guide))
+            found = fit_notes(notes, left, self._counter)
             shown = max(shown, found, key=lambda kept: len(kept[-1]) if kept else 0)
         # Texts are reckoned alone, and a counter may find more in a message, as its JSON is longer.
         bare = segment_text(ref, material.message_count, None)
-        text = sendable(text_with(notes=shown, guide=guide))
-        if facts and self.cost_of(text) >= replaced_tokens:
-            text = sendable(segment_text(ref, material.message_count, written, notes=shown, guide=guide))
-        if self.cost_of(text) >= replaced_tokens:
-            written, shown, text = None, (), bare
+        indices = (said.facts, ()) if said.facts else ((),)
+        texts = (sendable(text_with(facts, notes=shown, guide=guide)) for facts in indices)
+        text = next((text for text in texts if self.cost_of(text) < replaced_tokens), None)
+        if text is None:
+            said, shown, text = said._replace(summary=None), (), bare
         edit = SegmentEdit(
             id="",
             items=tuple(item.key for item in material.items if item.kind != "segment"),
@@ -209,11 +183,31 @@ class SegmentMaker:
             ref=ref,
             media_refs=tuple(media_refs),
             text=text,
-            summarized=written is not None,
+            summarized=said.summary is not None,
             # Where only a ref is left there is no room now, and perhaps when that is merged.
             notes=shown or (() if planned.summary_tokens and text != bare else notes),
         )
-        return MadeSegment(edit, named)
+        return MadeSegment(edit, said.names)
+
+    async def _say(
+        self,
+        material: Material,
+        transcript: str,
+        room: _Room,
+        replaced_tokens: int,
+        around: Surroundings,
+        done: Performed,
+    ) -> _Said:
+        """Index and summarise; `replaced_tokens` are those that index and summary may not reach together."""
+        facts, named = await self._index(material.whole, room.index_tokens, around, done)
+        written = await self._summarize(
+            self._request(material, room.prose_tokens, facts, around.note),
+            replaced_tokens - room.index_tokens,
+            tokens_read(material.items, self._config.preview_tokens, self._counter, indices=not facts),
+            transcript,
+            done,
+        )
+        return _Said(written, tuple(f for f in facts if written is None or f not in written), named)
 
     def _divide(
         self, summary_tokens: int, notes: Sequence[str], own: _OwnNote | None, gain: int, guide: str
@@ -228,35 +222,13 @@ class SegmentMaker:
         left -= max(notes_tokens(fitted, count) - own_tokens, 0)
         return _Room(prose_tokens, left, fitted)
 
-    async def _gather(
-        self,
-        planned: PlannedSegment,
-        new_stubs: Mapping[ItemKey, Mapping[PartPath, str]],
-        names: Mapping[str, str],
-        done: Performed,
-    ) -> _Material:
-        """Return what is to leave, as it is read; pages in it are stubbed, their texts being stored."""
-        items = [item for unit in planned.units for item in unit.items]
-        messages: list[Msg] = []
-        whole: list[Msg] = []
-        have_pages = may_hold_pages(names)
-        for item in items:
-            stubs = {path: stub.text for path, stub in item.stubs.items()} | dict(new_stubs.get(item.key, {}))
-            if have_pages:
-                stubs |= await self._stubs.stub_pages(item, stubs, names, done)
-            redact = None if item.kind == "segment" else self._config.redact
-            message = shown_message(item.source, stubs, names, redact)
-            if item.kind == "segment":
-                message.metadata = segment_metadata()
-            messages.append(message)
-            whole.append(shown_message(item.source, {}, names, redact) if stubs else message)
-        return _Material(items, messages, whole)
-
     async def _index(
-        self, messages: Sequence[Msg], max_tokens: int, known: frozenset[str], before: Uses, done: Performed
+        self, messages: Sequence[Msg], max_tokens: int, around: Surroundings, done: Performed
     ) -> Artifacts:
         """Return an index; an empty one where its rules fail on what somebody wrote to break them."""
-        index = partial(index_artifacts, messages, max_tokens, self._counter, known=known, before=before)
+        index = partial(
+            index_artifacts, messages, max_tokens, self._counter, known=around.known, before=around.before
+        )
         try:
             return await run_off_loop(text_characters(messages), index)
         except Exception as error:
@@ -264,7 +236,7 @@ class SegmentMaker:
             return Artifacts()
 
     def _request(
-        self, material: _Material, max_tokens: int, facts: tuple[str, ...], note: str | None
+        self, material: Material, max_tokens: int, facts: tuple[str, ...], note: str | None
     ) -> SummaryRequest:
         """Return the request; the oldest summary of a merge is what the new one carries forward."""
         messages, previous = material.messages, None
