@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from context_compressor.cli.exits import CommandError, check_path
+from context_compressor.messages.escapes import dump_sendable
 from context_compressor.readers import Form, Format, Problem, Reading, Session, UnreadableError, read_all
 
 __all__ = ["STDIN", "Form", "Session", "SessionFile", "read_sessions"]
@@ -32,10 +32,6 @@ class SessionFile:
     problems: tuple[Problem, ...] = ()
     """What could not be read, and is missing from the sessions."""
 
-    def place(self, session: Session, message: int | None = None) -> str:
-        """Return where a session, or one message of it, stands, as errors name it."""
-        return session.place(message)
-
     def written_as(self) -> str | None:
         """Return what is written for an input whose form is not written back, else None."""
         if self.form not in _WRITTEN_ANEW:
@@ -46,14 +42,14 @@ class SessionFile:
     def dump(self, views: Sequence[list[dict[str, Any]]]) -> str:
         """Return the text of a file of this form that holds `views`, one per session."""
         if self.form is Form.MESSAGE_LINES:
-            return "".join(f"{_json(message)}\n" for view in views for message in view)
+            return "".join(f"{dump_sendable(message)}\n" for view in views for message in view)
         anew = self.form is Form.DIRECTORY or (self.form is Form.FOREIGN and len(views) > 1)
         framed = [
             {"id": session.id, "messages": view} if anew and session.frame is None else session.wrap(view)
             for session, view in zip(self.sessions, views, strict=True)
         ]
         indent = 2 if self.is_indented else None
-        return "".join(f"{_json(value, indent)}\n" for value in framed)
+        return "".join(f"{dump_sendable(value, indent=indent)}\n" for value in framed)
 
 
 def read_sessions(source: str, format: Format | None = None) -> SessionFile:
@@ -78,19 +74,3 @@ def _to_file(reading: Reading) -> SessionFile:
     return SessionFile(
         reading.name, reading.form, reading.sessions, indented, reading.formats, reading.problems
     )
-
-
-def _json(value: Any, indent: int | None = None) -> str:
-    text = json.dumps(value, ensure_ascii=False, indent=indent)
-    if text.isascii() or _encodes(text):
-        return text
-    return json.dumps(value, indent=indent)
-
-
-def _encodes(text: str) -> bool:
-    """Tell whether UTF-8 can hold the text: JSON may hold half of a surrogate pair, UTF-8 may not."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

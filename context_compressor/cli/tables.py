@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any, Final
+
+from rich.box import SIMPLE
 from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+TABLE_LOOK: Final[dict[str, Any]] = {
+    "title_justify": "left",
+    "title_style": "bold",
+    "box": SIMPLE,
+    "pad_edge": False,
+}
 _LEAST_FOLDED = 16
 """Characters that a folded column has at least, unless what stands in it is shorter."""
 _ANY_WIDTH = 10_000

@@ -15,7 +15,7 @@ from context_compressor.measure.results import Missing, Replay, Turn
 from context_compressor.measure.systems import Ours
 from context_compressor.messages.msg import Msg
 from context_compressor.messages.openai import to_openai
-from context_compressor.messages.provenance import provenance_of
+from context_compressor.messages.provenance import provenance_of, refs_shown
 
 HEAD_CHARACTERS = 12_000
 TAIL_CHARACTERS = 4_000
@@ -161,8 +161,7 @@ class _Watcher:
 
     async def _note(self, msg: Msg) -> None:
         provenance = provenance_of(msg)
-        refs = tuple(ref for ref in provenance.get("refs") or [provenance.get("ref")] if ref)
-        kind = str(provenance.get("kind"))
+        refs, kind = refs_shown(msg), str(provenance.get("kind"))
         if not refs or (kind, refs) in self._seen:
             return
         full = "\n\n".join([await self._read(ref) for ref in refs])

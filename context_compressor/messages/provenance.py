@@ -17,6 +17,12 @@ def provenance_of(msg: Msg) -> dict[str, Any]:
     return provenance if isinstance(provenance, dict) else {}
 
 
+def refs_shown(msg: Msg) -> tuple[str, ...]:
+    """Return the refs of what a message stands for; none where it stands for itself or holds a place."""
+    provenance = provenance_of(msg)
+    return tuple(ref for ref in provenance.get("refs") or [provenance.get("ref")] if ref)
+
+
 def is_segment(msg: Msg) -> bool:
     """Tell whether a message is a summary of earlier ones, in a view or among what is to be summarised."""
     return provenance_of(msg).get("kind") == "segment"

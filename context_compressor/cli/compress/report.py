@@ -7,7 +7,6 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
-from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -15,14 +14,13 @@ from rich.text import Text
 from context_compressor.cli.compress.sessions import SessionReport, StandIn
 from context_compressor.cli.exits import one_line
 from context_compressor.cli.inputs import SessionFile
-from context_compressor.cli.tables import print_table
+from context_compressor.cli.tables import TABLE_LOOK, print_table
 from context_compressor.compression.config import CompressionConfig
 
 _MAX_ROWS = 40
 """Sessions shown in the table; `--json` has all."""
 _MAX_STAND_INS = 12
 _MAX_NOTES = 8
-_LOOK: dict[str, Any] = {"title_justify": "left", "title_style": "bold", "box": SIMPLE, "pad_edge": False}
 
 
 def saved_percent(before: int, after: int) -> float:
@@ -68,7 +66,7 @@ def _store_option(store: str) -> str:
 
 
 def _sessions_table(source: SessionFile, reports: Sequence[SessionReport], budget: int) -> Table:
-    table = Table(title=f"Views within {budget:,} tokens", **_LOOK)
+    table = Table(title=f"Views within {budget:,} tokens", **TABLE_LOOK)
     table.add_column("session", overflow="fold")
     for name in ("messages", "tokens", "view", "saved", "offloaded", "summaries"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -97,7 +95,7 @@ def _row(reports: Sequence[SessionReport]) -> tuple[str, ...]:
 
 
 def _stand_ins_table(report: SessionReport) -> Table:
-    table = Table(title="What left the view", **_LOOK)
+    table = Table(title="What left the view", **TABLE_LOOK)
     for name in ("what", "messages", "full text"):
         table.add_column(name, no_wrap=True)
     rows = [_stand_in_row(stand_in) for stand_in in report.stand_ins]
@@ -183,6 +181,10 @@ def report_json(
             "summarizer_output_tokens": sum(report.stats.summarizer_output_tokens for report in reports),
         },
         "sessions": [_session_value(report) for report in reports],
+        "formats": list(source.formats),
+        "problems": [
+            {"file": problem.file, "line": problem.line, "why": problem.why} for problem in source.problems
+        ],
     }
     return json.dumps(value, indent=2)
 

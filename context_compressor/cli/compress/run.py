@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -90,7 +89,7 @@ def run_compress(options: CompressOptions) -> int:
         _warn(source)
     if options.json:
         report = report_json(source, reports, config, output=output or "stdout", store=options.store)
-        print(_with_reading(report, source), file=sys.stderr if output is None else sys.stdout)
+        print(report, file=sys.stderr if output is None else sys.stdout)
     elif not options.quiet:
         print_report(console, source, reports, config.budget, options.store)
         written = source.written_as()
@@ -110,12 +109,3 @@ def _warn(source: SessionFile) -> None:
     more = f"; the first {_MAX_PROBLEMS} are named" if count > _MAX_PROBLEMS else ""
     items = "item" if count == 1 else "items"
     print(f"{one_line(source.name)}: {count:,} unreadable {items} skipped{more}", file=sys.stderr)
-
-
-def _with_reading(report: str, source: SessionFile) -> str:
-    """Return the report with what is to be said about the reading of the input."""
-    problems = [
-        {"file": problem.file, "line": problem.line, "why": problem.why} for problem in source.problems
-    ]
-    value = {**json.loads(report), "formats": list(source.formats), "problems": problems}
-    return json.dumps(value, indent=2)

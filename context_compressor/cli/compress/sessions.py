@@ -23,7 +23,7 @@ from context_compressor.memory.stats import CompressionStats
 from context_compressor.messages.exchanges import ExchangeBuilder
 from context_compressor.messages.msg import Msg
 from context_compressor.messages.openai import from_openai, to_openai
-from context_compressor.messages.provenance import provenance_of
+from context_compressor.messages.provenance import provenance_of, refs_shown
 from context_compressor.offload.files import FileOffloadStore
 from context_compressor.offload.keeping import KeepingStore
 from context_compressor.summarizers.protocol import Summarizer
@@ -84,7 +84,7 @@ class Compressor:
             CommandError: a message is malformed, a session does not fit, or the store cannot be used.
         """
         for session in source.sessions:
-            read_messages(source, session)
+            read_messages(session)
         namespaces = name_sessions(source, self.namespace)
         return [
             await self._compress_one(source, number, namespaces[number - 1], on_progress)
@@ -95,7 +95,7 @@ class Compressor:
         self, source: SessionFile, number: int, namespace: str, on_progress: ProgressHook
     ) -> SessionReport:
         session = source.sessions[number - 1]
-        history = read_messages(source, session)
+        history = read_messages(session)
         try:
             store = KeepingStore(FileOffloadStore(self.store, namespace))  # for the output of earlier runs
         except ValueError as error:
@@ -121,7 +121,7 @@ class Compressor:
                 view = await memory.get_memory()
             except ContextOverflowError as error:
                 reason = str(error).replace("max_total_tokens", "--budget")
-                raise CommandError(f"{source.place(session)}: {reason}", NO) from None
+                raise CommandError(f"{session.place()}: {reason}", NO) from None
             finally:
                 await memory.aclose()
         failures = [event.error for event in events if event.kind == "failure" and event.error is not None]
@@ -151,7 +151,7 @@ class Compressor:
         )
 
 
-def read_messages(source: SessionFile, session: Session) -> list[Msg]:
+def read_messages(session: Session) -> list[Msg]:
     """Return the messages of a session, each under an id that says where it stands.
 
     Raises:
@@ -161,7 +161,7 @@ def read_messages(source: SessionFile, session: Session) -> list[Msg]:
         history = from_openai(session.messages)
     except InvalidMessageError as error:
         found = _MESSAGE_INDEX.match(str(error))
-        place = source.place(session, int(found[1]) if found else None)
+        place = session.place(int(found[1]) if found else None)
         raise CommandError(f"{place}: {error}") from None
     for index, msg in enumerate(history):
         msg.id, msg.timestamp = f"messages[{index}]", ""
@@ -199,9 +199,8 @@ def _stand_in(msg: Msg) -> StandIn | None:
     provenance = provenance_of(msg)
     if not provenance:
         return None
-    refs = provenance.get("refs") or [provenance["ref"]]
     covers = [int(found[1]) for id in provenance["covered_ids"] if (found := _MESSAGE_INDEX.match(id))]
-    return StandIn(provenance["kind"], tuple(ref for ref in refs if ref), tuple(covers))
+    return StandIn(provenance["kind"], refs_shown(msg), tuple(covers))
 
 
 class _Collector(logging.Handler):

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
-from context_compressor.cli.tables import print_table
+from context_compressor.cli.tables import TABLE_LOOK, print_table
 from context_compressor.measure.results import Totals
 from context_compressor.report.data import OURS, ReportData, short_number
 
-_LOOK: dict[str, Any] = {"title_justify": "left", "title_style": "bold", "box": SIMPLE, "pad_edge": False}
 _COLUMNS = ("saved", "peak", "over", "refused", "cost", "shown", "read back", "lost")
 
 
@@ -23,7 +19,7 @@ def print_tables(console: Console, data: ReportData) -> None:
         table = Table(
             title=f"Budget {budget:,} tokens: {count:,} session{'' if count == 1 else 's'}, "
             f"{rows[0][1].turns:,} turns",
-            **_LOOK,
+            **TABLE_LOOK,
         )
         table.add_column("system", no_wrap=True)
         for column in _COLUMNS:
