@@ -25,7 +25,7 @@ from context_compressor.errors import InvalidArgumentError, InvalidStateError
 from context_compressor.events import CompressionEvent, EventHook
 from context_compressor.integrations.agentscope_model import AgentScopeSummarizer
 from context_compressor.integrations.agentscope_tools import register_offload_tools
-from context_compressor.memory.base import MemoryBase, as_mark, as_marks
+from context_compressor.memory.base import MemoryBase
 from context_compressor.memory.compressed import CompressedMemory
 from context_compressor.memory.foreign import ForeignMemory, to_its_end
 from context_compressor.memory.in_memory import InMemoryMemory
@@ -156,7 +156,7 @@ class AgentScopeCompressedMemory(AgentScopeMemoryBase):
             return
         given = memories if isinstance(memories, list) else [memories]
         messages = [from_agentscope(msg, f"memories[{index}]") for index, msg in enumerate(given)]
-        await to_its_end(self.compressed.add(messages, marks=_plain(as_marks(marks)), **kwargs))
+        await to_its_end(self.compressed.add(messages, marks=marks, **kwargs))
 
     async def delete(self, msg_ids: list[str], **kwargs: Any) -> int:
         """Delete messages and return how many were there; a segment's id stands for all that it covers."""
@@ -164,9 +164,7 @@ class AgentScopeCompressedMemory(AgentScopeMemoryBase):
 
     async def delete_by_mark(self, mark: str | list[str], *args: Any, **kwargs: Any) -> int:
         """Delete the messages that bear any of the marks, and return how many."""
-        return await self.compressed.delete_by_mark(
-            _plain(as_marks(mark, "mark", is_optional=False)), *args, **kwargs
-        )
+        return await self.compressed.delete_by_mark(mark, *args, **kwargs)
 
     async def size(self) -> int:
         """Return how many messages the history holds."""
@@ -188,9 +186,7 @@ class AgentScopeCompressedMemory(AgentScopeMemoryBase):
         Raises:
             ContextOverflowError: what may not leave exceeds the budget.
         """
-        view = await self.compressed.get_memory(
-            _plain_mark(mark, "mark"), _plain_mark(exclude_mark, "exclude_mark"), prepend_summary, **kwargs
-        )
+        view = await self.compressed.get_memory(mark, exclude_mark, prepend_summary, **kwargs)
         if mark is not None:
             return [_as_sent(msg) for msg in view]
         # The view keeps its messages as long as it shows them, so each becomes AgentScope's once.
@@ -202,9 +198,7 @@ class AgentScopeCompressedMemory(AgentScopeMemoryBase):
         self, new_mark: str | None, old_mark: str | None = None, msg_ids: list[str] | None = None
     ) -> int:
         """Add, replace or remove a mark, and return how many messages changed."""
-        return await self.compressed.update_messages_mark(
-            _plain_mark(new_mark, "new_mark"), _plain_mark(old_mark, "old_mark"), msg_ids
-        )
+        return await self.compressed.update_messages_mark(new_mark, old_mark, msg_ids)
 
     async def update_compressed_summary(self, summary: str) -> None:
         """Set the summary that an agent's own compression writes, which the view shows first."""
@@ -358,13 +352,3 @@ def _namespace_of(base: object) -> str:
     if all(isinstance(name, str) for name in session):
         return "session-" + hashlib.sha256(json.dumps(session).encode()).hexdigest()[:22]
     return "memory-" + new_id()
-
-
-def _plain(marks: list[str]) -> list[str]:
-    return [str.__str__(mark) for mark in marks]
-
-
-def _plain_mark(mark: str | None, argument: str) -> str | None:
-    """Return a mark as a plain string: an agent's are members of an enum, which format as something else."""
-    checked = as_mark(mark, argument)
-    return None if checked is None else str.__str__(checked)

@@ -172,7 +172,7 @@ def _no_msg(expected: str, value: object) -> InvalidArgumentError:
 
 
 def as_marks(marks: object, argument: str = "marks", *, is_optional: bool = True) -> list[str]:
-    """Return marks as a list, each once, in order.
+    """Return marks as a list, each once, in order, out of an enum, whose members format as something else.
 
     Raises:
         InvalidArgumentError: anything else than a string, a list of strings, or, if optional, None.
@@ -180,21 +180,23 @@ def as_marks(marks: object, argument: str = "marks", *, is_optional: bool = True
     if marks is None and is_optional:
         return []
     if isinstance(marks, str):
-        return [marks]
+        return [str.__str__(marks)]
     if isinstance(marks, list) and all(isinstance(mark, str) for mark in marks):
-        return list(dict.fromkeys(marks))
+        return list(dict.fromkeys(map(str.__str__, marks)))
     accepted = "a string, a list of strings or None" if is_optional else "a string or a list of strings"
     raise InvalidArgumentError(f"{argument}: expected {accepted}, got {_shown(marks)}")
 
 
 def as_mark(mark: object, argument: str) -> str | None:
-    """Return a single mark, or None.
+    """Return a single mark, out of an enum as `as_marks` does, or None.
 
     Raises:
         InvalidArgumentError: anything else than a string or None.
     """
-    if mark is None or isinstance(mark, str):
-        return mark
+    if mark is None:
+        return None
+    if isinstance(mark, str):
+        return str.__str__(mark)
     raise InvalidArgumentError(f"{argument}: expected a string or None, got {_shown(mark)}")
 
 

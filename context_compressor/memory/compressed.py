@@ -144,13 +144,12 @@ class CompressedMemory(MemoryBase):
             RedactionError: the `redact` callable failed.
             SummarizerError, OffloadError: only with `on_failure="raise"`.
         """
-        if mark is not None:
-            matching = await self.base.get_memory(
-                mark=mark, exclude_mark=exclude_mark, prepend_summary=False, **kwargs
+        borne, excluded = as_mark(mark, "mark"), as_mark(exclude_mark, "exclude_mark")
+        if borne is not None:
+            return repaired(
+                await self.base.get_memory(mark=borne, exclude_mark=excluded, prepend_summary=False, **kwargs)
             )
-            return repaired(matching)
         upkeep = self._upkeep
-        excluded = as_mark(exclude_mark, "exclude_mark")
         if excluded is not None:
             await upkeep.look_up(excluded)
         if upkeep.is_current():
@@ -238,12 +237,12 @@ class CompressedMemory(MemoryBase):
 
     async def delete_by_mark(self, mark: str | list[str], *args: Any, **kwargs: Any) -> int:
         """Delete the messages that bear any of the marks; return how many."""
-        names = as_marks(mark)
+        names = as_marks(mark, "mark", is_optional=False)
 
         async def find() -> list[str]:
             return [id for name in names for id in await self._upkeep.history.ids_bearing(name)]
 
-        return await self._changes.remove(find, lambda _: self.base.delete_by_mark(mark, *args, **kwargs))
+        return await self._changes.remove(find, lambda _: self.base.delete_by_mark(names, *args, **kwargs))
 
     async def clear(self) -> None:
         """Delete everything: history, marks, summaries, and the stored texts."""
@@ -259,7 +258,8 @@ class CompressedMemory(MemoryBase):
 
         A message that becomes pinned returns to the view, its segment is withdrawn.
         """
-        return await self._changes.mark(new_mark, old_mark, None if msg_ids is None else as_ids(msg_ids))
+        new, old = as_mark(new_mark, "new_mark"), as_mark(old_mark, "old_mark")
+        return await self._changes.mark(new, old, None if msg_ids is None else as_ids(msg_ids))
 
     async def update_compressed_summary(self, summary: str) -> None:
         """Set the base memory's own summary, which the view shows behind the leading instructions."""

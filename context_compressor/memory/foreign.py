@@ -147,7 +147,7 @@ class AdaptedMemory(MemoryBase):
         prepend_summary: bool = True,
         **kwargs: Any,
     ) -> list[Msg]:
-        names = (_plain(as_mark(mark, "mark")), _plain(as_mark(exclude_mark, "exclude_mark")))
+        names = (_filled(as_mark(mark, "mark")), _filled(as_mark(exclude_mark, "exclude_mark")))
         async with self._lock:
             messages = await self._read(*names, **kwargs)
         if prepend_summary and self._compressed_summary:
@@ -165,7 +165,7 @@ class AdaptedMemory(MemoryBase):
     async def add(
         self, memories: Msg | list[Msg] | None, marks: str | list[str] | None = None, **kwargs: Any
     ) -> None:
-        messages, names = as_messages(memories), [_plain(mark) for mark in as_marks(marks)]
+        messages, names = as_messages(memories), [_filled(mark) for mark in as_marks(marks)]
         if not messages:
             return
         if not kwargs.get("allow_duplicates"):
@@ -192,7 +192,7 @@ class AdaptedMemory(MemoryBase):
 
     @_whole
     async def delete_by_mark(self, mark: str | list[str], *args: Any, **kwargs: Any) -> int:
-        names = [_plain(name) for name in as_marks(mark, "mark", is_optional=False)]
+        names = [_filled(name) for name in as_marks(mark, "mark", is_optional=False)]
         async with self._lock:
             before = await self._size()
             if names:
@@ -211,7 +211,7 @@ class AdaptedMemory(MemoryBase):
         self, new_mark: str | None, old_mark: str | None = None, msg_ids: list[str] | None = None
     ) -> int:
         check_mark_update(new_mark, old_mark, msg_ids)
-        new, old = _plain(new_mark), _plain(old_mark)
+        new, old = _filled(as_mark(new_mark, "new_mark")), _filled(as_mark(old_mark, "old_mark"))
         ids = None if msg_ids is None else as_ids(msg_ids)
         if new == old:
             return 0
@@ -320,17 +320,15 @@ def _message_class(memory: object) -> type[Any] | None:
     return found
 
 
-def _plain(mark: str | None) -> Any:
-    """Return a mark as a plain string, members of enums included, which format as something else.
+def _filled(mark: T) -> T:
+    """Return a mark, or None.
 
     Raises:
         InvalidArgumentError: it is empty.
     """
-    if mark is None:
-        return None
-    if not mark:
+    if mark == "":
         raise InvalidArgumentError("mark: '' is no mark for this memory; use a string that is not empty")
-    return str.__str__(mark)
+    return mark
 
 
 def _portions(ids: Sequence[str]) -> Iterator[list[str]]:

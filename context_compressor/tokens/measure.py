@@ -14,7 +14,7 @@ from context_compressor.messages.parts import count_texts, plain_texts
 from context_compressor.tokens.media import ENCODED_CHARACTERS, is_encoded
 from context_compressor.tokens.protocol import TokenCounter
 
-OFF_LOOP_CHARACTERS = 32_000
+COUNT_OFF_LOOP_CHARACTERS = 32_000
 """Messages with more characters than this, together, are counted in a thread.
 
 Measured with the Qwen vocabulary: so many characters take 2 ms in English and 4 ms in Chinese; a hop to a
@@ -90,7 +90,7 @@ async def measure_all_off_loop(counter: TokenCounter, messages: Sequence[Msg]) -
     if not getattr(counter, "is_loaded", True):
         await asyncio.to_thread(counter.load)  # type: ignore[attr-defined]
         counter.count_text(_FIRST_COUNTED)
-    if characters > OFF_LOOP_CHARACTERS:
+    if characters > COUNT_OFF_LOOP_CHARACTERS:
         return await asyncio.to_thread(lambda: [measure(counter, msg) for msg in messages])
     return [measure(counter, msg) for msg in messages]
 

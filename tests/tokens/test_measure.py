@@ -11,7 +11,7 @@ from context_compressor.errors import InvalidArgumentError
 from context_compressor.messages.msg import Block, Msg
 from context_compressor.messages.parts import text_parts
 from context_compressor.tokens.measure import (
-    OFF_LOOP_CHARACTERS,
+    COUNT_OFF_LOOP_CHARACTERS,
     MessageTokens,
     count_characters,
     measure,
@@ -104,7 +104,7 @@ async def test_small_messages_are_counted_on_the_loop_and_large_ones_off_it() ->
     here = threading.get_ident()
     counter = Counter()
     await measure_off_loop(counter, said("small"))
-    await measure_off_loop(counter, said("x" * (OFF_LOOP_CHARACTERS + 1)))
+    await measure_off_loop(counter, said("x" * (COUNT_OFF_LOOP_CHARACTERS + 1)))
     assert counter.threads[0] == here
     assert counter.threads[1] != here
 
@@ -132,7 +132,7 @@ async def test_a_vocabulary_is_read_off_the_loop() -> None:
             return 1
 
     here, counter = threading.get_ident(), Reading()
-    await measure_off_loop(counter, said("x" * (OFF_LOOP_CHARACTERS + 1)))
+    await measure_off_loop(counter, said("x" * (COUNT_OFF_LOOP_CHARACTERS + 1)))
     assert counter.read_in not in (None, here)
     assert counter.threads[0] == here
     assert counter.threads[1] != here
