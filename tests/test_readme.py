@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from context_compressor import CompressionConfig, CompressionEvent, CompressionStats
+from tests.support.markdown import blocks
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -30,12 +31,7 @@ EXAMPLES = sorted(
 _NUMBER = re.compile(r"(?<![0-9a-z])[0-9][0-9,]*")
 
 
-def blocks(language: str, text: str = README) -> list[str]:
-    """Return the fenced blocks of a language, in order."""
-    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-
-
-PIECES = {"README.md": blocks("python")[1:], "guide.md": blocks("python", GUIDE)}
+PIECES = {"README.md": blocks("python", README)[1:], "guide.md": blocks("python", GUIDE)}
 
 
 def section(title: str, text: str = README) -> str:
@@ -65,7 +61,7 @@ def test_every_example_runs_as_it_stands(name: str, tmp_path: Path) -> None:
 def test_the_first_code_is_an_example_and_prints_what_is_said() -> None:
     done = run_python(ROOT / "examples" / "five_lines.py", cwd=ROOT)
     code = (ROOT / "examples" / "five_lines.py").read_text(encoding="utf-8")
-    assert code.endswith(blocks("python")[0])
+    assert code.endswith(blocks("python", README)[0])
     assert f"`{done.stdout.strip()}`" in " ".join(section("Five lines").split())
 
 
@@ -118,7 +114,7 @@ def commands(block: str) -> Iterator[tuple[str, list[str]]]:
         yield command, [line for line in shown if line != "..."]
 
 
-@pytest.mark.parametrize("block", blocks("console"), ids=lambda block: block.splitlines()[0])
+@pytest.mark.parametrize("block", blocks("console", README), ids=lambda block: block.splitlines()[0])
 def test_commands_answer_as_shown(block: str, tmp_path: Path) -> None:
     """Rules of tables apart, and numbers of the demo, which differ from one Python's library to the next."""
     told = without_numbers if "context-compressor demo" in block else one_spaced

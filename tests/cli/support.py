@@ -64,3 +64,11 @@ def start_process(*arguments: object, cwd: Path, **options: object) -> subproces
         **options,
     }
     return subprocess.Popen(command(*arguments), **settings)
+
+
+def read_terminal(descriptor: int) -> bytes:
+    """Return what was written to a pseudo terminal since the last time, b"" at its end."""
+    try:
+        return os.read(descriptor, 65536)
+    except OSError:  # Linux says so when the other end is closed
+        return b""

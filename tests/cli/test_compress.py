@@ -17,7 +17,7 @@ from context_compressor import (
     compress_messages,
     from_openai,
 )
-from tests.cli.support import command, environment, run_process
+from tests.cli.support import command, environment, read_terminal, run_process
 from tests.support.validity import problems
 
 BUDGET = 8000
@@ -317,20 +317,13 @@ def test_a_terminal_shows_progress_and_gets_its_cursor_back(tmp_path, session_fi
     )
     os.close(follower)
     shown = b""
-    while chunk := _read(leader):
+    while chunk := read_terminal(leader):
         shown += chunk
     os.close(leader)
 
     assert process.wait() == 0
     assert b"compressing" in shown
     assert shown.rfind(b"\x1b[?25h") > shown.rfind(b"\x1b[?25l")
-
-
-def _read(descriptor: int) -> bytes:
-    try:
-        return os.read(descriptor, 65536)
-    except OSError:  # Linux says so when the other end is closed
-        return b""
 
 
 def test_a_reader_that_leaves_is_no_error(tmp_path, session_file):

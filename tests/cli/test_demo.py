@@ -11,7 +11,7 @@ from context_compressor import TiktokenCounter, from_openai
 from context_compressor.cli.demo.agent import ScriptedSession
 from context_compressor.cli.demo.checks import first_found, page_lines, refused_because, stands_in
 from context_compressor.cli.demo.tools import StdlibTools
-from tests.cli.support import command, environment, run_process
+from tests.cli.support import command, environment, read_terminal, run_process
 from tests.support.validity import problems
 
 
@@ -66,7 +66,7 @@ def test_a_terminal_of_80_columns_gets_a_table_that_fits(tmp_path):
     )
     os.close(follower)
     shown = b""
-    while chunk := _read(leader):
+    while chunk := read_terminal(leader):
         shown += chunk
     os.close(leader)
 
@@ -79,13 +79,6 @@ def test_a_terminal_of_80_columns_gets_a_table_that_fits(tmp_path):
         re.match(r" *15 +\w+ (\+1|x2)? +[\d,]+ +[\d,]+ +[█░]{12} +summarised [\d,]+", row) for row in rows
     )
     assert "Word for word what the agent had read." in rows
-
-
-def _read(descriptor: int) -> bytes:
-    try:
-        return os.read(descriptor, 65536)
-    except OSError:  # Linux says so when the other end is closed
-        return b""
 
 
 def test_a_short_demo_says_that_nothing_left(cli):
@@ -183,7 +176,7 @@ def test_a_session_holds_no_path_of_this_machine(recorded):
     assert str(StdlibTools().root) not in json.dumps(recorded)
 
 
-def test_a_session_ends_when_all_is_read(tmp_path):
+def test_a_session_ends_when_all_isread_terminal(tmp_path):
     (tmp_path / "json").mkdir()
     (tmp_path / "heapq.py").write_text("def heappush(heap, item):\n    sift(heap)\n")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import inspect
-import re
 from pathlib import Path
 from typing import Any
 
@@ -17,20 +16,17 @@ from agentscope.message import Msg
 from context_compressor import CompressionConfig, from_openai
 from context_compressor.integrations.agentscope import AgentScopeCompressedMemory
 from tests.integrations.messages import user
+from tests.support.markdown import blocks
 from tests.support.validity import problems
 
 ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "docs" / "migrating-from-reme.md").read_text(encoding="utf-8")
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
-
-
 async def test_its_code_runs_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
-    for block in blocks("python"):
+    for block in blocks("python", GUIDE):
         result = eval(compile(block, "guide", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), names)
         if inspect.isawaitable(result):
             await result
@@ -44,7 +40,7 @@ async def test_its_code_runs_one_after_the_other(tmp_path: Path, monkeypatch: py
 
 
 def test_the_one_import_gives_a_class_with_the_arguments_of_reme() -> None:
-    [diff] = blocks("diff")
+    [diff] = blocks("diff", GUIDE)
     [line] = [line[1:] for line in diff.splitlines() if line.startswith("+")]
     names: dict[str, Any] = {}
     exec(line, names)

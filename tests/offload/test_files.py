@@ -4,9 +4,6 @@ import asyncio
 import errno
 import os
 import stat
-import subprocess
-import sys
-import textwrap
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -27,8 +24,7 @@ from context_compressor.errors import (
 from context_compressor.offload import files
 from context_compressor.offload.files import FileOffloadStore
 from context_compressor.offload.protocol import ref_of
-
-ROOT = Path(__file__).parents[2]
+from tests.offload.directories import run_python
 
 
 @pytest.fixture
@@ -49,16 +45,6 @@ def failing(code: int) -> Callable[..., Any]:
         raise OSError(code, os.strerror(code))
 
     return fail
-
-
-def run_python(code: str, *arguments: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(code), *arguments],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
 
 
 class TestLayout:

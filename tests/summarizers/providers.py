@@ -8,9 +8,12 @@ from typing import Any
 
 from context_compressor.summarizers.dashscope import DashScopeSummarizer
 from context_compressor.summarizers.openai import OpenAISummarizer
+from tests.summarizers.support import request, user
 from tests.support.model_server import ModelServer, Received
 
 KEY = "secret-value-of-the-key"
+GOOD = "## Goal\n- fix parse_date in src/utils/dates.py"
+ASKED = request(user("Please fix parse_date in src/utils/dates.py."), max_tokens=100)
 
 
 class Pauses:

@@ -2,7 +2,6 @@
 
 import json
 import logging
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -10,24 +9,8 @@ import pytest
 from context_compressor.errors import SummarizerError
 from context_compressor.summarizers import dashscope as module
 from context_compressor.summarizers.dashscope import DashScopeSummarizer
-from tests.summarizers.providers import PROVIDERS
-from tests.summarizers.support import request, user
+from tests.summarizers.providers import ASKED, GOOD, PROVIDERS
 from tests.support.model_server import ModelServer, completion, hang, raw, reset, status
-
-GOOD = "## Goal\n- fix parse_date in src/utils/dates.py"
-ASKED = request(user("Please fix parse_date in src/utils/dates.py."), max_tokens=100)
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[ModelServer]:
-    async with ModelServer() as running:
-        yield running
-
-
-@pytest.fixture(autouse=True)
-def environment(monkeypatch):
-    for name in ("DASHSCOPE_API_KEY", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
-        monkeypatch.delenv(name, raising=False)
 
 
 def summarizer(server: ModelServer, **kw: Any) -> DashScopeSummarizer:

@@ -4,7 +4,6 @@ import asyncio
 import gc
 import json
 import threading
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -12,24 +11,8 @@ from openai import AzureOpenAI
 
 from context_compressor.errors import InvalidArgumentError, SummarizerError, SummarizerOverflowError
 from context_compressor.summarizers.openai import OpenAISummarizer
-from tests.summarizers.providers import KEY, PROVIDERS
-from tests.summarizers.support import request, user
+from tests.summarizers.providers import ASKED, GOOD, KEY, PROVIDERS
 from tests.support.model_server import ModelServer, Reply, completion, raw, status
-
-GOOD = "## Goal\n- fix parse_date in src/utils/dates.py"
-ASKED = request(user("Please fix parse_date in src/utils/dates.py."), max_tokens=100)
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[ModelServer]:
-    async with ModelServer() as running:
-        yield running
-
-
-@pytest.fixture(autouse=True)
-def environment(monkeypatch):
-    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
-        monkeypatch.delenv(name, raising=False)
 
 
 def summarizer(server: ModelServer, **kw: Any) -> OpenAISummarizer:

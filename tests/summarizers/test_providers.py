@@ -4,7 +4,6 @@ import asyncio
 import gc
 import subprocess
 import sys
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -13,7 +12,7 @@ from context_compressor.summarizers.attempts import attempt_budget
 from context_compressor.summarizers.map_reduce import InParts
 from context_compressor.summarizers.prompts import build_prompt
 from context_compressor.summarizers.validation import summarize_checked
-from tests.summarizers.providers import KEY, PROVIDERS, Provider
+from tests.summarizers.providers import ASKED, GOOD, KEY, PROVIDERS, Provider
 from tests.summarizers.support import PieceCounter, request, user
 from tests.support.model_server import (
     ModelServer,
@@ -25,26 +24,10 @@ from tests.support.model_server import (
     status,
 )
 
-GOOD = "## Goal\n- fix parse_date in src/utils/dates.py"
-ASKED = request(user("Please fix parse_date in src/utils/dates.py."), max_tokens=100)
-
 
 @pytest.fixture(params=PROVIDERS, ids=str)
 def provider(request: pytest.FixtureRequest) -> Provider:
     return request.param
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[ModelServer]:
-    async with ModelServer() as running:
-        yield running
-
-
-@pytest.fixture(autouse=True)
-def environment(monkeypatch):
-    proxies = ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy")
-    for name in (*proxies, "OPENAI_BASE_URL", *(provider.key_variable for provider in PROVIDERS)):
-        monkeypatch.delenv(name, raising=False)
 
 
 async def test_sends_the_prompt_and_returns_text_and_usage(server: ModelServer, provider: Provider):
