@@ -32,7 +32,7 @@ from context_compressor.measure.processes import ForkServer, Process, SpawnedPro
 from context_compressor.measure.protocol import ReadBack, Spending
 from context_compressor.messages.openai import from_openai
 from context_compressor.summarizers.extractive import ExtractiveSummarizer
-from context_compressor.summarizers.protocol import Summarizer, SummaryRequest
+from context_compressor.summarizers.protocol import SummaryRequest
 
 ANSWER_SECONDS = 300.0
 """After which a process that does not answer is given up."""
@@ -54,7 +54,6 @@ class PipedSystem:
         command: how to start the process, or the server that forks it.
         budget: tokens that a view should cost at most.
         counter: what they are counted by.
-        summarizer: who summarises; extractive when None. Counted as unpaid.
     """
 
     def __init__(
@@ -63,14 +62,12 @@ class PipedSystem:
         command: Sequence[str] | ForkServer,
         budget: int,
         counter: CachedCounter | None = None,
-        *,
-        summarizer: Summarizer | None = None,
     ) -> None:
         self.name = name
         self._command = command
         self._budget = budget
         self._counter = CachedCounter() if counter is None else counter
-        self._summarizer = ExtractiveSummarizer(self._counter.counter) if summarizer is None else summarizer
+        self._summarizer = ExtractiveSummarizer(self._counter.counter)
         self._process: Process | None = None
         self._folder = tempfile.TemporaryDirectory(prefix="peer-")
         self._view: list[Chat] = []

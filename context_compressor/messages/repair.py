@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from context_compressor.messages.msg import Block, Msg, copy_json
-from context_compressor.messages.openai_common import remark_of
+from context_compressor.messages.openai_common import REMARK, remark_of
 from context_compressor.messages.parts import text_block_like
 
 MISSING_RESULT = "[No result was recorded for this call.]"
@@ -44,7 +44,7 @@ def _is_blank(block: Block) -> bool:
     if kind == "text":
         return not block["text"].strip()
     typeless = kind is None or remark_of(block).get("form") == "typeless"
-    if typeless and not any(value for key, value in block.items() if key not in ("type", "openai")):
+    if typeless and not any(value for key, value in block.items() if key not in ("type", REMARK)):
         return True
     return kind == "thinking" or _is_refusal_field(block)
 
@@ -84,7 +84,7 @@ def with_plain_content(msg: Msg) -> Msg:
     if msg.role == "assistant" and _is_empty_list(msg):
         other = msg.copy()
         assert other.metadata is not None
-        del other.metadata["openai"]["content"]
+        del other.metadata[REMARK]["content"]
         return other
     if not msg.content:
         other = msg.copy()
@@ -152,9 +152,9 @@ def without_empty_calls(msg: Msg) -> Msg:
     other = msg.copy()
     assert other.metadata is not None
     for key in empty:
-        del other.metadata["openai"]["extra"][key]
+        del other.metadata[REMARK]["extra"][key]
         if "keys" in remark:
-            other.metadata["openai"]["keys"] = [name for name in remark["keys"] if name != key]
+            other.metadata[REMARK]["keys"] = [name for name in remark["keys"] if name != key]
     return other
 
 
@@ -173,7 +173,7 @@ def with_result_content(msg: Msg, results: list[Block]) -> Msg:
     other.content = [{**block, "output": block["output"] or ""} for block in results]
     if null:
         assert other.metadata is not None
-        del other.metadata["openai"]["content"]
+        del other.metadata[REMARK]["content"]
     return other
 
 
