@@ -96,47 +96,20 @@ class Compressor:
     ) -> SessionReport:
         session = source.sessions[number - 1]
         history = read_messages(session)
-        try:
-            store = KeepingStore(FileOffloadStore(self.store, namespace))  # for the output of earlier runs
-        except ValueError as error:
-            raise CommandError(f"--{error}") from None
+        placeholders = _missing_results(history)
         events: list[CompressionEvent] = []
-        memory = CompressedMemory(
-            # One view is all that is asked of it: nothing that it prepared would be used.
-            config=self.config.model_copy(update={"background_ratio": None}),
-            store=store,
-            summarizer=self.summarizer,
-            counter=self.counter,
-            on_event=events.append,
-        )
+        memory = self._make_memory(namespace, events)
         with _collected_logs() as logged:
-            for start in range(0, len(history), _MESSAGES_PER_STEP):
-                step = history[start : start + _MESSAGES_PER_STEP]
-                await memory.add(step)
-                on_progress(len(step))
-                await asyncio.sleep(0)  # small messages are counted without a pause, and Ctrl-C needs one
-            placeholders = _missing_results(history)
-            await memory.add(placeholders)
             try:
+                await _add(memory, history, on_progress)
+                await memory.add(placeholders)
                 view = await memory.get_memory()
             except ContextOverflowError as error:
                 reason = str(error).replace("max_total_tokens", "--budget")
                 raise CommandError(f"{session.place()}: {reason}", NO) from None
             finally:
                 await memory.aclose()
-        failures = [event.error for event in events if event.kind == "failure" and event.error is not None]
-        for failure in failures:
-            # A summary that failed was made by other means. A text that was not stored would be lost.
-            if failure.startswith("Offload"):
-                raise CommandError(f"--store {self.store}: {failure}")
-        notes = [*session.notes, *logged, *failures]
-        if placeholders:
-            calls = (
-                "1 call at the end that waits"
-                if len(placeholders) == 1
-                else (f"{len(placeholders)} calls at the end that wait")
-            )
-            notes.append(f"{calls} for a result answered by a placeholder, as providers ask for one")
+        notes = [*session.notes, *logged, *self._failures(events), *_told(placeholders)]
         prefix = f"{session.source}: " if source.form is Form.DIRECTORY else ""
         return SessionReport(
             number=number,
@@ -149,6 +122,48 @@ class Compressor:
             events=tuple(events),
             notes=tuple(f"{prefix}{note}" for note in dict.fromkeys(notes)),
         )
+
+    def _make_memory(self, namespace: str, events: list[CompressionEvent]) -> CompressedMemory:
+        try:
+            store = KeepingStore(FileOffloadStore(self.store, namespace))  # for the output of earlier runs
+        except ValueError as error:
+            raise CommandError(f"--{error}") from None
+        return CompressedMemory(
+            # One view is all that is asked of it: nothing that it prepared would be used.
+            config=self.config.model_copy(update={"background_ratio": None}),
+            store=store,
+            summarizer=self.summarizer,
+            counter=self.counter,
+            on_event=events.append,
+        )
+
+    def _failures(self, events: Sequence[CompressionEvent]) -> list[str]:
+        """Return what failed and was got over.
+
+        Raises:
+            CommandError: a text was not stored, and would be lost.
+        """
+        failures = [event.error for event in events if event.kind == "failure" and event.error is not None]
+        for failure in failures:
+            if failure.startswith("Offload"):  # a summary that failed was made by other means
+                raise CommandError(f"--store {self.store}: {failure}")
+        return failures
+
+
+async def _add(memory: CompressedMemory, history: Sequence[Msg], on_progress: ProgressHook) -> None:
+    for start in range(0, len(history), _MESSAGES_PER_STEP):
+        step = list(history[start : start + _MESSAGES_PER_STEP])
+        await memory.add(step)
+        on_progress(len(step))
+        await asyncio.sleep(0)  # small messages are counted without a pause, and Ctrl-C needs one
+
+
+def _told(placeholders: Sequence[Msg]) -> list[str]:
+    """Return a note on the placeholders that answer calls at the end, if there are any."""
+    count = len(placeholders)
+    calls = "1 call at the end that waits" if count == 1 else f"{count} calls at the end that wait"
+    note = f"{calls} for a result answered by a placeholder, as providers ask for one"
+    return [note] if placeholders else []
 
 
 def read_messages(session: Session) -> list[Msg]:
