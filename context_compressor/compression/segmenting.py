@@ -151,14 +151,11 @@ class SegmentMaker:
         notes = newest_once([*material.notes, own.text]) if own else material.notes
         gain = replaced_tokens - planned.summary_tokens - bare_tokens
         room = self._divide(planned.summary_tokens, notes, own, gain, guide)
-        said = _Said()
         if planned.summary_tokens and material.says_something:
-            said = await self._say(
-                material, transcript.text, room, replaced_tokens - bare_tokens, around, done
-            )
-        elif self._config.mode != "compact":
-            named = await run_off_loop(text_characters(material.whole), names_in, material.whole)
-            said = _Said(names=named)
+            left = replaced_tokens - bare_tokens
+            said = await self._say(material, transcript.text, room, left, around, done)
+        else:
+            said = await self._say_nothing(material)
         text_with = partial(segment_text, ref, material.message_count, said.summary)
         if guide and not planned.summary_tokens and self.cost_of(text_with(guide=guide)) > bare_tokens:
             guide = ""
@@ -166,8 +163,7 @@ class SegmentMaker:
         if own and shown[-1:] != (own.text,):
             # What was reckoned with and is not used may be enough, if the view still gets smaller.
             most = min(bare_tokens + planned.summary_tokens + own.room, replaced_tokens - 1)
-            left = most - self.cost_of(text_with(said.facts, guide=guide))
-            found = fit_notes(notes, left, self._counter)
+            found = fit_notes(notes, most - self.cost_of(text_with(said.facts, guide=guide)), self._counter)
             shown = max(shown, found, key=lambda kept: len(kept[-1]) if kept else 0)
         # Texts are reckoned alone, and a counter may find more in a message, as its JSON is longer.
         bare = segment_text(ref, material.message_count, None)
@@ -208,6 +204,12 @@ class SegmentMaker:
             done,
         )
         return _Said(written, tuple(f for f in facts if written is None or f not in written), named)
+
+    async def _say_nothing(self, material: Material) -> _Said:
+        """Note who named what: an index may ask later, unless there is never to be one."""
+        if self._config.mode == "compact":
+            return _Said()
+        return _Said(names=await run_off_loop(text_characters(material.whole), names_in, material.whole))
 
     def _divide(
         self, summary_tokens: int, notes: Sequence[str], own: _OwnNote | None, gain: int, guide: str
