@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.edits import ItemKey
@@ -59,6 +60,22 @@ class Unit:
 
 def classify(items: Sequence[ViewItem], config: CompressionConfig, marks: Marks) -> list[Unit]:
     """Return the units of a view, in order, with their roles."""
+    units = _grouped(items)
+    newest_instruction = _find_fixed(units, marks)
+    if newest_instruction is not None:
+        newest_instruction.kept = True
+    first_user = _first_request(units)
+    if first_user is not None and config.keep_first_user:
+        first_user.kept = True
+    _find_recent(units, config)
+    request = newest_request(units)
+    if request is not None and not request.recent:
+        request.kept = True  # however long the agent has been at work on it
+    return units
+
+
+def _grouped(items: Sequence[ViewItem]) -> list[Unit]:
+    """Return the units of a view, in order, their roles still to be found."""
     units: list[Unit] = []
     for item in items:
         if units and units[-1].key == item.exchange:
@@ -67,35 +84,32 @@ def classify(items: Sequence[ViewItem], config: CompressionConfig, marks: Marks)
         else:
             segment = item.kind == "segment"
             units.append(Unit(item.exchange, [item], len(units), item.tokens, segment))
+    return units
+
+
+def _find_fixed(units: Sequence[Unit], marks: Marks) -> Unit | None:
+    """Note what is volatile and what is fixed; return the newest instruction that is neither, if any."""
     leading = True
-    newest_instruction: Unit | None = None
-    first_user: Unit | None = None
-    behind_segment = False
+    newest: Unit | None = None
     for unit in units:
-        first = unit.items[0]
+        source = unit.items[0].source
         pinned = (
             bool(marks.pinned)
             and not unit.segment
             and any(id in marks.pinned for item in unit.items for id in item.covered)
         )
         unit.volatile = not pinned and bool(marks.volatile) and _is_volatile(unit, marks)
-        instruction = first.source.role == "system" and not unit.segment and is_instruction(first.source)
+        instruction = source.role == "system" and not unit.segment and is_instruction(source)
         leading = leading and instruction
         unit.fixed = pinned or (leading and instruction and not unit.volatile)
         if instruction and not leading and not unit.volatile:
-            newest_instruction = unit
-        behind_segment = behind_segment or unit.segment
-        if first_user is None and not behind_segment and unit.is_request:
-            first_user = unit
-    if newest_instruction is not None:
-        newest_instruction.kept = True
-    if first_user is not None and config.keep_first_user:
-        first_user.kept = True
-    _find_recent(units, config)
-    request = newest_request(units)
-    if request is not None and not request.recent:
-        request.kept = True  # however long the agent has been at work on it
-    return units
+            newest = unit
+    return newest
+
+
+def _first_request(units: Iterable[Unit]) -> Unit | None:
+    """Return what the user said first, unless a segment stands before it."""
+    return next((unit for unit in takewhile(lambda u: not u.segment, units) if unit.is_request), None)
 
 
 def newest_request(units: Sequence[Unit]) -> Unit | None:
