@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
 from context_compressor.cli.compress.report import print_report, report_json
 from context_compressor.cli.compress.sessions import Compressor
 from context_compressor.cli.exits import DONE, check_path, one_line
@@ -22,6 +20,7 @@ from context_compressor.cli.outputs import (
     write_output,
     write_stdout,
 )
+from context_compressor.cli.progress import make_progress
 from context_compressor.cli.settings import SummarizerKind, make_config, make_summarizer
 from context_compressor.readers import Format
 
@@ -66,19 +65,12 @@ def run_compress(options: CompressOptions) -> int:
         check_stdout()
     source = read_sessions(options.file, options.format)
     console = make_console(stderr=True)
-    progress = Progress(
-        TextColumn("compressing"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("messages"),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=options.quiet or not console.file.isatty(),
-    )
+    progress = make_progress(console, is_shown=not options.quiet and console.file.isatty())
     compressor = Compressor(config, options.store, summarizer, options.namespace)
     with progress:
-        task = progress.add_task("", total=sum(len(session.messages) for session in source.sessions))
+        task = progress.add_task(
+            "compressing", unit="messages", total=sum(len(session.messages) for session in source.sessions)
+        )
         reports = asyncio.run(compressor.compress(source, lambda done: progress.advance(task, done)))
     text = source.dump([report.view for report in reports])
     if output is None:

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import Progress
 
 from context_compressor.cli.exits import (
     DONE,
@@ -30,6 +29,7 @@ from context_compressor.cli.outputs import (
     write_output,
     write_stdout,
 )
+from context_compressor.cli.progress import make_progress
 from context_compressor.cli.replay.inputs import Inputs, read_inputs
 from context_compressor.cli.replay.parallel import Replays, Task, default_jobs, find_unfit
 from context_compressor.cli.replay.table import print_tables
@@ -82,7 +82,7 @@ def run_replay(options: ReplayOptions) -> int:
     replays = Replays(tasks, options.jobs or default_jobs())
     is_interrupted = False
     unwritten: CommandError | None = None
-    with _progress(console, is_shown) as progress:
+    with make_progress(console, is_shown=is_shown) as progress:
         bar = progress.add_task("replaying", total=sum(task.steps for task in tasks), unit="turns")
         try:
             replays.run(lambda turns, _sessions: progress.update(bar, completed=turns))
@@ -163,19 +163,6 @@ def _check_outputs(options: ReplayOptions) -> None:
         raise CommandError(
             f"{option} needs packages that are not installed ({error.name}): pip install '{EXTRA}'"
         ) from None
-
-
-def _progress(console: Console, is_shown: bool) -> Progress:
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[unit]}"),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=not is_shown,
-    )
 
 
 def _gather(
