@@ -20,6 +20,19 @@ class Names(NamedTuple):
 
 NO_NAMES = Names({}, frozenset())
 
+
+class Use(NamedTuple):
+    """How an identifier was used so far."""
+
+    times: int
+    """How often the agent named it."""
+    is_given: bool
+    """Whether anybody else did."""
+    age: int | None
+    """How many groups left since it was named, 0 in the one that is about to leave; None where that is not
+    remembered, as only earlier summaries tell of it."""
+
+
 MOST_NAMES = 1 << 16
 """Names whose uses are remembered, some 10 MB; beyond, the half used least and longest ago is forgotten, as
 in lossy counting (Manku and Motwani, 2002). A million tokens of an agent's work name some two thousand."""
@@ -38,6 +51,8 @@ class Uses:
     def __init__(self) -> None:
         self.segments: set[str] = set()
         self._times: Counter[str] = Counter()
+        self._last: dict[str, int] = {}
+        """The number of the group in which the agent named each last."""
         self._given: set[str] = set()
         self._newest: Set[str] = frozenset()
 
@@ -47,6 +62,7 @@ class Uses:
             return
         self.segments.add(segment_id)
         self._times.update(names.used)
+        self._last.update(dict.fromkeys(names.used, len(self.segments)))
         self._given.update(name for name in names.used if name in self._newest)
         self._given.update(name for name in names.given if name in self._times)
         self._newest = names.given
@@ -55,24 +71,33 @@ class Uses:
 
     def _forget(self) -> None:
         for name in sorted(self._times, key=self._times.__getitem__)[: -MOST_NAMES // 2]:
-            del self._times[name]
+            del self._times[name], self._last[name]
             self._given.discard(name)
 
-    def of(self, name: str, names: Names) -> tuple[int, bool]:
-        """Return how often the agent named it, and whether anybody else did.
+    def of(self, name: str, names: Names) -> Use:
+        """Return how an identifier was used.
 
         Args:
             name: an identifier.
             names: of the group that is about to leave; not noted yet.
         """
-        is_given = name in names.given or name in self._given or name in self._newest
-        return self._times[name] + names.used.get(name, 0), is_given
+        used, is_given = names.used.get(name, 0), name in names.given
+        age = None
+        if used or is_given:
+            age = 0
+        elif name in self._newest:
+            age = 1
+        elif name in self._last:
+            age = len(self.segments) + 1 - self._last[name]
+        is_given = is_given or name in self._given or name in self._newest
+        return Use(self._times[name] + used, is_given, age)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the counts as JSON-like data; `from_dict` reads it back, in the order of first use."""
         return {
             "segments": sorted(self.segments),
             "times": [[name, count] for name, count in self._times.items()],
+            "last": [self._last[name] for name in self._times],
             "given": sorted(self._given),
             "newest": sorted(self._newest),
         }
@@ -91,6 +116,15 @@ class Uses:
         uses.segments, uses._given, uses._newest = (
             _read_names(data, field) for field in ("segments", "given", "newest")
         )
+        newest = len(uses.segments)
+        last = data.get("last", [newest] * len(uses._times))  # earlier releases did not save it
+        if (
+            not isinstance(last, list)
+            or len(last) != len(uses._times)
+            or not all(type(number) is int and 0 < number <= newest for number in last)
+        ):
+            raise InvalidStateError("uses.last: expected the number of a segment for each of the times")
+        uses._last = dict(zip(uses._times, last, strict=True))
         return uses
 
 
