@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 from collections import Counter
@@ -10,7 +11,12 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, NamedTuple
 
-from context_compressor.errors import InvalidArgumentError, InvalidMessageError, InvalidStateError
+from context_compressor.errors import (
+    ContextCompressorError,
+    InvalidArgumentError,
+    InvalidMessageError,
+    InvalidStateError,
+)
 from context_compressor.memory.base import MemoryBase
 from context_compressor.memory.housekeeping import Housekeeping
 from context_compressor.memory.in_memory import InMemoryMemory
@@ -98,6 +104,7 @@ class ListFollower:
         self._upkeep = upkeep
         self._housekeeping = housekeeping
         self._latest = _Known(upkeep.state)
+        self._task: asyncio.Task[Any] | None = None
 
     @property
     def _known(self) -> _Known:
@@ -133,9 +140,16 @@ class ListFollower:
         Raises:
             InvalidMessageError: a message is malformed; nothing was changed.
             InvalidArgumentError: no list, or one with stand-ins of this memory's view; nothing was changed.
+            ContextCompressorError: `on_event` calls this for an event of this very call; nothing was changed.
         """
         said = as_list(messages)
+        if self._task is not None and self._task is asyncio.current_task():
+            raise ContextCompressorError(
+                "sync: on_event is called before the sync that caused the event returns, and would wait for "
+                "it for ever; asyncio.create_task(memory.sync(messages)) follows it"
+            )
         async with self._lock:
+            self._task = asyncio.current_task()
             try:
                 known = None
                 while known is not self._known:  # cleared or loaded meanwhile, it begins anew
@@ -143,6 +157,8 @@ class ListFollower:
                     await self._follow(said, known)
             except InvalidMessageError as error:
                 raise _by_its_place(error, said) from None
+            finally:
+                self._task = None
 
     async def _follow(self, said: list[Any], known: _Known) -> None:
         if not known.synced:

@@ -10,8 +10,15 @@ from typing import Any
 import pytest
 from openai.types.chat import ChatCompletionMessage, ChatCompletionMessageFunctionToolCall
 
-from context_compressor import CompressedMemory, InMemoryMemory, Msg, from_openai, to_openai
-from context_compressor.errors import InvalidArgumentError, InvalidMessageError
+from context_compressor import (
+    CompressedMemory,
+    CompressionEvent,
+    InMemoryMemory,
+    Msg,
+    from_openai,
+    to_openai,
+)
+from context_compressor.errors import ContextCompressorError, InvalidArgumentError, InvalidMessageError
 from context_compressor.memory.base import MemoryBase
 from context_compressor.messages.turns import in_turn
 from tests.memory.scripted import (
@@ -44,6 +51,30 @@ async def test_what_is_new_at_the_end_is_added() -> None:
     await memory.sync(said)
     assert to_openai(await memory.get_history()) == said
     assert [msg.id for msg in await memory.get_history()][:2] == first
+
+
+async def test_a_hook_that_syncs_in_the_midst_of_a_sync_is_refused_and_one_that_follows_it_is_not() -> None:
+    """It is called before that returns, which waits for it; a task of its own waits for that instead."""
+    refused: list[str] = []
+    later: list[asyncio.Task[None]] = []
+
+    async def hook(event: CompressionEvent) -> None:
+        if event.kind == "edit" and not later:
+            later.append(asyncio.create_task(memory.sync(edited)))
+            try:
+                await memory.sync(edited)
+            except ContextCompressorError as error:
+                refused.append(str(error))
+
+    memory = new_memory(on_event=hook)
+    said = [user("go"), *turns(12)]
+    edited = [*said[:-3], user("Something else.")]
+    await memory.sync(said)
+    await memory.get_memory()
+    await asyncio.wait_for(memory.sync(edited), timeout=30)
+    await asyncio.gather(*later)
+    assert "asyncio.create_task(memory.sync(messages))" in "".join(refused)
+    assert to_openai(await memory.get_history()) == edited
 
 
 async def test_any_iterable_will_do() -> None:
