@@ -34,7 +34,7 @@ class Use(NamedTuple):
 
 
 MOST_NAMES = 1 << 16
-"""Names whose uses are remembered, some 10 MB; beyond, the half used least and longest ago is forgotten, as
+"""Names whose uses are remembered, some 15 MB; beyond, the half used least and longest ago is forgotten, as
 in lossy counting (Manku and Motwani, 2002). A million tokens of an agent's work name some two thousand."""
 
 
