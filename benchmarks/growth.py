@@ -30,9 +30,8 @@ import asyncio
 import random
 import sys
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from math import log2
 from pathlib import Path
@@ -109,19 +108,9 @@ def replay_ours(recording: Recording, budget: int) -> list[Turn]:
     return asyncio.run(replay(recording, Unread(budget, recording.counter), budget=budget)).turns
 
 
-@dataclass
-class Found:
-    """How much of some evidence the views made known."""
-
-    evidence: int = 0
-    known: int = 0
-
-    def add(self, is_known: bool) -> None:
-        self.evidence += 1
-        self.known += is_known
-
-    def share(self) -> float | None:
-        return self.known / self.evidence if self.evidence else None
+def names_missing(turn: Turn) -> set[str]:
+    """Return the evidence that the view of a turn did not make known."""
+    return {one.identifier for one in turn.missing}
 
 
 class Size:
@@ -129,7 +118,6 @@ class Size:
 
     def __init__(self) -> None:
         self.sums: Counter[str] = Counter()
-        self.known: dict[str, Found] = defaultdict(Found)
         self.sessions = 0
 
     def add(self, recording: Recording, replayed: Sequence[Turn], size: int, fresh: int, budget: int) -> None:
@@ -146,14 +134,19 @@ class Size:
         self.sums["view_tokens"] += turns[-1].view_tokens
         self.sums["seconds"] += sum(turn.seconds + turn.summary_seconds for turn in turns)
         for recorded, turn in zip(recording.turns, turns, strict=False):
-            missed = {one.identifier for one in turn.missing}
+            missing = names_missing(turn)
             for one in recorded.evidence:
                 if one.distance > FAR_MESSAGES:
-                    self.known["far"].add(one.identifier not in missed)
+                    self._judge("far", one.identifier not in missing)
                     if one.distance <= NOT_LONG_AGO:
-                        self.known["far_not_long_ago"].add(one.identifier not in missed)
+                        self._judge("far_not_long_ago", one.identifier not in missing)
         if size > fresh:
             self._compare(recording, turns, end, fresh, budget)
+
+    def _judge(self, name: str, is_known: bool) -> None:
+        """Count a piece of evidence."""
+        self.sums[f"{name}_evidence"] += 1
+        self.sums[f"{name}_known"] += is_known
 
     def _compare(
         self, recording: Recording, turns: Sequence[Turn], end: int, fresh: int, budget: int
@@ -163,15 +156,15 @@ class Size:
         began = cut_at(recording.messages, tokens, sum(tokens) - fresh)
         first = cut_at(recording.messages, tokens, sum(tokens) - fresh // 2)
         late = Recording(recording.messages[began:end], COUNTER, "late")
-        missed = {turn.index: {one.identifier for one in turn.missing} for turn in turns}
+        missing = {turn.index: names_missing(turn) for turn in turns if turn.index >= first}
         for recorded, turn in zip(late.turns, replay_ours(late, budget), strict=True):
             if began + turn.index < first:
                 continue
-            late_missed = {one.identifier for one in turn.missing}
+            missing_late = names_missing(turn)
             for one in recorded.evidence:
                 if one.distance > FAR_MESSAGES:
-                    self.known["at_the_end"].add(one.identifier not in missed[began + turn.index])
-                    self.known["begun_late"].add(one.identifier not in late_missed)
+                    self._judge("at_the_end", one.identifier not in missing[began + turn.index])
+                    self._judge("begun_late", one.identifier not in missing_late)
 
     def figures(self) -> dict[str, Any]:
         tokens, read = self.sums["tokens"] / self.sessions, self.sums["summary_input_tokens"] / self.sessions
@@ -181,10 +174,14 @@ class Size:
             **{name: round(self.sums[name] / self.sessions) for name in means},
             "summary_input_per_token": read / tokens,
             "summary_input_per_n_log_n": read / (tokens * log2(tokens)),
-            **{f"{name}_known": self.known[name].share() for name in shares},
-            **{f"{name}_evidence": self.known[name].evidence for name in shares},
+            **{f"{name}_known": self._share_known(name) for name in shares},
+            **{f"{name}_evidence": self.sums[f"{name}_evidence"] for name in shares},
             "milliseconds_per_turn": 1000 * self.sums["seconds"] / self.sums["turns"],
         }
+
+    def _share_known(self, name: str) -> float | None:
+        evidence = self.sums[f"{name}_evidence"]
+        return self.sums[f"{name}_known"] / evidence if evidence else None
 
 
 def row_of(figures: Mapping[str, Any], first: Mapping[str, Any]) -> list[str]:

@@ -116,15 +116,7 @@ class Uses:
         uses.segments, uses._given, uses._newest = (
             _read_names(data, field) for field in ("segments", "given", "newest")
         )
-        newest = len(uses.segments)
-        last = data.get("last", [newest] * len(uses._times))  # earlier releases did not save it
-        if (
-            not isinstance(last, list)
-            or len(last) != len(uses._times)
-            or not all(type(number) is int and 0 < number <= newest for number in last)
-        ):
-            raise InvalidStateError("uses.last: expected the number of a segment for each of the times")
-        uses._last = dict(zip(uses._times, last, strict=True))
+        uses._last = _read_last(data, uses._times, len(uses.segments))
         return uses
 
 
@@ -138,6 +130,14 @@ def _read_times(times: Any) -> dict[str, int]:
     ):
         raise InvalidStateError("uses.times: expected pairs of a name and a positive integer")
     return found
+
+
+def _read_last(data: Mapping[str, Any], times: Mapping[str, int], newest: int) -> dict[str, int]:
+    last = data.get("last", [newest] * len(times))  # earlier releases did not save it
+    is_list = isinstance(last, list) and len(last) == len(times)
+    if not is_list or not all(type(number) is int and 0 < number <= newest for number in last):
+        raise InvalidStateError("uses.last: expected the number of a segment for each of the times")
+    return dict(zip(times, last, strict=True))
 
 
 def _read_names(data: Mapping[str, Any], field: str) -> set[str]:
