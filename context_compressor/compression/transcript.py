@@ -18,8 +18,8 @@ from context_compressor.errors import RedactionError
 from context_compressor.messages.escapes import dump_sendable
 from context_compressor.messages.media import MIN_CHARACTERS, is_data_url
 from context_compressor.messages.msg import Block, Msg
-from context_compressor.messages.openai_calls import parse_arguments
-from context_compressor.messages.openai_common import REMARK, remark_of
+from context_compressor.messages.openai.calls import parse_arguments
+from context_compressor.messages.openai.common import REMARK, remark_of
 from context_compressor.messages.parts import Part, PartPath, replace_parts
 from context_compressor.messages.repair import is_orphan, orphan_as_result
 from context_compressor.offload.protocol import ref_of

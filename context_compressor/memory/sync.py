@@ -25,7 +25,7 @@ from context_compressor.memory.state import MemoryState
 from context_compressor.memory.upkeep import Upkeep
 from context_compressor.messages.msg import Msg
 from context_compressor.messages.openai import as_list, from_openai, to_openai
-from context_compressor.messages.openai_common import as_dict
+from context_compressor.messages.openai.common import as_dict
 from context_compressor.messages.parts import plain_texts
 
 _LONG_CHARACTERS = 200

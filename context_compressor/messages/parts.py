@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 from context_compressor.messages.escapes import dump_sendable
 from context_compressor.messages.media import encoded_media
 from context_compressor.messages.msg import Block, Msg, copy_json
-from context_compressor.messages.openai_common import REMARK, remark_of
+from context_compressor.messages.openai.common import REMARK, remark_of
 
 PartPath = tuple[int, ...]
 """Where a part stands.

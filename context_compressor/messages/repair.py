@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from context_compressor.messages.msg import Block, Msg, copy_json
-from context_compressor.messages.openai_common import REMARK, remark_of
+from context_compressor.messages.openai.common import REMARK, remark_of
 from context_compressor.messages.parts import text_block_like
 
 MISSING_RESULT = "[No result was recorded for this call.]"

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from context_compressor.errors import InvalidArgumentError
 from context_compressor.messages.escapes import dump_sendable
 from context_compressor.messages.msg import Block, Msg
-from context_compressor.messages.openai_common import REMARK, remark_of
+from context_compressor.messages.openai.common import REMARK, remark_of
 from context_compressor.messages.parts import count_texts, plain_texts
 from context_compressor.tokens.media import ENCODED_CHARACTERS, is_encoded
 from context_compressor.tokens.protocol import TokenCounter

@@ -9,7 +9,7 @@ from typing import Any
 
 from context_compressor.messages.media import MediaKind
 from context_compressor.messages.msg import Block
-from context_compressor.messages.openai_common import REMARK
+from context_compressor.messages.openai.common import REMARK
 from context_compressor.tokens.images import ImageFormula, image_size
 
 UNKNOWN_IMAGE_SIZE = (1_920, 1_080)

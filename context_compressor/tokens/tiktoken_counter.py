@@ -11,7 +11,7 @@ from typing import Any
 from context_compressor.errors import InvalidArgumentError
 from context_compressor.messages.msg import Block, Msg
 from context_compressor.messages.openai import from_openai
-from context_compressor.messages.openai_common import REMARK, remark_of
+from context_compressor.messages.openai.common import REMARK, remark_of
 from context_compressor.tokens.images import ImageFormula, highest_tokens, openai_formula, qwen_tokens
 from context_compressor.tokens.measure import MessageTokens, written_arguments
 from context_compressor.tokens.media import block_tokens

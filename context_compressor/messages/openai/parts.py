@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from context_compressor.messages.msg import Block, copy_json
-from context_compressor.messages.openai_common import REMARK, as_dict, plain, remark_of, wrong
+from context_compressor.messages.openai.common import REMARK, as_dict, plain, remark_of, wrong
 
 WRAPPED = "openai_part"
 """Type of the block that holds a part which, unwrapped, would be taken for something else."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from inspect import isawaitable
 from typing import Any, Final
 
-from context_compressor.errors import InvalidMessageError
+from context_compressor.errors import InvalidArgumentError, InvalidMessageError
 from context_compressor.messages.msg import Block, copy_json
 
 REMARK: Final = "openai"
@@ -37,6 +38,12 @@ def wrong(path: str, expected: str, value: object) -> InvalidMessageError:
         return InvalidMessageError(f"{path}: expected {expected}, but it is missing")
     found = "None" if value is None else type(value).__name__
     return InvalidMessageError(f"{path}: expected {expected}, got {found}")
+
+
+def not_a_list(value: object, of: str) -> InvalidArgumentError:
+    """Return the error for what is no list of messages."""
+    mend = "await it" if isawaitable(value) else "put a single message in a list"
+    return InvalidArgumentError(f"messages: expected a list of {of}, got {type(value).__name__}; {mend}")
 
 
 def as_dict(value: object) -> dict[str, Any] | None:
@@ -129,6 +136,11 @@ def remark_of(holder: Block | None) -> dict[str, Any]:
     """
     remark = holder.get(REMARK) if holder else None
     return remark if remark and _is_remark(remark) else {}
+
+
+def is_plain_text(part: Mapping[str, Any]) -> bool:
+    """Tell whether a part is a text that says nothing else."""
+    return len(part) == 2 and part.get("type") == "text"
 
 
 def _is_remark(value: object) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 from context_compressor.errors import InvalidMessageError
 from context_compressor.messages.escapes import dump_sendable
 from context_compressor.messages.msg import Block, copy_json
-from context_compressor.messages.openai_common import (
+from context_compressor.messages.openai.common import (
     MAX_DEPTH,
     MISSING,
     REMARK,

@@ -1,0 +1,126 @@
+"""Messages to chat dicts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from context_compressor.errors import InvalidArgumentError
+from context_compressor.messages.msg import Block, Msg, copy_json
+from context_compressor.messages.openai.calls import block_to_call, block_to_held
+from context_compressor.messages.openai.common import MISSING, assemble, is_plain_text, not_a_list, remark_of
+from context_compressor.messages.openai.keys import ASSISTANT_KEYS, FIELD_BLOCKS, PLAIN_ROLES, THOUGHT_KEYS
+from context_compressor.messages.openai.parts import block_to_part
+
+
+def to_openai(messages: Iterable[Msg]) -> list[dict[str, Any]]:
+    """Turn messages into chat dicts; a message with several tool results becomes several dicts.
+
+    An assistant message gives the assistant dict first, then any results; others give the results first.
+
+    Raises:
+        InvalidArgumentError: `messages` is not a list or another iterable of `Msg`.
+        InvalidMessageError: a tool call's input is not JSON data.
+    """
+    if isinstance(messages, str | bytes | Mapping | Msg) or not isinstance(messages, Iterable):
+        raise not_a_list(messages, "Msg")
+    result: list[dict[str, Any]] = []
+    for index, msg in enumerate(messages):
+        # By attribute, not by class: AgentScope's own Msg will do.
+        content = getattr(msg, "content", None)
+        role = getattr(msg, "role", None)
+        if not isinstance(content, str | list) or role not in PLAIN_ROLES:
+            raise InvalidArgumentError(f"messages[{index}]: expected a Msg, got {type(msg).__name__}")
+        remark = remark_of(msg.metadata)
+        if isinstance(content, str):
+            result.append(_finish({"role": _sent_role(role, remark), "content": content}, msg.name, remark))
+        else:
+            result.extend(_write_blocks(content, role, msg.name, remark))
+    return result
+
+
+def _sent_role(role: str, remark: dict[str, Any]) -> str:
+    return "developer" if role == "system" and remark.get("role") == "developer" else role
+
+
+def _finish(fields: dict[str, Any], name: str | None, remark: dict[str, Any]) -> dict[str, Any]:
+    if not remark:
+        return fields
+    if name is not None and "name" in remark.get("keys", ()) and "name" not in remark.get("extra", ()):
+        fields["name"] = name
+    return assemble(fields, remark)
+
+
+def _write_blocks(
+    blocks: list[Block], role: str, name: str, remark: dict[str, Any]
+) -> Iterator[dict[str, Any]]:
+    results = [block for block in blocks if block.get("type") == "tool_result"]
+    others = [block for block in blocks if block.get("type") != "tool_result"] if results else blocks
+    # A remark speaks of the dict that the message was: the results, unless the assistant spoke.
+    of_results = bool(results) and role != "assistant"
+    own_remark = {} if of_results else remark
+    spoken = []
+    if others or not results:
+        spoken = [_finish(_write_spoken(others, role, own_remark), name, own_remark)]
+    if role == "assistant":
+        yield from spoken
+    for block in results:
+        yield _write_result(block, remark if of_results else {})
+    if role != "assistant":
+        yield from spoken
+
+
+def _write_spoken(blocks: list[Block], role: str, remark: dict[str, Any]) -> dict[str, Any]:
+    parts: list[dict[str, Any]] = []
+    thoughts: dict[str, list[str]] = {}
+    calls: list[dict[str, Any]] = []
+    held: dict[str, Any] = {}
+    for block in blocks:
+        kind = block.get("type")
+        form = remark_of(block).get("form")
+        if kind == "thinking":
+            key = form if form in THOUGHT_KEYS else "reasoning_content"
+            thoughts.setdefault(key, []).append(block["thinking"])
+        elif kind == "tool_use":
+            if form == "function_call" and "function_call" not in held:
+                held["function_call"] = block_to_held(block)
+            else:
+                calls.append(block_to_call(block))
+        elif kind in FIELD_BLOCKS and kind in block and form == "field":
+            held[str(kind)] = copy_json(block[str(kind)])
+        elif kind == "image" and form == "field" and role == "assistant":
+            held.setdefault("images", []).append(block_to_part(block))
+        else:
+            parts.append(block_to_part(block))
+    for key, texts in thoughts.items():
+        held[key] = "\n".join(texts)
+    if calls:
+        held["tool_calls"] = calls
+    fields: dict[str, Any] = {"role": _sent_role(role, remark)}
+    content = _write_content(parts, bool(held), role, remark.get("content"))
+    if content is not MISSING:
+        fields["content"] = content
+    return fields | {key: held[key] for key in ASSISTANT_KEYS if key in held}
+
+
+def _write_content(parts: list[dict[str, Any]], has_fields: bool, role: str, form: str | None) -> Any:
+    if parts:
+        as_text = has_fields and form != "list" and len(parts) == 1 and is_plain_text(parts[0])
+        return parts[0]["text"] if as_text else parts
+    if form == "list" or role != "assistant":
+        return []
+    return {"string": "", "absent": MISSING}.get(form or "null")
+
+
+def _write_result(block: Block, remark: dict[str, Any]) -> dict[str, Any]:
+    output = block["output"]
+    content: Any = output if isinstance(output, str) else [block_to_part(inner) for inner in output]
+    if output == "" and remark.get("content") == "null":
+        content = None
+    if remark.get("role") == "function":
+        return _finish(
+            {"role": "function", "name": block.get("name") or "", "content": content}, None, remark
+        )
+    return _finish(
+        {"role": "tool", "tool_call_id": block["id"], "content": content}, block.get("name"), remark
+    )
