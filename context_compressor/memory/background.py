@@ -125,18 +125,17 @@ class Background:
     Args:
         config: from which share of the budget on.
         engine: performs it.
-        totals: where its use of a model is counted, whatever comes of it.
         remote: whether summaries leave the process: only then is there something to wait for.
 
     Attributes:
-        totals: as given.
+        totals: what events came to, in line or in a task: a model is paid for whatever comes of its summary.
     """
 
-    def __init__(self, config: CompressionConfig, engine: Engine, totals: Totals, remote: bool) -> None:
+    def __init__(self, config: CompressionConfig, engine: Engine, remote: bool) -> None:
         self._ratio = (config.background_ratio or 1.0) if remote else 1.0
         self._raises = config.on_failure == "raise"
         self._engine = engine
-        self.totals = totals
+        self.totals = Totals()
         self._prepared: Preparation | None = None
         self._dropped: list[Preparation] = []
         self._failures: list[str] = []

@@ -9,7 +9,6 @@ from context_compressor.events import CompressionEvent
 from context_compressor.memory.base import MemoryBase
 from context_compressor.memory.housekeeping import Housekeeping
 from context_compressor.memory.search.recalling import Recall
-from context_compressor.memory.state import MemoryState
 from context_compressor.memory.upkeep import Upkeep
 from context_compressor.messages.msg import Msg
 from context_compressor.tokens.measure import measure_all_off_loop
@@ -58,34 +57,22 @@ class Changes:
         async with upkeep.lock:
             if upkeep.stale or await upkeep.history.has_changed(len(upkeep.state.index)):
                 await upkeep.refresh(events)
-            state = upkeep.state
-            upkeep.stale = True  # until both base and state hold the messages
-            await self._base.add_owned(messages, marks, **kwargs)
-            marked_again = False
-            for msg in messages:
-                known = msg.id in state.index
-                marked_again = marked_again or (known and bool(marks))
-                if again or not known:
-                    state.enqueue(msg, counted.get(id(msg)) or state.measure(msg))
-                for mark in marks:
-                    # A mark that nobody looked at is read from the base when somebody does.
-                    if mark in state.index.marks:
-                        state.index.marks[mark].add(msg.id)
-            if state is upkeep.state:  # nobody loaded another one meanwhile
-                upkeep.history.remember()
-                if marked_again:
+            async with upkeep.changing() as state:
+                await self._base.add_owned(messages, marks, **kwargs)
+                marked_again = False
+                for msg in messages:
+                    known = msg.id in state.index
+                    marked_again = marked_again or (known and bool(marks))
+                    if again or not known:
+                        state.enqueue(msg, counted.get(id(msg)) or state.measure(msg))
+                    for mark in marks:
+                        # A mark that nobody looked at is read from the base when somebody does.
+                        if mark in state.index.marks:
+                            state.index.marks[mark].add(msg.id)
+                if upkeep.remember(state) and marked_again:
                     await upkeep.marks_changed(marks, events)
-                await self._compare(state)
         if events:
             await self._housekeeping.finish(events)
-
-    async def _compare(self, state: MemoryState) -> None:
-        """Let the next refresh read the base memory anew unless it holds as many messages as the state does.
-
-        It may have refused something, or somebody may have changed it, or loaded another state, meanwhile.
-        """
-        size = await self._base.size()
-        self._upkeep.stale = state is not self._upkeep.state or size != len(state.index)
 
     async def remove(
         self,
@@ -103,14 +90,10 @@ class Changes:
             await upkeep.refresh(events)
             expanded = upkeep.state.expand(await find())
             keys = upkeep.state.index.keys_of(expanded)
-            state = upkeep.state
-            upkeep.stale = True  # until both base and state have forgotten them
-            count = await remove(expanded)
-            if state is upkeep.state:  # nobody loaded another one meanwhile
-                upkeep.history.remember()
-                if keys:
+            async with upkeep.changing() as state:
+                count = await remove(expanded)
+                if upkeep.remember(state) and keys:
                     await upkeep.forget(keys, events)
-                await self._compare(state)
         return count
 
     async def clear(self) -> None:
@@ -131,15 +114,11 @@ class Changes:
         async with self._housekeeping.telling() as events, upkeep.lock:
             await upkeep.refresh(events)
             ids = None if msg_ids is None else upkeep.state.expand(msg_ids)
-            state = upkeep.state
-            upkeep.stale = True
-            count = await self._base.update_messages_mark(new_mark, old_mark=old_mark, msg_ids=ids)
-            if state is upkeep.state:
-                upkeep.history.remember()
-                await upkeep.marks_changed(
-                    [mark for mark in (new_mark, old_mark) if mark is not None], events
-                )
-                upkeep.stale = state is not upkeep.state
+            async with upkeep.changing() as state:
+                count = await self._base.update_messages_mark(new_mark, old_mark=old_mark, msg_ids=ids)
+                if upkeep.remember(state):
+                    changed = [mark for mark in (new_mark, old_mark) if mark is not None]
+                    await upkeep.marks_changed(changed, events)
         return count
 
     async def summarize(self, summary: str) -> None:
@@ -147,11 +126,9 @@ class Changes:
         upkeep = self._upkeep
         async with self._housekeeping.telling() as events, upkeep.lock:
             await upkeep.refresh(events)
-            state, before = upkeep.state, upkeep.state.tokens
-            upkeep.stale = True
-            await self._base.update_compressed_summary(summary)
-            if state is upkeep.state:
-                upkeep.history.remember()
-                state.set_summary(summary)
-                upkeep.stale = False
-                upkeep.note_edit(events, "summary set", before, ())
+            before = upkeep.state.tokens
+            async with upkeep.changing() as state:
+                await self._base.update_compressed_summary(summary)
+                if upkeep.remember(state):
+                    state.set_summary(summary)
+                    upkeep.note_edit(events, "summary set", before, ())

@@ -61,7 +61,6 @@ class EventRunner:
 
     Attributes:
         housekeeping: tidies up and delivers events; has the lock of events.
-        totals: what events came to.
     """
 
     def __init__(
@@ -77,7 +76,6 @@ class EventRunner:
         forget: Callable[[Collection[str]], Awaitable[None]],
         keep: Callable[[Collection[str]], Awaitable[None]],
     ) -> None:
-        self.totals = Totals()
         self._upkeep = upkeep
         self._config = config
         self._texts = OffloadedTexts(config, store, upkeep.history)
@@ -91,10 +89,15 @@ class EventRunner:
             read_uses=upkeep.uses,
         )
         self._remote = summarizer.remote
-        self._background = Background(config, self._engine, self.totals, summarizer.remote)
+        self._background = Background(config, self._engine, summarizer.remote)
         self.housekeeping = Housekeeping(
             upkeep, self._texts, self._background, on_event=on_event, forget=forget, keep=keep
         )
+
+    @property
+    def totals(self) -> Totals:
+        """What events came to, those that are prepared ahead included."""
+        return self._background.totals
 
     async def read_ref(self, ref: str) -> str:
         """Return a text that the ledger names.
@@ -332,7 +335,7 @@ class EventRunner:
 
     def take_over(self, other: EventRunner) -> None:
         """Count on where another one ends, and cancel what it prepared; its `aclose` tidies up behind it."""
-        self.totals = self._background.totals = other.totals
+        self._background.totals = other.totals
         other._background.drop()
 
     async def aclose(self) -> None:

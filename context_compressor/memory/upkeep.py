@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Sequence
+from collections.abc import AsyncIterator, Collection, Container, Sequence
+from contextlib import asynccontextmanager
 
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.edits import ItemKey, message_id
@@ -48,6 +49,7 @@ class Upkeep:
     def __init__(self, base: MemoryBase, config: CompressionConfig, counter: TokenCounter) -> None:
         self.state = MemoryState(config, counter)
         self.history = BaseHistory(base)
+        self._base = base
         self.stale = True
         self.edited = False
         self.forgotten: set[str] = set()
@@ -83,6 +85,30 @@ class Upkeep:
             if await self._reread(events):
                 break
         self.state.advance()
+
+    @asynccontextmanager
+    async def changing(self) -> AsyncIterator[MemoryState]:
+        """Change base memory and state together, `remember` in between. Holds: lock.
+
+        Where that breaks off half way, somebody loads another state, or the base then holds more or fewer
+        messages than the state (it may refuse some, or others change it), the next refresh reads it whole.
+        """
+        state = self.state
+        self.stale = True
+        yield state
+        if state is self.state:
+            size = await self._base.size()
+            self.stale = state is not self.state or size != len(state.index)
+
+    def remember(self, state: MemoryState) -> bool:
+        """Note that the base memory was changed by us; tell whether `state` is to change, too.
+
+        It is not where somebody loaded another one while the base changed.
+        """
+        if state is not self.state:
+            return False
+        self.history.remember()
+        return True
 
     async def _reread(self, events: list[CompressionEvent]) -> bool:
         """Read the whole base memory and rebuild the view; note an edit unless it only grew.
