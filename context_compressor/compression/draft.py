@@ -7,6 +7,7 @@ from math import inf, log2
 
 from context_compressor.compression.plans import Plan, PlannedSegment, Situation
 from context_compressor.compression.pricing import (
+    SUMMARY_RATIO,
     cheapest_growth,
     growth_that_pays,
     staying_messages,
@@ -24,9 +25,6 @@ summarised the more there is to know of it, and the less it costs, beside the hi
 LONG_HISTORY = 7
 MOST_SEGMENT_SHARE = 0.72
 """What this share never exceeds: the rest is for the messages that are worked with."""
-SUMMARY_RATIO = 0.14
-"""Tokens of summary and index per token that leaves. Lower saves more, higher loses less of what is needed
-later."""
 HIDDEN_WEIGHT = 0.1
 """What a token behind a stub counts beside one that stands in the view, where the room of a summary is
 reckoned: the index names what is behind stubs, too, but of most of it the agent made nothing."""

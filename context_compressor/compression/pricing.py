@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from math import inf, sqrt
 
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.units import Unit
 from context_compressor.compression.view import ViewItem
+from context_compressor.messages.msg import is_instruction
 
+SUMMARY_RATIO = 0.14
+"""Tokens of summary and index per token that leaves. Lower saves more, higher loses less of what is needed
+later."""
 LEAST_GAIN = 0.05
 """Share of the budget that an event within it has to free, however cheap it is to send a view anew: where a
 model summarises each costs a call, and each leaves a segment whose label alone is as long as a message."""
@@ -72,24 +77,52 @@ def may_pay(items: Sequence[ViewItem], config: CompressionConfig) -> bool:
 def missing_growth(items: Sequence[ViewItem], config: CompressionConfig) -> float:
     """Return about how many tokens a view has yet to grow by until an event within the budget may pay.
 
+    What `Draft.pays` reckons exactly, without the units that takes, and rather too low than too high.
     Infinite before the first segment: a session that stays within its budget is left as it is.
     """
-    tokens = [item.tokens for item in items if item.kind != "segment"]
-    old = len(tokens) - _count_recent(tokens, config)
-    if old <= 0 or len(tokens) == len(items):
+    leading = next((n for n, item in enumerate(items) if not _is_instruction(item)), len(items))
+    live = [item for item in items[leading:] if item.kind != "segment"]
+    if len(live) == len(items) - leading:
         return inf
-    turns = [item.source.role for item in items].count("assistant")
-    recent = sum(tokens[old:])
-    return growth_that_pays(recent, sum(tokens) / max(1, turns), config) - sum(tokens[:old])
+    if config.keep_first_user and live and live[0] is items[leading] and live[0].source.role == "user":
+        del live[0]
+    tokens = [item.tokens for item in live]
+    recent = _count_recent(live, config)
+    old = tokens[: len(live) - recent]
+    turns = 0
+    request = None
+    for place, item in enumerate(live):
+        role = item.source.role
+        if role == "assistant":
+            turns += 1
+        elif role == "user":
+            request = place
+    if request is not None and request < len(old):
+        old[request] = 0  # what was asked last stays
+    leaving = sum(old)
+    if not leaving:
+        return inf
+    growth = growth_that_pays(
+        sum(tokens) - leaving + SUMMARY_RATIO * leaving, sum(tokens) / max(1, turns), config
+    )
+    return growth / (1 - SUMMARY_RATIO) - leaving
 
 
-def _count_recent(tokens: Sequence[int], config: CompressionConfig) -> int:
-    """Return about how many messages at the end stay, by the tokens of each."""
-    messages, left = config.recent_limits
+def _is_instruction(item: ViewItem) -> bool:
+    return item.source.role == "system" and item.kind == "message" and is_instruction(item.source)
+
+
+def _count_recent(items: Sequence[ViewItem], config: CompressionConfig) -> int:
+    """Return how many messages at the end stay, whole exchanges, whatever the marks of each."""
+    messages, tokens = config.recent_limits
     count = 0
-    for each in reversed(tokens):
-        if count >= messages or (each > left and count):
+    while count < len(items) and messages > 0:
+        exchange, size, held = items[-1 - count].exchange, 0, 0
+        for item in islice(reversed(items), count, None):
+            if item.exchange != exchange:
+                break
+            size, held = size + 1, held + item.tokens
+        if held > tokens and count:
             break
-        left -= each
-        count += 1
+        count, messages, tokens = count + size, messages - size, tokens - held
     return count

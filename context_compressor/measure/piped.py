@@ -26,7 +26,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from context_compressor.compression.draft import MIN_SUMMARY_TOKENS, SEGMENT_SHARE, SUMMARY_RATIO
+from context_compressor.compression.draft import MIN_SUMMARY_TOKENS, SEGMENT_SHARE
+from context_compressor.compression.pricing import SUMMARY_RATIO
 from context_compressor.measure.chats import CachedCounter, Chat, content_text
 from context_compressor.measure.processes import ForkServer, Process, SpawnedProcess
 from context_compressor.measure.protocol import ReadBack, Spending

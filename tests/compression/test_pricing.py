@@ -14,6 +14,7 @@ from context_compressor import (
     from_openai,
     to_openai,
 )
+from context_compressor.compression.draft import Draft
 from context_compressor.compression.pricing import cheapest_growth, is_crowded, may_pay
 from context_compressor.compression.units import Marks, classify
 from tests.compression.support import items_of
@@ -176,3 +177,36 @@ async def test_an_event_that_pays_is_seen_where_recent_messages_are_counted_in_t
     counted = await events_of(SLOW, keep_recent_count=1_000, keep_recent_tokens=150)
     assert "cheaper than to wait" in {event.reason for event in counted}
     assert {event.reason for event in await events_of(SLOW, keep_recent_count=1_000)} == {"over budget"}
+
+
+async def test_what_stays_whatever_comes_does_not_bring_the_next_event_nearer() -> None:
+    """Long instructions and a long first request stay: weighed with the rest, they let every turn plan."""
+    memory = new_memory(config(4_000, keep_recent_count=2))
+    shown: list[int] = []
+    await memory.add(from_openai([system(text("rules", 40)), user(text("task", 20))]))
+    for message in SLOW[1:]:
+        events = memory.stats().events
+        await filled(memory, [message])
+        await good_view(memory)
+        stats = memory.stats()
+        if stats.segments and stats.events == events:
+            shown.append(stats.tokens_to_event)
+    assert len(shown) > 40
+    assert shown.count(0) <= len(shown) // 4
+
+
+async def test_what_may_pay_by_the_cheap_look_is_about_what_pays_by_the_exact_one() -> None:
+    memory = new_memory(config(4_000, keep_recent_count=2))
+    seen = asked = paid = 0
+    await memory.add(from_openai([system(text("rules", 15)), user("go")]))
+    for message in SLOW[1:]:
+        await filled(memory, [message])
+        state = memory._upkeep.state
+        state.advance()
+        if state.ledger.has_segments:
+            pays = Draft(state.items, state.situation(memory._runner._engine.costs())).pays()
+            may = may_pay(state.items, memory.config)
+            assert may or not pays
+            seen, asked, paid = seen + 1, asked + may, paid + pays
+        await good_view(memory)
+    assert 0 < paid <= asked <= seen // 3
