@@ -101,7 +101,11 @@ class BudgetInForce:
         """Return what was learnt, and what the last view costs, as JSON-like data."""
         saved: dict[str, Any] = {"version": CALIBRATION_VERSION, "shown_tokens": self.shown_tokens}
         if not self._calibration.is_empty:
-            saved |= {**self._calibration.to_dict(), "max_total_tokens": self._given.max_total_tokens}
+            saved |= {
+                **self._calibration.to_dict(),
+                "max_total_tokens": self._given.max_total_tokens,
+                "budget": self.config.budget,
+            }
         return saved
 
     @classmethod
@@ -127,6 +131,9 @@ class BudgetInForce:
         shown = data.get("shown_tokens")
         if shown is not None and (type(shown) is not int or shown < 0):
             raise InvalidStateError(f"{_PLACE}.shown_tokens: expected an integer or None, got {shown!r}")
+        budget = data.get("budget", config.budget)  # earlier releases did not save it
+        if type(budget) is not int or budget < 1:
+            raise InvalidStateError(f"{_PLACE}.budget: expected an integer from 1, got {budget!r}")
         calibration = Calibration()
         if "reports" in data:
             try:
@@ -136,10 +143,12 @@ class BudgetInForce:
         if same_counter:
             if data.get("max_total_tokens") != config.max_total_tokens:
                 calibration.forget_refusals()
+            else:  # a memory that never stopped would not take up a slightly higher one either
+                found.due_tokens = budget
+                found.take_up()
             found.shown_tokens = shown
             found._calibration = calibration
             found._reckon()
-            found.take_up()
         return found
 
 

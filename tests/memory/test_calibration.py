@@ -249,6 +249,31 @@ class TestState:
             == (memory.state_dict()["compression"]["calibration"])
         )
 
+    async def test_a_little_more_is_not_taken_up_after_a_restart_either(self) -> None:
+        memory, _ = await viewed(NEAR)
+        memory.record_usage(int(1.2 * shown(memory)))
+        await good_view(memory)
+        budget = memory._upkeep.state.budget
+        left, theirs = memory.budget_tokens, int(1.2 * shown(memory))
+        while (fitting := budget._tokens()) <= left:
+            theirs -= 1
+            memory.record_usage(theirs)
+        assert left == memory.budget_tokens < fitting < 1.005 * left
+        again = new_memory()
+        again.load_state_dict(json.loads(json.dumps(memory.state_dict())))
+        assert again.budget_tokens == left
+        await again.get_memory()
+        assert again.budget_tokens == left
+
+    @pytest.mark.parametrize("budget", [0, True, "1500", None])
+    async def test_a_budget_in_force_that_is_none_is_refused(self, budget: object) -> None:
+        memory, _ = await viewed(NEAR)
+        memory.record_usage(int(1.2 * shown(memory)))
+        saved = memory.state_dict()
+        saved["compression"]["calibration"]["budget"] = budget
+        with pytest.raises(InvalidStateError, match=r"calibration\.budget: expected an integer from 1"):
+            memory.load_state_dict(saved)
+
     async def test_a_state_without_it_starts_anew(self) -> None:
         memory, _ = await viewed(NEAR)
         memory.record_usage(int(1.2 * shown(memory)))
