@@ -56,6 +56,7 @@ def to_saved(
         "encoding": _encoding_of(counter),
         "tokens": dict(tokens),
         "fresh": [list(key) for key in state.fresh],
+        "withheld": list(state.withheld),
         "blocked": sorted([list(key), list(path)] for key, path in state.blocked),
         "calibration": state.budget.to_dict(),
         "uses": state.uses.to_dict(),
@@ -96,6 +97,10 @@ def _read(data: object, config: CompressionConfig, counter: TokenCounter) -> Loa
     if not isinstance(fresh, list) or not all(_is_item_key(key) for key in fresh):
         raise InvalidStateError("compression.fresh: expected a list of pairs of strings")
     state.fresh = {ItemKey(*key): 0 for key in fresh}
+    withheld = data.get("withheld", [])  # earlier releases did not save it
+    if not isinstance(withheld, list) or not all(isinstance(key, str) for key in withheld):
+        raise InvalidStateError("compression.withheld: expected a list of strings")
+    state.withheld = withheld
     is_same_counter = data.get("encoding") == _encoding_of(counter)
     blocked = data.get("blocked", [])  # earlier releases did not save it
     if not isinstance(blocked, list) or not all(_is_text_key(one) for one in blocked):

@@ -37,6 +37,7 @@ class MemoryState:
         shown: what the view shows.
         queue: messages added since the view was last moved on.
         fresh: items that no view has shown yet, with their tokens.
+        withheld: keys of messages that wait for results, which no view has shown either.
         blocked: texts that could not be stubbed.
         uses: what the agent named in what left the view; of some segments that may still be to be noted.
         generation: grows with every change that is not growth: an event planned before it is outdated.
@@ -50,6 +51,7 @@ class MemoryState:
         self.shown = ShownView(counter)
         self.queue: list[tuple[str, Msg, MessageTokens]] = []
         self.fresh: dict[ItemKey, int] = {}
+        self.withheld: Collection[str] = ()
         self.blocked: set[tuple[ItemKey, PartPath]] = set()
         self.uses = Uses()
         self.generation = 0
@@ -103,7 +105,7 @@ class MemoryState:
 
     def _note_withheld(self, counted: Mapping[str, MessageTokens]) -> None:
         """Keep the counts of messages that wait for results: they enter the view later, counted once."""
-        withheld = self._builder.withheld
+        self.withheld = withheld = self._builder.withheld
         self._withheld_counts = {key: counted[key] for key in withheld if key in counted} if withheld else {}
 
     @staticmethod
@@ -144,13 +146,14 @@ class MemoryState:
             built: that view.
             frontier: how many messages the history has.
             counted: tokens of messages that were counted before, by key.
-            unseen: keys of messages that no view has shown yet.
+            unseen: keys of messages that are new.
         """
         items, self._builder = built
         if any(self.ledger.segment(segment_id) is None for segment_id in self.uses.segments):
             self.uses = Uses()  # what was withdrawn may be deleted, and is in nothing that is kept then
         self._unblock_changed(items)
         self.queue = []
+        unseen = {*unseen, *self.withheld}
         self._note_withheld(counted)
         self.fresh = {
             item.key: item.tokens for item in items if item.key in self.fresh or item.key.key in unseen

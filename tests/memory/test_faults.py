@@ -915,6 +915,7 @@ async def test_a_malformed_state_changes_nothing() -> None:
         {**good, "compression": 5},
         {**good, "compression": {**good["compression"], "version": 99}},
         {**good, "compression": {**good["compression"], "tokens": [1]}},
+        {**good, "compression": {**good["compression"], "withheld": [1]}},
         {**good, "compression": {**good["compression"], "ledger": None}},
         {**good, "content": [5]},
         {**good, "compression": {**good["compression"], "ledger": {"version": 1}}},

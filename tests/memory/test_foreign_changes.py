@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from context_compressor import (
     CompressedMemory,
     CompressionConfig,
@@ -89,3 +91,32 @@ async def test_a_large_arrival_is_still_one_after_a_restart() -> None:
     again.load_state_dict(json.loads(json.dumps(memory.state_dict())))
     assert to_openai(await again.get_memory()) == to_openai(await memory.get_memory())
     assert text not in json.dumps(to_openai(await again.get_memory()))
+
+
+@pytest.mark.parametrize("how", ["as it is", "restart", "behind its back"])
+async def test_a_large_arrival_is_still_one_that_waited_for_another_result(how: str) -> None:
+    config = CompressionConfig(max_total_tokens=2_000)
+    memory = CompressedMemory(config=config)
+    calls = [
+        {"id": id, "type": "function", "function": {"name": "ls", "arguments": "{}"}} for id in ("c1", "c2")
+    ]
+    text = "\n".join(f"file_{number}.py" for number in range(150))
+    await memory.add(
+        from_openai(
+            [
+                {"role": "user", "content": "List the files."},
+                {"role": "assistant", "content": None, "tool_calls": calls},
+                {"role": "tool", "tool_call_id": "c1", "content": text},
+            ]
+        )
+    )
+    assert len(await memory.get_memory()) == 1
+    adding = memory.base if how == "behind its back" else memory
+    await adding.add(from_openai([{"role": "tool", "tool_call_id": "c2", "content": "no files"}]))
+    if how == "restart":
+        state = json.loads(json.dumps(memory.state_dict()))
+        memory = CompressedMemory(config=config)
+        memory.load_state_dict(state)
+    view = json.dumps(to_openai(await memory.get_memory()))
+    assert json.dumps("no files") in view
+    assert json.dumps(text) not in view
