@@ -38,7 +38,12 @@ class SQLiteStore:
         return str(rows[0][0])
 
     async def delete(self, ref: str) -> None:
-        await asyncio.to_thread(self._run, "DELETE FROM texts WHERE ref = ?", check_ref(ref))
+        statement = "DELETE FROM texts WHERE ref = ?"
+        removing = asyncio.ensure_future(asyncio.to_thread(self._run, statement, check_ref(ref)))
+        try:
+            await asyncio.shield(removing)
+        finally:  # a thread cannot be cancelled, and what it removes late may be stored again by then
+            await asyncio.wait({removing})
 
     async def refs(self) -> list[str]:
         return [

@@ -36,7 +36,8 @@ class OffloadedTexts:
         self._store = store
         self._history = history
         self._lost: set[str] = set()
-        """Refs whose text the store once had and was found not to have any more."""
+        """Refs whose text the store once had and was found not to have any more, or was asked to remove and
+        did not say that it has: it may do so late, when the text is named again."""
 
     async def read(self, ref: str, ledger: Ledger) -> str:
         """Return a text that the ledger names; made from the history where the store does not have it.
@@ -67,12 +68,13 @@ class OffloadedTexts:
 
     async def retry_pending(self, ledger: Ledger) -> None:
         """Try again to store what the store refused, or has lost; it stays so where that fails again."""
-        self._lost = {ref for ref in self._lost if ledger.is_live(ref)}
-        if not (ledger.pending or self._lost):
+        self._lost = {ref for ref in self._lost if ledger.is_live(ref) or ref in ledger.unwanted}
+        missing = ledger.pending.union(ref for ref in self._lost if ledger.is_live(ref))
+        if not missing:
             return
         recovery = await self._recovery(ledger)
         refusal: OffloadError | None = None
-        for ref in sorted(ledger.pending | self._lost):
+        for ref in sorted(missing):
             text = recovery.text_of(ref)
             if text is None:
                 continue
@@ -103,6 +105,7 @@ class OffloadedTexts:
         """Remove from the store what nothing names any more; it stays unwanted where that fails."""
         for ref in sorted(ledger.unwanted):
             if not ledger.is_live(ref):
+                self._lost.add(ref)
                 try:
                     async with asyncio.timeout(self._config.store_timeout_seconds):
                         await self._store.delete(ref)
@@ -112,4 +115,5 @@ class OffloadedTexts:
                 except Exception as error:
                     logger.warning("%s could not be removed, it is tried again: %r", ref, error)
                     continue
+                self._lost.discard(ref)
             ledger.unwanted.discard(ref)

@@ -143,7 +143,7 @@ class FileOffloadStore(TextFiles):
             OffloadError: the disk failed otherwise.
         """
         check_ref(ref)
-        await _off_loop(self._threads, lambda _: self._delete(ref))
+        await _off_loop(self._threads, lambda cancelled: self._delete(ref, cancelled))
 
     async def refs(self) -> list[str]:
         """Return every ref that is stored, sorted; other files, temporary ones included, are ignored."""

@@ -54,6 +54,8 @@ class OffloadStore(Protocol):
     async def delete(self, ref: str) -> None:
         """Remove the text under `ref`; absent is fine.
 
+        Cancelled, it must not remove the text any more once it has returned: it may be named again by then.
+
         Raises:
             OffloadNotFoundError: the ref is malformed.
         """

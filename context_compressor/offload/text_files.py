@@ -172,12 +172,14 @@ class TextFiles:
             raise _corrupt_error(ref, file, f"was truncated or changed: it hashes to {ref_of(text)}")
         return text
 
-    def _delete(self, ref: str) -> None:
+    def _delete(self, ref: str, cancelled: threading.Event) -> None:
         file = self._file(ref)
         self._begin(to_write=False)
         try:
             self._refuse_link()
             with self._freeing(file.lstat().st_size):
+                if cancelled.is_set():  # and given up: it may be named again by now
+                    raise OffloadError(f"{ref} was not removed: cancelled")
                 file.unlink()
             sync_directory(self._directory)
         except (FileNotFoundError, NotADirectoryError):

@@ -717,6 +717,30 @@ async def test_a_failed_removal_is_tried_again_at_the_next_event() -> None:
     assert not any("result-secret:" in stored for stored in store.texts().values())
 
 
+async def test_a_removal_that_comes_late_is_made_up_for_at_the_next_event() -> None:
+    """A store that was asked in vain may remove the text all the same, when it is named again."""
+    late: list[str] = []
+
+    class Late(InMemoryOffloadStore):
+        async def delete(self, ref: str) -> None:
+            late.append(ref)
+            raise ConnectionError("no answer")
+
+    store = Late()
+    memory = new_memory(store=store)
+    added = await filled(memory, [user("go"), *exchange("same", 60), *turns(2)])
+    await memory.get_memory()
+    await memory.delete([added[1].id, added[2].id])
+    await filled(memory, exchange("same", 60))
+    await good_view(memory)
+    [ref] = set(late) & set(await memory.reachable_refs())
+    await InMemoryOffloadStore.delete(store, ref)
+    await filled(memory, turns(6, tag="u"))
+    await good_view(memory)
+    assert ref in await memory.reachable_refs()
+    assert "result-same:" in await store.read(ref)
+
+
 async def test_a_failed_removal_is_tried_again_after_a_restart() -> None:
     store = FaultyStore(refusing(REFUSALS["OSError"], operation="delete"))
     memory = new_memory(store=store)

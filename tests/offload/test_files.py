@@ -22,6 +22,7 @@ from context_compressor.errors import (
     OffloadWriteError,
 )
 from context_compressor.offload import files
+from context_compressor.offload.directory.usage import Usage
 from context_compressor.offload.files import FileOffloadStore
 from context_compressor.offload.protocol import ref_of
 from tests.offload.directories import run_python
@@ -403,6 +404,28 @@ class TestCancellation:
         fsync.release.set()
         await asyncio.to_thread(store._threads.pool.shutdown)  # waits for the thread
         assert names_in(store) == [file_of(store, "earlier").name]
+
+    async def test_a_removal_that_hangs_removes_nothing_once_it_was_given_up(
+        self, store: FileOffloadStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        ref = await store.write("named again")
+        monkeypatch.setattr(files, "_GRACE_SECONDS", 0.0)
+        entered, release = threading.Event(), threading.Event()
+
+        def hang(usage: Usage) -> int:
+            entered.set()
+            release.wait()
+            return 0
+
+        monkeypatch.setattr(Usage, "counted_at", hang)
+        removing = asyncio.create_task(store.delete(ref))
+        await asyncio.to_thread(entered.wait)
+        removing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await removing
+        release.set()
+        await asyncio.to_thread(store._threads.pool.shutdown)  # waits for the thread
+        assert file_of(store, "named again").read_text() == "named again"
 
     async def test_the_event_loop_runs_while_the_disk_works(
         self, store: FileOffloadStore, monkeypatch: pytest.MonkeyPatch
