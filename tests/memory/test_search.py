@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import os
 import re
 import sqlite3
 import threading
 import weakref
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -607,6 +608,41 @@ async def test_call_ids_that_are_used_again_name_the_right_tools() -> None:
     )
     assert (await first(memory, "zebrafile")).tool == "bash"
     assert (await first(memory, "yakfile")).tool == "list_dir"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+async def test_a_process_that_was_forked_in_the_middle_of_a_search_searches(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    memory = memory_of()
+    await memory.add(turn(1))
+    reached, gate = threading.Event(), threading.Event()
+    sync, parent = SearchIndex._sync, os.getpid()
+
+    def wait_there(self: SearchIndex, *arguments: Any) -> None:
+        if os.getpid() == parent:
+            reached.set()
+            gate.wait()
+        sync(self, *arguments)
+
+    monkeypatch.setattr(SearchIndex, "_sync", wait_there)
+    searching = asyncio.create_task(memory.search_history("handler_1"))
+    await asyncio.to_thread(reached.wait)
+    child = os.fork()
+    if child == 0:
+        code = 1
+        with suppress(BaseException):  # it must not go on with the tests
+
+            async def search() -> list[Hit]:
+                async with asyncio.timeout(60):  # only so that a failure is one
+                    return await memory.search_history("handler_1")
+
+            code = 0 if asyncio.run(search()) else 2
+        os._exit(code)
+    assert await asyncio.to_thread(os.waitpid, child, 0) == (child, 0)
+    gate.set()
+    assert await searching
 
 
 async def test_of_two_arguments_the_one_with_the_passage_is_named() -> None:

@@ -22,6 +22,7 @@ from context_compressor.memory.search.sayings import Sayings
 from context_compressor.memory.state import MemoryState
 from context_compressor.messages.msg import Msg
 from context_compressor.offload.directory.namespaces import INDEX_FILE
+from context_compressor.offload.directory.process import watch_forks
 from context_compressor.offload.files import FileOffloadStore
 from context_compressor.offload.protocol import OffloadStore
 from context_compressor.recall.hits import Hit
@@ -73,6 +74,17 @@ class Recall:
         self._readers: set[_Reader] = set()
         self._thread: ThreadPoolExecutor | None = None
         self._calls = 0
+        self._inherited: list[SearchIndex] = []
+        watch_forks(self)
+
+    def start_as_child(self) -> None:
+        """Take over in a process that was forked: the search thread is the parent's, and so is the index.
+
+        That is neither used here, as SQLite asks, nor closed, which could undo what the parent is writing.
+        """
+        if self._index is not None:
+            self._inherited.append(self._index)
+        self._index, self._thread, self._calls = None, None, 0
 
     async def search(self, query: str, limit: int, state: MemoryState) -> list[Hit]:
         """Return the passages of the history that answer a query, best first.
