@@ -54,27 +54,45 @@ _IS_ERROR = re.compile(r"isError(?:=True|[\"']\s*:\s*true)\W*\Z")
 """Ends what MCP servers say of a call that failed."""
 
 _TALLY = re.compile(
-    r"^[^\n]*\b(?:\d+ (?:passed|failed|failing|failures?|rejected|errors?)|(?:Failures|Failed): *\d+)\b"
-    r"[^\n]*$|^(?:Ran \d+ tests?|FAILED \(|Plan: \d+ to add|(?:Apply|Destroy) complete!"
-    r"|BUILD SUCCESSFUL|Successfully (?:installed|built) )[^\n]*$",
+    r"^[^\n]*\b(?:\d+ (?:tests )?(?:passed|failed|failing|failures?|rejected|errors?)"
+    r"|(?:Failures|Failed): *\d+)\b[^\n]*$"
+    r"|^(?:Ran \d+ tests?|FAILED \(|Plan: \d+ to add|(?:Apply|Destroy) complete!"
+    r"|(?:\[INFO\] )?BUILD SUCCESS(?:FUL)?\b|Successfully (?:installed|built) )[^\n]*$",
     re.MULTILINE,
 )
 """What test runners say in the end, and other programs whose output begins with what they are about to do."""
 _FAILED_TALLY = re.compile(
     r"\b[1-9]\d* (?:failed|failing|failures?|rejected|errors?)\b(?! \(\d+ fixed, 0 remaining)"
-    r"|\b(?:Failures|Errors|Failed): *[1-9]|^FAILED"
+    r"|\b(?:Failures|Errors|Failed): *[1-9]|^FAILED|\b[1-9]\d* tests failed\b|\bfailed=[1-9]"
 )
 _ERROR_LINE = re.compile(
-    r"^(?:[ \t>E│]*\[?(?:[\w.]*(?:Error|Exception)\b|(?:error|fatal|failed|failure|FAILED|ERROR|错误)\b"
-    r"|(?:--- )?FAIL\b|not ok\b|npm ERR!|MCP error\b|BUILD FAILED\b|Failed to\b|panic:"
+    r"^(?!\[ERROR\] *(?:$|-> |\[Help|To see the full|Re-run Maven|For more information|After correcting))"
+    r"(?:[ \t>E│]*\[?(?:[\w.]*(?:Error|Exception)\b|(?:error|fatal|failed|failure|FAILED|ERROR|错误)\b"
+    r"|(?:--- )?FAIL\b|not ok\b|MCP error\b|Failed to\b|panic:"
     r"|Segmentation fault\b|<tool_use_error>|curl: \(\d|[\w.-]{1,30}: [Ee]rror(?=:| response\b)"
     r"|HTTP/[\d.]+ [45]\d\d\b|CMake Error at [^\n]{1,200}\n[ \t]+(?=\S)"
+    r"|Execution failed for task\b|E: (?=Unable|Could|Package|Failed)"
+    r"|PHP (?:Fatal|Parse) error\b"
     r"|[\u4e00-\u9fff]{1,6}(?<!没有)(?<![未无])失败(?=[：:，,。！])"
     r"|(?:エラー|Fehler|Erreur|Ошибка)(?= ?[：:]))(?![-/]|\.\w)"  # of a name such as `error.log` it is a part
     r"|[^\s:()]{1,200}[:(]\d[\d:,]*\)?:? (?:fatal )?error(?: [A-Z]+\d+)?:)[^\n]{3,}"  # what compilers say
+    r"|^(?:\[INFO\] )?BUILD FAIL(?:ED|URE)\b[^\n]*"
+    r"|^npm (?:ERR!|error)[^\n]*(?:\nnpm (?:ERR!|error)[^\n]*)*"  # what npm says first tells most
     r"|\A\s{0,9}(?:[Ee]rror|ERROR|错误)[:：][ \t]*\n[^\n]{3,}",  # alone on its line, above what it is
     re.MULTILINE,
 )
+_BARE_VERDICT = re.compile(
+    r"(?:\[INFO\] )?BUILD FAIL|error: (?:could not compile|aborting due to)|error Command failed"
+)
+"""Begins a line that only says that a build failed; another above it says why."""
+_LOG_ERROR = re.compile(
+    r"^(?:[\w./-]{1,120}:\d+: ?|\d+\t)?(?:\[?\d{4}-\d\d-\d\d[T ]|\[?\d\d:\d\d:\d\d"
+    r"|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:|\{\"|(?:time|ts|level)=)[^\n]{0,80}?(?<![\w-])"
+    r"(?:(?:ERROR|FATAL|CRITICAL)(?![\w-])|level(?:=|\":\s?\")(?:error|fatal|critical)\b)[^\n]*",
+    re.MULTILINE,
+)
+"""A line of a log, perhaps numbered or found by grep, in which a program told of an error."""
+_LOG_WORDS = ("ERROR", "FATAL", "CRITICAL", "error", "fatal", "critical")
 _TRACEBACK = re.compile(
     r"^Traceback \(most recent call last\):[ \t]*\n(?:[ \t][^\n]*+\n)*+([A-Za-z_][^\n]*)", re.MULTILINE
 )
@@ -93,14 +111,14 @@ _TALLY_WORDS = (
 )
 _ERROR_WORDS = (
     *("rror", "xception", "fatal", "fail", "Fail", "FAIL", "ERR", "not ok", "Traceback", "panic:"),
-    *("egmentation", "curl: (", "HTTP/"),
+    *("egmentation", "curl: (", "HTTP/", "E: "),
     *("错误", "失败", "エラー", "Fehler", "Erreur", "Ошибка"),
 )
 """Without one of these no pattern matches; to look for words is ten times as fast."""
 _ERROR_PHRASES = (
     *("o such file or directory", "ommand not found", "ermission denied", "not found"),
     *("ommand timed out", "all timed out", "equest timed out", "onnection timed out", "was refused"),
-    *("onnection refused", "Automatic merge failed", "npm error", ": *** ["),
+    *("onnection refused", "Automatic merge failed", ": *** ["),
 )
 _SUCCESS = re.compile(
     r"\W*(?:(?:ok|done|no output)\W*$|success(?:ful(?:ly)?)?\b(?! rate|[:=] ?false)"
@@ -126,8 +144,9 @@ def read_outcome(
 ) -> tuple[str, bool]:
     """Return a result's outcome on one line, and whether it reports a failure.
 
-    A test tally outranks an error line before it, which outranks the first line that says anything. Where
-    none of them tells of a failure, the status does with which the command ended.
+    A test tally outranks an error line before it, which outranks an error that a log tells of, and that the
+    first line that says anything, or the last where the command failed. Where none of them tells of a
+    failure, the status does with which it ended.
 
     Args:
         text: the result.
@@ -146,8 +165,8 @@ def read_outcome(
     said, told = _without_status(_without_echo(ends, command))
     status = status or told
     if is_read and not is_error and said.count("\n") >= _READ_LINES:
-        return _first_words(said, lines), False
-    outcome, failed = _what_is_said(said, lines)
+        return _logged_error(said, lines) or _first_words(said, lines), False
+    outcome, failed = _what_is_said(said, lines, ended_well=status in ("", "0"))
     if is_error and not outcome:
         return "error", True
     if failed or is_error or status in ("", "0"):
@@ -180,9 +199,11 @@ def _without_status(text: str) -> tuple[str, str]:
     return text, ""
 
 
-def _what_is_said(text: str, lines: int) -> tuple[str, bool]:
+def _what_is_said(text: str, lines: int, *, ended_well: bool) -> tuple[str, bool]:
     if _DATA.match(text):
-        said = cut(text[:800].replace('\\"', '"').translate(_DATA_MARKS), 140)
+        if logged := _logged_error(text, lines):
+            return logged, False
+        said = cut(_as_words(text[:800]), 140)
         failure = _DATA_ERROR.search(text)
         return said or cut(text, 20), failure is not None and failure.start() < _DATA_HEAD_CHARS
     tallies = list(_TALLY.finditer(text)) if any(map(text.__contains__, _TALLY_WORDS)) else []
@@ -199,14 +220,32 @@ def _what_is_said(text: str, lines: int) -> tuple[str, bool]:
     error = _find_error(text)
     if error:
         return cut(error, 160), True
+    if logged := _logged_error(text, lines):
+        return logged, False
+    if lines and not ended_well and (last := text.rstrip().rpartition("\n")[2].strip()):
+        return f"{cut(last, 100)} ({lines} lines)", False
     return _first_words(text, lines), False
 
 
+def _logged_error(text: str, lines: int) -> str:
+    """Return the last error that a long text tells of as logs do, beside its lines; "" for none."""
+    if not (lines > 1 and any(map(text.__contains__, _LOG_WORDS))):
+        return ""
+    logged = [found[0] for found in _LOG_ERROR.finditer(text)]
+    return f"{cut(_as_words(logged[-1]), 140)} ({lines} lines)" if logged else ""
+
+
+def _as_words(data: str) -> str:
+    return data.replace('\\"', '"').translate(_DATA_MARKS)
+
+
 def _with_failed_tests(tally: str, text: str) -> str:
-    """Return a tally with the first tests that failed, where they are named."""
+    """Return a tally with the first tests that failed, where they are named, else with the last error."""
     named = dict.fromkeys(found[found.lastindex or 0] for found in _FAILED_TEST.finditer(text))
-    tests = ", ".join([name for name in named if name not in tally][:_MOST_FAILED_TESTS])
-    return f"{tally}: {cut(tests, 120)}" if tests else tally
+    why = ", ".join([name for name in named if name not in tally][:_MOST_FAILED_TESTS])
+    if not named:
+        why = _find_error(text) or ""
+    return f"{tally}: {cut(why, 120)}" if why and why not in tally else tally
 
 
 def _first_words(text: str, lines: int) -> str:
@@ -248,11 +287,11 @@ def _plain(line: str) -> str:
 
 
 def _find_error(text: str) -> str | None:
-    """Return the last line that tells of an error."""
+    """Return the last line that tells of an error, one that says more than that where there is one."""
     if any(map(text.__contains__, _ERROR_WORDS)):
-        found = max(_error_lines(text), default=None)
-        if found:
-            return found[1]
+        told = [line for _, line in sorted(_error_lines(text))]
+        if told:
+            return next((line for line in reversed(told) if not _BARE_VERDICT.match(line)), told[-1])
     for phrase in _ERROR_PHRASES:
         at = text.rfind(phrase)
         if at >= 0:

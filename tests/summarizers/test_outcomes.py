@@ -46,7 +46,7 @@ def test_the_outcome_of_a_result_is_one_telling_line(text: str, outcome: str, fa
         ("MCP error -32602: Invalid arguments", "MCP error -32602: Invalid arguments"),
         ("Failed to edit, 0 occurrences found", "Failed to edit, 0 occurrences found"),
         ("panic: index out of range\n\ngoroutine 1 [running]:", "panic: index out of range"),
-        ("npm error code ERESOLVE\nnpm error A log", "npm error A log"),
+        ("npm error code ERESOLVE\nnpm error A log", "npm error code ERESOLVE npm error A log"),
         ("退款失败：订单已发货，无法取消", "退款失败：订单已发货，无法取消"),
         ("Ошибка: заказ не найден", "Ошибка: заказ не найден"),
         ('{"code":500,"msg":"库存不足"}', "code:500,msg:库存不足"),
@@ -298,3 +298,75 @@ def test_a_step_of_a_browser_came_to_the_page_where_it_led():
     page = "- Page URL: https://a.example/cart\n- Page Title: Your cart\n- Page Snapshot:\n- button"
     assert read_outcome(ran + page) == ("https://a.example/cart Your cart", False)
     assert read_outcome("Error: no such node\n" + page) == ("Error: no such node", True)
+
+
+MANY = "\n".join(f"step {number}" for number in range(40))
+
+
+@pytest.mark.parametrize(
+    ("text", "outcome", "failed"),
+    [
+        ("[INFO] BUILD FAILURE\n[INFO] Total time: 2 s", "[INFO] BUILD FAILURE", True),
+        (
+            "[INFO] BUILD FAILURE\n[ERROR] /src/App.java:[10,5] cannot find symbol\n[ERROR] -> [Help 1]\n"
+            "[ERROR] Re-run Maven using the -X switch to enable full debug logging.",
+            "[ERROR] /src/App.java:[10,5] cannot find symbol",
+            True,
+        ),
+        (
+            "* What went wrong:\nExecution failed for task ':compileJava'.\n\nBUILD FAILED in 3s",
+            "Execution failed for task ':compileJava'.",
+            True,
+        ),
+        (
+            "error[E0308]: mismatched types\nerror: could not compile `demo` due to 1 previous error",
+            "error[E0308]: mismatched types",
+            True,
+        ),
+        (
+            "src/a.ts(3,5): error TS2322: No number.\nFound 1 error in src/a.ts",
+            "Found 1 error in src/a.ts: src/a.ts(3,5): error TS2322: No number.",
+            True,
+        ),
+        ("50% tests passed, 1 tests failed out of 2", "50% tests passed, 1 tests failed out of 2", True),
+        ("host1 : ok=10 unreachable=0 failed=1", "host1 : ok=10 unreachable=0 failed=1", True),
+        ("E: Unable to locate package foo", "E: Unable to locate package foo", True),
+        ("[INFO] BUILD SUCCESS\n[INFO] Total time: 3 s", "[INFO] BUILD SUCCESS", False),
+    ],
+)
+def test_of_a_long_output_the_line_is_told_that_says_why_it_failed(text: str, outcome: str, failed: bool):
+    assert read_outcome(f"{MANY}\n{text}") == (outcome, failed)
+
+
+def test_what_npm_says_first_is_told_and_not_where_its_log_is():
+    said = "npm error code E404\nnpm error 404 Not Found - GET /foo\n"
+    said += "npm error A complete log of this run can be found in: /root/.npm/_logs/2025.log"
+    outcome, failed = read_outcome(f"{MANY}\n{said}")
+    assert outcome.startswith("npm error code E404 npm error 404 Not Found - GET /foo")
+    assert failed
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        ("2026-03-02 10:00:{n} {level} a lamp, {what}", "2026-03-02 10:00:15 ERROR a lamp, out"),
+        (
+            "logs/a.log:{n}: 2026-03-02T10:00:01Z {level} {what}",
+            "logs/a.log:15: 2026-03-02T10:00:01Z ERROR out",
+        ),
+        ('{{"level": "{level}", "msg": "{what}"}}', "level: error, msg: out"),
+        ("time=10:00 level={level} msg={what}", "time=10:00 level=error msg=out"),
+    ],
+)
+@pytest.mark.parametrize("is_read", [False, True])
+def test_of_a_log_its_last_error_is_told_and_the_call_did_not_fail(lines: str, told: str, is_read: bool):
+    error = "ERROR" if "ERROR" in told else "error"
+    text = "\n".join(
+        lines.format(n=n, level=error if n == 15 else "info", what="out" if n == 15 else "fine")
+        for n in range(10, 30)
+    )
+    assert read_outcome(text, is_read=is_read) == (f"{told} (20 lines)", False)
+
+
+def test_of_a_command_that_failed_the_last_line_is_told():
+    assert read_outcome(MANY, status="3") == ("exit code 3: step 39 (40 lines)", True)
