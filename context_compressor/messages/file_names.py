@@ -37,9 +37,23 @@ def take_asian_files(text: str) -> tuple[list[str], str]:
 _FOLDER = r"[^\s\\/:*?\"'`<>|,;]++(?: [^\s\\/:*?\"'`<>|,;]++){0,4}(?=\\)"
 """A folder may hold blanks and brackets, as `Program Files (x86)` does."""
 _PART = rf"(?:{_FOLDER}|[^\s\\/:*?\"'`<>|,;()\[\]{{}}]++)"
-_WINDOWS_PATH = re.compile(rf"(?:(?<![^\W_])|(?<=\\[nrt]))[A-Za-z]:(?:(?:\\\\{_PART})+|(?:\\(?!\\){_PART})+)")
+_DOUBLED, _SINGLE = rf"(?:\\\\{_PART})+", rf"(?:\\(?!\\){_PART})+"
+_WINDOWS_PATH = re.compile(rf"(?:(?<![^\W_])|(?<=\\[nrt]))[A-Za-z]:(?:{_DOUBLED}|{_SINGLE})")
 """From its drive on, with the backslashes as they are, or as JSON doubles them."""
-_PATH_OR_LINE_FEED = re.compile(rf"({_WINDOWS_PATH.pattern})|\\n")
+_SHARED_PATH = re.compile(
+    rf"\\\\(?<![^\s\"'`(]\\\\)(?:[\w.-]{{2,64}}{_SINGLE}|\\\\[\w.-]{{2,64}}{_DOUBLED})", re.ASCII
+)
+"""The same, from its server on. What it begins with comes first: that is found fast."""
+_BACKSLASHED_FILE = re.compile(r"\\[^\W_nrtbfuvx0-9][\w.\\-]{0,120}\.[A-Za-z]", re.ASCII)
+"""The end of a path such as `src\\app\\main.cs`, from a name on that begins as no escape does."""
+_ITS_START = re.compile(r"[\w.\\-]*\Z", re.ASCII)
+_RELATIVE_PATH = re.compile(
+    r"(?<![\w\\/:.$-])(?:\.{1,2}|\w[\w.-]*)(\\{1,2})(?!\\)"
+    r"(?:\w[\w.-]*\1(?!\\))*[\w.-]*\w\.[A-Za-z]\w{0,4}(?![\w\\])",
+    re.ASCII,
+)
+_MOST_BEFORE = 120
+_PATH_OR_LINE_FEED = re.compile(rf"({_WINDOWS_PATH.pattern}|{_SHARED_PATH.pattern})|\\n")
 
 
 def take_windows_paths(text: str) -> tuple[list[str], str]:
@@ -47,21 +61,33 @@ def take_windows_paths(text: str) -> tuple[list[str], str]:
 
     A file whose name holds blanks is named up to the first of these.
     """
-    if "\\" not in text or ":\\" not in text:
+    if "\\" not in text:
         return [], text
     found: list[str] = []
 
     def take(match: re.Match[str]) -> str:
         if not text.startswith((" …", "…"), match.end()):  # else the rest of it was cut off
-            found.append(match[0].replace("\\\\", "\\").rstrip("."))
+            path = match[0].replace("\\\\", "\\").rstrip(".")
+            is_single = match[0].startswith("\\\\") and not path.startswith("\\\\")
+            found.append(f"\\{path}" if is_single else path)
         return " "
 
-    rest = _WINDOWS_PATH.sub(take, text)
-    return found, rest
+    if ":\\" in text:
+        text = _WINDOWS_PATH.sub(take, text)
+    if "\\\\" in text:
+        text = _SHARED_PATH.sub(take, text)
+    rest: list[str] = []
+    done = 0
+    for file in _BACKSLASHED_FILE.finditer(text):
+        start = _ITS_START.search(text, max(done, file.start() - _MOST_BEFORE), file.start())
+        if start and (path := _RELATIVE_PATH.match(text, start.start())):
+            rest += [text[done : path.start()], take(path)]
+            done = path.end()
+    return found, "".join([*rest, text[done:]]) if rest else text
 
 
 def with_line_feeds(text: str) -> str:
     r"""Return a text with line feeds for the escapes `\n` in it; the path `C:\new` has none."""
-    if ":\\" not in text:
+    if ":\\" not in text and not ("\\\\" in text and _SHARED_PATH.search(text)):
         return text.replace("\\n", "\n")
     return _PATH_OR_LINE_FEED.sub(lambda match: match[1] or "\n", text)

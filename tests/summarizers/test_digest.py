@@ -251,3 +251,9 @@ def test_what_stands_for_an_image_tells_nothing():
 def test_what_looks_like_such_a_table_is_read_in_linear_time():
     shown = "% Total " + "Xferd " * 100_000 + "\n" + "no more of it " * 100_000
     assert digest_messages([result("a", shown, "sh")], None).calls[0].outcome
+
+
+def test_a_path_on_a_server_is_not_torn_at_what_looks_like_a_line_feed():
+    said = r"one\ntwo\nthree\nlies on \\fs-01\new\notes.txt"
+    (source,) = digest_messages([user(said)], None).sources
+    assert source.text == "one\ntwo\nthree\nlies on " + r"\\fs-01\new\notes.txt"

@@ -44,7 +44,21 @@ from context_compressor.summarizers.identifiers import (
             [r"D:\Alte Pläne (2)\new\test_1.pdf", r"c:\tmp\a.txt"],
         ),
         (r'{"at": "C:\\new\\a.txt\nC:\\b.txt"}', [r"C:\new\a.txt", r"C:\b.txt"]),
-        (r"src\core\main_x.py, Note:\nNext_step", ["main_x.py", "Next_step"]),
+        (
+            r"copy \\fs-01\Team Files\plan.xlsx to \\nas.local\x1",
+            [r"\\fs-01\Team Files\plan.xlsx", r"\\nas.local\x1"],
+        ),
+        (r'{"at": "\\\\fs-01\\team\\plan.xlsx"}', [r"\\fs-01\team\plan.xlsx"]),
+        (
+            r"src\app\main.cs(12,3), .\tests\a_test.cs and ..\lib\x.dll",
+            [r"src\app\main.cs", r".\tests\a_test.cs", r"..\lib\x.dll"],
+        ),
+        (r'{"path": "src\\app\\main.cs"}', [r"src\app\main.cs"]),
+        (
+            r"import os.path\nself.run_it\tand r'^\w+\.py' in \section{x} of CORP\jdoe",
+            ["os.path", "self.run_it"],
+        ),
+        (r"src\core\main_x.py, Note:\nNext_step", ["Next_step", r"src\core\main_x.py"]),
         ("read src/long_na…, then order_1", ["order_1"]),
         ("số_điện_thoại trong Đặng_Ngọc.xlsx", ["số_điện_thoại", "Đặng_Ngọc.xlsx"]),
         ("Bu\u0308ro_Pla\u0308ne.pdf und Fu\u0308\u00dfe", ["Bu\u0308ro_Pla\u0308ne.pdf"]),
