@@ -21,21 +21,16 @@ MAX_CHARS = 120
 
 _REMEMBERED_CHARS = 2 * MAX_CHARS
 
-_LETTERS = r"A-Za-z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f\u0300-\u052f\u1e00-\u1fff"
+LETTERS = r"A-Za-z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f\u0300-\u052f\u1e00-\u1fff"
 """Latin, Greek and Cyrillic letters, between which words have blanks, and accents that stand by themselves,
 as in names of files; the signs × and ÷ are none."""
-_LOWER = r"a-z\u00df-\u00f6\u00f8-\u024f\u0300-\u036f\u03ac-\u03ce\u0430-\u045f\u1e00-\u1fff"
-_OTHER_LETTERS = r"\u0531-\u0605\u0610-\u061a\u0620-\u065f\u066e-\u06ef\u06fa-\u0963\u0970-\u0dff"
-"""Of Hebrew, Arabic, Hindi and their like: names are seldom written in them, but what says what these are."""
-_SCRIPT = r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3"
-"""Chinese, Japanese and Korean."""
-_TOKEN = re.compile(rf"<?https?://[^\s\"'`<>\\)\]}}，。]++|[<\\]?[{_LETTERS}0-9_@/.#~+-]{{5,}}+")
+_TOKEN = re.compile(rf"<?https?://[^\s\"'`<>\\)\]}}，。]++|[<\\]?[{LETTERS}0-9_@/.#~+-]{{5,}}+")
 """With what stands before it, where that is `<` or a backslash: a lookbehind takes four times as long."""
-_WORD = re.compile(rf"[{_LETTERS}0-9_@/.#~+<\\-]{{5,}}+")
+_WORD = re.compile(rf"[{LETTERS}0-9_@/.#~+<\\-]{{5,}}+")
 """Holds every token that is no URL; to find one class of characters takes half the time of alternatives."""
 _TELLING = re.compile(r"[0-9_@/]|[^.]\.[^.]|[a-z][A-Z]|[A-Z]{2}[a-z]{2}")
 """A digit, underscore, slash, at sign, inner dot or camel case makes a token an identifier."""
-_TORN = re.compile(rf"(?<![{_LETTERS}0-9_@/.:#~+\\-])[{_LETTERS}0-9_@/.:#~+\\-]++\Z")
+_TORN = re.compile(rf"(?<![{LETTERS}0-9_@/.:#~+\\-])[{LETTERS}0-9_@/.:#~+\\-]++\Z")
 """What is left of a word that was cut, before its ellipsis."""
 _ESCAPES = ("\\n", "\\r", "\\t", "\\b", "\\f", "\\v")
 _LEADING = "-~+"
@@ -48,41 +43,6 @@ _NUMBER = re.compile(
     re.ASCII,
 )
 """Numbers, dates and times, durations (`5m20s`) and sizes (`512Mi`)."""
-_KEY_BEFORE = re.compile(
-    rf"(?:(?<![\w.@/-])([{_LETTERS}{_OTHER_LETTERS}]{{3,24}}+|[{_SCRIPT}]{{2,8}}+)[ \"'`]{{0,3}}[:=(（：]?"
-    rf"|(?<![{_LETTERS}{_OTHER_LETTERS}])([{_LETTERS}{_OTHER_LETTERS}][\w{_OTHER_LETTERS}-]{{1,30}}+)[\"'`]?[:：]"
-    r"|<(?!(?:code|div|font|item|li|pre|small|span|string|strong|td|value)>)([^\W\d][\w.-]{1,30}+)>)"
-    r"[ \"'`({\[#$]{0,3}\Z"
-)
-"""On one line: `$` would match before a line feed, and let the end of a line name what begins the next."""
-_WORDS_BEFORE = re.compile(
-    rf"(?:(?<![{_LETTERS}{_OTHER_LETTERS}0-9_.,@/$€£¥'’-])"
-    rf"(?:[{_LETTERS}{_OTHER_LETTERS}][{_LOWER}{_OTHER_LETTERS}'’]{{0,15}}|[A-Z]{{2,6}}|\d{{1,3}}(?:,\d{{3}}){{0,3}}(?:\.\d{{1,4}})?)"
-    rf"[ ,:;(\"'`*]{{1,3}}){{1,3}}\Z|[{_SCRIPT}]{{1,8}}[ ：:“\"]?\Z",
-    re.ASCII,
-)
-_QUOTING = str.maketrans(dict.fromkeys('"`*(“'))
-"""What opens a quotation before a token, or closes one that began before the words."""
-_WORDS_AFTER = re.compile(rf"[\"'`*)]{{0,3}}((?: [{_LETTERS}][{_LOWER}']{{0,15}}){{1,2}})(?![\w.@/+-])")
-_AROUND = {
-    2: (re.compile(r"(?<![\w,.:])(?:\d\d?:){1,2}$", re.ASCII), re.compile(r"(?<=\d)(?::\d\d(?!\d)){1,2}")),
-    3: (
-        re.compile(r"(?<![\w,.])\d{1,3}(?:,\d{3}){0,2},$", re.ASCII),
-        re.compile(r"(?<=\d)(?:,\d{3}(?!\d))+"),
-    ),
-}
-"""What stands before and after a part of a time or of a number, by how many digits it begins with."""
-_CLOCK = re.compile(r"(?::\d\d){1,2}(?:\.\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?", re.ASCII)
-"""The rest of a time behind its hour."""
-_THOUSANDS = re.compile(r"\d{1,3}(?:\.\d{3})+", re.ASCII)
-_CENTS = re.compile(r",\d\d(?!\d)", re.ASCII)
-_SIGNS = "$€£¥"
-_EMPTY_WORDS = frozenset(
-    {
-        *("a", "an", "and", "are", "as", "at", "be", "by", "for", "from", "has", "have", "in", "is", "it"),
-        *("its", "of", "on", "or", "self", "that", "the", "this", "to", "was", "were", "with"),
-    }
-)
 
 
 class Source(NamedTuple):
@@ -274,60 +234,3 @@ def _value(identifier: Identifier, use: Use) -> float:
 def is_number(token: str) -> bool:
     """Tell whether an identifier is a number, that of a phone too, a date, a time, a duration or a size."""
     return _NUMBER.fullmatch(token) is not None
-
-
-def describe(token: str, source: Source, start: int = 0) -> str:
-    """Return an identifier with the words beside it in its source, which often say what it is.
-
-    `order_id #W123` for a JSON value, `def parse_date` for code, `cancel reservation 5BGGWZ` for speech; the
-    identifier alone where no word helps. It stands nowhere before `start`.
-    """
-    text = source.text
-    start = _find_whole(text, token, start)
-    if start == 0 and not text.startswith(token):
-        return token  # it stands there in another form: the path `C:\new` as `C:\\new`
-    if token[0].isdecimal() and " " not in token:
-        start, token = _whole_number(text, start, token)
-    if start and text[start - 1] in _SIGNS:
-        start, token = start - 1, text[start - 1] + token
-    before = text[max(0, start - 48) : start]
-    if source.kind in ("user", "assistant"):
-        match = _WORDS_BEFORE.search(before)
-        if match:
-            words = " ".join(match[0].translate(_QUOTING).rstrip(" '").split())
-            return f"{words} {token}"
-        match = _WORDS_AFTER.match(text, start + len(token))
-        return f"{token}{match[1]}" if match else token
-    match = _KEY_BEFORE.search(before)
-    word = (match[1] or match[2] or match[3]) if match else ""
-    return token if not word or word.casefold() in _EMPTY_WORDS else f"{word} {token}"
-
-
-def _whole_number(text: str, start: int, token: str) -> tuple[int, str]:
-    """Return where a token begins and reads with the number or time around it: `1,000-1,500` for `000-1`."""
-    end = start + len(token)
-    if _THOUSANDS.fullmatch(token) and (cents := _CENTS.match(text, end)):
-        return start, token + cents[0]
-    if token[-3:-2] == "T" and (clock := _CLOCK.match(text, end)):
-        return start, token + clock[0]
-    around = _AROUND.get(len(token) - len(token.lstrip("0123456789")))
-    head = around[0].search(text, max(0, start - 12), start) if around else None
-    if text[start:end] != token or not around or not head:
-        return start, token
-    tail = around[1].match(text, end)
-    return head.start(), text[head.start() : tail.end() if tail else end]
-
-
-def _find_whole(text: str, token: str, start: int) -> int:
-    """Return where `token` stands in `text`, from `start` on, as no part of a longer word; 0 if nowhere."""
-    start = text.find(token, start)
-    while start > 0 and (
-        _goes_on(text[start - 1]) or _goes_on(text[start + len(token) : start + len(token) + 1])
-    ):
-        start = text.find(token, start + 1)
-    return max(0, start)
-
-
-def _goes_on(character: str) -> bool:
-    """Tell whether a word goes on with a character; Chinese ones stand beside a name without a blank."""
-    return character.isascii() and character.isalnum()

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from context_compressor.summarizers.identifiers import Identifier, Source, describe, is_number
+from context_compressor.summarizers.describing import describe
+from context_compressor.summarizers.identifiers import (
+    Identifier,
+    Source,
+    find_identifiers,
+    is_number,
+)
 
 _LINE_CHARS = 190
 _MIN_ROOM_CHARS = 20
@@ -25,8 +31,9 @@ class Index:
         tools = {_first_word(source.label) for source in sources if source.kind in ("call", "result")}
         # Of its tools the agent is told anyway.
         self._ranked = [identifier for identifier in ranked if identifier.text not in tools]
-        self._described: dict[str, tuple[int, str] | None] = {}
-        """Where each name first stands in its source, and what is said of it; None of one that is a key."""
+        self._described: dict[str, tuple[int, str, Collection[str]] | None] = {}
+        """Where each name first stands in its source, what is said of it, and the names that this holds where
+        colons join several; None of one that is a key."""
 
     def lines(self, covered: Collection[str], room: float) -> tuple[list[str], int, bool]:
         """Return lines of at most `room` characters, their length, and whether everything is named.
@@ -35,21 +42,26 @@ class Index:
         summary which carries them forward knows their rank.
         """
         groups: dict[str, list[tuple[int, int, str]]] = {}
+        joined: set[str] = set()
         spent = 0
         complete = True
         for identifier in self._ranked:
             name = identifier.text
-            if name in covered or (identifier.value < _LEAST_NUMBER_VALUE and is_number(name)):
+            if (
+                name in covered
+                or name in joined
+                or (identifier.value < _LEAST_NUMBER_VALUE and is_number(name))
+            ):
                 continue
             source = self._sources[identifier.source]
             if name not in self._described:
                 start = max(0, source.text.find(name))
                 is_key = _is_key(name, source, start)
-                self._described[name] = None if is_key else (start, describe(name, source, start))
+                self._described[name] = None if is_key else (start, *_describe(name, source, start))
             described = self._described[name]
             if described is None:
                 continue
-            start, item = described
+            start, item, names = described
             # The arguments of its call need not be said twice.
             label = _first_word(source.label) if name in source.label else source.label
             cost = len(item) + 3 + (0 if label in groups else len(label) + 4)
@@ -59,6 +71,7 @@ class Index:
                     break
                 continue
             spent += cost
+            joined.update(names)
             groups.setdefault(label, []).append((identifier.source, start, item))
         lines = (_wrap(label, [item for *_, item in sorted(group)]) for label, group in groups.items())
         return [line for wrapped in lines for line in wrapped], spent, complete
@@ -66,6 +79,11 @@ class Index:
 
 def _first_word(label: str) -> str:
     return label.split(" ", 1)[0]
+
+
+def _describe(name: str, source: Source, start: int) -> tuple[str, Collection[str]]:
+    item = describe(name, source, start)
+    return item, find_identifiers(item) if ":" in item else ()
 
 
 def _is_key(name: str, source: Source, start: int) -> bool:
