@@ -40,10 +40,12 @@ _PART = rf"(?:{_FOLDER}|[^\s\\/:*?\"'`<>|,;()\[\]{{}}]++)"
 _DOUBLED, _SINGLE = rf"(?:\\\\{_PART})+", rf"(?:\\(?!\\){_PART})+"
 _WINDOWS_PATH = re.compile(rf"(?:(?<![^\W_])|(?<=\\[nrt]))[A-Za-z]:(?:{_DOUBLED}|{_SINGLE})")
 """From its drive on, with the backslashes as they are, or as JSON doubles them."""
+_DRIVE = re.compile(r":\\(?<=[A-Za-z]:\\)(?:(?<![^\W_][A-Za-z]:\\)|(?<=\\[nrt][A-Za-z]:\\))")
+"""Every such path has one; to look for it takes a fraction of the time."""
 _SHARED_PATH = re.compile(
     rf"\\\\(?<![^\s\"'`(]\\\\)(?:[\w.-]{{2,64}}{_SINGLE}|\\\\[\w.-]{{2,64}}{_DOUBLED})", re.ASCII
 )
-"""The same, from its server on. What it begins with comes first: that is found fast."""
+"""A path from its server on, in either form. What it begins with comes first: that is found fast."""
 _BACKSLASHED_FILE = re.compile(r"\\[^\W_nrtbfuvx0-9][\w.\\-]{0,120}\.[A-Za-z]", re.ASCII)
 """The end of a path such as `src\\app\\main.cs`, from a name on that begins as no escape does."""
 _ITS_START = re.compile(r"[\w.\\-]*\Z", re.ASCII)
@@ -72,7 +74,7 @@ def take_windows_paths(text: str) -> tuple[list[str], str]:
             found.append(f"\\{path}" if is_single else path)
         return " "
 
-    if ":\\" in text:
+    if ":\\" in text and _DRIVE.search(text):
         text = _WINDOWS_PATH.sub(take, text)
     if "\\\\" in text:
         text = _SHARED_PATH.sub(take, text)

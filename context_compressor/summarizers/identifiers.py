@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 from context_compressor.messages.escapes import without_escapes
 from context_compressor.messages.file_names import take_asian_files, take_windows_paths
 from context_compressor.summarizers.uses import Names, Use, Uses, tally
-from context_compressor.summarizers.values import take_values
+from context_compressor.summarizers.values import is_english_date, take_values
 
 MIN_CHARS = 5
 MAX_CHARS = 120
@@ -233,4 +233,4 @@ def _value(identifier: Identifier, use: Use) -> float:
 
 def is_number(token: str) -> bool:
     """Tell whether an identifier is a number, that of a phone too, a date, a time, a duration or a size."""
-    return _NUMBER.fullmatch(token) is not None
+    return _NUMBER.fullmatch(token) is not None or (" " in token and is_english_date(token))

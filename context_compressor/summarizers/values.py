@@ -19,11 +19,24 @@ _MONEY = re.compile(
 )
 """Sums as continental Europe writes them, thousands apart."""
 _MONEY_SIGNS = "€₽₺₫ł"
+_MONTH = (
+    r"\b(?:Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?|Sep(?:t(?:ember)?)?"
+    r"|Oct(?:ober)?|Nov(?:ember)?|Dec(?:ember)?)\b\.?"
+)
+_DAY = r"\d{1,2}(?:st|nd|rd|th)?"
+_TIME = r"\d{1,2}:\d\d(?::\d\d)?(?: ?[AaPp][Mm]\b)?"
+_ENGLISH_DATE = re.compile(
+    rf"(?:\b{_DAY}(?: of)? {_MONTH}|{_MONTH} {{1,2}}{_DAY}(?: {_TIME}(?: [A-Z]{{3,4}})?)?),? (?:19|20)\d\d\b"
+    rf"(?:,?(?: at)? {_TIME})?",
+    re.ASCII,
+)
+"""Dates in English words, with their year, which `date` prints behind the time."""
+_YEAR = re.compile(r" (?:19|20)\d\d\b", re.ASCII)
 _IBAN = re.compile(r"\b[A-Z]{2}\d{2}(?: [A-Z0-9]{4}){2,7}(?: [A-Z0-9]{1,3}\b)?", re.ASCII)
 
 
 def take_values(text: str) -> tuple[list[str], str]:
-    """Return phone numbers, bank accounts, sums, and dates in East Asian writing, and the text without them.
+    """Return phone numbers, accounts, sums, dates in English or East Asian writing, and the rest of a text.
 
     A phone number is known by the plus sign before its country, an account where the text speaks of IBANs.
     """
@@ -39,9 +52,16 @@ def take_values(text: str) -> tuple[list[str], str]:
         text = _PHONE.sub(take, text)
     if "IBAN" in text:
         text = _IBAN.sub(take, text)
+    if (" 20" in text or " 19" in text) and _YEAR.search(text):
+        text = _ENGLISH_DATE.sub(take, text)
     if not text.isascii():
         if any(map(text.__contains__, _EAST_ASIAN_SIGNS)):
             text = _EAST_ASIAN.sub(take, text)
         if any(map(text.__contains__, _MONEY_SIGNS)):
             text = _MONEY.sub(take, text)
     return found, text
+
+
+def is_english_date(text: str) -> bool:
+    """Tell whether a text is a date in English words, and nothing else."""
+    return _ENGLISH_DATE.fullmatch(text) is not None

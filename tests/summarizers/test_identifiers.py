@@ -70,6 +70,11 @@ from context_compressor.summarizers.identifiers import (
             ["보고서_2024.xlsx", "レポート_最終.docx", "عقد_12.pdf"],
         ),
         ("见2024年5月1日报告.pdf", ["见2024年5月1日报告.pdf"]),
+        (
+            "due March 4, 2025, sent 4 Mar 2025 10:15 (Tue Mar  4 10:15:00 UTC 2025), the 4th of May 1999",
+            ["March 4, 2025", "4 Mar 2025 10:15", "Mar  4 10:15:00 UTC 2025", "4th of May 1999"],
+        ),
+        ("we may 20 2025 times, in March 2025, 3 Marches 2025", []),
         ("3.528,13 €, 35 450,46 zł, 12 000 ₽", ["3.528,13 €", "35 450,46 zł", "12 000 ₽"]),
         ("IBAN: DE26 8794 3526 4923 5174 16 ab", ["DE26 8794 3526 4923 5174 16"]),
         ("x" * 60 + "1" * 61, []),
@@ -94,7 +99,9 @@ def test_a_megabyte_without_a_break_takes_no_time():
         assert len(count_identifiers(data * 2**18 + ":\\ …")) <= 1
 
 
-@pytest.mark.parametrize("token", ["5m20s", "3d4h", "150ms", "512Mi", "1.5GB", "2024年5月1日", "+84 905 123"])
+@pytest.mark.parametrize(
+    "token", ["5m20s", "3d4h", "150ms", "512Mi", "1.5GB", "2024年5月1日", "4 Mar 2025", "+84 905 123"]
+)
 def test_durations_and_sizes_are_numbers(token: str):
     assert is_number(token)
 
