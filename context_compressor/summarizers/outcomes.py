@@ -249,7 +249,7 @@ def _with_failed_tests(tally: str, text: str) -> str:
 
 
 def _first_words(text: str, lines: int) -> str:
-    """Return the first line that says anything, and how many there are of a long text; all where it is 0."""
+    """Return the first line that says anything, and how many there are; all of a short text."""
     if "- Page URL: " in text and (page := _PAGE.search(text)):
         return cut(" ".join(filter(None, page.groups())), 140)
     if _IS_XML.match(text):
@@ -265,7 +265,11 @@ def _first_words(text: str, lines: int) -> str:
         return "ok"
     if not lines:
         first = " | ".join(filter(None, (first, *telling)))
-    return f"{cut(first, 60)} ({lines} lines)" if first and lines > 12 else cut(first, 100)
+    if first and lines > 12:
+        return f"{cut(first, 60)} ({lines} lines)"
+    # One of several matches or rows is not to be read as the only one.
+    said = 1 + sum(1 for _ in telling)
+    return f"{cut(first, 60)} ({said} lines)" if said > 2 and lines else cut(first, 100)
 
 
 def _pairs(first: str, others: Iterator[str]) -> str:
@@ -283,7 +287,7 @@ def _pairs(first: str, others: Iterator[str]) -> str:
 
 def _plain(line: str) -> str:
     line = line.strip()
-    return "" if line.startswith("<") and _PROLOGUE.fullmatch(line) else _TAG.sub("", line).strip()
+    return _TAG.sub("", _PROLOGUE.sub("", line) if line.startswith("<") else line).strip()
 
 
 def _find_error(text: str) -> str | None:

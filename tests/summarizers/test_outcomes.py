@@ -370,3 +370,16 @@ def test_of_a_log_its_last_error_is_told_and_the_call_did_not_fail(lines: str, t
 
 def test_of_a_command_that_failed_the_last_line_is_told():
     assert read_outcome(MANY, status="3") == ("exit code 3: step 39 (40 lines)", True)
+
+
+def test_one_match_of_several_is_not_told_as_the_only_one():
+    found = "\n".join(f"django/contrib/app_{number}/models_of_{number}.py" for number in range(5))
+    assert read_outcome(found) == ("django/contrib/app_0/models_of_0.py (5 lines)", False)
+    assert read_outcome("\n".join(found.split("\n")[:2]))[0].endswith(
+        "_0.py | django/contrib/app_1/models_of_1.py"
+    )
+
+
+def test_what_any_page_begins_with_says_nothing_of_it():
+    page = f'<!DOCTYPE html>\n<html>\n<meta charset="utf-8"><title>Lamps</title>\n{"<p>more</p>" * 9}'
+    assert read_outcome(page)[0] == "Lamps"
