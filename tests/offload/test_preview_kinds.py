@@ -14,6 +14,7 @@ from context_compressor.offload.previews import (
     Show,
     preview,
     show_code,
+    show_diagnostics,
     show_escaped,
     show_json,
     show_listing,
@@ -37,6 +38,12 @@ PYTHON = "\n\n".join(
     for i in range(20)
 )
 GREP = "\n".join(f"src/app/module_{i % 3}.py:{i}: self.load_config('名称_{i}')" for i in range(1, 60))
+RUSTC = "   Compiling shop v0.1.0 (/srv/shop)\n" + "\n".join(
+    f"error[E0{i % 3}99]: cannot find `名称_{i}` in this scope\n  --> src/part_{i % 4}.rs:{i}:9\n   |\n"
+    f"{i} |     let x = 名称_{i}();\n   |             ^^^^ not found\n   |\n"
+    f"note: it is private\n  --> src/lib.rs:{i}:1\n"
+    for i in range(30)
+)
 CSV = "id,name,单价,city\n" + "\n".join(f"{i},thing {i},{i * 2}.50,北京" for i in range(200))
 JSON_LINES = "\n".join(json.dumps({"id": i, "path": f"/srv/data_{i}.bin"}) for i in range(50))
 FIND = "\n".join(f"/srv/shop/{'src' if i % 2 else '文档'}/part_{i % 5}/file_{i}.py" for i in range(60))
@@ -105,6 +112,7 @@ KINDS: dict[Recogniser, list[str]] = {
     show_snapshot: [PLAYWRIGHT, AXTREE],
     show_listing: [FIND],
     show_matches: [GREP],
+    show_diagnostics: [RUSTC],
     show_code: [PYTHON],
     show_markup: [MARKDOWN, HTML],
 }
@@ -324,6 +332,61 @@ class TestMatches:
 
     def test_hours_of_a_log_are_no_matches(self) -> None:
         assert show_matches("\n".join(f"12:00:{i % 60:02d} served" for i in range(99))) is None
+
+
+class TestDiagnostics:
+    @pytest.mark.parametrize(
+        ("said", "expected"),
+        [
+            (
+                "src/{}.cpp:37:9: error: no match for 'x'\n  37 |  a = b;\n     |    ^",
+                "src/{}.cpp:37:9: error: no match",
+            ),
+            (
+                "src/{}.cpp:37: undefined reference to `rate()'\n/usr/bin/ld: src/{}.o: in `main':",
+                "src/{}.cpp:37: und",
+            ),
+            (
+                "/usr/bin/ld: {}.o:(.text+0x8c): undefined reference to `rate'\n\n",
+                "/usr/bin/ld: {}.o:(.text+0x8c): und",
+            ),
+            (
+                "net/x/{}.java:7: error: cannot find symbol\n  symbol: class A",
+                "net/x/{}.java:7: error: cannot find",
+            ),
+            (
+                "pkg/{}.py:3: error: Incompatible types  [arg-type]\n    f(x)\n      ^",
+                "pkg/{}.py:3: error: Incompat",
+            ),
+            ("src/{}.ts:4:7 - error TS2322: Type 'A'.\n\n4   x\n    ~", "src/{}.ts:4:7 - error TS2322: Type"),
+            ("src\\{}.cs(4,7): error CS0103: No name\n\n", "src\\{}.cs(4,7): error CS0103: No name"),
+            (
+                "[ERROR] /w/{}.java:[4,7] cannot find symbol\n  symbol:   class A",
+                "[ERROR] /w/{}.java:[4,7] cannot",
+            ),
+            (
+                "error[E0277]: no sum\n  --> src/{}.rs:4:7\n   |\n 4 |  x",
+                "src/{}.rs:4:7: error[E0277]: no sum",
+            ),
+            ("F401 [*] `os` unused\n --> pkg/{}.py:4:7\n  |\n4 | x", "pkg/{}.py:4:7: F401 [*] `os` unused"),
+            ("/w/src/{}.tsx\n  4:7  error  No x here  no-x\n", "/w/src/{}.tsx:4:7: error: No x here"),
+        ],
+        ids=["gcc", "gcc-g", "ld", "javac", "mypy", "tsc", "msbuild", "maven", "rustc", "ruff", "eslint"],
+    )
+    def test_each_file_is_named_with_what_is_wrong_in_it(self, said: str, expected: str) -> None:
+        names = [f"part_{i}" for i in range(9)]
+        shown = shown_by(show_diagnostics, "\n".join(said.replace("{}", name) for name in names))
+        assert [name for name in names if expected.replace("{}", name) not in shown] == []
+
+    def test_errors_come_before_warnings_and_the_last_line_is_told(self) -> None:
+        text = "".join(f"a_{i}.c:{i}:1: warning: unused x\n   {i} | int x;\n       ^\n" for i in range(50))
+        shown = shown_by(show_diagnostics, f"{text}b.c:1:1: error: expected ';'\nmake: *** Error 1\n", 300)
+        assert shown.startswith("[1 error, 50 warnings in 51 files]\na_0.c:0:1: warning: unused x\n")
+        assert shown.endswith("b.c:1:1: error: expected ';'\nmake: *** Error 1")
+
+    def test_a_log_of_which_they_are_a_small_part_is_another_text(self) -> None:
+        text = "a.c:1:1: warning: x\nb.c:1:1: warning: x\nc.c:1:1: error: x\n"
+        assert show_diagnostics(text + "test passed\n" * 200) is None
 
 
 class TestMarkup:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from context_compressor.messages.frames import Report, unframe
 from context_compressor.offload.fitting import CHARS_PER_TOKEN_BOUND, largest_fitting
 from context_compressor.offload.previews.code import show_code
+from context_compressor.offload.previews.diagnostics import show_diagnostics
 from context_compressor.offload.previews.escaped import as_resolved, show_escaped
 from context_compressor.offload.previews.json import show_json
 from context_compressor.offload.previews.listing import show_listing
@@ -29,6 +30,7 @@ RECOGNISERS: tuple[Recogniser, ...] = (
     show_snapshot,
     show_listing,
     show_matches,
+    show_diagnostics,
     show_code,
     show_markup,
 )
@@ -42,6 +44,7 @@ NAMES_SHARES: dict[Recogniser, float] = {
     show_escaped: 0.7,
     show_listing: 0.25,  # it consists of names
     show_matches: 0.7,
+    show_diagnostics: 0.3,
     show_code: 0.3,
     show_snapshot: 0.3,
 }
@@ -141,6 +144,7 @@ __all__ = [
     "name_line",
     "preview",
     "show_code",
+    "show_diagnostics",
     "show_escaped",
     "show_json",
     "show_listing",
