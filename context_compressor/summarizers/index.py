@@ -17,6 +17,9 @@ _MIN_ROOM_CHARS = 20
 _LEAST_NUMBER_VALUE = 0.0065
 """Below this a number is one of many that were only printed, as the cells of a table are."""
 
+_BETWEEN_WORDS = str.maketrans(dict.fromkeys("_-$@."))
+"""What stands between the words of a key: `created_at`, `Content-Type`, `@odata.count`."""
+
 
 class Index:
     """The identifiers of some sources, from which `lines` chooses.
@@ -87,7 +90,12 @@ def _describe(name: str, source: Source, start: int) -> tuple[str, Collection[st
 
 
 def _is_key(name: str, source: Source, start: int) -> bool:
-    """Tell whether a name is a key of JSON data, or an argument's: it stands beside each of its values."""
+    """Tell whether a name is a key of JSON data, or an argument's: it stands beside each of its values.
+
+    Such a name consists of words. Ids and paths that data are kept by are keys, too, but name things.
+    """
+    if not name.translate(_BETWEEN_WORDS).isalpha():
+        return False
     end = start + len(name)
     after = source.text[end : end + 2]
     if source.kind == "call":

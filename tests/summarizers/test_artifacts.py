@@ -92,6 +92,17 @@ def test_keys_of_json_data_are_named_only_beside_their_values() -> None:
     assert "zip_code" not in index.replace("zip_code 10061", "")
 
 
+def test_ids_and_paths_that_data_are_kept_by_are_named() -> None:
+    note = "nothing of note " * 12
+    record = (
+        f'{{"note": "{note}", "task-98f13708": {{"run_state": "busy"}}, "src/shop/cart.py": {{"hits": 3}}}}'
+    )
+    index = index_of(call("get_status", "1", task="task-98f13708"), result("1", record))
+    assert "task-98f13708" in index
+    assert "src/shop/cart.py" in index
+    assert "run_state" not in index
+
+
 def test_arguments_are_named_by_their_values_and_once_beside_their_call() -> None:
     note = result("1", "nothing of note " * 12)
     index = index_of(call("get_user", "1", user_id="mia_li_3668", page_size=25), note, max_tokens=100)
