@@ -334,6 +334,17 @@ class TestMatches:
         assert show_matches("\n".join(f"12:00:{i % 60:02d} served" for i in range(99))) is None
 
 
+class TestShare:
+    def test_a_shape_is_shown_also_where_names_leave_it_too_little_room(self) -> None:
+        routes = [
+            {"id": f"route_{n:x}", "seal_number": n, "track": [n / 7, n / 9]}
+            for n in range(10**5, 10**5 + 99)
+        ]
+        text = json.dumps({"type": "FeatureCollection", "features": routes})
+        shown = preview(text, 120, COUNT, characters_per_token=len(text) / COUNT(text))
+        assert shown.startswith('{"type": "FeatureCollection", "features": [99 objects')
+
+
 class TestDiagnostics:
     @pytest.mark.parametrize(
         ("said", "expected"),

@@ -111,7 +111,9 @@ def preview(
 
     def cost(tokens: int) -> int:
         """Make the preview that should cost `tokens`, and return what it does cost."""
-        body = show(int((tokens - min(tokens * names_share, in_names)) * density))
+        room = tokens * density
+        # Where the part of it that names leave is too small for anything, they get what it leaves.
+        body = show(int(room - min(room * names_share, in_names * density))) or show(int(room))
         line = name_line(names, body, tokens - len(body) / density)
         made[tokens] = "\n".join(filter(None, (body, line)))
         return count(made[tokens])
