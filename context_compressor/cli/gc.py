@@ -131,15 +131,19 @@ def _print(done: GarbageCollection, store: str, max_bytes: int | None) -> None:
         if len(done.removed) > _MAX_ROWS:
             console.print(f"{len(done.removed) - _MAX_ROWS:,} more; --json lists all")
     lines = [
-        f"{store}: {done.namespaces:,} namespaces, {done.bytes_before:,} bytes; in use {done.in_use:,}, "
-        f"kept {done.kept:,}",
-        f"{verb}: {len(done.removed):,} namespaces, {done.removed_bytes:,} bytes; "
-        f"{'would leave' if done.is_dry_run else 'left'} {done.bytes_after:,} bytes",
+        f"{store}: {_count(done.namespaces, 'namespace')}, {_count(done.bytes_before, 'byte')}; "
+        f"in use {done.in_use:,}, kept {done.kept:,}",
+        f"{verb}: {_count(len(done.removed), 'namespace')}, {_count(done.removed_bytes, 'byte')}; "
+        f"{'would leave' if done.is_dry_run else 'left'} {_count(done.bytes_after, 'byte')}",
     ]
     if max_bytes is not None and done.bytes_after > max_bytes:
-        lines.append(f"that is more than {max_bytes:,} bytes: the rest is in use, or to be kept")
+        lines.append(f"that is more than {_count(max_bytes, 'byte')}: the rest is in use, or to be kept")
     for line in lines:
         console.print(Text(one_line(line)), soft_wrap=True)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _age_text(seconds: float) -> str:

@@ -46,7 +46,7 @@ async def test_names_and_numbers_of_gc(cli, columns, tmp_path):
     assert shows(table, f"{ID}-and-more")
     for part in ("1,000", "40.0 d"):
         assert part in table
-    assert "1 namespaces, 1,000 bytes" in rest
+    assert "1 namespace, 1,000 bytes" in rest
     assert columns < 80 or max(map(len, table.splitlines())) <= columns
 
 

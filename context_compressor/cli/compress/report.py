@@ -34,7 +34,7 @@ def print_report(
     """Print the table of tokens before and after, what left the view, and what to know besides."""
     print_table(console, _sessions_table(source, reports, budget))
     if len(reports) > _MAX_ROWS:
-        console.print(f"{len(reports) - _MAX_ROWS} more sessions are counted in the total; --json lists all")
+        console.print(f"{len(reports) - _MAX_ROWS} more are counted in the total; --json lists all")
     if len(reports) == 1 and reports[0].stand_ins:
         print_table(console, _stand_ins_table(reports[0]))
     stored = [report for report in reports if _refs(report)]
