@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import json
 import re
+import sys
 import zlib
 from collections.abc import Iterator
 from copy import copy
@@ -146,9 +147,10 @@ def load(text: str | bytes) -> Any:
         why = error.msg.removesuffix(" at").removesuffix(" starting")  # the place is told in front
         raise UnreadableError(f"invalid JSON: {why}", error.lineno, error.colno) from None
     except RecursionError:
-        raise UnreadableError("invalid JSON: nested too deep", 1) from None
-    except ValueError as error:  # an integer of more digits than Python converts
-        raise UnreadableError(f"invalid JSON: {error}", 1) from None
+        raise UnreadableError("invalid JSON: nested too deep") from None
+    except ValueError:  # more digits than Python converts; where they stand it does not say
+        most = sys.get_int_max_str_digits()
+        raise UnreadableError(f"holds an integer of more than {most:,} digits; make it a string") from None
 
 
 def _line_of_message(text: str, index: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import io
 import os
@@ -23,7 +24,13 @@ _PACKED = {
     b"PK\x03\x04": "zip",
 }
 """How compressed files begin that are not unpacked here."""
-_UTF16 = (b"\xff\xfe", b"\xfe\xff")
+_MARKS = {
+    codecs.BOM_UTF32_LE: "UTF-32",
+    codecs.BOM_UTF32_BE: "UTF-32",
+    codecs.BOM_UTF16_LE: "UTF-16",
+    codecs.BOM_UTF16_BE: "UTF-16",
+}
+"""How texts begin that say so themselves; the longer marks first, since one begins with a shorter one."""
 _STORED = re.compile(r"[0-9a-f]{16}\.txt|search\.sqlite3")
 """What a `FileOffloadStore` holds: no sessions, but what left their views."""
 
@@ -65,8 +72,9 @@ def as_text_bytes(stream: IO[bytes]) -> IO[bytes]:
     for magic, name in _PACKED.items():
         if head.startswith(magic):
             raise UnreadableError(f"is compressed with {name}; unpack it first (gzip is read as it is)")
-    if head.startswith(_UTF16):
-        raise UnreadableError("is UTF-16 text; save the file as UTF-8")
+    for mark, name in _MARKS.items():
+        if head.startswith(mark):
+            raise UnreadableError(f"is {name} text; save the file as UTF-8")
     if b"\x00" in head:
         raise UnreadableError("is a binary file; expected chat messages as JSON or JSONL")
     return stream
