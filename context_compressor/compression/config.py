@@ -12,6 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field, Strict, model_validator
 Tokens = Annotated[int, Strict()]
 Ratio = Annotated[float, Field(gt=0, le=1)]
 
+_MOST_TOKENS = 2**63 - 1
+"""`sys.maxsize`, which some set for no limit; shares are taken of it as floats, which end somewhere."""
 _DEFAULT_TOOL_TOKENS = 2_000
 _DEFAULT_PREVIEW_TOKENS = 200
 
@@ -29,9 +31,9 @@ class CompressionConfig(BaseModel):
     mode: Literal["compact", "compress", "auto"] = "auto"
     """Which means come first: `compact` never calls a model, `compress` starts with summaries, `auto`
     compacts and then compresses unless compacting was enough. The budget outranks the mode."""
-    max_total_tokens: Tokens = Field(default=20_000, gt=0)
+    max_total_tokens: Tokens = Field(default=20_000, gt=0, le=_MOST_TOKENS)
     """Tokens that the whole view may cost, instructions and recent messages included."""
-    window_tokens: Annotated[int | None, Strict()] = Field(default=None, gt=0)
+    window_tokens: Annotated[int | None, Strict()] = Field(default=None, gt=0, le=_MOST_TOKENS)
     """The model's context window. Where it is given, a view costs at most `window_ratio` of it, too;
     `max_total_tokens` need not be given then."""
     window_ratio: Annotated[float, Field(gt=0, le=1)] = 0.8

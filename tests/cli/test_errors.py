@@ -77,6 +77,7 @@ BAD_FILES = {
 BAD_OPTIONS = {
     "mode": (["--mode", "shrink"], ["--mode", "'shrink'", "'compact'"]),
     "budget of nothing": (["--budget", "0"], ["--budget", "max_total_tokens", "greater than 0", "got 0"]),
+    "budget beyond all numbers": (["--budget", "9" * 400], ["--budget (max_total_tokens): ", "less than"]),
     "budget in words": (["--max-total-tokens", "many"], ["--max-total-tokens", "valid integer"]),
     "tool tokens": (
         ["--budget", "4000", "--max-tool-message-tokens", "5000"],

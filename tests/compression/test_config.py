@@ -68,6 +68,8 @@ def test_values_that_cannot_work_together_are_refused_with_names_and_values(
         ("max_total_tokens", "20000"),
         ("max_total_tokens", 2.5),
         ("max_total_tokens", True),
+        ("max_total_tokens", 10**400),  # shares of it would be no floats
+        ("window_tokens", 10**400),
         ("reserved_tokens", -1),
         ("keep_recent_count", -1),
         ("keep_recent_tokens", 0),
