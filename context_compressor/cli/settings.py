@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from context_compressor.cli.exits import CommandError
 from context_compressor.compression.config import CompressionConfig
+from context_compressor.errors import InvalidArgumentError
 from context_compressor.summarizers.protocol import Summarizer
 
 DEFAULT_STORE = "working_memory"
@@ -64,7 +65,8 @@ def make_summarizer(kind: SummarizerKind, model: str | None, base_url: str | Non
     """Return the summariser asked for; None stands for the library's default, the extractive one.
 
     Raises:
-        CommandError: a model is asked for without a key, or options of a model without one.
+        CommandError: a model is asked for without a key, or options of a model without one; or an option
+            names no model, or no server.
     """
     if kind is SummarizerKind.EXTRACTIVE:
         if model is not None or base_url is not None:
@@ -79,11 +81,14 @@ def make_summarizer(kind: SummarizerKind, model: str | None, base_url: str | Non
             f"--summarizer {kind} needs a key: set {key} (any text where the server at --base-url "
             "asks for none), or use --summarizer extractive"
         )
-    model = model or DEFAULT_MODELS[kind]
-    if kind is SummarizerKind.DASHSCOPE:
-        from context_compressor.summarizers.dashscope import DashScopeSummarizer
+    model = DEFAULT_MODELS[kind] if model is None else model
+    try:
+        if kind is SummarizerKind.DASHSCOPE:
+            from context_compressor.summarizers.dashscope import DashScopeSummarizer
 
-        return DashScopeSummarizer(model, base_url=base_url)
-    from context_compressor.summarizers.openai import OpenAISummarizer
+            return DashScopeSummarizer(model, base_url=base_url)
+        from context_compressor.summarizers.openai import OpenAISummarizer
 
-    return OpenAISummarizer(model, base_url=base_url)
+        return OpenAISummarizer(model, base_url=base_url)
+    except InvalidArgumentError as error:
+        raise CommandError(f"--{str(error).replace('base_url', 'base-url')}") from None

@@ -73,7 +73,7 @@ class AgentScopeSummarizer(ProviderSummarizer):
         if max_retries is None:
             max_retries = 0 if getattr(getattr(model, "client", None), "max_retries", 0) else 2
         super().__init__(
-            str(getattr(model, "model_name", type(model).__name__)),
+            str(getattr(model, "model_name", "") or type(model).__name__),
             timeout=timeout,
             max_retries=max_retries,
             max_input_tokens=max_input_tokens,

@@ -6,12 +6,8 @@ from typing import Any
 
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.errors import InvalidArgumentError, check_members
-
-_MEMBERS = {
-    "store": ("an OffloadStore", ("write", "read", "delete", "refs"), "FileOffloadStore(path) keeps files"),
-    "summarizer": ("a Summarizer", ("remote", "summarize"), "leave it out for the extractive one"),
-    "counter": ("a TokenCounter", ("count_text", "count_messages"), "leave it out for TiktokenCounter()"),
-}
+from context_compressor.summarizers.protocol import check_summarizer
+from context_compressor.tokens.protocol import check_counter
 
 
 def check_collaborators(config: Any, store: Any, summarizer: Any, counter: Any, on_event: Any) -> None:
@@ -25,8 +21,11 @@ def check_collaborators(config: Any, store: Any, summarizer: Any, counter: Any, 
             f"config: expected a CompressionConfig or None, got {type(config).__name__}; "
             "CompressionConfig(**fields) makes one"
         )
-    for name, value in {"store": store, "summarizer": summarizer, "counter": counter}.items():
-        if value is not None:
-            check_members(name, value, *_MEMBERS[name])
+    if store is not None:
+        members = ("write", "read", "delete", "refs")
+        check_members("store", store, "an OffloadStore", members, "FileOffloadStore(path) keeps files")
+    if summarizer is not None:
+        check_summarizer("summarizer", summarizer, "leave it out for the extractive one")
+    check_counter(counter)
     if not (on_event is None or callable(on_event)):
         raise InvalidArgumentError(f"on_event: expected a callable or None, got {type(on_event).__name__}")

@@ -67,6 +67,7 @@ class DashScopeSummarizer(ProviderSummarizer):
 
     Raises:
         SummarizerError: there is no key.
+        InvalidArgumentError: an argument is of the wrong type or out of range.
     """
 
     def __init__(
@@ -87,6 +88,7 @@ class DashScopeSummarizer(ProviderSummarizer):
             raise SummarizerError(f"no API key for {model}: pass api_key=..., or set DASHSCOPE_API_KEY")
         super().__init__(
             model,
+            base_url=base_url,
             timeout=timeout,
             max_retries=max_retries,
             max_input_tokens=max_input_tokens,
@@ -94,7 +96,6 @@ class DashScopeSummarizer(ProviderSummarizer):
             reasoning_tokens=reasoning_tokens,
             backoff_seconds=backoff_seconds,
         )
-        self._base_url = base_url
         self._api_key = api_key
         self._extra = {"enable_thinking": False, **(extra_parameters or {})}
 

@@ -7,7 +7,7 @@ from context_compressor.summarizers.digest import digest_messages
 from context_compressor.summarizers.drafting import SummaryDraft
 from context_compressor.summarizers.protocol import Summary, SummaryRequest
 from context_compressor.tokens.off_loop import run_off_loop, text_characters
-from context_compressor.tokens.protocol import TokenCounter
+from context_compressor.tokens.protocol import TokenCounter, check_counter
 
 
 class ExtractiveSummarizer:
@@ -19,11 +19,15 @@ class ExtractiveSummarizer:
 
     Args:
         counter: measures the summary; a `TiktokenCounter()` when None.
+
+    Raises:
+        InvalidArgumentError: `counter` is no token counter.
     """
 
     remote = False
 
     def __init__(self, counter: TokenCounter | None = None) -> None:
+        check_counter(counter)
         self._counter = counter
 
     async def summarize(self, request: SummaryRequest) -> Summary:

@@ -6,9 +6,16 @@ from contextlib import AsyncExitStack
 
 from context_compressor.errors import SummarizerError
 from context_compressor.summarizers.map_reduce import InParts
-from context_compressor.summarizers.protocol import Summarizer, Summary, SummaryRequest, name_of
+from context_compressor.summarizers.protocol import (
+    Summarizer,
+    Summary,
+    SummaryRequest,
+    check_summarizer,
+    name_of,
+)
+from context_compressor.summarizers.settings import check_number
 from context_compressor.summarizers.validation import summarize_checked
-from context_compressor.tokens.protocol import TokenCounter
+from context_compressor.tokens.protocol import TokenCounter, check_counter
 
 
 class FallbackSummarizer:
@@ -21,6 +28,9 @@ class FallbackSummarizer:
         counter: measures summaries; a `TiktokenCounter()` when None.
         timeout_seconds: how long each may take, so that one which hangs does not use up the time of the next;
             None waits for ever.
+
+    Raises:
+        InvalidArgumentError: one is no summariser, or another argument is of the wrong type or out of range.
     """
 
     takes_attempts = True
@@ -33,6 +43,11 @@ class FallbackSummarizer:
         counter: TokenCounter | None = None,
         timeout_seconds: float | None = 60.0,
     ) -> None:
+        for place, summarizer in enumerate((first, second, *more), 1):
+            check_summarizer(f"summariser {place}", summarizer)
+        check_counter(counter)
+        if timeout_seconds is not None:
+            check_number("timeout_seconds", timeout_seconds, is_above_zero=True)
         self._in_parts: list[InParts] = []
         self._summarizers = (first, second, *more)
         self._counter = counter

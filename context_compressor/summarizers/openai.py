@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from context_compressor.errors import InvalidArgumentError, SummarizerError
+from context_compressor.errors import InvalidArgumentError, SummarizerError, check_members
 from context_compressor.summarizers.provider import (
     Answer,
     Fault,
@@ -56,7 +56,8 @@ class OpenAISummarizer(ProviderSummarizer):
 
     Raises:
         SummarizerError: there is neither a client nor a key.
-        InvalidArgumentError: `client` is an `OpenAI`, whose calls cannot be awaited.
+        InvalidArgumentError: an argument is of the wrong type or out of range, or `client` an `OpenAI`, whose
+            calls cannot be awaited.
     """
 
     _limit_names = ("max_tokens", "max_completion_tokens")
@@ -81,6 +82,8 @@ class OpenAISummarizer(ProviderSummarizer):
                 f"no API key for {model}: pass api_key=..., or client=..., or set OPENAI_API_KEY; "
                 "for a local server that asks for none, any text will do"
             )
+        if client is not None:
+            check_members("client", client, "an AsyncOpenAI", ("chat", "with_options"))
         if client is not None and _is_synchronous(client):
             raise InvalidArgumentError(
                 f"client: expected an AsyncOpenAI, got {type(client).__name__}; make an asynchronous one, "
@@ -88,6 +91,7 @@ class OpenAISummarizer(ProviderSummarizer):
             )
         super().__init__(
             model,
+            base_url=base_url,
             timeout=timeout,
             max_retries=max_retries,
             max_input_tokens=max_input_tokens,
@@ -95,7 +99,6 @@ class OpenAISummarizer(ProviderSummarizer):
             reasoning_tokens=reasoning_tokens,
             backoff_seconds=backoff_seconds,
         )
-        self._base_url = base_url
         self._api_key = api_key
         self._client = client
         self._extra_body = dict(extra_body) if extra_body else None

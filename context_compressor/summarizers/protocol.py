@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from context_compressor.errors import check_members
 from context_compressor.messages.msg import Msg
 
 
@@ -54,6 +55,15 @@ class Summarizer(Protocol):
     async def summarize(self, request: SummaryRequest) -> Summary:
         """Return a summary of `request.messages` in at most `request.max_tokens` tokens."""
         ...
+
+
+def check_summarizer(argument: str, summarizer: object, mend: str = "") -> None:
+    """Check at the door what is given as a summariser.
+
+    Raises:
+        InvalidArgumentError: it is none; the text names what it lacks.
+    """
+    check_members(argument, summarizer, "a Summarizer", ("remote", "summarize"), mend)
 
 
 def name_of(summarizer: object) -> str:

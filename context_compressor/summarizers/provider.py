@@ -22,6 +22,7 @@ from context_compressor.summarizers.overflow import is_overflow, limit_in, room_
 from context_compressor.summarizers.prompts import build_prompt
 from context_compressor.summarizers.protocol import Summary, SummaryRequest
 from context_compressor.summarizers.reasoning import strip_reasoning
+from context_compressor.summarizers.settings import check_model, check_number, check_url, check_whole
 
 ROOM_FACTOR = 1.5
 ROOM_TOKENS = 256
@@ -138,8 +139,20 @@ class ProviderSummarizer(ABC):
         temperature: float | None,
         reasoning_tokens: int,
         backoff_seconds: float,
+        base_url: str | None = None,
     ) -> None:
+        check_model(model)
+        check_url(base_url)
+        check_number("timeout", timeout, is_above_zero=True)
+        check_whole("max_retries", max_retries, 0)
+        if max_input_tokens is not None:
+            check_whole("max_input_tokens", max_input_tokens, 1)
+        if temperature is not None:
+            check_number("temperature", temperature)
+        check_whole("reasoning_tokens", reasoning_tokens, 0)
+        check_number("backoff_seconds", backoff_seconds)
         self.model = model
+        self._base_url = base_url
         self.max_input_tokens = max_input_tokens
         self._timeout = timeout
         self._max_retries = max_retries

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
+from context_compressor.errors import check_members
 from context_compressor.messages.msg import Msg
 
 
@@ -23,3 +24,14 @@ class TokenCounter(Protocol):
     def count_messages(self, messages: Sequence[Msg | dict[str, Any]]) -> int:
         """Return the tokens of messages (`Msg` or chat dicts): calls, results, names, overhead included."""
         ...
+
+
+def check_counter(counter: object) -> None:
+    """Check at the door what is given as a counter; None stands for the default.
+
+    Raises:
+        InvalidArgumentError: it is none; the text names what it lacks.
+    """
+    if counter is not None:
+        members = ("count_text", "count_messages")
+        check_members("counter", counter, "a TokenCounter", members, "leave it out for TiktokenCounter()")

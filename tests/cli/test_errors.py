@@ -96,6 +96,11 @@ BAD_OPTIONS = {
     "unknown": (["--shrink"], ["--shrink", "compress --help"]),
 }
 
+BAD_SERVERS = {
+    "no address": (["--base-url", "localhost"], ["--base-url: expected an address", "got 'localhost'"]),
+    "no model": (["--model", ""], ["--model: expected the name of a model, got ''"]),
+}
+
 
 def assert_refused(ran, code: int, parts: list[str]) -> None:
     assert ran.code == code, ran
@@ -114,6 +119,15 @@ def test_bad_input_is_refused_with_file_line_and_field(cli, tmp_path, case):
 
     assert_refused(cli("compress", "f.json", "-o", "out.json"), 2, parts)
     assert [path.name for path in tmp_path.iterdir()] == ["f.json"]
+
+
+@pytest.mark.parametrize("summarizer", ["openai", "dashscope"])
+@pytest.mark.parametrize("case", BAD_SERVERS)
+def test_a_model_that_nobody_can_ask_is_refused(cli, monkeypatch, case, summarizer):
+    monkeypatch.setenv(f"{summarizer.upper()}_API_KEY", "none")
+    options, parts = BAD_SERVERS[case]
+
+    assert_refused(cli("compress", "f.json", "--summarizer", summarizer, *options), 2, parts)
 
 
 @pytest.mark.parametrize("case", BAD_OPTIONS)

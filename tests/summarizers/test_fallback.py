@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from context_compressor.errors import SummarizerError
+from context_compressor.errors import InvalidArgumentError, SummarizerError
 from context_compressor.summarizers.fallback import FallbackSummarizer
 from tests.summarizers.support import Acting, PieceCounter, Scripted, request, user
 
@@ -35,6 +35,30 @@ async def test_one_that_hangs_leads_to_the_next():
 async def test_when_all_fail_each_failure_is_named():
     with pytest.raises(SummarizerError, match=r"all 2 .*RuntimeError: down.*says nothing"):
         await chain(Scripted(RuntimeError("down")), Scripted("")).summarize(ASKED)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named", "words"),
+    [
+        (
+            [Scripted(GOOD), None],
+            {},
+            "summariser 2: a NoneType is not a Summarizer; it lacks remote, summarize",
+        ),
+        (
+            [Scripted, Scripted(GOOD)],
+            {},
+            r"summariser 1: Scripted is a class; give an object, Scripted\(...\)",
+        ),
+        ([Scripted(GOOD), Scripted(GOOD), "gpt"], {}, "summariser 3: a str is not a Summarizer"),
+        ([Scripted(GOOD)] * 2, {"counter": 5}, "counter: a int is not a TokenCounter"),
+        ([Scripted(GOOD)] * 2, {"timeout_seconds": 0}, "timeout_seconds: expected a number above 0, got 0"),
+        ([Scripted(GOOD)] * 2, {"timeout_seconds": float("nan")}, "timeout_seconds: .* got nan"),
+    ],
+)
+def test_what_cannot_work_is_refused_at_the_door(arguments, named, words):
+    with pytest.raises(InvalidArgumentError, match=words):
+        FallbackSummarizer(*arguments, **named)
 
 
 async def test_tokens_are_always_set():

@@ -7,7 +7,7 @@ import threading
 from typing import Any
 
 import pytest
-from openai import AzureOpenAI
+from openai import AsyncOpenAI, AzureOpenAI
 
 from context_compressor.errors import InvalidArgumentError, SummarizerError, SummarizerOverflowError
 from context_compressor.summarizers.openai import OpenAISummarizer
@@ -30,6 +30,12 @@ async def test_a_synchronous_client_is_refused():
     """Its call would block the loop, be paid for, and come back as something that cannot be awaited."""
     with pytest.raises(InvalidArgumentError, match="client: expected an AsyncOpenAI, got AzureOpenAI"):
         OpenAISummarizer(client=AzureOpenAI(api_key=KEY, azure_endpoint="http://x", api_version="1"))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("client", [5, AsyncOpenAI])
+def test_what_is_no_client_is_refused(client):
+    with pytest.raises(InvalidArgumentError, match="client: "):
+        OpenAISummarizer(client=client)
 
 
 async def test_extra_fields_are_sent(server: ModelServer):

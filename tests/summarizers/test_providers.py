@@ -2,12 +2,18 @@
 
 import asyncio
 import gc
+import re
 import subprocess
 import sys
 
 import pytest
 
-from context_compressor.errors import SummarizerError, SummarizerOverflowError, SummarizerTimeoutError
+from context_compressor.errors import (
+    InvalidArgumentError,
+    SummarizerError,
+    SummarizerOverflowError,
+    SummarizerTimeoutError,
+)
 from context_compressor.summarizers.attempts import attempt_budget
 from context_compressor.summarizers.map_reduce import InParts
 from context_compressor.summarizers.prompts import build_prompt
@@ -55,6 +61,33 @@ def test_a_missing_key_is_refused_at_once_with_what_to_do(provider: Provider):
     expected = rf"no API key for {provider.default_model}: pass api_key=.*{provider.key_variable}"
     with pytest.raises(SummarizerError, match=expected):
         provider.kind()
+
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("setting", "values"),
+    [
+        ("model", [None, "", " ", 5]),
+        ("base_url", ["", "localhost:8000", 5]),
+        ("timeout", [0, -1, NAN, True, "60", None]),
+        ("max_retries", [-1, 1.5, True, None]),
+        ("max_input_tokens", [0, -5, True, "32k"]),
+        ("temperature", [-1, NAN, "hot", True]),
+        ("reasoning_tokens", [-1, 0.5, None]),
+        ("backoff_seconds", [-1, NAN, None]),
+    ],
+)
+def test_a_setting_that_cannot_work_is_refused_by_name(
+    provider: Provider, setting: str, values: list[object]
+):
+    """Every event would fail by it, and the extractive summariser step in: nobody would see why."""
+    for value in values:
+        with pytest.raises(
+            InvalidArgumentError, match=f"^{setting}: expected .*, got {re.escape(repr(value))}$"
+        ):
+            provider.kind(**{"api_key": KEY, setting: value})
 
 
 def test_the_sdk_is_imported_only_when_it_is_needed(provider: Provider):
