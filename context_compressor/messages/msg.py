@@ -69,7 +69,7 @@ class Msg:
         content: a string, or a list of blocks (plain dicts with a `type`).
         role: "user", "assistant" or "system". Tool results travel in messages of role "system" with
             `tool_result` blocks (AgentScope's way); ask `is_instruction` whether a message is an instruction.
-        metadata: anything JSON-like; `from_openai` keeps here what blocks cannot say.
+        metadata: a dict of anything JSON-like; `from_openai` keeps here what blocks cannot say.
         timestamp: "YYYY-MM-DD HH:MM:SS.mmm", local time; now when None.
         invocation_id: id of the model call that produced the message, if any.
         id: generated when None.
@@ -97,6 +97,11 @@ class Msg:
             raise InvalidMessageError(f"name: expected a string, got {type(name).__name__}")
         if not isinstance(content, str):
             _check_blocks(content)
+        if not (metadata is None or isinstance(metadata, dict)):
+            raise InvalidMessageError(f"metadata: expected a dict or None, got {type(metadata).__name__}")
+        for field, value in (("id", id), ("timestamp", timestamp), ("invocation_id", invocation_id)):
+            if not (value is None or isinstance(value, str)):
+                raise InvalidMessageError(f"{field}: expected a string, got {type(value).__name__}")
         self.id = new_id() if id is None else id
         self.name = name
         self.role: Role = role
@@ -133,17 +138,11 @@ class Msg:
         for key in ("name", "role", "content"):
             if key not in data:
                 raise InvalidMessageError(f"{key}: missing; a message needs name, role and content")
-        for key in ("id", "timestamp", "invocation_id"):
-            if data.get(key) is not None and not isinstance(data[key], str):
-                raise InvalidMessageError(f"{key}: expected a string, got {type(data[key]).__name__}")
-        metadata = data.get("metadata")
-        if metadata is not None and not isinstance(metadata, dict):
-            raise InvalidMessageError(f"metadata: expected a dict or null, got {type(metadata).__name__}")
         return cls(
             data["name"],
             copy_json(data["content"]),
             data["role"],
-            copy_json(metadata),
+            copy_json(data.get("metadata")),
             data.get("timestamp"),
             data.get("invocation_id"),
             id=data.get("id"),

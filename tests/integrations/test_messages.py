@@ -144,7 +144,7 @@ async def test_a_field_that_would_be_lost_is_refused_by_name() -> None:
             "role: expected one of user, assistant, system, got 'tool'",
         ),
         (lambda msg: setattr(msg, "name", None), "name: expected a string"),
-        (lambda msg: setattr(msg, "metadata", ["x"]), "metadata: expected a dict or null, got list"),
+        (lambda msg: setattr(msg, "metadata", ["x"]), "metadata: expected a dict or None, got list"),
         (lambda msg: setattr(msg, "invocation_id", 5), "invocation_id: expected a string"),
     ],
 )

@@ -54,6 +54,10 @@ def test_the_timestamp_has_agentscopes_form():
         (lambda: Msg("a", [USE | {"raw_input": {}}], "assistant"), "content[0].raw_input: expected str"),
         (lambda: Msg("a", [RESULT | {"name": 5}], "system"), "content[0].name: expected str"),
         (lambda: Msg("a", [RESULT | {"output": None}], "user"), "content[0].output: expected str or list"),
+        (lambda: Msg("a", "b", "user", metadata=["x"]), "metadata: expected a dict or None, got list"),
+        (lambda: Msg("a", "b", "user", timestamp=1.5), "timestamp: expected a string, got float"),
+        (lambda: Msg("a", "b", "user", invocation_id=5), "invocation_id: expected a string, got int"),
+        (lambda: Msg("a", "b", "user", id=5), "id: expected a string, got int"),
         (lambda: Msg.from_dict("x"), "message: expected a dict, got str"),
         (lambda: Msg.from_dict({"name": "a", "role": "user"}), "content: missing"),
         (
@@ -62,7 +66,7 @@ def test_the_timestamp_has_agentscopes_form():
         ),
         (
             lambda: Msg.from_dict({"name": "a", "role": "user", "content": "x", "metadata": []}),
-            "metadata: expected a dict or null, got list",
+            "metadata: expected a dict or None, got list",
         ),
     ],
 )

@@ -612,6 +612,20 @@ def test_a_single_message_instead_of_a_list_is_refused(value):
         to_openai(value)
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        ("content", 5, r"content: expected a string or a list"),
+        ("role", "tool", "role: expected one of .*'tool'"),
+    ],
+)
+def test_a_message_that_was_spoilt_is_refused_by_its_field(field: str, value: Any, words: str):
+    msg = Msg("a", "b", "user")
+    setattr(msg, field, value)
+    with pytest.raises(InvalidMessageError, match=rf"messages\[0\]\.{words}"):
+        to_openai([msg])
+
+
 def test_only_messages_are_turned_into_dicts():
     with pytest.raises(InvalidArgumentError, match="messages: expected a list of Msg, got Msg"):
         to_openai(Msg("a", "b", "user"))

@@ -5,10 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from context_compressor.errors import InvalidArgumentError
+from context_compressor.errors import InvalidArgumentError, InvalidMessageError
 from context_compressor.messages.msg import Block, Msg, copy_json
 from context_compressor.messages.openai.calls import block_to_call, block_to_held
-from context_compressor.messages.openai.common import MISSING, assemble, is_plain_text, not_a_list, remark_of
+from context_compressor.messages.openai.common import (
+    MISSING,
+    assemble,
+    is_plain_text,
+    not_a_list,
+    remark_of,
+    wrong,
+)
 from context_compressor.messages.openai.keys import ASSISTANT_KEYS, FIELD_BLOCKS, PLAIN_ROLES, THOUGHT_KEYS
 from context_compressor.messages.openai.parts import block_to_part
 
@@ -20,7 +27,8 @@ def to_openai(messages: Iterable[Msg]) -> list[dict[str, Any]]:
 
     Raises:
         InvalidArgumentError: `messages` is not a list or another iterable of `Msg`.
-        InvalidMessageError: a tool call's input is not JSON data.
+        InvalidMessageError: a role or content was changed to what it cannot be, or a tool call's input is not
+            JSON data.
     """
     if isinstance(messages, str | bytes | Mapping | Msg) or not isinstance(messages, Iterable):
         raise not_a_list(messages, "Msg")
@@ -30,13 +38,22 @@ def to_openai(messages: Iterable[Msg]) -> list[dict[str, Any]]:
         content = getattr(msg, "content", None)
         role = getattr(msg, "role", None)
         if not isinstance(content, str | list) or role not in PLAIN_ROLES:
-            raise InvalidArgumentError(f"messages[{index}]: expected a Msg, got {type(msg).__name__}")
+            raise _no_msg(f"messages[{index}]", msg)
         remark = remark_of(msg.metadata)
         if isinstance(content, str):
             result.append(_finish({"role": _sent_role(role, remark), "content": content}, msg.name, remark))
         else:
             result.extend(_write_blocks(content, role, msg.name, remark))
     return result
+
+
+def _no_msg(place: str, value: Any) -> InvalidArgumentError | InvalidMessageError:
+    if not (hasattr(value, "content") and hasattr(value, "role")):
+        return InvalidArgumentError(f"{place}: expected a Msg, got {type(value).__name__}")
+    if value.role not in PLAIN_ROLES:
+        roles = ", ".join(PLAIN_ROLES)
+        return InvalidMessageError(f"{place}.role: expected one of {roles}, got {value.role!r}")
+    return wrong(f"{place}.content", "a string or a list of blocks", value.content)
 
 
 def _sent_role(role: str, remark: dict[str, Any]) -> str:
