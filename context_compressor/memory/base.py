@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from context_compressor.errors import InvalidArgumentError
@@ -131,8 +131,12 @@ class MemoryBase(ABC):
         await self.add([msg.copy() for msg in messages], marks=marks, **kwargs)
 
     async def find(self, msg_ids: Collection[str]) -> list[Msg]:
-        """Return the messages under these ids, as copies, in order. The default reads every message."""
-        wanted = set(msg_ids)
+        """Return the messages under these ids, as copies, in order. The default reads every message.
+
+        Raises:
+            InvalidArgumentError: not a collection of strings.
+        """
+        wanted = as_id_set(msg_ids)
         return [msg for msg in await self.get_memory(prepend_summary=False) if msg.id in wanted]
 
     def revision(self) -> int | None:
@@ -209,6 +213,19 @@ def as_ids(msg_ids: object) -> list[str]:
     if isinstance(msg_ids, list) and all(isinstance(msg_id, str) for msg_id in msg_ids):
         return list(dict.fromkeys(msg_ids))
     raise InvalidArgumentError(f"msg_ids: expected a list of strings, got {_shown(msg_ids)}")
+
+
+def as_id_set(msg_ids: object) -> set[str]:
+    """Return the ids to look for as a set.
+
+    Raises:
+        InvalidArgumentError: anything else than a collection of strings; one string is none.
+    """
+    if isinstance(msg_ids, Collection) and not isinstance(msg_ids, str | bytes | Mapping):
+        ids = set(msg_ids)
+        if all(isinstance(msg_id, str) for msg_id in ids):
+            return ids
+    raise InvalidArgumentError(f"msg_ids: expected a collection of strings, got {_shown(msg_ids)}")
 
 
 def as_summary(summary: object) -> str:

@@ -163,7 +163,11 @@ class CompressedMemory(MemoryBase):
         return await self.base.get_memory(prepend_summary=False)
 
     async def find(self, msg_ids: Collection[str]) -> list[Msg]:
-        """Return the history's messages under these ids."""
+        """Return the history's messages under these ids, as copies, in order; unknown ids are skipped.
+
+        Raises:
+            InvalidArgumentError: not a collection of strings.
+        """
         return await self.base.find(msg_ids)
 
     async def size(self) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 from context_compressor.errors import InvalidMessageError, InvalidStateError
 from context_compressor.memory.base import (
     MemoryBase,
+    as_id_set,
     as_ids,
     as_mark,
     as_marks,
@@ -126,7 +127,7 @@ class InMemoryMemory(MemoryBase):
         """Return the messages under these ids, as copies, in order."""
         if type(self).get_memory is not InMemoryMemory.get_memory:  # a subclass reads otherwise
             return await super().find(msg_ids)
-        numbers = sorted(number for id in set(msg_ids) for number in self._numbers_by_id.get(id, ()))
+        numbers = sorted(number for id in as_id_set(msg_ids) for number in self._numbers_by_id.get(id, ()))
         return [self._entries[number].msg.copy() for number in numbers]
 
     async def update_messages_mark(

@@ -10,7 +10,7 @@ from typing import Any
 
 from context_compressor.errors import InvalidArgumentError
 from context_compressor.messages.msg import Block, Msg
-from context_compressor.messages.openai import from_openai
+from context_compressor.messages.openai import as_list, from_openai
 from context_compressor.messages.openai.common import REMARK, remark_of
 from context_compressor.tokens.images import ImageFormula, highest_tokens, openai_formula, qwen_tokens
 from context_compressor.tokens.measure import MessageTokens, written_arguments
@@ -89,7 +89,13 @@ class TiktokenCounter:
         self._load()
 
     def count_text(self, text: str) -> int:
-        """Return the tokens of a text; strings that look like special tokens count as plain text."""
+        """Return the tokens of a text; strings that look like special tokens count as plain text.
+
+        Raises:
+            InvalidArgumentError: not a string.
+        """
+        if not isinstance(text, str):
+            raise InvalidArgumentError(f"text: expected a string, got {type(text).__name__}")
         return self._load().count_list(text)
 
     def count_messages(self, messages: Sequence[Msg | dict[str, Any]]) -> int:
@@ -101,8 +107,9 @@ class TiktokenCounter:
 
         Raises:
             InvalidMessageError: a dict is not a chat message.
+            InvalidArgumentError: not a list, or another iterable, of messages.
         """
-        return sum(self.measure(_as_msg(message)).total for message in messages)
+        return sum(self.measure(_as_msg(message)).total for message in as_list(messages))
 
     def measure(self, msg: Msg) -> MessageTokens:
         """Return what a message costs, and each of its texts (those of `text_parts`, in that order)."""

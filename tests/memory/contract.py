@@ -126,6 +126,15 @@ class MemoryContract:
         assert isinstance(caught.value, errors.InvalidArgumentError)
         assert await ids_of(memory) == "a"
 
+    @pytest.mark.parametrize("ids", [None, 5, "a", b"a", {"a": 1}, ["a", 5]])
+    async def test_only_a_collection_of_ids_finds_messages(self, memory: MemoryBase, ids: Any) -> None:
+        await memory.add(make_msgs("ab"))
+        assert [msg.id for msg in await memory.find({"b", "unknown"})] == ["b"]
+        with pytest.raises(
+            errors.InvalidArgumentError, match="msg_ids: expected a collection of strings, got "
+        ):
+            await memory.find(ids)
+
     @pytest.mark.parametrize("marks", [5, ["x", 5], {"x": 1}, [None]])
     async def test_what_is_no_mark_is_refused_with_its_value(self, memory: MemoryBase, marks: Any) -> None:
         expected = f"marks: expected a string, a list of strings or None, got {marks!r}"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from context_compressor.errors import InvalidMessageError
+from context_compressor.errors import InvalidArgumentError, InvalidMessageError
 from context_compressor.messages.msg import Block, Msg
 from context_compressor.messages.openai import from_openai
 from context_compressor.messages.parts import text_parts
@@ -147,6 +147,20 @@ def test_what_is_neither_text_nor_dict_in_an_output_is_counted(qwen: TiktokenCou
 def test_what_is_no_message_is_refused(qwen: TiktokenCounter) -> None:
     with pytest.raises(InvalidMessageError, match="role"):
         qwen.count_messages([{"content": "hi"}])
+
+
+@pytest.mark.parametrize("text", [None, 5, b"bytes", ["text"]])
+def test_what_is_no_text_is_refused(qwen: TiktokenCounter, text: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match="text: expected a string"):
+        qwen.count_text(text)
+
+
+@pytest.mark.parametrize("value", [None, 5, "text", {"role": "user", "content": "x"}, Msg("a", "b", "user")])
+def test_what_is_no_list_of_messages_is_refused(qwen: TiktokenCounter, value: Any) -> None:
+    with pytest.raises(
+        InvalidArgumentError, match=r"messages: expected a list .* put a single message in a list"
+    ):
+        qwen.count_messages(value)
 
 
 @settings(max_examples=40)
