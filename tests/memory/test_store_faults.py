@@ -122,6 +122,17 @@ async def test_a_directory_in_whose_place_a_file_stands(tmp_path: Path) -> None:
     await nothing_lost(memory, SAID)
 
 
+async def test_a_path_that_no_disk_takes(tmp_path: Path) -> None:
+    """To look whether a search index is there is no reason to fail, either."""
+    memory = new_memory(store=FileOffloadStore(tmp_path / ("x" * 300)))
+    await filled(memory, SAID)
+    view = await good_view(memory)
+    await every_ref_reads(memory)
+    assert await memory.delete([view[-1].id]) == 1
+    await memory.clear()
+    await memory.aclose()
+
+
 class Hanging(FileOffloadStore):
     """A store on a network disk that stopped answering."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import sqlite3
 import threading
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -197,7 +198,8 @@ class Recall:
 
     def _is_there(self) -> bool:
         """Tell whether there is an index, be it one that another process has left."""
-        return self._index is not None or (self._path is not None and self._path.exists())
+        # Not `Path.exists`, which raises where a directory may not be entered or a name is too long.
+        return self._index is not None or (self._path is not None and os.path.exists(self._path))  # noqa: PTH110
 
     def _open(self) -> SearchIndex:
         """Return the index; blocks."""
