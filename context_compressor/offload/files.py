@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from aiofiles.os import wrap
 
 from context_compressor.errors import InvalidArgumentError, OffloadFullError
-from context_compressor.offload.directory.gc import check_limit
+from context_compressor.offload.directory.gc import as_root, check_limit
 from context_compressor.offload.directory.in_use import open_namespaces
 from context_compressor.offload.directory.locking import WAIT_SECONDS
 from context_compressor.offload.directory.namespaces import NAMESPACE, index_bytes
@@ -57,7 +57,7 @@ class FileOffloadStore(TextFiles):
             once an hour at most, or 24 times in a shorter age.
 
     Raises:
-        ValueError: the namespace is not of that form, or a limit is below 0.
+        ValueError: the path is empty, the namespace not of that form, or a limit below 0.
         InvalidArgumentError: an argument is of the wrong type.
     """
 
@@ -72,8 +72,7 @@ class FileOffloadStore(TextFiles):
         max_bytes: int | None = None,
         max_age_seconds: float | None = None,
     ) -> None:
-        if not isinstance(path, (str, os.PathLike)):
-            raise InvalidArgumentError(f"path: expected a str or os.PathLike, got {type(path).__name__}")
+        root = as_root(path)
         if not isinstance(namespace, str):
             raise InvalidArgumentError(f"namespace: expected a str, got {type(namespace).__name__}")
         if not NAMESPACE.fullmatch(namespace):
@@ -83,7 +82,6 @@ class FileOffloadStore(TextFiles):
             )
         check_limit("max_bytes", max_bytes, whole=True)
         check_limit("max_age_seconds", max_age_seconds)
-        root = Path(path).absolute()
         super().__init__(root / namespace)
         self._namespace = namespace
         self._max_bytes = max_bytes

@@ -29,10 +29,12 @@ class InMemoryOffloadStore:
 
     Raises:
         OffloadNotFoundError: a key of `texts` is no ref.
-        InvalidArgumentError: a value of `texts` is no string.
+        InvalidArgumentError: `texts` is no mapping, or a value of it no string.
     """
 
     def __init__(self, texts: Mapping[str, str] | None = None) -> None:
+        if not isinstance(texts, Mapping | None):
+            raise InvalidArgumentError(f"texts: expected texts by ref, got {type(texts).__name__}")
         self._texts: dict[str, str] = {}
         for ref, text in (texts or {}).items():
             self._texts[check_ref(ref)] = _check_text(text)

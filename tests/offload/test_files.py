@@ -22,6 +22,7 @@ from context_compressor.errors import (
     OffloadWriteError,
 )
 from context_compressor.offload import files
+from context_compressor.offload.directory.gc import collect_garbage
 from context_compressor.offload.directory.usage import Usage
 from context_compressor.offload.files import FileOffloadStore
 from context_compressor.offload.protocol import ref_of
@@ -99,6 +100,14 @@ class TestLayout:
     def test_a_namespace_is_never_a_path(self, tmp_path: Path, namespace: str) -> None:
         with pytest.raises(ValueError, match="namespace"):
             FileOffloadStore(tmp_path, namespace)
+
+    @pytest.mark.parametrize("path", ["", "texts\0"])
+    def test_a_path_that_names_no_directory_is_refused(self, path: str) -> None:
+        """An unset variable would be the current directory."""
+        with pytest.raises(ValueError, match=r"path: .* names no directory"):
+            FileOffloadStore(path)
+        with pytest.raises(ValueError, match=r"path: .* names no directory"):
+            collect_garbage(path)
 
     @pytest.mark.parametrize("namespace", ["a", "A.b_c-9", "-", "x" * 64])
     async def test_other_namespaces_work(self, tmp_path: Path, namespace: str) -> None:

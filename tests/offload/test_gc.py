@@ -85,6 +85,8 @@ class TestLimits:
                 collect_garbage(tmp_path, max_bytes=wrong)  # type: ignore[arg-type]
         with pytest.raises(InvalidArgumentError, match="keep"):
             collect_garbage(tmp_path, keep="chat-1")
+        with pytest.raises(InvalidArgumentError, match="keep"):
+            collect_garbage(tmp_path, keep=5)  # type: ignore[arg-type]
         with pytest.raises(InvalidArgumentError, match="path"):
             collect_garbage(5)  # type: ignore[arg-type]
 

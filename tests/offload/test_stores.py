@@ -159,6 +159,8 @@ class TestInMemory:
             InMemoryOffloadStore({"a": "a"})
         with pytest.raises(InvalidArgumentError, match="int"):
             InMemoryOffloadStore({ref_of("a"): 1})  # type: ignore[dict-item]
+        with pytest.raises(InvalidArgumentError, match="texts: expected texts by ref, got list"):
+            InMemoryOffloadStore(["a"])  # type: ignore[arg-type]
 
     async def test_a_text_that_was_changed_in_saved_state_is_corrupt(self) -> None:
         store = InMemoryOffloadStore({ref_of("a"): "b"})

@@ -96,24 +96,37 @@ def collect_garbage(
         dry_run: only tell what would be removed.
 
     Raises:
-        ValueError: a limit is below 0.
+        ValueError: the path is empty, or a limit is below 0.
         InvalidArgumentError: an argument is of the wrong type.
         OffloadPermissionError: this process may not look through the directory, or may not write there.
         OffloadError: the disk failed otherwise.
     """
-    if not isinstance(path, (str, os.PathLike)):
-        raise InvalidArgumentError(f"path: expected a str or os.PathLike, got {type(path).__name__}")
+    root = as_root(path)
     check_limit("max_bytes", max_bytes, whole=True)
     check_limit("max_age_seconds", max_age_seconds)
-    kept = [keep] if isinstance(keep, str) else list(keep)
+    kept = list(keep) if isinstance(keep, Iterable) else [None]
     if isinstance(keep, str) or not all(isinstance(name, str) for name in kept):
         raise InvalidArgumentError(f"keep: expected names of namespaces, got {keep!r}")
-    root = Path(path).absolute()
     try:
         return _Collector(root, max_bytes, max_age_seconds, frozenset(kept)).run(dry_run=dry_run)
     except OSError as error:
         place = f" ({error.filename})" if error.filename else ""
         raise disk_error(error, f"{root} could not be tidied{place}", OffloadError) from error
+
+
+def as_root(path: object) -> Path:
+    """Return the directory of a store, as it stands now.
+
+    Raises:
+        ValueError: it is empty, as an unset variable is, and would be the current directory; or no path.
+        InvalidArgumentError: it is of the wrong type.
+    """
+    if not isinstance(path, (str, os.PathLike)):
+        raise InvalidArgumentError(f"path: expected a str or os.PathLike, got {type(path).__name__}")
+    name = os.fsdecode(path)
+    if not name or "\0" in name:
+        raise ValueError(f"path: {name!r} names no directory; '.' is the current one")
+    return Path(name).absolute()
 
 
 def check_limit(name: str, value: object, *, whole: bool = False) -> None:
