@@ -63,6 +63,18 @@ def check_output(name: str, option: str = "--output") -> None:
         raise CommandError(f"{option} {name}: cannot be written: {changed} is missing or read-only")
 
 
+def check_folder(name: str, option: str) -> None:
+    """Refuse a directory that could hold nothing, before any work is done.
+
+    Raises:
+        CommandError: it is empty, or something else stands in its place.
+    """
+    check_path(name, option)
+    folder = Path(name)
+    if folder.exists() and not folder.is_dir():
+        raise CommandError(f"{option} {name}: is not a directory")
+
+
 def write_output(name: str, text: str, option: str = "--output") -> None:
     """Write `text` to a file, gzipped where the name ends in .gz; a failure leaves what was there before.
 

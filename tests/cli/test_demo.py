@@ -99,13 +99,14 @@ def test_the_command_it_prints_can_be_copied(cli):
 
 
 def test_a_store_that_keeps_nothing_is_an_error_though_the_session_went_on(cli, tmp_path):
-    (tmp_path / "notes.txt").touch()
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "demo").touch()
 
-    ran = cli("demo", "--turns", 16, "--store", "notes.txt")
+    ran = cli("demo", "--turns", 16, "--store", "notes")
 
     assert ran.code == 2
     assert "invalid: 0" in ran.out
-    assert ran.err.startswith("context-compressor: --store notes.txt: OffloadWriteError: ctx://")
+    assert ran.err.startswith("context-compressor: --store notes: OffloadWriteError: ctx://")
 
 
 def test_json_alone_stands_on_stdout(cli):

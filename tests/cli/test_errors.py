@@ -171,7 +171,7 @@ def test_a_closed_stdin_is_one_line(cli, monkeypatch):
     ("arguments", "parts"),
     [
         (["compress", "none.json"], ["none.json: there is no such file"]),
-        (["compress", "."], [".: is a directory in which no session was found"]),
+        (["compress", "."], [".: is a directory in which no session was found", "a.txt"]),
         (["compress", "nul\0byte"], ["nul\\x00byte: cannot be read"]),
         (["compress"], ["FILE", "compress --help"]),
         (["shrink"], ["shrink"]),
@@ -179,13 +179,16 @@ def test_a_closed_stdin_is_one_line(cli, monkeypatch):
         (["read", "ctx://0123456789abcdef", "--offset", "0"], ["--offset"]),
         (["read", "ctx://0123456789abcdef"], ["--store working_memory: does not exist"]),
         (["grep", "x", "--store", "none"], ["--store none: does not exist"]),
+        (["compress", "f.json", "--store", "a.txt"], ["--store a.txt: is not a directory"]),
+        (["demo", "--store", "a.txt"], ["--store a.txt: is not a directory"]),
         (["demo", "--summarizer", "openai"], ["OPENAI_API_KEY"]),
         (["demo", "--budget", "100"], ["--budget"]),
         (["demo", "--turns", "0"], ["--turns"]),
         (["demo", "--keep-recent", "-2"], ["--keep-recent"]),
     ],
 )
-def test_what_cannot_be_done_ends_with_2_and_one_line(cli, arguments, parts):
+def test_what_cannot_be_done_ends_with_2_and_one_line(cli, tmp_path, arguments, parts):
+    (tmp_path / "a.txt").touch()
     assert_refused(cli(*arguments), 2, parts)
 
 
@@ -202,10 +205,12 @@ def test_a_session_that_cannot_fit_ends_with_1_and_says_what_is_too_large(cli, t
 
 
 def test_a_store_that_cannot_be_written_is_trouble_since_texts_would_be_lost(cli, tmp_path):
-    (tmp_path / "store").write_text("a file, not a directory")
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "chat").write_text("a file, not a directory")
     (tmp_path / "f.json").write_text('[{"role": "user", "content": "%s"}]' % ("word " * 500))
 
-    ran = cli("compress", "f.json", "--budget", "300", "--store", "store", "-o", "out.json")
+    where = ["--store", "store", "--namespace", "chat"]
+    ran = cli("compress", "f.json", "--budget", "300", *where, "-o", "out.json")
 
     assert_refused(ran, 2, ["--store store: Offload"])
     assert not (tmp_path / "out.json").exists()

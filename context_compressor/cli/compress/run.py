@@ -10,9 +10,10 @@ from typing import Any
 
 from context_compressor.cli.compress.report import print_report, report_json
 from context_compressor.cli.compress.sessions import Compressor
-from context_compressor.cli.exits import DONE, check_path, one_line
+from context_compressor.cli.exits import DONE, one_line
 from context_compressor.cli.inputs import SessionFile, read_sessions
 from context_compressor.cli.outputs import (
+    check_folder,
     check_output,
     check_stdout,
     is_stdout,
@@ -58,7 +59,7 @@ def run_compress(options: CompressOptions) -> int:
     config = make_config(**options.fields)
     summarizer = make_summarizer(options.summarizer, options.model, options.base_url)
     output = None if is_stdout(options.output) else options.output
-    check_path(options.store, "--store")
+    check_folder(options.store, "--store")
     if output is not None:
         check_output(output)
     if output is None or options.json:

@@ -15,8 +15,8 @@ from context_compressor.cli.demo.agent import Call, ChatDict, ScriptedSession, a
 from context_compressor.cli.demo.checks import first_found, page_lines, refused_because, stands_in
 from context_compressor.cli.demo.display import Display, make_display, print_summary
 from context_compressor.cli.demo.outcome import Outcome, ReadBack, Row
-from context_compressor.cli.exits import DONE, NO, CommandError, check_path
-from context_compressor.cli.outputs import check_stdout, make_console
+from context_compressor.cli.exits import DONE, NO, CommandError
+from context_compressor.cli.outputs import check_folder, check_stdout, make_console
 from context_compressor.cli.settings import SummarizerKind, make_config, make_summarizer
 from context_compressor.errors import ContextOverflowError
 from context_compressor.events import CompressionEvent
@@ -158,7 +158,7 @@ def run_demo(options: DemoOptions) -> int:
             library to explore.
     """
     if options.store is not None:
-        check_path(options.store, "--store")
+        check_folder(options.store, "--store")
     check_stdout()
     config = make_config(max_total_tokens=options.budget, keep_recent_count=options.keep_recent)
     summarizer = make_summarizer(options.summarizer, options.model, options.base_url)

@@ -18,10 +18,10 @@ from context_compressor.cli.exits import (
     NO,
     TROUBLE,
     CommandError,
-    check_path,
     one_line,
 )
 from context_compressor.cli.outputs import (
+    check_folder,
     check_output,
     check_stdout,
     is_stdout,
@@ -150,10 +150,7 @@ def _check_outputs(options: ReplayOptions) -> None:
         if options.json and is_stdout(options.report):
             raise CommandError("--report and --json cannot both go to stdout; name a file for the report")
     if options.png is not None:
-        check_path(options.png, "--png")
-        folder = Path(options.png)
-        if folder.exists() and not folder.is_dir():
-            raise CommandError(f"--png {options.png}: is not a directory")
+        check_folder(options.png, "--png")
     if options.report is None and options.png is None:
         return
     try:
