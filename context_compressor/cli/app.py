@@ -104,4 +104,6 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a poor terminal must not end a report
+    if os.environ.get("COLUMNS") == "0":  # it says "not known"; rich would print lines of no characters
+        del os.environ["COLUMNS"]
     sys.exit(run())

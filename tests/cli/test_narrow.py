@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tests.cli.support import environment, run_process
 from tests.measure.support import says
 from tests.offload.directories import DAY, put
 
@@ -59,3 +60,13 @@ def test_numbers_of_replay(cli, columns, tmp_path):
     assert "Budget 123,456 tokens" in " ".join(printed.split())
     for part in ("raw", "ours", "refused", "0.0 %", "5.0k", "1.00"):
         assert part in printed
+
+
+@pytest.mark.parametrize("arguments", [["gc", "store"], ["--help"], ["gc", "--help"]])
+def test_a_width_of_0_is_none(tmp_path, arguments):
+    (tmp_path / "store").mkdir()
+
+    ran = run_process(*arguments, cwd=tmp_path, env=environment(COLUMNS="0"))
+
+    assert (ran.returncode, ran.stderr) == (0, b"")
+    assert len(ran.stdout) > 50
