@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import shlex
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -161,6 +162,21 @@ def test_quiet_says_nothing(cli, session_file):
 
     assert ran.err == ""
     assert json.loads(ran.out)
+
+
+def test_quiet_still_tells_of_a_model_that_failed(cli, session_file, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = (
+            f"http://127.0.0.1:{server.getsockname()[1]}"  # where nobody listens any more, once it is closed
+        )
+
+    ran = cli("compress", "chat.json", "--budget", BUDGET, "-q", "--summarizer", "openai", "--base-url", url)
+
+    assert ran.code == 0
+    assert json.loads(ran.out)
+    assert ran.err.startswith("failed: SummarizerError: gpt-4o-mini: connection failed")
+    assert ran.err.count("\n") == 1
 
 
 def test_options_reach_the_config(cli, session_file):

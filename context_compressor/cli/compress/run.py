@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from context_compressor.cli.compress.report import print_report, report_json
-from context_compressor.cli.compress.sessions import Compressor
+from context_compressor.cli.compress.sessions import Compressor, SessionReport
 from context_compressor.cli.exits import DONE, one_line
 from context_compressor.cli.inputs import SessionFile, read_sessions
 from context_compressor.cli.outputs import (
@@ -26,7 +26,7 @@ from context_compressor.cli.settings import SummarizerKind, make_config, make_su
 from context_compressor.readers import Format
 
 _MAX_PROBLEMS = 5
-"""Problems that are named one by one; `--json` lists all."""
+"""Problems, and failures, that are named one by one; `--json` lists all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,16 @@ def run_compress(options: CompressOptions) -> int:
         if written is not None:
             titles = ", ".join(format.title for format in source.formats)
             print(one_line(f"{source.name}: read as {titles}; written as {written}"), file=sys.stderr)
+    else:
+        _warn_of_failures(reports)
     return DONE
+
+
+def _warn_of_failures(reports: Sequence[SessionReport]) -> None:
+    """Name on stderr what failed, each once: who asks for a model's summaries should know of extracts."""
+    events = [event for report in reports for event in report.events if event.kind == "failure"]
+    for error in list(dict.fromkeys(event.error for event in events if event.error))[:_MAX_PROBLEMS]:
+        print(f"failed: {one_line(error)}", file=sys.stderr)
 
 
 def _warn(source: SessionFile) -> None:
