@@ -268,8 +268,8 @@ def _first_words(text: str, lines: int) -> str:
     if first and lines > 12:
         return f"{cut(first, 60)} ({lines} lines)"
     # One of several matches or rows is not to be read as the only one.
-    said = 1 + sum(1 for _ in telling)
-    return f"{cut(first, 60)} ({said} lines)" if said > 2 and lines else cut(first, 100)
+    told = 1 + sum(1 for _ in telling)
+    return f"{cut(first, 60)} ({told} lines)" if told > 2 and lines else cut(first, 100)
 
 
 def _pairs(first: str, others: Iterator[str]) -> str:
