@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from context_compressor.messages.msg import copy_json
+from context_compressor.messages.openai import as_list
+from context_compressor.messages.openai.common import MISSING, no_chat_dict, wrong
 
 BRIDGE = "[The conversation goes on.]"
 """What the assistant says where a user message follows a tool's result; 15 tokens or less, frame included."""
@@ -19,9 +21,17 @@ def in_turn(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     message that may stand beside another. Neighbours of one role are joined, what they say unchanged; behind
     a result the assistant says `BRIDGE`, which the memory has not counted (`reserved_tokens`). A dict that is
     not concerned is the one that came in.
+
+    Raises:
+        InvalidMessageError: one is no dict with a role; the text names its index.
+        InvalidArgumentError: `messages` is not a list or another iterable of chat dicts.
     """
     result: list[dict[str, Any]] = []
-    for message in messages:
+    for index, message in enumerate(as_list(messages)):
+        if not isinstance(message, dict):
+            raise no_chat_dict(index, message)
+        if "role" not in message:
+            raise wrong(f"messages[{index}].role", "a string", MISSING)
         role, before = message["role"], result[-1] if result else {}
         if role == before.get("role") and _may_be_joined(before):
             result[-1] = _joined(before, message)

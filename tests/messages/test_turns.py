@@ -12,7 +12,8 @@ from hypothesis import given
 from jinja2 import Environment
 from jinja2.exceptions import TemplateError
 
-from context_compressor import CompressedMemory, CompressionConfig, from_openai, to_openai
+from context_compressor import CompressedMemory, CompressionConfig, Msg, from_openai, to_openai
+from context_compressor.errors import InvalidArgumentError, InvalidMessageError
 from context_compressor.messages.turns import BRIDGE, in_turn
 from tests.support.strategies import chat_histories
 from tests.support.validity import problems
@@ -137,3 +138,34 @@ def test_what_is_valid_stays_valid(messages: list[Dict]) -> None:
     assert unplaced(problems(sent)) <= unplaced(problems(messages))
     assert in_turn(sent) == sent
     assert json.dumps(messages) == before
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "words"),
+    [
+        (None, InvalidArgumentError, "messages: expected a list of chat dicts, got NoneType"),
+        (
+            {"role": "user", "content": "hi"},
+            InvalidArgumentError,
+            "messages: expected a list of chat dicts, got dict",
+        ),
+        (
+            [{"role": "user", "content": "hi"}, Msg("a", "b", "user")],
+            InvalidMessageError,
+            r"messages\[1\]: .* to_openai makes chat dicts",
+        ),
+        (
+            [{"role": "user", "content": "hi"}, 5],
+            InvalidMessageError,
+            r"messages\[1\]: expected a chat dict, got int",
+        ),
+        (
+            [{"role": "user", "content": "hi"}, {}],
+            InvalidMessageError,
+            r"messages\[1\].role: expected a string, but it is missing",
+        ),
+    ],
+)
+def test_what_is_no_list_of_chat_dicts_is_refused(value: Any, error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        in_turn(value)

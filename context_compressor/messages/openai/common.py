@@ -7,7 +7,7 @@ from inspect import isawaitable
 from typing import Any, Final
 
 from context_compressor.errors import InvalidArgumentError, InvalidMessageError
-from context_compressor.messages.msg import Block, copy_json
+from context_compressor.messages.msg import Block, Msg, copy_json
 
 REMARK: Final = "openai"
 """The one key under which the codec keeps what content cannot say: in a message's metadata about the message
@@ -44,6 +44,12 @@ def not_a_list(value: object, of: str) -> InvalidArgumentError:
     """Return the error for what is no list of messages."""
     mend = "await it" if isawaitable(value) else "put a single message in a list"
     return InvalidArgumentError(f"messages: expected a list of {of}, got {type(value).__name__}; {mend}")
+
+
+def no_chat_dict(index: int, value: object) -> InvalidMessageError:
+    """Return the error for what stands where a chat dict should, with what makes one of a `Msg`."""
+    mend = "; to_openai makes chat dicts of messages" if isinstance(value, Msg) else ""
+    return InvalidMessageError(f"{wrong(f'messages[{index}]', 'a chat dict', value)}{mend}")
 
 
 def as_dict(value: object) -> dict[str, Any] | None:

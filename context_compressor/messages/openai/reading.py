@@ -13,6 +13,7 @@ from context_compressor.messages.openai.common import (
     REMARK,
     as_dict,
     is_plain_text,
+    no_chat_dict,
     not_a_list,
     plain,
     remember,
@@ -44,8 +45,7 @@ def from_openai(messages: Iterable[Any]) -> list[Msg]:
     for index, message in enumerate(as_list(messages)):
         data = as_dict(message)
         if data is None:
-            mend = "; to_openai makes chat dicts of messages" if isinstance(message, Msg) else ""
-            raise InvalidMessageError(f"{wrong(f'messages[{index}]', 'a chat dict', message)}{mend}")
+            raise no_chat_dict(index, message)
         if "role" not in data and not isinstance(message, Mapping):
             raise InvalidMessageError(
                 f"{wrong(f'messages[{index}]', 'a chat dict', message)}; let its library make chat dicts "
