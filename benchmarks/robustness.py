@@ -2,7 +2,7 @@
 
     python benchmarks/robustness.py
 
-Each case runs in a process of its own: 100 MB of tool output in one message, a single line of JSON of 5 MB, a
+Each case runs in a process of its own: 120 MB of tool output in one message, a single line of JSON of 6 MB, a
 pattern that backtracks for ever, and 10,000 memories opened, used and closed side by side (there the loop is
 held by all of them together: each is ready at once).
 """

@@ -37,7 +37,8 @@ class CompressedMemory(MemoryBase):
 
     The history stays whole in `base`; `get_memory` returns a view of it that never exceeds
     `config.budget` tokens, keeps the rules of chat completions, and changes only at events. Whatever
-    left the view is named in it by ref; `OffloadTools(memory)` reads it back.
+    left the view is named in it by ref; `OffloadTools(memory)` reads it back. What a method of `MemoryBase`
+    refuses, this one refuses as well.
 
     Args:
         base: any `MemoryBase`, or a memory of AgentScope's; a new `InMemoryMemory` when None.

@@ -82,6 +82,8 @@ async def acompress_messages(
         InvalidMessageError: a message is malformed.
         InvalidStateError: the state is malformed.
         ContextOverflowError: what may not leave exceeds the budget; messages are named by their places.
+        RedactionError: the `redact` callable failed.
+        SummarizerError, OffloadError: only with `on_failure="raise"`.
     """
     check_collaborators(config, store, summarizer, counter, on_event)
     earlier = _check_state(state)
