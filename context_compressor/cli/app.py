@@ -11,7 +11,7 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, TextIO
 
 import typer
 
@@ -76,8 +76,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         _complain("interrupted")
         return INTERRUPTED
     except BrokenPipeError:
-        # What is still in the buffer can go nowhere; Python would try again at exit, and complain.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _give_up(sys.stdout)
         return BROKEN_PIPE
     except OSError as error:
         _complain(f"{error.filename or 'output'}: {error.strerror or error}")
@@ -96,7 +95,15 @@ def _run(arguments: Sequence[str] | None) -> int:
 
 def _complain(message: str) -> None:
     if sys.stderr is not None:
-        print(f"{PROGRAM}: {one_line(message)}", file=sys.stderr)
+        try:
+            print(f"{PROGRAM}: {one_line(message)}", file=sys.stderr)
+        except OSError:  # where stderr takes nothing the exit code still tells
+            _give_up(sys.stderr)
+
+
+def _give_up(stream: TextIO) -> None:
+    """Drop what is still in a stream's buffer and can go nowhere; Python would try again at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def main() -> None:

@@ -119,6 +119,17 @@ def test_a_closed_stdout_that_nothing_goes_to_is_no_trouble(tmp_path, arguments)
     assert (ran.returncode, ran.stderr) == (0, b"")
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+@pytest.mark.parametrize(
+    "arguments", [["compress", "chat.json", "-o", "out.json"], ["compress", "none.json"]]
+)
+def test_a_stderr_that_takes_nothing_is_trouble(tmp_path, arguments):
+    with Path("/dev/full").open("wb") as full:
+        ran = subprocess.run(command(*arguments), cwd=tmp_path, env=environment(), stderr=full)
+
+    assert ran.returncode == 2
+
+
 def run_closed(tmp_path, arguments):
     return subprocess.run(
         ["/bin/sh", "-c", f'exec "$0" -m context_compressor {arguments} >&-', sys.executable],
