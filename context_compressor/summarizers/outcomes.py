@@ -69,13 +69,18 @@ _ERROR_LINE = re.compile(
     r"^(?!\[ERROR\] *(?:$|-> |\[Help|To see the full|Re-run Maven|For more information|After correcting))"
     r"(?:[ \t>E│]*\[?(?:[\w.]*(?:Error|Exception)\b|(?:error|fatal|failed|failure|FAILED|ERROR|错误)\b"
     r"|(?:--- )?FAIL\b|not ok\b|MCP error\b|Failed to\b|panic:"
-    r"|Segmentation fault\b|<tool_use_error>|curl: \(\d|[\w.-]{1,30}: [Ee]rror(?=:| response\b)"
+    r"|(?:[^\s:]{1,40}: )?(?:line \d+: +\d+ )?(?:Segmentation fault|Aborted|Killed|Bus error)(?= +\S)"
+    r"|(?:Program|Thread [^\n]{1,60}) received signal SIG|==\d+==ERROR: |SUMMARY: \w+Sanitizer:"
+    r"|thread '[^'\n]{0,80}' (?:\(\d+\) )?panicked at [^\n]{1,200}\n(?=\S)"  # says why below
+    r"|<tool_use_error>|curl: \(\d|[\w.-]{1,30}: [Ee]rror(?=:| response\b)"
     r"|HTTP/[\d.]+ [45]\d\d\b|CMake Error at [^\n]{1,200}\n[ \t]+(?=\S)"
     r"|Execution failed for task\b|E: (?=Unable|Could|Package|Failed)"
     r"|PHP (?:Fatal|Parse) error\b"
     r"|[\u4e00-\u9fff]{1,6}(?<!没有)(?<![未无])失败(?=[：:，,。！])"
     r"|(?:エラー|Fehler|Erreur|Ошибка)(?= ?[：:]))(?![-/]|\.\w)"  # of a name such as `error.log` it is a part
-    r"|[^\s:()]{1,200}[:(]\d[\d:,]*\)?:? (?:fatal )?error(?: [A-Z]+\d+)?:)[^\n]{3,}"  # what compilers say
+    # What compilers say; those of Go without the word.
+    r"|(?:[A-Za-z]:)?[^\s:()]{1,200}[:(]\d[\d:,]*\)?:?(?: -)? (?:fatal )?error(?: [A-Z]+\d+)?:"
+    r"|[^\s:]{1,200}\.go:\d+:\d+:(?= \S))[^\n]{3,}"
     r"|^(?:\[INFO\] )?BUILD FAIL(?:ED|URE)\b[^\n]*"
     r"|^npm (?:ERR!|error)[^\n]*(?:\nnpm (?:ERR!|error)[^\n]*)*"  # what npm says first tells most
     r"|\A\s{0,9}(?:[Ee]rror|ERROR|错误)[:：][ \t]*\n[^\n]{3,}",  # alone on its line, above what it is
@@ -111,7 +116,7 @@ _TALLY_WORDS = (
 )
 _ERROR_WORDS = (
     *("rror", "xception", "fatal", "fail", "Fail", "FAIL", "ERR", "not ok", "Traceback", "panic:"),
-    *("egmentation", "curl: (", "HTTP/", "E: "),
+    *("egmentation", "curl: (", "HTTP/", "received signal", "panicked", "Aborted", "Killed", ".go:", "E: "),
     *("错误", "失败", "エラー", "Fehler", "Erreur", "Ошибка"),
 )
 """Without one of these no pattern matches; to look for words is ten times as fast."""
@@ -127,10 +132,11 @@ _SUCCESS = re.compile(
 )
 _ANNOUNCEMENT = re.compile(r"(?:[^\s(]+ +){3,}[^\s(]+[:：]|[^\W\d_]+[:：]")
 """A sentence, or one word, that only announces what follows."""
-_TAG = re.compile(r"</?[\w-]+>")
+_TAG = re.compile(r"</?[\w:.-]+>")
 _PROLOGUE = re.compile(r"<(?:\?xml|!doctype|html|head|body|meta|link|base)\b[^<>]*>?", re.IGNORECASE)
 """A line with which any XML or HTML begins."""
-_ELEMENT = re.compile(r"<([^\W\d][\w.:-]{0,40})(?: [^<>]{0,200})?>([^<>\n]{1,200})</\1>")
+_ELEMENT = re.compile(r"<((?:[\w.-]{1,30}:)?([^\W\d][\w.-]{0,40}))(?: [^<>]{0,200})?>([^<>\n]{1,200})</\1>")
+_NAMESPACE = re.compile(r" xmlns(?::[\w.-]{1,30})?=(?:\"[^\"<>]{0,300}\"|'[^'<>]{0,300}')")
 _IS_XML = re.compile(r"\s*<(?:\?xml\b|(?!html\b|body\b|div\b)[^\W\d][\w.:-]*>\s*<[^\W\d][\w.:-]*>)")
 _PAIR = re.compile(r"(?:- )?[\"']?[^\W\d_][\w .-]{0,30}[\"']?: +[^\s|>].*")
 """A key with its value, on a line of YAML or of a record."""
@@ -253,7 +259,7 @@ def _first_words(text: str, lines: int) -> str:
     if "- Page URL: " in text and (page := _PAGE.search(text)):
         return cut(" ".join(filter(None, page.groups())), 140)
     if _IS_XML.match(text):
-        text = _ELEMENT.sub(r"\1: \2", text.replace("><", ">\n<"))
+        text = _ELEMENT.sub(r"\2: \3", _NAMESPACE.sub("", text).replace("><", ">\n<"))
     telling = (plain for line in text.splitlines() if any(map(str.isalnum, plain := _plain(line))))
     first = next(telling, "")
     if lines and _PAIR.fullmatch(first) and not _SUCCESS.match(first):

@@ -122,6 +122,7 @@ class TestText:
             "--- FAIL: TestPrice (0.00s)",
             "FAIL\tgithub.com/shop/price\t0.012s",
             "not ok 17 - the price is right",
+            "Program received signal SIGSEGV, Segmentation fault.",
             "npm ERR! code ELIFECYCLE",
             "编译失败：缺少文件",
             "发生错误",

@@ -126,6 +126,26 @@ def test_a_status_amid_the_output_is_not_that_of_the_command():
         ("[INFO] Scanning\nTests run: 5, Failures: 1, Errors: 0\n", "Tests run: 5, Failures: 1, Errors: 0"),
         ("\x1b[31m1 failed\x1b[39m, \x1b[32m3 passed\x1b[39m", "1 failed, 3 passed"),
         ("12 passed\n> tsc\nerror TS1005: missing ;", "error TS1005: missing ;"),
+        ("C:\\a\\B.cs(3,4): error CS0103: no name\nend", "C:\\a\\B.cs(3,4): error CS0103: no name"),
+        ("src/a.ts:3:4 - error TS2322: no type\n\n3 x", "src/a.ts:3:4 - error TS2322: no type"),
+        ("# shop/cart\n./cart.go:3:4: undefined: rate\n", "./cart.go:3:4: undefined: rate"),
+        (
+            "3 4\nbash: line 1: 77 Segmentation fault  ./sim 5\n",
+            "bash: line 1: 77 Segmentation fault ./sim 5",
+        ),
+        ("bash: line 4:  8 Killed      java -jar a.jar", "bash: line 4: 8 Killed java -jar a.jar"),
+        (
+            "Starting\n\nProgram received signal SIGSEGV, Segmentation fault.\n0x5f in main ()",
+            "Program received signal SIGSEGV, Segmentation fault.",
+        ),
+        (
+            "==7==ERROR: AddressSanitizer: SEGV\n  #0 main\nSUMMARY: AddressSanitizer: SEGV a.c:7 in main",
+            "SUMMARY: AddressSanitizer: SEGV a.c:7 in main",
+        ),
+        (
+            "running\nthread 'main' panicked at src/main.rs:4:5:\nindex out of bounds: 9\nnote: run with",
+            "thread 'main' panicked at src/main.rs:4:5: index out of bounds: 9",
+        ),
         ("a: 2 failed, 5 passed\nb: 7 passed", "a: 2 failed, 5 passed, b: 7 passed"),
         ('[{"errorCode": "NO_STOCK", "message": "try later"}]', "errorCode: NO_STOCK, message: try later"),
         ('{"status": "failed", "code": "LOCKED"}', "status: failed, code: LOCKED"),
@@ -285,6 +305,11 @@ LONG = "\n" + "more to say\n" * 20
             "id: K-1, état: ouvert (26 lines)",
         ),
         ("<o><id>K-1</id><of>Ada</of></o>" + LONG, "id: K-1, of: Ada (22 lines)"),
+        (
+            '<?xml version="1.0"?><s:Envelope xmlns:s="http://a.example/s"><s:Body><r:id>K-1</r:id><r:of>Ada</r:of>'
+            "</s:Body></s:Envelope>" + LONG,
+            "id: K-1, of: Ada (22 lines)",
+        ),
         ('<!DOCTYPE html>\n<html lang="de">\n<head>\n<title>Shop</title>' + LONG, "Shop (25 lines)"),
         ("Note: all of it is there" + LONG, "Note: all of it is there (22 lines)"),
     ],

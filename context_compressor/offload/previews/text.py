@@ -35,6 +35,8 @@ _ERROR_WORDS = (
     "failure",
     "fatal",
     "panic",
+    "segmentation fault",
+    "received signal",
     "denied",
     "not ok ",
     "npm err!",
