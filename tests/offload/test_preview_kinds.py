@@ -21,6 +21,7 @@ from context_compressor.offload.previews import (
     show_markup,
     show_matches,
     show_snapshot,
+    show_table,
 )
 from context_compressor.offload.previews.lines import CHARACTERS_LOOKED_AT
 from context_compressor.tokens.tiktoken_counter import TiktokenCounter
@@ -45,6 +46,10 @@ RUSTC = "   Compiling shop v0.1.0 (/srv/shop)\n" + "\n".join(
     for i in range(30)
 )
 CSV = "id,name,单价,city\n" + "\n".join(f"{i},thing {i},{i * 2}.50,北京" for i in range(200))
+COLUMNS = [
+    f"{side} {part}" for side in ("buyer", "卖家") for part in ("name", "town", "region", "carrier", "note")
+]
+WIDE_CSV = ";".join(COLUMNS) + "\n" + "\n".join(";".join(f"v{i}" for _ in COLUMNS) for i in range(99))
 JSON_LINES = "\n".join(json.dumps({"id": i, "path": f"/srv/data_{i}.bin"}) for i in range(50))
 FIND = "\n".join(f"/srv/shop/{'src' if i % 2 else '文档'}/part_{i % 5}/file_{i}.py" for i in range(60))
 MARKDOWN = "\n".join(f"## 章节 {i}\n\nSee [page {i}](https://x.org/docs/{i}) for more.\n" for i in range(30))
@@ -115,6 +120,7 @@ KINDS: dict[Recogniser, list[str]] = {
     show_diagnostics: [RUSTC],
     show_code: [PYTHON],
     show_markup: [MARKDOWN, HTML],
+    show_table: [WIDE_CSV],
 }
 SAMPLES = [text for texts in KINDS.values() for text in texts]
 LINES = st.sampled_from(
@@ -332,6 +338,28 @@ class TestMatches:
 
     def test_hours_of_a_log_are_no_matches(self) -> None:
         assert show_matches("\n".join(f"12:00:{i % 60:02d} served" for i in range(99))) is None
+
+
+class TestTable:
+    @pytest.mark.parametrize("separator", [";", ",", "\t", " | "])
+    def test_all_columns_are_named_where_the_first_line_does_not_fit(self, separator: str) -> None:
+        shown = shown_by(show_table, WIDE_CSV.replace(";", separator), 300)
+        assert shown.startswith(f"[10 columns: {', '.join(COLUMNS)}]\n")
+        assert shown.count("\nv98") == 1
+
+    def test_a_first_line_that_fits_is_said_once(self) -> None:
+        assert shown_by(show_table, WIDE_CSV, 900).count("buyer carrier") == 1
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            WIDE_CSV.partition("\n")[2],
+            PROSE,
+            "\n".join(f"one, two, {'three, ' * (i % 9)}" for i in range(40)),
+        ],
+    )
+    def test_near_misses(self, text: str) -> None:
+        assert show_table(text) is None
 
 
 class TestShare:

@@ -16,6 +16,7 @@ from context_compressor.offload.previews.markup import show_markup
 from context_compressor.offload.previews.matches import show_matches
 from context_compressor.offload.previews.names import find_names, name_line, names_tokens
 from context_compressor.offload.previews.snapshot import show_snapshot
+from context_compressor.offload.previews.table import show_table
 from context_compressor.offload.previews.text import show_text
 
 Show = Callable[[int], str]
@@ -33,6 +34,7 @@ RECOGNISERS: tuple[Recogniser, ...] = (
     show_diagnostics,
     show_code,
     show_markup,
+    show_table,
 )
 """Asked in this order; what none of them knows is plain text."""
 
@@ -153,5 +155,6 @@ __all__ = [
     "show_markup",
     "show_matches",
     "show_snapshot",
+    "show_table",
     "show_text",
 ]
