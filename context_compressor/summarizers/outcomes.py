@@ -271,11 +271,9 @@ def _first_words(text: str, lines: int) -> str:
         return "ok"
     if not lines:
         first = " | ".join(filter(None, (first, *telling)))
-    if first and lines > 12:
-        return f"{cut(first, 60)} ({lines} lines)"
     # One of several matches or rows is not to be read as the only one.
-    told = 1 + sum(1 for _ in telling)
-    return f"{cut(first, 60)} ({told} lines)" if told > 2 and lines else cut(first, 100)
+    count = lines if lines > 12 else 1 + sum(1 for _ in telling)
+    return f"{cut(first, 60)} ({count} lines)" if first and lines and count > 2 else cut(first, 100)
 
 
 def _pairs(first: str, others: Iterator[str]) -> str:
