@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from itertools import takewhile
@@ -39,6 +40,10 @@ _DATA = re.compile(
 )
 """Begins JSON, or data as Python prints it, and no log whose lines begin with a level or a time."""
 _DATA_MARKS = str.maketrans({"{": " ", "}": " ", "[": " ", "]": " ", '"': None})
+_DATA_CHARS = 140
+"""How much of data is told."""
+_VERDICT_KEYS = ("error", "status", "state")
+"""Under which an object says what became of what was asked for; often they come last."""
 _DATA_ERROR = re.compile(
     r"[\"']error(?:s|_?code|_?message)?[\"']\s*:\s*+(?!null|None|false|False|[\"']?0\b|\"\"|''|\[\s*\]|\{\s*\})"
     r"|[\"']err_?(?:code|no)[\"']\s*:\s*[\"']?(?!0\b)-?\d"
@@ -209,7 +214,7 @@ def _what_is_said(text: str, lines: int, *, ended_well: bool) -> tuple[str, bool
     if _DATA.match(text):
         if logged := _logged_error(text, lines):
             return logged, False
-        said = cut(_as_words(text[:800]), 140)
+        said = cut(_verdict(text) + _as_words(text[:800]), _DATA_CHARS)
         failure = _DATA_ERROR.search(text)
         return said or cut(text, 20), failure is not None and failure.start() < _DATA_HEAD_CHARS
     tallies = list(_TALLY.finditer(text)) if any(map(text.__contains__, _TALLY_WORDS)) else []
@@ -239,6 +244,22 @@ def _logged_error(text: str, lines: int) -> str:
         return ""
     logged = [found[0] for found in _LOG_ERROR.finditer(text)]
     return f"{cut(_as_words(logged[-1]), 140)} ({lines} lines)" if logged else ""
+
+
+def _verdict(text: str) -> str:
+    """Return what an object in JSON says became of it, where that stands too far behind; else ""."""
+    if not any(text.find(f'"{key}"', _DATA_CHARS) > 0 for key in _VERDICT_KEYS):
+        return ""
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError):
+        return ""
+    told = data.items() if isinstance(data, dict) else ()
+    return "".join(
+        f"{key}: {value}, "
+        for key, value in told
+        if key in _VERDICT_KEYS and isinstance(value, str) and text.find(f'"{key}"') > _DATA_CHARS
+    )
 
 
 def _as_words(data: str) -> str:

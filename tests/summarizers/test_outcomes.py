@@ -408,3 +408,10 @@ def test_one_match_of_several_is_not_told_as_the_only_one():
 def test_what_any_page_begins_with_says_nothing_of_it():
     page = f'<!DOCTYPE html>\n<html>\n<meta charset="utf-8"><title>Lamps</title>\n{"<p>more</p>" * 9}'
     assert read_outcome(page)[0] == "Lamps"
+
+
+def test_what_became_of_an_object_is_told_where_it_stands_last():
+    order = {"order_id": "#W1", "address": {"street": "182 Elm Avenue " * 12}, "status": "return requested"}
+    outcome, failed = read_outcome(json.dumps(order))
+    assert outcome.startswith("status: return requested, order_id: #W1, address: street: 182 Elm")
+    assert not failed
