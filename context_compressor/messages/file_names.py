@@ -6,14 +6,15 @@ import re
 
 _SCRIPTS = r"\u0531-\u1cff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3"
 """Those of Asia: what looks for names takes none of their letters for a part of a word."""
-_ENDING = re.compile(rf"[{_SCRIPTS}](?:\d{{0,8}}|[_-][A-Za-z0-9_-]{{0,20}})\.[a-z]")
+_ENDING = re.compile(rf"[{_SCRIPTS}](?:(?:\d{{0,8}}|[_-][A-Za-z0-9_-]{{0,20}})\.[a-z]|/[A-Za-z0-9_])")
 """Every such file has one, few texts have; to look for it takes a fraction of the time."""
 _ASIAN_FILE = re.compile(
     r"(?<![\w@.~/-])(?:[\u3400-\u9fff]*(?=[A-Za-z0-9_.~-]+/))?"  # of `打开src/服务.py` the verb is no part
-    rf"([\w{_SCRIPTS}@.~/-]{{0,100}}?[{_SCRIPTS}](?:\d{{0,8}}|[_-][A-Za-z0-9_-]{{0,20}})\.[a-z]{{1,4}}\d?)"
+    rf"([\w{_SCRIPTS}@.~/-]{{0,100}}?[{_SCRIPTS}](?:\d{{0,8}}|[_-][A-Za-z0-9_-]{{0,20}}|/[A-Za-z0-9_/-]{{1,100}})"
+    r"\.[a-z]{1,4}\d?)"
     r"(?![A-Za-z0-9_])"
 )
-"""A letter of these, at most a number or a marked ending such as `_v2`, and an extension."""
+"""A letter of these, at most a number, a marked ending such as `_v2` or what lies below, and an extension."""
 
 
 def take_asian_files(text: str) -> tuple[list[str], str]:

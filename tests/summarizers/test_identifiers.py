@@ -26,6 +26,10 @@ from context_compressor.summarizers.identifiers import (
         ("in ./app/main.py and ../lib/x_y.py", ["app/main.py", "lib/x_y.py"]),
         ("订单号是A-20931，路径为/etc/hosts。", ["A-20931", "/etc/hosts"]),
         ("打开src/服务/订单.py，见`销售明细_v2.xlsx`：50行", ["src/服务/订单.py", "销售明细_v2.xlsx"]),
+        (
+            "合同/HT-2025-5001.md 29 lines，纪要/sub/notes_1.md；和/或",
+            ["合同/HT-2025-5001.md", "纪要/sub/notes_1.md"],
+        ),
         ("调用os.path.join，第1.a步，版本v2.0，和/或", ["os.path.join"]),
         ("Datei docs/Über_uns.md von müller@example.de", ["docs/Über_uns.md", "müller@example.de"]),
         ("файл отчёт_2024.xlsx на сервер-01.example.ru.", ["отчёт_2024.xlsx", "сервер-01.example.ru"]),
