@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from context_compressor.summarizers.cleaning import clean
-from context_compressor.summarizers.cutting import cut
+from context_compressor.summarizers.cutting import ELLIPSIS, cut
 from context_compressor.summarizers.digest import Call, CarriedLine, Digest, Statement
 from context_compressor.summarizers.identifiers import Source, find_identifiers
 from context_compressor.summarizers.sections import strip_bullet
@@ -63,7 +63,8 @@ _DECISION = re.compile(
     re.IGNORECASE,
 )
 _PENDING = re.compile(
-    r"\b(?:next step|next,|remaining|still need|todo|to do|not yet|will now)\b"
+    r"\b(?:next step|next,|remaining|still need|todo|to do(?= ?:| next| is\b|$)"
+    r"|(?:left|still|remains|have) to do|not yet|will now)\b"
     r"|\b(?:als Nächstes|nächster Schritt|noch offen|prochaine étape|il reste|siguiente paso)\b"
     r"|\b(?:следующ\w+ шаг\w*|осталось)\b|接下来|下一步|剩下|还需要|尚未|次に|残り|다음으로|남은",
     re.IGNORECASE,
@@ -127,7 +128,9 @@ def quote(text: str, max_chars: int) -> str:
     if len(line) <= max_chars or max_chars < 120:
         return cut(line, max_chars)
     tail = line[-max_chars // 3 :]
-    return f"{cut(line, max_chars - len(tail))} {tail[tail.find(' ') + 1 :]}"
+    end = tail[tail.find(" ") + 1 :]
+    # Of what was cut before, in writing without blanks, the ellipsis alone is left.
+    return f"{cut(line, max_chars - len(tail))} {end}" if end.strip(ELLIPSIS) else cut(line, max_chars)
 
 
 def index_items(line: CarriedLine) -> tuple[str, str] | None:
@@ -305,7 +308,7 @@ def _reply_lines(digest: Digest, make: _Make) -> Iterator[Line]:
     for said in digest.replies:
         text = said.text[:_REPLY_CHARS]
         decides, plans = _DECISION.search(text), _PENDING.search(text)
-        if said is last and not (state or decides or plans):
+        if said is last and not (state or decides or plans or text.endswith(("?", "？", "؟"))):
             yield make("done", cut(text, 240), 1.0, said.position)
             continue
         # In a conversation without tools, what was answered is what was done.

@@ -69,7 +69,7 @@ def cut(text: str, max_chars: int) -> str:
         return line
     head = line[: max(0, max_chars - 2)]
     space = head.rfind(" ")
-    return f"{head[:space]} …" if space > max_chars // 2 else f"{head}…"
+    return f"{head[:space].rstrip(ELLIPSIS)} …" if space > max_chars // 2 else f"{head}…"
 
 
 def cut_middle(text: str, max_chars: int) -> str:

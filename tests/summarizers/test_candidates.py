@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from context_compressor.messages.msg import Msg
-from context_compressor.summarizers.candidates import index_items
+from context_compressor.summarizers.candidates import index_items, quote
+from context_compressor.summarizers.cutting import cut
 from context_compressor.summarizers.digest import CarriedLine
 from context_compressor.summarizers.extractive import ExtractiveSummarizer
 from context_compressor.summarizers.sections import parse_sections
@@ -144,3 +145,28 @@ def test_a_label_with_a_colon_is_one():
 
 def test_a_call_with_its_outcome_is_no_list():
     assert index_items(CarriedLine("facts", "read: src/app.py → def main", 0.0, 0.0)) is None
+
+
+async def test_a_question_that_was_answered_is_nothing_that_was_done():
+    found = await sections(GOAL, assistant("Sure! How can I help you with that?"), user("Find a hut."))
+    assert "done" not in found
+
+
+@pytest.mark.parametrize(
+    ("said", "is_next"),
+    [
+        ("What I am trying to do there is the scenario.", False),
+        ("What to do after you purchase the policy: keep the receipt.", False),
+        ("To do: book the hut for the second night.", True),
+        ("The hut for the second night is still to do.", True),
+    ],
+)
+async def test_what_is_left_to_do_is_next_and_not_every_to_do(said: str, is_next: bool):
+    found = await sections(GOAL, assistant(said), user("Go on then, with the train first."))
+    assert (said in found.get("next", [])) is is_next
+
+
+def test_what_was_cut_twice_has_one_ellipsis():
+    line = "聂卫平是中国围棋史上的人物，他的一生可以从几个方面评价，" * 8 + " …"
+    assert quote(line, 160).count("…") == 1
+    assert cut("one two … three", 12) == "one two …"
