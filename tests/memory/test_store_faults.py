@@ -75,6 +75,30 @@ async def test_a_disk_that_takes_nothing(
     assert set(await memory.reachable_refs()) <= set(await memory.store.refs())
 
 
+@pytest.mark.parametrize("number", [errno.EACCES, errno.ESTALE, errno.EIO])
+async def test_a_directory_into_which_nobody_may_look(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As a run as root leaves it, or a network disk that was exported anew."""
+    real = os.stat
+
+    def stat(path: Any, *rest: Any, **kwargs: Any) -> os.stat_result:
+        if str(tmp_path) in str(path):
+            raise OSError(number, os.strerror(number), str(path))
+        return real(path, *rest, **kwargs)
+
+    monkeypatch.setattr(os, "stat", stat)
+    memory = new_memory(store=FileOffloadStore(tmp_path))
+    added = await filled(memory, SAID)
+    await every_ref_reads(memory)
+    assert await memory.delete([added[0].id]) == 1
+    assert "may still hold deleted words" in caplog.text
+    await nothing_lost(memory, SAID[1:])
+    assert await memory.search_history("ask-t3")
+    await memory.clear()
+    assert await memory.get_memory() == []
+
+
 async def test_a_disk_that_fails_from_the_third_write_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

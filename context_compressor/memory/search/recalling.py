@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import sqlite3
 import threading
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -197,9 +196,13 @@ class Recall:
             self._take_use()
 
     def _is_there(self) -> bool:
-        """Tell whether there is an index, be it one that another process has left."""
-        # Not `Path.exists`, which raises where a directory may not be entered or a name is too long.
-        return self._index is not None or (self._path is not None and os.path.exists(self._path))  # noqa: PTH110
+        """Tell whether there is an index, be it one that another process has left, or that nobody can see."""
+        if self._index is not None or self._path is None:
+            return self._index is not None
+        try:
+            return self._path.exists()
+        except OSError:  # the index itself tells what it could not do
+            return True
 
     def _open(self) -> SearchIndex:
         """Return the index; blocks."""
