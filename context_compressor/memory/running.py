@@ -245,6 +245,7 @@ class EventRunner:
             else:
                 made = await self._perform(planned, attempts, events, note)
         events += made
+        upkeep.edited = upkeep.edited or manual  # nobody asked whether another one pays
         await self.housekeeping.sweep()
         return made[-1] if made and made[-1].kind != "failure" else None
 

@@ -1133,3 +1133,15 @@ async def test_of_a_message_that_is_split_each_part_counts_what_it_says(role: st
     view = await memory.get_memory()
     assert memory.stats().view_tokens == COUNTER.count_messages(view)
     await filled(memory, turns(6))
+
+
+async def test_a_view_compressed_by_hand_has_no_more_messages_than_it_may() -> None:
+    settings = config(4_000, max_view_messages=8, group_token_threshold=100, keep_recent_count=2)
+    memory = new_memory(settings)
+    await filled(memory, turns(6, lines=4))
+    assert await memory.compress_now()
+    view = to_openai(await good_view(memory))
+    assert len(view) <= 8
+    again = new_memory(settings, store=memory.store)
+    again.load_state_dict(json.loads(json.dumps(memory.state_dict())))
+    assert to_openai(await again.get_memory()) == view
