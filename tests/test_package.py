@@ -154,12 +154,30 @@ def test_public_names_are_those_promised() -> None:
     assert all(hasattr(context_compressor, name) for name in PUBLIC_NAMES)
 
 
-def test_import_is_light() -> None:
-    """Importing pulls in no provider SDK, nothing of the command line, and nothing to search by."""
-    names = (*HEAVY, *LATE)
-    code = f"import sys, context_compressor; print([name for name in {names} if name in sys.modules])"
+def modules_after(statement: str) -> set[str]:
+    """Return the names of all modules that a process has loaded after a statement."""
+    code = f"{statement}\nimport sys\nprint(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    return set(done.stdout.split())
+
+
+def test_import_is_light() -> None:
+    """No public name pulls in a provider SDK, anything of the command line, or anything to search by."""
+    assert modules_after("from context_compressor import *").isdisjoint((*HEAVY, *LATE))
+
+
+def test_a_public_name_is_imported_when_it_is_used() -> None:
+    """The package alone loads none of its rooms, and a name none but those that it needs."""
+    rooms = {f"context_compressor.{room}" for room in MAY_IMPORT}
+    assert modules_after("import context_compressor").isdisjoint(rooms)
+    needed = {f"context_compressor.{room}" for room in ("errors", "messages", "tokens")}
+    assert modules_after("from context_compressor import TiktokenCounter") & rooms == needed
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
+    """As of any module: `hasattr` and `from ... import` rest on it."""
+    assert not hasattr(context_compressor, "Compressor")
+    assert set(dir(context_compressor)) >= PUBLIC_NAMES
 
 
 def test_making_a_memory_reads_no_vocabulary() -> None:

@@ -2,6 +2,7 @@ import json
 import signal
 import socket
 import subprocess
+import sys
 
 import pytest
 
@@ -77,3 +78,19 @@ def test_ctrl_c_in_the_demo(tmp_path):
     code, _, err = interrupt(process)
 
     assert (code, err) == (130, b"context-compressor: interrupted\n")
+
+
+def test_ctrl_c_while_the_program_is_still_being_loaded():
+    code = (
+        "import runpy, sys\n"
+        "class Interrupting:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'typer':\n"
+        "            raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupting())\n"
+        "runpy.run_module('context_compressor', run_name='__main__')\n"
+    )
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=environment())
+
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"context-compressor: interrupted\n")
