@@ -293,6 +293,16 @@ class TestListing:
         assert "[13 files, directories: 4; under /srv/shop/]" in shown
         assert "src/ (9), docs/ (3), src/core/, src/web/, README.md" in shown
 
+    def test_the_root_is_what_was_listed_also_where_nearly_all_stands_in_one_directory_of_it(self) -> None:
+        blocks = [
+            f"/srv/shop/src/part_{i}:\n" + "  ".join(f"file_{n}.py" for n in range(9)) for i in range(60)
+        ]
+        text = "\n\n".join(["/srv/shop:\nAUTHORS  docs  setup.py  src", *blocks])
+        shown = shown_by(show_listing, text, 300)
+        assert "under /srv/shop/]" in shown
+        assert "src/ (540), src/part_0/" in shown
+        assert "AUTHORS, docs, setup.py" in shown_by(show_listing, text, 900)
+
     def test_ls_long(self) -> None:
         text = "total 40\n" + "\n".join(
             f"{'drwxr-xr-x' if i < 3 else '-rw-r--r--'} 1 root root 4096 May {i + 1:2d} 12:00 {name}_{i}"
@@ -335,6 +345,14 @@ class TestMatches:
         text = "\n".join(f"src/a.py:{i}:{'' if i % 4 == 2 else f'row {i}'}" for i in range(1, 60))
         shown = shown_by(show_matches, text.replace("row 3", "odd"), 400)
         assert "[line 3]\nodd" in shown
+
+    def test_lines_of_a_log_are_shown_with_their_dates_the_first_and_the_last(self) -> None:
+        text = "\n".join(
+            f"logs/web.log:{i}:2026-03-02T06:{i:02d}:11Z upstream timed out" for i in range(9, 50)
+        )
+        shown = shown_by(show_matches, text, 400)
+        assert "[line 1]\nlogs/web.log (41): 2026-03-02T06:09:11Z upstream" in shown
+        assert "[line 41]\n2026-03-02T06:49:11Z upstream" in shown
 
     def test_hours_of_a_log_are_no_matches(self) -> None:
         assert show_matches("\n".join(f"12:00:{i % 60:02d} served" for i in range(99))) is None

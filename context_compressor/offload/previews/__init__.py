@@ -44,7 +44,7 @@ NAMES_SHARE = 0.5
 NAMES_SHARES: dict[Recogniser, float] = {
     show_json: 0.7,
     show_escaped: 0.7,
-    show_listing: 0.25,  # it consists of names
+    show_listing: 0.1,  # it consists of names
     show_matches: 0.7,
     show_diagnostics: 0.3,
     show_code: 0.3,

@@ -133,9 +133,12 @@ def _read_blocks(lines: Sequence[str]) -> Iterator[str]:
 
 
 def _root(paths: Sequence[str]) -> str:
-    """Return the directory that all `paths` have in common, save a few."""
+    """Return the directory that all `paths` have in common, save a few: that of the first, if it is one."""
     inner = sorted(paths)
     outside = len(inner) // _OUTSIDERS
+    top = paths[0]
+    if top.endswith("/") and sum(path.startswith(top) for path in paths) >= len(paths) - outside:
+        return top  # though nearly all of what is looked at may stand further below
     first, last = inner[outside], inner[-1 - outside]
     same = next(
         (i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), min(len(first), len(last))

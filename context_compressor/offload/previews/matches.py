@@ -25,8 +25,9 @@ FILES_FIRST = 12
 SHAPE_CHARACTERS = 40
 
 _MATCH = re.compile(
-    r"((?:[A-Za-z]:\\)?[^\s:()\[\]{}'\"<>]{1,300})(?::\d+(?::\d+)?[:-]|\(\d+(?:,\d+)?\):)[ \t]*(.*)"
+    r"((?:[A-Za-z]:\\)?[^\s:()\[\]{}'\"<>]{1,300})(?::\d+(?::\d+:|[:-])|\(\d+(?:,\d+)?\):)[ \t]*(.*)"
 )
+"""With the column, too, before a colon only: `app.log:7:2026-03-02` is line 7, and begins with a date."""
 _VARYING = re.compile(r"'[^']*'|\"[^\"]*\"|\d+")
 
 
@@ -38,6 +39,7 @@ def show_matches(text: str) -> Callable[[int], str] | None:
     counts = Counter[str]()
     first: dict[str, Line] = {}
     kinds: dict[str, Line] = {}
+    last: list[Line] = []
     for number, line in enumerate(lines):
         if found := _match(line[:400]):
             path, said = found[1], found[2].rstrip()
@@ -45,12 +47,14 @@ def show_matches(text: str) -> Callable[[int], str] | None:
             first.setdefault(path, Line(number, said))
             if said:
                 kinds.setdefault(_VARYING.sub("", said[:SHAPE_CHARACTERS]), Line(number, said))
+                last = [Line(number, said)]
     files = [
         Line(first[path].number, f"{path} ({count}): {first[path].text}")
         for path, count in counts.most_common(MAX_FILES)
     ]
     total = f"{counted(counts.total(), 'match')} in {counted(len(counts), 'file')}{looked_at(text, lines)}"
-    return show_lines([*files[:FILES_FIRST], *kinds.values(), *files[FILES_FIRST:]], f"[{total}]")
+    ranked = [*files[:FILES_FIRST], *kinds.values(), *files[FILES_FIRST:], *last]
+    return show_lines(ranked, f"[{total}]")
 
 
 def _match(line: str) -> re.Match[str] | None:
