@@ -55,8 +55,8 @@ from context_compressor.measure.replay import replay
 from context_compressor.measure.results import Replay, total
 from context_compressor.memory.upkeep import Upkeep
 from context_compressor.messages.parts import PartPath
-from context_compressor.summarizers.artifacts import Artifacts
-from context_compressor.summarizers.uses import Uses
+from context_compressor.summarizers.extracts.artifacts import Artifacts
+from context_compressor.summarizers.identifiers.uses import Uses
 
 COLUMNS = ("without", "saved", "cost", "as if model", "far known", "near known", "events")
 ENGINE = "context_compressor.compression.engine"
@@ -109,7 +109,9 @@ MECHANISMS = {
     "index": Off(
         names={f"{SEGMENTS}.PROSE_SHARE": 1.0, f"{SEGMENTS}.index_artifacts": lambda *_, **__: Artifacts()}
     ),
-    "requests-and-outcomes": Off(names={"context_compressor.summarizers.artifacts.STATE_SHARE": 0.0}),
+    "requests-and-outcomes": Off(
+        names={"context_compressor.summarizers.extracts.artifacts.STATE_SHARE": 0.0}
+    ),
     "said-once": Off(names={f"{ENGINE}.identifiers_in_view": lambda _: frozenset()}),
     "whole-texts": Off(names={f"{MATERIAL}.shown_message": ShowStubbed()}),
     "abridging": Off(names={f"{SEGMENTS}.tokens_read": tokens_whole}),

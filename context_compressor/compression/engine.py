@@ -26,9 +26,9 @@ from context_compressor.messages.msg import tool_names
 from context_compressor.messages.parts import PartPath
 from context_compressor.offload.protocol import OffloadStore
 from context_compressor.offload.stubs import media_stub, minimal_stub
+from context_compressor.summarizers.identifiers.uses import Uses
 from context_compressor.summarizers.map_reduce import InParts
 from context_compressor.summarizers.protocol import Summarizer
-from context_compressor.summarizers.uses import Uses
 from context_compressor.tokens.off_loop import gather, run_off_loop, text_characters
 from context_compressor.tokens.protocol import TokenCounter
 

@@ -22,9 +22,9 @@ from context_compressor.errors import SummarizerError
 from context_compressor.messages.escapes import sendable
 from context_compressor.messages.msg import Msg
 from context_compressor.messages.parts import PartPath
-from context_compressor.summarizers.artifacts import Artifacts, index_artifacts, names_in
+from context_compressor.summarizers.extracts.artifacts import Artifacts, index_artifacts, names_in
+from context_compressor.summarizers.identifiers.uses import Names, Uses
 from context_compressor.summarizers.protocol import Summarizer, SummaryRequest
-from context_compressor.summarizers.uses import Names, Uses
 from context_compressor.summarizers.validation import summarize_checked
 from context_compressor.tokens.off_loop import run_off_loop, text_characters
 from context_compressor.tokens.protocol import TokenCounter

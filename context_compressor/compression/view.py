@@ -20,7 +20,7 @@ from context_compressor.messages.parts import (
     thinking_characters,
 )
 from context_compressor.messages.provenance import PROVENANCE
-from context_compressor.summarizers.identifiers import find_identifiers
+from context_compressor.summarizers.identifiers.finding import find_identifiers
 from context_compressor.tokens.measure import MessageTokens
 
 Measure = Callable[[Msg], MessageTokens]

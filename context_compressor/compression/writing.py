@@ -12,7 +12,7 @@ from context_compressor.events import NoteFate
 from context_compressor.messages.parts import PartPath
 from context_compressor.offload.calls import write_text
 from context_compressor.offload.protocol import OffloadStore, ref_of
-from context_compressor.summarizers.uses import Names
+from context_compressor.summarizers.identifiers.uses import Names
 from context_compressor.tokens.off_loop import run_off_loop
 
 logger = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from context_compressor.errors import InvalidStateError
 from context_compressor.memory.budget import BudgetInForce
 from context_compressor.memory.state import MemoryState
 from context_compressor.memory.sync import Followed, read_followed
-from context_compressor.summarizers.uses import Uses
+from context_compressor.summarizers.identifiers.uses import Uses
 from context_compressor.tokens.protocol import TokenCounter
 
 SAVED_KEY = "compression"

@@ -20,7 +20,7 @@ from context_compressor.memory.shown import ShownView
 from context_compressor.messages.exchanges import ExchangeBuilder, is_simple
 from context_compressor.messages.msg import Msg
 from context_compressor.messages.parts import PartPath
-from context_compressor.summarizers.uses import Uses
+from context_compressor.summarizers.identifiers.uses import Uses
 from context_compressor.tokens.measure import MessageTokens, measure
 from context_compressor.tokens.protocol import TokenCounter
 

@@ -16,8 +16,8 @@ from context_compressor.memory.index import HistoryIndex
 from context_compressor.memory.locks import LoopLock
 from context_compressor.memory.state import MemoryState
 from context_compressor.messages.msg import Msg
-from context_compressor.summarizers.artifacts import names_in
-from context_compressor.summarizers.uses import Uses
+from context_compressor.summarizers.extracts.artifacts import names_in
+from context_compressor.summarizers.identifiers.uses import Uses
 from context_compressor.tokens.measure import MessageTokens, measure_off_loop
 from context_compressor.tokens.off_loop import run_off_loop, text_characters
 from context_compressor.tokens.protocol import TokenCounter

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from context_compressor.summarizers.cutting import cut_to_tokens, fill_tokens
-from context_compressor.summarizers.digest import digest_messages
-from context_compressor.summarizers.drafting import SummaryDraft
+from context_compressor.summarizers.extracts.digest import digest_messages
+from context_compressor.summarizers.extracts.drafting import SummaryDraft
 from context_compressor.summarizers.protocol import Summary, SummaryRequest
 from context_compressor.tokens.off_loop import run_off_loop, text_characters
 from context_compressor.tokens.protocol import TokenCounter, check_counter

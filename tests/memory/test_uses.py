@@ -14,8 +14,8 @@ from context_compressor import (
     from_openai,
     to_openai,
 )
-from context_compressor.summarizers.artifacts import names_in
-from context_compressor.summarizers.uses import Names, Uses
+from context_compressor.summarizers.extracts.artifacts import names_in
+from context_compressor.summarizers.identifiers.uses import Names, Uses
 from tests.memory.scripted import (
     Dict,
     assistant,
@@ -187,7 +187,7 @@ async def test_what_breaks_the_rules_of_an_index_breaks_no_restart(monkeypatch: 
     await memory.get_memory()
     again = new_memory(config(1_500), base=memory.base, store=memory.store)
     again.load_state_dict(without_uses(memory.state_dict()))
-    monkeypatch.setattr("context_compressor.summarizers.artifacts.name_uses", lambda _: 1 / 0)
+    monkeypatch.setattr("context_compressor.summarizers.extracts.artifacts.name_uses", lambda _: 1 / 0)
     await filled(again, turns(12, 9, "more"))
     await good_view(again)
     assert again._upkeep.state.uses.segments

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from context_compressor.messages.msg import Msg
-from context_compressor.summarizers.artifacts import index_artifacts
-from context_compressor.summarizers.identifiers import known_identifiers
+from context_compressor.summarizers.extracts.artifacts import index_artifacts
+from context_compressor.summarizers.identifiers.finding import known_identifiers
 from tests.summarizers.support import PieceCounter, assistant, call, result, segment, user
 
 COUNTER = PieceCounter()

@@ -1,8 +1,8 @@
 import pytest
 
-from context_compressor.summarizers.describing import describe
-from context_compressor.summarizers.identifiers import Source, rank_identifiers
-from context_compressor.summarizers.index import Index
+from context_compressor.summarizers.extracts.index import Index
+from context_compressor.summarizers.identifiers.describing import describe
+from context_compressor.summarizers.identifiers.ranking import Source, rank_identifiers
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ import pytest
 
 from context_compressor.messages.msg import Msg
 from context_compressor.offload.stubs import media_stub
-from context_compressor.summarizers.digest import digest_messages
-from context_compressor.summarizers.titles import describe_arguments, telling_arguments
+from context_compressor.summarizers.extracts.digest import digest_messages
+from context_compressor.summarizers.extracts.titles import describe_arguments, telling_arguments
 from tests.summarizers.support import assistant, call, result, segment, user
 from tests.support.media import png_url
 

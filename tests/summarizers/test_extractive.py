@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from context_compressor.messages.msg import Msg, tool_calls
 from context_compressor.summarizers.extractive import ExtractiveSummarizer
-from context_compressor.summarizers.identifiers import count_identifiers
+from context_compressor.summarizers.identifiers.finding import count_identifiers
 from context_compressor.summarizers.prompts import render_conversation
 from context_compressor.summarizers.sections import parse_sections
 from context_compressor.summarizers.validation import summarize_checked

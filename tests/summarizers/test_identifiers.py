@@ -1,11 +1,7 @@
 import pytest
 
-from context_compressor.summarizers.identifiers import (
-    Source,
-    count_identifiers,
-    is_number,
-    rank_identifiers,
-)
+from context_compressor.summarizers.identifiers.finding import count_identifiers, is_number
+from context_compressor.summarizers.identifiers.ranking import Source, rank_identifiers
 
 
 @pytest.mark.parametrize(

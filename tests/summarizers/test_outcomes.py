@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from context_compressor.summarizers.outcomes import read_outcome
+from context_compressor.summarizers.extracts.outcomes import read_outcome
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from typing import Any
 import pytest
 
 from context_compressor import ExtractiveSummarizer, SummaryRequest, from_openai
-from context_compressor.summarizers.digest import digest_messages
-from context_compressor.summarizers.spoken import read_calls, read_result, without_surroundings
+from context_compressor.summarizers.extracts.digest import digest_messages
+from context_compressor.summarizers.extracts.spoken import read_calls, read_result, without_surroundings
 
 TABS = "\n\n<environment_details>\n# VSCode Open Tabs\nsrc/app.ts\n</environment_details>"
 

@@ -7,9 +7,9 @@ import pytest
 
 from context_compressor import from_openai
 from context_compressor.errors import InvalidStateError
-from context_compressor.summarizers.artifacts import index_artifacts, names_in
-from context_compressor.summarizers.identifiers import Source, rank_identifiers
-from context_compressor.summarizers.uses import NO_NAMES, Names, Uses
+from context_compressor.summarizers.extracts.artifacts import index_artifacts, names_in
+from context_compressor.summarizers.identifiers.ranking import Source, rank_identifiers
+from context_compressor.summarizers.identifiers.uses import NO_NAMES, Names, Uses
 from tests.memory.scripted import COUNTER, assistant, call, result, user
 
 
@@ -103,7 +103,7 @@ def test_a_name_is_told_beside_what_gave_it_not_beside_what_the_agent_made_of_it
 def test_of_very_many_names_those_used_least_and_longest_ago_are_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("context_compressor.summarizers.uses.MOST_NAMES", 8)
+    monkeypatch.setattr("context_compressor.summarizers.identifiers.uses.MOST_NAMES", 8)
     uses = Uses()
     uses.note(
         "a", Names({"name_0": 3, "name_1": 1, "name_2": 1, "name_3": 2}, frozenset({"name_0", "name_1"}))

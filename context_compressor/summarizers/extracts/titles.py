@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from context_compressor.messages.escapes import sendable
 from context_compressor.summarizers.cutting import cut
-from context_compressor.summarizers.outcomes import REF
+from context_compressor.summarizers.extracts.outcomes import REF
 
 _TELLING_ARGUMENTS = (
     *("path", "file_path", "filename", "file", "command", "cmd", "query", "pattern", "url", "sql", "code"),

@@ -11,12 +11,17 @@ from collections.abc import Sequence, Set
 from typing import NamedTuple
 
 from context_compressor.messages.msg import Msg
-from context_compressor.summarizers.candidates import Line, carried_source, collect_state_lines, line_maker
 from context_compressor.summarizers.cutting import fill_tokens
-from context_compressor.summarizers.digest import Digest, digest_messages
-from context_compressor.summarizers.identifiers import Identifier, name_uses, rank_identifiers
-from context_compressor.summarizers.index import Index
-from context_compressor.summarizers.uses import NO_NAMES, Names, Uses
+from context_compressor.summarizers.extracts.candidates import (
+    Line,
+    carried_source,
+    collect_state_lines,
+    line_maker,
+)
+from context_compressor.summarizers.extracts.digest import Digest, digest_messages
+from context_compressor.summarizers.extracts.index import Index
+from context_compressor.summarizers.identifiers.ranking import Identifier, name_uses, rank_identifiers
+from context_compressor.summarizers.identifiers.uses import NO_NAMES, Names, Uses
 from context_compressor.tokens.protocol import TokenCounter
 
 STATE_SHARE = 0.15

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from context_compressor.summarizers.cleaning import clean
 from context_compressor.summarizers.cutting import ELLIPSIS, cut
-from context_compressor.summarizers.digest import Call, CarriedLine, Digest, Statement
-from context_compressor.summarizers.identifiers import Source, find_identifiers
+from context_compressor.summarizers.extracts.digest import Call, CarriedLine, Digest, Statement
+from context_compressor.summarizers.identifiers.finding import find_identifiers
+from context_compressor.summarizers.identifiers.ranking import Source
 from context_compressor.summarizers.sections import strip_bullet
 
 ARROW = " → "

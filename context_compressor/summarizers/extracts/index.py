@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from context_compressor.summarizers.describing import describe
-from context_compressor.summarizers.identifiers import (
-    Identifier,
-    Source,
-    find_identifiers,
-    is_number,
-)
+from context_compressor.summarizers.identifiers.describing import describe
+from context_compressor.summarizers.identifiers.finding import find_identifiers, is_number
+from context_compressor.summarizers.identifiers.ranking import Identifier, Source
 
 _LINE_CHARS = 190
 _MIN_ROOM_CHARS = 20

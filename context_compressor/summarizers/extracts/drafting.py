@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from context_compressor.summarizers.candidates import (
+from context_compressor.summarizers.extracts.candidates import (
     ARROW,
     Line,
     carried_source,
@@ -12,9 +12,10 @@ from context_compressor.summarizers.candidates import (
     collect_spare_lines,
     line_maker,
 )
-from context_compressor.summarizers.digest import Digest
-from context_compressor.summarizers.identifiers import known_identifiers, rank_identifiers
-from context_compressor.summarizers.index import Index
+from context_compressor.summarizers.extracts.digest import Digest
+from context_compressor.summarizers.extracts.index import Index
+from context_compressor.summarizers.identifiers.finding import known_identifiers
+from context_compressor.summarizers.identifiers.ranking import rank_identifiers
 from context_compressor.summarizers.protocol import SummaryRequest
 from context_compressor.summarizers.sections import is_chinese, render_sections
 

@@ -15,11 +15,14 @@ from context_compressor.messages.parts import argument_lines
 from context_compressor.messages.provenance import provenance_of
 from context_compressor.summarizers.cleaning import clean
 from context_compressor.summarizers.cutting import cut, cut_middle
-from context_compressor.summarizers.identifiers import Source
-from context_compressor.summarizers.outcomes import REF, read_outcome
-from context_compressor.summarizers.sections import is_placeholder, parse_sections
-from context_compressor.summarizers.spoken import SpokenCall, read_calls, read_result, without_surroundings
-from context_compressor.summarizers.titles import (
+from context_compressor.summarizers.extracts.outcomes import REF, read_outcome
+from context_compressor.summarizers.extracts.spoken import (
+    SpokenCall,
+    read_calls,
+    read_result,
+    without_surroundings,
+)
+from context_compressor.summarizers.extracts.titles import (
     CHANGE_OF_DIRECTORY,
     Told,
     command_line,
@@ -27,6 +30,8 @@ from context_compressor.summarizers.titles import (
     describe_plan,
     telling_arguments,
 )
+from context_compressor.summarizers.identifiers.ranking import Source
+from context_compressor.summarizers.sections import is_placeholder, parse_sections
 
 _READ_CHARS = 60_000
 """How much of one text is read, half from each end: a result beyond it is data, and time matters more."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from context_compressor.summarizers.identifiers import LETTERS, Source
+from context_compressor.summarizers.identifiers.finding import LETTERS
+from context_compressor.summarizers.identifiers.ranking import Source
 
 _LOWER = r"a-z\u00df-\u00f6\u00f8-\u024f\u0300-\u036f\u03ac-\u03ce\u0430-\u045f\u1e00-\u1fff"
 _OTHER_LETTERS = r"\u0531-\u0605\u0610-\u061a\u0620-\u065f\u066e-\u06ef\u06fa-\u0963\u0970-\u0dff"

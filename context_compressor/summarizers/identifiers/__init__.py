@@ -1,0 +1,1 @@
+"""The names and values of a conversation: found, described, and ranked by later need."""
