@@ -11,7 +11,7 @@ from context_compressor.compression.units import Unit
 from context_compressor.compression.view import ViewItem
 from context_compressor.messages.msg import is_instruction
 
-SUMMARY_RATIO = 0.14
+SUMMARY_RATIO = 0.136
 """Tokens of summary and index per token that leaves. Lower saves more, higher loses less of what is needed
 later."""
 LEAST_GAIN = 0.05
