@@ -35,6 +35,7 @@ _PLACED = re.compile(
     r"(?P<level>error|warning|undefined reference|multiple definition)?"
 )
 """GCC, Clang, javac, mypy and linkers; MSBuild and tsc, which put lines in brackets; Maven."""
+_POINTERS = ("-->", "╭─[", "┌─")
 _POINTED = re.compile(rf"[ \t]*(?:-->|╭─\[|┌─) ?(?P<place>(?P<path>{_PATH}):\d+(?::\d+)?)")
 """Stands below an error of rustc, cargo or ruff, and says where it is."""
 _REMARK = re.compile(r"[ \t]*(?:note|help)\b")
@@ -53,6 +54,8 @@ class _Diagnostic(NamedTuple):
 
 def show_diagnostics(text: str) -> Callable[[int], str] | None:
     """Return what shows errors, then warnings, first one of each file and kind; None for another text."""
+    if not any(map(text.__contains__, (*_MARKS, *_POINTERS))):
+        return None
     lines = head_lines(text)
     found = list({found.line.text: found for found in _diagnostics(lines)}.values())
     if len(found) < MIN_DIAGNOSTICS or len(found) * MAX_LINES_PER_DIAGNOSTIC < len(lines):

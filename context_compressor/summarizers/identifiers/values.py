@@ -31,6 +31,7 @@ _ENGLISH_DATE = re.compile(
     re.ASCII,
 )
 """Dates in English words, with their year, which `date` prints behind the time."""
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _YEAR = re.compile(r" (?:19|20)\d\d\b", re.ASCII)
 _IBAN = re.compile(r"\b[A-Z]{2}\d{2}(?: [A-Z0-9]{4}){2,7}(?: [A-Z0-9]{1,3}\b)?", re.ASCII)
 
@@ -52,7 +53,7 @@ def take_values(text: str) -> tuple[list[str], str]:
         text = _PHONE.sub(take, text)
     if "IBAN" in text:
         text = _IBAN.sub(take, text)
-    if (" 20" in text or " 19" in text) and _YEAR.search(text):
+    if (" 20" in text or " 19" in text) and any(map(text.__contains__, _MONTHS)) and _YEAR.search(text):
         text = _ENGLISH_DATE.sub(take, text)
     if not text.isascii():
         if any(map(text.__contains__, _EAST_ASIAN_SIGNS)):
