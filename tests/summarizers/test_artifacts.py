@@ -103,6 +103,16 @@ def test_ids_and_paths_that_data_are_kept_by_are_named() -> None:
     assert "run_state" not in index
 
 
+def test_a_field_whose_name_holds_a_digit_is_named_only_beside_its_values() -> None:
+    rows = ", ".join(f'{{"file": "part_{n}.bin", "sha256_hex": "{n * 7919:07x}"}}' for n in range(4))
+    note = "nothing of note " * 12
+    index = index_of(
+        call("list_files", "1", folder="out"), result("1", f'{{"note": "{note}", "files": [{rows}]}}')
+    )
+    assert "sha256_hex" not in index.replace("sha256_hex 0", "")
+    assert "part_0.bin" in index
+
+
 def test_arguments_are_named_by_their_values_and_once_beside_their_call() -> None:
     note = result("1", "nothing of note " * 12)
     index = index_of(call("get_user", "1", user_id="mia_li_3668", page_size=25), note, max_tokens=100)

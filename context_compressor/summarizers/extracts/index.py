@@ -13,6 +13,8 @@ _MIN_ROOM_CHARS = 20
 _LEAST_NUMBER_VALUE = 0.0065
 """Below this a number is one of many that were only printed, as the cells of a table are."""
 
+_LEAST_FIELDS = 3
+"""Times that a name with a digit stands as a key in one text, for it to be the name of a field."""
 _BETWEEN_WORDS = str.maketrans(dict.fromkeys("_-$@."))
 """What stands between the words of a key: `created_at`, `Content-Type`, `@odata.count`."""
 
@@ -88,9 +90,10 @@ def _describe(name: str, source: Source, start: int) -> tuple[str, Collection[st
 def _is_key(name: str, source: Source, start: int) -> bool:
     """Tell whether a name is a key of JSON data, or an argument's: it stands beside each of its values.
 
-    Such a name consists of words. Ids and paths that data are kept by are keys, too, but name things.
+    Such a name consists of words. Ids and paths that data are kept by are keys, too, but name things; only
+    where objects follow one another with the same key, as `sha256` or `address_line_1`, is it none of these.
     """
-    if not name.translate(_BETWEEN_WORDS).isalpha():
+    if not name.translate(_BETWEEN_WORDS).isalpha() and source.text.count(f'"{name}":') < _LEAST_FIELDS:
         return False
     end = start + len(name)
     after = source.text[end : end + 2]
