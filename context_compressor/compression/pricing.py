@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import islice
+from itertools import groupby
 from math import inf, sqrt
+from operator import attrgetter
 
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.units import Unit
@@ -116,13 +117,9 @@ def _count_recent(items: Sequence[ViewItem], config: CompressionConfig) -> int:
     """Return how many messages at the end stay, whole exchanges, whatever the marks of each."""
     messages, tokens = config.recent_limits
     count = 0
-    while count < len(items) and messages > 0:
-        exchange, size, held = items[-1 - count].exchange, 0, 0
-        for item in islice(reversed(items), count, None):
-            if item.exchange != exchange:
-                break
-            size, held = size + 1, held + item.tokens
-        if held > tokens and count:
+    for _, exchange in groupby(reversed(items), key=attrgetter("exchange")):
+        sizes = [item.tokens for item in exchange]
+        if messages <= 0 or (sum(sizes) > tokens and count):
             break
-        count, messages, tokens = count + size, messages - size, tokens - held
+        count, messages, tokens = count + len(sizes), messages - len(sizes), tokens - sum(sizes)
     return count

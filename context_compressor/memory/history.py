@@ -42,7 +42,11 @@ class BaseHistory:
         """Tell whether somebody else changed the base memory since `remember`."""
         if self._revision is not None:
             return not self.is_unchanged()
-        return await self._base.size() != expected_size
+        return await self.size() != expected_size
+
+    async def size(self) -> int:
+        """Return how many messages the base memory holds."""
+        return await self._base.size()
 
     def remember(self) -> None:
         """Take the present state of the base memory as known."""

@@ -49,7 +49,6 @@ class Upkeep:
     def __init__(self, base: MemoryBase, config: CompressionConfig, counter: TokenCounter) -> None:
         self.state = MemoryState(config, counter)
         self.history = BaseHistory(base)
-        self._base = base
         self.stale = True
         self.edited = False
         self.forgotten: set[str] = set()
@@ -97,7 +96,7 @@ class Upkeep:
         self.stale = True
         yield state
         if state is self.state:
-            size = await self._base.size()
+            size = await self.history.size()
             self.stale = state is not self.state or size != len(state.index)
 
     def remember(self, state: MemoryState) -> bool:

@@ -104,8 +104,8 @@ def collect_garbage(
     root = as_root(path)
     check_limit("max_bytes", max_bytes, whole=True)
     check_limit("max_age_seconds", max_age_seconds)
-    kept = list(keep) if isinstance(keep, Iterable) else [None]
-    if isinstance(keep, str) or not all(isinstance(name, str) for name in kept):
+    kept = list(keep) if isinstance(keep, Iterable) and not isinstance(keep, str) else None
+    if kept is None or not all(isinstance(name, str) for name in kept):
         raise InvalidArgumentError(f"keep: expected names of namespaces, got {keep!r}")
     try:
         return _Collector(root, max_bytes, max_age_seconds, frozenset(kept)).run(dry_run=dry_run)

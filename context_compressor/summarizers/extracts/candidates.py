@@ -82,6 +82,7 @@ _ASSENT = re.compile(
     re.IGNORECASE,
 )
 _ASSENT_CHARS = 80
+_QUESTION_MARKS = ("?", "？", "؟")
 _SENTENCE_ENDS = re.compile(r"(?<=[.!?؟।])\s+|(?<=[。！？])|\n+")
 _INDEX_LINE = re.compile(r"(.{1,70}?): (.+)")
 
@@ -252,7 +253,7 @@ def _request_lines(digest: Digest, make: _Make) -> Iterator[Line]:
             text = cut(said.text, STATEMENT_CHARS)
             # What shall hold from now on outweighs a question that was answered later.
             value = 0.5 + 0.2 * said.position + (0.3 if _IMPERATIVE.search(text) else 0.0)
-            value -= 0.3 if text.endswith(("?", "？", "؟")) else 0.0
+            value -= 0.3 if text.endswith(_QUESTION_MARKS) else 0.0
             is_word = text.isascii() and " " not in text
             line = make("instructions", text, value - (0.3 if is_word else 0.0), said.position)
         line.speaker = said.speaker
@@ -309,7 +310,7 @@ def _reply_lines(digest: Digest, make: _Make) -> Iterator[Line]:
     for said in digest.replies:
         text = said.text[:_REPLY_CHARS]
         decides, plans = _DECISION.search(text), _PENDING.search(text)
-        if said is last and not (state or decides or plans or text.endswith(("?", "？", "؟"))):
+        if said is last and not (state or decides or plans or text.endswith(_QUESTION_MARKS)):
             yield make("done", cut(text, 240), 1.0, said.position)
             continue
         # In a conversation without tools, what was answered is what was done.
