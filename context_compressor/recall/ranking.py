@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -45,8 +46,12 @@ before and after are on the same topic. A name is found where it stands."""
 _PLACES = 20
 """Places of one term in a passage that are compared with those of another."""
 
-_IN_FULL = 2
-"""How closely a passage holds a name that stands there letter for letter."""
+_ALONE, _IN_FULL = 3, 2
+"""How closely a passage holds a name that stands there letter for letter: with no path going on behind it, as
+`/srv/app` does not in `/srv/app/main.py`, or as the beginning of longer ones only."""
+
+_GOES_ON = re.compile(r"[/\\]\w")
+"""What follows the beginning of a longer path."""
 
 _TOOL_PLACE = -1_000
 """Where the name of a tool stands: near no word of the text."""
@@ -161,7 +166,7 @@ class _Reading:
                 covered += weight
         score *= covered / (sum(weights) or 1.0)
         for index, term in enumerate(terms):
-            if term.name is not None and stands_in(term.name, self.folded):
+            if term.name is not None and any(ends_of(term.name, self.folded)):
                 score += NAME_WEIGHT * weights[index]
         present = [index for index, places in enumerate(self.places) if places]
         for one, other in pairwise(present):
@@ -174,8 +179,9 @@ class _Reading:
 
     def closeness(self, name: str) -> int:
         """Tell how closely it holds the name asked for: in full, within a longer word, otherwise written."""
-        if stands_in(name, self.folded):
-            return _IN_FULL
+        ends = list(ends_of(name, self.folded))
+        if ends:
+            return _IN_FULL if all(_GOES_ON.match(self.folded, end) for end in ends) else _ALONE
         return int(name in self.folded or bool(self.places[0]))
 
 
@@ -212,10 +218,10 @@ def rank(
             if not lookup.query.has_names:
                 score += AROUND_WEIGHT * lookup.around(place[0])
             closeness = 0 if name is None else reading.closeness(name)
-            latest = place[0] if closeness == _IN_FULL else 0
+            latest = place[0] if closeness >= _IN_FULL else 0
             found = Found(reading.document, reading.start, reading.end, score)
             ordered.append(((closeness, latest, round(score, 6), place), found))
-        if any(key[0] == _IN_FULL for key, _ in ordered) if name is not None else len(ordered) >= limit:
+        if any(key[0] >= _IN_FULL for key, _ in ordered) if name is not None else len(ordered) >= limit:
             break
     ordered.sort(key=lambda one: one[0], reverse=True)
     seen: set[tuple[str, int]] = set()
@@ -231,13 +237,12 @@ def rank(
     return (firsts + others + repeats)[:limit]
 
 
-def stands_in(name: str, text: str) -> bool:
-    """Tell whether a name stands in a text, and not within a longer word; both are folded."""
+def ends_of(name: str, text: str) -> Iterator[int]:
+    """Yield where a name ends that stands in a text, and not within a longer word; both are folded."""
     for at in _find_all(name, text):
         end = at + len(name)
         if not (at and _is_inner(text[at - 1])) and not (end < len(text) and _is_inner(text[end])):
-            return True
-    return False
+            yield end
 
 
 def _is_inner(character: str) -> bool:

@@ -8,7 +8,7 @@ import pytest
 
 from context_compressor.recall.index import SearchIndex
 from context_compressor.recall.passages import MAX_PASSAGE_CHARACTERS, split_passages
-from context_compressor.recall.ranking import CANDIDATES, ROUNDS, stands_in
+from context_compressor.recall.ranking import CANDIDATES, ROUNDS, ends_of
 from tests.recall.support import History
 
 FILLER = [
@@ -22,6 +22,16 @@ def test_a_bare_name_finds_the_latest() -> None:
         ["app/config.py " * 9, *FILLER, "wrote app/config.py once", *FILLER[:9], "app/config.pyc"]
     )
     assert history.keys(SearchIndex(), "app/config.py")[0] == "m41"
+
+
+@pytest.mark.parametrize("separator", ["/", "\\"])
+def test_a_directory_is_found_before_what_is_below_it(separator: str) -> None:
+    """The listing of a directory says more about it than each later message on a file there."""
+    listing = separator.join(["", "srv", "app:"]) + "\nREADME  main.py  static"
+    below = [separator.join(["open ", "srv", "app", f"page_{number}.py"]) for number in range(30)]
+    history = History([*FILLER, listing, *below])
+    found = history.keys(SearchIndex(), separator.join(["", "srv", "app"]))
+    assert found[:2] == ["m40", "m70"]
 
 
 def test_a_whole_name_comes_before_its_parts() -> None:
@@ -116,9 +126,9 @@ def test_passages_make_up_the_text() -> None:
 
 
 def test_names_stand_in_texts_as_words() -> None:
-    assert stands_in("foo", "a foo.bar")
-    assert not stands_in("foo", "a foo_bar and xfoo")
-    assert stands_in("foo", "foo_bar and foo")
+    assert list(ends_of("foo", "a foo.bar")) == [5]
+    assert not list(ends_of("foo", "a foo_bar and xfoo"))
+    assert list(ends_of("foo", "foo_bar and foo")) == [15]
 
 
 @pytest.mark.parametrize(
