@@ -40,7 +40,7 @@ class Excerpts:
         self._texts = texts
         reader = TermReader()
         sought = read_query(query, reader)
-        self._places = [find_places(text, sought, reader) for text in texts]
+        self._places = [_as_written(text, sought, find_places(text, sought, reader)) for text in texts]
         self._weights = _weights(sought, self._places)
 
     def shown(self, width: int) -> list[str]:
@@ -73,6 +73,14 @@ def find_places(text: str, query: Query, reader: TermReader) -> list[Place]:
         for place in (*_runs_with(said, query, reader), *_unspaced_with(said, query)):
             found.add(Place(origins[place.start], origins[place.end], place.term))
     return sorted(found)
+
+
+def _as_written(text: str, query: Query, places: Sequence[Place]) -> list[Place]:
+    """Return the places; where a name stands as asked for, without those where it is written otherwise."""
+    names = {number: term.name for number, term in enumerate(query.terms) if term.name is not None}
+    written = {place for place in places if names.get(place.term, "") in fold(text[place.start : place.end])}
+    literal = {place.term for place in written}
+    return [place for place in places if place in written or place.term not in literal]
 
 
 def _runs_with(text: str, query: Query, reader: TermReader) -> Iterator[Place]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -47,11 +46,8 @@ _PLACES = 20
 """Places of one term in a passage that are compared with those of another."""
 
 _ALONE, _IN_FULL = 3, 2
-"""How closely a passage holds a name that stands there letter for letter: with no path going on behind it, as
-`/srv/app` does not in `/srv/app/main.py`, or as the beginning of longer ones only."""
-
-_GOES_ON = re.compile(r"[/\\]\w")
-"""What follows the beginning of a longer path."""
+"""How closely a passage holds a name that stands there letter for letter: on its own, or as the beginning of
+longer ones, as `/srv/app` does in `/srv/app/main.py`."""
 
 _TOOL_PLACE = -1_000
 """Where the name of a tool stands: near no word of the text."""
@@ -181,7 +177,7 @@ class _Reading:
         """Tell how closely it holds the name asked for: in full, within a longer word, otherwise written."""
         ends = list(ends_of(name, self.folded))
         if ends:
-            return _IN_FULL if all(_GOES_ON.match(self.folded, end) for end in ends) else _ALONE
+            return _IN_FULL if all(_goes_on(name, self.folded, end) for end in ends) else _ALONE
         return int(name in self.folded or bool(self.places[0]))
 
 
@@ -194,8 +190,9 @@ def rank(
     """Return the best passages: the best one of each text, what other passages of these texts there are, and
     last those that say the same as one before them.
 
-    Of passages that answer equally the latest is first, as what was said last is true. So is the latest
-    that holds a name when nothing but the name is asked for.
+    Of passages that answer equally the latest is first, as what was said last is true. When nothing but a
+    name is asked for, the latest is first where it stands on its own, then the latest where longer ones begin
+    with it.
 
     Args:
         lookup: what the index tells.
@@ -243,6 +240,12 @@ def ends_of(name: str, text: str) -> Iterator[int]:
         end = at + len(name)
         if not (at and _is_inner(text[at - 1])) and not (end < len(text) and _is_inner(text[end])):
             yield end
+
+
+def _goes_on(name: str, text: str, end: int) -> bool:
+    """Tell whether a name that ends there begins a longer one of its kind, as `a.b` begins `a.b.c`."""
+    joint, beginning = text[end : end + 1], text[end + 1 : end + 2]
+    return bool(beginning) and _is_inner(beginning) and joint in f"{name}/\\"
 
 
 def _is_inner(character: str) -> bool:

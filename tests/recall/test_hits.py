@@ -139,6 +139,12 @@ def test_a_name_is_shown_before_words() -> None:
     assert "it is in parse_date.py" in page([named, "parse_date.py"], "zebra crossing street parse_date.py")
 
 
+def test_a_name_is_shown_as_it_was_asked_for() -> None:
+    """A name that differs in its underscores alone is found by the same term."""
+    said = "by record_root_id, " + "amber basil cedar delta " * 30 + "then by record__root__id at last"
+    assert "record__root__id" in page([said, "a", "b"], "record__root__id")
+
+
 def test_of_a_hash_the_part_that_begins_as_asked_is_shown() -> None:
     said = "commit 9f8e7d6c5b4a39281706f5e4d3c2b1a098765432"
     assert said in cut("amber " * 100 + said + " basil" * 100, "9f8e7d6", 140)

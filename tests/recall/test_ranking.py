@@ -24,14 +24,12 @@ def test_a_bare_name_finds_the_latest() -> None:
     assert history.keys(SearchIndex(), "app/config.py")[0] == "m41"
 
 
-@pytest.mark.parametrize("separator", ["/", "\\"])
-def test_a_directory_is_found_before_what_is_below_it(separator: str) -> None:
+@pytest.mark.parametrize("name", ["/srv/app", "\\srv\\app", "srv.app", "srv-app"])
+def test_a_name_is_found_before_longer_ones_that_begin_with_it(name: str) -> None:
     """The listing of a directory says more about it than each later message on a file there."""
-    listing = separator.join(["", "srv", "app:"]) + "\nREADME  main.py  static"
-    below = [separator.join(["open ", "srv", "app", f"page_{number}.py"]) for number in range(30)]
-    history = History([*FILLER, listing, *below])
-    found = history.keys(SearchIndex(), separator.join(["", "srv", "app"]))
-    assert found[:2] == ["m40", "m70"]
+    longer = [f"open {name}{name[-4]}page{number}" for number in range(30)]
+    history = History([*FILLER, f"{name}:\nREADME  main.py  static", *longer])
+    assert history.keys(SearchIndex(), name)[:2] == ["m40", "m70"]
 
 
 def test_a_whole_name_comes_before_its_parts() -> None:
