@@ -113,7 +113,8 @@ def read_query(text: str, reader: TermReader) -> Query:
             for word in words:
                 terms.setdefault(word, QueryTerm((word,), number))
         else:
-            found = QueryTerm((words[0], code_of(run)), number, beginning=beginning)
+            name = fold(run) if "_" in run else None  # `_meta` and `meta` are not the same
+            found = QueryTerm((words[0], code_of(run)), number, name=name, beginning=beginning)
             terms.setdefault(words[0], found)
     telling = [term for term in terms.values() if term.name or term.terms[0] not in STOP_WORDS]
     return Query(tuple(_most_telling(telling or list(terms.values()))))

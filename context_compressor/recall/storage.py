@@ -15,7 +15,7 @@ from zlib import crc32
 
 from context_compressor.recall.rows import Record, Rows
 
-VERSION = 4
+VERSION = 5
 """Of terms, passages and tables, as `user_version`: a file of another version is written anew."""
 
 APPLICATION = 0x63746678

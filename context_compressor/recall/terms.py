@@ -28,9 +28,10 @@ _LETTER = rf"(?:(?![{UNSPACED}_])[\w{_MARKS}])"
 RUN = re.compile(
     rf"[{UNSPACED}]+"
     # A name begins at the first of several underscores: tried at each, a line of them would take the square.
-    rf"|(?<!_)_*+{_LETTER}+(?:(?:[-._/\\:@'’]|__|::|:/|://){_LETTER}+)*"
+    rf"|(?<!_)_*+{_LETTER}+(?:(?:_{{0,2}}(?:[-./\\:@'’]|::|:/|://)_{{0,2}}|_{{1,2}}){_LETTER}+)*(?:_++(?!{_LETTER}))?"
 )
-"""A run of characters without spaces between words, or a word or name with what joins its parts."""
+"""A run of characters without spaces between words, or a word or name with what joins its parts, and with the
+underscores around them: `pkg/__init__.py`, `self._meta`."""
 
 UNSPACED_RUN = re.compile(rf"[{UNSPACED}]+")
 """Matches a run of characters, as `RUN` matches it, where its terms are pairs of them."""

@@ -32,6 +32,19 @@ def test_a_name_is_found_before_longer_ones_that_begin_with_it(name: str) -> Non
     assert history.keys(SearchIndex(), name)[:2] == ["m40", "m70"]
 
 
+@pytest.mark.parametrize(
+    ("said", "query", "others"),
+    [
+        ("edited pkg/db/__init__.py", "pkg/db/__init__.py", "edited pkg/db/page{}.py, init, py"),
+        ("if module.__name__ is set", "module.__name__", "the module has name {}"),
+        ("opts = model._meta", "_meta", "class Meta: number = {}"),
+    ],
+)
+def test_underscores_around_its_parts_belong_to_a_name(said: str, query: str, others: str) -> None:
+    history = History([*FILLER, said, *(others.format(number) for number in range(120))])
+    assert history.keys(SearchIndex(), query)[0] == "m40"
+
+
 def test_a_whole_name_comes_before_its_parts() -> None:
     history = History([*FILLER, "open user_order now", "the user made an order, a user order, order by user"])
     assert history.keys(SearchIndex(), "user_order garden")[0] == "m40"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from context_compressor.recall.index import SearchIndex
 from context_compressor.recall.query import MAX_QUERY_TERMS, read_query
 from context_compressor.recall.stemming import stem
-from context_compressor.recall.terms import TermReader, fold
+from context_compressor.recall.terms import RUN, TermReader, fold
 from tests.recall.support import History
 
 DEEP_PATH = "/home/runner/" + "/".join(f"part-{one}" for one in "abcdefghijklm") + "/src/PaymentGateway.java"
@@ -163,6 +163,11 @@ def test_lines_of_underscores_are_read_in_linear_time() -> None:
     """Tried anew at each of these, a name that does not follow would take minutes."""
     assert TermReader().terms("_" * 300_000 + " x") == {"x"}
     assert TermReader().terms("a ___init__ b_") == TermReader().terms("a init b")
+
+
+@given(st.text("ab_./:中", max_size=30))
+def test_every_letter_stands_in_a_run(text: str) -> None:
+    assert re.findall("[ab中]", "".join(RUN.findall(text))) == re.findall("[ab中]", text)
 
 
 def test_terms_hold_letters_and_digits_alone() -> None:
