@@ -78,7 +78,12 @@ def find_places(text: str, query: Query, reader: TermReader) -> list[Place]:
 def _as_written(text: str, query: Query, places: Sequence[Place]) -> list[Place]:
     """Return the places; where a name stands as asked for, without those where it is written otherwise."""
     names = {number: term.name for number, term in enumerate(query.terms) if term.name is not None}
-    written = {place for place in places if names.get(place.term, "") in fold(text[place.start : place.end])}
+    written = {
+        place
+        for place in places
+        # What makes a name of a word, as in `--option`, stands before it.
+        if names.get(place.term, "") in fold(text[max(place.start - 2, 0) : place.end])
+    }
     literal = {place.term for place in written}
     return [place for place in places if place in written or place.term not in literal]
 
@@ -86,6 +91,7 @@ def _as_written(text: str, query: Query, places: Sequence[Place]) -> list[Place]
 def _runs_with(text: str, query: Query, reader: TermReader) -> Iterator[Place]:
     numbers = {term: number for number, sought in enumerate(query.terms) for term in sought.terms}
     beginnings = [(number, sought.beginning) for number, sought in enumerate(query.terms) if sought.beginning]
+    names = [(number, sought.name) for number, sought in enumerate(query.terms) if sought.name]
     for match in RUN.finditer(text):
         run, (start, end) = match[0], match.span()
         if UNSPACED_RUN.match(run):
@@ -93,10 +99,12 @@ def _runs_with(text: str, query: Query, reader: TermReader) -> Iterator[Place]:
         words, wholes = reader[run]
         held = {numbers[term] for term in (*words, *wholes) if term in numbers}
         held.update(number for number, one in beginnings if any(word.startswith(one) for word in words))
+        folded = fold(run) if names or len(run) > _LONG_CHARACTERS else ""
+        held.update(number for number, name in names if name in folded)
         for number in held:
             sought = query.terms[number]
             # Of a long path the part that is asked for; a name that is written otherwise begins with its run.
-            at = fold(run).find(sought.name or sought.terms[0]) if len(run) > _LONG_CHARACTERS else -1
+            at = folded.find(sought.name or sought.terms[0]) if len(run) > _LONG_CHARACTERS else -1
             place = (start, end) if at < 0 else (start + at, start + at + _LONG_CHARACTERS)
             yield Place(place[0], min(place[1], end), number)
 

@@ -27,6 +27,9 @@ MAX_QUERY_TERMS = 64
 _SHORT_HASH = re.compile(r"(?=\d*[a-f])(?=[a-f]*\d)[0-9a-f]{7,}")
 """How much of a commit's hash is written, which is known by its beginning: seven digits are git's default."""
 
+_SIGN = re.compile(r"(?:^|(?<=[\s'\"`(]))(?:--?|[/@$#.])$")
+"""What makes a name of the word behind it: an option, a command, a variable, a hidden file."""
+
 STOP_WORDS = frozenset(
     "a about"  # noqa: SIM905 (a word a line would be two pages)
     " after again all also am an and any are as at be because been befor before but by can"
@@ -89,9 +92,11 @@ def read_query(text: str, reader: TermReader) -> Query:
     if len(text) > MAX_QUERY_CHARACTERS:
         half = MAX_QUERY_CHARACTERS // 2
         text = f"{text[:half]}\n{text[-half:]}"
-    # Some characters stand for several words, as `⑴⑵` for `(1)(2)`.
-    for number, match in enumerate(RUN.finditer(unicodedata.normalize("NFKC", text))):
-        run = match[0]
+    text = unicodedata.normalize(
+        "NFKC", text
+    )  # some characters stand for several words, as `⑴⑵` for `(1)(2)`
+    for number, match in enumerate(RUN.finditer(text)):
+        run: str = match[0]
         words, wholes = reader[run]
         if not words:
             continue
@@ -103,17 +108,18 @@ def read_query(text: str, reader: TermReader) -> Query:
                 pair = characters[at : at + 2]
                 terms.setdefault((PAIR, pair), QueryTerm((word,), number, characters=pair))
         elif wholes:
-            name = name_in(run)
+            whole = name_in(run)
             # What is one name here may be one word there: `foo_bar`, `foobar`.
-            either = code_of(name), reader.stem(joined(name))
-            terms.setdefault(wholes, QueryTerm(either, number, name=fold(name), beginning=beginning))
+            either = code_of(whole), reader.stem(joined(whole))
+            terms.setdefault(wholes, QueryTerm(either, number, name=fold(whole), beginning=beginning))
             for word in words:
                 terms.setdefault(word, QueryTerm((word,), number))
         elif len(words) > 1:
             for word in words:
                 terms.setdefault(word, QueryTerm((word,), number))
         else:
-            name = fold(run) if "_" in run else None  # `_meta` and `meta` are not the same
+            sign = _SIGN.search(text, max(0, match.start() - 2), match.start()) if run[0].isalpha() else None
+            name = fold((sign[0] if sign else "") + run) if sign or "_" in run else None
             found = QueryTerm((words[0], code_of(run)), number, name=name, beginning=beginning)
             terms.setdefault(words[0], found)
     telling = [term for term in terms.values() if term.name or term.terms[0] not in STOP_WORDS]

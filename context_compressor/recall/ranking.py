@@ -192,7 +192,8 @@ def rank(
 
     Of passages that answer equally the latest is first, as what was said last is true. When nothing but a
     name is asked for, the latest is first where it stands on its own, then the latest where longer ones begin
-    with it.
+    with it. Behind the first of all, what the agent was given comes before what it said itself: the source
+    says more of a name than its mentions.
 
     Args:
         lookup: what the index tells.
@@ -221,6 +222,8 @@ def rank(
         if any(key[0] >= _IN_FULL for key, _ in ordered) if name is not None else len(ordered) >= limit:
             break
     ordered.sort(key=lambda one: one[0], reverse=True)
+    if name is not None:
+        ordered[1:] = sorted(ordered[1:], key=lambda one: (one[0][0], _is_given(one[1])), reverse=True)
     seen: set[tuple[str, int]] = set()
     said: set[str] = set()
     firsts: list[Found] = []
@@ -232,6 +235,10 @@ def rank(
         seen.add(text)
         said.add(found.text)
     return (firsts + others + repeats)[:limit]
+
+
+def _is_given(found: Found) -> bool:
+    return found.document.role != "assistant"
 
 
 def ends_of(name: str, text: str) -> Iterator[int]:

@@ -139,10 +139,19 @@ def test_a_name_is_shown_before_words() -> None:
     assert "it is in parse_date.py" in page([named, "parse_date.py"], "zebra crossing street parse_date.py")
 
 
-def test_a_name_is_shown_as_it_was_asked_for() -> None:
-    """A name that differs in its underscores alone is found by the same term."""
-    said = "by record_root_id, " + "amber basil cedar delta " * 30 + "then by record__root__id at last"
-    assert "record__root__id" in page([said, "a", "b"], "record__root__id")
+@pytest.mark.parametrize(
+    ("name", "otherwise"),
+    [
+        ("record__root__id", "record_root_id"),
+        ("model.provider", "model/provider"),
+        ("/session", "session"),
+        ("--verbose", "verbose"),
+    ],
+)
+def test_a_name_is_shown_as_it_was_asked_for(name: str, otherwise: str) -> None:
+    """What is written otherwise is found by the same term."""
+    said = f"by {otherwise}, " + "amber basil cedar delta " * 30 + f"then by this.{name} at last"
+    assert name in page([said, "a", "b"], name)
 
 
 def test_of_a_hash_the_part_that_begins_as_asked_is_shown() -> None:

@@ -32,15 +32,27 @@ def test_a_name_is_found_before_longer_ones_that_begin_with_it(name: str) -> Non
     assert history.keys(SearchIndex(), name)[:2] == ["m40", "m70"]
 
 
+def test_the_source_of_a_name_comes_before_older_mentions() -> None:
+    """The latest is first whoever said it; then what was given to the agent, and then its own words."""
+    history = History(FILLER)
+    history.add("source", "def persist_tree(self, suffix):", role="tool", tool="bash")
+    for number in range(5):
+        history.add(f"said{number}", f"Let us look at persist_tree again, {number}.", role="assistant")
+    assert history.keys(SearchIndex(), "persist_tree")[:3] == ["said4", "source", "said3"]
+
+
 @pytest.mark.parametrize(
     ("said", "query", "others"),
     [
         ("edited pkg/db/__init__.py", "pkg/db/__init__.py", "edited pkg/db/page{}.py, init, py"),
         ("if module.__name__ is set", "module.__name__", "the module has name {}"),
         ("opts = model._meta", "_meta", "class Meta: number = {}"),
+        ("type /session to see it", "/session", "the session number {}"),
+        ("run it with --verbose", "--verbose", "it is verbose {}"),
+        ("the directory of $HOME", "$HOME", "at home {}"),
     ],
 )
-def test_underscores_around_its_parts_belong_to_a_name(said: str, query: str, others: str) -> None:
+def test_signs_around_words_belong_to_a_name(said: str, query: str, others: str) -> None:
     history = History([*FILLER, said, *(others.format(number) for number in range(120))])
     assert history.keys(SearchIndex(), query)[0] == "m40"
 
