@@ -8,7 +8,7 @@ alone, so reading the same history again gives the same exchanges.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import NamedTuple
@@ -57,7 +57,7 @@ Exchange = tuple[ExchangeMessage, ...]
 """An assistant message with tool calls plus all their results, else one message."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _OpenCall:
     id: str
     name: str
@@ -66,6 +66,8 @@ class _OpenCall:
     place: str
     """Which call of its message it is: its own id, numbered where several have the same. The id that it is
     shown under depends on other messages, and a ledger names placeholders for longer than those are there."""
+    own_id: str
+    """The id by which a result names it."""
     answered: bool = False
 
 
@@ -139,7 +141,7 @@ class ExchangeBuilder:
             block = named_call(wrapped_arguments(call))
             alike[call["id"]] += 1
             place = call["id"] + (f" {alike[call['id']]}" if alike[call["id"]] > 1 else "")
-            opened = _OpenCall(call_id, block["name"], is_legacy_call(call), place)
+            opened = _OpenCall(call_id, block["name"], is_legacy_call(call), place, call["id"])
             self._calls.append(opened)
             self._unanswered.setdefault((call["id"], opened.legacy), deque()).append(opened)
             if call_id != call["id"]:
@@ -169,7 +171,7 @@ class ExchangeBuilder:
         orphans: list[Block] = []
         renamed = False
         for result in results:
-            call = self._answer(result["id"], legacy)
+            call = self._answer(result, legacy)
             if call is None:
                 orphans.append(result)
                 continue
@@ -190,15 +192,25 @@ class ExchangeBuilder:
             exchanges += self._close()
         return exchanges
 
-    def _answer(self, original_id: str, legacy: bool) -> _OpenCall | None:
-        """Return the first call that waits for such a result, and note that it is answered."""
-        waiting = self._unanswered.get((original_id, legacy))
-        if waiting is None:
-            return None
-        call = waiting.popleft()
-        call.answered = True
+    def _answer(self, result: Block, legacy: bool) -> _OpenCall | None:
+        """Return the call that a result answers, and note that it is answered.
+
+        A result that names no id, as those of `function_call` and of providers that pair by order, answers
+        the first call of its tool that waits, or the first that waits at all.
+        """
+        if result["id"]:
+            waiting: Sequence[_OpenCall] = self._unanswered.get((result["id"], legacy), ())
+        else:
+            waiting = [call for call in self._calls if call.legacy == legacy and not call.answered]
+            waiting = [call for call in waiting if call.name == result.get("name")] or waiting
         if not waiting:
-            del self._unanswered[original_id, legacy]
+            return None
+        call = waiting[0]
+        call.answered = True
+        same_id = self._unanswered[call.own_id, legacy]
+        same_id.remove(call)
+        if not same_id:
+            del self._unanswered[call.own_id, legacy]
         return call
 
     def _close(self) -> list[Exchange]:

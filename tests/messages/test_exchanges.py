@@ -170,6 +170,34 @@ def test_an_empty_call_id_gets_one() -> None:
     assert ids_of(wire)[0] == ids_of(wire)[1] != ids_of(wire)[2] == ids_of(wire)[3]
 
 
+def nameless(*names: str) -> Dict:
+    """Return calls as Ollama and chat templates write them."""
+    calls = [{"function": {"name": name, "arguments": {"n": n}}} for n, name in enumerate(names)]
+    return {"role": "assistant", "content": "", "tool_calls": calls}
+
+
+def test_results_without_ids_answer_the_calls_of_their_tools_in_order() -> None:
+    done = [{"role": "tool", "content": str(n), "tool_name": name} for n, name in enumerate("bacb")]
+    wire, sizes = fed([nameless("a", "b", "b", "c"), *done, user("on")])
+    assert problems([user("u"), *wire]) == []
+    assert sizes == [5, 1]
+    ids = [c["id"] for c in wire[0]["tool_calls"]]
+    assert [message["tool_call_id"] for message in wire[1:5]] == [ids[1], ids[0], ids[3], ids[2]]
+
+
+def test_a_result_without_an_id_answers_a_call_that_has_one() -> None:
+    """DashScope's own API gives ids with its calls, and asks for none back."""
+    said = [call("x", "y"), *({"role": "tool", "content": str(n), "name": "read_file"} for n in range(3))]
+    wire, _ = fed([*said, user("on")])
+    assert wire[1:3] == [{**said[1], "tool_call_id": "x"}, {**said[2], "tool_call_id": "y"}]
+    assert wire[3] == orphan(said[3], "read_file")
+
+
+def test_a_result_without_an_id_whose_tool_was_not_called_answers_what_waits_first() -> None:
+    wire, _ = fed([call("x", name="f"), {"role": "tool", "content": "1", "name": "functions.f"}, user("on")])
+    assert wire[1]["tool_call_id"] == "x"
+
+
 def test_a_made_id_meets_no_other_and_is_one_that_mistral_accepts() -> None:
     made = ids_of(fed([call("a"), result("a", ""), call("a"), result("a", "")])[0])[2]
     long = "x" * 40

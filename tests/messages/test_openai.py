@@ -129,6 +129,10 @@ PART_MESSAGES = [
         {"role": "function", "name": "f", "content": None},
         {"role": "function", "content": "out", "name": "f", "tool_call_id": "x"},
         {"role": "tool", "tool_call_id": "", "content": None},
+        {"role": "tool", "content": "x", "name": "f"},
+        {"name": "f", "content": [{"text": "x"}], "role": "tool"},
+        {"role": "tool", "content": None, "tool_name": "f", "images": ["AA=="]},
+        {"role": "tool", "tool_call_id": "", "content": "x", "tool_name": "f"},
         {"role": "tool", "tool_call_id": "x", "content": [{"text": "typeless"}], "name": None},
         {"role": "developer", "content": "rules", "name": "n"},
         {"content": "order", "role": "user"},
@@ -149,6 +153,9 @@ def test_each_shape_round_trips(message):
     [
         {"index": 0, **CALL},
         {"function": {"arguments": "{}", "name": "f"}, "id": "", "type": "function"},
+        {"function": {"name": "f", "arguments": {"a": 1}}},
+        {"type": "function", "function": {"name": "f", "arguments": "{}"}},
+        {"type": "custom", "custom": {"name": "f", "input": "free text"}},
         {"id": "x", "function": {"name": "f", "arguments": "{}"}},
         {"id": "x", "type": None, "function": {"name": "f", "arguments": "{}"}},
         {"id": "x", "type": "builtin_function", "function": {"name": "f", "arguments": "{}", "y": 1}},
@@ -214,6 +221,23 @@ def test_a_name_that_was_given_wins_over_the_call():
         [calling(), {"role": "tool", "tool_call_id": "call_1", "name": "mine", "content": "x"}]
     )
     assert (msg.name, msg.content[0]["name"]) == ("mine", "mine")
+
+
+@pytest.mark.parametrize("key", ["name", "tool_name"])
+def test_a_result_without_an_id_is_named_by_its_tool(key: str):
+    (msg,) = from_openai([{"role": "tool", "content": "x", key: "search"}])
+    assert msg.name == "search"
+    assert msg.content == [{"type": "tool_result", "id": "", "name": "search", "output": "x"}]
+
+
+def test_an_id_that_was_given_later_shows():
+    called, answered = from_openai(
+        [calling(tool_calls=[{"function": CALL["function"]}]), {"role": "tool", "content": "x", "name": "f"}]
+    )
+    called.content[0]["id"] = answered.content[0]["id"] = "made"
+    wire = to_openai([called, answered])
+    assert wire[0]["tool_calls"] == [{"function": CALL["function"], "id": "made"}]
+    assert wire[1] == {"role": "tool", "content": "x", "name": "f", "tool_call_id": "made"}
 
 
 def test_developer_messages_are_instructions_and_results_are_not():
@@ -580,7 +604,11 @@ def with_call(**changes: Any) -> dict[str, Any]:
             {"role": "assistant", "function_call": {"name": None, "arguments": "{}"}},
             "messages[1].function_call.name: expected a string, got None",
         ),
-        ({"role": "tool", "content": "x"}, "messages[1].tool_call_id: expected a string, but it is missing"),
+        (
+            {"role": "tool", "content": "x"},
+            "messages[1].tool_call_id: expected a string, but it is missing; "
+            "where calls have no ids, say the tool's name",
+        ),
         (
             {"role": "tool", "tool_call_id": 7, "content": "x"},
             "messages[1].tool_call_id: expected a string, got int",

@@ -56,7 +56,7 @@ class Sayings:
         results = tool_results(msg)
         if results:
             self._tools[key] = tuple(self._calls.get(block["id"]) or block.get("name") for block in results)
-        self._calls.update((call["id"], call["name"]) for call in tool_calls(msg))
+        self._calls.update((call["id"], call["name"]) for call in tool_calls(msg) if call["id"])
         digest = hashlib.blake2b(digest_size=8)
         for document in self.documents(key, msg):
             said = f"{document.role}\0{document.tool}\0{document.text}\0"

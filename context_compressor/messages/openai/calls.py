@@ -68,7 +68,7 @@ def call_to_block(call: object, path: str) -> Block:
     kind = data.get("type", "function")
     if not isinstance(kind, str | None):
         raise wrong(f"{path}.type", "a string", kind)
-    call_id = data.get("id", MISSING)
+    call_id = data.get("id", "")  # Ollama and chat templates know none
     if not isinstance(call_id, str):
         raise wrong(f"{path}.id", "a string", call_id)
     holder = "custom" if kind == "custom" else "function"
@@ -97,8 +97,11 @@ def block_to_call(block: Block) -> dict[str, Any]:
     remark = remark_of(block)
     holder = "custom" if remark.get("form") == "custom" else "function"
     fields = {"id": block["id"], "type": remark.get("type", holder), holder: block_to_held(block)}
-    if "keys" in remark and "type" not in remark["keys"]:
+    keys = remark.get("keys", fields)
+    if "type" not in keys:
         del fields["type"]
+    if not block["id"] and "id" not in keys:
+        del fields["id"]
     return assemble(fields, remark)
 
 

@@ -33,6 +33,9 @@ from context_compressor.messages.openai.parts import part_to_block
 def from_openai(messages: Iterable[Any]) -> list[Msg]:
     """Turn chat dicts into messages, one each; broken pairing of calls and results is accepted.
 
+    Calls may lack an id; so may results that say the name of their tool (`name`, `tool_name`). Views pair
+    them by name and order, and give them ids.
+
     Args:
         messages: dicts or other mappings, or the SDKs' message objects (`response.choices[0].message`).
 
@@ -110,7 +113,7 @@ def _read_assistant(data: dict[str, Any], tool_names: dict[str, str]) -> Msg:
     name, known = _read_name(data, ("role", "content"))
     blocks, fields = _read_assistant_fields(data)
     for block in blocks:
-        if block["type"] == "tool_use":
+        if block["type"] == "tool_use" and block["id"]:
             tool_names[block["id"]] = block["name"]
     content = _read_content(data)
     form = None
@@ -196,7 +199,16 @@ def _read_result(data: dict[str, Any], role: str, tool_names: dict[str, str]) ->
     name, known = _read_name(data, canonical)
     if role == "function" and name is None:
         raise wrong("name", "a string", data.get("name", MISSING))
+    tool = data.get("tool_name") if name is None else name  # Ollama's key
+    if not isinstance(tool, str):
+        tool = None
     call_id = "" if role == "function" else data.get("tool_call_id", MISSING)
+    if call_id is MISSING:
+        if tool is None:
+            raise InvalidMessageError(
+                f"{wrong('tool_call_id', 'a string', MISSING)}; where calls have no ids, say the tool's name"
+            )
+        call_id = ""
     if not isinstance(call_id, str):
         raise wrong("tool_call_id", "a string", call_id)
     output = _read_content(data)
@@ -205,16 +217,16 @@ def _read_result(data: dict[str, Any], role: str, tool_names: dict[str, str]) ->
         if "content" not in data:
             raise wrong("content", "a string or a list of parts", MISSING)
         remark["content"] = "null"
-    if name is None:
-        name = tool_names.get(call_id, "tool")
+    if tool is None:
+        tool = tool_names.get(call_id, "tool")
     remark |= remember(data, canonical, known, "")
     block = {
         "type": "tool_result",
         "id": call_id,
-        "name": name,
+        "name": tool,
         "output": "" if output is None else output,
     }
-    return Msg(name, [block], "system", {REMARK: remark} if remark else None)
+    return Msg(tool, [block], "system", {REMARK: remark} if remark else None)
 
 
 def _read_content(data: dict[str, Any]) -> str | list[Block] | None:

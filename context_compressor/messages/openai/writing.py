@@ -138,6 +138,7 @@ def _write_result(block: Block, remark: dict[str, Any]) -> dict[str, Any]:
         return _finish(
             {"role": "function", "name": block.get("name") or "", "content": content}, None, remark
         )
-    return _finish(
-        {"role": "tool", "tool_call_id": block["id"], "content": content}, block.get("name"), remark
-    )
+    fields = {"role": "tool", "tool_call_id": block["id"], "content": content}
+    if not block["id"] and "tool_call_id" not in remark.get("keys", fields):
+        del fields["tool_call_id"]
+    return _finish(fields, block.get("name"), remark)
