@@ -89,7 +89,6 @@ def with_plain_content(msg: Msg) -> Msg:
     if not msg.content:
         other = msg.copy()
         other.content = ""
-        other.metadata = None
         return other
     if msg.role != "assistant" and any(block.get("type") == "tool_use" for block in msg.content):
         other = msg.copy()

@@ -249,6 +249,19 @@ def test_an_empty_beginning_for_the_model_to_go_on_from_stays(key: str) -> None:
     assert fed([user("u"), {**beginning, key: False}])[0] == [user("u")]
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"role": "assistant", "content": None, "partial": True},
+        {"role": "assistant", "name": "Kimi", "content": [], "partial": True},
+        {"role": "developer", "content": []},
+        {"role": "user", "content": [], "name": "Ada"},
+    ],
+)
+def test_what_has_no_content_keeps_all_but_that(said: Dict) -> None:
+    assert fed([said]) == ([{**said, "content": ""}], [1])
+
+
 def test_an_empty_assistant_message_does_not_part_call_and_result() -> None:
     said = [call("a"), assistant(""), result("a", "1")]
     assert fed(said) == ([said[0], said[2]], [2])
