@@ -22,7 +22,7 @@ from context_compressor.memory.stats import CompressionStats, stats_of
 from context_compressor.memory.sync import ListFollower
 from context_compressor.memory.upkeep import Upkeep
 from context_compressor.messages.exchanges import repaired
-from context_compressor.messages.msg import Msg
+from context_compressor.messages.msg import Msg, check_json
 from context_compressor.offload.in_memory import InMemoryOffloadStore
 from context_compressor.offload.protocol import OffloadStore
 from context_compressor.recall.hits import Hit
@@ -283,8 +283,14 @@ class CompressedMemory(MemoryBase):
         return await self._housekeeping.remove_orphans()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the base memory's state and, under `compression`, the ledger; JSON-like data."""
-        return {**self.base.state_dict(), SAVED_KEY: self._save()}
+        """Return the base memory's state and, under `compression`, the ledger; data for `json.dumps`.
+
+        Raises:
+            InvalidMessageError: a message holds what JSON has no form for; the text names its place.
+        """
+        state = self.base.state_dict()
+        check_json(state, "")
+        return {**state, SAVED_KEY: self._save()}
 
     def load_state_dict(self, state: dict[str, Any], strict: bool = True) -> None:
         """Load what `state_dict` returned, or a base memory's own state, which starts with an empty ledger.

@@ -61,6 +61,27 @@ def copy_json(value: Any, depth: int = MAX_NESTING) -> Any:
     return value
 
 
+def check_json(value: Any, path: str) -> None:
+    """Check that `json.dumps` has a form for what messages hold.
+
+    Raises:
+        InvalidMessageError: it has none for something in it; the text names the place, below `path`.
+    """
+    kind = type(value)
+    if kind is dict:
+        for key, item in value.items():
+            if type(item) not in _SCALARS:
+                check_json(item, f"{path}.{key}" if path else key)
+    elif kind is list or kind is tuple:
+        for index, item in enumerate(value):
+            if type(item) not in _SCALARS:
+                check_json(item, f"{path}[{index}]")
+    elif not isinstance(value, str | int | float):  # an enum, say, has the form of what it is of
+        raise InvalidMessageError(
+            f"{path}: expected JSON data, got {kind.__name__}; add the message with it as a string, say"
+        )
+
+
 class Msg:
     """One message: id, name, role, content (text or a list of blocks), metadata, timestamp, invocation_id.
 

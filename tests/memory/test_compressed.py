@@ -6,6 +6,8 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Sequence
+from datetime import datetime
+from enum import StrEnum
 from typing import Any
 
 import pytest
@@ -23,6 +25,7 @@ from context_compressor import (
 )
 from context_compressor.errors import (
     ContextOverflowError,
+    InvalidMessageError,
     OffloadCollisionError,
     OffloadNotFoundError,
     RedactionError,
@@ -57,6 +60,10 @@ from tests.memory.scripted import (
 from tests.support.validity import problems
 
 LONG = turns(6)
+
+
+class _Kind(StrEnum):
+    USER = "user"
 
 
 class TestCompressedMemory(MemoryContract):
@@ -602,6 +609,26 @@ async def test_a_saved_state_gives_the_same_view_for_nothing() -> None:
     assert events == []
     await nothing_lost(again, said)
     assert json.loads(json.dumps(again.state_dict())) == state
+
+
+@pytest.mark.parametrize(
+    ("metadata", "place"),
+    [
+        ({"when": datetime(2025, 1, 1)}, "metadata.when: expected JSON data, got datetime"),
+        ({"a": [1, {"b": (b"x",)}]}, r"metadata.a\[1\].b\[0\]: expected JSON data, got bytes"),
+        ({"a": {"x"}}, "metadata.a: expected JSON data, got set"),
+    ],
+)
+async def test_what_json_has_no_form_for_is_named_when_it_is_saved(
+    metadata: dict[str, Any], place: str
+) -> None:
+    memory = new_memory()
+    await memory.add(
+        [Msg("a", "b", "user", {"fine": (None, 1.5, _Kind.USER)}), Msg("a", "b", "user", metadata)]
+    )
+    assert len(await memory.get_memory()) == 2
+    with pytest.raises(InvalidMessageError, match=rf"content\[1\]\[0\].{place}"):
+        memory.state_dict()
 
 
 async def test_a_loaded_state_can_be_saved_before_it_is_used() -> None:
