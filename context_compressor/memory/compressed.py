@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.errors import InvalidArgumentError, InvalidStateError
@@ -291,6 +291,13 @@ class CompressedMemory(MemoryBase):
         state = self.base.state_dict()
         check_json(state, "")
         return {**state, SAVED_KEY: self._save()}
+
+    def __reduce__(self) -> NoReturn:
+        # What copy and pickle ask. A copy would share the store, and delete from it what the other one needs.
+        raise TypeError(
+            f"a {type(self).__name__} cannot be copied or pickled; save it by state_dict(), and load that "
+            "into a new one by load_state_dict()"
+        )
 
     def load_state_dict(self, state: dict[str, Any], strict: bool = True) -> None:
         """Load what `state_dict` returned, or a base memory's own state, which starts with an empty ledger.

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import json
+import pickle
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -609,6 +611,15 @@ async def test_a_saved_state_gives_the_same_view_for_nothing() -> None:
     assert events == []
     await nothing_lost(again, said)
     assert json.loads(json.dumps(again.state_dict())) == state
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
+async def test_who_copies_a_memory_is_told_how_to_save_it(copied: Callable[[Any], Any]) -> None:
+    memory = new_memory()
+    await filled(memory, [user("go")])
+    await memory.get_memory()
+    with pytest.raises(TypeError, match=r"cannot be copied .* by state_dict\(\), .* by load_state_dict\(\)"):
+        copied(memory)
 
 
 @pytest.mark.parametrize(
