@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from inspect import isawaitable
 from typing import Any
 
 from context_compressor.errors import InvalidArgumentError
@@ -158,7 +159,12 @@ def as_messages(memories: object) -> list[Msg]:
     if isinstance(memories, Msg):
         return [memories]
     if not isinstance(memories, list):
-        raise _no_msg("memories: expected a Msg, a list of Msg or None", memories)
+        expected = "memories: expected a Msg, a list of Msg or None"
+        if isawaitable(memories):
+            raise InvalidArgumentError(f"{expected}, got {_shown(memories)}; await it")
+        if isinstance(memories, tuple | set | Iterator):
+            raise InvalidArgumentError(f"{expected}, got {_shown(memories)}; list(...) makes a list of it")
+        raise _no_msg(expected, memories)
     for index, item in enumerate(memories):
         if not isinstance(item, Msg):
             raise _no_msg(f"memories[{index}]: expected a Msg", item)

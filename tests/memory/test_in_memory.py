@@ -69,6 +69,19 @@ async def test_chat_dicts_are_refused_with_the_way_to_make_messages_of_them(chat
         await InMemoryMemory().add(chats)
 
 
+async def test_messages_that_are_no_list_are_refused_with_the_way_to_make_one() -> None:
+    async def messages() -> list[Msg]:
+        return [make_msg("a")]
+
+    memory, forgotten = InMemoryMemory(), messages()
+    for added in (iter([make_msg("a")]), (make_msg("a"),)):
+        with pytest.raises(InvalidArgumentError, match=r"a list of Msg or None, got .*; list\(...\) makes"):
+            await memory.add(added)  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgumentError, match=r"a list of Msg or None, got .*; await it"):
+        await memory.add(forgotten)  # type: ignore[arg-type]
+    forgotten.close()
+
+
 async def test_options_of_other_implementations_are_ignored() -> None:
     memory = InMemoryMemory()
     await memory.add(make_msg("a"), marks=None, skip_duplicated=True)
