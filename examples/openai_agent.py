@@ -15,6 +15,8 @@ from typing import Any
 
 from files_tools import SCHEMAS, FileTools
 from openai import AsyncOpenAI
+from openai.lib.streaming.chat import ChatCompletionStreamState
+from openai.types.chat import ChatCompletion
 
 from context_compressor import (
     CompressedMemory,
@@ -78,8 +80,10 @@ class Agent:
         }
         if self.stream:
             request["stream_options"] = {"include_usage": True}  # leave it out where the server refuses it
-            async with self.client.chat.completions.stream(**request) as events:
-                completion = await events.get_final_completion()
+            pieces = ChatCompletionStreamState()  # older SDKs' `stream()` takes strict tools only
+            async for chunk in await self.client.chat.completions.create(stream=True, **request):
+                pieces.handle_chunk(chunk)
+            completion: ChatCompletion = pieces.get_final_completion()
         else:
             completion = await self.client.chat.completions.create(**request)
         if completion.usage is not None:  # the memory learns what the provider counts, schemas included
