@@ -54,7 +54,11 @@ class ExchangeMessage(NamedTuple):
 
 
 Exchange = tuple[ExchangeMessage, ...]
-"""An assistant message with tool calls plus all their results, else one message."""
+"""An assistant message with tool calls plus all their results, else one message.
+
+Where each of several calls is a message of its own, and all results follow (Qwen-Agent), it is these with
+their results, each behind its call.
+"""
 
 
 @dataclass(slots=True, eq=False)
@@ -68,6 +72,8 @@ class _OpenCall:
     shown under depends on other messages, and a ledger names placeholders for longer than those are there."""
     own_id: str
     """The id by which a result names it."""
+    turn: list[ExchangeMessage]
+    """The message that calls, and the results of its calls."""
     answered: bool = False
 
 
@@ -79,7 +85,7 @@ class ExchangeBuilder:
     """
 
     def __init__(self) -> None:
-        self._messages: list[ExchangeMessage] = []
+        self._turns: list[list[ExchangeMessage]] = []
         self._calls: list[_OpenCall] = []
         # What no result has answered yet, by the id that a result names and whether it is a legacy one.
         self._unanswered: dict[tuple[str, bool], deque[_OpenCall]] = {}
@@ -91,7 +97,7 @@ class ExchangeBuilder:
     @property
     def withheld(self) -> tuple[str, ...]:
         """Keys of the messages that wait for results."""
-        return tuple(dict.fromkeys(message.key for message in self._messages)) if self._messages else ()
+        return tuple(dict.fromkeys(message.key for turn in self._turns for message in turn))
 
     def feed(self, key: str, msg: Msg) -> list[Exchange]:
         """Read the next history message; return the exchanges that became complete, in order."""
@@ -121,38 +127,48 @@ class ExchangeBuilder:
             shown = with_refusal_as_text(msg)
             if shown is msg:
                 return []
-        closed: list[Exchange] = []
-        if self._messages:
-            self.closing.add(key)
-            closed = self._close()
         shown = with_audio_by_id(without_empty_calls(with_plain_content(shown)))
         repair = repair if shown is msg else "content rewritten"
         calls = tool_calls(shown)
+        closed: list[Exchange] = []
+        if self._turns and not self._joins(calls):
+            self.closing.add(key)
+            closed = self._close()
         if not calls:
             return [*closed, (_named(key, shown, repair, part),)]
-        self._messages = [self._open(key, shown, calls, repair)]
+        self._turns.append(self._open(key, shown, calls, repair))
         return closed
 
-    def _open(self, key: str, msg: Msg, calls: list[Block], repair: str | None) -> ExchangeMessage:
+    def _joins(self, calls: list[Block]) -> bool:
+        """Tell whether calls are made beside those that are open: more of `function_call`, of which a message
+        can hold only one, before any result.
+        """
+        if not calls or not all(map(is_legacy_call, calls)):
+            return False
+        return all(call.legacy and not call.answered for call in self._calls)
+
+    def _open(self, key: str, msg: Msg, calls: list[Block], repair: str | None) -> list[ExchangeMessage]:
         repaired: dict[int, Block] = {}
         alike = Counter[str]()
+        turn: list[ExchangeMessage] = []
         for call in calls:
             call_id = self._claim_id(call["id"])
             block = named_call(wrapped_arguments(call))
             alike[call["id"]] += 1
             place = call["id"] + (f" {alike[call['id']]}" if alike[call["id"]] > 1 else "")
-            opened = _OpenCall(call_id, block["name"], is_legacy_call(call), place, call["id"])
+            opened = _OpenCall(call_id, block["name"], is_legacy_call(call), place, call["id"], turn)
             self._calls.append(opened)
             self._unanswered.setdefault((call["id"], opened.legacy), deque()).append(opened)
             if call_id != call["id"]:
                 block = {**block, "id": call_id}
             if block is not call:
                 repaired[id(call)] = block
-        if not repaired:
-            return ExchangeMessage(key, msg, repair)
-        assert isinstance(msg.content, list)
-        shown = _with_content(msg, [repaired.get(id(block), block) for block in msg.content])
-        return ExchangeMessage(key, shown, "calls renamed or arguments wrapped")
+        if repaired:
+            assert isinstance(msg.content, list)
+            msg = _with_content(msg, [repaired.get(id(block), block) for block in msg.content])
+            repair = "calls renamed or arguments wrapped"
+        turn.append(ExchangeMessage(key, msg, repair))
+        return turn
 
     def _claim_id(self, original: str) -> str:
         call_id = original
@@ -169,6 +185,7 @@ class ExchangeBuilder:
         legacy = is_legacy_result(msg)
         paired: list[Block] = []
         orphans: list[Block] = []
+        turn: list[ExchangeMessage] = []
         renamed = False
         for result in results:
             call = self._answer(result, legacy)
@@ -178,12 +195,13 @@ class ExchangeBuilder:
             if result["id"] != call.id:
                 renamed = True
                 result = {**result, "id": call.id}
+            turn = call.turn
             paired.append(result)
         if paired:
             shown = with_result_content(msg, paired)
             if shown is msg and (renamed or orphans):
                 shown = _with_content(msg, paired)
-            self._messages.append(_named(key, shown, repair if shown is msg else "result rewritten", part))
+            turn.append(_named(key, shown, repair if shown is msg else "result rewritten", part))
         exchanges: list[Exchange] = []
         for number, result in enumerate(orphans):
             name = f"#orphan{number}" if paired or number else part
@@ -215,18 +233,18 @@ class ExchangeBuilder:
 
     def _close(self) -> list[Exchange]:
         """Complete the open exchange with placeholders."""
-        messages = self._messages
-        if not messages:
+        if not self._turns:
             return []
-        first = messages[0]
         for call in self._calls:
             if not call.answered:
+                first = call.turn[0]
                 part = f":missing:{call.place}"
                 filler = placeholder_message(first.msg, part, call.id, call.name, legacy=call.legacy)
                 note = "a call without result answered by a placeholder"
-                messages.append(ExchangeMessage(first.key, filler, note, placeholder=True, part=part))
-        self._messages, self._calls, self._unanswered = [], [], {}
-        return [tuple(messages)]
+                call.turn.append(ExchangeMessage(first.key, filler, note, placeholder=True, part=part))
+        exchange = tuple(message for turn in self._turns for message in turn)
+        self._turns, self._calls, self._unanswered = [], [], {}
+        return [exchange]
 
 
 def _with_content(msg: Msg, blocks: list[Block]) -> Msg:

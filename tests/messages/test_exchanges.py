@@ -291,6 +291,29 @@ def test_a_legacy_function_call_is_paired_with_the_next_function_result() -> Non
     assert (wire[1]["role"], wire[1]["content"]) == ("function", MISSING_RESULT)
 
 
+def calling(city: str) -> Dict:
+    """Return one of several calls as Qwen-Agent writes them."""
+    asked = {"name": "weather", "arguments": json.dumps({"city": city})}
+    return {"role": "assistant", "content": "", "function_call": asked}
+
+
+def told(city: str) -> Dict:
+    return {"role": "function", "name": "weather", "content": f"{city}: sun"}
+
+
+def test_function_calls_in_messages_of_their_own_get_each_its_result() -> None:
+    said = [calling("Rome"), calling("Oslo"), told("Rome"), told("Oslo"), user("on")]
+    assert fed(said) == ([said[0], said[2], said[1], said[3], said[4]], [4, 1])
+    assert fed(said[:3]) == ([], [])
+    wire, sizes = fed([*said[:3], user("on")])
+    assert (wire[:3], wire[3]["content"], sizes) == ([said[0], said[2], said[1]], MISSING_RESULT, [4, 1])
+
+
+def test_a_function_call_behind_an_answered_one_is_an_exchange_of_its_own() -> None:
+    said = [calling("Rome"), told("Rome"), calling("Oslo"), told("Oslo")]
+    assert fed(said) == (said, [2, 2])
+
+
 def test_an_instruction_between_call_and_result_comes_after_a_placeholder() -> None:
     wire, _ = fed([call("a"), system("mind the tests"), result("a", "1")])
     assert problems([user("u"), *wire]) == []
