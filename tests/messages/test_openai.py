@@ -613,6 +613,10 @@ def with_call(**changes: Any) -> dict[str, Any]:
             {"role": "tool", "tool_call_id": 7, "content": "x"},
             "messages[1].tool_call_id: expected a string, got int",
         ),
+        (
+            {"role": "tool", "tool_call_id": "x", "content": {"a": 1}},
+            "messages[1].content: expected a string or a list of parts, got dict; json.dumps makes a string",
+        ),
         ({"role": "tool", "tool_call_id": "x"}, "messages[1].content: expected a string or a list of parts"),
         ({"role": "function", "content": "x"}, "messages[1].name: expected a string, but it is missing"),
     ],
@@ -743,6 +747,14 @@ def test_an_object_that_is_no_chat_message_is_refused_by_its_class():
         InvalidMessageError, match=r"messages\[1\]: expected a chat dict, got HumanMessage; let"
     ):
         from_openai([{"role": "user", "content": "x"}, HumanMessage(content="x")])
+
+
+def test_a_whole_answer_is_refused_with_the_way_to_its_message():
+    answer = completion(SDK_MESSAGE)
+    with pytest.raises(InvalidMessageError, match=r"got ChatCompletion; hand over its .choices\[0\].message"):
+        from_openai([answer])
+    with pytest.raises(InvalidMessageError, match=r"got Choice; hand over its \.message"):
+        from_openai(answer.choices)
 
 
 def test_a_whole_message_object_instead_of_a_list_is_refused():

@@ -51,14 +51,21 @@ def from_openai(messages: Iterable[Any]) -> list[Msg]:
             raise no_chat_dict(index, message)
         if "role" not in data and not isinstance(message, Mapping):
             raise InvalidMessageError(
-                f"{wrong(f'messages[{index}]', 'a chat dict', message)}; let its library make chat dicts "
-                "of its messages, LangChain by convert_to_openai_messages"
+                f"{wrong(f'messages[{index}]', 'a chat dict', message)}; {_mend_of(message)}"
             )
         try:
             result.append(_read_message(data, tool_names))
         except InvalidMessageError as error:
             raise InvalidMessageError(f"messages[{index}].{error}") from None
     return result
+
+
+def _mend_of(value: object) -> str:
+    """Return what makes a chat dict of a library's object."""
+    for held, path in (("choices", ".choices[0].message"), ("message", ".message")):
+        if hasattr(value, held):  # the SDKs' answers, which hold it
+            return f"hand over its {path}"
+    return "let its library make chat dicts of its messages, LangChain by convert_to_openai_messages"
 
 
 def as_list(messages: Iterable[Any]) -> list[Any]:
@@ -234,7 +241,8 @@ def _read_content(data: dict[str, Any]) -> str | list[Block] | None:
     if isinstance(content, list | tuple):
         return [part_to_block(part, f"content[{index}]") for index, part in enumerate(content)]
     if not isinstance(content, str | None):
-        raise wrong("content", "a string or a list of parts", content)
+        mend = "; json.dumps makes a string of it" if isinstance(content, dict) else ""
+        raise InvalidMessageError(f"{wrong('content', 'a string or a list of parts', content)}{mend}")
     return plain(content, "")  # type: ignore[no-any-return]
 
 
