@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, NoReturn, Self
 
 try:
     from agentscope.memory import MemoryBase as AgentScopeMemoryBase
@@ -224,6 +224,9 @@ class AgentScopeCompressedMemory(AgentScopeMemoryBase):
         """Return the base memory's state and, under `compression`, the ledger; JSON-like data."""
         state = self.compressed.state_dict()
         return state if self._store_dir is None else {**state, NAMESPACE_KEY: self._namespace}
+
+    def __reduce__(self) -> NoReturn:
+        self.compressed.__reduce__()
 
     def load_state_dict(self, state_dict: dict[str, Any], strict: bool = True) -> None:
         """Load what `state_dict` returned, or a state that AgentScope's own memory saved.

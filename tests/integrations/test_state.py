@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 import subprocess
 import sys
 from collections.abc import Callable
@@ -101,6 +103,12 @@ async def test_one_session_of_a_database_has_one_directory(durable: Place, tmp_p
 
 
 # AgentScope's own states
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_who_copies_a_memory_is_told_how_to_save_it(copied: Callable[[Any], Any]) -> None:
+    with pytest.raises(TypeError, match=r"cannot be copied .* by state_dict\(\), .* by load_state_dict\(\)"):
+        copied(AgentScopeCompressedMemory())
 
 
 async def test_the_state_of_agentscopes_memory_is_taken_up() -> None:
