@@ -188,8 +188,8 @@ class Ledger:
                 self.pending.discard(ref)
                 self.unwanted.add(ref)
 
-    def withdraw_segments_over(self, item: ItemKey) -> list[SegmentEdit]:
-        """Withdraw every segment that covers `item`, the outermost first; return them.
+    def withdraw_segments_over(self, item: ItemKey) -> None:
+        """Withdraw every segment that covers `item`, the outermost first.
 
         Segments that those had merged, and that do not cover the item, stand in the view again.
         """
@@ -198,10 +198,8 @@ class Ledger:
         while holder is not None:
             chain.append(holder)
             holder = self._parent.get(holder)
-        withdrawn = [self._segments[segment_id] for segment_id in reversed(chain)]
-        for segment in withdrawn:
-            self.append(Withdrawal(segment=segment.id))
-        return withdrawn
+        for segment_id in reversed(chain):
+            self.append(Withdrawal(segment=segment_id))
 
     def drop_withdrawn(self) -> None:
         """Drop the edits that no longer hold, and with them their words."""

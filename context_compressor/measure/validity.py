@@ -25,11 +25,6 @@ from context_compressor.measure.chats import INSTRUCTION_ROLES, Chat
 _ROLES = INSTRUCTION_ROLES | {"user", "assistant", "tool", "function"}
 
 
-def find_problems(messages: Sequence[Chat]) -> list[str]:
-    """Return what a provider would refuse in a request, each with its place; nothing for a valid one."""
-    return RequestChecker().check(messages)
-
-
 class _Mark(NamedTuple):
     """What was known before a message was read."""
 

@@ -32,7 +32,7 @@ def _is_session(value: Any) -> bool:
     if messages is None or _speaks_chat(messages):
         return False
     has_system = isinstance(value, dict) and isinstance(value.get("system"), str | list)
-    return (has_system and not _has_role(messages, "system")) or _are_messages(messages)
+    return (has_system and not _has_instruction(messages)) or _are_messages(messages)
 
 
 def _held(value: Any) -> list[Any] | None:
@@ -56,8 +56,8 @@ def _speaks_chat(messages: Sequence[Any]) -> bool:
     return any(isinstance(m, dict) and (m.get("role") in roles or "tool_calls" in m) for m in messages)
 
 
-def _has_role(messages: Sequence[Any], role: str) -> bool:
-    return any(isinstance(m, dict) and m.get("role") == role for m in messages)
+def _has_instruction(messages: Sequence[Any]) -> bool:
+    return any(isinstance(m, dict) and m.get("role") == "system" for m in messages)
 
 
 def _is_message(value: Any) -> bool:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from context_compressor.measure.validity import RequestChecker, find_problems
+from context_compressor.measure.validity import RequestChecker
 from tests.measure.support import call, result, says
 from tests.support.recordings import requires_recordings, sessions
 
@@ -91,12 +91,12 @@ BROKEN = {
 
 @pytest.mark.parametrize("messages", VALID.values(), ids=VALID)
 def test_valid_requests_have_no_problem(messages) -> None:
-    assert find_problems(messages) == []
+    assert RequestChecker().check(messages) == []
 
 
 @pytest.mark.parametrize(("messages", "expected"), BROKEN.values(), ids=BROKEN)
 def test_broken_requests_have_one_that_says_what(messages, expected) -> None:
-    problems = find_problems(messages)
+    problems = RequestChecker().check(messages)
     assert any(expected in problem for problem in problems), problems
 
 
@@ -104,7 +104,7 @@ def test_broken_requests_have_one_that_says_what(messages, expected) -> None:
 def test_recorded_sessions_are_valid() -> None:
     """What providers accepted when it was recorded has no problem."""
     for session in sessions("[a-r]*"):
-        assert find_problems(session["messages"]) == [], session["id"]
+        assert RequestChecker().check(session["messages"]) == [], session["id"]
 
 
 MESSAGES = st.sampled_from(
@@ -132,4 +132,4 @@ def test_requests_that_follow_each_other_are_judged_as_if_each_stood_alone(steps
     for kept, new in steps:
         same = min(kept, len(messages))
         messages = [*messages[:same], *new]
-        assert checker.check(messages, same) == find_problems(messages)
+        assert checker.check(messages, same) == RequestChecker().check(messages)

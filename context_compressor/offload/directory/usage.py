@@ -124,8 +124,8 @@ class Usage:
             _write(descriptor, count)  # from now on what comes is noted
             return count.added
 
-    def end_counting(self, total: int, begun: int) -> int:
-        """Set the count to what was found, and what came meanwhile; return it.
+    def end_counting(self, total: int, begun: int) -> None:
+        """Set the count to what was found, and what came meanwhile.
 
         Raises:
             OSError: the count cannot be written.
@@ -135,7 +135,6 @@ class Usage:
             # What came meanwhile may have been found, too. Too much is harmless, and mended the next time.
             used = total + max(added - begun, 0)
             _write(descriptor, _Count(used, added, time.time_ns()))
-            return used
 
     @contextmanager
     def _opened(self) -> Iterator[int]:
