@@ -88,9 +88,8 @@ class CompressedMemory(MemoryBase):
             summarizer=self._summarizer,
             fallback=extractive,
             counter=self.counter,
+            recall=self._recall,
             on_event=on_event,
-            forget=self._recall.forget,
-            keep=self._recall.keep,
         )
         self._housekeeping = self._runner.housekeeping
         self._changes = Changes(self.base, self._upkeep, self._housekeeping, self._recall, self.counter)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 
 from context_compressor.events import CompressionEvent, EventHook
 from context_compressor.memory.background import Background
 from context_compressor.memory.locks import LoopLock
 from context_compressor.memory.offloaded import OffloadedTexts
+from context_compressor.memory.search.recalling import Recall
 from context_compressor.memory.upkeep import Upkeep
 
 logger = logging.getLogger(__name__)
@@ -24,9 +25,8 @@ class Housekeeping:
         upkeep: keeps the view in step with the history.
         texts: those that left the view.
         background: what is prepared ahead, and may have stored something.
+        recall: drops from its index what is no longer in the history.
         on_event: receives every event.
-        forget: told of the keys of messages that are gone.
-        keep: told of the keys of all messages, when a memory has taken up a history.
 
     Attributes:
         event_lock: one event at a time: a second caller over budget waits for the first one's view and pays
@@ -40,17 +40,14 @@ class Housekeeping:
         upkeep: Upkeep,
         texts: OffloadedTexts,
         background: Background,
-        *,
+        recall: Recall,
         on_event: EventHook | None,
-        forget: Callable[[Collection[str]], Awaitable[None]],
-        keep: Callable[[Collection[str]], Awaitable[None]],
     ) -> None:
         self._upkeep = upkeep
         self._texts = texts
         self._background = background
+        self._recall = recall
         self._on_event = on_event
-        self._forget = forget
-        self._keep = keep
 
     @asynccontextmanager
     async def telling(self) -> AsyncIterator[list[CompressionEvent]]:
@@ -72,19 +69,25 @@ class Housekeeping:
         """Cancel a preparation that holds no more; remove what nothing names, unless an event does it."""
         self._background.standing(self._upkeep.state)
         await self._settle()
-        if self._upkeep.taken_up:
-            await self._keep(list(self._upkeep.state.index.tokens))
-            self._upkeep.taken_up = False
-        if self._upkeep.forgotten:
-            forgotten, self._upkeep.forgotten = self._upkeep.forgotten, set()
-            try:
-                await self._forget(forgotten)
-            except BaseException:  # cancelled, it is done at the next call
-                self._upkeep.forgotten |= forgotten
-                raise
+        await self._drop_gone()
         if self._upkeep.state.ledger.unwanted and not self.event_lock.locked():
             async with self.event_lock:
                 await self.sweep()
+
+    async def _drop_gone(self) -> None:
+        """Drop from the search index the messages that left the history."""
+        upkeep = self._upkeep
+        if upkeep.gone is None and upkeep.stale:  # the history is still to be read
+            return
+        gone, upkeep.gone = upkeep.gone, set()
+        try:
+            if gone is None:
+                await self._recall.keep(list(upkeep.state.index.tokens))
+            else:
+                await self._recall.forget(gone)
+        except BaseException:  # cancelled, it is done at the next call
+            upkeep.gone = None if gone is None or upkeep.gone is None else gone | upkeep.gone
+            raise
 
     async def sweep(self) -> None:
         """Remove from the store what nothing names any more. Holds: event lock."""

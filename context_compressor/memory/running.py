@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
 from context_compressor.compression.config import CompressionConfig
@@ -24,6 +24,7 @@ from context_compressor.memory.background import (
 from context_compressor.memory.housekeeping import Housekeeping
 from context_compressor.memory.offloaded import OffloadedTexts
 from context_compressor.memory.reporting import Totals, describe_event, overflow_error
+from context_compressor.memory.search.recalling import Recall
 from context_compressor.memory.state import MemoryState
 from context_compressor.memory.upkeep import Upkeep
 from context_compressor.offload.protocol import OffloadStore
@@ -55,9 +56,8 @@ class EventRunner:
         summarizer: who writes summaries.
         fallback: who writes them when that fails.
         counter: measures stand-ins.
+        recall: drops from its index what is no longer in the history.
         on_event: receives every event.
-        forget: told of the keys of messages that are gone.
-        keep: told of the keys of all messages, when a memory has taken up a history.
 
     Attributes:
         housekeeping: tidies up and delivers events; has the lock of events.
@@ -72,9 +72,8 @@ class EventRunner:
         summarizer: Summarizer,
         fallback: Summarizer,
         counter: TokenCounter,
+        recall: Recall,
         on_event: EventHook | None,
-        forget: Callable[[Collection[str]], Awaitable[None]],
-        keep: Callable[[Collection[str]], Awaitable[None]],
     ) -> None:
         self._upkeep = upkeep
         self._config = config
@@ -90,9 +89,7 @@ class EventRunner:
         )
         self._remote = summarizer.remote
         self._background = Background(config, self._engine, summarizer.remote)
-        self.housekeeping = Housekeeping(
-            upkeep, self._texts, self._background, on_event=on_event, forget=forget, keep=keep
-        )
+        self.housekeeping = Housekeeping(upkeep, self._texts, self._background, recall, on_event)
 
     @property
     def totals(self) -> Totals:
@@ -142,7 +139,7 @@ class EventRunner:
         is_quiet = is_common and not upkeep.needs_event()
         if not is_quiet:
             await self._run_events(events)
-        # Until none pays: a memory that is taken up asks anew, and shall show the same.
+        # Until none pays: a memory that is loaded from its state looks anew, and has to show the same view.
         for _ in range(_MAX_EVENTS_PER_CALL):
             early = None if event_lock.locked() else self._plan_early()
             if early is None:
@@ -245,7 +242,7 @@ class EventRunner:
             else:
                 made = await self._perform(planned, attempts, events, note)
         events += made
-        upkeep.edited = upkeep.edited or manual  # nobody asked whether another one pays
+        upkeep.edited = upkeep.edited or manual  # nobody has looked whether another one pays
         await self.housekeeping.sweep()
         return made[-1] if made and made[-1].kind != "failure" else None
 

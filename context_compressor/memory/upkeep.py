@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Container, Sequence
+from collections.abc import AsyncIterator, Collection, Container, Iterable, Sequence
 from contextlib import asynccontextmanager
 
 from context_compressor.compression.config import CompressionConfig
@@ -38,10 +38,10 @@ class Upkeep:
             the same order. Never held while a summary is written, a text stored for an event, or an event
             delivered.
         stale: whether state and base may have come apart: then the next refresh reads the base whole.
-        edited: whether the view was edited since somebody asked whether an event pays: a memory that is
-            resumed asks, and shall show the same.
-        forgotten: keys of messages that are gone, for who keeps something of each.
-        taken_up: whether a history was read for the first time: what went before that is in no `forgotten`.
+        edited: whether the view was edited since `get_memory` last looked whether an event pays. It looks
+            again then, as a memory does that is loaded from its state: both have to show the same view.
+        gone: keys of messages that left the history and may still be in the search index; None until the
+            index, which another process may have left, was compared with the whole history.
     """
 
     lock = LoopLock()
@@ -51,12 +51,10 @@ class Upkeep:
         self.history = BaseHistory(base)
         self.stale = True
         self.edited = False
-        self.forgotten: set[str] = set()
-        self.taken_up = False
+        self.gone: set[str] | None = None
         self._config = config
         self._counter = counter
         self._loaded_tokens: dict[str, int] | None = None
-        self._is_new = True
 
     def is_current(self) -> bool:
         """Tell, without waiting, that the view is that of the whole history and fits."""
@@ -136,7 +134,7 @@ class Upkeep:
         if state is not self.state:
             return False
         moved = state.set_summary(self.history.summary) and before > 0
-        self.forgotten.update(key for key in old.tokens if key not in index.tokens)
+        self._note_gone(key for key in old.tokens if key not in index.tokens)
         state.index = index
         seen = {key for key, _ in history[: state.ledger.frontier]} if loaded is not None else set(old.tokens)
         unseen = {key for key in index.tokens if key not in seen} | {key for key, _, _ in state.queue}
@@ -151,7 +149,6 @@ class Upkeep:
         else:
             state.generation = generation  # it only grew: an event that is planned still holds
         self._loaded_tokens = None
-        self.taken_up, self._is_new = self.taken_up or self._is_new, False
         self.stale = False
         return True
 
@@ -246,7 +243,7 @@ class Upkeep:
         items = [ItemKey(key) for key in keys]
         covered = any(state.ledger.top_segment_of(i) is not None or state.ledger.stubs_of(i) for i in items)
         state.index.remove(keys)
-        self.forgotten.update(keys)
+        self._note_gone(keys)
         if covered or not state.drop_simple(set(keys)):
             for item in state.items_of(keys):
                 state.withdraw(item)
@@ -282,6 +279,10 @@ class Upkeep:
             )
         )
 
+    def _note_gone(self, keys: Iterable[str]) -> None:
+        if self.gone is not None:
+            self.gone.update(keys)
+
     @property
     def known_tokens(self) -> dict[str, int]:
         """Tokens of every known message, by key, those that were loaded and not used yet included."""
@@ -301,7 +302,7 @@ class Upkeep:
         """Take a loaded state; the next refresh reads the base memory and rebuilds the view."""
         self.state = state
         self._loaded_tokens = loaded_tokens
-        self._is_new = True
+        self.gone = None
         self.stale = True
 
 

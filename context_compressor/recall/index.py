@@ -105,6 +105,7 @@ class SearchIndex:
         """Drop all messages but these now, as `remove` does: a process that died may have left some."""
         stamps = {key_stamp(key) for key in keys}
         with self._lock:
+            self._reader.clear()
             self._erase(lambda storage: self._remove(storage, lambda stamp: stamp not in stamps))
 
     def clear(self) -> None:
