@@ -188,6 +188,16 @@ class Ledger:
                 self.pending.discard(ref)
                 self.unwanted.add(ref)
 
+    def stands_in_for(self, item: ItemKey) -> bool:
+        """Tell whether a segment stands in for an item, or a stub for one of its texts."""
+        return item in self._holder or bool(self._stubs.get(item))
+
+    def withdraw(self, item: ItemKey) -> None:
+        """Withdraw whatever stands in for an item; nothing may."""
+        self.withdraw_segments_over(item)
+        if self._stubs.get(item):
+            self.append(Withdrawal(item=item))
+
     def withdraw_segments_over(self, item: ItemKey) -> None:
         """Withdraw every segment that covers `item`, the outermost first.
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 
-from context_compressor.compression.edits import ItemKey, Withdrawal, message_id, refs_of
+from context_compressor.compression.edits import ItemKey, message_id, refs_of
 from context_compressor.compression.ledger import Ledger
 from context_compressor.compression.recovery import Recovery
 from context_compressor.memory.base import MemoryBase
@@ -96,7 +96,8 @@ async def withdraw_outdated(ledger: Ledger, recovery: Recovery, characters: int)
     """
     stubs = list(ledger.stubs())
     outdated = await run_off_loop(characters, lambda: [s.item for s in stubs if recovery.is_outdated(s)])
-    _withdraw(ledger, outdated)
+    for item in outdated:
+        ledger.withdraw(item)
     # Stubs stand in transcripts: look at those only after the stubs, or a changed text could pass.
     for segment in list(ledger.segments()):
         if ledger.segment(segment.id) is None or not segment.items:
@@ -108,7 +109,8 @@ async def withdraw_outdated(ledger: Ledger, recovery: Recovery, characters: int)
             ledger.withdraw_segments_over(item)
     # A page is read again from its sources; those may be transcripts that hold withdrawn pages.
     while pages := _pages_without_source(ledger):
-        _withdraw(ledger, pages)
+        for item in pages:
+            ledger.withdraw(item)
 
 
 def _pages_without_source(ledger: Ledger) -> list[ItemKey]:
@@ -119,9 +121,3 @@ def _pages_without_source(ledger: Ledger) -> list[ItemKey]:
     sources = {stub.ref for stub in ledger.stubs() if not stub.page}
     sources.update(ref for segment in ledger.segments() for ref in refs_of(segment))
     return [page.item for page in pages if not sources.issuperset(REF_PATTERN.findall(page.text))]
-
-
-def _withdraw(ledger: Ledger, items: Iterable[ItemKey]) -> None:
-    for item in dict.fromkeys(items):
-        ledger.withdraw_segments_over(item)
-        ledger.append(Withdrawal(item=item))

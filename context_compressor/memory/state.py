@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import takewhile
 
 from context_compressor.compression.config import CompressionConfig
-from context_compressor.compression.edits import ItemKey, SegmentEdit, StubEdit, Withdrawal
+from context_compressor.compression.edits import ItemKey, SegmentEdit, StubEdit
 from context_compressor.compression.ledger import Ledger
 from context_compressor.compression.plans import Costs, Situation
 from context_compressor.compression.pricing import may_pay
@@ -213,12 +213,6 @@ class MemoryState:
         self.ledger.frontier -= len(found)
         self.shown.show(kept)
         return True
-
-    def withdraw(self, item: ItemKey) -> None:
-        """Withdraw whatever stands in for an item."""
-        self.ledger.withdraw_segments_over(item)
-        if self.ledger.stubs_of(item):
-            self.ledger.append(Withdrawal(item=item))
 
     def items_of(self, keys: Collection[str]) -> list[ItemKey]:
         """Return the items, in the view or in the ledger, that come from these history messages."""

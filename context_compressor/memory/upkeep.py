@@ -202,8 +202,8 @@ class Upkeep:
             return []
         left: list[str] = []
         for item in state.items_of([*pinned, *state.index.keys_of(pinned)]):
-            if state.ledger.top_segment_of(item) is not None or state.ledger.stubs_of(item):
-                state.withdraw(item)
+            if state.ledger.stands_in_for(item):
+                state.ledger.withdraw(item)
                 left.append(message_id(item.key))
         return left
 
@@ -240,13 +240,12 @@ class Upkeep:
         """Take messages that left the base memory out of view, ledger and index. Holds: lock."""
         state = self.state
         before = state.tokens
-        items = [ItemKey(key) for key in keys]
-        covered = any(state.ledger.top_segment_of(i) is not None or state.ledger.stubs_of(i) for i in items)
+        covered = any(state.ledger.stands_in_for(ItemKey(key)) for key in keys)
         state.index.remove(keys)
         self._note_gone(keys)
         if covered or not state.drop_simple(set(keys)):
             for item in state.items_of(keys):
-                state.withdraw(item)
+                state.ledger.withdraw(item)
             await self.rebuild()
         self.note_edit(events, "deleted", before, [message_id(key) for key in keys])
 
