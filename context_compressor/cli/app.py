@@ -20,8 +20,9 @@ from context_compressor.cli.commands.demo import demo
 from context_compressor.cli.commands.gc import gc
 from context_compressor.cli.commands.replay import replay
 from context_compressor.cli.commands.stored import grep, read
-from context_compressor.cli.exits import BROKEN_PIPE, DONE, INTERRUPTED, TROUBLE, CommandError, one_line
+from context_compressor.cli.exits import BROKEN_PIPE, DONE, INTERRUPTED, TROUBLE, CommandError
 from context_compressor.cli.invoking import invoke
+from context_compressor.cli.wording import one_line
 
 PROGRAM = "context-compressor"
 

@@ -1,8 +1,7 @@
-"""How a command ends: its exit code, and the one line that says what went wrong."""
+"""How a command ends: its exit code, and the error that says what went wrong."""
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 DONE: Final = 0
@@ -37,19 +36,3 @@ def check_path(path: str, what: str) -> None:
     """
     if not path:
         raise CommandError(f"{what} is empty; name a file or directory")
-
-
-_OBEYED: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-
-
-def for_terminal(text: str) -> str:
-    """Return `text` with what a terminal would obey escaped: texts come from outside, and some write titles,
-    clipboards or over what stands above them.
-    """
-    return _OBEYED.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
-
-
-def one_line(text: str) -> str:
-    """Return `text` on one line, with what a terminal would not show as characters escaped."""
-    joined = " ".join(text.split())
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in joined)

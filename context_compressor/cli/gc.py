@@ -13,9 +13,10 @@ from rich.box import SIMPLE
 from rich.table import Table
 from rich.text import Text
 
-from context_compressor.cli.exits import DONE, CommandError, check_path, one_line
+from context_compressor.cli.exits import DONE, CommandError, check_path
 from context_compressor.cli.outputs import check_stdout, make_console
 from context_compressor.cli.tables import print_table
+from context_compressor.cli.wording import counted, one_line
 from context_compressor.errors import OffloadError
 from context_compressor.offload.directory.gc import GarbageCollection, collect_garbage
 from context_compressor.offload.directory.namespaces import NAMESPACE
@@ -131,19 +132,15 @@ def _print(done: GarbageCollection, store: str, max_bytes: int | None) -> None:
         if len(done.removed) > _MAX_ROWS:
             console.print(f"{len(done.removed) - _MAX_ROWS:,} more; --json lists all")
     lines = [
-        f"{store}: {_count(done.namespaces, 'namespace')}, {_count(done.bytes_before, 'byte')}; "
+        f"{store}: {counted(done.namespaces, 'namespace')}, {counted(done.bytes_before, 'byte')}; "
         f"in use {done.in_use:,}, kept {done.kept:,}",
-        f"{verb}: {_count(len(done.removed), 'namespace')}, {_count(done.removed_bytes, 'byte')}; "
-        f"{'would leave' if done.is_dry_run else 'left'} {_count(done.bytes_after, 'byte')}",
+        f"{verb}: {counted(len(done.removed), 'namespace')}, {counted(done.removed_bytes, 'byte')}; "
+        f"{'would leave' if done.is_dry_run else 'left'} {counted(done.bytes_after, 'byte')}",
     ]
     if max_bytes is not None and done.bytes_after > max_bytes:
-        lines.append(f"that is more than {_count(max_bytes, 'byte')}: the rest is in use, or to be kept")
+        lines.append(f"that is more than {counted(max_bytes, 'byte')}: the rest is in use, or to be kept")
     for line in lines:
         console.print(Text(one_line(line)), soft_wrap=True)
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _age_text(seconds: float) -> str:

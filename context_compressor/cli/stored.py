@@ -10,8 +10,9 @@ from pathlib import Path
 
 import regex
 
-from context_compressor.cli.exits import DONE, NO, TROUBLE, CommandError, check_path, for_terminal
+from context_compressor.cli.exits import DONE, NO, TROUBLE, CommandError, check_path
 from context_compressor.cli.outputs import check_stdout, write_stdout
+from context_compressor.cli.wording import for_terminal
 from context_compressor.errors import OffloadError, OffloadNotFoundError
 from context_compressor.offload.directory.namespaces import NAMESPACE
 from context_compressor.offload.files import FileOffloadStore

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from context_compressor.cli.exits import CommandError, one_line
+from context_compressor.cli.exits import CommandError
 from context_compressor.cli.inputs import Form, SessionFile, read_sessions
 from context_compressor.cli.outputs import check_output, write_output
+from context_compressor.cli.wording import one_line
 
 TEXTS = st.text(max_size=30)  # line separators and control characters included
 MESSAGES = st.lists(

@@ -12,9 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 from context_compressor.cli.compress.sessions import SessionReport, StandIn
-from context_compressor.cli.exits import one_line
 from context_compressor.cli.inputs import SessionFile
 from context_compressor.cli.tables import TABLE_LOOK, print_table
+from context_compressor.cli.wording import one_line
 from context_compressor.compression.config import CompressionConfig
 
 _MAX_ROWS = 40

@@ -10,7 +10,7 @@ from typing import Any
 
 from context_compressor.cli.compress.report import print_report, report_json
 from context_compressor.cli.compress.sessions import Compressor, SessionReport
-from context_compressor.cli.exits import DONE, one_line
+from context_compressor.cli.exits import DONE
 from context_compressor.cli.inputs import SessionFile, read_sessions
 from context_compressor.cli.outputs import (
     check_folder,
@@ -23,6 +23,7 @@ from context_compressor.cli.outputs import (
 )
 from context_compressor.cli.progress import make_progress
 from context_compressor.cli.settings import SummarizerKind, make_config, make_summarizer
+from context_compressor.cli.wording import counted, one_line
 from context_compressor.readers import Format
 
 _MAX_PROBLEMS = 5
@@ -109,5 +110,4 @@ def _warn(source: SessionFile) -> None:
         print(f"skipped: {one_line(str(problem))}", file=sys.stderr)
     count = len(source.problems)
     more = f"; the first {_MAX_PROBLEMS} are named" if count > _MAX_PROBLEMS else ""
-    items = "item" if count == 1 else "items"
-    print(f"{one_line(source.name)}: {count:,} unreadable {items} skipped{more}", file=sys.stderr)
+    print(f"{one_line(source.name)}: {counted(count, 'unreadable item')} skipped{more}", file=sys.stderr)

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from context_compressor.cli.demo.outcome import Outcome, Row
-from context_compressor.cli.exits import one_line
+from context_compressor.cli.wording import counted, one_line
 from context_compressor.events import CompressionEvent
 
 _TURNS_PER_LINE = 10
@@ -137,9 +137,8 @@ class LiveDisplay(Display):
 
 def introduction(budget: int, turns: int) -> str:
     """Return what a newcomer needs to know before the first turn."""
-    plural = "" if turns == 1 else "s"
     return (
-        f"A scripted agent explores Python's standard library: {turns} turn{plural}, real tools.\n"
+        f"A scripted agent explores Python's standard library: {counted(turns, 'turn')}, real tools.\n"
         f"history: all it has said and read. view: what a model would be sent, at most\n"
         f"{budget:,} tokens; where the history outgrows that, older parts are moved out."
     )
@@ -168,7 +167,7 @@ def _event_line(event: CompressionEvent) -> str:
         return f"failure: {one_line(event.error or event.reason)}"
     return (
         f"{event.kind}: {event.tokens_before:,} tokens became {event.tokens_after:,}, "
-        f"{len(event.refs)} text{'' if len(event.refs) == 1 else 's'} stored"
+        f"{counted(len(event.refs), 'text')} stored"
     )
 
 

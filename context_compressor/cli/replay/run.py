@@ -12,14 +12,7 @@ from typing import Any
 
 from rich.progress import Progress
 
-from context_compressor.cli.exits import (
-    DONE,
-    INTERRUPTED,
-    NO,
-    TROUBLE,
-    CommandError,
-    one_line,
-)
+from context_compressor.cli.exits import DONE, INTERRUPTED, NO, TROUBLE, CommandError
 from context_compressor.cli.outputs import (
     check_folder,
     check_output,
@@ -34,6 +27,7 @@ from context_compressor.cli.replay.inputs import Inputs, read_inputs
 from context_compressor.cli.replay.parallel import Replays, Task, default_jobs, find_unfit
 from context_compressor.cli.replay.table import print_tables
 from context_compressor.cli.settings import make_config
+from context_compressor.cli.wording import one_line
 from context_compressor.measure.systems import SYSTEMS
 from context_compressor.readers import Format
 from context_compressor.report.data import OURS, RAW, ReportData, SessionRun, Skipped, report_value

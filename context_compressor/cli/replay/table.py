@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.table import Table
 
 from context_compressor.cli.tables import TABLE_LOOK, print_table
+from context_compressor.cli.wording import counted
 from context_compressor.measure.results import Totals
 from context_compressor.report.data import OURS, ReportData, short_number
 
@@ -14,10 +15,9 @@ _COLUMNS = ("saved", "peak", "over", "refused", "cost", "shown", "read back", "l
 
 def print_tables(console: Console, data: ReportData) -> None:
     """Print a table for each budget, and a line that says what its columns mean."""
-    count = len(data.sessions)
     for budget, rows in data.tables():
         table = Table(
-            title=f"Budget {budget:,} tokens: {count:,} session{'' if count == 1 else 's'}, "
+            title=f"Budget {budget:,} tokens: {counted(len(data.sessions), 'session')}, "
             f"{rows[0][1].turns:,} turns",
             **TABLE_LOOK,
         )
