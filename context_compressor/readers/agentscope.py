@@ -15,6 +15,7 @@ from context_compressor.errors import InvalidMessageError
 from context_compressor.messages.msg import Msg
 from context_compressor.readers.anthropic_messages import speaks_chat
 from context_compressor.readers.documents import Document, Numbered
+from context_compressor.readers.grouped import whole_session
 from context_compressor.readers.media import data_part
 from context_compressor.readers.session import Format, Session, UnreadableError
 from context_compressor.readers.transcript import (
@@ -135,15 +136,7 @@ def _to_session(document: Document, name: str, summary: str | list[Any], entries
             _add(transcript, entry, line)
         except (UnreadableError, InvalidMessageError) as error:
             document.reject(UnreadableError(f"content[{index}]: {error}"), line)
-    messages, lines = transcript.finish()
-    return Session(
-        messages,
-        document.name,
-        FORMAT,
-        id=name or None,
-        message_lines=lines if document.is_lines else (),
-        notes=notes,
-    )
+    return whole_session(document, FORMAT, transcript, name or None, notes)
 
 
 def _add(transcript: Transcript, entry: Any, line: int) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 
 from context_compressor.readers import anthropic_blocks as blocks
 from context_compressor.readers.documents import Document
+from context_compressor.readers.grouped import whole_session
 from context_compressor.readers.session import Format, Session, UnreadableError
 from context_compressor.readers.transcript import Transcript, kind_of
 
@@ -158,16 +159,8 @@ def _to_session(document: Document, records: list[_Record], name: str) -> Sessio
             blocks.add_assistant(transcript, record.content, record.line, record.message_id)
         else:
             blocks.add_user(transcript, record.content, record.line)
-    messages, lines = transcript.finish()
     notes = (f"records left out because they were rewound: {dropped}",) if dropped else ()
-    return Session(
-        messages,
-        document.name,
-        FORMAT,
-        id=name or None,
-        message_lines=lines if document.is_lines else (),
-        notes=notes,
-    )
+    return whole_session(document, FORMAT, transcript, name or None, notes)
 
 
 def _rewound(records: Sequence[_Record]) -> set[int]:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from context_compressor.readers.documents import Document
+from context_compressor.readers.grouped import whole_session
 from context_compressor.readers.response_items import add_item
 from context_compressor.readers.session import Format, Session, UnreadableError
 from context_compressor.readers.transcript import Transcript, kind_of, text_part
@@ -49,21 +50,11 @@ def read(document: Document) -> Iterator[Session]:
             rollout.add(line, value)
         except UnreadableError as error:
             document.reject(error, line)
-    messages, lines = rollout.transcript.finish()
-    if messages:
-        notes = (
-            (f"turns left out because they were rolled back: {rollout.taken_back}",)
-            if rollout.taken_back
-            else ()
-        )
-        yield Session(
-            messages,
-            document.name,
-            FORMAT,
-            id=rollout.id,
-            message_lines=lines if document.is_lines else (),
-            notes=notes,
-        )
+    count = rollout.taken_back
+    notes = (f"turns left out because they were rolled back: {count}",) if count else ()
+    session = whole_session(document, FORMAT, rollout.transcript, rollout.id, notes)
+    if session.messages:
+        yield session
 
 
 class _Rollout:

@@ -1,4 +1,4 @@
-"""Reading formats whose files hold an item per line, or values of which each holds a session's items."""
+"""Sessions of formats whose files hold an item per line, or values of which each holds a session's items."""
 
 from __future__ import annotations
 
@@ -9,6 +9,15 @@ from typing import Any
 from context_compressor.readers.documents import Document, Numbered
 from context_compressor.readers.session import Format, Session, UnreadableError
 from context_compressor.readers.transcript import Transcript
+
+
+def whole_session(
+    document: Document, format: Format, transcript: Transcript, id: str | None, notes: tuple[str, ...]
+) -> Session:
+    """Return the session of a format in which all lines of a file belong together."""
+    messages, lines = transcript.finish()
+    lines = lines if document.is_lines else ()
+    return Session(messages, document.name, format, id=id, message_lines=lines, notes=notes)
 
 
 def _begin_with_nothing(_transcript: Transcript, _holder: Any, _line: int) -> list[Numbered]:

@@ -138,23 +138,3 @@ def _recognise(text: str, plain: bool) -> tuple[Show, float]:
         if show is not None:
             return show, NAMES_SHARES.get(recognise, NAMES_SHARE)
     return show_text(text, errors=not plain), NAMES_SHARE
-
-
-__all__ = [
-    "RECOGNISERS",
-    "Recogniser",
-    "Show",
-    "find_names",
-    "name_line",
-    "preview",
-    "show_code",
-    "show_diagnostics",
-    "show_escaped",
-    "show_json",
-    "show_listing",
-    "show_markup",
-    "show_matches",
-    "show_snapshot",
-    "show_table",
-    "show_text",
-]
