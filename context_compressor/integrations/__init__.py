@@ -1,0 +1,1 @@
+"""Other frameworks, a module for each, which is imported only where that framework is used."""

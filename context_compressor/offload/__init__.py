@@ -1,0 +1,1 @@
+"""Where full texts go and how they come back: stores, stubs with previews, the agent's tools."""

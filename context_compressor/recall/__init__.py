@@ -1,0 +1,1 @@
+"""A full-text index over the messages of a history: terms, SQLite, ranking. It knows of no view."""
