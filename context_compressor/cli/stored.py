@@ -25,6 +25,7 @@ GREP_SECONDS = 10.0
 
 _REF = re.compile(r"(?:ctx://)?([0-9a-f]{16})")
 _NAMED = 3
+"""Refs that a warning names; the others are counted."""
 
 
 class _SeenStore(FileOffloadStore):

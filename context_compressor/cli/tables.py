@@ -19,6 +19,7 @@ TABLE_LOOK: Final[dict[str, Any]] = {
 _LEAST_FOLDED = 16
 """Characters that a folded column has at least, unless what stands in it is shorter."""
 _ANY_WIDTH = 10_000
+"""More characters than a line has: to ask how wide a table would like to be."""
 
 
 def print_table(console: Console, table: Table) -> None:

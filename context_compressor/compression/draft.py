@@ -1,4 +1,9 @@
-"""A plan in the making. Pure: no clock, no I/O, no randomness."""
+"""A plan in the making. Pure: no clock, no I/O, no randomness.
+
+Of the shares below, `SEGMENT_SHARE` and `SHARE_PER_DOUBLING` were set by what recorded sessions then cost and
+keep known (`benchmarks/savings.py`; `benchmarks/ablation.py` tells what each is worth), as was
+`SUMMARY_RATIO`. The others were chosen.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +28,7 @@ SHARE_PER_DOUBLING = 0.16
 """What this share gains each time that the history doubles, from `LONG_HISTORY` budgets on: the more is
 summarised the more there is to know of it, and the less it costs, beside the history, to show some more."""
 LONG_HISTORY = 7
+"""Budgets that a history fills before it counts as long."""
 MOST_SEGMENT_SHARE = 0.72
 """What this share never exceeds: the rest is for the messages that are worked with."""
 HIDDEN_WEIGHT = 0.1

@@ -32,6 +32,8 @@ from context_compressor.tokens.protocol import TokenCounter
 PROSE_SHARE = 0.15
 """Share of a segment's room for what the summariser writes; the rest is for the index of artifacts."""
 _MIN_PROSE_TOKENS = 48
+"""What the summariser has in any room: two or three sentences. Chosen, as the share; what a segment is
+worth that is all prose, `benchmarks/ablation.py` tells."""
 _HEADING_TOKENS = 6
 """What the heading of the index costs at most, by any vocabulary in use."""
 

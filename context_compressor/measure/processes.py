@@ -19,7 +19,9 @@ from typing import IO, Protocol, Self
 END_SECONDS = 5.0
 """After which a process that was asked to end is killed."""
 _LINE_BYTES = 2**30
+"""What a line may have: a view of any session."""
 _ERROR_CHARACTERS = 400
+"""Of what a process wrote on standard error, the last so many are told."""
 
 
 class Process(Protocol):

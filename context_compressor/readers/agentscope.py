@@ -30,6 +30,7 @@ from context_compressor.readers.transcript import (
 FORMAT = Format.AGENTSCOPE
 
 _MAX_DEPTH = 8
+"""Levels of a state in which memories are looked for."""
 _ROLES = ("user", "assistant", "system")
 _Memory = tuple[str, str | list[Any], list[Any]]
 """Its name, its summary, its entries."""

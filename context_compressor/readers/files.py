@@ -17,6 +17,7 @@ from context_compressor.readers.session import UnreadableError
 
 _GZIP = b"\x1f\x8b"
 _HEAD_BYTES = 4096
+"""Read of a file to tell how it is packed or encoded."""
 _PACKED = {
     b"\x28\xb5\x2f\xfd": "zstd",
     b"BZh": "bzip2",

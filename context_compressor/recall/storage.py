@@ -25,6 +25,7 @@ LOCK_SECONDS = 5.0
 """How long another process may hold the file."""
 
 _PAGE_BYTES = 512
+"""SQLite's smallest page: a short history has a small file."""
 _SQLITE_MAGIC = b"SQLite format 3\0"
 _DAMAGE = {"CORRUPT", "NOTADB", "FORMAT", "CONSTRAINT"}
 _ENVIRONMENT = {"BUSY", "LOCKED", "FULL", "IOERR", "CANTOPEN", "READONLY", "PERM", "AUTH", "NOMEM"}

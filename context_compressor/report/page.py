@@ -39,16 +39,15 @@ MAX_DETAILED = 24
 """Sessions that are shown in detail: drawing one takes about a second."""
 _MAX_OPEN = 2
 """Up to so many sessions are unfolded when the page opens."""
-_MAX_STAND_INS = 250
-_MAX_EVENTS = 400
-_MAX_GAPS = 150
-_MAX_PROBLEMS = 20
-_MAX_ROWS = 1_000
-_MAX_SKIPPED = 100
+_MAX_STAND_INS, _MAX_EVENTS, _MAX_GAPS, _MAX_PROBLEMS = 250, 400, 150, 20
+"""What of each kind is listed of one session at most."""
+_MAX_ROWS, _MAX_SKIPPED = 1_000, 100
+"""Sessions listed in the table, and those that could not be replayed."""
 _MAX_NAME = 120
+"""Characters of a name."""
 _FULL_BYTES = (300, 12_000)
 _SHOWN_BYTES = (300, 6_000)
-"""What one text takes, at least and at most."""
+"""What one text takes, at least and at most: of what left the view, and of what stands for it."""
 
 _TEMPLATES = ("page.html", "session.html", "page.css")
 

@@ -20,6 +20,7 @@ Part = tuple[Msg, ...]
 _MIN_LINE_SHARE = 0.5
 """A piece ends with a line where that leaves it at least this much of its room."""
 _SHRINK = 0.8
+"""A piece that is too long keeps this share of its length at most; one that fills less of its room grows."""
 
 
 def count_material(messages: Sequence[Msg], counter: TokenCounter) -> int:

@@ -33,6 +33,7 @@ PARROT_MIN_CHARS = 400
 """Shorter texts may repeat the material: there is no shorter way to say a short message."""
 
 _CANCELLATION_GRACE_SECONDS = 0.5
+"""How long a summariser that was cancelled is waited for."""
 _CODE_FENCE = re.compile(r"```[\w-]*\n(.*)\n```", re.DOTALL)
 _ASSENT = re.compile(
     r"\W*(?:(?:ok(?:ay)?|sure|yes|done|understood|got it|will do|certainly|of course"

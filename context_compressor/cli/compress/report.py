@@ -21,6 +21,7 @@ _MAX_ROWS = 40
 """Sessions shown in the table; `--json` has all."""
 _MAX_STAND_INS = 12
 _MAX_NOTES = 8
+"""Lines of a table, and notes below it; `--json` has all."""
 
 
 def saved_percent(before: int, after: int) -> float:

@@ -33,6 +33,7 @@ from context_compressor.tokens.tiktoken_counter import TiktokenCounter
 _MESSAGES_PER_STEP = 50
 """Messages counted between two steps of the progress bar: some 10 ms of work."""
 _SLUG_CHARACTERS = 40
+"""Of a session's name in that of its namespace."""
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _MESSAGE_INDEX = re.compile(r"messages\[(\d+)\]")
 

@@ -18,8 +18,10 @@ from context_compressor.cli.wording import counted, one_line
 from context_compressor.events import CompressionEvent
 
 _TURNS_PER_LINE = 10
+"""A line of output for so many, where there is no terminal to draw on."""
 _BAR_WIDTH = 12
 _MAX_ROWS = 14
+"""Turns that the table shows, the latest; fewer in a low terminal."""
 _VERBS = {
     "compact": "moved out",
     "compress": "summarised",

@@ -20,6 +20,7 @@ _LEFT_OUT = frozenset(
 """Directories that are no library code, or that some distributions leave out."""
 _SNIPPET_SECONDS = 20.0
 _MAX_LINES = 800
+"""Of a file that one call reads."""
 
 
 class ToolFailed(Exception):

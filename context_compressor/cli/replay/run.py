@@ -38,6 +38,7 @@ _MAX_NAMED = 5
 """Problems that are named one by one; report and `--json` have more."""
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _SLUG_CHARACTERS = 60
+"""Of a session's name in that of its picture."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,6 +62,7 @@ _FRAMED = re.compile(r"\s*(?:[\[{]|CallToolResult\(|_?meta=|content=\[)")
 """May begin what a server of tools answered."""
 
 _MIN_TOKENS_FOR_NAMES = 50
+"""Below this a preview has no room for a list of names beside its body."""
 _NAMES_LOOKED_AT = 1.2
 """Tokens of names that are looked at, as a part of the preview: some will stand in its body."""
 

@@ -22,6 +22,7 @@ MAX_LINES_PER_DIAGNOSTIC = 40
 
 _LINE_CHARACTERS = 400
 _SHAPE_CHARACTERS = 40
+"""Read of a line; and of what it says, compared to tell one kind of diagnostic from another."""
 
 _LINES_AIMED_AT, _LEAST_SHOWN = 6, 60
 """Lines of a small preview are cut so that some fit, but not shorter: a path shall leave room for words."""

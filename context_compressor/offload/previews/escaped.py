@@ -15,6 +15,7 @@ MAX_CHARACTERS = 20_000
 """Read from either end."""
 
 MAX_LEVELS = 3
+"""Of escapes within escapes that are resolved."""
 
 _ESCAPE = re.compile(r"((?:\\u[0-9a-fA-F]{4})+)|\\(.)", re.DOTALL)
 _WRITTEN = re.compile(r'\\(?:[n"]|u[0-9a-fA-F]{4})')

@@ -17,6 +17,7 @@ TABLE_SHARE = 0.8
 
 MIN_LINES, MAX_LINES = 4, 60
 MAX_HEAD_CHARACTERS = 20_000
+"""Of a first line that may be the head of a table."""
 
 NARROW_CHARACTERS = 40
 """So much of its first line is shown of any text."""

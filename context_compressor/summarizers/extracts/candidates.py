@@ -82,6 +82,7 @@ _ASSENT = re.compile(
     re.IGNORECASE,
 )
 _ASSENT_CHARS = 80
+"""Of a message, looked at for whether it is but an assent."""
 _QUESTION_MARKS = ("?", "？", "؟")
 _SENTENCE_ENDS = re.compile(r"(?<=[.!?؟।])\s+|(?<=[。！？])|\n+")
 _INDEX_LINE = re.compile(r"(.{1,70}?): (.+)")

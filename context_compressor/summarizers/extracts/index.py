@@ -10,6 +10,7 @@ from context_compressor.summarizers.identifiers.ranking import Identifier, Sourc
 
 _LINE_CHARS = 190
 _MIN_ROOM_CHARS = 20
+"""Of a line of names at most; and what has to be left for another name to be tried."""
 _LEAST_NUMBER_VALUE = 0.0065
 """Below this a number is one of many that were only printed, as the cells of a table are."""
 

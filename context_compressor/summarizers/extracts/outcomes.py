@@ -115,6 +115,7 @@ _FAILED_TEST = re.compile(
 )
 """A test that failed, as pytest, unittest, Go, Cargo, Maven, Jest, Vitest and Gradle name it."""
 _MOST_FAILED_TESTS = 3
+"""Names of failed tests that an outcome tells."""
 _TALLY_WORDS = (
     *("passed", "failed", "failing", "rejected", "error", "ailure", "Ran ", "FAILED", "Failed:"),
     *("to add", "complete!", "BUILD SUCC", "Successfully "),
