@@ -45,7 +45,13 @@ MIN_SUMMARY_TOKENS = 64
 
 
 class Draft(StubDraft):
-    """A plan in the making: what leaves so far, and what the view would cost."""
+    """A plan in the making: what leaves so far, and what the view would cost.
+
+    Attributes:
+        target: tokens that an event is to reach; 0 by hand, where all leaves that may.
+        merging: segments that stand in the view and are to become one.
+        refs_only: whether segments only name their refs, without a summary.
+    """
 
     def __init__(self, items: Sequence[ViewItem], situation: Situation) -> None:
         super().__init__(items, situation)
@@ -114,7 +120,7 @@ class Draft(StubDraft):
             self.compress(recent, goal)
 
     def gain_of(self, candidates: Sequence[Unit]) -> int:
-        """Return the tokens that the view would lose at most if these units left, too."""
+        """Return the tokens of those among these units that stay: at most so many would leave with them."""
         return self._tokens_in([unit for unit in candidates if unit.key not in self.leaving])
 
     def _tokens_of(self, unit: Unit) -> int:

@@ -23,7 +23,18 @@ stubs stand beside one another."""
 
 
 class StubDraft:
-    """The stubs of a plan in the making, and what the view would cost with them."""
+    """The stubs of a plan in the making, and what the view would cost with them.
+
+    Attributes:
+        situation: what a decision rests on beside the view.
+        units: what stays or leaves together, in the order of the view.
+        stubs: those planned so far.
+        leaving: the units that leave for a segment, by key; what their planned stubs save is kept.
+        tokens_now: what the view costs before the plan, the growth reckoned with included.
+    """
+
+    # What the view would cost is kept in two sums, since each stub and unit that is planned asks for it:
+    # `_staying`, of all that does not leave for a segment, and `_segments_cost`, of the segments.
 
     def __init__(self, items: Sequence[ViewItem], situation: Situation) -> None:
         self.situation = situation
@@ -130,6 +141,8 @@ class StubDraft:
 
     def _may_be_stubbed(self, unit: Unit) -> bool:
         return not (unit.fixed or unit.segment or unit.key in self.leaving)
+
+    # Below, a text that may leave is told by its tokens, its item, and its address there.
 
     def _results(self, unit: Unit) -> Iterable[tuple[int, ViewItem, PartPath]]:
         """Yield the tool-result texts of a unit that may be compacted, with their tokens."""

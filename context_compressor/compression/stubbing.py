@@ -62,6 +62,20 @@ class StubMaker:
         names: Mapping[str, str],
         done: Performed,
     ) -> StubEdit | None:
+        """Store a text and return its stub; None, and the text is noted as blocked, where none can be.
+
+        Of a page of a stored text nothing is stored: its stub says which lines it showed.
+
+        Args:
+            planned: which text of `item`, and what its stub may cost.
+            item: the message that holds it.
+            names: tool names by call id.
+            done: receives what was stored, blocked, or failed.
+
+        Raises:
+            RedactionError: the user's callable failed.
+            OffloadError: the store failed and `on_failure` is "raise".
+        """
         part = part_at(item.source, planned.path)
         assert part is not None
         page = await self._page_stub(item, part.path, part.text, names)
