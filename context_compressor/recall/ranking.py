@@ -64,8 +64,6 @@ class Found:
     document: Document
     start: int
     end: int
-    score: float
-    """The higher the better; scores of two queries do not compare."""
 
     @property
     def text(self) -> str:
@@ -221,7 +219,7 @@ def rank(
                 score += AROUND_WEIGHT * lookup.around(place[0])
             closeness = 0 if name is None else reading.closeness(name)
             latest = place[0] if closeness >= _IN_FULL else 0
-            found = Found(reading.document, reading.start, reading.end, score)
+            found = Found(reading.document, reading.start, reading.end)
             ordered.append(((closeness, latest, round(score, 6), place), found))
         if any(key[0] >= _IN_FULL for key, _ in ordered) if name is not None else len(ordered) >= limit:
             break
