@@ -166,7 +166,6 @@ class Draft(StubDraft):
             if self.situation.costs.segment + summary >= tokens or self._may_wait(group):
                 for unit in group:
                     del self.leaving[unit.key]
-                    self._staying += self._tokens_of(unit)
         self._reckon_segments()
         standing = [u for u in self.units if u.segment and not u.volatile and u.key not in self.leaving]
         held = sum(unit.tokens for unit in standing)
@@ -176,7 +175,7 @@ class Draft(StubDraft):
         gains = self.situation.costs.segment + self._merged_tokens(held) < held
         if not self.merging and crowded and gains:
             self.merging = standing
-            self._staying -= held
+        self._reckon_staying()
         self._segments_cost += self._merged_cost
 
     def _groups_with_tokens(self) -> list[tuple[list[Unit], int, int]]:
@@ -268,8 +267,12 @@ class Draft(StubDraft):
             self.merging = []
             for unit in units:
                 self.leaving.setdefault(unit.key, unit)
-            self._staying = self._beside + self.gain_of(self.units)
+            self._reckon_staying()
             self._reckon_segments()
+
+    def _reckon_staying(self) -> None:
+        staying = [u for u in self.units if u.key not in self.leaving and u not in self.merging]
+        self._staying = self._beside + self._tokens_in(staying)
 
     def _reckon_segments(self) -> None:
         segment = self.situation.costs.segment

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from context_compressor.offload.fitting import CHARS_PER_TOKEN_BOUND, largest_fitting
 from context_compressor.offload.pages import END, closing_more, lines_page
+from context_compressor.offload.previews.lines import counted
 from context_compressor.tokens.protocol import TokenCounter
 
 _STEP_CHARACTERS = 1 << 16
@@ -33,8 +34,7 @@ def read_page(
     """
     total = text.count("\n") + 1
     if offset > total:
-        plural = "" if total == 1 else "s"
-        return f"There is no line {offset}: {ref} has {total} line{plural}."
+        return f"There is no line {offset}: {ref} has {counted(total, 'line')}."
     most = max_tokens * CHARS_PER_TOKEN_BOUND
     # One more than can be shown, so that the end of what is here is not taken for the end of what is wanted.
     wanted = _lines_from(text, offset, most + 1 if limit is None else min(limit, most + 1))
