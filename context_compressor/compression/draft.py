@@ -295,7 +295,8 @@ class Draft(StubDraft):
             held = self._merged_tokens(sum(unit.tokens for unit in self.merging))
             first = segments[0] if segments else None
             if first and first.summary_tokens:
-                # One index for both: two would name the same, and that of the merged not know what is in use.
+                # One segment for both: two indices would name the same, and that of what merges could not
+                # tell what is still in use.
                 segments[0] = PlannedSegment((*self.merging, *first.units), held + first.summary_tokens)
             else:
                 segments.append(PlannedSegment(tuple(self.merging), held))

@@ -90,7 +90,7 @@ class Surroundings(NamedTuple):
 
 
 class SegmentMaker:
-    """Make segments.
+    """Make segments: render and store what leaves, index and summarise it, and put that into words that fit.
 
     Args:
         config: redaction, timeouts in seconds, what failures lead to.
@@ -163,7 +163,7 @@ class SegmentMaker:
             guide = ""
         shown = room.notes
         if own and shown[-1:] != (own.text,):
-            # What was reckoned with and is not used may be enough, if the view still gets smaller.
+            # The note was cut or left out for room: the index may have left some, as may the view's gain.
             most = min(bare_tokens + planned.summary_tokens + own.room, replaced_tokens - 1)
             found = fit_notes(notes, most - self.cost_of(text_with(said.facts, guide=guide)), self._counter)
             shown = max(shown, found, key=lambda kept: len(kept[-1]) if kept else 0)
@@ -182,7 +182,7 @@ class SegmentMaker:
             media_refs=tuple(media_refs),
             text=text,
             summarized=said.summary is not None,
-            # Where only a ref is left there is no room now, and perhaps when that is merged.
+            # Where only a ref is left, notes that found no room are kept for when the segment is merged.
             notes=shown or (() if planned.summary_tokens and text != bare else notes),
         )
         return MadeSegment(edit, said.names)

@@ -92,7 +92,12 @@ class BaseHistory:
 async def withdraw_outdated(ledger: Ledger, recovery: Recovery, characters: int) -> None:
     """Withdraw stubs and segments whose messages are gone or say something else now.
 
-    Nobody else may change stubs and segments meanwhile. Of many characters it is found out in threads.
+    Nobody else may change stubs and segments meanwhile.
+
+    Args:
+        ledger: the edits.
+        recovery: what its refs name, by the history as it is now.
+        characters: of all texts; where they are many, the work is done in threads.
     """
     stubs = list(ledger.stubs())
     outdated = await run_off_loop(characters, lambda: [s.item for s in stubs if recovery.is_outdated(s)])

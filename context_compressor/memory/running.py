@@ -127,7 +127,7 @@ class EventRunner:
 
     async def _bring_up_to_date(self, events: list[CompressionEvent]) -> bool:
         """Do so, up to the moment when the view fits; tell whether that took no waiting."""
-        # To look for the running loop, as a lock of it does, is a call of the system: once is enough.
+        # `event_lock` asks for the running loop each time, which is a system call: once is enough.
         upkeep, event_lock = self._upkeep, self.housekeeping.event_lock
         # The common case needs no lock: nobody is in the middle of anything, and nothing there waits.
         upkeep.edited = False

@@ -69,7 +69,7 @@ class Upkeep:
         )
 
     def needs_event(self) -> bool:
-        """Tell whether the view has to change before it can be handed out."""
+        """Tell whether the view has to change before it is handed out; if not, nothing is fresh any more."""
         state = self.state
         if state.tokens > state.budget.due_tokens or state.has_large_arrival():
             return True
