@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from context_compressor.messages.normalizing import normalize
 from context_compressor.recall.terms import (
     PAIR,
     RUN,
@@ -92,9 +92,7 @@ def read_query(text: str, reader: TermReader) -> Query:
     if len(text) > MAX_QUERY_CHARACTERS:
         half = MAX_QUERY_CHARACTERS // 2
         text = f"{text[:half]}\n{text[-half:]}"
-    text = unicodedata.normalize(
-        "NFKC", text
-    )  # some characters stand for several words, as `⑴⑵` for `(1)(2)`
+    text = normalize("NFKC", text)  # one character may stand for several words, as `⑴⑵` for `(1)(2)`
     for number, match in enumerate(RUN.finditer(text)):
         run: str = match[0]
         words, wholes = reader[run]

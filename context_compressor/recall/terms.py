@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 from zlib import crc32
 
+from context_compressor.messages.normalizing import normalize
 from context_compressor.recall.stemming import stem
 
 UNSPACED = (
@@ -142,8 +142,8 @@ def fold(text: str) -> str:
     """Return a text without case, accents and forms of width, as terms are compared."""
     if text.isascii():
         return text.lower()
-    decomposed = unicodedata.normalize("NFKD", text)
-    return unicodedata.normalize("NFKC", _ACCENT.sub("", decomposed)).casefold()
+    decomposed = normalize("NFKD", text)
+    return normalize("NFKC", _ACCENT.sub("", decomposed)).casefold()
 
 
 def code_of(name: str) -> str:

@@ -11,11 +11,11 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from context_compressor.messages.msg import Block, Msg, is_instruction, tool_names
+from context_compressor.messages.normalizing import normalize
 from context_compressor.messages.provenance import is_segment
 from context_compressor.summarizers.cleaning import clean
 from context_compressor.summarizers.protocol import SummaryRequest
@@ -192,7 +192,7 @@ def _fenced(name: str, fence: str, text: str) -> str:
 def _fence(*texts: str) -> str:
     """Return 12 hex digits that none of `texts` contains in any spelling, the same for the same texts."""
     digits = hashlib.sha256("\0".join(texts).encode("utf-8", "surrogatepass")).hexdigest()[:12]
-    spellings = [text if text.isascii() else unicodedata.normalize("NFKC", text) for text in texts]
+    spellings = [text if text.isascii() else normalize("NFKC", text) for text in texts]
     while any(digits in text.lower() for text in spellings):
         digits = hashlib.sha256(digits.encode()).hexdigest()[:12]
     return digits

@@ -8,12 +8,12 @@ import importlib.util
 import os
 import re
 import tempfile
-import unicodedata
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from pathlib import Path
 
+from context_compressor.messages.normalizing import normalize
 from context_compressor.tokens.estimate import estimate_tokens
 
 QWEN = "qwen"
@@ -191,11 +191,10 @@ def _load_qwen() -> Vocabulary:
     if not complete or len(set(ranks.values())) < len(ranks):
         raise VocabularyError(f"{path} is damaged")
     encoding = tiktoken.Encoding(QWEN, pat_str=_QWEN_PATTERN, mergeable_ranks=ranks, special_tokens={})
-
-    encode, normalize = encoding.encode_ordinary, unicodedata.normalize
+    encode = encoding.encode_ordinary
 
     def count(text: str) -> int:
-        # Normalised as dashscope's tokenizer does. It takes quadratic time for a run of combining marks.
+        # Normalised as dashscope's tokenizer does.
         if len(text) <= CHUNK_CHARACTERS:
             return len(encode(normalize("NFC", text)))
         return sum([len(encode(normalize("NFC", chunk))) for chunk in chunks_of(text)])
