@@ -27,6 +27,9 @@ def strip_reasoning(text: str) -> str:
     kept = ""
     since = 0
     inside = False
+    heading = text.find(
+        "\n#"
+    )  # the first behind `since`; looked for anew at each tag, it would take the square
     for tag in _TAG.finditer(text):
         start, end = tag.span()
         closes = "/" in tag[0]
@@ -40,12 +43,10 @@ def strip_reasoning(text: str) -> str:
                 kept += text[since:start]
                 inside = True
         # Some chat templates open the tag in the prompt, so that the answer only closes it.
-        elif starts_line or (
-            text[end : end + 1] in ("", "\n") and not _has_heading(kept, text, since, start)
-        ):
-            kept, since = "", end
+        elif starts_line or text[end : end + 1] in ("", "\n"):
+            while 0 <= heading < since:
+                heading = text.find("\n#", heading + 1)
+            has_heading = kept.startswith("#") or text.startswith("#", since) or 0 <= heading < start
+            if starts_line or not has_heading:
+                kept, since = "", end
     return (kept if inside else kept + text[since:]).strip()
-
-
-def _has_heading(kept: str, text: str, start: int, end: int) -> bool:
-    return kept.startswith("#") or text.startswith("#", start) or text.find("\n#", start, end) >= 0
