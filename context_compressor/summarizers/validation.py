@@ -29,6 +29,8 @@ PARROT_WINDOW_CHARS = 300
 """A summary may quote sentences; a stretch this long that stands in the material word for word is copied."""
 PARROT_SHARE = 0.8
 """How much of a summary such stretches may be before it is a copy; one long quote may stand."""
+PARROT_WINDOWS = 200
+"""At most so many of them are looked for, spread over the summary: each is sought in all of the material."""
 PARROT_MIN_CHARS = 400
 """Shorter texts may repeat the material: there is no shorter way to say a short message."""
 
@@ -190,9 +192,10 @@ def _is_copy(text: str, request: SummaryRequest, material: str | None) -> bool:
     given = "\n".join([given, *(_flat(system_prompt(chinese=chinese)) for chinese in (False, True))])
     if said in given:
         return True
+    step = max(PARROT_WINDOW_CHARS, len(said) // PARROT_WINDOWS)
     windows = [
         said[start : start + PARROT_WINDOW_CHARS]
-        for start in range(0, len(said) - PARROT_WINDOW_CHARS + 1, PARROT_WINDOW_CHARS)
+        for start in range(0, len(said) - PARROT_WINDOW_CHARS + 1, step)
     ]
     return len(windows) > 1 and sum(window in given for window in windows) >= PARROT_SHARE * len(windows)
 

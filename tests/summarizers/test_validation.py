@@ -250,6 +250,13 @@ class TestCopies:
         with pytest.raises(SummaryRejectedError, match="repeats"):
             self.check(copy)
 
+    def test_a_long_copy_is_told_from_a_long_summary_in_linear_time(self):
+        """Each window of one was looked for in all of the other: minutes for this."""
+        said, other = (" ".join(map(str, range(start, start + 700_000))) for start in (0, 5_000_000))
+        with pytest.raises(SummaryRejectedError, match="repeats"):
+            self.check(f"In short: {said}", user(f"Go on. {said}"))
+        assert self.check(other, user(said)) == other
+
     def test_quoted_sentences_pass(self):
         quotes = "## Facts and values\n" + "\n".join(f"- {STORY[n]}" for n in range(0, 60, 7))
         assert self.check(quotes) == quotes
