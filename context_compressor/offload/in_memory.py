@@ -69,12 +69,13 @@ class InMemoryOffloadStore:
         return dict(self._texts)
 
     def to_state(self) -> dict[str, Any]:
-        """Return all texts in a form that survives `json.dumps` and `json.loads` unchanged.
+        """Return all texts, sorted by ref, in a form that survives `json.dumps` and `json.loads` unchanged.
 
         A text is itself, except where JSON would join two unpaired surrogates into one character: such a
         text is `{"base64": ...}` over UTF-8 with `surrogatepass`.
         """
-        return {ref: _pack(text) if _SPLIT_PAIR.search(text) else text for ref, text in self._texts.items()}
+        texts = sorted(self._texts.items())  # they are written in any order where several are hashed at once
+        return {ref: _pack(text) if _SPLIT_PAIR.search(text) else text for ref, text in texts}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Self:

@@ -19,6 +19,7 @@ async def test_state_goes_through_json_and_keeps_every_text(texts: list[str]) ->
     state = json.loads(json.dumps(store.to_state()))
     restored = InMemoryOffloadStore.from_state(state)
     assert restored.texts() == store.texts()
+    assert list(state) == await store.refs()
     for ref in await restored.refs():
         assert ref_of(await restored.read(ref)) == ref
 

@@ -176,7 +176,8 @@ def line_maker(values: Mapping[str, float], keywords: frozenset[str]) -> _Make:
     def make(section: str, text: str, value: float, position: float) -> Line:
         identifiers = find_identifiers(text)
         named = sorted((values.get(name, 0.0) for name in identifiers), reverse=True)
-        minded = 1.0 if keywords and any(word in text.casefold() for word in keywords) else 0.0
+        folded = text.casefold() if keywords else ""
+        minded = 1.0 if any(word in folded for word in keywords) else 0.0
         return Line(section, text, value + minded + 0.3 * sum(named[:4]), position, identifiers)
 
     return make
