@@ -14,7 +14,7 @@ from context_compressor.compression.view import ViewItem
 from context_compressor.messages.msg import Msg
 from context_compressor.messages.parts import PartPath, other_parts, replace_parts, text_parts
 from context_compressor.messages.provenance import is_segment
-from context_compressor.offload.previews import preview
+from context_compressor.offload.previews.making import preview
 from context_compressor.tokens.protocol import TokenCounter
 
 

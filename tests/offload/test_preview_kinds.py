@@ -8,22 +8,17 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from context_compressor.offload.previews import (
-    RECOGNISERS,
-    Recogniser,
-    Show,
-    preview,
-    show_code,
-    show_diagnostics,
-    show_escaped,
-    show_json,
-    show_listing,
-    show_markup,
-    show_matches,
-    show_snapshot,
-    show_table,
-)
+from context_compressor.offload.previews.code import show_code
+from context_compressor.offload.previews.diagnostics import show_diagnostics
+from context_compressor.offload.previews.escaped import show_escaped
+from context_compressor.offload.previews.json import show_json
 from context_compressor.offload.previews.lines import CHARACTERS_LOOKED_AT
+from context_compressor.offload.previews.listing import show_listing
+from context_compressor.offload.previews.making import RECOGNISERS, Recogniser, Show, preview
+from context_compressor.offload.previews.markup import show_markup
+from context_compressor.offload.previews.matches import show_matches
+from context_compressor.offload.previews.snapshot import show_snapshot
+from context_compressor.offload.previews.table import show_table
 from context_compressor.tokens.tiktoken_counter import TiktokenCounter
 from tests.support.strategies import FRAGMENTS
 

@@ -7,9 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from context_compressor.offload import previews
 from context_compressor.offload.fitting import largest_fitting
-from context_compressor.offload.previews import Show, find_names, name_line, preview, show_json, show_text
+from context_compressor.offload.previews import making
+from context_compressor.offload.previews.json import show_json
+from context_compressor.offload.previews.making import Show, preview
+from context_compressor.offload.previews.names import find_names, name_line
+from context_compressor.offload.previews.text import show_text
 from context_compressor.tokens.tiktoken_counter import TiktokenCounter
 from tests.offload.counters import ByteCounter, QuarterCounter, WordCounter
 from tests.support.strategies import FRAGMENTS
@@ -93,7 +96,7 @@ class TestEveryPreview:
 
     def test_another_recogniser_is_easily_added(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(
-            previews, "RECOGNISERS", (lambda text: (lambda characters: "mine") if "|" in text else None,)
+            making, "RECOGNISERS", (lambda text: (lambda characters: "mine") if "|" in text else None,)
         )
         assert preview("a|b", 20, COUNT) == "mine"
         assert preview("ab", 20, COUNT) == "[line 1]\nab"
