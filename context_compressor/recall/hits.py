@@ -66,19 +66,25 @@ def hits_page(hits: Sequence[Hit], query: str, counter: TokenCounter, max_tokens
         return [f"[{_title(hit)}]\n{_said(text)}" for hit, text in zip(hits, found, strict=True)]
 
     page = ""
-    for count, width in _attempts(len(hits)):
-        closing = "end" if count == len(hits) else f"{len(hits) - count} more; ask more precisely"
-        page = "\n".join([*shown(width)[:count], f"[{closing}]"])
+    for places, width in _attempts(hits):
+        closing = "end" if len(places) == len(hits) else f"{len(hits) - len(places)} more; ask more precisely"
+        page = "\n".join([*(shown(width)[place] for place in places), f"[{closing}]"])
         if counter.count_text(page) <= max_tokens:
             break
     return page
 
 
-def _attempts(hits: int) -> Iterator[tuple[int, int]]:
-    """Yield how many hits to show, and how many characters of each, the most first."""
-    yield from ((hits, width) for width in _WIDTHS)
-    yield from ((count, _WIDTHS[-1]) for count in range(hits - 1, 0, -1))
-    yield from ((1, width) for width in _LEAST_WIDTHS)
+def _attempts(hits: Sequence[Hit]) -> Iterator[tuple[list[int], int]]:
+    """Yield which hits to show, and how many characters of each, the most first.
+
+    What the view shows gives way first: the model has it before its eyes.
+    """
+    places = list(range(len(hits)))
+    yield from ((places, width) for width in _WIDTHS)
+    for place in sorted(places[1:], key=lambda place: (hits[place].in_view, place), reverse=True):
+        places = [other for other in places if other != place]
+        yield places, _WIDTHS[-1]
+    yield from ((places, width) for width in _LEAST_WIDTHS)
 
 
 def is_hits_page(text: str) -> bool:

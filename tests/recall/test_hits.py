@@ -110,6 +110,22 @@ def test_one_hit_is_shown_whole_where_there_is_room() -> None:
     assert text in page([text], "Marvin billing deployment")
 
 
+def test_what_the_view_shows_gives_way_first() -> None:
+    """Where not all hits fit; the best one stays all the same."""
+    said = "amber zebra basil cedar delta " * 9
+    ref = "ctx://0123456789abcdef"
+    hits = [
+        Hit(f"{number} {said}", None if in_view else ref, (), "user", None, None, in_view, number)
+        for number, in_view in enumerate([True, True, False, True, False])
+    ]
+    shown = hits_page(hits, "zebra", TiktokenCounter(), 180)
+    titles = ["in view, user, now", f"{ref}, user, 2 messages ago", f"{ref}, user, 4 messages ago"]
+    assert [line[1:-1] for line in shown.splitlines() if line[0] == "["] == [
+        *titles,
+        "2 more; ask more precisely",
+    ]
+
+
 @pytest.mark.parametrize(
     "said", ["龘靐齉齾爩", "🎉👩‍👩‍👧 ", "82734 99182 ", "3f2a9c1e-88ab-4c1d-9e2f ", "한국어 "]
 )
