@@ -105,10 +105,9 @@ def parallel(count: int, lines: int) -> list[dict[str, Any]]:
 _answer = ExchangeBuilder._answer
 
 
-def _only_first(builder: ExchangeBuilder, original_id: str, legacy: bool) -> Any:
-    waiting = builder._unanswered.get((original_id, legacy))
-    is_first = waiting is not None and waiting[0] is builder._calls[0]
-    return _answer(builder, original_id, legacy) if is_first else None
+def _only_first(builder: ExchangeBuilder, result: Any, legacy: bool) -> Any:
+    is_first = result["id"] == builder._calls[0].own_id
+    return _answer(builder, result, legacy) if is_first else None
 
 
 @mistake(replaced(ROOM + "messages.exchanges.ExchangeBuilder._answer", _only_first))
@@ -137,8 +136,8 @@ async def test_a_cut_falls_between_parallel_results() -> None:
         assert problems(to_openai(await memory.get_memory())) == []
 
 
-def _five_back(builder: ExchangeBuilder, original_id: str, legacy: bool) -> Any:
-    return _answer(builder, original_id, legacy) if len(builder._messages) <= 5 else None
+def _five_back(builder: ExchangeBuilder, result: Any, legacy: bool) -> Any:
+    return _answer(builder, result, legacy) if len(builder._turns[0]) <= 5 else None
 
 
 @mistake(replaced(ROOM + "messages.exchanges.ExchangeBuilder._answer", _five_back))
@@ -152,10 +151,10 @@ async def test_a_call_is_looked_for_only_a_few_messages_back() -> None:
 
 
 def _wait_for_ever(builder: ExchangeBuilder) -> Any:
-    if not builder._messages or not all(c.answered for c in builder._calls):
+    if not builder._turns or not all(c.answered for c in builder._calls):
         return []
-    messages, builder._messages, builder._calls = builder._messages, [], []
-    return [tuple(messages)]
+    turns, builder._turns, builder._calls = builder._turns, [], []
+    return [tuple(message for turn in turns for message in turn)]
 
 
 @mistake(replaced(ROOM + "messages.exchanges.ExchangeBuilder._close", _wait_for_ever))
