@@ -227,20 +227,14 @@ class ListFollower:
         end = len(known.synced) - behind
         gone = {synced.id for synced in known.synced[same:end]}
         state = base.state_dict()
-        present = {msg["id"] for msg, _ in state["content"]}
-        # Some of what stands behind may have been deleted from the history.
-        next_id = next((synced.id for synced in known.synced[end:] if synced.id in present), None)
-        if next_id is None:
-            return same
         marks = [own for msg, own in state["content"] if msg["id"] in gone]
         if len(marks) != len(added):
             marks = [[] for _ in added]
-        content: list[Any] = []
-        for msg, own in state["content"]:
-            if msg["id"] == next_id:
-                content += [[new.to_dict(), kept] for (new, _), kept in zip(added, marks, strict=True)]
-            if msg["id"] not in gone:
-                content.append([msg, own])
+        content: list[Any] = [[msg, own] for msg, own in state["content"] if msg["id"] not in gone]
+        # Some of what stands behind, or all, may have been deleted from the history.
+        kept = {synced.id for synced in known.synced[end:]}
+        start = next((n for n, (msg, _) in enumerate(content) if msg["id"] in kept), len(content))
+        content[start:start] = [[new.to_dict(), own] for (new, _), own in zip(added, marks, strict=True)]
         base.load_state_dict({**state, "content": content})
         known.synced[same:end] = [_synced(wire, msg.id) for msg, wire in added]
         await self._refresh()  # what is gone leaves view and store at once

@@ -605,7 +605,7 @@ async def test_what_changes_in_front_of_a_deleted_message_is_not_lost() -> None:
     assert [msg.content for msg in await memory.get_history()] == ["It is 10:01.", "second", "third"]
     await memory.delete([msg.id for msg in await memory.get_history()])
     await memory.sync([system("It is 10:02."), *said[1:], user("fourth")])
-    assert [msg.content for msg in await memory.get_history()][-1] == "fourth"
+    assert [msg.content for msg in await memory.get_history()] == ["It is 10:02.", "fourth"]
 
 
 async def test_a_malformed_list_that_differs_changes_nothing() -> None:
@@ -623,6 +623,15 @@ def letters(said: str) -> list[dict[str, Any]]:
 
 async def history_of(memory: CompressedMemory) -> str:
     return "".join(str(msg.content) for msg in await memory.get_history())
+
+
+@pytest.mark.parametrize("now", ["aBcde", "acde", "abxcde"])
+async def test_what_was_deleted_stays_deleted_where_all_behind_a_change_was(now: str) -> None:
+    memory = new_memory()
+    await memory.sync(letters("abcd"))
+    await memory.delete([msg.id for msg in await memory.get_history() if str(msg.content) in "cd"])
+    await memory.sync(letters(now))
+    assert await history_of(memory) == now.replace("cd", "")
 
 
 async def resumed(base: MemoryBase, state: dict[str, Any]) -> CompressedMemory:
