@@ -219,8 +219,7 @@ class MemoryState:
         wanted = set(keys)
         found = {ItemKey(key): None for key in keys}
         found |= {item.key: None for item in self.items if item.key.key in wanted}
-        if wanted:
-            found |= {key: None for key in self.ledger.items() if key.key in wanted}
+        found |= {key: None for key in self.ledger.items() if key.key in wanted}
         return list(found)
 
     # Asking

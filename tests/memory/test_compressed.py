@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from enum import StrEnum
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -183,6 +184,28 @@ async def test_what_becomes_pinned_returns() -> None:
     assert said[2] in to_openai(view)
 
 
+@pytest.mark.parametrize("turns_behind", [0, 6], ids=["behind a stub", "behind a summary"])
+@pytest.mark.parametrize("is_resumed", [False, True])
+async def test_what_becomes_pinned_returns_with_all_that_it_was_split_into(
+    turns_behind: int, is_resumed: bool
+) -> None:
+    use = {"type": "tool_use", "id": "c", "name": "ls", "input": {}}
+    done = {"type": "tool_result", "id": "c", "name": "ls", "output": text("listing", 60)}
+    memory = new_memory()
+    await memory.add([Msg("u", "go", "user"), Msg("a", [use, done], "assistant", id="split")])
+    await memory.get_memory()
+    await filled(memory, turns(turns_behind))
+    assert done["output"] not in strings(to_openai(await good_view(memory)))
+    if is_resumed:
+        saved = memory.state_dict()["compression"]
+        await memory.base.update_messages_mark("pinned", msg_ids=["split"])
+        base, memory = memory.base, new_memory(store=memory.store)
+        memory.load_state_dict({**base.state_dict(), "compression": saved})
+    else:
+        await memory.update_messages_mark("pinned", msg_ids=["split"])
+    assert done["output"] in strings(to_openai(await good_view(memory)))
+
+
 async def test_an_empty_string_is_a_mark_like_any_other() -> None:
     memory = new_memory(config(pinned_mark=""))
     said = turns(10)
@@ -326,6 +349,23 @@ async def test_deleting_one_covered_message_brings_the_others_back() -> None:
     if memory.stats().segments == 0:
         assert to_openai(view) == left
     assert not any(said[index]["content"] in stored for stored in memory.store.texts().values())
+
+
+async def test_what_a_user_changes_in_a_view_is_told_as_an_edit_and_adding_is_not() -> None:
+    events: list[CompressionEvent] = []
+    memory = new_memory(on_event=events.append)
+    added = await filled(memory, turns(1))
+    before = COUNTER.count_messages(await memory.get_memory())
+    await memory.delete([added[0].id])
+    await memory.update_compressed_summary("so far")
+    assert (await memory.get_memory())[0].content == "so far"
+    await memory.clear()
+    await memory.clear()
+    assert [(event.kind, event.reason) for event in events] == [
+        ("edit", reason) for reason in ("deleted", "summary set", "cleared")
+    ]
+    assert [events[0].tokens_before, events[-1].tokens_after] == [before, 0]
+    assert all(event.tokens_after == later.tokens_before for event, later in pairwise(events))
 
 
 async def test_a_deleted_message_leaves_the_very_next_view() -> None:
@@ -498,6 +538,20 @@ async def test_what_could_not_be_stubbed_is_not_tried_again_by_who_takes_the_mem
         for one in (memory, again):
             await filled(one, turns(1, tag=f"t{n}"))
         assert to_openai(await again.get_memory()) == to_openai(await memory.get_memory())
+
+
+@pytest.mark.parametrize("is_rewritten", [True, False])
+async def test_what_could_not_be_stubbed_is_tried_again_once_it_is_another_text(is_rewritten: bool) -> None:
+    memory = new_memory(config(max_tool_message_tokens=300, keep_recent_count=2), store=Colliding())
+    await filled(memory, [user("go"), *exchange("large", 45)])
+    await good_view(memory)
+    memory.store.write = InMemoryOffloadStore.write.__get__(memory.store)
+    if is_rewritten:
+        state = json.dumps(memory.base.state_dict()).replace("result-large", "result-other")
+        memory.base.load_state_dict(json.loads(state))
+    await filled(memory, [user(text(f"u{number}", 16)) for number in range(7)])
+    await good_view(memory)
+    assert memory.stats().offloaded == is_rewritten
 
 
 async def test_a_wrapped_memory_may_have_a_past() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -61,6 +62,31 @@ async def test_the_event_of_a_change_behind_its_back_names_the_messages() -> Non
     memory.base.load_state_dict(state)
     await memory.get_memory()
     assert [event.message_ids for event in events] == [("m1",), ("m2", "new")]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda memory: memory.add(Msg("user", "three", "user")),
+        lambda memory: memory.delete(["2"]),
+        lambda memory: memory.update_messages_mark("x", msg_ids=["2"]),
+        lambda memory: memory.update_compressed_summary("so far"),
+    ],
+    ids=["add", "delete", "mark", "summary"],
+)
+async def test_a_change_behind_its_back_shows_though_one_of_its_own_follows(
+    change: Callable[[CompressedMemory], Awaitable[Any]],
+) -> None:
+    memory = CompressedMemory()
+    await memory.add([Msg("user", "one", "user", id="1"), Msg("user", "two", "user", id="2")])
+    await memory.get_memory()
+    state = memory.base.state_dict()
+    state["content"][0][0]["content"] = "edited"
+    memory.base.load_state_dict(state)
+    await change(memory)
+    shown = [msg.content for msg in await memory.get_memory()]
+    assert "edited" in shown
+    assert "one" not in shown
 
 
 async def test_deleting_by_mark_one_of_two_under_an_id_keeps_the_other() -> None:
