@@ -42,8 +42,10 @@ class InMemoryOffloadStore:
     async def write(self, text: str) -> str:
         """Keep `text` and return its ref; see `OffloadStore.write` for the errors."""
         ref = ref_of(_check_text(text))
-        if self._texts.setdefault(ref, text) != text:
+        held = self._texts.get(ref)
+        if held is not None and held != text and ref_of(held) == ref:
             raise OffloadCollisionError(f"another text already holds {ref}; the text at hand was not stored")
+        self._texts[ref] = text  # what stood there may be corrupt, and the right text is at hand
         return ref
 
     async def read(self, ref: str) -> str:

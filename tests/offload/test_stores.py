@@ -166,6 +166,8 @@ class TestInMemory:
         store = InMemoryOffloadStore({ref_of("a"): "b"})
         with pytest.raises(OffloadCorruptError, match=ref_of("a")):
             await store.read(ref_of("a"))
+        await store.write("a")
+        assert await store.read(ref_of("a")) == "a"
 
 
 def test_the_file_store_is_given_a_directory_that_need_not_exist(tmp_path: Path) -> None:
