@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from context_compressor.errors import OffloadError, OffloadWriteError
-from context_compressor.offload.protocol import OffloadStore, check_ref
+from context_compressor.errors import OffloadCorruptError, OffloadError, OffloadWriteError
+from context_compressor.offload.protocol import OffloadStore, check_ref, ref_of
+from context_compressor.tokens.off_loop import run_off_loop
 
 
 async def write_text(store: OffloadStore, text: str, ref: str, timeout_seconds: float) -> None:
@@ -28,10 +29,15 @@ async def read_text(store: OffloadStore, ref: str, timeout_seconds: float) -> st
     """Return the text under a ref, read within a time limit in seconds.
 
     Raises:
-        OffloadError: the store does not give it.
+        OffloadCorruptError: the store gives something else.
+        OffloadError: it does not give it.
     """
     async with _answering(f"give {ref}", timeout_seconds, OffloadError):
-        return await store.read(ref)
+        text = await store.read(ref)
+    if not isinstance(text, str) or await run_off_loop(len(text), ref_of, text) != ref:
+        given = type(text).__name__
+        raise OffloadCorruptError(f"the store did not give {ref} as it was written, but another {given}")
+    return text
 
 
 async def list_refs(store: OffloadStore, timeout_seconds: float) -> list[str]:

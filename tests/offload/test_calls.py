@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from context_compressor.errors import OffloadError, OffloadFullError, OffloadWriteError
+from context_compressor.errors import OffloadCorruptError, OffloadError, OffloadFullError, OffloadWriteError
 from context_compressor.offload.calls import list_refs, read_text, write_text
 from context_compressor.offload.protocol import ref_of
 
@@ -66,6 +66,15 @@ async def test_a_text_that_was_stored_under_another_ref_is_not_taken_for_stored(
 
     with pytest.raises(OffloadWriteError, match="answered"):
         await write_text(Store(answers), "a text", REF, 1)
+
+
+@pytest.mark.parametrize("answer", ["a tex", None, b"a text"])
+async def test_what_is_not_the_text_that_was_stored_is_not_taken_for_it(answer: Any) -> None:
+    async def answers() -> Any:
+        return answer
+
+    with pytest.raises(OffloadCorruptError, match=f"did not give {REF} as it was written"):
+        await read_text(Store(answers), REF, 1)
 
 
 async def test_a_store_that_names_what_is_no_ref_is_refused() -> None:
