@@ -67,7 +67,10 @@ class OffloadedTexts:
         return Recovery(await self._history.peek(), ledger, self._config.redact)
 
     async def retry_pending(self, ledger: Ledger) -> None:
-        """Try again to store what the store refused, or has lost; it stays so where that fails again."""
+        """Try again to store what the store refused, or has lost; it stays so where that fails again.
+
+        What is deleted meanwhile is unwanted by then, and removed behind this. Holds: event lock.
+        """
         self._lost = {ref for ref in self._lost if ledger.is_live(ref) or ref in ledger.unwanted}
         missing = ledger.pending.union(ref for ref in self._lost if ledger.is_live(ref))
         if not missing:
@@ -88,10 +91,9 @@ class OffloadedTexts:
                 break
             ledger.pending.discard(ref)
             self._lost.discard(ref)
-            if not ledger.is_live(ref):  # deleted while it was written
-                ledger.unwanted.add(ref)
         if refusal is not None:  # one line for all: a disk may be full for long, and each event adds a text
-            logger.warning("texts still not stored: %d, the last for: %s", len(ledger.pending), refusal)
+            left = missing & (ledger.pending | self._lost)
+            logger.warning("texts still not stored: %d, the last for: %s", len(left), refusal)
 
     async def stored_refs(self) -> list[str]:
         """Return the refs of all that is in the store.

@@ -510,6 +510,60 @@ async def test_a_rewritten_text_of_a_foreign_base_is_noticed_at_the_next_event()
     await nothing_lost(memory, [user("rewritten"), *said[1:], *turns(6, tag="u")])
 
 
+@pytest.mark.parametrize("base", [InMemoryMemory, foreign], ids=["with revision", "without"])
+async def test_a_summary_of_what_others_rewrite_in_the_base_is_withdrawn(base: Any) -> None:
+    memory = new_memory(base=base())
+    said = turns(9)
+    await filled(memory, said)
+    assert said[4] not in to_openai(await memory.get_memory())
+    if isinstance(memory.base, InMemoryMemory):
+        state = json.dumps(memory.base.state_dict()).replace("ask-t1", "other")
+        memory.base.load_state_dict(json.loads(state))
+    else:
+        memory.base.pairs[4][0].content = str(said[4]["content"]).replace("ask-t1", "other")
+    said[4]["content"] = said[4]["content"].replace("ask-t1", "other")
+    await filled(memory, turns(6, tag="u"))
+    view = await nothing_lost(memory, [*said, *turns(6, tag="u")])
+    assert "ask-t1:" not in await everything(memory, view)
+
+
+async def test_what_neither_store_nor_history_has_any_more_is_not_made_up() -> None:
+    memory = new_memory(base=ForeignMemory())
+    await filled(memory, [*turns(9), *exchange("large", 60), user("go on")])
+    await memory.get_memory()
+    texts = memory.store.texts()
+    assert {text.startswith("[Transcript") for text in texts.values()} == {True, False}
+    for ref in texts:
+        await memory.store.delete(ref)
+    assert {ref: await memory.read_ref(ref) for ref in texts} == texts
+    for msg, _ in memory.base.pairs:
+        for block in msg.get_content_blocks("tool_result"):
+            block["output"] += "!"
+    for ref in texts:
+        with pytest.raises(OffloadNotFoundError):
+            await memory.read_ref(ref)
+
+
+async def test_what_a_store_was_found_to_have_lost_is_stored_again_once_it_takes_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    memory = new_memory()
+    await filled(memory, [*exchange("large", 60), *turns(9)])
+    await memory.get_memory()
+    texts = memory.store.texts()
+    for ref in texts:
+        await memory.store.delete(ref)
+        assert await memory.read_ref(ref) == texts[ref]
+    with monkeypatch.context() as patched:
+        patched.setattr(memory.store, "write", None)
+        await filled(memory, turns(9, tag="u"))
+        await memory.get_memory()
+    assert f"texts still not stored: {len(texts)}" in caplog.text
+    await filled(memory, turns(9, tag="v"))
+    await memory.get_memory()
+    assert texts.items() <= memory.store.texts().items()
+
+
 class Colliding(InMemoryOffloadStore):
     """A store in which other texts hold the refs of all that is no transcript."""
 
@@ -1041,11 +1095,15 @@ async def test_a_page_is_not_stored_again_but_named_by_source_and_lines(named: s
     assert all(line in reachable for line in page.splitlines()[1:-1])
     assert memory.standing_page_tokens() == 0
     assert page not in memory.store.texts().values()
-    stubs = [edit for edit in memory.state_dict()["compression"]["ledger"]["entries"] if edit.get("page")]
-    assert [(edit["ref"], "offset=50" in edit["text"], "limit=40" in edit["text"]) for edit in stubs] == [
-        (ref, True, True)
-    ]
-    assert not any(page in stored for stored in memory.store.texts().values())
+    for again in (False, True):
+        if again:
+            await memory.base.add(Msg("user", "behind your back", "user"))  # all is read anew
+            await good_view(memory)
+        stubs = [edit for edit in memory.state_dict()["compression"]["ledger"]["entries"] if edit.get("page")]
+        assert [(edit["ref"], "offset=50" in edit["text"], "limit=40" in edit["text"]) for edit in stubs] == [
+            (ref, True, True)
+        ]
+        assert not any(page in stored for stored in memory.store.texts().values())
 
 
 async def test_what_other_tools_print_in_the_form_of_a_page_takes_no_room_from_pages() -> None:
