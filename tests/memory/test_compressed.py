@@ -160,6 +160,17 @@ async def test_what_is_pinned_stays() -> None:
     assert said[4] in to_openai(await nothing_lost(memory, said))
 
 
+async def test_what_is_pinned_and_was_said_first_stays_though_the_last_exchange_has_to_leave() -> None:
+    memory = new_memory()
+    first = user(text("pinned", 115))
+    await memory.add(from_openai([first]), marks="pinned")
+    ids = [f"c{number}" for number in range(20)]
+    await filled(memory, [call(*ids, name="ls", arguments="{}"), *(result(id, "ok") for id in ids)])
+    view = await good_view(memory)
+    assert to_openai(view)[0] == first
+    assert [kind_of(msg) for msg in view] == [None, "segment"]
+
+
 async def test_a_result_that_is_pinned_keeps_its_exchange() -> None:
     memory = new_memory()
     said = [user("go"), *exchange("big", 60), *turns(5)]

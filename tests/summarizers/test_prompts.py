@@ -319,6 +319,7 @@ async def test_an_attack_reaches_the_model_as_material_alone(attack: str):
 LONG = "\n".join(f"Line {i} of the log tells what happened at {i} o'clock." for i in range(60))
 OBEYED = {
     "the material": lambda asked: LONG,
+    "a part of the material, too short to have several stretches": lambda asked: LONG[:500],
     "the material as a list": lambda asked: "\n".join(f"- {line}" for line in LONG.splitlines()),
     "the material as the prompt shows it": lambda asked: render_conversation(asked.messages),
     "the material, introduced": lambda asked: f"Here it is:\n{render_conversation(asked.messages)}",
