@@ -178,17 +178,39 @@ class ListFollower:
             end = await self._exchange(added, same, known)
             added, same = added[end - same :], end
         outdated = [synced.id for synced in known.synced[same:]]
+        synced, new = self._without_deleted(added, known.synced[same:])
         try:
             if outdated:
                 await self._memory.delete(outdated)
             del known.synced[same:]
-            await self._memory.add([msg for msg, _ in added])
+            await self._memory.add(new)
         except BaseException:
-            self.look_next_time([*outdated, *(msg.id for msg, _ in added)])
+            self.look_next_time([*outdated, *(msg.id for msg in new)])
             raise
-        known.synced += [_synced(wire, msg.id) for msg, wire in added]
+        known.synced += synced
         if known is not self._known:  # what was added may be in the history of now
-            self.look_next_time(msg.id for msg, _ in added)
+            self.look_next_time(msg.id for msg in new)
+
+    def _without_deleted(
+        self, said: list[tuple[Msg, dict[str, Any]]], outdated: Sequence[_Synced]
+    ) -> tuple[list[_Synced], list[Msg]]:
+        """Return what the list says as synced, and the messages of it that are to be added: those that were
+        deleted by hand, and that it says again behind a difference, are not to come back.
+        """
+        deleted: dict[str, list[_Synced]] = {}
+        for one in outdated:
+            if one.id not in self._upkeep.state.index:
+                deleted.setdefault(one.digest, []).append(one)
+        synced: list[_Synced] = []
+        new: list[Msg] = []
+        for msg, wire in said:
+            one = _synced(wire, msg.id)
+            if again := deleted.get(one.digest):
+                one = again.pop(0)
+            else:
+                new.append(msg)
+            synced.append(one)
+        return synced, new
 
     async def _refresh(self) -> None:
         """Bring the view in line with the base memory."""

@@ -625,13 +625,18 @@ async def history_of(memory: CompressedMemory) -> str:
     return "".join(str(msg.content) for msg in await memory.get_history())
 
 
-@pytest.mark.parametrize("now", ["aBcde", "acde", "abxcde"])
-async def test_what_was_deleted_stays_deleted_where_all_behind_a_change_was(now: str) -> None:
-    memory = new_memory()
+@pytest.mark.parametrize("base", [InMemoryMemory, ForeignMemory])
+@pytest.mark.parametrize("now", ["aBcde", "acde", "abxcde", "Abcdec"])
+async def test_what_was_deleted_stays_deleted_where_all_behind_a_change_was(
+    now: str, base: type[MemoryBase]
+) -> None:
+    memory = new_memory(base=base())
     await memory.sync(letters("abcd"))
     await memory.delete([msg.id for msg in await memory.get_history() if str(msg.content) in "cd"])
     await memory.sync(letters(now))
     assert await history_of(memory) == now.replace("cd", "")
+    await memory.sync(letters(now + "f"))
+    assert await history_of(memory) == now.replace("cd", "") + "f"
 
 
 async def resumed(base: MemoryBase, state: dict[str, Any]) -> CompressedMemory:
