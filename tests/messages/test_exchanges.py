@@ -403,7 +403,7 @@ def test_audio_is_sent_back_by_its_id() -> None:
     said = {"role": "assistant", "content": None, "audio": audio}
     assert fed([said])[0] == [{**said, "audio": {"id": "audio_1"}}]
     assert fed([{**said, "audio": {"id": "audio_1", "transcript": "hello"}}])[0] == fed([said])[0]
-    nameless = {**said, "audio": {"data": "AAAA"}}
+    nameless = {**said, "audio": {"data": "AAAA", "transcript": "hello"}}
     assert fed([nameless])[0] == [nameless]
 
 
@@ -432,6 +432,14 @@ def test_a_call_of_no_name_gets_one(name: str) -> None:
 def test_a_result_without_content_is_an_empty_text(content: Any) -> None:
     said = [call("a", "b"), result("a", "1"), {**result("b", ""), "content": content}]
     assert fed(said)[0] == [*said[:2], result("b", "")]
+
+
+@pytest.mark.parametrize("content", [None, []])
+def test_a_result_without_content_is_an_empty_text_under_a_new_id_too(content: Any) -> None:
+    empty = {"role": "tool", "tool_call_id": "a", "content": content}
+    wire, _ = fed([call("a"), result("a", "1"), call("a"), empty])
+    assert wire[3] == result(wire[2]["tool_calls"][0]["id"], "")
+    assert problems(wire) == []
 
 
 def test_a_function_result_that_is_null_stays_so() -> None:
