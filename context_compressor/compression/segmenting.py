@@ -288,11 +288,11 @@ class SegmentMaker:
                 if summarizer is self._fallback:
                     break
                 continue
-            done.use.input_tokens += summary.input_tokens
-            done.use.output_tokens += summary.output_tokens
             if summarizer.remote:
-                done.use.remote_input_tokens += summary.input_tokens
-                done.use.remote_output_tokens += summary.output_tokens
+                done.use.add_remote(summary.input_tokens, summary.output_tokens)
+            else:
+                done.use.input_tokens += summary.input_tokens
+                done.use.output_tokens += summary.output_tokens
             return summary.text
         return None
 

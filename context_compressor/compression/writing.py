@@ -29,6 +29,13 @@ class SummaryUse:
     remote_input_tokens: int = 0
     remote_output_tokens: int = 0
 
+    def add_remote(self, input_tokens: int, output_tokens: int) -> None:
+        """Add what a model was paid for."""
+        self.input_tokens += input_tokens
+        self.output_tokens += output_tokens
+        self.remote_input_tokens += input_tokens
+        self.remote_output_tokens += output_tokens
+
 
 @dataclass(slots=True)
 class Performed:

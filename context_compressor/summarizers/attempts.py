@@ -22,11 +22,20 @@ class Attempts:
     taken: int = 0
     failure: str = ""
     """Why the last one that failed did."""
+    unused_input_tokens: int = 0
+    unused_output_tokens: int = 0
+    """Of answers that were paid for, and of which nothing came into a summary."""
 
     @property
     def left(self) -> int:
         """How many more there may be."""
         return max(0, self.limit - self.taken)
+
+    def take_unused(self) -> tuple[int, int]:
+        """Return the tokens read and written for nothing since the last call."""
+        unused = self.unused_input_tokens, self.unused_output_tokens
+        self.unused_input_tokens = self.unused_output_tokens = 0
+        return unused
 
 
 # Tasks and threads copy the context, and share the object in it.
@@ -77,6 +86,17 @@ def note_failure(failure: SummarizerError) -> None:
     budget = _budget.get()
     if budget is not None:
         budget.failure = str(failure)
+
+
+def note_unused(summarizer: object, input_tokens: int, output_tokens: int) -> None:
+    """Remember what an answer cost that is not used, so that it counts all the same where it was paid for.
+
+    To be called where an answer is turned down, or lost because something else failed.
+    """
+    budget = _budget.get()
+    if budget is not None and getattr(summarizer, "remote", False):
+        budget.unused_input_tokens += input_tokens
+        budget.unused_output_tokens += output_tokens
 
 
 def charge_call(summarizer: object) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from context_compressor.errors import SummarizerError, SummarizerOverflowError
 from context_compressor.messages.msg import Msg
 from context_compressor.messages.provenance import segment_metadata
-from context_compressor.summarizers.attempts import attempts_left, charge_call
+from context_compressor.summarizers.attempts import attempts_left, charge_call, note_unused
 from context_compressor.summarizers.prompts import build_prompt
 from context_compressor.summarizers.protocol import Summarizer, Summary, SummaryRequest, name_of
 from context_compressor.summarizers.provider import answer_room
@@ -38,6 +38,14 @@ class _Job:
 
     request: SummaryRequest
     slots: asyncio.Semaphore
+    answers: list[Summary] = field(default_factory=list)
+    """All that were given, whatever becomes of them: each was paid for."""
+
+    @property
+    def cost(self) -> tuple[int, int]:
+        """Tokens read and written for all answers."""
+        read = sum(answer.input_tokens for answer in self.answers)
+        return read, sum(answer.output_tokens for answer in self.answers)
 
 
 class InParts:
@@ -79,7 +87,12 @@ class InParts:
             except SummarizerOverflowError as error:
                 limit = await self._smaller_limit(request, error)
         job = _Job(request, asyncio.Semaphore(CONCURRENT_CALLS))
-        return await self._summarize_parts(job, limit)
+        try:
+            summary = await self._summarize_parts(job, limit)
+        except BaseException:  # a time limit, too
+            note_unused(self, *job.cost)
+            raise
+        return Summary(summary.text, *job.cost)
 
     # Limits
 
@@ -184,34 +197,25 @@ class InParts:
 
     async def _reduce(self, job: _Job, partial: list[Summary], previous: str | None, limit: int) -> Summary:
         """Return one summary of many, joining neighbours until all fit into one request."""
-        read = sum(summary.input_tokens for summary in partial)
-        written = sum(summary.output_tokens for summary in partial)
         texts = [summary.text for summary in partial]
         for depth in range(MAX_DEPTH):
             joined = replace(job.request, messages=tuple(map(_segment, texts)), previous=previous)
             try:
                 if await self._fits(joined, limit):
-                    summary = await self._ask(job, joined)
-                    return replace(
-                        summary,
-                        input_tokens=read + summary.input_tokens,
-                        output_tokens=written + summary.output_tokens,
-                    )
+                    return await self._ask(job, joined)
             except SummarizerOverflowError as error:
                 limit = await self._smaller_limit(joined, error)
             except SummarizerError as error:
                 raise SummarizerError(f"joining {len(texts)} partial summaries: {error}") from error
             room = await self._room(replace(joined, previous=None), limit)
             found = await self._map(job, joined.messages, room, depth)
-            read += sum(summary.input_tokens for summary in found)
-            written += sum(summary.output_tokens for summary in found)
             texts = [summary.text for summary in found]
         raise SummarizerError(f"{len(texts)} partial summaries are still too long to be joined")
 
     async def _ask(self, job: _Job, request: SummaryRequest) -> Summary:
         tokens = await self._count_material(request.messages)
         async with job.slots:
-            return await summarize_checked(
+            answer = await summarize_checked(
                 self.wrapped,
                 request,
                 self._counter,
@@ -219,6 +223,8 @@ class InParts:
                 replaced_tokens=max(tokens, request.max_tokens) + 1,
                 input_tokens_estimate=tokens,
             )
+        job.answers.append(answer)
+        return answer
 
 
 def _less_room(limit: int, max_tokens: int) -> int:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from context_compressor.errors import SummarizerError, SummarizerTimeoutError, SummaryRejectedError
 from context_compressor.messages.provenance import is_segment
-from context_compressor.summarizers.attempts import charge_call
+from context_compressor.summarizers.attempts import charge_call, note_unused
 from context_compressor.summarizers.cleaning import clean
 from context_compressor.summarizers.cutting import cut_to_tokens
 from context_compressor.summarizers.prompts import (
@@ -46,13 +46,11 @@ _LINE_MARKS = re.compile(r"^(?:\[[^\]\n]*\]$|=== [^\n]* ===$|[\s>|*•#-]+)", re
 
 
 class _Attempt(NamedTuple):
-    """One answer, with what it cost."""
+    """One answer."""
 
     text: str
     tokens: int
     """Of the text, by our counter."""
-    input_tokens: int
-    output_tokens: int
 
 
 async def summarize_checked(
@@ -80,7 +78,7 @@ async def summarize_checked(
 
     Returns:
         The summary, its text cleaned. Its token counts are those reported, both attempts added up; where none
-        are reported, `input_tokens_estimate` and what the text counts.
+        are reported, `input_tokens_estimate` and what the text counts. What is refused is noted as unused.
 
     Raises:
         SummaryRejectedError: the summary cannot be used; the text says why.
@@ -91,36 +89,47 @@ async def summarize_checked(
     deadline = None if timeout_seconds is None else loop.time() + timeout_seconds
 
     chars = text_characters(request.messages)
+    read = written = 0
 
     async def attempt(asked: SummaryRequest) -> _Attempt:
+        nonlocal read, written
         left = None if deadline is None else max(0.0, deadline - loop.time())
         summary = await _call(summarizer, asked, left, timeout_seconds)
-        size = (chars if material is None else len(material)) + len(str(getattr(summary, "text", "")))
-        text = await run_off_loop(size, check_summary, summary, request, material)
-        read, written = _reported(summary.input_tokens), _reported(summary.output_tokens)
-        tokens = await run_off_loop(len(text), counter.count_text, text)
-        return _Attempt(text, tokens, read or input_tokens_estimate, written or tokens)
-
-    answer = await attempt(request)
-    read, written = answer.input_tokens, answer.output_tokens
-    if answer.tokens > request.max_tokens:
+        said = str(getattr(summary, "text", ""))
+        size = (chars if material is None else len(material)) + len(said)
+        read += _reported(getattr(summary, "input_tokens", 0)) or input_tokens_estimate
+        reported = _reported(getattr(summary, "output_tokens", 0))
         try:
-            second = await attempt(_shorter(request, answer.tokens))
-        except SummarizerError:
-            pass  # the first can still be cut
-        else:
-            read += second.input_tokens
-            written += second.output_tokens
-            answer = min(answer, second, key=lambda candidate: candidate.tokens)
-    text = answer.text
-    if answer.tokens > request.max_tokens:
-        text = await run_off_loop(len(text), cut_to_tokens, text, request.max_tokens, counter)
-    _check_says_something(text, f"{request.max_tokens} tokens leave nothing of it")
-    tokens = answer.tokens if text == answer.text else counter.count_text(text)
-    if tokens >= replaced_tokens:
-        raise SummaryRejectedError(
-            f"summary rejected: its {tokens} tokens are not fewer than the {replaced_tokens} it would replace"
-        )
+            text = await run_off_loop(size, check_summary, summary, request, material)
+        except SummaryRejectedError:
+            written += reported or await run_off_loop(len(said), counter.count_text, said)
+            raise
+        tokens = await run_off_loop(len(text), counter.count_text, text)
+        written += reported or tokens
+        return _Attempt(text, tokens)
+
+    try:
+        answer = await attempt(request)
+        if answer.tokens > request.max_tokens:
+            try:
+                second = await attempt(_shorter(request, answer.tokens))
+            except SummarizerError:
+                pass  # the first can still be cut
+            else:
+                answer = min(answer, second, key=lambda candidate: candidate.tokens)
+        text = answer.text
+        if answer.tokens > request.max_tokens:
+            text = await run_off_loop(len(text), cut_to_tokens, text, request.max_tokens, counter)
+        _check_says_something(text, f"{request.max_tokens} tokens leave nothing of it")
+        tokens = answer.tokens if text == answer.text else counter.count_text(text)
+        if tokens >= replaced_tokens:
+            raise SummaryRejectedError(
+                f"summary rejected: its {tokens} tokens are not fewer than the {replaced_tokens} it would "
+                "replace"
+            )
+    except BaseException:  # a time limit, too
+        note_unused(summarizer, read, written)
+        raise
     return Summary(text=text, input_tokens=read, output_tokens=written)
 
 

@@ -943,6 +943,27 @@ async def test_calls_are_counted_when_they_are_paid_for_whatever_comes_of_them()
     stats = memory.stats()
     assert stats.summarizer_calls == len(summarizer.requests) == 2
     assert (stats.summarizer_input_tokens, stats.summarizer_output_tokens) == (7, 3)
+
+
+@pytest.mark.parametrize("ratio", [None, 0.8], ids=["in line", "in the background"])
+async def test_what_a_refused_answer_cost_is_counted(ratio: float | None) -> None:
+    class Assenting:
+        remote = True
+
+        async def summarize(self, request: SummaryRequest) -> Summary:
+            return Summary("OK", 1_000, 10)
+
+    events: list[CompressionEvent] = []
+    memory = new_memory(config(background_ratio=ratio), summarizer=Assenting(), on_event=events.append)
+    await filled(memory, [user("go"), *turns(12)])
+    await good_view(memory)
+    stats = memory.stats()
+    assert stats.segments > 0
+    assert stats.summarizer_calls > 0
+    assert stats.summarizer_input_tokens == 1_000 * stats.summarizer_calls
+    assert stats.summarizer_output_tokens == 10 * stats.summarizer_calls
+    assert sum(event.summary_input_tokens for event in events) >= 1_000 * stats.summarizer_calls
+    await memory.aclose()
     assert stats.summarizer_seconds > 0
 
 

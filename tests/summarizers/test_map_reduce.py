@@ -229,6 +229,16 @@ class TestFailures:
         with pytest.raises(SummarizerError, match=rf"part \d+ of \d+: .*{cause}"):
             await InParts(reader, COUNTER).summarize(request(*history(20), max_tokens=200))
 
+    async def test_what_the_others_cost_is_noted(self):
+        reader = Reader(FRAME + 400, max_input_tokens=FRAME + 400)
+        reader.write = lambda _asked, prompt: SummarizerError("down") if "MSG19 " in prompt else None
+        with attempt_budget(100) as budget, pytest.raises(SummarizerError, match="down"):
+            await InParts(reader, COUNTER).summarize(request(*history(20), max_tokens=200))
+        given = len(reader.requests) - 1
+        assert budget.take_unused() == (10 * given, given)
+        assert given > 0
+        assert budget.take_unused() == (0, 0)
+
     async def test_a_part_that_is_repeated_is_refused(self):
         reader = Reader(FRAME + 900, max_input_tokens=FRAME + 900)
         reader.write = lambda asked, _prompt: "\n".join(m.get_text_content() for m in asked.messages)

@@ -210,6 +210,12 @@ class TestRetries:
             await provider.make(server, max_retries=5).summarize(ASKED)
         assert len(server.requests) == budget.taken == 2
 
+    async def test_what_an_empty_answer_cost_is_noted(self, server: ModelServer, provider: Provider):
+        server.script(completion("<think>on and on</think>"))
+        with attempt_budget(2) as budget, pytest.raises(SummarizerError, match="holds no text"):
+            await provider.make(server).summarize(ASKED)
+        assert budget.take_unused() == (100, 20)
+
 
 class TestOverflow:
     @pytest.mark.parametrize(

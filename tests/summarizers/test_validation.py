@@ -7,6 +7,7 @@ import pytest
 
 from context_compressor.errors import SummarizerError, SummarizerTimeoutError, SummaryRejectedError
 from context_compressor.summarizers import validation
+from context_compressor.summarizers.attempts import attempt_budget
 from context_compressor.summarizers.prompts import render_conversation, system_prompt, template
 from context_compressor.summarizers.protocol import Summary
 from context_compressor.summarizers.validation import check_summary, summarize_checked
@@ -320,6 +321,38 @@ class TestLengths:
         )
         assert summary.text.startswith(GOOD)
         assert summary.text.endswith("…")
+
+    async def test_a_refused_second_attempt_counts(self):
+        first = Summary(GOOD + "\n- more" * 200, input_tokens=50, output_tokens=220)
+        summary = await checked(
+            Scripted(first, Summary("OK", input_tokens=60, output_tokens=2)),
+            request(user("x y z"), max_tokens=100),
+        )
+        assert (summary.input_tokens, summary.output_tokens) == (110, 222)
+
+    @pytest.mark.parametrize(
+        ("answer", "remote", "unused"),
+        [
+            (Summary("OK", input_tokens=60, output_tokens=2), True, (60, 2)),
+            (Summary("OK", input_tokens=60, output_tokens=2), False, (0, 0)),
+            (Summary("OK"), True, (7, 1)),
+            (Summary(GOOD, input_tokens=60, output_tokens=20), True, (60, 20)),
+            (SummarizerError("down"), True, (0, 0)),
+        ],
+        ids=["refused", "of no model", "nothing reported", "too long", "none"],
+    )
+    async def test_what_is_refused_is_noted_as_unused(
+        self, answer: object, remote: bool, unused: tuple[int, int]
+    ):
+        with attempt_budget(9) as budget, pytest.raises(SummarizerError):
+            await summarize_checked(
+                Scripted(answer, remote=remote),
+                request(user("x y z"), max_tokens=100),
+                PieceCounter(),
+                replaced_tokens=2,
+                input_tokens_estimate=7,
+            )
+        assert budget.take_unused() == unused
 
     async def test_an_endless_answer_is_counted_and_cut_off_the_event_loop(self):
         threads = set()
