@@ -289,7 +289,7 @@ class SegmentMaker:
                     break
                 continue
             if summarizer.remote:
-                done.use.add_remote(summary.input_tokens, summary.output_tokens)
+                done.use.add_remote(summary)
             else:
                 done.use.input_tokens += summary.input_tokens
                 done.use.output_tokens += summary.output_tokens

@@ -12,7 +12,9 @@ from context_compressor.events import NoteFate
 from context_compressor.messages.parts import PartPath
 from context_compressor.offload.calls import write_text
 from context_compressor.offload.protocol import OffloadStore, ref_of
+from context_compressor.summarizers.attempts import Paid
 from context_compressor.summarizers.identifiers.uses import Names
+from context_compressor.summarizers.protocol import Summary
 from context_compressor.tokens.off_loop import run_off_loop
 
 logger = logging.getLogger(__name__)
@@ -29,12 +31,12 @@ class SummaryUse:
     remote_input_tokens: int = 0
     remote_output_tokens: int = 0
 
-    def add_remote(self, input_tokens: int, output_tokens: int) -> None:
+    def add_remote(self, paid: Paid | Summary) -> None:
         """Add what a model was paid for."""
-        self.input_tokens += input_tokens
-        self.output_tokens += output_tokens
-        self.remote_input_tokens += input_tokens
-        self.remote_output_tokens += output_tokens
+        self.input_tokens += paid.input_tokens
+        self.output_tokens += paid.output_tokens
+        self.remote_input_tokens += paid.input_tokens
+        self.remote_output_tokens += paid.output_tokens
 
 
 @dataclass(slots=True)

@@ -82,7 +82,7 @@ def _as_written(text: str, query: Query, places: Sequence[Place]) -> list[Place]
         place
         for place in places
         # What makes a name of a word, as in `--option`, stands before it.
-        if names.get(place.term, "") in fold(text[max(place.start - 2, 0) : place.end])
+        if place.term in names and names[place.term] in fold(text[max(place.start - 2, 0) : place.end])
     }
     literal = {place.term for place in written}
     return [place for place in places if place in written or place.term not in literal]

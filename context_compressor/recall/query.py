@@ -117,7 +117,8 @@ def read_query(text: str, reader: TermReader) -> Query:
                 terms.setdefault(word, QueryTerm((word,), number))
         else:
             sign = _SIGN.search(text, max(0, match.start() - 2), match.start()) if run[0].isalpha() else None
-            name = fold((sign[0] if sign else "") + run) if sign or "_" in run else None
+            written = f"{sign[0]}{run}" if sign else run
+            name = fold(written) if sign or "_" in run else None
             found = QueryTerm((words[0], code_of(run)), number, name=name, beginning=beginning)
             terms.setdefault(words[0], found)
     telling = [term for term in terms.values() if term.name or term.terms[0] not in STOP_WORDS]

@@ -9,9 +9,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from context_compressor.errors import SummarizerError
+
+
+@dataclass(slots=True)
+class Paid:
+    """Tokens of the answers that one summary took."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+    def add(self, input_tokens: int, output_tokens: int) -> None:
+        """Add an answer."""
+        self.input_tokens += input_tokens
+        self.output_tokens += output_tokens
 
 
 @dataclass(slots=True)
@@ -22,19 +35,17 @@ class Attempts:
     taken: int = 0
     failure: str = ""
     """Why the last one that failed did."""
-    unused_input_tokens: int = 0
-    unused_output_tokens: int = 0
-    """Of answers that were paid for, and of which nothing came into a summary."""
+    unused: Paid = field(default_factory=Paid)
+    """Of answers of which nothing came into a summary."""
 
     @property
     def left(self) -> int:
         """How many more there may be."""
         return max(0, self.limit - self.taken)
 
-    def take_unused(self) -> tuple[int, int]:
-        """Return the tokens read and written for nothing since the last call."""
-        unused = self.unused_input_tokens, self.unused_output_tokens
-        self.unused_input_tokens = self.unused_output_tokens = 0
+    def take_unused(self) -> Paid:
+        """Return what was paid for nothing since the last call."""
+        unused, self.unused = self.unused, Paid()
         return unused
 
 
@@ -88,15 +99,17 @@ def note_failure(failure: SummarizerError) -> None:
         budget.failure = str(failure)
 
 
-def note_unused(summarizer: object, input_tokens: int, output_tokens: int) -> None:
-    """Remember what an answer cost that is not used, so that it counts all the same where it was paid for.
-
-    To be called where an answer is turned down, or lost because something else failed.
-    """
-    budget = _budget.get()
-    if budget is not None and getattr(summarizer, "remote", False):
-        budget.unused_input_tokens += input_tokens
-        budget.unused_output_tokens += output_tokens
+@contextmanager
+def paying(summarizer: object) -> Iterator[Paid]:
+    """Add up what answers cost; after an error, or a cancellation, they count as unused."""
+    paid = Paid()
+    try:
+        yield paid
+    except BaseException:
+        budget = _budget.get()
+        if budget is not None and getattr(summarizer, "remote", False):
+            budget.unused.add(paid.input_tokens, paid.output_tokens)
+        raise
 
 
 def charge_call(summarizer: object) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from context_compressor.errors import SummarizerError, SummarizerOverflowError
 from context_compressor.messages.msg import Msg
 from context_compressor.messages.provenance import segment_metadata
-from context_compressor.summarizers.attempts import attempts_left, charge_call, note_unused
+from context_compressor.summarizers.attempts import Paid, attempts_left, charge_call, paying
 from context_compressor.summarizers.prompts import build_prompt
 from context_compressor.summarizers.protocol import Summarizer, Summary, SummaryRequest, name_of
 from context_compressor.summarizers.provider import answer_room
@@ -38,14 +38,7 @@ class _Job:
 
     request: SummaryRequest
     slots: asyncio.Semaphore
-    answers: list[Summary] = field(default_factory=list)
-    """All that were given, whatever becomes of them: each was paid for."""
-
-    @property
-    def cost(self) -> tuple[int, int]:
-        """Tokens read and written for all answers."""
-        read = sum(answer.input_tokens for answer in self.answers)
-        return read, sum(answer.output_tokens for answer in self.answers)
+    paid: Paid
 
 
 class InParts:
@@ -86,13 +79,10 @@ class InParts:
                 return await self.wrapped.summarize(request)
             except SummarizerOverflowError as error:
                 limit = await self._smaller_limit(request, error)
-        job = _Job(request, asyncio.Semaphore(CONCURRENT_CALLS))
-        try:
+        with paying(self) as paid:
+            job = _Job(request, asyncio.Semaphore(CONCURRENT_CALLS), paid)
             summary = await self._summarize_parts(job, limit)
-        except BaseException:  # a time limit, too
-            note_unused(self, *job.cost)
-            raise
-        return Summary(summary.text, *job.cost)
+        return Summary(summary.text, paid.input_tokens, paid.output_tokens)
 
     # Limits
 
@@ -223,7 +213,7 @@ class InParts:
                 replaced_tokens=max(tokens, request.max_tokens) + 1,
                 input_tokens_estimate=tokens,
             )
-        job.answers.append(answer)
+        job.paid.add(answer.input_tokens, answer.output_tokens)
         return answer
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from context_compressor.errors import SummarizerError, SummarizerOverflowError, SummarizerTimeoutError
-from context_compressor.summarizers.attempts import attempts_left, note_failure, note_unused, take_attempt
+from context_compressor.summarizers.attempts import attempts_left, note_failure, paying, take_attempt
 from context_compressor.summarizers.cutting import drop_torn_end
 from context_compressor.summarizers.keys import KeyGuard
 from context_compressor.summarizers.overflow import is_overflow, limit_in, room_in
@@ -174,13 +174,12 @@ class ProviderSummarizer(ABC):
         """
         messages = build_prompt(request).messages()
         room = answer_room(request.max_tokens)
-        read = written = 0
-        try:
+        with paying(self) as paid:
             async with self._connected() as client:
                 while True:
                     had_room = self._reasons
                     answer = await self._complete(client, messages, room)
-                    read, written = read + answer.input_tokens, written + answer.output_tokens
+                    paid.add(answer.input_tokens, answer.output_tokens)
                     text, finish_reason = answer.text, answer.finish_reason
                     if finish_reason != "length" or had_room or strip_reasoning(text):
                         break
@@ -188,12 +187,9 @@ class ProviderSummarizer(ABC):
             if not strip_reasoning(text):
                 hint = "; it reasoned to the end: raise reasoning_tokens" if finish_reason == "length" else ""
                 raise self._error(f"the answer holds no text (finish_reason {finish_reason!r}){hint}")
-        except BaseException:  # a time limit, too
-            note_unused(self, read, written)
-            raise
         if finish_reason == "length":
             text = drop_torn_end(text)
-        return Summary(text=text, input_tokens=read, output_tokens=written)
+        return Summary(text=text, input_tokens=paid.input_tokens, output_tokens=paid.output_tokens)
 
     # What a subclass says
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from context_compressor.errors import SummarizerError, SummarizerTimeoutError, SummaryRejectedError
 from context_compressor.messages.provenance import is_segment
-from context_compressor.summarizers.attempts import charge_call, note_unused
+from context_compressor.summarizers.attempts import charge_call, paying
 from context_compressor.summarizers.cleaning import clean
 from context_compressor.summarizers.cutting import cut_to_tokens
 from context_compressor.summarizers.prompts import (
@@ -89,26 +89,24 @@ async def summarize_checked(
     deadline = None if timeout_seconds is None else loop.time() + timeout_seconds
 
     chars = text_characters(request.messages)
-    read = written = 0
 
     async def attempt(asked: SummaryRequest) -> _Attempt:
-        nonlocal read, written
         left = None if deadline is None else max(0.0, deadline - loop.time())
         summary = await _call(summarizer, asked, left, timeout_seconds)
         said = str(getattr(summary, "text", ""))
         size = (chars if material is None else len(material)) + len(said)
-        read += _reported(getattr(summary, "input_tokens", 0)) or input_tokens_estimate
-        reported = _reported(getattr(summary, "output_tokens", 0))
+        read = _reported(getattr(summary, "input_tokens", 0)) or input_tokens_estimate
+        written = _reported(getattr(summary, "output_tokens", 0))
         try:
             text = await run_off_loop(size, check_summary, summary, request, material)
         except SummaryRejectedError:
-            written += reported or await run_off_loop(len(said), counter.count_text, said)
+            paid.add(read, written or await run_off_loop(len(said), counter.count_text, said))
             raise
         tokens = await run_off_loop(len(text), counter.count_text, text)
-        written += reported or tokens
+        paid.add(read, written or tokens)
         return _Attempt(text, tokens)
 
-    try:
+    with paying(summarizer) as paid:
         answer = await attempt(request)
         if answer.tokens > request.max_tokens:
             try:
@@ -127,10 +125,7 @@ async def summarize_checked(
                 f"summary rejected: its {tokens} tokens are not fewer than the {replaced_tokens} it would "
                 "replace"
             )
-    except BaseException:  # a time limit, too
-        note_unused(summarizer, read, written)
-        raise
-    return Summary(text=text, input_tokens=read, output_tokens=written)
+    return Summary(text=text, input_tokens=paid.input_tokens, output_tokens=paid.output_tokens)
 
 
 def check_summary(summary: object, request: SummaryRequest, material: str | None = None) -> str:

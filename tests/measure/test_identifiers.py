@@ -48,7 +48,7 @@ def test_identifiers(token: str, expected: bool) -> None:
         ("call user.save(row_1, key=ann@example.com)", ["user.save", "row_1", "ann@example.com"]),
         ("The end.Next", ["end.Next"]),
         ("...more_dots... ../up/one/", ["more_dots", "up/one"]),
-        ("/work/x_1/ //comment_1", ["/work/x_1", "comment_1"]),
+        ("/srv/x_1/ //comment_1", ["/srv/x_1", "comment_1"]),
         ("naïve_é1", ["naïve_é1"]),
     ],
 )

@@ -6,7 +6,7 @@ import pytest
 
 from context_compressor.errors import SummarizerError, SummarizerOverflowError
 from context_compressor.messages.msg import Msg
-from context_compressor.summarizers.attempts import attempt_budget
+from context_compressor.summarizers.attempts import Paid, attempt_budget
 from context_compressor.summarizers.fallback import FallbackSummarizer
 from context_compressor.summarizers.map_reduce import CONCURRENT_CALLS, InParts
 from context_compressor.summarizers.prompts import build_prompt
@@ -235,9 +235,9 @@ class TestFailures:
         with attempt_budget(100) as budget, pytest.raises(SummarizerError, match="down"):
             await InParts(reader, COUNTER).summarize(request(*history(20), max_tokens=200))
         given = len(reader.requests) - 1
-        assert budget.take_unused() == (10 * given, given)
+        assert budget.take_unused() == Paid(10 * given, given)
         assert given > 0
-        assert budget.take_unused() == (0, 0)
+        assert budget.take_unused() == Paid()
 
     async def test_a_part_that_is_repeated_is_refused(self):
         reader = Reader(FRAME + 900, max_input_tokens=FRAME + 900)

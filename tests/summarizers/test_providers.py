@@ -14,7 +14,7 @@ from context_compressor.errors import (
     SummarizerOverflowError,
     SummarizerTimeoutError,
 )
-from context_compressor.summarizers.attempts import attempt_budget
+from context_compressor.summarizers.attempts import Paid, attempt_budget
 from context_compressor.summarizers.map_reduce import InParts
 from context_compressor.summarizers.prompts import build_prompt
 from context_compressor.summarizers.validation import summarize_checked
@@ -214,7 +214,7 @@ class TestRetries:
         server.script(completion("<think>on and on</think>"))
         with attempt_budget(2) as budget, pytest.raises(SummarizerError, match="holds no text"):
             await provider.make(server).summarize(ASKED)
-        assert budget.take_unused() == (100, 20)
+        assert budget.take_unused() == Paid(100, 20)
 
 
 class TestOverflow:

@@ -7,7 +7,7 @@ import pytest
 
 from context_compressor.errors import SummarizerError, SummarizerTimeoutError, SummaryRejectedError
 from context_compressor.summarizers import validation
-from context_compressor.summarizers.attempts import attempt_budget
+from context_compressor.summarizers.attempts import Paid, attempt_budget
 from context_compressor.summarizers.prompts import render_conversation, system_prompt, template
 from context_compressor.summarizers.protocol import Summary
 from context_compressor.summarizers.validation import check_summary, summarize_checked
@@ -352,7 +352,7 @@ class TestLengths:
                 replaced_tokens=2,
                 input_tokens_estimate=7,
             )
-        assert budget.take_unused() == unused
+        assert budget.take_unused() == Paid(*unused)
 
     async def test_an_endless_answer_is_counted_and_cut_off_the_event_loop(self):
         threads = set()
