@@ -57,7 +57,9 @@ class Replay:
         self.memory = CompressedMemory(
             config=CompressionConfig(max_total_tokens=budget), counter=COUNTER, on_event=self.events.append
         )
-        self.earlier: list[str] = []
+        self.earlier: list[Msg] = []
+        self.earlier_wire: list[Dict] = []
+        self.earlier_json: list[str] = []
         self.seen_events = 0
         self.originals: dict[str, Dict] = {}
         self.checked_refs: set[str] = set()
@@ -71,25 +73,32 @@ class Replay:
             view = await self.memory.get_memory()
             self.check_view(view)
             if len(self.events) > self.seen_events:
+                assert to_openai(view) == self.earlier_wire
                 await self.check_stand_ins(view)
                 self.seen_events = len(self.events)
+        assert to_openai(self.earlier) == self.earlier_wire
         assert to_openai(await self.memory.get_history()) == self.messages
 
     def check_view(self, view: list[Msg]) -> None:
-        wire = to_openai(view)
+        # What stands as it stood is not written anew: views have hundreds of messages.
+        same = next(
+            (n for n, (old, new) in enumerate(zip(self.earlier, view, strict=False)) if old != new),
+            min(len(self.earlier), len(view)),
+        )
+        wire = [*self.earlier_wire[:same], *to_openai(view[same:])]
+        as_json = [*self.earlier_json[:same], *map(json.dumps, wire[same:])]
         found = [
             problem
             for problem in problems(wire, parts=RECORDED_PARTS)
             if problem != "only instructions" or self.has_spoken(view)
         ]
         assert found == []
-        as_json = [json.dumps(message) for message in wire]
         tokens = sum(self.count(text, msg) for text, msg in zip(as_json, view, strict=True))
         assert tokens == self.memory.stats().view_tokens
         assert tokens <= self.memory.config.budget
         if len(self.events) == self.seen_events:
-            assert as_json[: len(self.earlier)] == self.earlier, "the view changed without an event"
-        self.earlier = as_json
+            assert as_json[: len(self.earlier)] == self.earlier_json, "the view changed without an event"
+        self.earlier, self.earlier_wire, self.earlier_json = view, wire, as_json
 
     def count(self, text: str, msg: Msg) -> int:
         """Return what a message costs, asking the counter once for each that says the same."""
