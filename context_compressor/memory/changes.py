@@ -50,25 +50,25 @@ class Changes:
         """
         upkeep = self._upkeep
         again = bool(kwargs.get("allow_duplicates"))
-        unknown = [msg for msg in messages if again or msg.id not in upkeep.state.index]
+        unknown = [msg for msg in messages if again or msg.id not in upkeep.state.known]
         counts = await measure_all_off_loop(self._counter, unknown)
         counted = {id(msg): tokens for msg, tokens in zip(unknown, counts, strict=True)}
         events: list[CompressionEvent] = []
         async with upkeep.lock:
-            if upkeep.stale or await upkeep.history.has_changed(len(upkeep.state.index)):
+            if upkeep.stale or await upkeep.history.has_changed(len(upkeep.state.known)):
                 await upkeep.refresh(events)
             async with upkeep.changing() as state:
                 await self._base.add_owned(messages, marks, **kwargs)
                 marked_again = False
                 for msg in messages:
-                    known = msg.id in state.index
+                    known = msg.id in state.known
                     marked_again = marked_again or (known and bool(marks))
                     if again or not known:
                         state.enqueue(msg, counted.get(id(msg)) or state.measure(msg))
                     for mark in marks:
                         # A mark that nobody looked at is read from the base when somebody does.
-                        if mark in state.index.marks:
-                            state.index.marks[mark].add(msg.id)
+                        if mark in state.known.marks:
+                            state.known.marks[mark].add(msg.id)
                 if upkeep.remember(state) and marked_again:
                     await upkeep.marks_changed(marks, events)
         if events:
@@ -89,7 +89,7 @@ class Changes:
         async with self._housekeeping.telling() as events, upkeep.lock:
             await upkeep.refresh(events)
             expanded = upkeep.state.expand(await find())
-            keys = upkeep.state.index.keys_of(expanded)
+            keys = upkeep.state.known.keys_of(expanded)
             async with upkeep.changing() as state:
                 count = await remove(expanded)
                 if upkeep.remember(state) and keys:

@@ -9,7 +9,7 @@ from context_compressor.compression.edits import ItemKey, message_id, refs_of
 from context_compressor.compression.ledger import Ledger
 from context_compressor.compression.recovery import Recovery
 from context_compressor.memory.base import MemoryBase
-from context_compressor.memory.index import keyed
+from context_compressor.memory.known import keyed
 from context_compressor.messages.msg import Msg
 from context_compressor.offload.protocol import REF_PATTERN
 from context_compressor.tokens.off_loop import run_off_loop

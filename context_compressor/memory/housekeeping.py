@@ -82,7 +82,7 @@ class Housekeeping:
         gone, upkeep.gone = upkeep.gone, set()
         try:
             if gone is None:
-                await self._recall.keep(list(upkeep.state.index.tokens))
+                await self._recall.keep(list(upkeep.state.known.tokens))
             else:
                 await self._recall.forget(gone)
         except BaseException:  # cancelled, it is done at the next call

@@ -1,4 +1,4 @@
-"""What a compressed memory holds beside the history: ledger, index, the view. No I/O."""
+"""What a compressed memory holds beside the history: what is known of it, ledger, view. No I/O."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from context_compressor.compression.units import Marks, Unit, classify
 from context_compressor.compression.view import ViewItem, advance, apply_edits, rebuild
 from context_compressor.compression.writing import Performed
 from context_compressor.memory.budget import BudgetInForce
-from context_compressor.memory.index import HistoryIndex
+from context_compressor.memory.known import KnownMessages
 from context_compressor.memory.shown import ShownView
 from context_compressor.messages.exchanges import ExchangeBuilder, is_simple
 from context_compressor.messages.msg import Msg
@@ -32,7 +32,7 @@ class MemoryState:
 
     Attributes:
         budget: what a view may cost, and the thresholds in force.
-        index: keys, tokens and marks of the history.
+        known: keys, tokens and marks of the history.
         ledger: the edits.
         shown: what the view shows.
         queue: messages added since the view was last moved on.
@@ -46,7 +46,7 @@ class MemoryState:
     def __init__(self, config: CompressionConfig, counter: TokenCounter) -> None:
         self.budget = BudgetInForce(config)
         self._counter = counter
-        self.index = HistoryIndex()
+        self.known = KnownMessages()
         self.ledger = Ledger()
         self.shown = ShownView(counter)
         self.queue: list[tuple[str, Msg, MessageTokens]] = []
@@ -81,7 +81,7 @@ class MemoryState:
 
     def enqueue(self, msg: Msg, counted: MessageTokens) -> None:
         """Note a message that the history received; `msg` is kept."""
-        self.queue.append((self.index.append(msg.id, counted.total), msg, counted))
+        self.queue.append((self.known.append(msg.id, counted.total), msg, counted))
 
     def advance(self) -> None:
         """Move the view on to the end of the history."""
@@ -98,7 +98,7 @@ class MemoryState:
         )
         self.queue = []
         self._note_withheld(counted)
-        self.ledger.frontier = len(self.index)
+        self.ledger.frontier = len(self.known)
         self._log_repairs(grown)
         self.fresh |= {item.key: item.tokens for item in grown}
         self.shown.grow(grown)
@@ -244,7 +244,7 @@ class MemoryState:
             fresh=frozenset(self.fresh),
             blocked=frozenset(self.blocked),
             extra_tokens=self.shown.summary_tokens,
-            history_tokens=self.index.total_tokens,
+            history_tokens=self.known.total_tokens,
             growth_tokens=growth_tokens,
             early=early,
             manual=manual,
@@ -255,9 +255,9 @@ class MemoryState:
         return classify(self.items, self.config, self._marks())
 
     def _marks(self) -> Marks:
-        volatile = [self.index.bearing(mark) for mark in self.config.volatile_marks]
+        volatile = [self.known.bearing(mark) for mark in self.config.volatile_marks]
         return Marks(
-            pinned=frozenset(self.index.bearing(self.config.pinned_mark)),
+            pinned=frozenset(self.known.bearing(self.config.pinned_mark)),
             volatile=frozenset().union(*volatile),
         )
 
@@ -286,7 +286,7 @@ class MemoryState:
         """Return message ids with each segment's id replaced by the ids that it covers."""
         expanded: dict[str, None] = {}
         for id in message_ids:
-            segment = None if id in self.index else self.ledger.segment(id)
+            segment = None if id in self.known else self.ledger.segment(id)
             if segment is None:
                 expanded[id] = None
             else:
@@ -301,6 +301,6 @@ class MemoryState:
             with_summaries: whether segments and the base memory's own summary are part of it.
         """
         view, self.budget.shown_tokens = self.shown.pick(
-            self.index.bearing(exclude_mark), with_summaries=with_summaries
+            self.known.bearing(exclude_mark), with_summaries=with_summaries
         )
         return view

@@ -52,7 +52,7 @@ class CompressionStats:
 
 def stats_of(state: MemoryState, totals: Totals) -> CompressionStats:
     """Return what a memory has to report."""
-    budget, history = state.budget.due_tokens, state.index.total_tokens
+    budget, history = state.budget.due_tokens, state.known.total_tokens
     left = min(budget - state.tokens, missing_growth(state.items, state.config))
     return CompressionStats(
         history_tokens=history,

@@ -128,7 +128,7 @@ class ListFollower:
             ids: of messages that came from the list and may be there, or not.
         """
         doubtful = dict.fromkeys(ids)
-        followed = _unless_known(self.followed(), {*doubtful, *self._upkeep.state.index.tokens})
+        followed = _unless_known(self.followed(), {*doubtful, *self._upkeep.state.known.tokens})
         self.start_from([*followed, *(Followed(id, _MAY_RETURN) for id in doubtful)])
 
     async def follow(self, messages: Iterable[Any]) -> None:
@@ -199,7 +199,7 @@ class ListFollower:
         """
         deleted: dict[str, list[_Synced]] = {}
         for one in outdated:
-            if one.id not in self._upkeep.state.index:
+            if one.id not in self._upkeep.state.known:
                 deleted.setdefault(one.digest, []).append(one)
         synced: list[_Synced] = []
         new: list[Msg] = []

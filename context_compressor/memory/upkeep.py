@@ -12,7 +12,7 @@ from context_compressor.compression.view import ViewItem
 from context_compressor.events import CompressionEvent
 from context_compressor.memory.base import MemoryBase
 from context_compressor.memory.history import BaseHistory, withdraw_outdated
-from context_compressor.memory.index import HistoryIndex
+from context_compressor.memory.known import KnownMessages
 from context_compressor.memory.locks import LoopLock
 from context_compressor.memory.state import MemoryState
 from context_compressor.messages.msg import Msg
@@ -32,7 +32,8 @@ class Upkeep:
         counter: measures messages.
 
     Attributes:
-        state: ledger, index and view; replaced as a whole when a saved state is loaded or all is cleared.
+        state: ledger, known messages and view; replaced as a whole when a saved state is loaded or all is
+            cleared.
         history: the base memory as read by the wrapper.
         lock: guards base and state together, across the awaits of a base call, so that both see changes in
             the same order. Never held while a summary is written, a text stored for an event, or an event
@@ -78,7 +79,7 @@ class Upkeep:
 
     async def refresh(self, events: list[CompressionEvent]) -> None:
         """Bring the view to the end of the history, read anew if somebody else changed it. Holds: lock."""
-        while self.stale or await self.history.has_changed(len(self.state.index)):
+        while self.stale or await self.history.has_changed(len(self.state.known)):
             if await self._reread(events):
                 break
         self.state.advance()
@@ -95,7 +96,7 @@ class Upkeep:
         yield state
         if state is self.state:
             size = await self.history.size()
-            self.stale = state is not self.state or size != len(state.index)
+            self.stale = state is not self.state or size != len(state.known)
 
     def remember(self, state: MemoryState) -> bool:
         """Note that the base memory was changed by us; tell whether `state` is to change, too.
@@ -118,33 +119,33 @@ class Upkeep:
         history = await self.history.read()
         if state is not self.state:
             return False
-        index, old = HistoryIndex(), state.index
+        known, old = KnownMessages(), state.known
         before, shown = state.tokens, list(state.items)
-        known = dict(old.tokens) if loaded is None else loaded
+        tokens = dict(old.tokens) if loaded is None else loaded
         characters = text_characters(msg for _, msg in history)
-        counted = await self._take_stock(history, known, characters)
+        counted = await self._take_stock(history, tokens, characters)
         for key, msg in history:
-            index.append(msg.id, counted[key].total if key in counted else known[key])
+            known.append(msg.id, counted[key].total if key in counted else tokens[key])
         for mark in {*old.marks, *self._weighty_marks()}:
-            index.marks[mark] = await self.history.ids_bearing(mark)
+            known.marks[mark] = await self.history.ids_bearing(mark)
         if state is not self.state:
             return False
-        self._release(index.bearing(self._config.pinned_mark))
+        self._release(known.bearing(self._config.pinned_mark))
         built = await run_off_loop(characters, state.build, history, counted)
         if state is not self.state:
             return False
         moved = state.set_summary(self.history.summary) and before > 0
-        self._note_gone(key for key in old.tokens if key not in index.tokens)
-        state.index = index
+        self._note_gone(key for key in old.tokens if key not in known.tokens)
+        state.known = known
         seen = {key for key, _ in history[: state.ledger.frontier]} if loaded is not None else set(old.tokens)
-        unseen = {key for key in index.tokens if key not in seen} | {key for key, _, _ in state.queue}
+        unseen = {key for key in known.tokens if key not in seen} | {key for key, _, _ in state.queue}
         generation = state.generation
         state.rebuild(built, len(history), counted, unseen)
         if moved or not _is_continued(shown, state.items):
             if loaded is None:
                 changed = _changed_ids(shown, state.items)
                 self.note_edit(events, "the base memory was changed", before, changed)
-        elif any(index.bearing(mark) != old.bearing(mark) for mark in self._weighty_marks()):
+        elif any(known.bearing(mark) != old.bearing(mark) for mark in self._weighty_marks()):
             self.edited = True  # as where they are changed by the memory itself
         else:
             state.generation = generation  # it only grew: an event that is planned still holds
@@ -159,9 +160,9 @@ class Upkeep:
 
     async def look_up(self, mark: str) -> None:
         """Read who bears a mark, if that was not done before; from now on it is kept in step."""
-        if mark not in self.state.index.marks:
+        if mark not in self.state.known.marks:
             async with self.lock:  # or a mark added meanwhile would be missed for good
-                self.state.index.marks[mark] = await self.history.ids_bearing(mark)
+                self.state.known.marks[mark] = await self.history.ids_bearing(mark)
 
     async def _take_stock(
         self, history: Sequence[tuple[str, Msg]], known: Container[str], characters: int
@@ -201,7 +202,7 @@ class Upkeep:
         if not pinned:
             return []
         left: list[str] = []
-        for item in state.items_of([*pinned, *state.index.keys_of(pinned)]):
+        for item in state.items_of([*pinned, *state.known.keys_of(pinned)]):
             if state.ledger.stands_in_for(item):
                 state.ledger.withdraw(item)
                 left.append(message_id(item.key))
@@ -212,7 +213,7 @@ class Upkeep:
         state = self.state
         history = await self.history.read()
         characters = text_characters(msg for _, msg in history)
-        counted = await self._take_stock(history, state.index.tokens, characters)
+        counted = await self._take_stock(history, state.known.tokens, characters)
         built = await run_off_loop(characters, state.build, history, counted)
         if state is self.state:  # nobody loaded another one meanwhile
             state.rebuild(built, len(history), counted, {key for key, _, _ in state.queue})
@@ -237,11 +238,11 @@ class Upkeep:
         return state.uses
 
     async def forget(self, keys: Sequence[str], events: list[CompressionEvent]) -> None:
-        """Take messages that left the base memory out of view, ledger and index. Holds: lock."""
+        """Take messages that left the base memory out of view and ledger. Holds: lock."""
         state = self.state
         before = state.tokens
         covered = any(state.ledger.stands_in_for(ItemKey(key)) for key in keys)
-        state.index.remove(keys)
+        state.known.remove(keys)
         self._note_gone(keys)
         if covered or not state.drop_simple(set(keys)):
             for item in state.items_of(keys):
@@ -255,13 +256,13 @@ class Upkeep:
         before = state.tokens
         weighty = self._weighty_marks()
         for mark in marks:
-            if mark in weighty or mark in state.index.marks:
-                state.index.marks[mark] = await self.history.ids_bearing(mark)
+            if mark in weighty or mark in state.known.marks:
+                state.known.marks[mark] = await self.history.ids_bearing(mark)
         if weighty.isdisjoint(marks):
             return
         state.generation += 1
         self.edited = True  # what may leave now may make an event pay
-        if released := self._release(state.index.bearing(self._config.pinned_mark)):
+        if released := self._release(state.known.bearing(self._config.pinned_mark)):
             await self.rebuild()
             self.note_edit(events, "pinned messages returned", before, released)
 
@@ -285,7 +286,7 @@ class Upkeep:
     @property
     def known_tokens(self) -> dict[str, int]:
         """Tokens of every known message, by key, those that were loaded and not used yet included."""
-        return self.state.index.tokens if self._loaded_tokens is None else self._loaded_tokens
+        return self.state.known.tokens if self._loaded_tokens is None else self._loaded_tokens
 
     def start_empty(self) -> None:
         """Forget everything; the stored texts become unwanted."""

@@ -26,7 +26,7 @@ from context_compressor import (
 )
 from context_compressor.compression.view import rebuild
 from context_compressor.errors import ContextOverflowError
-from context_compressor.memory.index import keyed
+from context_compressor.memory.known import keyed
 from context_compressor.messages.media import encoded_media
 from context_compressor.messages.msg import is_instruction
 from context_compressor.messages.repair import is_empty_assistant
@@ -447,7 +447,7 @@ class Laws(RuleBasedStateMachine):
         """An overflow is right only where fixed messages leave no room for one segment of each kind."""
         state = self.memory._upkeep.state
         must_stay = sum(tokens for _, tokens in state.fixed_tokens())
-        hints = state.index.bearing("hint")
+        hints = state.known.bearing("hint")
         must_stay += 70 * any(key in hints for item in state.items for key in item.covered)
         assert must_stay + 70 > self.config.budget, [
             (item.key, item.kind, item.tokens) for item in state.items

@@ -770,7 +770,7 @@ async def test_a_hit_shows_nothing_that_redaction_keeps_out_of_the_store(
 async def test_clearing_lets_go_of_what_a_search_knew_of_the_history() -> None:
     memory = await play(memory_of())
     await memory.search_history("handler_3")
-    known = weakref.ref(memory._upkeep.state.index)
+    known = weakref.ref(memory._upkeep.state.known)
     await memory.clear()
     gc.collect()
     assert known() is None

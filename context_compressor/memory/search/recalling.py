@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 from context_compressor.compression.transcript import Redact
 from context_compressor.errors import InvalidArgumentError, OffloadError
 from context_compressor.memory.history import BaseHistory
-from context_compressor.memory.index import HistoryIndex
+from context_compressor.memory.known import KnownMessages
 from context_compressor.memory.search.places import Places
 from context_compressor.memory.search.sayings import Sayings
 from context_compressor.memory.state import MemoryState
@@ -69,7 +69,7 @@ class Recall:
         self._said = Sayings(redact)
         self._places = Places(self._said)
         self._index: SearchIndex | None = None
-        self._seen: HistoryIndex | None = None
+        self._seen: KnownMessages | None = None
         self._digests: dict[str, str] = {}
         self._readers: set[_Reader] = set()
         self._thread: ThreadPoolExecutor | None = None
@@ -106,7 +106,7 @@ class Recall:
         reader = _Reader(self._history, self._said)
         self._readers.add(reader)
         try:
-            keys = list(state.index.tokens)
+            keys = list(state.known.tokens)
             await self._take_digests(keys, state, reader)
             entries = [(key, self._digests.get(key, "")) for key in keys]
             found = await self._call_index(self._ask, query, limit, entries, reader)
@@ -220,11 +220,11 @@ class Recall:
 
     async def _take_digests(self, keys: Sequence[str], state: MemoryState, reader: _Reader) -> None:
         """Take the digests of messages that have none yet, in the order of the history."""
-        if self._seen is not state.index or not self._history.has_revision:
+        if self._seen is not state.known or not self._history.has_revision:
             # The history was read anew: a message may say something else.
             self._digests.clear()
             self._said.start_anew()
-            self._seen = state.index
+            self._seen = state.known
         new = [key for key in keys if key not in self._digests]
         for start in range(0, len(new), _BATCH):
             batch = new[start : start + _BATCH]

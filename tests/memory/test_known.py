@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from context_compressor.memory.index import HistoryIndex
+from context_compressor.memory.known import KnownMessages
 
 
 class Counting(dict[str, int]):
@@ -16,25 +16,25 @@ class Counting(dict[str, int]):
 
 
 def test_a_further_message_under_an_id_takes_no_look_at_those_before() -> None:
-    index = HistoryIndex()
-    index.tokens = counting = Counting()
+    known = KnownMessages()
+    known.tokens = counting = Counting()
     for _ in range(100):
-        index.append("a", 1)
-    assert len(index) == index.total_tokens == 100
+        known.append("a", 1)
+    assert len(known) == known.total_tokens == 100
     assert counting.asked < 500
 
 
-def test_keys_are_the_same_in_every_index_and_meet_no_id() -> None:
+def test_keys_are_the_same_in_every_memory_and_meet_no_id() -> None:
     ids = ["a", "a\0002", "a", "b", "a"]
-    first, again = HistoryIndex(), HistoryIndex()
+    first, again = KnownMessages(), KnownMessages()
     keys = [first.append(id, 1) for id in ids]
     assert keys == [again.append(id, 1) for id in ids]
     assert len(set(keys)) == len(first) == 5
 
 
 def test_once_all_under_an_id_are_gone_its_keys_begin_anew() -> None:
-    index = HistoryIndex()
-    keys = [index.append("a", 1) for _ in range(3)]
-    assert index.keys_of(["a"]) == keys
-    index.remove(keys)
-    assert [index.append("a", 1) for _ in range(3)] == keys
+    known = KnownMessages()
+    keys = [known.append("a", 1) for _ in range(3)]
+    assert known.keys_of(["a"]) == keys
+    known.remove(keys)
+    assert [known.append("a", 1) for _ in range(3)] == keys

@@ -1,4 +1,4 @@
-"""What the wrapper knows of the history without holding it: keys in order, token counts, marks."""
+"""What is known of the history without holding it: keys in order, token counts, marks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from context_compressor.compression.edits import message_id
 from context_compressor.messages.msg import Msg
 
 
-class HistoryIndex:
+class KnownMessages:
     """Keys of all history messages in order, with their tokens; ids by mark.
 
     A key is the message's id; a further message under the same id (`allow_duplicates`) gets a key of its own.
@@ -68,6 +68,6 @@ class HistoryIndex:
 
 
 def keyed(messages: Iterable[Msg]) -> list[tuple[str, Msg]]:
-    """Return history messages with their keys, as `HistoryIndex.append` would give them."""
-    index = HistoryIndex()
-    return [(index.append(msg.id, 0), msg) for msg in messages]
+    """Return history messages with their keys, as `KnownMessages.append` would give them."""
+    known = KnownMessages()
+    return [(known.append(msg.id, 0), msg) for msg in messages]
