@@ -51,7 +51,8 @@ bench: $(VENV)/installed-report
 peers: $(VENV)/installed
 	@$(BIN)/python benchmarks/peers/make.py
 
-# The stamps are written last, so that an installation that broke off is taken up again.
+# The stamps are written last, so that an installation that broke off is taken up again. Modules are compiled
+# when they are first imported: most never are, and compiling all takes as long as fetching them.
 $(VENV)/installed: pyproject.toml
 	@python=""; \
 	for candidate in "$(PYTHON)" python3.13 python3.12 python3.11 python3; do \
@@ -71,12 +72,12 @@ $(VENV)/installed: pyproject.toml
 	fi
 	@echo "Installing what the library needs into $(VENV); the first time this may take a minute or two"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
-	@$(BIN)/python -m pip install --quiet --editable .
+	@$(BIN)/python -m pip install --quiet --no-compile --editable .
 	@touch $@
 
 $(VENV)/installed-dev: $(VENV)/installed
 	@echo "Installing what development needs into $(VENV)"
-	@$(BIN)/python -m pip install --quiet --group dev
+	@$(BIN)/python -m pip install --quiet --no-compile --group dev
 	@touch $@
 
 $(VENV)/installed-report: $(VENV)/installed
