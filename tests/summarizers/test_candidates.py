@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from context_compressor.messages.msg import Msg
-from context_compressor.summarizers.cutting import cut
+from context_compressor.summarizers.cutting import cut, quote
 from context_compressor.summarizers.extractive import ExtractiveSummarizer
-from context_compressor.summarizers.extracts.candidates import index_items, quote
+from context_compressor.summarizers.extracts.candidates import index_items
 from context_compressor.summarizers.extracts.digest import CarriedLine
 from context_compressor.summarizers.sections import parse_sections
 from tests.summarizers.support import PieceCounter, assistant, call, request, result, user

@@ -21,7 +21,7 @@ from context_compressor.summarizers.extracts.outcomes import read_outcome
         ("cat: a.txt: No such file or directory\n", "cat: a.txt: No such file or directory", True),
         ('{"status": "open", "items": [{"id": "7"}]}', "status: open, items: id: 7", False),
         ('{"error": "order not found"}', "error: order not found", True),
-        ("\n".join(f"line {n}" for n in range(40)), "line 0 (40 lines)", False),
+        ("\n".join(f"line {n}" for n in range(40)), "line 0 … line 39 (40 lines)", False),
     ],
 )
 def test_the_outcome_of_a_result_is_one_telling_line(text: str, outcome: str, failed: bool):
@@ -194,13 +194,14 @@ def test_what_is_no_failure_is_told_as_it_is(text: str, outcome: str):
 
 def test_the_marks_of_a_preview_are_no_outcome():
     stub = "[Offloaded tool result ctx://0123456789abcdef: 9 lines]\n[lines 1-2]\n"
-    assert read_outcome(stub + "2 rows\n[line 9]\nend\n[also contains: a.b]") == ("2 rows", False)
+    told = read_outcome(stub + "2 rows\n[line 9]\nend\n[also contains: a.b]")
+    assert told == ("2 rows … end (2 lines)", False)
 
 
 def test_a_text_that_left_has_the_lines_that_it_had():
     stub = "[Offloaded tool result ctx://0123456789abcdef: 68 lines, 7000 characters, 3000 tokens]\n"
     shown = "".join(f"[line {n}]\nrow {n}\n" for n in range(1, 40, 3))
-    assert read_outcome(stub + shown) == ("row 1 (68 lines)", False)
+    assert read_outcome(stub + shown) == ("row 1 … row 37 (68 lines)", False)
 
 
 def test_a_number_of_lines_beyond_what_python_reads_is_no_number():
@@ -226,6 +227,74 @@ def test_what_a_server_of_tools_marks_as_an_error_is_one(is_error: bool):
     assert read_outcome(data, is_read=True)[1] == is_error
 
 
+@pytest.mark.parametrize(
+    ("text", "outcome"),
+    [
+        (
+            "Waiting for the rollout: 1 of 3\n" * 9 + "rolled out",
+            "Waiting for the rollout: 1 of 3 … rolled out (10 lines)",
+        ),
+        (
+            "INFO: 12 targets\n" + "//a:test PASSED\n" * 11 + "INFO: 1 test FAILED",
+            "INFO: 12 targets … INFO: 1 test FAILED (13 lines)",
+        ),
+        (
+            "\nCreating pull request for fix/lines into main, in the repository a.example/shop\n\n"
+            "https://a.example/shop/pull/482\n",
+            "Creating pull request for fix/lines into main, … https://a.example/shop/pull/482 (2 lines)",
+        ),
+    ],
+)
+def test_of_what_a_program_printed_both_ends_are_told(text: str, outcome: str):
+    """The last line of a program that tells of its progress says what came of it."""
+    assert read_outcome(text) == (outcome, False)
+
+
+def test_a_suite_without_tests_does_not_hide_those_that_ran():
+    ran = "test result: ok. 14 passed; 0 failed\n\n   Doc-tests shop\n\ntest result: ok. 0 passed; 0 failed"
+    assert read_outcome(ran) == ("test result: ok. 14 passed; 0 failed", False)
+    assert read_outcome("==== 0 passed ====") == ("0 passed", False)
+
+
+def test_a_sentence_before_an_announcement_is_told():
+    """That an edit matched nothing must not give way to the lines that are offered instead."""
+    said = "The SEARCH block did not match any lines in shop/cart.py. Did you mean:\n"
+    assert read_outcome(said + "    def total(self):\n" * 9)[0].startswith("The SEARCH block did not match")
+
+
+def test_of_a_long_error_its_head_and_its_tail_are_told():
+    where = "│ Error: updating the database (orders): operation error ModifyDBInstance, "
+    text = f"{where}https response {'RequestID 0c1d, ' * 9}cannot upgrade from 13.7 to 15.2"
+    outcome, failed = read_outcome(text)
+    assert failed
+    assert len(outcome) <= 160
+    assert outcome.startswith(where.strip())
+    assert outcome.endswith("cannot upgrade from 13.7 to 15.2")
+
+
+@pytest.mark.parametrize(
+    ("text", "outcome"),
+    [
+        (
+            'Exception in thread "main" a.B: no source\n\tat a.C.load(C.java:7)\nCaused by: '
+            "java.io.FileNotFoundException: /etc/shop.yml (No such file)\n\t... 2 more",
+            "Caused by: java.io.FileNotFoundException: /etc/shop.yml (No such file)",
+        ),
+        (
+            "B.java:33: error: incompatible types\n1 error\n\n* What went wrong:\n"
+            "Execution failed for task ':compileJava'.\n\nBUILD FAILED in 2s",
+            "1 error: B.java:33: error: incompatible types",
+        ),
+        (
+            "  Failed Cart.Adds [12 ms]\n  Error Message:\n   Expected 19\nFailed!  - Failed: 1, Passed: 2",
+            "Failed! - Failed: 1, Passed: 2: Error Message: Expected 19",
+        ),
+    ],
+)
+def test_the_line_is_told_that_says_why(text: str, outcome: str):
+    assert read_outcome(text) == (outcome, True)
+
+
 def test_what_did_not_succeed_is_not_called_ok():
     assert read_outcome("success: false\ncode: 7") == ("success: false | code: 7", False)
     assert read_outcome('{"success": false, "code": 7}') == ("success: false, code: 7", True)
@@ -234,7 +303,7 @@ def test_what_did_not_succeed_is_not_called_ok():
 
 def test_a_short_result_is_told_as_a_whole():
     assert read_outcome(" max_connections \n-----\n 200\n(1 row)\n")[0] == "max_connections | 200 | (1 row)"
-    assert read_outcome("name\n" + "row\n" * 30)[0] == "name (32 lines)"
+    assert read_outcome("name\n" + "row\n" * 30)[0] == "name … row (32 lines)"
 
 
 @pytest.mark.parametrize(
@@ -311,7 +380,7 @@ LONG = "\n" + "more to say\n" * 20
             "id: K-1, of: Ada (22 lines)",
         ),
         ('<!DOCTYPE html>\n<html lang="de">\n<head>\n<title>Shop</title>' + LONG, "Shop (25 lines)"),
-        ("Note: all of it is there" + LONG, "Note: all of it is there (22 lines)"),
+        ("Note: all of it is there" + LONG, "Note: all of it is there … more to say (22 lines)"),
     ],
 )
 def test_a_record_is_told_by_its_first_values(text: str, outcome: str):
@@ -399,7 +468,9 @@ def test_of_a_command_that_failed_the_last_line_is_told():
 
 def test_one_match_of_several_is_not_told_as_the_only_one():
     found = "\n".join(f"django/contrib/app_{number}/models_of_{number}.py" for number in range(5))
-    assert read_outcome(found) == ("django/contrib/app_0/models_of_0.py (5 lines)", False)
+    ends = "django/contrib/app_0/models_of_0.py … django/contrib/app_4/models_of_4.py (5 lines)"
+    assert read_outcome(found) == (ends, False)
+    assert read_outcome(found, is_read=True) == ("django/contrib/app_0/models_of_0.py (5 lines)", False)
     assert read_outcome("\n".join(found.split("\n")[:2]))[0].endswith(
         "_0.py | django/contrib/app_1/models_of_1.py"
     )

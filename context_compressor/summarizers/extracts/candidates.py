@@ -6,8 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from context_compressor.summarizers.cleaning import clean
-from context_compressor.summarizers.cutting import ELLIPSIS, cut
+from context_compressor.summarizers.cutting import cut, quote
 from context_compressor.summarizers.extracts.digest import Call, CarriedLine, Digest, Statement
 from context_compressor.summarizers.identifiers.finding import find_identifiers
 from context_compressor.summarizers.identifiers.ranking import Source
@@ -123,17 +122,6 @@ class Line:
         else:
             text = quote(self.text, max_chars)
         return Line(self.section, text, self.value, self.position, find_identifiers(text), self)
-
-
-def quote(text: str, max_chars: int) -> str:
-    """Return a text's head and tail: a task is stated at the head, and what to mind often at the tail."""
-    line = " ".join(clean(text).split())
-    if len(line) <= max_chars or max_chars < 120:
-        return cut(line, max_chars)
-    tail = line[-max_chars // 3 :]
-    end = tail[tail.find(" ") + 1 :]
-    # Of what was cut before, in writing without blanks, the ellipsis alone is left.
-    return f"{cut(line, max_chars - len(tail))} {end}" if end.strip(ELLIPSIS) else cut(line, max_chars)
 
 
 def index_items(line: CarriedLine) -> tuple[str, str] | None:

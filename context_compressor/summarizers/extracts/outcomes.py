@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import takewhile
 
 from context_compressor.summarizers.cleaning import clean
-from context_compressor.summarizers.cutting import cut, cut_middle
+from context_compressor.summarizers.cutting import ELLIPSIS, cut, cut_middle, quote
 
 _READ_CHARS = 6_000
 """How much of a result is read, half from each end, where its outcome stands."""
 _READ_LINES = 3
 """A result of so few lines may still be the error that a reading call met."""
+
+_ERROR_CHARS = 160
+"""How much of an error is told: its head, where it happened, and its tail, where it often says why."""
+
+_FIRST_CHARS, _ENDS_CHARS = 50, 100
+"""How much is told of the first line of an output at most, and of the first and the last together."""
 
 _SHORT_CHARS = 100
 """A result of so few characters is told as a whole, its lines beside each other."""
@@ -70,9 +76,12 @@ _FAILED_TALLY = re.compile(
     r"\b[1-9]\d* (?:failed|failing|failures?|rejected|errors?)\b(?! \(\d+ fixed, 0 remaining)"
     r"|\b(?:Failures|Errors|Failed): *[1-9]|^FAILED|\b[1-9]\d* tests failed\b|\bfailed=[1-9]"
 )
+_EMPTY_TALLY = re.compile(r"(?<![\d.,])(?:0 (?:tests )?passed|Ran 0 tests)\b")
+"""Says that nothing was run, as of a suite without tests that ran behind others."""
 _ERROR_LINE = re.compile(
     r"^(?!\[ERROR\] *(?:$|-> |\[Help|To see the full|Re-run Maven|For more information|After correcting))"
-    r"(?:[ \t>E│]*\[?(?:[\w.]*(?:Error|Exception)\b|(?:error|fatal|failed|failure|FAILED|ERROR|错误)\b"
+    r"(?:[ \t>E│]*\[?(?:(?:Caused by: )?[\w.]*(?:Error|Exception)\b"
+    r"|(?:error|fatal|failed|failure|FAILED|ERROR|错误)\b"
     r"|(?:--- )?FAIL\b|not ok\b|MCP error\b|Failed to\b|panic:"
     r"|(?:[^\s:]{1,40}: )?(?:line \d+: +\d+ )?(?:Segmentation fault|Aborted|Killed|Bus error)(?= +\S)"
     r"|(?:Program|Thread [^\n]{1,60}) received signal SIG|==\d+==ERROR: |SUMMARY: \w+Sanitizer:"
@@ -93,6 +102,7 @@ _ERROR_LINE = re.compile(
 )
 _BARE_VERDICT = re.compile(
     r"(?:\[INFO\] )?BUILD FAIL|error: (?:could not compile|aborting due to)|error Command failed"
+    r"|FAILED: Build did NOT|Execution failed for task\b"
 )
 """Begins a line that only says that a build failed; another above it says why."""
 _LOG_ERROR = re.compile(
@@ -138,6 +148,7 @@ _SUCCESS = re.compile(
 )
 _ANNOUNCEMENT = re.compile(r"(?:[^\s(]+ +){3,}[^\s(]+[:：]|[^\W\d_]+[:：]")
 """A sentence, or one word, that only announces what follows."""
+_SENTENCE_END = re.compile(r"[.!?]\s|[。！？]")
 _TAG = re.compile(r"</?[\w:.-]+>")
 _PROLOGUE = re.compile(r"<(?:\?xml|!doctype|html|head|body|meta|link|base)\b[^<>]*>?", re.IGNORECASE)
 """A line with which any XML or HTML begins."""
@@ -177,7 +188,7 @@ def read_outcome(
     said, told = _without_status(_without_echo(ends, command))
     status = status or told
     if is_read and not is_error and said.count("\n") >= _READ_LINES:
-        return _logged_error(said, lines) or _first_words(said, lines), False
+        return _logged_error(said, lines) or _first_words(said, lines, is_read=True), False
     outcome, failed = _what_is_said(said, lines, ended_well=status in ("", "0"))
     if is_error and not outcome:
         return "error", True
@@ -221,17 +232,17 @@ def _what_is_said(text: str, lines: int, *, ended_well: bool) -> tuple[str, bool
     tallies = list(_TALLY.finditer(text)) if any(map(text.__contains__, _TALLY_WORDS)) else []
     if tallies:
         told = [tally[0].strip("= ") for tally in tallies]
-        last = told[-1]
+        last = next((tally for tally in reversed(told) if not _EMPTY_TALLY.search(tally)), told[-1])
         failed = next((tally for tally in reversed(told) if _FAILED_TALLY.search(tally)), None)
         if failed is not None:
             # One of several runs may have failed, and the last not.
             outcome = cut(failed, 120) if failed == last else f"{cut(failed, 80)}, {cut(last, 60)}"
             return _with_failed_tests(outcome, text), True
         later = _find_error(text[tallies[-1].end() :])
-        return (cut(later, 160), True) if later else (cut(last, 120), False)
+        return (quote(later, _ERROR_CHARS), True) if later else (cut(last, 120), False)
     error = _find_error(text)
     if error:
-        return cut(error, 160), True
+        return quote(error, _ERROR_CHARS), True
     if logged := _logged_error(text, lines):
         return logged, False
     if lines and not ended_well and (last := text.rstrip().rpartition("\n")[2].strip()):
@@ -276,39 +287,56 @@ def _with_failed_tests(tally: str, text: str) -> str:
     return f"{tally}: {cut(why, 120)}" if why and why not in tally else tally
 
 
-def _first_words(text: str, lines: int) -> str:
-    """Return the first line that says anything, and how many there are; all of a short text."""
+def _first_words(text: str, lines: int, *, is_read: bool = False) -> str:
+    """Return the first line that says anything, and how many there are; all of a short text.
+
+    Of what a program printed also the last: many begin with what they are about to do. Of a text or a page
+    that was shown not: it ends anywhere.
+    """
     if "- Page URL: " in text and (page := _PAGE.search(text)):
         return cut(" ".join(filter(None, page.groups())), 140)
     if _IS_XML.match(text):
         text = _ELEMENT.sub(r"\2: \3", _NAMESPACE.sub("", text).replace("><", ">\n<"))
-    telling = (plain for line in text.splitlines() if any(map(str.isalnum, plain := _plain(line))))
-    first = next(telling, "")
-    if lines and _PAIR.fullmatch(first) and not _SUCCESS.match(first):
-        said = _pairs(first, telling)
+    telling = [plain for line in text.splitlines() if any(map(str.isalnum, plain := _plain(line)))]
+    first = telling[0] if telling else ""
+    succeeded = _SUCCESS.match(first) is not None
+    if lines and not succeeded and len(pairs := _pairs(telling)) > 1:
+        said = cut(", ".join(pairs), _PAIRS_CHARS)
         return f"{said} ({lines} lines)" if lines > 12 else said
-    if _ANNOUNCEMENT.fullmatch(first) and not _SUCCESS.match(first):
-        first = next(telling, first)
+    announces = _ANNOUNCEMENT.fullmatch(first) and not (succeeded or _SENTENCE_END.search(first))
+    others = telling[1:]
+    if announces and others:
+        first, *others = others
     if _SUCCESS.match(first):
         return "ok"
     if not lines:
-        first = " | ".join(filter(None, (first, *telling)))
+        first = " | ".join(filter(None, (first, *others)))
+    if not (first and lines and others):
+        return cut(first, 100)
     # One of several matches or rows is not to be read as the only one.
-    count = lines if lines > 12 else 1 + sum(1 for _ in telling)
-    return f"{cut(first, 60)} ({count} lines)" if first and lines and count > 2 else cut(first, 100)
+    count = lines if lines > 12 else 1 + len(others)
+    if is_read or text.lstrip().startswith("<"):
+        return f"{cut(first, 60)} ({count} lines)" if count > 2 else cut(first, 100)
+    head = cut(first, _FIRST_CHARS)
+    tail = cut(others[-1], _ENDS_CHARS - len(head))
+    return f"{head}{'' if head.endswith(ELLIPSIS[-1]) else ELLIPSIS} {tail} ({count} lines)"
 
 
-def _pairs(first: str, others: Iterator[str]) -> str:
-    """Return a key and its value, and those that follow, beside each other."""
-    said = first.removeprefix("- ")
-    for line in others:
-        if len(said) > _PAIRS_CHARS:
+def _pairs(telling: Sequence[str]) -> list[str]:
+    """Return the keys with their values that a text begins with; where one comes again, a record ends."""
+    said: dict[str, str] = {}
+    for line in telling:
+        if sum(map(len, said.values())) > _PAIRS_CHARS:
             break
         if _PAIR.fullmatch(line):
-            said = f"{said}, {line.removeprefix('- ')}"
-        elif not line.endswith(":"):
+            pair = line if said else line.removeprefix("- ")
+            key = pair.partition(": ")[0]
+            if key in said:
+                break
+            said[key] = pair
+        elif not (said and line.endswith(":")):
             break
-    return cut(said, _PAIRS_CHARS)
+    return list(said.values())
 
 
 def _plain(line: str) -> str:
@@ -319,9 +347,12 @@ def _plain(line: str) -> str:
 def _find_error(text: str) -> str | None:
     """Return the last line that tells of an error, one that says more than that where there is one."""
     if any(map(text.__contains__, _ERROR_WORDS)):
-        told = [line for _, line in sorted(_error_lines(text))]
+        told = sorted(_error_lines(text))
         if told:
-            return next((line for line in reversed(told) if not _BARE_VERDICT.match(line)), told[-1])
+            telling = (found for found in reversed(told) if not _BARE_VERDICT.match(found[1]))
+            at, line = next(telling, told[0])
+            rest = text[at + len(line) :].lstrip().split("\n", 1)[0] if line.endswith(":") else ""
+            return f"{line} {rest}".rstrip()
     for phrase in _ERROR_PHRASES:
         at = text.rfind(phrase)
         if at >= 0:
