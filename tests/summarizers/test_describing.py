@@ -51,6 +51,12 @@ from context_compressor.summarizers.identifiers.ranking import Source, rank_iden
         ("result", "<td>AB-1234</td>", "AB-1234", "AB-1234"),
         ("result", "phone: +84 905 123456", "+84 905 123456", "phone +84 905 123456"),
         ("assistant", "陈丽华（工号E20417）", "E20417", "工号 E20417"),
+        ("result", "net_difference: -1204.37", "1204.37", "net_difference -1204.37"),
+        ("result", '["fee","-152.24"]', "152.24", "-152.24"),
+        ("result", "gap: ORD-12345", "ORD-12345", "gap ORD-12345"),
+        ("result", "a - 12345", "12345", "12345"),
+        ("result", "at 2025-03-04T10:11:00.873Z", "00.873Z", "2025-03-04T10:11:00.873Z"),
+        ("result", "at 2025-03-27T19:45:00+01:00", "00+01", "2025-03-27T19:45:00+01:00"),
     ],
 )
 def test_a_word_beside_an_identifier_says_what_it_is(kind, text: str, token: str, described: str):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from context_compressor.summarizers.identifiers.finding import LETTERS
+from context_compressor.summarizers.identifiers.finding import LETTERS, is_number
 from context_compressor.summarizers.identifiers.ranking import Source
 
 _LOWER = r"a-z\u00df-\u00f6\u00f8-\u024f\u0300-\u036f\u03ac-\u03ce\u0430-\u045f\u1e00-\u1fff"
@@ -29,7 +29,10 @@ _QUOTING = str.maketrans(dict.fromkeys('"`*(“'))
 """What opens a quotation before a token, or closes one that began before the words."""
 _WORDS_AFTER = re.compile(rf"[\"'`*)]{{0,3}}((?: [{LETTERS}][{_LOWER}']{{0,15}}){{1,2}})(?![\w.@/+-])")
 _AROUND = {
-    2: (re.compile(r"(?<![\w,.:])(?:\d\d?:){1,2}$", re.ASCII), re.compile(r"(?<=\d)(?::\d\d(?!\d)){1,2}")),
+    2: (
+        re.compile(r"(?<![\w,.:-])(?:\d{4}-\d\d-\d\dT)?(?:\d\d?:){1,2}$", re.ASCII),
+        re.compile(r"(?<=\d)(?::\d\d(?!\d)){1,2}"),
+    ),
     3: (
         re.compile(r"(?<![\w,.])\d{1,3}(?:,\d{3}){0,2},$", re.ASCII),
         re.compile(r"(?<=\d)(?:,\d{3}(?!\d))+"),
@@ -52,6 +55,8 @@ _JOINED = re.compile(
 scope, places in files, hosts with a port. Where names are counted, these are several."""
 _JOINED_CHARS = 120
 _SIGNS = "$€£¥"
+_MINUS = re.compile(r"(?:\A|[\s\"'`(\[{:=,|])[-−]\Z")
+"""Before a number, the sign of one below zero, and no hyphen."""
 _EMPTY_WORDS = frozenset(
     {
         *("a", "an", "and", "are", "as", "at", "be", "by", "for", "from", "has", "have", "in", "is", "it"),
@@ -73,6 +78,8 @@ def describe(token: str, source: Source, start: int = 0) -> str:
     start, token = _whole(text, start, token)
     if start and text[start - 1] in _SIGNS:
         start, token = start - 1, text[start - 1] + token
+    elif _MINUS.search(text, max(0, start - 2), start) and is_number(token):
+        start, token = start - 1, f"-{token}"
     before = text[max(0, start - 48) : start]
     if source.kind in ("user", "assistant"):
         match = _WORDS_BEFORE.search(before)
@@ -114,7 +121,7 @@ def _whole_number(text: str, start: int, token: str) -> tuple[int, str]:
     if token[-3:-2] == "T" and (clock := _CLOCK.match(text, end)):
         return start, token + clock[0]
     around = _AROUND.get(len(token) - len(token.lstrip("0123456789")))
-    head = around[0].search(text, max(0, start - 12), start) if around else None
+    head = around[0].search(text, max(0, start - 24), start) if around else None
     if text[start:end] != token or not around or not head:
         return start, token
     tail = around[1].match(text, end)
