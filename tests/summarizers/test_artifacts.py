@@ -43,6 +43,23 @@ def test_each_line_says_where_its_names_come_from() -> None:
     assert line.startswith("read_file dates.py: ")
 
 
+def test_a_word_that_says_what_several_are_is_said_once_and_carried_on() -> None:
+    ids = ("ACC-1001", "ACC-2002", "ACC-3003", "ACC-4004", "ACC-5005")
+    found = result("1", "".join(f"{'-' * 200}\naccount: {name}\n" for name in ids))
+    index = index_of(call("find", "1", plan="basic"), found)
+    line = "find plan=basic: account ACC-2002; ACC-3003; ACC-4004"
+    assert line in index
+    earlier = segment(f"[Summary by the memory.]\n## Index\n- {line}")
+    again = index_of(earlier, segment("[Summary by the memory.]\n## Index\n- ls: a_b.py"))
+    assert all(f"account {name}" in again or f"; {name}" in again for name in ids[1:4])
+
+
+def test_the_paths_of_calls_stand_beside_each_other() -> None:
+    paths = [f"/src/web/api/module_{name}.ts" for name in "abc"]
+    calls = [m for n, p in enumerate(paths) for m in (call("read", f"{n}", path=p), result(f"{n}", "x"))]
+    assert f"read: path {'; '.join(paths)}" in index_of(*calls)
+
+
 def test_what_stands_elsewhere_in_the_view_is_not_named_again() -> None:
     known = known_identifiers(["ISO_FORMAT and DATE-1432 stand in another summary"])
     assert "ISO_FORMAT" not in index_of(known=known)
@@ -63,7 +80,7 @@ def test_of_the_oldest_index_what_it_named_first_is_carried_on() -> None:
     oldest = segment(f"[Summary by the memory.]\n## Index{lines}")
     newest = segment("[Summary by the memory.]\n## Index\n- get_user: order W_777")
     index = index_of(oldest, newest, max_tokens=120)
-    assert all(name in index for name in names[:5])
+    assert all(name.removeprefix("key ") in index for name in names[:5])
 
 
 def test_what_earlier_indexes_said_of_calls_and_wishes_keeps_its_words() -> None:

@@ -60,7 +60,7 @@ from context_compressor.summarizers.identifiers.ranking import Source, rank_iden
     ],
 )
 def test_a_word_beside_an_identifier_says_what_it_is(kind, text: str, token: str, described: str):
-    assert describe(token, Source(kind, "label", text, 0.0)) == described
+    assert str(describe(token, Source(kind, "label", text, 0.0))) == described
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_a_word_beside_an_identifier_says_what_it_is(kind, text: str, token: str
     ],
 )
 def test_what_colons_join_is_named_whole(text: str, token: str, described: str):
-    assert describe(token, Source("result", "label", text, 0.0)) in (
+    assert str(describe(token, Source("result", "label", text, 0.0))) in (
         described,
         f"as {described}",
         f"id {described}",

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from context_compressor.summarizers.cutting import cut, quote
 from context_compressor.summarizers.extracts.digest import Call, CarriedLine, Digest, Statement
+from context_compressor.summarizers.extracts.index import split_items
 from context_compressor.summarizers.identifiers.finding import find_identifiers
 from context_compressor.summarizers.identifiers.ranking import Source
 from context_compressor.summarizers.sections import strip_bullet
@@ -128,8 +129,9 @@ def index_items(line: CarriedLine) -> tuple[str, str] | None:
     """Return label and items of a line that only lists identifiers; these are ranked anew, one by one."""
     is_list = line.section == "facts" and ARROW not in line.text
     match = _INDEX_LINE.fullmatch(line.text) if is_list else None
-    if match and all(len(item.split()) <= 5 and find_identifiers(item) for item in match[2].split(", ")):
-        return match[1], match[2]
+    items = split_items(match[2]) if match else []
+    if match and all(len(item.split()) <= 5 and find_identifiers(item) for item in items):
+        return match[1], ", ".join(items)
     return None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from context_compressor.summarizers.identifiers.describing import describe
+from context_compressor.summarizers.identifiers.describing import Described, describe
 from context_compressor.summarizers.identifiers.finding import find_identifiers, is_number
 from context_compressor.summarizers.identifiers.ranking import Identifier, Source
 
@@ -33,7 +33,7 @@ class Index:
         tools = {_first_word(source.label) for source in sources if source.kind in ("call", "result")}
         # Of its tools the agent is told anyway.
         self._ranked = [identifier for identifier in ranked if identifier.text not in tools]
-        self._described: dict[str, tuple[int, str, Collection[str]] | None] = {}
+        self._described: dict[str, tuple[int, Described, Collection[str]] | None] = {}
         """Where each name first stands in its source, what is said of it, and the names that this holds where
         colons join several; None of one that is a key."""
 
@@ -43,7 +43,8 @@ class Index:
         Identifiers in `covered` are left out. The lines with the most valuable come first, so that a later
         summary which carries them forward knows their rank.
         """
-        groups: dict[str, list[tuple[int, int, str]]] = {}
+        groups: dict[str, list[tuple[int, int, Described]]] = {}
+        said: set[tuple[str, str]] = set()
         joined: set[str] = set()
         spent = 0
         complete = True
@@ -64,9 +65,11 @@ class Index:
             if described is None:
                 continue
             start, item, names = described
-            # The arguments of its call need not be said twice.
-            label = _first_word(source.label) if name in source.label else source.label
-            cost = len(item) + 3 + (0 if label in groups else len(label) + 4)
+            # The arguments of its call need not be said twice; the label shortens a path to its name.
+            shown = name.rpartition("/")[2] if source.kind == "call" else name
+            label = _first_word(source.label) if shown in source.label else source.label
+            is_said = _is_one_word(item.words) and (label, item.words) in said
+            cost = len(item.name if is_said else str(item)) + 3 + (0 if label in groups else len(label) + 4)
             if spent + cost > room:
                 complete = False
                 if room - spent < _MIN_ROOM_CHARS:
@@ -74,6 +77,7 @@ class Index:
                 continue
             spent += cost
             joined.update(names)
+            said.add((label, item.words))
             groups.setdefault(label, []).append((identifier.source, start, item))
         lines = (_wrap(label, [item for *_, item in sorted(group)]) for label, group in groups.items())
         return [line for wrapped in lines for line in wrapped], spent, complete
@@ -83,9 +87,13 @@ def _first_word(label: str) -> str:
     return label.split(" ", 1)[0]
 
 
-def _describe(name: str, source: Source, start: int) -> tuple[str, Collection[str]]:
+def _describe(name: str, source: Source, start: int) -> tuple[Described, Collection[str]]:
     item = describe(name, source, start)
-    return item, find_identifiers(item) if ":" in item else ()
+    return item, find_identifiers(str(item)) if ":" in str(item) else ()
+
+
+def _is_one_word(words: str) -> bool:
+    return words != "" and " " not in words
 
 
 def _is_key(name: str, source: Source, start: int) -> bool:
@@ -103,12 +111,31 @@ def _is_key(name: str, source: Source, start: int) -> bool:
     return source.kind in ("result", "assistant") and after in ('":', "':")
 
 
-def _wrap(label: str, items: list[str]) -> Iterator[str]:
-    """Yield `label: item, item` lines, short enough that the label stands near each item."""
-    line = ""
+def _wrap(label: str, items: list[Described]) -> Iterator[str]:
+    """Yield `label: word item; item, item` lines, short enough that the label stands near each item.
+
+    A word that says what several are in a row is said once (see `split_items`).
+    """
+    line = word = ""
     for item in items:
-        if line and len(line) + len(item) > _LINE_CHARS:
+        if line and len(line) + len(str(item)) > _LINE_CHARS:
             yield line
             line, label = "", _first_word(label)
-        line = f"{line}, {item}" if line else f"{label}: {item}" if label else item
+        if not line:
+            line = f"{label}: {item}" if label else str(item)
+        elif _is_one_word(word) and item.words == word:
+            line = f"{line}; {item.name}"
+        else:
+            line = f"{line}, {item}"
+        word = item.words
     yield line
+
+
+def split_items(items: str) -> list[str]:
+    """Return the items of a line, each with the word that says what it is."""
+    split: list[str] = []
+    for run in items.split(", "):
+        first, *others = run.split("; ")
+        word = first.partition(" ")[0]
+        split += [first, *(f"{word} {other}" for other in others)]
+    return split

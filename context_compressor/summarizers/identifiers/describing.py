@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from context_compressor.summarizers.identifiers.finding import LETTERS, is_number
 from context_compressor.summarizers.identifiers.ranking import Source
@@ -65,7 +66,18 @@ _EMPTY_WORDS = frozenset(
 )
 
 
-def describe(token: str, source: Source, start: int = 0) -> str:
+class Described(NamedTuple):
+    """An identifier with the words that stand before it."""
+
+    words: str
+    """What it is; "" where no word says so."""
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.words} {self.name}" if self.words else self.name
+
+
+def describe(token: str, source: Source, start: int = 0) -> Described:
     """Return an identifier with the words beside it in its source, which often say what it is.
 
     `order_id #W123` for a JSON value, `def parse_date` for code, `cancel reservation 5BGGWZ` for speech; the
@@ -74,7 +86,7 @@ def describe(token: str, source: Source, start: int = 0) -> str:
     text = source.text
     start = _find_whole(text, token, start)
     if start == 0 and not text.startswith(token):
-        return token  # it stands there in another form: the path `C:\new` as `C:\\new`
+        return Described("", token)  # it stands there in another form: the path `C:\new` as `C:\\new`
     start, token = _whole(text, start, token)
     if start and text[start - 1] in _SIGNS:
         start, token = start - 1, text[start - 1] + token
@@ -85,12 +97,12 @@ def describe(token: str, source: Source, start: int = 0) -> str:
         match = _WORDS_BEFORE.search(before)
         if match:
             words = " ".join(match[0].translate(_QUOTING).rstrip(" '").split())
-            return f"{words} {token}"
+            return Described(words, token)
         match = _WORDS_AFTER.match(text, start + len(token))
-        return f"{token}{match[1]}" if match else token
+        return Described("", f"{token}{match[1]}" if match else token)
     match = _KEY_BEFORE.search(before)
     word = (match[1] or match[2] or match[3]) if match else ""
-    return token if not word or word.casefold() in _EMPTY_WORDS else f"{word} {token}"
+    return Described("" if word.casefold() in _EMPTY_WORDS else word, token)
 
 
 def _whole(text: str, start: int, token: str) -> tuple[int, str]:
