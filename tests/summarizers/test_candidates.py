@@ -10,7 +10,7 @@ from context_compressor.summarizers.extractive import ExtractiveSummarizer
 from context_compressor.summarizers.extracts.candidates import index_items
 from context_compressor.summarizers.extracts.digest import CarriedLine
 from context_compressor.summarizers.sections import parse_sections
-from tests.summarizers.support import PieceCounter, assistant, call, request, result, user
+from tests.summarizers.support import PieceCounter, assistant, call, request, result, segment, user
 
 GOAL = user("Please plan a trip to the mountains for the five of us, in the first week of May.")
 
@@ -121,6 +121,17 @@ async def test_a_failure_that_was_overcome_does_not_outweigh_the_success():
     found = await sections(*tried, *later, max_tokens=100)
     assert "submit: contract=HT-033 amount=820800 by=Chen → submitted as SP-0091" in found["done"]
     assert not any("Error" in line for line in found["done"])
+
+
+async def test_what_an_index_quoted_of_the_user_stays_when_segments_merge():
+    """Between what calls came to, each of which names much, a wish that names nothing was lost."""
+    wish = "Skip it on the last day of the year, and tell the night shift instead of the others."
+    calls = "".join(f"\n- sh: part {n} log_{n} → load orders_{n}8a rows_{n}77 (40 lines)" for n in range(20))
+    first = segment(f"## Done\n- sh: make → built\n\n## Index\n- user: {wish}{calls}")
+    merged = await summarize(first, segment("## Done\n- sh: make lint → 3 files checked"), max_tokens=120)
+    assert wish in parse_sections(merged)["instructions"]
+    again = await summarize(segment(merged), segment(f"## Index{calls}"), max_tokens=120)
+    assert wish in parse_sections(again)["instructions"]
 
 
 async def test_what_was_said_before_other_work_is_not_in_progress():

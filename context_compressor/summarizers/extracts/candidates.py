@@ -22,7 +22,7 @@ GOAL_CHARS = 420
 
 _CARRIED_VALUES = {
     "goal": 2.0,
-    "instructions": 0.5,
+    "instructions": 0.3,
     "decisions": 0.35,
     "facts": 0.4,
     "done": 0.15,
@@ -86,6 +86,8 @@ _ASSENT_CHARS = 80
 _QUESTION_MARKS = ("?", "？", "؟")
 _SENTENCE_ENDS = re.compile(r"(?<=[.!?؟।])\s+|(?<=[。！？])|\n+")
 _INDEX_LINE = re.compile(r"(.{1,70}?): (.+)")
+_QUOTED = re.compile(r"user: (.+)")
+"""A line in which an index quotes what the user asked for."""
 
 
 @dataclass(slots=True)
@@ -143,6 +145,8 @@ def carried_source(line: CarriedLine) -> Source:
     position = (1 + line.position - line.rank) / 2
     if items := index_items(line):
         return Source("carried", items[0], items[1], position, is_carried=True)
+    if line.section == "instructions":
+        return Source("user", "user", line.text, position, is_carried=True)
     name, colon, rest = line.text.partition(": ")
     if colon and " " not in name:
         if line.section == "done" or (line.section == "facts" and ARROW in rest):
@@ -220,14 +224,17 @@ def _carried_lines(digest: Digest, make: _Make) -> Iterator[Line]:
             continue
         if _KINDS.get(line.section) == "call" and line.text.partition(": ")[0] in planners:
             continue  # there is a newer plan
-        section = line.section
+        section, text = line.section, line.text
         if section == "goal":
             # The oldest goal is the goal; what began a later part is one more request.
             goals += 1
             section = "goal" if goals == 1 else "instructions"
+        elif section == "facts" and (quoted := _QUOTED.fullmatch(text)):
+            section, text = "instructions", quoted[1]  # the index had quoted it
         value = _CARRIED_VALUES.get(section, 0.0) + 0.3 * line.position - 0.1 * line.rank
+        value += _weight_of_wish(text) if section == "instructions" else 0.0
         # Far below what is new, and in the order of the summaries before that of their lines.
-        yield make(section, line.text, value, line.position - 2 + _RANK_STEP * line.rank)
+        yield make(section, text, value, line.position - 2 + _RANK_STEP * line.rank)
 
 
 def _request_lines(digest: Digest, make: _Make) -> Iterator[Line]:
@@ -243,13 +250,16 @@ def _request_lines(digest: Digest, make: _Make) -> Iterator[Line]:
             line = make("goal", quote(said.text, GOAL_CHARS), 1.0, -0.5)
         else:
             text = cut(said.text, STATEMENT_CHARS)
-            # What shall hold from now on outweighs a question that was answered later.
-            value = 0.5 + 0.2 * said.position + (0.3 if _IMPERATIVE.search(text) else 0.0)
-            value -= 0.3 if text.endswith(_QUESTION_MARKS) else 0.0
+            value = 0.5 + 0.2 * said.position + _weight_of_wish(text)
             is_word = text.isascii() and " " not in text
             line = make("instructions", text, value - (0.3 if is_word else 0.0), said.position)
         line.speaker = said.speaker
         yield line
+
+
+def _weight_of_wish(text: str) -> float:
+    """Return what to add to a request's value: what shall hold outweighs a question answered later."""
+    return (0.3 if _IMPERATIVE.search(text) else 0.0) - (0.3 if text.endswith(_QUESTION_MARKS) else 0.0)
 
 
 def _first_request(requests: list[Statement]) -> Statement | None:
