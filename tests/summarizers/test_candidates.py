@@ -134,6 +134,49 @@ async def test_what_an_index_quoted_of_the_user_stays_when_segments_merge():
     assert wish in parse_sections(again)["instructions"]
 
 
+async def test_of_one_tool_for_all_the_newest_run_of_each_program_is_told():
+    ran = [
+        message
+        for n, command in enumerate(
+            ["make deploy", *(f"git show rev_{n}" for n in range(9)), "cat a.txt", *["ls"] * 3]
+        )
+        for message in (call("sh", f"{n}", command=command), result(f"{n}", f"said {n} things"))
+    ]
+    found = await sections(GOAL, *ran, max_tokens=150)
+    assert "sh: make deploy → said 0 things" in found["done"]
+
+
+async def test_that_tests_passed_in_the_end_outweighs_what_was_run_later():
+    """Where only an older run was told, what it told stood as the last word."""
+    passed = (call("sh", "1", command="make test"), result("1", "== 7 passed in 3s =="))
+    later = [
+        message
+        for n in range(9)
+        for message in (
+            call("sh", f"v{n}", command=f"tool_{n} src/part_{n}.py"),
+            result(f"v{n}", f"part_{n} has class_{n}x"),
+        )
+    ]
+    found = await sections(GOAL, *passed, *later, max_tokens=250)
+    assert "sh: make test → 7 passed in 3s" in found["done"]
+
+
+async def test_pages_in_turn_do_not_crowd_out_the_rest():
+    checked = [
+        message
+        for hut, rule in (("Falk", "no dogs after ten"), ("Rabe", "free from May on"))
+        for message in (call("check", hut, hut=hut), result(hut, rule))
+    ]
+    pages = [
+        message
+        for n in range(9)
+        for message in (call("list_huts", f"p{n}", page=n), result(f"p{n}", f"hut_{n} on page {n}"))
+    ]
+    found = await sections(GOAL, *checked, *pages, max_tokens=200)
+    assert "check: hut=Falk → no dogs after ten" in found["done"]
+    assert "list_huts: page=8 → hut_8 on page 8" in found["done"]
+
+
 async def test_what_was_said_before_other_work_is_not_in_progress():
     said = assistant("A popup covers the button, and I close it.")
     work = (call("click", "1", bid="402"), result("1", "closed"))

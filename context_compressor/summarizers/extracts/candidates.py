@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from context_compressor.summarizers.cutting import cut, quote
 from context_compressor.summarizers.extracts.digest import Call, CarriedLine, Digest, Statement
 from context_compressor.summarizers.extracts.index import split_items
+from context_compressor.summarizers.extracts.outcomes import is_tally
 from context_compressor.summarizers.identifiers.finding import find_identifiers
 from context_compressor.summarizers.identifiers.ranking import Source
 from context_compressor.summarizers.sections import strip_bullet
@@ -30,6 +31,11 @@ _CARRIED_VALUES = {
 }
 _KINDS = {"done": "call", "facts": "call", "goal": "request", "instructions": "request"}
 """Sections between which nothing is said twice."""
+_VERDICT = 0.2
+"""So much more says the newest run of tests, or of a build: an older one may have told otherwise."""
+_ALIKE = 0.2
+"""So much less says a call that was made again with other numbers."""
+_DIGITS = re.compile(r"\d+")
 _RANK_STEP = 1e-6
 """Small beside the distance of two messages' positions."""
 _SENTENCE_CHARS = 200
@@ -272,6 +278,8 @@ def _first_request(requests: list[Statement]) -> Statement | None:
 
 def _call_lines(digest: Digest, make: _Make) -> Iterator[Line]:
     newest = {call.name: call for call in digest.calls}
+    newest_of_kind = {call.kind: call for call in digest.calls}
+    newest_alike = {_DIGITS.sub("0", call.title): call for call in digest.calls}
     failures = _standing_failures(digest.calls)
     last_failure = next(iter(failures), None)
     for call in digest.calls:
@@ -284,7 +292,11 @@ def _call_lines(digest: Digest, make: _Make) -> Iterator[Line]:
         value = 0.1 + 0.4 * call.position**2
         value += (0.15 if call in failures else 0.0) + (0.2 if _CHANGING.search(call.name) else 0.0)
         # One of each kind, so that a busy tool does not crowd out the rest, nor the last failure.
-        value += 0.25 if newest[call.name] is call or call is last_failure else 0.0
+        is_newest = newest_of_kind[call.kind] is call
+        value += 0.25 if is_newest or call is last_failure else 0.0
+        value += _VERDICT if is_newest and is_tally(call.outcome) else 0.0
+        # Pages, parts and rows in turn: the newest stands for the others.
+        value -= 0.0 if newest_alike[_DIGITS.sub("0", call.title)] is call else _ALIKE
         yield make("done", text, value, call.position)
 
 

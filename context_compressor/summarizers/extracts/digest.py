@@ -45,6 +45,9 @@ _READING = re.compile(
     r"(?:^|[\W_])(?:read|view|open|cat|head|tail|sed -n|nl|less|more)(?![a-z])", re.IGNORECASE
 )
 """What a call is named, or begins with, that shows a text: errors and tallies in it are the text's."""
+_SHOWS = "show"
+_PROGRAM = re.compile(r"(?:\w+=\S* +)*([\w./-]+)(?: +([a-z][a-z-]+)(?=\s|\Z))?")
+"""Begins a command: variables, the program, and `push` say in `git push`."""
 _OVERWRITTEN = re.compile(r"(?:^|(?<=\n))[^\n]*\r(?![\r\n]|\Z)")
 """What a terminal no longer shows, since the cursor went back to the start of the line: bars of progress."""
 _METER = re.compile(
@@ -121,6 +124,17 @@ class Call:
         """What it executes; "" where it is no command."""
         command = command_line(self.arguments.get("command", self.arguments.get("cmd")))
         return command if isinstance(command, str) else ""
+
+    @property
+    def kind(self) -> str:
+        """What it is one of: its tool with the program, and what this is to do, where it is a command.
+
+        All that show a text are one.
+        """
+        if self.is_reading:
+            return _SHOWS
+        program = _PROGRAM.match(CHANGE_OF_DIRECTORY.sub("", self.command, count=1))
+        return " ".join((self.name, *filter(None, program.groups()))) if program else self.name
 
     @property
     def is_reading(self) -> bool:

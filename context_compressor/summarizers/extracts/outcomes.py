@@ -197,6 +197,11 @@ def read_outcome(
     return f"exit code {status}" + (f": {outcome}" if outcome not in ("", "ok") else ""), True
 
 
+def is_tally(outcome: str) -> bool:
+    """Tell whether an outcome is what test runners, builds and their like say in the end."""
+    return _TALLY.match(outcome) is not None
+
+
 def _without_echo(text: str, command: str) -> str:
     """Return a result without the command above it."""
     if not command:
