@@ -31,6 +31,10 @@ from tests.support.media import png_url
         ({"path": "a.ts", "content": "/**\n * Opens doors.\n */"}, "a.ts content=* Opens doors."),
         ({"path": "a.py", "old": "def f():\n  a", "new": "def f():\n  b"}, "a.py old=def f():"),
         ({"path": "a.py", "text": "[Offloaded argument ctx://0123456789abcdef: 9 lines]\nx"}, "a.py"),
+        (
+            {"input": "*** Begin Patch\n*** Update File: src/a.py\n@@ def f\n-x\n+y\n*** End Patch"},
+            "input=*** Update File: src/a.py",
+        ),
         ({"server": "s", "tool": "t", "params": {"path": "a.py", "n": 1}}, "a.py server=s tool=t"),
     ],
 )

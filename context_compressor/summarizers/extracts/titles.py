@@ -22,7 +22,7 @@ _WRAPPED_ARGUMENTS = ("params", "parameters", "arguments", "args", "input", "too
 """Where a tool that calls other tools has the arguments of these."""
 _SAYS_NOTHING = re.compile(
     r"\W*$|</?[\w:-]+>$|#!|#include\b|import [^\s(]|from \S+ import\b|set [-+]\w"
-    r"|(?:const|let|var) [^=]{1,80}= ?require\(|cd \S+$"
+    r"|(?:const|let|var) [^=]{1,80}= ?require\(|cd \S+$|\*\*\* Begin Patch$"
 )
 """A line that many scripts, files and queries begin with: a tag alone, an import, an opened comment."""
 _OPENS_SCRIPT = re.compile(r"(?:\s-\w{0,3}[ce]\s*\$?[\"'`]|^[^>]*<<-?\s*[\"']?\w+[\"']?)\s*$")
