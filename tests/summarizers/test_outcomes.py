@@ -185,6 +185,11 @@ def test_a_failure_is_found_however_it_is_written(text: str, outcome: str):
         ("[12:00:01] served 7", "[12:00:01] served 7"),
         ("HTTP/1.1 200 OK", "HTTP/1.1 200 OK"),
         ("Found 1 error (1 fixed, 0 remaining).", "Found 1 error (1 fixed, 0 remaining)."),
+        (
+            "-rw-r--r-- 1 root root 4492 Apr 30 08:32 error.h",
+            "-rw-r--r-- 1 root root 4492 Apr 30 08:32 error.h",
+        ),
+        ("7 failed/ 12 errors.py", "7 failed/ 12 errors.py"),
         ("0\n", "0"),
     ],
 )

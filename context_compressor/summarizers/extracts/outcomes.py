@@ -65,15 +65,17 @@ _IS_ERROR = re.compile(r"isError(?:=True|[\"']\s*:\s*true)\W*\Z")
 """Ends what MCP servers say of a call that failed."""
 
 _TALLY = re.compile(
-    r"^[^\n]*\b(?:\d+ (?:tests )?(?:passed|failed|failing|failures?|rejected|errors?)"
+    r"^[^\n]*\b(?:\d+ (?:tests )?(?:passed|failed|failing|failures?|rejected|errors?)(?![-/]|\.\w)"
     r"|(?:Failures|Failed): *\d+)\b[^\n]*$"
     r"|^(?:Ran \d+ tests?|FAILED \(|Plan: \d+ to add|(?:Apply|Destroy) complete!"
     r"|(?:\[INFO\] )?BUILD SUCCESS(?:FUL)?\b|Successfully (?:installed|built) )[^\n]*$",
     re.MULTILINE,
 )
-"""What test runners say in the end, and other programs whose output begins with what they are about to do."""
+"""What test runners say in the end, and other programs whose output begins with what they are about to do.
+
+A file that is named so, `08:32 error.h` in a listing, is none."""
 _FAILED_TALLY = re.compile(
-    r"\b[1-9]\d* (?:failed|failing|failures?|rejected|errors?)\b(?! \(\d+ fixed, 0 remaining)"
+    r"\b[1-9]\d* (?:failed|failing|failures?|rejected|errors?)\b(?![-/]|\.\w| \(\d+ fixed, 0 remaining)"
     r"|\b(?:Failures|Errors|Failed): *[1-9]|^FAILED|\b[1-9]\d* tests failed\b|\bfailed=[1-9]"
 )
 _EMPTY_TALLY = re.compile(r"(?<![\d.,])(?:0 (?:tests )?passed|Ran 0 tests)\b")
