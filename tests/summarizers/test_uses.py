@@ -97,7 +97,8 @@ def test_a_name_is_told_beside_what_gave_it_not_beside_what_the_agent_made_of_it
         result("2", "ok"),
     ]
     lines = index_artifacts(from_openai(said), 200, COUNTER).lines
-    assert any(line.startswith("read_file dates.py: ") and "def parse_date" in line for line in lines)
+    (told,) = [line for line in lines if line.startswith("read_file dates.py: def ")]
+    assert told.split("; ")[-1] == "parse_date"
 
 
 def test_of_very_many_names_those_used_least_and_longest_ago_are_forgotten(
