@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from dashscope.api_entities.aio_session import close_shared_aio_session
 
 _SERVER_FILES = {"web_protocol.py", "model_server.py", "replies.py", "policies.py"}
 
@@ -21,7 +20,6 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
 async def nothing_left_behind() -> AsyncIterator[None]:
     """Fail where a task of the server outlives it; those that the SDKs leave are not meant."""
     yield
-    await close_shared_aio_session()
     assert [task for task in asyncio.all_tasks() if _file_of(task) in _SERVER_FILES] == []
 
 

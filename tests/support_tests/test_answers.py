@@ -3,6 +3,7 @@
 import asyncio
 import json
 
+import aiohttp
 import dashscope
 import pytest
 
@@ -74,9 +75,9 @@ async def test_a_call_and_its_result_are_taken_back(client: Client):
 
 
 async def test_dashscope_answers_in_the_older_form_if_asked():
-    async with ModelServer(lambda messages: "Plain.") as server:
+    async with ModelServer(lambda messages: "Plain.") as server, aiohttp.ClientSession() as session:
         made = await dashscope.AioGeneration.call(
-            "qwen-scripted", "Hi.", api_key="k", base_address=server.dashscope_url
+            "qwen-scripted", "Hi.", api_key="k", base_address=server.dashscope_url, session=session
         )
     assert (made.output.text, made.output.finish_reason, made.output.choices) == ("Plain.", "stop", None)
     assert server.requests[0].messages == [{"role": "user", "content": "Hi."}]
