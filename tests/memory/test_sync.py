@@ -8,7 +8,7 @@ import json
 from typing import Any
 
 import pytest
-from openai.types.chat import ChatCompletionMessage, ChatCompletionMessageFunctionToolCall
+from openai.types.chat import ChatCompletionMessage
 
 from context_compressor import (
     CompressedMemory,
@@ -426,12 +426,11 @@ async def test_what_a_cancelled_sync_added_goes_where_the_list_says_otherwise(is
 
 
 async def test_sdk_objects_inside_dicts_are_the_same_in_the_next_call() -> None:
-    function = ChatCompletionMessageFunctionToolCall.model_validate(
-        {"id": "c1", "type": "function", "function": {"name": "ls", "arguments": "{}"}}
-    )
+    call = {"id": "c1", "type": "function", "function": {"name": "ls", "arguments": "{}"}}
+    answer = ChatCompletionMessage.model_validate({"role": "assistant", "tool_calls": [call]})
     said: list[Any] = [
         {"role": "user", "content": "List the files."},
-        {"role": "assistant", "content": None, "tool_calls": [function]},
+        {"role": "assistant", "content": None, "tool_calls": answer.tool_calls},
         {"role": "tool", "tool_call_id": "c1", "content": "a.py"},
     ]
     memory = CompressedMemory()
