@@ -128,6 +128,27 @@ class Ledger:
                 found.update((ref, None) for ref in refs_of(edit) if self._named[ref] > 0)
         return list(found)
 
+    def refs_newest_first(self, places: Mapping[str, int]) -> list[str]:
+        """Return the refs that live edits name, the one of the newest message first.
+
+        A segment counts by the newest message that it covers, a page by none, for what it shows is older; of
+        one message, what was committed last comes first.
+
+        Args:
+            places: where each message stands in the history, by key.
+        """
+        newest = dict.fromkeys(self.refs(), -1)
+        of_segment: dict[str, int] = {}
+        for edit in self._holding():
+            if isinstance(edit, StubEdit):
+                place = -1 if edit.page else places.get(edit.item.key, -1)
+            else:
+                within = [places.get(item.key, -1) for item in edit.items]
+                within += [of_segment[child] for child in edit.children]
+                place = of_segment[edit.id] = max(within, default=-1)
+            newest.update((ref, max(newest[ref], place)) for ref in refs_of(edit))
+        return sorted(newest, key=lambda ref: -newest[ref])
+
     def new_segment_id(self, ref: str, taken: Collection[str] = ()) -> str:
         """Return an id for a segment with this ref, not among `taken`.
 

@@ -300,7 +300,7 @@ class AgentScopeCompressedMemory(AgentScopeMemoryBase):
         return self.compressed.budget_tokens
 
     async def reachable_refs(self) -> list[str]:
-        """Return the refs of what left the view, those stored last first."""
+        """Return the refs of what left the view, the one of the newest message first."""
         return await self.compressed.reachable_refs()
 
     async def read_ref(self, ref: str) -> str:

@@ -331,8 +331,8 @@ class CompressedMemory(MemoryBase):
         return self._upkeep.state.budget.due_tokens
 
     async def reachable_refs(self) -> list[str]:
-        """Return the refs that this memory's ledger names, those stored last first."""
-        return self._upkeep.state.ledger.refs()
+        """Return the refs that this memory's ledger names, the one of the newest message first."""
+        return self._upkeep.state.refs()
 
     async def read_ref(self, ref: str) -> str:
         """Return a text that left the view; made from the history where the store does not have it.

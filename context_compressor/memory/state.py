@@ -73,6 +73,10 @@ class MemoryState:
         """What the view costs, the base memory's own summary included."""
         return self.shown.tokens
 
+    def refs(self) -> list[str]:
+        """Return the refs that the ledger names, the one of the newest message first."""
+        return self.ledger.refs_newest_first({key: place for place, key in enumerate(self.known.tokens)})
+
     def measure(self, msg: Msg) -> MessageTokens:
         """Count a message that the wrapper made or repaired."""
         return measure(self._counter, msg)

@@ -51,6 +51,20 @@ def test_a_ref_lives_while_any_edit_names_it() -> None:
     assert ledger.unwanted == set()
 
 
+def test_refs_come_by_the_newest_message_that_they_are_of() -> None:
+    places = {key: place for place, key in enumerate("abcdef")}
+    ledger = ledger_of(
+        stub("e", R[0]),
+        stub("b", R[1]),
+        segment("s1", R[2], "a", "b", media=(R[3],)),
+        segment("s2", R[4], "c"),
+        segment("m", R[5], "d", children=("s1", "s2")),
+        stub("f", R[1], page=True),
+        stub("gone", R[6]),
+    )
+    assert ledger.refs_newest_first(places) == [R[0], R[5], R[4], R[1], R[2], R[3], R[6]]
+
+
 def test_merged_segments_stand_behind_the_outermost() -> None:
     ledger = ledger_of(
         segment("s1", R[1], "a", "b"),

@@ -8,8 +8,16 @@ from typing import Any
 
 import pytest
 
-from context_compressor import CompressedMemory, CompressionEvent, Msg, compress_messages, to_openai
+from context_compressor import (
+    CompressedMemory,
+    CompressionEvent,
+    Msg,
+    OffloadTools,
+    compress_messages,
+    to_openai,
+)
 from context_compressor.compression import segmenting
+from context_compressor.messages.provenance import provenance_of
 from context_compressor.summarizers.prompts import build_prompt
 from tests.memory.scripted import (
     COUNTER,
@@ -258,3 +266,17 @@ async def test_a_stand_in_that_costs_more_in_a_message_than_alone_is_still_small
         assert InJson().count_messages(view) <= budget
     assert events
     assert [event for event in events if event.tokens_after >= event.tokens_before] == []
+
+
+async def test_a_search_shows_the_newest_match_first_whatever_left_the_view_last() -> None:
+    """A segment of older messages is made after a result that was offloaded as it arrived."""
+    memory = new_memory(config(4_000, keep_recent_count=4))
+    await filled(memory, [user("watch the port"), *(e for n in range(7) for e in exchange(f"c{n}", 25))])
+    late = [call("late"), result("late", text("late", 200) + "\nresult-c9:1 module_9.py returned 9")]
+    await filled(memory, late)
+    await memory.get_memory()
+    await memory.compress_now()
+    *_, offloaded = view = await good_view(memory)
+    assert [kind_of(msg) for msg in view] == [None, "segment", None, None, None, "stub"]
+    answer = await OffloadTools(memory).call("grep_offloaded", {"pattern": "^result-"})
+    assert REF.findall(answer)[0] == provenance_of(offloaded)["ref"]
