@@ -16,9 +16,9 @@ QWEN_MIN_TOKENS = 4
 QWEN_MAX_TOKENS = 2_560
 QWEN_MARKER_TOKENS = 2
 """Alibaba Cloud Model Studio, "Visual understanding": sides are rounded to multiples of 28 pixels (32 since
-Qwen3-VL, which is cheaper), a token each, two more around the image. Larger images are scaled down to 1,280
-tokens, 2,560 since Qwen3-VL, unless `max_pixels`, beside the image in the message, sets another limit, or
-the request does (`vl_high_resolution_images`), which a message does not show.
+Qwen3-VL, which is cheaper), a token each, two more around the image. Larger images are scaled down to at most
+1,280 tokens, 2,560 since Qwen3-VL, unless `max_pixels`, beside the image in the message, sets another limit,
+or the request does (`vl_high_resolution_images`), which a message does not show.
 """
 
 OPENAI_BOX = 2_048
@@ -78,16 +78,29 @@ def openai_patches(factor: float, limit: int) -> ImageFormula:
 
     def tokens(width: int, height: int, _is_low_detail: bool, _max_pixels: int | None) -> int:
         patches = math.ceil(width / OPENAI_PATCH) * math.ceil(height / OPENAI_PATCH)
-        return math.ceil(factor * min(patches, limit))
+        if patches > limit:
+            # Scaled to that area, then further down until one side has whole patches.
+            scale = math.sqrt(limit / (width * height))
+            sides = width * scale, height * scale
+            fit = min(max(math.floor(side), 1) / side for side in sides)
+            patches = min(limit, math.prod(math.ceil(round(side * fit, 6)) for side in sides))
+        return math.ceil(factor * patches)
 
     return tokens
 
 
 def qwen_tokens(width: int, height: int, _is_low_detail: bool, max_pixels: int | None) -> int:
     """Return an image's tokens in a Qwen-VL model; `detail` is unknown to it."""
-    tokens = math.prod(math.ceil(side / QWEN_PIXELS_PER_SIDE) for side in (width, height))
-    most = QWEN_MAX_TOKENS if max_pixels is None else math.ceil(max_pixels / QWEN_PIXELS_PER_SIDE**2)
-    return max(min(tokens, most), QWEN_MIN_TOKENS) + QWEN_MARKER_TOKENS
+    sides = width / QWEN_PIXELS_PER_SIDE, height / QWEN_PIXELS_PER_SIDE
+    most = QWEN_MAX_TOKENS if max_pixels is None else max_pixels / QWEN_PIXELS_PER_SIDE**2
+    tokens = math.prod(map(round, sides))
+    if tokens > most:
+        scale = math.sqrt(most / math.prod(sides))
+        tokens = math.prod(max(math.floor(side * scale), 1) for side in sides)
+    elif tokens < QWEN_MIN_TOKENS:
+        scale = math.sqrt(QWEN_MIN_TOKENS / math.prod(sides))
+        tokens = math.prod(math.ceil(side * scale) for side in sides)
+    return max(tokens, QWEN_MIN_TOKENS) + QWEN_MARKER_TOKENS
 
 
 def highest_tokens(width: int, height: int, is_low_detail: bool, max_pixels: int | None) -> int:

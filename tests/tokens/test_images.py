@@ -108,7 +108,15 @@ def test_tiles_cost_what_openai_says(width: int, height: int, low: bool, tokens:
 
 
 @pytest.mark.parametrize(
-    ("width", "height", "tokens"), [(1_024, 1_024, 1_024), (1_800, 2_400, 1_536), (1, 1, 1), (33, 32, 2)]
+    ("width", "height", "tokens"),
+    [  # OpenAI's own examples, then the ends of the steps
+        (1_024, 1_024, 1_024),
+        (1_800, 2_400, 1_452),
+        (1, 1, 1),
+        (33, 32, 2),
+        (3_200, 3_200, 1_521),
+        (1_000_000, 20, 1_536),
+    ],
 )
 def test_patches_cost_what_openai_says(width: int, height: int, tokens: int) -> None:
     assert openai_patches(1.0, 1_536)(width, height, False, None) == tokens
@@ -117,7 +125,16 @@ def test_patches_cost_what_openai_says(width: int, height: int, tokens: int) -> 
 
 @pytest.mark.parametrize(
     ("width", "height", "tokens"),
-    [(28, 28, 4), (224, 448, 128), (1_024, 1_024, 1_369), (8_000, 8_000, 2_560)],
+    [
+        (28, 28, 4),
+        (224, 448, 128),
+        (400, 400, 196),  # 14.3 pieces a side
+        (1_024, 1_024, 1_369),
+        (1_920, 1_080, 67 * 37),
+        (8_000, 8_000, 50 * 50),
+        (20, 2_000, 71),
+        (2_000, 10, 29),
+    ],
 )
 def test_qwen_charges_28_pixels_a_side_within_limits(width: int, height: int, tokens: int) -> None:
     assert qwen_tokens(width, height, False, None) == tokens + 2
