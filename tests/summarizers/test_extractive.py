@@ -5,11 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from context_compressor.messages.msg import Msg, tool_calls
+from context_compressor.offload.stubs import stub_text
 from context_compressor.summarizers.extractive import ExtractiveSummarizer
 from context_compressor.summarizers.identifiers.finding import count_identifiers
 from context_compressor.summarizers.prompts import render_conversation
 from context_compressor.summarizers.sections import parse_sections
 from context_compressor.summarizers.validation import summarize_checked
+from context_compressor.tokens.tiktoken_counter import TiktokenCounter
 from tests.summarizers.support import (
     PieceCounter,
     assistant,
@@ -410,3 +412,16 @@ async def test_on_recorded_sessions_it_keeps_most_identifiers_that_are_needed_ne
     assert sum(fills) / len(fills) > 0.9
     assert used > 500
     assert kept / used > 0.75
+
+
+async def test_of_a_request_that_left_the_view_the_words_are_told_and_not_the_label():
+    pasted = "\n".join(f"2024-05-01 gate {n} opened" for n in range(200))
+    text = f"Fix the parser of gates.\n{pasted}\nNever touch prod.db."
+    stub = stub_text(
+        text, "ctx://0123456789abcdef", TiktokenCounter(), tokens=3_000, max_tokens=250, what="message"
+    )
+    assert stub.startswith("[Offloaded message ctx://0123456789abcdef")
+    [goal] = (await sections(user(stub)))["goal"]
+    assert goal.startswith("Fix the parser of gates.")
+    assert goal.endswith("Never touch prod.db.")
+    assert "lines" not in goal

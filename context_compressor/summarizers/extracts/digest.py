@@ -15,7 +15,7 @@ from context_compressor.messages.parts import argument_lines
 from context_compressor.messages.provenance import provenance_of
 from context_compressor.summarizers.cleaning import clean
 from context_compressor.summarizers.cutting import cut, cut_middle
-from context_compressor.summarizers.extracts.outcomes import REF, read_outcome
+from context_compressor.summarizers.extracts.outcomes import REF, read_outcome, shown_of
 from context_compressor.summarizers.extracts.spoken import (
     SpokenCall,
     read_calls,
@@ -211,7 +211,7 @@ def _read(digest: Digest, msg: Msg, position: float, open_calls: dict[str, Call]
     for block in blocks:
         kind = block.get("type")
         if _is_said(block):
-            text = _ends(block["text"], _READ_CHARS)
+            text = _ends(shown_of(block["text"]), _READ_CHARS)
             text = without_surroundings(text) if speaker == "user" else text
             if text and not is_placeholder(text):
                 by_user = speaker != "assistant"

@@ -164,6 +164,11 @@ _PAGE = re.compile(r"^- Page URL: (\S+)(?:\n- Page Title: ([^\n]+))?", re.MULTIL
 """Where a browser is after a step, as Playwright's server of tools says below the code that it ran."""
 
 
+def shown_of(text: str) -> str:
+    """Return what is shown of a text that left, without the memory's own words; any other text as it is."""
+    return (_OWN_LINE.sub("", text).strip() or text) if _OWN_LINES.match(text) else text
+
+
 def read_outcome(
     text: str, *, command: str = "", is_read: bool = False, status: str = "", is_error: bool = False
 ) -> tuple[str, bool]:
