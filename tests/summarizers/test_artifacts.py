@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from context_compressor.messages.msg import Msg
 from context_compressor.summarizers.extracts.artifacts import index_artifacts
 from context_compressor.summarizers.identifiers.finding import known_identifiers
+from context_compressor.summarizers.identifiers.uses import Names, Uses
 from tests.summarizers.support import PieceCounter, assistant, call, result, segment, user
 
 COUNTER = PieceCounter()
@@ -81,6 +82,20 @@ def test_of_the_oldest_index_what_it_named_first_is_carried_on() -> None:
     newest = segment("[Summary by the memory.]\n## Index\n- get_user: order W_777")
     index = index_of(oldest, newest, max_tokens=120)
     assert all(name.removeprefix("key ") in index for name in names[:5])
+
+
+def test_what_was_used_again_and_again_is_not_dropped_in_a_merge_however_long_ago() -> None:
+    used = ["ORD-5512-XQ", "src/billing/plan_b.py"]
+    before = Uses()
+    before.note("0", Names(dict.fromkeys(used, 3), frozenset(used)))
+    for number in range(1, 100):
+        lately = {f"TMP_{number}_{n}": 1 for n in range(4)}
+        before.note(str(number), Names(lately, frozenset(lately)))
+    oldest = segment(f"[Summary by the memory.]\n## Index\n- get_order: {', '.join(used)}")
+    lines = "".join(f"\n- search: TMP_{number}_{n}" for number in range(1, 100) for n in range(4))
+    index = index_of(oldest, segment(f"[Summary by the memory.]\n## Index{lines}"), before=before)
+    assert "TMP_7_1" not in index, "there is not room for all"
+    assert [name for name in used if name not in index] == []
 
 
 def test_what_earlier_indexes_said_of_calls_and_wishes_keeps_its_words() -> None:

@@ -43,6 +43,8 @@ class Identifier:
     """How many identifiers stand in the sparsest source with it; one of two says more than one of 300."""
     said_by_user: bool = False
     in_call: bool = False
+    times: int = 0
+    """How often the agent has named it, in all that left."""
     value: float = 0.0
     """Estimated chance, 0 to 1, that the agent uses it again."""
 
@@ -85,7 +87,8 @@ def rank_identifiers(sources: Sequence[Source], before: Uses | None = None) -> t
     uses = before or Uses()
     ranked = list(found.values())
     for identifier in ranked:
-        identifier.value = _value(identifier, uses.of(identifier.text, names))
+        use = uses.of(identifier.text, names)
+        identifier.times, identifier.value = use.times, _value(identifier, use)
     ranked.sort(key=lambda identifier: -identifier.value / (8 + len(identifier.text)))
     return ranked, names
 
