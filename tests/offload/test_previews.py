@@ -309,6 +309,36 @@ class TestJson:
         assert "ORD-0299" in shown
         assert shown.endswith('"total": 300, "next": null}')
 
+    @pytest.mark.parametrize("written", ["indented", "lines"])
+    def test_of_items_left_out_it_says_on_which_lines_they_begin(self, written: str) -> None:
+        items = [{"id": 4_000 + i, "tags": ["a", "b"], "text": "word " * 20} for i in range(200)]
+        if written == "indented":
+            text = json.dumps({"items": items}, indent=1)
+        else:
+            text = "\n".join(map(json.dumps, items)) + "\n"
+        shown = shown_json(text, 300)
+        found = re.search(r"… (\d+) more, lines (\d+)-(\d+) …", shown or "")
+        assert found is not None
+        ids = [int(id) for id in re.findall(r'"id": (\d+)', shown or "")]
+        first = next(n for n in range(200) if 4_000 + n not in ids)
+        last = first + int(found[1]) - 1
+        lines = text.split("\n")
+        for place, item in ((int(found[2]), first), (int(found[3]), last)):
+            assert f'"id": {4_000 + item},' in "".join(lines[place - 1 : place + 1])
+
+    def test_items_in_a_frame_have_no_line_numbers(self) -> None:
+        """The lines of what stands in it are not those of the text that is stored."""
+        items = json.dumps([{"id": i, "text": "word " * 20} for i in range(200)], indent=1)
+        framed = json.dumps({"content": [{"type": "text", "text": items}], "isError": False})
+        shown = preview(framed, 300, COUNT)
+        assert re.search(r"… \d+ more …", shown)
+
+    def test_items_on_one_line_need_no_line_numbers(self) -> None:
+        assert "lines" not in (shown_json(json.dumps(list(range(5_000)), indent=None), 200) or "lines")
+        assert "lines" not in (
+            shown_json('{"a": 1,\n"b": ' + json.dumps(list(range(5_000))) + "}", 200) or "lines"
+        )
+
     def test_more_room_shows_more(self) -> None:
         text = json.dumps([{"id": i, "text": "word " * 100} for i in range(200)])
         sizes = [len(shown_json(text, max_tokens) or "") for max_tokens in (30, 100, 300, 1000, 3000)]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from json.decoder import JSONArray  # type: ignore[attr-defined]
+from json.scanner import py_make_scanner  # type: ignore[attr-defined]
 from typing import Any
 
 from context_compressor.messages.escapes import sendable
@@ -12,6 +14,10 @@ from context_compressor.offload.previews.lines import counted
 
 MAX_JSON_CHARACTERS = 2_000_000
 """Longer texts are previewed as plain text: parsing takes some 20 ms per million characters."""
+
+MAX_PLACED_CHARACTERS = 200_000
+"""Of a longer text in many lines no line numbers are given: to find them takes some 0.5 s per million
+characters, twenty times as long as parsing."""
 
 WHOLE_NAMES = 3
 """A string without blanks may be so many times as long before it is cut: a URL is of use only as a whole."""
@@ -59,32 +65,75 @@ _WORDS = {None: "null", True: "true", False: "false"}
 _encode = json.JSONEncoder(ensure_ascii=False).encode
 
 
-def _parse(text: str) -> Any:
+class _Placed(list[Any]):
+    """An array of which it is known where in the text its items begin."""
+
+    starts: Sequence[int] = ()
+
+
+class _PlacingDecoder(json.JSONDecoder):
+    """Parse in Python, where arrays can be parsed in a way of one's own."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.parse_array = _place_items
+        self.scan_once = py_make_scanner(self)
+
+
+def _parse(text: str, is_numbered: bool) -> Any:
+    is_placed = is_numbered and "\n" in text and len(text) <= MAX_PLACED_CHARACTERS
+    decoder = _PlacingDecoder if is_placed else json.JSONDecoder
     # Numbers as the bytes they are written in, so that none is rounded and none is too long to convert.
-    return json.loads(text, parse_int=str.encode, parse_float=str.encode, parse_constant=str.encode)
+    return decoder(parse_int=str.encode, parse_float=str.encode, parse_constant=str.encode).decode(text)
+
+
+def _place_items(text_and_end: tuple[str, int], scan_once: Callable[[str, int], Any]) -> tuple[_Placed, int]:
+    """Parse an array as the decoder does, and note where its items begin."""
+    starts: list[int] = []
+
+    def scan_and_note(text: str, start: int) -> Any:
+        starts.append(start)
+        return scan_once(text, start)
+
+    values, end = JSONArray(text_and_end, scan_and_note)
+    placed = _Placed(values)
+    placed.starts = starts
+    return placed, end
+
+
+def _as_array(lines: Sequence[str]) -> str:
+    """Return lines with a JSON value each as an array whose items stand on the same lines."""
+    last = max(number for number, line in enumerate(lines) if line.strip())
+    separated = (f"{line}," if line.strip() and number < last else line for number, line in enumerate(lines))
+    return "[" + "\n".join(separated) + "]"
 
 
 class _TooLong(Exception):
     """The rendering outgrew what could ever fit."""
 
 
-def show_json(text: str) -> Callable[[int], str] | None:
+def show_json(text: str, *, is_numbered: bool = True) -> Callable[[int], str] | None:
     """Return what shows the shape of a JSON object or array in so many characters.
 
     A text with a value on each line is shown as an array.
     None when the text is not JSON, is larger than `MAX_JSON_CHARACTERS`, or is nested too deeply to parse.
+
+    Args:
+        text: any text.
+        is_numbered: whether to say on which lines of it the items begin that are left out.
     """
     if len(text) > MAX_JSON_CHARACTERS or text.lstrip()[:1] not in ("{", "["):
         return None
     try:
-        value = _parse(text)
+        value = _parse(text, is_numbered)
     except json.JSONDecodeError as error:
         lines = text.split("\n")
         # A second value where the second line begins: JSON lines, it may be.
         if len(lines) < MIN_JSON_LINES or error.msg != "Extra data" or error.lineno > 2:
             return None
         try:
-            value = _parse(f"[{','.join(line for line in lines if line.strip())}]")
+            text = _as_array(lines)
+            value = _parse(text, is_numbered)
         except (ValueError, RecursionError):
             return None
     except (ValueError, RecursionError):
@@ -92,7 +141,7 @@ def show_json(text: str) -> Callable[[int], str] | None:
 
     def render(level: int, characters: int) -> str:
         try:
-            return _Renderer(_DETAILS[level], characters).render(value, 0)
+            return _Renderer(_DETAILS[level], characters, text).render(value, 0)
         except (_TooLong, RecursionError):
             return ""
 
@@ -106,9 +155,10 @@ def show_json(text: str) -> Callable[[int], str] | None:
 class _Renderer:
     """Write a value at one level of detail, and give up beyond `room` characters."""
 
-    def __init__(self, detail: _Detail, room: int) -> None:
+    def __init__(self, detail: _Detail, room: int, text: str) -> None:
         self._detail = detail
         self._room = room
+        self._text = text
 
     def render(self, value: Any, depth: int) -> str:
         if isinstance(value, dict):
@@ -162,18 +212,29 @@ class _Renderer:
         if not value:
             return self._spend("[]")
         if depth >= self._detail.depth or self._detail.head == 0:
-            return self._spend(f"[{self._count(value)}{self._common_keys(value)}]")
+            where = self._lines(value, 0, len(value))
+            return self._spend(f"[{self._count(value)}{where}{self._common_keys(value)}]")
         head, tail = self._detail.head, self._detail.tail
         if len(value) <= head + tail:
             return f"[{self._items(value, depth)}]"
         left_out = len(value) - head - tail
-        parts = [self._items(value[:head], depth), self._spend(f"… {left_out} more …")]
+        where = self._lines(value, head, len(value) - tail)
+        parts = [self._items(value[:head], depth), self._spend(f"… {left_out} more{where} …")]
         if tail:
             parts.append(self._items(value[-tail:], depth))
         return f"[{self._spend(self._count(value))}: {', '.join(parts)}]"
 
     def _items(self, items: Iterable[Any], depth: int) -> str:
         return ", ".join(self.render(item, depth + 1) for item in items)
+
+    def _lines(self, value: list[Any], first: int, end: int) -> str:
+        """Return on which lines of the text some items of an array begin; "" where they share one."""
+        if not isinstance(value, _Placed) or end - first < 2:
+            return ""
+        start, last = value.starts[first], value.starts[end - 1]
+        line = self._text.count("\n", 0, start) + 1
+        lines_after = self._text.count("\n", start, last)
+        return f", lines {line}-{line + lines_after}" if lines_after else ""
 
     @staticmethod
     def _count(value: list[Any]) -> str:

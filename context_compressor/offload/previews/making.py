@@ -104,8 +104,9 @@ def preview(
         text = _COLOURS.sub("", text)
     density = _DENSER * min(max(characters_per_token, 0.25), CHARS_PER_TOKEN_BOUND)
     report = unframe(text) if _FRAMED.match(text) and not plain else Report(text)
-    show, names_share = _recognise(report.said, plain)
-    if report.said is not text:
+    is_framed = report.said is not text
+    show, names_share = _recognise(report.said, plain, is_framed)
+    if is_framed:
         text, show = report.said, as_resolved(show, report.status)
     with_names = max_tokens >= _MIN_TOKENS_FOR_NAMES
     names = find_names(text, max_tokens * _NAMES_LOOKED_AT) if with_names else []
@@ -132,10 +133,12 @@ def preview(
     return made[best] if best else ""
 
 
-def _recognise(text: str, plain: bool) -> tuple[Show, float]:
+def _recognise(text: str, plain: bool, is_framed: bool) -> tuple[Show, float]:
     """Return what shows `text`, and the part of its preview that is kept for names."""
     for recognise in () if plain else RECOGNISERS:
-        show = recognise(text)
+        # The lines of what stood in a frame are not those of the text that is stored.
+        is_json = recognise is show_json
+        show = show_json(text, is_numbered=not is_framed) if is_json else recognise(text)
         if show is not None:
             return show, NAMES_SHARES.get(recognise, NAMES_SHARE)
     return show_text(text, errors=not plain), NAMES_SHARE
