@@ -30,6 +30,9 @@ _SHORT_HASH = re.compile(r"(?=\d*[a-f])(?=[a-f]*\d)[0-9a-f]{7,}")
 _SIGN = re.compile(r"(?:^|(?<=[\s'\"`(]))(?:--?|[/@$#.])$")
 """What makes a name of the word behind it: an option, a command, a variable, a hidden file."""
 
+_CONTRACTION = re.compile(r"(?<=[a-z])(?:n['’]t|['’](?:d|ll|m|re|t|ve))$", re.IGNORECASE)
+"""What is short for another word and makes no name of the word before it: `I've`, `doesn't`."""
+
 STOP_WORDS = frozenset(
     "a about"  # noqa: SIM905 (a word a line would be two pages)
     " after again all also am an and any are as at be because been befor before but by can"
@@ -94,7 +97,7 @@ def read_query(text: str, reader: TermReader) -> Query:
         text = f"{text[:half]}\n{text[-half:]}"
     text = normalize("NFKC", text)  # one character may stand for several words, as `⑴⑵` for `(1)(2)`
     for number, match in enumerate(RUN.finditer(text)):
-        run: str = match[0]
+        run: str = _CONTRACTION.sub("", match[0])
         words, wholes = reader[run]
         if not words:
             continue
