@@ -30,6 +30,9 @@ _SHORT_HASH = re.compile(r"(?=\d*[a-f])(?=[a-f]*\d)[0-9a-f]{7,}")
 _SIGN = re.compile(r"(?:^|(?<=[\s'\"`(]))(?:--?|[/@$#.])$")
 """What makes a name of the word behind it: an option, a command, a variable, a hidden file."""
 
+_COMPOUND = re.compile(r"[^\W\d_]+(?:[-'’][^\W\d_]+)+")
+"""Words joined by hyphens or apostrophes: `file-store` alone is a name, `self-cleaning` in a question not."""
+
 _CONTRACTION = re.compile(r"(?<=[a-z])(?:n['’]t|['’](?:d|ll|m|re|t|ve))$", re.IGNORECASE)
 """What is short for another word and makes no name of the word before it: `I've`, `doesn't`."""
 
@@ -79,8 +82,12 @@ class Query:
 
     @property
     def has_names(self) -> bool:
-        """Whether it asks for a name: a path, an id, a word with an underscore or a hump."""
-        return any(term.name is not None for term in self.terms)
+        """Whether it asks for a name: a path, an id, a word with an underscore or a hump.
+
+        Words with hyphens are one where nothing else is asked for.
+        """
+        names = [term.name for term in self.terms if term.name is not None]
+        return self.bare_name is not None or not all(map(_COMPOUND.fullmatch, names))
 
     @property
     def bare_name(self) -> str | None:

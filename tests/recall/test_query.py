@@ -39,3 +39,10 @@ def test_a_question_with_a_contraction_finds_what_the_user_said() -> None:
     history.add("told", "The battery of a phone lasts longer when the screen is dark.", role="assistant")
     history.add("said", "My phone needs a new battery after two years of use.", role="user")
     assert history.keys(SearchIndex(), "I've got trouble with the battery of the phone")[0] == "said"
+
+
+@pytest.mark.parametrize("word", ["self-cleaning", "o'clock", "l’école", "Year-End"])
+def test_words_with_hyphens_are_names_on_their_own(word: str) -> None:
+    assert read_query(word, TermReader()).has_names
+    assert not read_query(f"When was it repaired {word}?", TermReader()).has_names
+    assert read_query(f"When was it repaired {word} in app.py?", TermReader()).has_names
