@@ -38,11 +38,11 @@ _CONTRACTION = re.compile(r"(?<=[a-z])(?:n['’]t|['’](?:d|ll|m|re|t|ve))$", r
 
 STOP_WORDS = frozenset(
     "a about"  # noqa: SIM905 (a word a line would be two pages)
-    " after again all also am an and any are as at be because been befor before but by can"
-    " could did do does doe done for from get got had has have he her here him hi his how i if in into"
-    " is it its just know let like may me might mine more most much my no not now of off on onc once"
-    " onli only or other our out over pleas s same shall she should show so some still such t tell"
-    " than that the their them then there these they thi this those to too under up us veri was wa we"
+    " after again all also am an and ani are as at be been befor but by can"
+    " could did do doe done for from get got ha had have he her here him hi how i if in into"
+    " is it just know let like mani me might mine more most much my no not now of off on onc"
+    " onli or other our out over pleas s same shall she should show so some still such t tell"
+    " than that the their them then there these thei thi those to too under up us veri wa we"
     " were what when where which while who whom whose why will with would you your".split()
 )
 """English words, as their stems, by which nothing is found; they count where a query has no others."""

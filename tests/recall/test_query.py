@@ -46,3 +46,8 @@ def test_words_with_hyphens_are_names_on_their_own(word: str) -> None:
     assert read_query(word, TermReader()).has_names
     assert not read_query(f"When was it repaired {word}?", TermReader()).has_names
     assert read_query(f"When was it repaired {word} in app.py?", TermReader()).has_names
+
+
+@pytest.mark.parametrize("word", ["any", "before", "does", "has", "many", "once", "they", "this"])
+def test_common_words_are_not_looked_for(word: str) -> None:
+    assert [term.terms[0] for term in read_query(f"{word} bread", TermReader()).terms] == ["bread"]
