@@ -1,6 +1,7 @@
 """Which passages answer a query best: a first score from the index, a second from reading the best.
 
-`CANDIDATES`, `SATURATION` and `LENGTH` were set by the questions of `benchmarks/search.py`; the other numbers
+`CANDIDATES`, `SATURATION` and `LENGTH` were set by the questions of `benchmarks/search.py`; `USER_WEIGHT`,
+`AROUND_WEIGHT` and `TOPIC_MESSAGES` by these and by questions written for recorded chats; the other numbers
 were chosen.
 """
 
@@ -38,13 +39,15 @@ NEAR_CHARACTERS = 160
 NAME_WEIGHT = 0.5
 """What a name that stands there letter for letter adds, of the weight of its term."""
 
-USER_WEIGHT = 1.2
+USER_WEIGHT = 1.4
 """What a user says tells about him; what an assistant says often repeats it, at length."""
 
-AROUND_WEIGHT = 0.5
-AROUND_MESSAGES = 6
-"""What the messages around add to an answer in words, of the mean of their first scores: some three exchanges
-before and after are on the same topic. A name is found where it stands."""
+AROUND_WEIGHT = 1.0
+"""What the messages around add to an answer in words, of the mean of their first scores. A name is found
+where it stands."""
+
+TOPIC_MESSAGES = 6
+"""So many messages before one, or behind it, are on the same topic: some three exchanges."""
 
 _PLACES = 20
 """Places of one term in a passage that are compared with those of another."""
@@ -82,12 +85,18 @@ class Lookup:
 
     @cached_property
     def weights(self) -> list[float]:
-        """Of each term of the query, how rare it is: BM25's inverse document frequency."""
+        """Of each term of the query, how rare it is: BM25's inverse document frequency.
+
+        Of words the documents are topics, not passages: one that a topic comes back to tells more of what is
+        asked for than one that stands now and then in any. A pair of characters is of many words.
+        """
+        found: Sequence[Collection[int]] = self.postings
         total = len(self.rows.sizes)
-        return [
-            log(1 + (total - len(found) + 0.5) / (len(found) + 0.5)) if found else 0.0
-            for found in self.postings
-        ]
+        if not self.query.has_names and all(term.characters is None for term in self.query.terms):
+            places = self.rows.places
+            found = [{places[row][0] // TOPIC_MESSAGES for row in rows if row in places} for rows in found]
+            total = len(self.rows.history) // TOPIC_MESSAGES + 1
+        return [log(1 + (total - len(one) + 0.5) / (len(one) + 0.5)) if one else 0.0 for one in found]
 
     @cached_property
     def scores(self) -> dict[int, float]:
@@ -103,8 +112,8 @@ class Lookup:
 
     def around(self, position: int) -> float:
         """Return the mean of the best first scores of the messages around one, nearer ones counting more."""
-        first = max(position - AROUND_MESSAGES, 0)
-        end = min(position + AROUND_MESSAGES + 1, len(self.rows.history))
+        first = max(position - TOPIC_MESSAGES, 0)
+        end = min(position + TOPIC_MESSAGES + 1, len(self.rows.history))
         near = {other: 1 / abs(other - position) for other in range(first, end) if other != position}
         score = sum(weight * self._best.get(other, 0.0) for other, weight in near.items())
         return score / (sum(near.values()) or 1.0)

@@ -212,3 +212,14 @@ def test_a_name_written_otherwise_comes_before_a_longer_one_with_it() -> None:
     history = History(["the file_name is a.txt", *FILLER, "the fileName is b.txt", "see profile_names"])
     assert history.keys(SearchIndex(), "FileName")[0] == "m41"
     assert history.keys(SearchIndex(), "file-name")[:2] == ["m41", "m0"]
+
+
+def test_the_word_of_a_topic_tells_more_than_one_of_any() -> None:
+    """Twenty messages in a row are about pottery; five, each on something else, say `advice`."""
+    texts = [f"Notes on {number}, the music of neighbour {number}." for number in range(120)]
+    for number in range(60, 80):
+        texts[number] = f"Notes on {number}, the pottery of neighbour {number}."
+    for number in range(5, 120, 25):
+        texts[number] = f"Notes on {number}, the advice of neighbour {number}."
+    found = History(texts).keys(SearchIndex(), "Is there advice on pottery?")
+    assert all(60 <= int(key[1:]) < 80 for key in found)
