@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from context_compressor.summarizers.cutting import cut, quote
-from context_compressor.summarizers.extracts.digest import Call, CarriedLine, Digest, Statement
+from context_compressor.summarizers.extracts.calls import (
+    ARROW,
+    is_excerpt,
+    subject_of,
+    tells_call,
+    weigh_calls,
+    weigh_carried_calls,
+)
+from context_compressor.summarizers.extracts.digest import CarriedLine, Digest, Statement
 from context_compressor.summarizers.extracts.index import split_items
-from context_compressor.summarizers.extracts.outcomes import is_tally
 from context_compressor.summarizers.identifiers.finding import find_identifiers
 from context_compressor.summarizers.identifiers.ranking import Source
 from context_compressor.summarizers.sections import strip_bullet
 
-ARROW = " → "
-"""Stands between a call and what it came to."""
 STATEMENT_CHARS = 280
 """No single quote is longer: a summary quotes sentences, and does not repeat messages (see `validation`)."""
 GOAL_CHARS = 420
@@ -31,13 +36,6 @@ _CARRIED_VALUES = {
 }
 _KINDS = {"done": "call", "facts": "call", "goal": "request", "instructions": "request"}
 """Sections between which nothing is said twice."""
-_VERDICT = 0.2
-"""So much more says the newest run of tests, or of a build: an older one may have told otherwise."""
-_ALIKE = 0.2
-"""So much less says a call that was made again with other numbers."""
-_DIGITS = re.compile(r"\d+")
-_RANK_STEP = 1e-6
-"""Small beside the distance of two messages' positions."""
 _SENTENCE_CHARS = 200
 _SPARE_VALUES = {"user": 0.1, "assistant": 0.1, "call": 0.08, "result": 0.05}
 _READ_SENTENCES = 80
@@ -74,10 +72,6 @@ _PENDING = re.compile(
     r"|(?:left|still|remains|have) to do|not yet|will now)\b"
     r"|\b(?:als Nächstes|nächster Schritt|noch offen|prochaine étape|il reste|siguiente paso)\b"
     r"|\b(?:следующ\w+ шаг\w*|осталось)\b|接下来|下一步|剩下|还需要|尚未|次に|残り|다음으로|남은",
-    re.IGNORECASE,
-)
-_CHANGING = re.compile(
-    r"writ|edit|creat|updat|delet|remov|cancel|book|send|commit|modif|insert|replac|exchang|return",
     re.IGNORECASE,
 )
 _ASSENT = re.compile(
@@ -119,7 +113,7 @@ class Line:
     @property
     def subject(self) -> str:
         """The call that it tells of, without what it came to; any other line is its own subject."""
-        return self.text.split(ARROW, 1)[0] if self.is_call else self.text
+        return subject_of(self.text) if self.is_call else self.text
 
     def shortened(self, max_chars: int) -> Line:
         """Return the line with its text quoted in at most `max_chars` characters."""
@@ -175,7 +169,8 @@ def line_maker(values: Mapping[str, float], keywords: frozenset[str]) -> _Make:
 
     def make(section: str, text: str, value: float, position: float) -> Line:
         identifiers = find_identifiers(text)
-        named = sorted((values.get(name, 0.0) for name in identifiers), reverse=True)
+        telling = find_identifiers(subject_of(text)) if is_excerpt(text) else identifiers
+        named = sorted((values.get(name, 0.0) for name in telling), reverse=True)
         folded = text.casefold() if keywords else ""
         minded = 1.0 if any(word in folded for word in keywords) else 0.0
         return Line(section, text, value + minded + 0.3 * sum(named[:4]), position, identifiers)
@@ -185,14 +180,15 @@ def line_maker(values: Mapping[str, float], keywords: frozenset[str]) -> _Make:
 
 def collect_lines(digest: Digest, make: _Make) -> list[Line]:
     """Return the candidate lines, most valuable first, none twice."""
-    lines = [*_carried_lines(digest, make), *_request_lines(digest, make)]
-    lines += [*_call_lines(digest, make), *_reply_lines(digest, make)]
+    lines = [*_carried_lines(digest, make), *_request_lines(digest, make), *_reply_lines(digest, make)]
+    lines += [make("done", *weighed) for weighed in (*weigh_carried_calls(digest), *weigh_calls(digest))]
     return _unique(lines)
 
 
 def collect_state_lines(digest: Digest, make: _Make) -> list[Line]:
     """Return what users asked for and what calls came to, most valuable first, none twice."""
-    return _unique([*_request_lines(digest, make), *_call_lines(digest, make)])
+    calls = (make("done", *weighed) for weighed in weigh_calls(digest))
+    return _unique([*_request_lines(digest, make), *calls])
 
 
 def collect_spare_lines(digest: Digest, make: _Make) -> list[Line]:
@@ -230,6 +226,8 @@ def _carried_lines(digest: Digest, make: _Make) -> Iterator[Line]:
             continue
         if _KINDS.get(line.section) == "call" and line.text.partition(": ")[0] in planners:
             continue  # there is a newer plan
+        if tells_call(line):
+            continue
         section, text = line.section, line.text
         if section == "goal":
             # The oldest goal is the goal; what began a later part is one more request.
@@ -239,8 +237,7 @@ def _carried_lines(digest: Digest, make: _Make) -> Iterator[Line]:
             section, text = "instructions", quoted[1]  # the index had quoted it
         value = _CARRIED_VALUES.get(section, 0.0) + 0.3 * line.position - 0.1 * line.rank
         value += _weight_of_wish(text) if section == "instructions" else 0.0
-        # Far below what is new, and in the order of the summaries before that of their lines.
-        yield make(section, text, value, line.position - 2 + _RANK_STEP * line.rank)
+        yield make(section, text, value, line.place)
 
 
 def _request_lines(digest: Digest, make: _Make) -> Iterator[Line]:
@@ -274,43 +271,6 @@ def _first_request(requests: list[Statement]) -> Statement | None:
         if len(said.text) >= 40:
             return said
     return max(requests, key=lambda said: len(said.text), default=None)
-
-
-def _call_lines(digest: Digest, make: _Make) -> Iterator[Line]:
-    newest = {call.name: call for call in digest.calls}
-    newest_of_kind = {call.kind: call for call in digest.calls}
-    newest_alike = {_DIGITS.sub("0", call.title): call for call in digest.calls}
-    failures = _standing_failures(digest.calls)
-    last_failure = next(iter(failures), None)
-    for call in digest.calls:
-        if not call.subject and call.outcome in {"", "ok"}:
-            continue
-        if call.plan and newest[call.name] is not call:
-            continue
-        is_told = call.outcome and (call.failed or not call.plan)
-        text = f"{call.title}{ARROW}{call.outcome}" if is_told else call.title
-        value = 0.1 + 0.4 * call.position**2
-        value += (0.15 if call in failures else 0.0) + (0.2 if _CHANGING.search(call.name) else 0.0)
-        # One of each kind, so that a busy tool does not crowd out the rest, nor the last failure.
-        is_newest = newest_of_kind[call.kind] is call
-        value += 0.25 if is_newest or call is last_failure else 0.0
-        value += _VERDICT if is_newest and is_tally(call.outcome) else 0.0
-        # Pages, parts and rows in turn: the newest stands for the others.
-        value -= 0.0 if newest_alike[_DIGITS.sub("0", call.title)] is call else _ALIKE
-        yield make("done", text, value, call.position)
-
-
-def _standing_failures(calls: Sequence[Call]) -> dict[Call, None]:
-    """Return the calls that failed, newest first, but for those tried again with success."""
-    failures: dict[Call, None] = {}
-    succeeded: set[tuple[str, frozenset[tuple[str, str]]]] = set()
-    first = next((i for i, call in enumerate(calls) if call.failed), len(calls))
-    for call in reversed(calls[first:]):
-        if not call.failed:
-            succeeded |= call.attempts
-        elif succeeded.isdisjoint(call.attempts):
-            failures[call] = None
-    return failures
 
 
 def _reply_lines(digest: Digest, make: _Make) -> Iterator[Line]:

@@ -45,6 +45,8 @@ _READING = re.compile(
     r"(?:^|[\W_])(?:read|view|open|cat|head|tail|sed -n|nl|less|more)(?![a-z])", re.IGNORECASE
 )
 """What a call is named, or begins with, that shows a text: errors and tallies in it are the text's."""
+SHELL = re.compile(r"bash|shell|terminal|exec|command|cmd", re.IGNORECASE)
+"""What a tool is named that runs commands."""
 _SHOWS = "show"
 _PROGRAM = re.compile(r"(?:\w+=\S* +)*([\w./-]+)(?: +([a-z][a-z-]+)(?=\s|\Z))?")
 """Begins a command: variables, the program, and `push` say in `git push`."""
@@ -62,6 +64,8 @@ _HANDLE = re.compile(r" \[ref=\w{1,16}\]")
 """By what an agent acts on a node of the page that a browser shows; the next page has others."""
 _MEDIA = re.compile(rf"\[Offloaded \w+ {REF}\w+: [^\n]*\]")
 """The memory's own words in place of an image: its size and type are no facts of the conversation."""
+_RANK_STEP = 1e-6
+"""Small beside the distance of two messages' positions."""
 _UNNAMED = "tool"
 """What a result without a call is named after."""
 
@@ -127,20 +131,25 @@ class Call:
 
     @property
     def kind(self) -> str:
-        """What it is one of: its tool with the program, and what this is to do, where it is a command.
-
-        All that show a text are one.
-        """
-        if self.is_reading:
-            return _SHOWS
-        program = _PROGRAM.match(CHANGE_OF_DIRECTORY.sub("", self.command, count=1))
-        return " ".join((self.name, *filter(None, program.groups()))) if program else self.name
+        """What it is one of (see `kind_of_call`)."""
+        return kind_of_call(self.name, self.command)
 
     @property
     def is_reading(self) -> bool:
         """Whether it shows a text, by its name or its command."""
-        command = CHANGE_OF_DIRECTORY.sub("", self.command, count=1)
-        return _READING.search(self.name) is not None or _READING.match(command) is not None
+        return kind_of_call(self.name, self.command) == _SHOWS
+
+
+def kind_of_call(name: str, command: str) -> str:
+    """Return what a call is one of: its tool with the program, and what this is to do, of a command.
+
+    All that show a text are one.
+    """
+    command = CHANGE_OF_DIRECTORY.sub("", command, count=1)
+    if _READING.search(name) or _READING.match(command):
+        return _SHOWS
+    program = _PROGRAM.match(command)
+    return " ".join((name, *filter(None, program.groups()))) if program else name
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +161,11 @@ class CarriedLine:
     position: float
     rank: float
     """Where in its section it stood: 0 first, towards 1 last."""
+
+    @property
+    def place(self) -> float:
+        """Where it stands among lines: far below what is new, by its summary first."""
+        return self.position - 2 + _RANK_STEP * self.rank
 
 
 @dataclass(slots=True)

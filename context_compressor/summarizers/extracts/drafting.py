@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from context_compressor.summarizers.extracts.calls import ARROW, subject_of
 from context_compressor.summarizers.extracts.candidates import (
-    ARROW,
     Line,
     carried_source,
     collect_lines,
@@ -61,7 +61,7 @@ class SummaryDraft:
         self._make = line_maker(values, keywords)
         self._spare: list[Line] | None = None
         beside = "\n".join(request.facts)
-        told = {fact.split(ARROW, 1)[0] for fact in request.facts if ARROW in fact}
+        told = {subject_of(fact) for fact in request.facts if ARROW in fact}
         lines = collect_lines(digest, self._make)
         lines = [line for line in lines if line.text not in beside and line.subject not in told] or lines
         self._by_section = {

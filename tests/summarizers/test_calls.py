@@ -1,0 +1,53 @@
+"""What is told of calls, over many merges."""
+
+from __future__ import annotations
+
+from context_compressor.summarizers.extractive import ExtractiveSummarizer
+from context_compressor.summarizers.sections import parse_sections
+from tests.summarizers.support import PieceCounter, request, segment
+
+
+def listings(part: int) -> str:
+    """Return a summary of calls that only looked: full of names, and nothing came of them."""
+    names = [f"{word}_{part}_{n}" for n, word in enumerate(("network", "storage", "identity", "cluster"))]
+    return "## Done\n" + "\n".join(
+        f"- bash: ls -la infra/modules/{name} → total 48 … -rw-r--r-- 1 ops {name}/data_{name}.tf (6 lines)"
+        for name in names
+    )
+
+
+async def merged(*summaries: str, rounds: int = 4, max_tokens: int = 400) -> str:
+    """Return what is left of summaries after merges with others that tell of listings."""
+    parts = [*summaries]
+    for n in range(rounds):
+        wanted = request(*map(segment, [*parts, listings(n)]), max_tokens=max_tokens)
+        parts = [(await ExtractiveSummarizer(PieceCounter()).summarize(wanted)).text]
+    return parts[0]
+
+
+async def test_what_was_done_outlasts_what_was_only_seen():
+    applied = "bash: terraform apply → Apply complete! Resources: 5 added, 1 changed, 0 destroyed."
+    assert applied in await merged(f"## Done\n- {applied}")
+
+
+async def test_of_versions_that_followed_one_another_the_newest_is_told():
+    image = "bash: kubectl set image deploy/api api=registry.io/api:2.14.{} → deployment.apps/api updated"
+    told = [f"## Done\n- {image.format(n)}" for n in (3, 4, 5)]
+    assert image.format(5) in await merged(*told)
+
+
+async def test_of_each_program_that_earlier_summaries_told_of_the_newest_call_is_told():
+    scaled = "bash: kubectl scale deploy/api --replicas=6 → deployment.apps/api scaled"
+    edits = [
+        f"## Done\n- edit_file: src/part_{n}/code.py → File src/part_{n}/code.py edited" for n in range(9)
+    ]
+    assert scaled in await merged(f"## Done\n- {scaled}", *edits)
+
+
+async def test_an_early_failure_does_not_stand_as_the_last_word():
+    apply = "bash: kubectl apply -f k8s/web/ingress.yaml"
+    failed = f"## Index\n- {apply} → The Ingress is invalid: spec.rules[0].http.paths[0].pathType: Required"
+    mended = f"{apply} → ingress.networking.k8s.io/web created"
+    text = await merged(failed, f"## Done\n- {mended}")
+    assert mended in parse_sections(text)["done"]
+    assert f"{apply} → The Ingress" not in text
