@@ -224,3 +224,21 @@ def test_what_was_cut_twice_has_one_ellipsis():
     line = "聂卫平是中国围棋史上的人物，他的一生可以从几个方面评价，" * 8 + " …"
     assert quote(line, 160).count("…") == 1
     assert cut("one two … three", 12) == "one two …"
+
+
+@pytest.mark.parametrize(
+    "aside", ["Let me check.", "Looking at the pattern.", "让我再确认一下。", "Mal sehen."]
+)
+async def test_words_that_only_announce_a_call_are_nothing_done_and_no_state(aside: str):
+    asked = call("bash", "1", command="make test")
+    asked.content = [{"type": "text", "text": aside}, *asked.content]
+    later = [call("bash", "2", command="ls src"), result("2", "app.py")]
+    for messages in ([GOAL, asked, result("1", "3 passed")], [GOAL, asked, result("1", "3 passed"), *later]):
+        found = await sections(*messages)
+        assert aside not in found["done"] + found.get("progress", [])
+
+
+async def test_what_is_told_beside_a_call_is_kept():
+    asked = call("bash", "1", command="make test")
+    asked.content = [{"type": "text", "text": "The 3 failures are gone."}, *asked.content]
+    assert (await sections(GOAL, asked, result("1", "ok")))["progress"] == ["The 3 failures are gone."]

@@ -40,6 +40,9 @@ _SENTENCE_CHARS = 200
 _SPARE_VALUES = {"user": 0.1, "assistant": 0.1, "call": 0.08, "result": 0.05}
 _READ_SENTENCES = 80
 """How many sentences of one text are looked at, to fill room."""
+_ASIDE_BYTES = 80
+"""Words beside a call, of fewer bytes and without a name or a number, tell nothing that the call does not."""
+_DIGIT = re.compile(r"\d")
 _REPLY_CHARS = 2_000
 """How much of a reply is searched for decisions and plans."""
 
@@ -275,13 +278,14 @@ def _first_request(requests: list[Statement]) -> Statement | None:
 
 def _reply_lines(digest: Digest, make: _Make) -> Iterator[Line]:
     state = ""
-    last = digest.replies[-1] if digest.replies else None
+    replies = [said for said in digest.replies if not _is_aside(said)]
+    last = replies[-1] if replies else None
     others = [call.position for call in digest.calls] + [said.position for said in digest.requests]
     # What was said before other work was done is not under way any more.
     if last and last.position >= max(others, default=0.0):
         state = cut(last.text, 240)
         yield make("progress", state, 1.0, last.position)
-    for said in digest.replies:
+    for said in replies:
         text = said.text[:_REPLY_CHARS]
         decides, plans = _DECISION.search(text), _PENDING.search(text)
         if said is last and not (state or decides or plans or text.endswith(_QUESTION_MARKS)):
@@ -300,6 +304,12 @@ def _reply_lines(digest: Digest, make: _Make) -> Iterator[Line]:
             elif answers and len(sentence) > 40 and sentence[-1] != "!":
                 answers = False
                 yield make("done", cut(sentence, _SENTENCE_CHARS), 0.1 + 0.3 * said.position, said.position)
+
+
+def _is_aside(said: Statement) -> bool:
+    """Tell whether words beside a call, "Let me check." say, only announce it: short, and naming nothing."""
+    is_short = said.with_call and len(said.text.encode()) < _ASIDE_BYTES
+    return is_short and not (_DIGIT.search(said.text) or find_identifiers(said.text))
 
 
 def _sentences(text: str) -> Iterator[str]:

@@ -79,6 +79,8 @@ class Statement:
     """0 oldest, 1 newest."""
     speaker: str
     """`user`, `assistant`, or `system` for a later instruction."""
+    with_call: bool = False
+    """Whether a call stands in the same message: the words may only announce it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -222,6 +224,7 @@ def _read(digest: Digest, msg: Msg, position: float, open_calls: dict[str, Call]
     if speaker == "user" and (result := read_result([block["text"] for block in blocks if _is_said(block)])):
         _take_result(digest, _spoken_call(digest, result.name, position), result.text, position)
         blocks = [block for block in blocks if not _is_said(block)]
+    with_call = any(block.get("type") == "tool_use" for block in blocks)
     for block in blocks:
         kind = block.get("type")
         if _is_said(block):
@@ -229,7 +232,8 @@ def _read(digest: Digest, msg: Msg, position: float, open_calls: dict[str, Call]
             text = without_surroundings(text) if speaker == "user" else text
             if text and not is_placeholder(text):
                 by_user = speaker != "assistant"
-                (digest.requests if by_user else digest.replies).append(Statement(text, position, speaker))
+                said = Statement(text, position, speaker, with_call)
+                (digest.requests if by_user else digest.replies).append(said)
                 digest.sources.append(Source("user" if by_user else "assistant", speaker, text, position))
         elif kind == "tool_use":
             open_calls[block["id"]] = _take_call(digest, block["name"], block["input"], position)
@@ -267,7 +271,7 @@ def _spoken_call(digest: Digest, name: str, position: float) -> Call:
             digest.sources.pop()
             digest.replies.pop()
             if said:
-                digest.replies.append(Statement(said, reply.position, reply.label))
+                digest.replies.append(Statement(said, reply.position, reply.label, True))
                 digest.sources.append(reply._replace(text=said))
             for spoken in calls:
                 _take_call(digest, spoken.name, spoken.arguments, reply.position)
