@@ -242,3 +242,18 @@ async def test_what_is_told_beside_a_call_is_kept():
     asked = call("bash", "1", command="make test")
     asked.content = [{"type": "text", "text": "The 3 failures are gone."}, *asked.content]
     assert (await sections(GOAL, asked, result("1", "ok")))["progress"] == ["The 3 failures are gone."]
+
+
+@pytest.mark.parametrize(
+    "wish",
+    [
+        "送货只能在周六上午，别打电话，发短信到 13805710000。",
+        "配達は土曜の午前、注文 DD20250315-2207 です。",
+        "Upgrade orders-prod to 15.2.4 first.",
+    ],
+)
+async def test_what_an_index_quoted_of_the_user_in_few_words_is_no_list_of_names(wish: str):
+    """In writing without blanks a sentence is one word, and was taken apart at the first merge."""
+    merged = await sections(segment(f"## Index\n- user: {wish}"), segment("## Done\n- wrote b.py"))
+    assert merged["instructions"] == [wish]
+    assert index_items(CarriedLine("facts", "user: 帐篷改成三人的 SKU-771300, DD20250315-2207", 0.0, 0.0))

@@ -91,6 +91,8 @@ _SENTENCE_ENDS = re.compile(r"(?<=[.!?؟।])\s+|(?<=[。！？])|\n+")
 _INDEX_LINE = re.compile(r"(.{1,70}?): (.+)")
 _QUOTED = re.compile(r"user: (.+)")
 """A line in which an index quotes what the user asked for."""
+_SENTENCE = re.compile(r"user: .*(?:[，。！？；।؟]|[.!?]$)")
+"""Such a line, and no list of what the user named: items hold no such marks."""
 
 
 @dataclass(slots=True)
@@ -132,7 +134,7 @@ class Line:
 
 def index_items(line: CarriedLine) -> tuple[str, str] | None:
     """Return label and items of a line that only lists identifiers; these are ranked anew, one by one."""
-    is_list = line.section == "facts" and ARROW not in line.text
+    is_list = line.section == "facts" and ARROW not in line.text and not _SENTENCE.match(line.text)
     match = _INDEX_LINE.fullmatch(line.text) if is_list else None
     items = split_items(match[2]) if match else []
     if match and all(len(item.split()) <= 5 and find_identifiers(item) for item in items):
