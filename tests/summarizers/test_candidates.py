@@ -9,6 +9,8 @@ from context_compressor.summarizers.cutting import cut, quote
 from context_compressor.summarizers.extractive import ExtractiveSummarizer
 from context_compressor.summarizers.extracts.candidates import index_items
 from context_compressor.summarizers.extracts.digest import CarriedLine
+from context_compressor.summarizers.identifiers.describing import describe
+from context_compressor.summarizers.identifiers.ranking import Source
 from context_compressor.summarizers.sections import parse_sections
 from tests.summarizers.support import PieceCounter, assistant, call, request, result, segment, user
 
@@ -257,3 +259,9 @@ async def test_what_an_index_quoted_of_the_user_in_few_words_is_no_list_of_names
     merged = await sections(segment(f"## Index\n- user: {wish}"), segment("## Done\n- wrote b.py"))
     assert merged["instructions"] == [wish]
     assert index_items(CarriedLine("facts", "user: 帐篷改成三人的 SKU-771300, DD20250315-2207", 0.0, 0.0))
+
+
+async def test_what_a_user_named_stands_in_an_index_without_the_commas_before_it():
+    """Its items were divided there, too, and what was then no name made the line a wish of the user's."""
+    source = Source("user", "user", "It has a rounding bug, so use 2.14.5 instead.", 0.0)
+    assert str(describe("2.14.5", source)) == "so use 2.14.5"

@@ -28,6 +28,8 @@ _WORDS_BEFORE = re.compile(
 )
 _QUOTING = str.maketrans(dict.fromkeys('"`*(“'))
 """What opens a quotation before a token, or closes one that began before the words."""
+_SEPARATOR = re.compile(r"[,;] ")
+"""Divides the items of an index: within one it would divide this, and what precedes it is another clause."""
 _WORDS_AFTER = re.compile(rf"[\"'`*)]{{0,3}}((?: [{LETTERS}][{_LOWER}']{{0,15}}){{1,2}})(?![\w.@/+-])")
 _AROUND = {
     2: (
@@ -97,6 +99,7 @@ def describe(token: str, source: Source, start: int = 0) -> Described:
         match = _WORDS_BEFORE.search(before)
         if match:
             words = " ".join(match[0].translate(_QUOTING).rstrip(" '").split())
+            words = _SEPARATOR.split(words)[-1]
             return Described(words, token)
         match = _WORDS_AFTER.match(text, start + len(token))
         return Described("", f"{token}{match[1]}" if match else token)
