@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 from context_compressor.summarizers.extractive import ExtractiveSummarizer
 from context_compressor.summarizers.sections import parse_sections
-from tests.summarizers.support import PieceCounter, request, segment
+from tests.summarizers.support import PieceCounter, call, request, result, segment
 
 
 def listings(part: int) -> str:
@@ -51,3 +53,19 @@ async def test_an_early_failure_does_not_stand_as_the_last_word():
     text = await merged(failed, f"## Done\n- {mended}")
     assert mended in parse_sections(text)["done"]
     assert f"{apply} → The Ingress" not in text
+
+
+async def test_what_was_searched_leaves_room_for_what_was_done():
+    messages = [
+        call("get_return", "r", return_id="TH-90021"),
+        result("r", '{"status": "refunded", "amount": 599}'),
+    ]
+    for n, tool in enumerate(("search", "get_stock", "track", "find_shops", "list_offers")):
+        items = [{"id": f"SKU-{n}{m}42", "price": 100 + m, "name": "boots"} for m in range(20)]
+        messages += [
+            call(tool, str(n), query=f"boots of size {n}"),
+            result(str(n), json.dumps({"items": items})),
+        ]
+    wanted = request(*messages, max_tokens=400)
+    text = (await ExtractiveSummarizer(PieceCounter()).summarize(wanted)).text
+    assert "get_return: return_id=TH-90021 → status: refunded, amount: 599" in parse_sections(text)["done"]

@@ -18,9 +18,9 @@ _VERDICT = 0.2
 _ALIKE = 0.2
 """So much less says a call that was made again with other numbers."""
 _SEEN = 0.2
-"""So much less says a call of which only lines of a long output are told."""
-_EXCERPT = re.compile(r"\(\d+ lines\)$")
-"""Ends what is told of a long output by some of its lines: what was seen, and not what became of anything."""
+"""So much less says a call of which only some of a long output is told."""
+_EXCERPT = re.compile(r"(?:\(\d+ lines\)|…)$")
+"""Ends what is told of a long output by some of it: what was seen, and not what became of anything."""
 _DIGITS = re.compile(r"\d+")
 _CHANGING = re.compile(
     r"writ|edit|creat|updat|delet|remov|cancel|book|send|commit|modif|insert|replac|exchang|return",
@@ -48,7 +48,7 @@ def subject_of(text: str) -> str:
 
 
 def is_excerpt(text: str) -> bool:
-    """Tell whether a line tells what a call came to by some lines of a long output."""
+    """Tell whether a line tells what a call came to by some of a long output."""
     return ARROW in text and _EXCERPT.search(text) is not None
 
 
