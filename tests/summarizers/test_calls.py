@@ -69,3 +69,13 @@ async def test_what_was_searched_leaves_room_for_what_was_done():
     wanted = request(*messages, max_tokens=400)
     text = (await ExtractiveSummarizer(PieceCounter()).summarize(wanted)).text
     assert "get_return: return_id=TH-90021 → status: refunded, amount: 599" in parse_sections(text)["done"]
+
+
+async def test_what_an_index_told_of_calls_is_newer_than_what_was_carried_beside_it():
+    """An index names of what was new the most telling; above it stand the rest, and what was before."""
+    cancelled = "book_hotel: city=Rome id=771200 → booked: 1180"
+    booked = "book_hotel: city=Rome id=771300 → booked: 2207"
+    text = await merged(f"## Done\n- {cancelled}\n\n## Index\n- {booked}", max_tokens=800)
+    told = parse_sections(text)["done"]
+    assert [line for line in told if "book_hotel" in line] == [cancelled, booked]
+    assert booked in await merged(f"## Done\n- {cancelled}\n\n## Index\n- {booked}", max_tokens=250)

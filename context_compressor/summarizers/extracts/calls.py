@@ -83,6 +83,7 @@ def weigh_carried_calls(digest: Digest) -> Iterator[Weighed]:
     """
     planners = {call.name for call in digest.calls if call.plan}
     told = [line for line in digest.carried if tells_call(line) and _name_of(line.text) not in planners]
+    told.sort(key=lambda line: line.place)
     newest_of_kind: dict[str, CarriedLine | None] = {_kind_of(line.text): line for line in told}
     newest_of_kind |= {call.kind: None for call in digest.calls}
     newest_alike: dict[str, CarriedLine | None] = {_alike(subject_of(line.text)): line for line in told}

@@ -166,8 +166,11 @@ class CarriedLine:
 
     @property
     def place(self) -> float:
-        """Where it stands among lines: far below what is new, by its summary first."""
-        return self.position - 2 + _RANK_STEP * self.rank
+        """Where it stands among lines: far below what is new, by its summary first.
+
+        What an index told follows the rest: it names of what was new then the most telling.
+        """
+        return self.position - 2 + _RANK_STEP * (self.rank + (self.section == "facts"))
 
 
 @dataclass(slots=True)
