@@ -46,6 +46,16 @@ async def test_of_each_program_that_earlier_summaries_told_of_the_newest_call_is
     assert scaled in await merged(f"## Done\n- {scaled}", *edits)
 
 
+async def test_a_tool_that_executes_queries_runs_no_programs():
+    """Else each query were of a kind of its own, and many of them left no room for what was done."""
+    scaled = "bash: kubectl scale deploy/api --replicas=6 → deployment.apps/api scaled"
+    queries = [
+        f"## Done\n- execute_sql: {verb} {verb}ed_rows_of_orders → {n} of the rows are {verb}ed"
+        for n, verb in enumerate(("count", "lock", "sort", "load", "show", "mark", "sign", "pack", "test"))
+    ]
+    assert scaled in await merged(f"## Done\n- {scaled}", *queries)
+
+
 async def test_an_early_failure_does_not_stand_as_the_last_word():
     apply = "bash: kubectl apply -f k8s/web/ingress.yaml"
     failed = f"## Index\n- {apply} → The Ingress is invalid: spec.rules[0].http.paths[0].pathType: Required"

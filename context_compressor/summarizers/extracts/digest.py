@@ -45,9 +45,10 @@ _READING = re.compile(
     r"(?:^|[\W_])(?:read|view|open|cat|head|tail|sed -n|nl|less|more)(?![a-z])", re.IGNORECASE
 )
 """What a call is named, or begins with, that shows a text: errors and tallies in it are the text's."""
-SHELL = re.compile(r"bash|shell|terminal|exec|command|cmd", re.IGNORECASE)
+SHELL = re.compile(r"bash|shell|terminal|command|cmd|(?<![a-z])exec(?![a-z])", re.IGNORECASE)
 """What a tool is named that runs commands."""
 _SHOWS = "show"
+"""The kind of every call that shows a text."""
 _PROGRAM = re.compile(r"(?:\w+=\S* +)*([\w./-]+)(?: +([a-z][a-z-]+)(?=\s|\Z))?")
 """Begins a command: variables, the program, and `push` say in `git push`."""
 _OVERWRITTEN = re.compile(r"(?:^|(?<=\n))[^\n]*\r(?![\r\n]|\Z)")

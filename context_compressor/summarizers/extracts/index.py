@@ -11,6 +11,7 @@ from context_compressor.summarizers.identifiers.ranking import Identifier, Sourc
 _LINE_CHARS = 190
 _MIN_ROOM_CHARS = 20
 """Of a line of names at most; and what has to be left for another name to be tried."""
+
 _LEAST_NUMBER_VALUE = 0.0065
 """Below this a number is one of many that were only printed, as the cells of a table are."""
 
@@ -58,8 +59,8 @@ class Index:
         spent = 0
         complete = True
         for number, identifier in enumerate((*self._kept, *self._ranked)):
-            name = identifier.text
-            if number < len(self._kept) and spent > _KEPT_SHARE * room:
+            name, is_kept = identifier.text, number < len(self._kept)
+            if is_kept and spent > _KEPT_SHARE * room:
                 continue
             if (
                 name in covered
