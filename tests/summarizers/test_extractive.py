@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from context_compressor.messages.msg import Msg, tool_calls
+from context_compressor.messages.openai import from_openai
 from context_compressor.offload.stubs import stub_text
 from context_compressor.summarizers.extractive import ExtractiveSummarizer
 from context_compressor.summarizers.identifiers.finding import count_identifiers
@@ -209,6 +210,22 @@ async def test_the_state_is_not_told_again_as_a_next_step():
     found = await sections(user("Fix it."), assistant("Now let me check the remaining errors."))
     assert found["progress"] == ["Now let me check the remaining errors."]
     assert "next" not in found
+
+
+async def test_half_a_surrogate_pair_is_a_character_like_any_other():
+    half = "\ud800"
+    function = {"name": "ls", "arguments": json.dumps({"path": f"src/{half}"})}
+    said = [
+        {"role": "user", "content": f"List {half} please."},
+        {
+            "role": "assistant",
+            "content": f"Let me look {half}.",
+            "tool_calls": [{"id": "1", "type": "function", "function": function}],
+        },
+        {"role": "tool", "tool_call_id": "1", "content": f"a{half}.py b.py\n" * 20},
+        {"role": "assistant", "content": f"There are two files {half}."},
+    ]
+    assert "There are two files" in await summarize(*from_openai(said))
 
 
 async def test_what_cannot_be_seen_gives_no_line():

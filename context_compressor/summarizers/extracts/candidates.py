@@ -310,7 +310,7 @@ def _reply_lines(digest: Digest, make: _Make) -> Iterator[Line]:
 
 def _is_aside(said: Statement) -> bool:
     """Tell whether words beside a call, "Let me check." say, only announce it: short, and naming nothing."""
-    is_short = said.with_call and len(said.text.encode()) < _ASIDE_BYTES
+    is_short = said.with_call and len(said.text.encode(errors="surrogatepass")) < _ASIDE_BYTES
     return is_short and not (_DIGIT.search(said.text) or find_identifiers(said.text))
 
 
