@@ -42,9 +42,14 @@ def tells_call(line: CarriedLine) -> bool:
     return line.section in {"done", "facts"} and ARROW in line.text
 
 
+def name_of(text: str) -> str:
+    """Return the name of the tool that a line tells of."""
+    return text.partition(": ")[0]
+
+
 def subject_of(text: str) -> str:
     """Return the call that a line tells of, without what it came to."""
-    return text.split(ARROW, 1)[0]
+    return text.partition(ARROW)[0]
 
 
 def is_excerpt(text: str) -> bool:
@@ -81,28 +86,29 @@ def weigh_carried_calls(digest: Digest) -> Iterator[Weighed]:
     They are weighed as those of the messages are. By the names in it and its age alone, an early listing full
     of names would outlast what was done later.
     """
-    planners = {call.name for call in digest.calls if call.plan}
-    told = [line for line in digest.carried if tells_call(line) and _name_of(line.text) not in planners]
+    planners = digest.planners
+    told = [line for line in digest.carried if tells_call(line) and name_of(line.text) not in planners]
     told.sort(key=lambda line: line.place)
     newest_of_kind: dict[str, CarriedLine | None] = {_kind_of(line.text): line for line in told}
     newest_of_kind |= {call.kind: None for call in digest.calls}
     newest_alike: dict[str, CarriedLine | None] = {_alike(subject_of(line.text)): line for line in told}
     newest_alike |= {_alike(call.title): None for call in digest.calls}
     for line in told:
-        value = _weigh(_name_of(line.text), line.text) + 0.2 * line.position
+        value = _weigh(name_of(line.text), line.text) + 0.2 * line.position
         if newest_of_kind[_kind_of(line.text)] is line and not is_excerpt(line.text):
-            value += _NEWEST + (_VERDICT if is_tally(line.text.split(ARROW, 1)[1]) else 0.0)
+            value += _NEWEST + (_VERDICT if is_tally(_outcome_of(line.text)) else 0.0)
         value -= 0.0 if newest_alike[_alike(subject_of(line.text))] is line else _ALIKE
         yield Weighed(line.text, value, line.place)
 
 
 def _weigh(name: str, text: str) -> float:
     value = 0.1 + (0.2 if _CHANGING.search(name) else 0.0)
-    return value - (_SEEN if is_excerpt(text) and not is_tally(text.split(ARROW, 1)[1]) else 0.0)
+    return value - (_SEEN if is_excerpt(text) and not is_tally(_outcome_of(text)) else 0.0)
 
 
-def _name_of(text: str) -> str:
-    return text.partition(": ")[0]
+def _outcome_of(text: str) -> str:
+    """Return what a call came to, as a line tells of it; "" where it does not."""
+    return text.partition(ARROW)[2]
 
 
 def _kind_of(text: str) -> str:

@@ -10,6 +10,7 @@ from context_compressor.summarizers.cutting import cut, quote
 from context_compressor.summarizers.extracts.calls import (
     ARROW,
     is_excerpt,
+    name_of,
     subject_of,
     tells_call,
     weigh_calls,
@@ -225,14 +226,12 @@ def _unique(lines: list[Line]) -> list[Line]:
 
 def _carried_lines(digest: Digest, make: _Make) -> Iterator[Line]:
     goals = 0
-    planners = {call.name for call in digest.calls if call.plan}
+    planners = digest.planners
     for line in digest.carried:
-        if index_items(line) or (line.section == "progress" and digest.replies):
+        if tells_call(line) or index_items(line) or (line.section == "progress" and digest.replies):
             continue
-        if _KINDS.get(line.section) == "call" and line.text.partition(": ")[0] in planners:
+        if _KINDS.get(line.section) == "call" and name_of(line.text) in planners:
             continue  # there is a newer plan
-        if tells_call(line):
-            continue
         section, text = line.section, line.text
         if section == "goal":
             # The oldest goal is the goal; what began a later part is one more request.

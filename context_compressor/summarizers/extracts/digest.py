@@ -186,6 +186,11 @@ class Digest:
     sources: list[Source] = field(default_factory=list)
     """Every text but the earlier summaries."""
 
+    @property
+    def planners(self) -> set[str]:
+        """Names of tools that write a plan: what earlier summaries told of theirs is outdated."""
+        return {call.name for call in self.calls if call.plan}
+
 
 def digest_messages(messages: Sequence[Msg], previous: str | None) -> Digest:
     """Read `messages`, and the earlier summary that the new one replaces."""
