@@ -43,6 +43,11 @@ class BudgetInForce:
         """Whether a provider's counts leave less than the user's budget."""
         return self.config is not self._given
 
+    @property
+    def is_due(self) -> bool:
+        """Whether another budget than the one in force is to be taken up."""
+        return self.due_tokens != self.config.budget
+
     def record_usage(self, prompt_tokens: int) -> None:
         """Note what the provider counted for the view that was handed out last.
 
@@ -92,7 +97,7 @@ class BudgetInForce:
 
     def take_up(self) -> None:
         """Let the budget that is due be in force."""
-        if self.due_tokens != self.config.budget:
+        if self.is_due:
             self.config = within(self._given, self.due_tokens)
 
     # Saved form

@@ -58,7 +58,7 @@ class Upkeep:
         self._loaded_tokens: dict[str, int] | None = None
 
     def is_current(self) -> bool:
-        """Tell, without waiting, that the view is that of the whole history and fits."""
+        """Tell, without waiting, that the view is that of the whole history, and that nothing may pay now."""
         state = self.state
         return not (
             self.stale
@@ -66,6 +66,7 @@ class Upkeep:
             or state.queue
             or state.fresh
             or state.tokens > state.budget.due_tokens
+            or state.budget.is_due
             or not self.history.is_unchanged()
         )
 

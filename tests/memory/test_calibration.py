@@ -315,6 +315,26 @@ class TestState:
         larger.load_state_dict(memory.state_dict())
         assert 3_400 < larger.budget_tokens < 3_700
 
+    async def test_a_lower_budget_may_let_an_event_pay_with_or_without_a_restart(self) -> None:
+        def resumed(memory: CompressedMemory) -> CompressedMemory:
+            another = new_memory(memory.config, store=memory.store)
+            another.load_state_dict(json.loads(json.dumps(memory.state_dict())))
+            return another
+
+        memory = new_memory(config(cached_price=1.0))  # an event pays as soon as it frees enough
+        changed = 0
+        for said in turns(25, lines=2):
+            await filled(memory, [said])
+            view = await memory.get_memory()
+            reporting = resumed(memory)
+            assert await reporting.get_memory() == view
+            reporting.record_usage(int(1.35 * shown(memory)))
+            again = resumed(reporting)
+            lower = await reporting.get_memory()
+            assert await again.get_memory() == lower
+            changed += lower != view
+        assert changed
+
     async def test_what_was_conceded_is_conceded_after_a_restart(self) -> None:
         memory, events = await viewed([user(text("u", 10))])
         rules = [await filled(memory, [user(text(tag, 30))]) for tag in "ab"]
