@@ -81,6 +81,8 @@ class Surroundings(NamedTuple):
     """Tool names by call id."""
     known: frozenset[str]
     """Identifiers that an index need not name."""
+    standing: tuple[str, ...]
+    """The texts of the segments that stay."""
     before: Uses
     """What the agent named in what left earlier."""
     bare_tokens: int
@@ -231,7 +233,13 @@ class SegmentMaker:
     ) -> Artifacts:
         """Return an index; an empty one where its rules fail on what somebody wrote to break them."""
         index = partial(
-            index_artifacts, messages, max_tokens, self._counter, known=around.known, before=around.before
+            index_artifacts,
+            messages,
+            max_tokens,
+            self._counter,
+            known=around.known,
+            before=around.before,
+            standing=around.standing,
         )
         try:
             return await run_off_loop(text_characters(messages), index)

@@ -22,6 +22,7 @@ from context_compressor.summarizers.prompts import build_prompt
 from tests.memory.scripted import (
     COUNTER,
     REF,
+    Dict,
     Noting,
     assistant,
     call,
@@ -76,7 +77,7 @@ def test_what_could_be_sent_can_be_sent_after_compression(mode: Any) -> None:
         body = text("body", 80) if n % 2 else "x"
         arguments = json.dumps({"path": f"src/mod{n}{HALF}/a.py", "query": f"hello {n} {HALF}", "body": body})
         said += [call(f"c{n}", name="post", arguments=arguments), result(f"c{n}", rows if n == 3 else "done")]
-    said += [user(text(f"u{n}", 9)) for n in range(8)]
+    said += [user(text(f"u{n}", 9)) for n in range(40)]
     sent(said)
     for budget in (1_500, 4_000):
         sent(compress_messages(said, config=config(budget, mode=mode), counter=COUNTER).messages)
@@ -197,6 +198,45 @@ async def test_an_index_that_cannot_be_made_takes_nothing_with_it(monkeypatch: p
     await nothing_lost(memory, said)
     assert [event.kind for event in events] == ["failure", "compress"]
     assert "4300 digits" in (events[0].error or "")
+
+
+async def test_what_a_standing_segment_tells_of_a_call_is_told_anew_once_it_changed() -> None:
+    def ran(id: str, command: str, output: str) -> list[Dict]:
+        return [call(id, name="bash", arguments=json.dumps({"command": command})), result(id, output)]
+
+    async def lines_of(memory: CompressedMemory) -> list[str]:
+        segments = [str(msg.content) for msg in await good_view(memory) if kind_of(msg) == "segment"]
+        return [line for segment in segments for line in segment.splitlines() if "check_rows.py →" in line]
+
+    def made(tag: str) -> list[Dict]:
+        programs = (
+            "load",
+            "join",
+            "sort",
+            "trim",
+            "pack",
+            "send",
+            "sign",
+            "scan",
+            "fold",
+            "rank",
+            "tag",
+            "sum",
+        )
+        commands = [f"./{program}_{tag} --table rows_{n}" for n, program in enumerate(programs)]
+        return [m for n, command in enumerate(commands) for m in ran(f"{tag}{n}", command, text(command, 4))]
+
+    memory = new_memory(config(8_000, keep_recent_count=0))
+    await filled(memory, [user("Mend the import."), *ran("a", "python check_rows.py", "KeyError: 'row_12'")])
+    await filled(memory, made("b"))
+    await memory.compress_now()
+    failed = await lines_of(memory)
+    assert failed == ["- bash: python check_rows.py → KeyError: 'row_12'"]
+    await filled(memory, ran("c", "python check_rows.py", "checked 12 rows\nall rows are fine"))
+    await filled(memory, made("d"))
+    await memory.compress_now()
+    told = await lines_of(memory)
+    assert told == [*failed, "- bash: python check_rows.py → checked 12 rows | all rows are fine"]
 
 
 async def tasks_in_turn(memory: CompressedMemory, count: int, steps: int = 24) -> list[list[Msg]]:

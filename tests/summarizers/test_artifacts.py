@@ -217,6 +217,32 @@ def test_what_was_wanted_and_what_was_done_stand_in_the_order_of_the_session() -
     ]
 
 
+def test_what_a_standing_summary_tells_otherwise_of_a_call_is_told_first() -> None:
+    """A test that failed would be read as failing still, however much is told of later calls."""
+    again = [
+        call("bash", "1", command="python check_rows.py"),
+        result("1", "checked 12 rows\nall rows are fine"),
+        call("bash", "2", command="git push origin main"),
+        result("2", "main -> main, 4 commits"),
+    ]
+    standing = "[Summary by the memory.]\n\n## Index\n- bash: python check_rows.py → KeyError: 'row_12'"
+    plain = index_of(*again, max_tokens=90)
+    assert "git push" in plain
+    assert "check_rows.py →" not in plain
+    told = "bash: python check_rows.py → checked 12 rows | all rows are fine"
+    assert told in index_of(*again, max_tokens=90, standing=[standing])
+    same = f"[Summary by the memory.]\n\n## Index\n- {told}"
+    assert index_of(*again, max_tokens=90, standing=[same]) == plain
+    assert told in index_of(*again, max_tokens=90, standing=[same, standing])
+    assert index_of(*again, max_tokens=90, standing=[standing, same]) == plain
+
+
+def test_of_a_text_that_was_read_again_nothing_more_is_told() -> None:
+    read = [call("read", "1", path="a.py"), result("1", "\n".join(f"row_{n} = {n}" for n in range(99)))]
+    standing = "[Summary by the memory.]\n\n## Done\n- read: a.py → row_0 = 0 (98 lines)"
+    assert index_of(*SESSION, *read, standing=[standing]) == index_of(*SESSION, *read)
+
+
 def test_nothing_to_name_gives_no_lines() -> None:
     assert index_artifacts([assistant("Fine.")], 100, COUNTER).lines == ()
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from context_compressor.messages.msg import Msg
 from context_compressor.summarizers.cutting import fill_tokens
+from context_compressor.summarizers.extracts.calls import told_calls
 from context_compressor.summarizers.extracts.candidates import (
     Line,
     carried_source,
@@ -46,6 +47,7 @@ def index_artifacts(
     *,
     known: Set[str] = frozenset(),
     before: Uses | None = None,
+    standing: Sequence[str] = (),
 ) -> Artifacts:
     """Return lines that name what these messages named, in at most `max_tokens` tokens.
 
@@ -55,8 +57,10 @@ def index_artifacts(
         counter: measures them.
         known: identifiers that stay in the view elsewhere; naming them again would tell nobody anything.
         before: what the agent named in what left earlier.
+        standing: earlier segments' texts that stay in the view: what they tell of a call may have changed.
     """
     digest = digest_messages(messages, None)
+    digest.standing = told_calls(standing)
     sources = [carried_source(line) for line in digest.carried] + digest.sources
     ranked, names = rank_identifiers(sources, before)
     index = Index(sources, [identifier for identifier in ranked if identifier.text not in known])

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from context_compressor.summarizers.extracts.digest import SHELL, Call, CarriedLine, Digest, kind_of_call
 from context_compressor.summarizers.extracts.outcomes import is_tally
+from context_compressor.summarizers.sections import strip_bullet
 
 ARROW = " → "
 """Stands between a call and what it came to."""
@@ -15,6 +16,8 @@ _NEWEST = 0.25
 """So much more says the newest call of its kind, so that a busy tool does not crowd out the rest."""
 _VERDICT = 0.2
 """So much more says the newest run of tests, or of a build: an older one may have told otherwise."""
+_OTHERWISE = 1.0
+"""So much more says a call of which a summary that stays tells otherwise, as that it failed."""
 _ALIKE = 0.2
 """So much less says a call that was made again with other numbers."""
 _SEEN = 0.2
@@ -52,6 +55,12 @@ def subject_of(text: str) -> str:
     return text.partition(ARROW)[0]
 
 
+def told_calls(summaries: Iterable[str]) -> dict[str, str]:
+    """Return the lines that tell what calls came to, by the call; the newest summary's of each."""
+    lines = (strip_bullet(line) for summary in summaries for line in summary.split("\n") if ARROW in line)
+    return {subject_of(line): line for line in lines}
+
+
 def is_excerpt(text: str) -> bool:
     """Tell whether a line tells what a call came to by some of a long output."""
     return ARROW in text and _EXCERPT.search(text) is not None
@@ -75,6 +84,7 @@ def weigh_calls(digest: Digest) -> Iterator[Weighed]:
         value = _weigh(call.name, text) + 0.4 * call.position**2 + (0.15 if call in failures else 0.0)
         value += _NEWEST if is_newest or call is last_failure else 0.0
         value += _VERDICT if is_newest and is_tally(call.outcome) else 0.0
+        value += _OTHERWISE if _outdates(text, digest.standing) else 0.0
         # Pages, parts and rows in turn: the newest stands for the others.
         value -= 0.0 if newest_alike[_alike(call.title)] is call else _ALIKE
         yield Weighed(text, value, call.position)
@@ -114,6 +124,12 @@ def _outcome_of(text: str) -> str:
 def _kind_of(text: str) -> str:
     name, _, subject = text.partition(": ")
     return kind_of_call(name, subject if SHELL.search(name) else "")
+
+
+def _outdates(text: str, standing: Mapping[str, str]) -> bool:
+    """Tell whether a summary that stays tells otherwise of a call, and that not by some of a long output."""
+    told = standing.get(subject_of(text), text)
+    return told != text and not is_excerpt(told)
 
 
 def _alike(title: str) -> str:

@@ -185,6 +185,8 @@ class Digest:
     carried: list[CarriedLine] = field(default_factory=list)
     sources: list[Source] = field(default_factory=list)
     """Every text but the earlier summaries."""
+    standing: Mapping[str, str] = field(default_factory=dict)
+    """By the calls that they tell of, the lines of earlier summaries that stay in the view."""
 
     @property
     def planners(self) -> set[str]:
