@@ -9,7 +9,7 @@ import pytest
 
 from context_compressor import TiktokenCounter, from_openai
 from context_compressor.cli.demo.agent import ScriptedSession
-from context_compressor.cli.demo.checks import first_found, page_lines, refused_because, stands_in
+from context_compressor.cli.demo.checks import first_found, page_lines, stands_in
 from context_compressor.cli.demo.tools import StdlibTools
 from tests.cli.support import command, environment, read_terminal, run_process
 from tests.support.validity import problems
@@ -117,7 +117,7 @@ def test_json_alone_stands_on_stdout(cli):
 
 
 def test_a_failed_check_ends_with_1(cli, monkeypatch):
-    monkeypatch.setattr("context_compressor.cli.demo.run.refused_because", lambda _: "made up")
+    monkeypatch.setattr("context_compressor.cli.demo.run.RequestChecker.check", lambda *_: ["made up"])
 
     ran = cli("demo", "--turns", 2)
 
@@ -247,43 +247,6 @@ def test_a_snippet_that_never_ends_is_stopped(tools, monkeypatch):
 
 
 # Its checks
-
-
-def call(id, arguments="{}"):
-    return {"id": id, "type": "function", "function": {"name": "f", "arguments": arguments}}
-
-
-USER = {"role": "user", "content": "hi"}
-RESULT = {"role": "tool", "tool_call_id": "a", "content": "x"}
-
-
-@pytest.mark.parametrize(
-    ("messages", "reason"),
-    [
-        ([USER, {"role": "assistant", "content": "", "tool_calls": [call("a")]}, RESULT], None),
-        ([USER, RESULT], "without its call"),
-        ([USER, {"role": "assistant", "content": "", "tool_calls": [call("a")]}], "not answered"),
-        (
-            [USER, {"role": "assistant", "content": "", "tool_calls": [call("a")]}, USER, RESULT],
-            "not answered",
-        ),
-        ([USER, {"role": "assistant", "content": ""}], "empty assistant"),
-        (
-            [USER, {"role": "assistant", "content": "", "tool_calls": [call("a", "[]")]}, RESULT],
-            "no JSON object",
-        ),
-        (
-            [USER, {"role": "assistant", "content": "", "tool_calls": [call("a"), call("a")]}, RESULT],
-            "used twice",
-        ),
-        ([{"role": "system", "content": "x"}], "nothing but instructions"),
-    ],
-)
-def test_requests_that_a_provider_refuses_are_found(messages, reason):
-    found = refused_because(messages)
-
-    assert (found is None) == (reason is None)
-    assert reason is None or reason in found
 
 
 def test_pages_are_taken_apart():

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 
 from context_compressor.cli.demo.agent import Call, ChatDict, ScriptedSession, assistant_message, tool_message
-from context_compressor.cli.demo.checks import first_found, page_lines, refused_because, stands_in
+from context_compressor.cli.demo.checks import first_found, page_lines, stands_in
 from context_compressor.cli.demo.display import Display, make_display, print_summary
 from context_compressor.cli.demo.outcome import Outcome, ReadBack, Row
 from context_compressor.cli.exits import DONE, NO, CommandError
@@ -20,6 +20,7 @@ from context_compressor.cli.outputs import check_folder, check_stdout, make_cons
 from context_compressor.cli.settings import SummarizerKind, make_config, make_summarizer
 from context_compressor.errors import ContextOverflowError
 from context_compressor.events import CompressionEvent
+from context_compressor.measure.validity import RequestChecker
 from context_compressor.memory.compressed import CompressedMemory
 from context_compressor.messages.openai import from_openai, to_openai
 from context_compressor.offload.files import FileOffloadStore
@@ -107,9 +108,8 @@ class DemoRun:
         outcome.peak_view_tokens = max(outcome.peak_view_tokens, outcome.view_tokens)
         outcome.history_input_tokens += outcome.history_tokens
         outcome.view_input_tokens += outcome.view_tokens
-        reason = refused_because(wire)
-        if reason is not None:
-            outcome.invalid_requests.append(f"turn {turn}: {reason}")
+        if problems := RequestChecker().check(wire):
+            outcome.invalid_requests.append(f"turn {turn}: {problems[0]}")
         new_events, self._seen_events = tuple(self._events[self._seen_events :]), len(self._events)
         self._display.show(Row(turn, tools, outcome.history_tokens, outcome.view_tokens, new_events))
         return wire
