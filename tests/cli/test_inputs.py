@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from context_compressor.cli.exits import CommandError
-from context_compressor.cli.inputs import Form, SessionFile, read_sessions
+from context_compressor.cli.inputs import dump, read_sessions
 from context_compressor.cli.outputs import check_output, write_output
 from context_compressor.cli.wording import one_line
+from context_compressor.readers import Form, Reading
 
 TEXTS = st.text(max_size=30)  # line separators and control characters included
 MESSAGES = st.lists(
@@ -26,7 +27,7 @@ OBJECTS = st.builds(
 SESSIONS = st.one_of(MESSAGES, OBJECTS)
 
 
-def read_text(text: str) -> SessionFile:
+def read_text(text: str) -> Reading:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "f"
         file.write_bytes(text.encode())
@@ -42,7 +43,7 @@ def test_one_json_value_comes_back_as_it_was(value, indent, ascii_only):
     source = read_text(json.dumps(value, indent=indent, ensure_ascii=ascii_only))
 
     assert source.form is Form.ONE
-    text = source.dump([session.messages for session in source.sessions])
+    text = dump(source, [session.messages for session in source.sessions])
     assert json.loads(text) == value
     assert ("\n" in text.strip()) == (indent is not None)
     text.encode()  # always UTF-8, lone surrogates escaped
@@ -54,7 +55,7 @@ def test_a_session_per_line_comes_back_a_session_per_line(values, newline):
     source = read_text(text)
 
     assert source.form is Form.SESSION_LINES
-    assert load_all(source.dump([session.messages for session in source.sessions])) == values
+    assert load_all(dump(source, [session.messages for session in source.sessions])) == values
 
 
 @given(MESSAGES)
@@ -63,13 +64,13 @@ def test_a_message_per_line_is_one_session(messages):
 
     assert source.form is Form.MESSAGE_LINES
     assert [session.messages for session in source.sessions] == [messages]
-    assert load_all(source.dump([messages])) == messages
+    assert load_all(dump(source, [messages])) == messages
 
 
 def test_keys_beside_the_messages_keep_their_place():
     source = read_text('{"id": 7, "messages": [], "model": "m"}')
 
-    assert source.dump([[{"role": "user", "content": "hi"}]]) == (
+    assert dump(source, [[{"role": "user", "content": "hi"}]]) == (
         '{"id": 7, "messages": [{"role": "user", "content": "hi"}], "model": "m"}\n'
     )
     assert source.sessions[0].id == "7"

@@ -12,10 +12,10 @@ from rich.table import Table
 from rich.text import Text
 
 from context_compressor.cli.compress.sessions import SessionReport, StandIn
-from context_compressor.cli.inputs import SessionFile
 from context_compressor.cli.tables import TABLE_LOOK, print_table
 from context_compressor.cli.wording import one_line
 from context_compressor.compression.config import CompressionConfig
+from context_compressor.readers import Reading
 
 _MAX_ROWS = 40
 """Sessions shown in the table; `--json` has all."""
@@ -30,7 +30,7 @@ def saved_percent(before: int, after: int) -> float:
 
 
 def print_report(
-    console: Console, source: SessionFile, reports: Sequence[SessionReport], budget: int, store: str
+    console: Console, source: Reading, reports: Sequence[SessionReport], budget: int, store: str
 ) -> None:
     """Print the table of tokens before and after, what left the view, and what to know besides."""
     print_table(console, _sessions_table(source, reports, budget))
@@ -66,7 +66,7 @@ def _store_option(store: str) -> str:
     return "" if store == DEFAULT_STORE else f" --store {shlex.quote(store)}"
 
 
-def _sessions_table(source: SessionFile, reports: Sequence[SessionReport], budget: int) -> Table:
+def _sessions_table(source: Reading, reports: Sequence[SessionReport], budget: int) -> Table:
     table = Table(title=f"Views within {budget:,} tokens", **TABLE_LOOK)
     table.add_column("session", overflow="fold")
     for name in ("messages", "tokens", "view", "saved", "offloaded", "summaries"):
@@ -142,7 +142,7 @@ def _refs(report: SessionReport) -> list[str]:
 
 
 def report_json(
-    source: SessionFile,
+    source: Reading,
     reports: Sequence[SessionReport],
     config: CompressionConfig,
     *,

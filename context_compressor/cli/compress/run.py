@@ -11,7 +11,7 @@ from typing import Any
 from context_compressor.cli.compress.report import print_report, report_json
 from context_compressor.cli.compress.sessions import Compressor, SessionReport
 from context_compressor.cli.exits import DONE
-from context_compressor.cli.inputs import SessionFile, read_sessions
+from context_compressor.cli.inputs import dump, read_sessions, written_as
 from context_compressor.cli.outputs import (
     check_folder,
     check_output,
@@ -24,7 +24,7 @@ from context_compressor.cli.outputs import (
 from context_compressor.cli.progress import make_progress
 from context_compressor.cli.settings import SummarizerKind, make_config, make_summarizer
 from context_compressor.cli.wording import counted, one_line
-from context_compressor.readers import Format
+from context_compressor.readers import Format, Reading
 
 _MAX_PROBLEMS = 5
 """Problems, and failures, that are named one by one; `--json` lists all."""
@@ -74,7 +74,7 @@ def run_compress(options: CompressOptions) -> int:
             "compressing", unit="messages", total=sum(len(session.messages) for session in source.sessions)
         )
         reports = asyncio.run(compressor.compress(source, lambda done: progress.advance(task, done)))
-    text = source.dump([report.view for report in reports])
+    text = dump(source, [report.view for report in reports])
     if output is None:
         write_stdout(text)
     else:
@@ -86,8 +86,7 @@ def run_compress(options: CompressOptions) -> int:
         print(report, file=sys.stderr if output is None else sys.stdout)
     elif not options.quiet:
         print_report(console, source, reports, config.budget, options.store)
-        written = source.written_as()
-        if written is not None:
+        if (written := written_as(source)) is not None:
             titles = ", ".join(format.title for format in source.formats)
             print(one_line(f"{source.name}: read as {titles}; written as {written}"), file=sys.stderr)
     else:
@@ -102,7 +101,7 @@ def _warn_of_failures(reports: Sequence[SessionReport]) -> None:
         print(f"failed: {one_line(error)}", file=sys.stderr)
 
 
-def _warn(source: SessionFile) -> None:
+def _warn(source: Reading) -> None:
     """Name on stderr what could not be read: data are missing, so `--quiet` does not silence it."""
     if not source.problems:
         return

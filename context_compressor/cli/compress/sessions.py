@@ -14,7 +14,6 @@ from pathlib import PurePath
 from typing import Any
 
 from context_compressor.cli.exits import NO, CommandError
-from context_compressor.cli.inputs import Form, Session, SessionFile
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.errors import ContextOverflowError, InvalidMessageError
 from context_compressor.events import CompressionEvent
@@ -26,6 +25,7 @@ from context_compressor.messages.openai import from_openai, to_openai
 from context_compressor.messages.provenance import provenance_of, refs_shown
 from context_compressor.offload.files import FileOffloadStore
 from context_compressor.offload.keeping import KeepingStore
+from context_compressor.readers import Form, Reading, Session
 from context_compressor.summarizers.protocol import Summarizer
 from context_compressor.tokens.protocol import TokenCounter
 from context_compressor.tokens.tiktoken_counter import TiktokenCounter
@@ -78,7 +78,7 @@ class Compressor:
     namespace: str | None = None
     counter: TokenCounter = field(default_factory=TiktokenCounter)
 
-    async def compress(self, source: SessionFile, on_progress: ProgressHook) -> list[SessionReport]:
+    async def compress(self, source: Reading, on_progress: ProgressHook) -> list[SessionReport]:
         """Compress every session of `source`, all of them read before the first is worked on.
 
         Raises:
@@ -93,7 +93,7 @@ class Compressor:
         ]
 
     async def _compress_one(
-        self, source: SessionFile, number: int, namespace: str, on_progress: ProgressHook
+        self, source: Reading, number: int, namespace: str, on_progress: ProgressHook
     ) -> SessionReport:
         session = source.sessions[number - 1]
         history = read_messages(session)
@@ -184,7 +184,7 @@ def read_messages(session: Session) -> list[Msg]:
     return history
 
 
-def name_sessions(source: SessionFile, namespace: str | None) -> list[str]:
+def name_sessions(source: Reading, namespace: str | None) -> list[str]:
     """Return a namespace for each session: as asked for, else from the file's name or the session's own id.
 
     A name from outside only lends letters, and a digest of the messages keeps sessions apart that share it.
