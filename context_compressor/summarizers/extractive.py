@@ -8,6 +8,7 @@ from context_compressor.summarizers.extracts.drafting import SummaryDraft
 from context_compressor.summarizers.protocol import Summary, SummaryRequest
 from context_compressor.tokens.off_loop import run_off_loop, text_characters
 from context_compressor.tokens.protocol import TokenCounter, check_counter
+from context_compressor.tokens.tiktoken_counter import TiktokenCounter
 
 
 class ExtractiveSummarizer:
@@ -28,7 +29,7 @@ class ExtractiveSummarizer:
 
     def __init__(self, counter: TokenCounter | None = None) -> None:
         check_counter(counter)
-        self._counter = counter
+        self._counter: TokenCounter = TiktokenCounter() if counter is None else counter
 
     async def summarize(self, request: SummaryRequest) -> Summary:
         """Return a summary of `request.messages` in at most `request.max_tokens` tokens."""
@@ -36,10 +37,6 @@ class ExtractiveSummarizer:
 
     def _write(self, request: SummaryRequest) -> str:
         counter = self._counter
-        if counter is None:
-            from context_compressor.tokens.tiktoken_counter import TiktokenCounter
-
-            counter = self._counter = TiktokenCounter()
         draft = SummaryDraft(digest_messages(request.messages, request.previous), request)
 
         def write(room: float) -> tuple[str, str, bool]:

@@ -16,6 +16,7 @@ from context_compressor.summarizers.protocol import (
 from context_compressor.summarizers.settings import check_number
 from context_compressor.summarizers.validation import summarize_checked
 from context_compressor.tokens.protocol import TokenCounter, check_counter
+from context_compressor.tokens.tiktoken_counter import TiktokenCounter
 
 
 class FallbackSummarizer:
@@ -48,9 +49,9 @@ class FallbackSummarizer:
         check_counter(counter)
         if timeout_seconds is not None:
             check_number("timeout_seconds", timeout_seconds, is_above_zero=True)
-        self._in_parts: list[InParts] = []
         self._summarizers = (first, second, *more)
-        self._counter = counter
+        self._counter: TokenCounter = TiktokenCounter() if counter is None else counter
+        self._in_parts = [InParts(summarizer, self._counter) for summarizer in self._summarizers]
         self._timeout_seconds = timeout_seconds
         self.remote = any(summarizer.remote for summarizer in self._summarizers)
 
@@ -60,12 +61,6 @@ class FallbackSummarizer:
         Raises:
             SummarizerError: none gave one; the text says of each why not.
         """
-        if self._counter is None:
-            from context_compressor.tokens.tiktoken_counter import TiktokenCounter
-
-            self._counter = TiktokenCounter()
-        if not self._in_parts:
-            self._in_parts = [InParts(summarizer, self._counter) for summarizer in self._summarizers]
         replaced_tokens = self._counter.count_messages(request.messages)
         if request.previous:
             replaced_tokens += self._counter.count_text(request.previous)
