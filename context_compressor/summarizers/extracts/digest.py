@@ -140,7 +140,7 @@ class Call:
     @property
     def is_reading(self) -> bool:
         """Whether it shows a text, by its name or its command."""
-        return kind_of_call(self.name, self.command) == _SHOWS
+        return self.kind == _SHOWS
 
 
 def kind_of_call(name: str, command: str) -> str:

@@ -35,7 +35,7 @@ _RULES = "_./@#~+-"
 """Of these alone consist the lines that divide a text."""
 _NUMBER = re.compile(
     r"[0-9.,:/TZ+-]+|\+[0-9 ()-]+|[0-9.,年月日号년월일 \u00a0\u202f€₽₺₫zł万億亿만円元원]+"
-    r"|[0-9.]+(?:[mnµ]?s|min)|(?:[0-9.]+(?:ms|[dhms]))+|[0-9.]+(?:[KMGT]i?B?|kB)",
+    r"|[0-9.]+(?:[nµ]s|min)|(?:[0-9.]+(?:ms|[dhms]))+|[0-9.]+(?:[KMGT]i?B?|kB)",
     re.ASCII,
 )
 """Numbers, dates and times, durations (`5m20s`) and sizes (`512Mi`)."""
@@ -56,12 +56,7 @@ def count_identifiers(text: str) -> dict[str, int]:
 
 def find_identifiers(text: str) -> frozenset[str]:
     """Return the identifiers that stand in `text`."""
-    whole, text = _take_whole(text)
-    return frozenset(whole).union(
-        name
-        for word in set(_words(text))
-        for name in (_names_in(word) if len(word) <= _REMEMBERED_CHARS else _read_word(word))
-    )
+    return frozenset(count_identifiers(text))
 
 
 def known_identifiers(texts: Iterable[str]) -> frozenset[str]:
