@@ -183,13 +183,8 @@ def _remove(descriptor: int, file: Path, pid: int) -> None:
             file.unlink(missing_ok=True)
 
 
-_accounts = OnePerDirectory(OpenNamespaces)
+open_namespaces = OnePerDirectory(OpenNamespaces)
 """What is in use is a property of the process: all its stores in a directory write into one file."""
-
-
-def open_namespaces(path: Path) -> OpenNamespaces:
-    """Return this process's account of a directory."""
-    return _accounts.get(path)
 
 
 def namespaces_in_use(path: Path) -> set[str]:

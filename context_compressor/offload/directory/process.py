@@ -41,7 +41,7 @@ class OnePerDirectory(Generic[T]):
         self._lock = threading.Lock()
         watch_forks(self)
 
-    def get(self, path: Path) -> T:
+    def __call__(self, path: Path) -> T:
         """Return the object of a directory; made where nobody has one."""
         with self._lock:
             found = self._known.get(path)

@@ -139,10 +139,5 @@ class Quota:
         self._lock = threading.Lock()
 
 
-_quotas = OnePerDirectory(Quota)
+quota_of = OnePerDirectory(Quota)
 """What was tried in vain concerns all stores of the process in a directory."""
-
-
-def quota_of(path: Path) -> Quota:
-    """Return this process's quota of a directory."""
-    return _quotas.get(path)

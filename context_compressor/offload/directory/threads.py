@@ -30,9 +30,4 @@ def _new_pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(thread_name_prefix="offload")
 
 
-_all = OnePerDirectory(DiskThreads)
-
-
-def threads_of(path: Path) -> DiskThreads:
-    """Return this process's threads for a directory."""
-    return _all.get(path)
+threads_of = OnePerDirectory(DiskThreads)
