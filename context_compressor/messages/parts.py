@@ -83,11 +83,6 @@ def plain_texts(msg: Msg) -> list[str]:
     return texts
 
 
-def count_texts(msg: Msg) -> int:
-    """Return how many parts `text_parts` gives."""
-    return len(plain_texts(msg))
-
-
 def other_parts(msg: Msg) -> list[Part]:
     """Return the long arguments of the message's calls, and the media whose data it holds, in order."""
     if isinstance(msg.content, str):

@@ -17,15 +17,11 @@ KEY_BYTES = 8
 def stamp_of(entry: Entry) -> bytes:
     """Return 16 bytes that stand for a message in the index: 8 for its key, 8 for its digest."""
     key, digest = entry
-    return key_stamp(key) + _hash(digest)
+    return key_stamp(key) + key_stamp(digest)
 
 
-def key_stamp(key: str) -> bytes:
-    """Return the 8 bytes that stand for a key."""
-    return _hash(key)
-
-
-def _hash(text: str) -> bytes:
+def key_stamp(text: str) -> bytes:
+    """Return the 8 bytes that stand for a key, or a digest."""
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=KEY_BYTES).digest()
 
 

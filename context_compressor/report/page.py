@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 
 from jinja2 import DictLoader, Environment, StrictUndefined, Template
@@ -214,15 +214,10 @@ def _problems(run: Watched) -> tuple[tuple[str, tuple[int, ...]], ...]:
 
 
 def _trimmed(one: StandIn, limit: int) -> StandIn:
-    return StandIn(
-        kind=one.kind,
-        turn=one.turn,
-        refs=one.refs,
-        covers=one.covers,
+    return replace(
+        one,
         shown=trim(one.shown, _within(limit // 3, _SHOWN_BYTES)),
-        shown_tokens=one.shown_tokens,
         full=trim(one.full, _within(limit * 2 // 3, _FULL_BYTES)),
-        full_tokens=one.full_tokens,
     )
 
 

@@ -10,7 +10,7 @@ from context_compressor.errors import InvalidArgumentError
 from context_compressor.messages.escapes import dump_sendable
 from context_compressor.messages.msg import Block, Msg
 from context_compressor.messages.openai.common import REMARK, remark_of
-from context_compressor.messages.parts import count_texts, plain_texts
+from context_compressor.messages.parts import plain_texts
 from context_compressor.tokens.media import ENCODED_CHARACTERS, is_encoded
 from context_compressor.tokens.protocol import TokenCounter
 
@@ -51,11 +51,11 @@ def measure(counter: TokenCounter, msg: Msg) -> MessageTokens:
     measure_message = getattr(counter, "measure", None)
     if measure_message is not None:
         measured = measure_message(msg)
-        if isinstance(measured, MessageTokens) and len(measured.texts) == count_texts(msg):
+        if isinstance(measured, MessageTokens) and len(measured.texts) == len(plain_texts(msg)):
             return measured
         raise InvalidArgumentError(
             f"{counter!r}.measure returned {measured!r}; expected MessageTokens with a number for each of "
-            f"{count_texts(msg)} texts"
+            f"{len(plain_texts(msg))} texts"
         )
     total = counter.count_messages([msg])
     if not isinstance(total, int) or isinstance(total, bool) or total < 0:

@@ -12,9 +12,9 @@ from context_compressor import Msg, from_openai, to_openai
 from context_compressor.messages.media import encoded_media, kind_of_media, media_type_of
 from context_compressor.messages.parts import (
     MIN_ARGUMENT_CHARACTERS,
-    count_texts,
     other_parts,
     part_at,
+    plain_texts,
     replace_parts,
     text_parts,
 )
@@ -168,7 +168,7 @@ def test_every_address_is_unique_and_leads_back(history: list[dict[str, Any]]) -
     for msg in from_openai(history):
         parts = [*text_parts(msg), *other_parts(msg)]
         assert len({part.path for part in parts}) == len(parts)
-        assert count_texts(msg) == len(text_parts(msg))
+        assert plain_texts(msg) == [part.text for part in text_parts(msg)]
         for part in parts:
             shown = replace_parts(msg, {part.path: "[stub]"})
             if part.kind in ("text", "tool_result"):
