@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from context_compressor.measure.chats import CachedCounter
-from context_compressor.measure.piped import PipedSystem
-from context_compressor.measure.processes import ForkServer
+
+from .piped import PipedSystem
+from .processes import ForkServer
 
 FOLDER = Path(__file__).resolve().parent
 ENVIRONMENTS = FOLDER / ".venvs"

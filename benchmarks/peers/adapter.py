@@ -1,7 +1,7 @@
 """What every adapter shares: the pipe to the run, and the originals of what a peer left as it was.
 
 An adapter runs in its peer's own environment, so this knows the standard library only. Lines of JSON go both
-ways; `context_compressor.measure.piped` has the other end. While an adapter answers, it may ask back: for
+ways; `piped` has the other end. While an adapter answers, it may ask back: for
 the tokens of messages, and for a summary. What would differ from run to run without being the peer's doing,
 random ids and where the run's folders are, is the same in every session.
 """

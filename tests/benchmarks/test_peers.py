@@ -9,7 +9,7 @@ from benchmarks.peers import make as making
 from context_compressor.measure.chats import Chat
 from context_compressor.measure.recording import Recording
 from context_compressor.measure.replay import replay
-from tests.measure.peers import session
+from tests.benchmarks.peers import session
 
 SUMMARISING = [name for name in PEERS if name != "langchain-clear"]
 STORING = ["reme", "deepagents"]

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from context_compressor.measure import piped as piped_module
-from context_compressor.measure.piped import PipedError, PipedSystem
+from benchmarks.peers import piped as piped_module
+from benchmarks.peers.piped import PipedError, PipedSystem
 from context_compressor.measure.recording import Recording
 from context_compressor.measure.replay import replay
-from tests.measure import peers
-from tests.measure.peers import session
+from tests.benchmarks import peers
+from tests.benchmarks.peers import session
 from tests.measure.support import says
 
 Piped = Callable[..., AbstractAsyncContextManager[PipedSystem]]

@@ -29,11 +29,12 @@ from typing import Any
 from context_compressor.compression.draft import MIN_SUMMARY_TOKENS, SEGMENT_SHARE
 from context_compressor.compression.pricing import SUMMARY_RATIO
 from context_compressor.measure.chats import CachedCounter, Chat, content_text
-from context_compressor.measure.processes import ForkServer, Process, SpawnedProcess
 from context_compressor.measure.protocol import ReadBack, Spending
 from context_compressor.messages.openai import from_openai
 from context_compressor.summarizers.extractive import ExtractiveSummarizer
 from context_compressor.summarizers.protocol import SummaryRequest
+
+from .processes import ForkServer, Process, SpawnedProcess
 
 ANSWER_SECONDS = 300.0
 """After which a process that does not answer is given up."""

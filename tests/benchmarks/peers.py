@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 from benchmarks.peers import FOLDER
+from benchmarks.peers.piped import PipedSystem
+from benchmarks.peers.processes import ForkServer
 from context_compressor.measure.chats import CachedCounter, Chat
-from context_compressor.measure.piped import PipedSystem
-from context_compressor.measure.processes import ForkServer
 from tests.measure.support import Words, call, result, says
 
 HEAD = f"""

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from context_compressor.measure import piped as piped_module
-from context_compressor.measure import processes as processes_module
+from benchmarks.peers import piped as piped_module
+from benchmarks.peers import processes as processes_module
+from benchmarks.peers.piped import PipedError
+from benchmarks.peers.processes import ForkServer
 from context_compressor.measure.chats import Chat
-from context_compressor.measure.piped import PipedError
-from context_compressor.measure.processes import ForkServer
-from tests.measure.peers import make_system, write_peer
+from tests.benchmarks.peers import make_system, write_peer
 from tests.measure.support import says
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -152,7 +152,7 @@ async def test_a_session_that_does_not_end_is_killed(
     telling: ForkServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After it had time to."""
-    monkeypatch.setattr("context_compressor.measure.processes.END_SECONDS", 0.05)
+    monkeypatch.setattr("benchmarks.peers.processes.END_SECONDS", 0.05)
     system = make_system(telling)
     pid = await ask(system, "[setattr(self.parent, 'read', signal.pause), os.getpid()][1]")
     await system.aclose()
@@ -225,8 +225,8 @@ def test_nothing_outlives_the_run(tmp_path: Path, ending: signal.Signals) -> Non
     command = write_peer(tmp_path, TELL, f"life = open({str(fifo)!r}, 'w')\n")
     run = f"""
     import asyncio
-    from context_compressor.measure import processes
-    from tests.measure.test_forks import ask_once
+    from benchmarks.peers import processes
+    from tests.benchmarks.test_forks import ask_once
     processes.END_SECONDS = 0.05
     expression = "[life.write('hanging'), life.flush(), signal.pause()]"
     asyncio.run(ask_once(processes.ForkServer({command!r}), expression))
