@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
 _OBEYED: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
@@ -24,3 +25,8 @@ def one_line(text: str) -> str:
 def counted(number: int, what: str) -> str:
     """Return `1 session`, `1,200 sessions`; `what` is a noun whose plural ends in s."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def slug_of(name: str, most: int) -> str:
+    """Return what a file or namespace may be called after a name from outside, at most so long."""
+    return _UNSAFE.sub("-", name)[-most:].strip(".-") or "session"

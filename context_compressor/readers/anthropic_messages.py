@@ -9,15 +9,15 @@ from context_compressor.readers import anthropic_blocks as blocks
 from context_compressor.readers.documents import Document, Numbered
 from context_compressor.readers.grouped import GroupReader
 from context_compressor.readers.session import Format, Session, UnreadableError
-from context_compressor.readers.transcript import Transcript, kind_of
+from context_compressor.readers.transcript import Transcript, is_message, kind_of
 
 FORMAT = Format.ANTHROPIC
 
 
 def recognises(sample: Sequence[Any]) -> bool:
     """Tell whether some value is a request with `system` beside its messages, or has blocks of theirs."""
-    first = next((value for value in sample if _is_message(value) or _held(value) is not None), None)
-    if _is_message(first):
+    first = next((value for value in sample if is_message(value) or _held(value) is not None), None)
+    if is_message(first):
         return _are_messages(sample)
     return any(_is_session(value) for value in sample)
 
@@ -45,7 +45,7 @@ def _are_messages(messages: Sequence[Any]) -> bool:
     if _speaks_chat(messages):
         return False
     return any(
-        _is_message(m) and (blocks.has_mark(m.get("content")) or ("stop_reason" in m and "usage" in m))
+        is_message(m) and (blocks.has_mark(m.get("content")) or ("stop_reason" in m and "usage" in m))
         for m in messages
     )
 
@@ -60,14 +60,10 @@ def _has_instruction(messages: Sequence[Any]) -> bool:
     return any(isinstance(m, dict) and m.get("role") == "system" for m in messages)
 
 
-def _is_message(value: Any) -> bool:
-    return isinstance(value, dict) and "role" in value and "messages" not in value
-
-
 def read(document: Document) -> Iterator[Session]:
     """Yield a session per request or list."""
     yield from GroupReader(
-        FORMAT, is_item=_is_message, unwrap=_unwrap, add=_add, place="messages[{}].", begin=_begin
+        FORMAT, is_item=is_message, unwrap=_unwrap, add=_add, place="messages[{}].", begin=_begin
     ).read(document)
 
 

@@ -10,7 +10,7 @@ from context_compressor.errors import InvalidMessageError
 from context_compressor.messages.openai import from_openai
 from context_compressor.readers.documents import Document
 from context_compressor.readers.session import Form, Format, Session, UnreadableError
-from context_compressor.readers.transcript import kind_of
+from context_compressor.readers.transcript import is_message, kind_of
 
 FORMAT = Format.OPENAI
 _ID_KEYS = ("id", "session_id", "conversation_id", "chat_id")
@@ -19,7 +19,7 @@ _ID_KEYS = ("id", "session_id", "conversation_id", "chat_id")
 def recognises(sample: Sequence[Any]) -> bool:
     """Tell whether some value is a message or a session of them; asked last, when nobody else knew it."""
     return any(
-        _is_message(value) or isinstance(value, list) or (isinstance(value, dict) and "messages" in value)
+        is_message(value) or isinstance(value, list) or (isinstance(value, dict) and "messages" in value)
         for value in sample
     )
 
@@ -32,7 +32,7 @@ def read(document: Document) -> Iterator[Session]:
     values = document.values()
     is_held = False
     for line, value in values:
-        if not is_held and _is_message(value):
+        if not is_held and is_message(value):
             yield _read_message_lines(document, chain([(line, value)], values))
             return
         try:
@@ -42,10 +42,6 @@ def read(document: Document) -> Iterator[Session]:
             continue
         is_held = True
         yield session
-
-
-def _is_message(value: Any) -> bool:
-    return isinstance(value, dict) and "role" in value and "messages" not in value
 
 
 def _holds_messages(value: Any) -> bool:

@@ -19,7 +19,7 @@ from context_compressor.readers import (
 )
 from context_compressor.readers.documents import Document, Numbered
 from context_compressor.readers.files import as_text_bytes, open_file, walk
-from context_compressor.readers.session import Form, Format, Problem, Session, UnreadableError
+from context_compressor.readers.session import Form, Format, Problem, Session, UnreadableError, summed
 
 
 class Reader(Protocol):
@@ -191,15 +191,10 @@ def read_all(source: Path | IO[bytes], name: str | None = None, format: Format |
         problems.insert(0, error.at(shown))
     nothing = not sessions or (bool(problems) and not any(session.messages for session in sessions))
     if nothing and not is_directory:
-        raise UnreadableError(_summed(problems))
+        raise UnreadableError(summed(problems))
     if nothing:
-        found = f"; {_summed(problems)}" if problems else ""
+        found = f"; {summed(problems)}" if problems else ""
         raise UnreadableError(f"{shown}: is a directory in which no session was found{found}")
     forms = {session.form for session in sessions}
     one = sessions[0].form if len(forms) == 1 else Form.FOREIGN
     return Reading(shown, Form.DIRECTORY if is_directory else one, sessions, tuple(problems))
-
-
-def _summed(problems: list[Problem]) -> str:
-    rest = len(problems) - 1
-    return str(problems[0]) + (f" (and {rest:,} more that cannot be read)" if rest else "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import Any
@@ -60,6 +61,12 @@ class Problem:
         line = "" if self.line is None else f", line {self.line}"
         column = "" if self.column is None else f", column {self.column}"
         return f"{self.file}{line}{column}: {self.why}"
+
+
+def summed(problems: Sequence[Problem]) -> str:
+    """Return the first of some problems, and how many more there are."""
+    rest = len(problems) - 1
+    return str(problems[0]) + (f" (and {rest:,} more that cannot be read)" if rest else "")
 
 
 class UnreadableError(Exception):

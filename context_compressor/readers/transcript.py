@@ -184,6 +184,11 @@ def string(data: dict[str, Any], key: str, path: str = "") -> str:
     return value
 
 
+def is_message(value: object) -> bool:
+    """Tell whether a value is a message by its role, as chat dicts and Anthropic's have one."""
+    return isinstance(value, dict) and "role" in value and "messages" not in value
+
+
 def kind_of(value: object) -> str:
     """Return the name of a JSON value's type, as error texts use it."""
     return "null" if value is None else type(value).__name__

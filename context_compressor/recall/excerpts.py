@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from context_compressor.recall.escapes import readings
+from context_compressor.recall.passages import find_all
 from context_compressor.recall.query import Query, read_query
 from context_compressor.recall.terms import RUN, UNSPACED_RUN, TermReader, fold
 
@@ -115,10 +116,8 @@ def _unspaced_with(text: str, query: Query) -> Iterator[Place]:
         return
     folded, origins = _fold_each(text)
     for number, characters in unspaced:
-        at = folded.find(characters)
-        while at >= 0:
+        for at in find_all(characters, folded):
             yield Place(origins[at], origins[at + len(characters)], number)
-            at = folded.find(characters, at + 1)
 
 
 def _fold_each(text: str) -> tuple[str, list[int]]:

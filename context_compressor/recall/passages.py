@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 MAX_PASSAGE_CHARACTERS = 700
@@ -47,6 +48,14 @@ def split_passages(text: str) -> list[tuple[int, int]]:
         start = end
     passages.append((start, len(text)))
     return passages
+
+
+def find_all(sought: str, text: str) -> Iterator[int]:
+    """Yield where something stands in a text, overlapping places too; nowhere where it is empty."""
+    at = text.find(sought) if sought else -1
+    while at >= 0:
+        yield at
+        at = text.find(sought, at + 1)
 
 
 def _end(text: str, least: int, most: int) -> int:

@@ -14,7 +14,7 @@ from itertools import pairwise
 from math import log
 
 from context_compressor.recall.escapes import readings
-from context_compressor.recall.passages import Document, split_passages
+from context_compressor.recall.passages import Document, find_all, split_passages
 from context_compressor.recall.query import Query
 from context_compressor.recall.rows import Rows
 from context_compressor.recall.terms import TermReader, fold
@@ -254,7 +254,7 @@ def _is_given(found: Found) -> bool:
 
 def ends_of(name: str, text: str) -> Iterator[int]:
     """Yield where a name ends that stands in a text, and not within a longer word; both are folded."""
-    for at in _find_all(name, text):
+    for at in find_all(name, text):
         end = at + len(name)
         if not (at and _is_inner(text[at - 1])) and not (end < len(text) and _is_inner(text[end])):
             yield end
@@ -294,7 +294,7 @@ def _places_in(text: str, folded: str, query: Query, reader: TermReader) -> list
     wanted: dict[str, list[list[int]]] = {}
     for term, places in zip(query.terms, found, strict=True):
         if term.characters is not None:
-            places += _find_all(term.characters, folded)
+            places += find_all(term.characters, folded)
         else:
             for one in term.terms:
                 wanted.setdefault(one, []).append(places)
@@ -314,15 +314,6 @@ def _places_in(text: str, folded: str, query: Query, reader: TermReader) -> list
                 if one.startswith(beginning) and one not in wanted:
                     places.append(at)
     return found
-
-
-def _find_all(characters: str, text: str) -> list[int]:
-    places: list[int] = []
-    at = text.find(characters)
-    while at >= 0:
-        places.append(at)
-        at = text.find(characters, at + 1)
-    return places
 
 
 def _distance(one: Sequence[int], other: Sequence[int]) -> int:

@@ -14,6 +14,7 @@ from pathlib import PurePath
 from typing import Any
 
 from context_compressor.cli.exits import NO, CommandError
+from context_compressor.cli.wording import slug_of
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.errors import ContextOverflowError, InvalidMessageError
 from context_compressor.events import CompressionEvent
@@ -34,7 +35,6 @@ _MESSAGES_PER_STEP = 50
 """Messages counted between two steps of the progress bar: some 10 ms of work."""
 _SLUG_CHARACTERS = 40
 """Of a session's name in that of its namespace."""
-_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _MESSAGE_INDEX = re.compile(r"messages\[(\d+)\]")
 
 ProgressHook = Callable[[int], object]
@@ -195,9 +195,9 @@ def name_sessions(source: Reading, namespace: str | None) -> list[str]:
     stem = PurePath(source.name).name.split(".")[0] or "session"
     names = []
     for number, session in enumerate(source.sessions, 1):
-        slug = session.id or (stem if len(source.sessions) == 1 else f"{stem}-{number}")
+        name = session.id or (stem if len(source.sessions) == 1 else f"{stem}-{number}")
         digest = hashlib.sha256(json.dumps(session.messages).encode()).hexdigest()[:8]
-        names.append(f"{_UNSAFE.sub('-', slug)[-_SLUG_CHARACTERS:].strip('.-') or 'session'}-{digest}")
+        names.append(f"{slug_of(name, _SLUG_CHARACTERS)}-{digest}")
     return names
 
 

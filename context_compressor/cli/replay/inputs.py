@@ -8,6 +8,7 @@ from pathlib import Path
 
 from context_compressor.cli.exits import CommandError, check_path
 from context_compressor.readers import Format, Problem, Session, UnreadableError, read_path
+from context_compressor.readers.session import summed
 
 
 @dataclass(slots=True)
@@ -47,7 +48,7 @@ def read_inputs(paths: Sequence[str], format: Format | None, on_session: Callabl
             if len(found.sessions) == before:
                 found.unread.append(_nothing_in(path, found.problems))
     if not found.sessions:
-        raise CommandError(_summed(found.unread))
+        raise CommandError(summed(found.unread))
     return found
 
 
@@ -55,11 +56,6 @@ def _nothing_in(path: str, problems: Sequence[Problem]) -> Problem:
     what = "is a directory in which no session was found" if Path(path).is_dir() else "holds no session"
     last = next((problem for problem in problems if problem.file.startswith(path)), None)
     return Problem(path, None, what if last is None else f"{what}; {last}")
-
-
-def _summed(unread: Sequence[Problem]) -> str:
-    more = f" (and {len(unread) - 1:,} more that cannot be read)" if len(unread) > 1 else ""
-    return f"{unread[0]}{more}"
 
 
 def _name(session: Session, taken: set[str]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ from context_compressor.cli.replay.inputs import Inputs, read_inputs
 from context_compressor.cli.replay.parallel import Replays, Task, default_jobs, find_unfit
 from context_compressor.cli.replay.table import print_tables
 from context_compressor.cli.settings import make_config
-from context_compressor.cli.wording import one_line
+from context_compressor.cli.wording import one_line, slug_of
 from context_compressor.measure.systems import SYSTEMS
 from context_compressor.readers import Format
 from context_compressor.report.data import OURS, RAW, ReportData, SessionRun, Skipped, report_value
@@ -36,7 +35,6 @@ EXTRA = "/path/to/the/checkout[report]"
 DEFAULT_BUDGET = 16_000
 _MAX_NAMED = 5
 """Problems that are named one by one; report and `--json` have more."""
-_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _SLUG_CHARACTERS = 60
 """Of a session's name in that of its picture."""
 
@@ -212,7 +210,7 @@ def _write_pictures(folder: Path, data: ReportData, on_session: Any) -> None:
             chart = bars_chart(rows)
             (folder / f"{chart.name}-{budget}.png").write_bytes(chart.png())
         for number, session in enumerate(detailed_sessions(data), start=1):
-            slug = _UNSAFE.sub("-", session.name)[-_SLUG_CHARACTERS:].strip(".-") or "session"
+            slug = slug_of(session.name, _SLUG_CHARACTERS)
             for budget in data.budgets:
                 for chart in session_charts(data, session, budget):
                     path = folder / f"{number:02}-{slug}-{chart.name}-{budget}.png"

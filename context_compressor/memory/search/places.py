@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from context_compressor.compression.edits import ItemKey, SegmentEdit, StubEdit, message_id
@@ -15,6 +16,7 @@ from context_compressor.messages.msg import Msg
 from context_compressor.messages.parts import PartPath, is_argument, part_at
 from context_compressor.offload.protocol import ref_of
 from context_compressor.recall.hits import Hit
+from context_compressor.recall.passages import find_all
 
 if TYPE_CHECKING:
     from context_compressor.recall.ranking import Found
@@ -218,12 +220,7 @@ def _lines_in(transcript: str, found: Found, share: float) -> _Lines | None:
 
 def _places_of(text: str, transcript: str) -> list[int]:
     """Return where a text begins in a transcript, the first of the places that there are."""
-    places: list[int] = []
-    at = transcript.find(text) if text else -1
-    while at >= 0 and len(places) < _MAX_PLACES:
-        places.append(at)
-        at = transcript.find(text, at + 1)
-    return places
+    return list(islice(find_all(text, transcript), _MAX_PLACES))
 
 
 def _nearest(places: Sequence[int], transcript: str, share: float) -> int:
