@@ -6,7 +6,7 @@ import json
 
 from context_compressor.summarizers.extractive import ExtractiveSummarizer
 from context_compressor.summarizers.sections import parse_sections
-from tests.summarizers.support import PieceCounter, call, request, result, segment
+from tests.summarizers.support import PieceCounter, assistant, call, request, result, segment
 
 
 def listings(part: int) -> str:
@@ -89,3 +89,14 @@ async def test_what_an_index_told_of_calls_is_newer_than_what_was_carried_beside
     told = parse_sections(text)["done"]
     assert [line for line in told if "book_hotel" in line] == [cancelled, booked]
     assert booked in await merged(f"## Done\n- {cancelled}\n\n## Index\n- {booked}", max_tokens=250)
+
+
+async def test_what_the_first_summary_told_of_a_call_is_older_than_what_the_next_one_told():
+    first, second = (
+        "## Index\n- bash: git status → clean\n- bash: make plan → Error: the state is locked",
+        "## Index\n- bash: make plan → Plan: 1 to add\n- bash: make test → 4 passed",
+    )
+    wanted = request(segment(second), assistant("Now the rest."), previous=first)
+    merged = (await ExtractiveSummarizer(PieceCounter()).summarize(wanted)).text
+    assert "bash: make plan → Plan: 1 to add" in merged
+    assert "locked" not in merged

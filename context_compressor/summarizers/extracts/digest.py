@@ -67,6 +67,8 @@ _MEDIA = re.compile(rf"\[Offloaded \w+ {REF}\w+: [^\n]*\]")
 """The memory's own words in place of an image: its size and type are no facts of the conversation."""
 _RANK_STEP = 1e-6
 """Small beside the distance of two messages' positions."""
+_BEFORE = -1e-3
+"""Where the earlier summary stands: before the first message, and hardly less telling for that."""
 _UNNAMED = "tool"
 """What a result without a call is named after."""
 
@@ -198,7 +200,7 @@ def digest_messages(messages: Sequence[Msg], previous: str | None) -> Digest:
     """Read `messages`, and the earlier summary that the new one replaces."""
     digest = Digest()
     if previous:
-        _carry(digest, previous, 0.0)
+        _carry(digest, previous, _BEFORE)
     open_calls: dict[str, Call] = {}
     last = max(1, len(messages) - 1)
     for index, msg in enumerate(messages):
