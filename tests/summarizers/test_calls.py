@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
+from typing import Any
+
+import pytest
 
 from context_compressor.summarizers.extractive import ExtractiveSummarizer
+from context_compressor.summarizers.extracts.calls import weigh_calls
+from context_compressor.summarizers.extracts.digest import digest_messages
 from context_compressor.summarizers.sections import parse_sections
 from tests.summarizers.support import PieceCounter, assistant, call, request, result, segment
 
@@ -100,3 +105,27 @@ async def test_what_the_first_summary_told_of_a_call_is_older_than_what_the_next
     merged = (await ExtractiveSummarizer(PieceCounter()).summarize(wanted)).text
     assert "bash: make plan → Plan: 1 to add" in merged
     assert "locked" not in merged
+
+
+BOOKING = {"patient": "P-30981", "slot": "SL-449002"}
+
+
+@pytest.mark.parametrize(
+    ("tool", "failed", "retried"),
+    [
+        ("move", BOOKING, BOOKING | {"confirmed": True}),
+        ("move", BOOKING | {"confirmed": True}, BOOKING),
+        ("edit", {"path": "a.py", "old": "x = 1", "new": "x"}, {"path": "a.py", "old": "x", "new": "x=1"}),
+        ("run", {"command": "make b"}, {"command": "sed -i s/a/b/ c && make b"}),
+        ("run", {"command": "cd b && make c"}, {"command": "export A=1 && make c", "timeout": 9}),
+    ],
+)
+def test_a_failure_that_a_retry_mended_is_no_open_one(
+    tool: str, failed: dict[str, Any], retried: dict[str, Any]
+):
+    def value(after: dict[str, Any]) -> float:
+        calls = call(tool, "1", **failed), result("1", "Error: no"), call(tool, "2", **after)
+        weighed = weigh_calls(digest_messages([*calls, result("2", "as it was")], None))
+        return next(line.value for line in weighed if "Error" in line.text)
+
+    assert value(retried) < value({"path": "d.py", "command": "make a"})

@@ -24,6 +24,7 @@ from context_compressor.summarizers.extracts.spoken import (
 )
 from context_compressor.summarizers.extracts.titles import (
     CHANGE_OF_DIRECTORY,
+    FILE_ARGUMENTS,
     Told,
     command_line,
     describe_arguments,
@@ -124,9 +125,19 @@ class Call:
 
     @property
     def attempts(self) -> set[tuple[str, frozenset[tuple[str, str]]]]:
-        """Its name with all arguments but one, each left out in turn: what calls share that try the same."""
+        """What calls of a tool share that try the same: all arguments or all but one, file, last command.
+
+        A retry has often an argument more or less, edits the file by other words, or does before the command
+        what was missing.
+        """
         pairs = frozenset((key, str(value)) for key, value in self.arguments.items())
-        return {(self.name, pairs - {pair}) for pair in pairs} if 1 < len(pairs) <= _MOST_COMPARED else set()
+        if not 0 < len(pairs) <= _MOST_COMPARED:
+            return set()
+        shared = {pairs} | {pairs - {pair} for pair in pairs}
+        shared |= {frozenset({pair}) for pair in pairs if pair[0] in FILE_ARGUMENTS}
+        if self.command:
+            shared.add(frozenset({("command", self.command.rpartition("&&")[2].strip())}))
+        return {(self.name, some) for some in shared if some}
 
     @property
     def command(self) -> str:

@@ -16,7 +16,8 @@ _TELLING_ARGUMENTS = (
     *("name", "id"),
 )
 _COMMAND_ARGUMENTS = frozenset({"command", "cmd"})
-_PLACE_ARGUMENTS = frozenset({"path", "file_path", "filename", "file", "name"}) | _COMMAND_ARGUMENTS
+FILE_ARGUMENTS = frozenset({"path", "file_path", "filename", "file"})
+_PLACE_ARGUMENTS = FILE_ARGUMENTS | _COMMAND_ARGUMENTS | {"name"}
 """Arguments in which a path may be shortened to its name; in a URL or an expression it is no path."""
 _WRAPPED_ARGUMENTS = ("params", "parameters", "arguments", "args", "input", "tool_input")
 """Where a tool that calls other tools has the arguments of these."""
