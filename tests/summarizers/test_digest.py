@@ -130,6 +130,9 @@ def test_the_first_line_of_a_stand_in_is_no_outcome():
     [
         ({"command": "sed -i 's/old_function_name/new_function_name/g' app.py"}, None),
         ({"command": "sed -i s/timeout_seconds/deadline_seconds/ settings.yaml"}, None),
+        ({"command": "sed -i 's#/srv/releases/old#/srv/releases/new#' nginx.conf"}, None),
+        ({"command": 'sed -i "s/Lower<\'a>/Lower/g" lib.rs'}, None),
+        ({"command": "go test -race ./internal/scheduler/..."}, "go test -race scheduler/..."),
         ({"command": "mv service/src/app/core/models.py service/src/app/base/models.py"}, None),
         ({"command": "docker pull ghcr.io/organization/project-image:1.2"}, None),
         ({"url": "/api/v1/organizations/members/123"}, None),

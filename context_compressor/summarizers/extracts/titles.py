@@ -32,8 +32,10 @@ _MOST_TOLD = 3
 _READ_LINES = 40
 _LINE_CHARS = 600
 _OWN_LABEL = re.compile(rf"\[[^\n]{{0,40}}{REF}")
-_DIRECTORIES = re.compile(r"(?<![\w:/.@~'\"|-])(?!s/)(?:~|\.{1,2}|[\w@-]+)?/(?:[\w.@-]+/)*(?=[\w.-])")
-"""The directories of a path. Not of an image's name (its first part has a dot), nor in a substitution."""
+_DIRECTORIES = re.compile(r"(?<![\w:/.@~'\"|-])(?:~|\.{1,2}|[\w@-]+)?/(?:[\w.@-]+/)*(?=[\w.-]*\w)")
+"""The directories of a path. Not of an image's name (its first part has a dot); `...` alone is no name."""
+_SUBSTITUTION = re.compile(r"[\"']?s([/#|]).*\1")
+"""What `sed` is told to replace: no path, though it may hold some."""
 _STEP_KEYS = ("content", "step", "title", "task", "name", "text", "description")
 """Where the steps of a plan say what is to be done."""
 _DONE = re.compile(r"(?:complet|done|finish|cancel|abandon|skip)", re.IGNORECASE)
@@ -135,5 +137,8 @@ def describe_plan(arguments: Mapping[str, Any]) -> str:
 
 def _without_directories(line: str, shortest: int) -> str:
     words = line[:_LINE_CHARS].split(" ")
-    shortened = [_DIRECTORIES.sub("", word) if len(word) >= shortest else word for word in words]
+    shortened = [
+        word if len(word) < shortest or _SUBSTITUTION.match(word) else _DIRECTORIES.sub("", word)
+        for word in words
+    ]
     return " ".join(shortened) if len(set(shortened)) == len(set(words)) else line
