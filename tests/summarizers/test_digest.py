@@ -145,6 +145,12 @@ def test_a_call_is_named_as_it_was_made(arguments: dict[str, str], title: str | 
     assert call.title == f"bash: {title or next(iter(arguments.values()))}"
 
 
+def test_the_label_of_a_call_ends_at_the_first_colon_with_a_blank():
+    """There a later summary divides the line into what brought the names, and these."""
+    call = digest_messages(asked("bash", {"command": "git commit -m 'fix: typo'"}, "x"), None).calls[0]
+    assert call.label == "bash git commit -m 'fix:typo'"
+
+
 @pytest.mark.parametrize(
     ("name", "arguments", "output", "outcome"),
     [

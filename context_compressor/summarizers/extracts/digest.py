@@ -110,7 +110,8 @@ class Call:
         self.plan = describe_plan(self.arguments)
         self.told = telling_arguments(self.arguments)
         self.subject = self.plan or describe_arguments(self.told)
-        self.label = f"{self.name} {cut(self._shortened(0), 36)}".rstrip()
+        # Behind the label of a line stand a colon and a blank: none may stand within.
+        self.label = f"{self.name} {cut(self._shortened(0).replace(': ', ':'), 36)}".rstrip()
 
     @property
     def title(self) -> str:
