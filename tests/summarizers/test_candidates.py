@@ -203,6 +203,19 @@ def test_a_call_with_its_outcome_is_no_list():
     assert index_items(CarriedLine("facts", "read: src/app.py → def main", 0.0, 0.0)) is None
 
 
+@pytest.mark.parametrize(
+    "items",
+    [
+        "leaves on March 3, 2026, order W12345",
+        "order W12345, now on Friday 15 May 2026 at 09:00",
+        "order W12345, Thursday 14 May 2026, 15:40",
+    ],
+)
+def test_a_list_with_a_date_in_words_is_a_list(items: str):
+    """Else what it told of a time stayed as a sentence, merge after merge, whatever was agreed later."""
+    assert index_items(CarriedLine("facts", f"assistant: {items}", 0.0, 0.0)) == ("assistant", items)
+
+
 async def test_a_question_that_was_answered_is_nothing_that_was_done():
     found = await sections(GOAL, assistant("Sure! How can I help you with that?"), user("Find a hut."))
     assert "done" not in found

@@ -20,6 +20,7 @@ from context_compressor.summarizers.extracts.digest import CarriedLine, Digest, 
 from context_compressor.summarizers.extracts.index import split_items
 from context_compressor.summarizers.identifiers.finding import find_identifiers
 from context_compressor.summarizers.identifiers.ranking import Source
+from context_compressor.summarizers.identifiers.values import with_dates_as_words
 from context_compressor.summarizers.sections import strip_bullet
 
 STATEMENT_CHARS = 280
@@ -137,9 +138,9 @@ def index_items(line: CarriedLine) -> tuple[str, str] | None:
     """Return label and items of a line that only lists identifiers; these are ranked anew, one by one."""
     is_list = line.section == "facts" and ARROW not in line.text and not _SENTENCE.match(line.text)
     match = _INDEX_LINE.fullmatch(line.text) if is_list else None
-    items = split_items(match[2]) if match else []
+    items = split_items(with_dates_as_words(match[2])) if match else []
     if match and all(len(item.split()) <= 5 and find_identifiers(item) for item in items):
-        return match[1], ", ".join(items)
+        return match[1], ", ".join(split_items(match[2]))
     return None
 
 

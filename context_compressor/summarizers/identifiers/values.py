@@ -63,6 +63,11 @@ def take_values(text: str) -> tuple[list[str], str]:
     return found, text
 
 
+def with_dates_as_words(text: str) -> str:
+    """Return a text in which each date in English words is one word: commas and blanks divide others."""
+    return _ENGLISH_DATE.sub(lambda date: re.sub("[ ,]+", "_", date[0]), text) if _YEAR.search(text) else text
+
+
 def is_english_date(text: str) -> bool:
     """Tell whether a text is a date in English words, and nothing else."""
     return _ENGLISH_DATE.fullmatch(text) is not None
