@@ -35,6 +35,10 @@ from tests.support.media import png_url
             {"input": "*** Begin Patch\n*** Update File: src/a.py\n@@ def f\n-x\n+y\n*** End Patch"},
             "input=*** Update File: src/a.py",
         ),
+        (
+            {"patch": "*** Begin Patch\n*** Update File: services/billing/src/invoices/model.py"},
+            "patch=*** Update File: services/billing/src/invoices/model.py",
+        ),
         ({"server": "s", "tool": "t", "params": {"path": "a.py", "n": 1}}, "a.py server=s tool=t"),
     ],
 )

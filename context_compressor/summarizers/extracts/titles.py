@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from context_compressor.messages.escapes import sendable
@@ -81,7 +81,7 @@ def telling_arguments(arguments: Mapping[str, Any]) -> list[Told]:
     return list(found.values())
 
 
-def describe_arguments(told: Iterable[Told], shortest: int | None = None) -> str:
+def describe_arguments(told: Sequence[Told], shortest: int | None = None) -> str:
     """Return the telling arguments of a call on one line.
 
     Args:
@@ -93,7 +93,7 @@ def describe_arguments(told: Iterable[Told], shortest: int | None = None) -> str
     for key, line, says_itself in told:
         if shortest is not None and key in _PLACE_ARGUMENTS and "/" in line:
             line = _without_directories(line, shortest)
-        parts.append(cut(line, 120) if says_itself else f"{key}={cut(line, 40)}")
+        parts.append(cut(line, 120) if says_itself else f"{key}={cut(line, 120 if len(told) == 1 else 40)}")
     return cut(" ".join(parts), 180)
 
 
