@@ -32,8 +32,9 @@ def test_the_outcome_of_a_result_is_one_telling_line(text: str, outcome: str, fa
     ("text", "outcome"),
     [
         (
-            "ok  \texample.com/a\t0.012s\n--- FAIL: TestParse (0.00s)\nFAIL\texample.com/b\t0.1s",
-            "FAIL example.com/b 0.1s",
+            "ok  \ta.com/a\t0.012s\n--- FAIL: TestParse (0.00s)\n    --- FAIL: TestParse/empty (0.00s)\n"
+            "FAIL\ta.com/b\t0.1s",
+            "FAIL a.com/b 0.1s: TestParse, TestParse/empty",
         ),
         ("ok 1 - adds\nnot ok 2 - subtracts\n# fail 1", "not ok 2 - subtracts"),
         ("Done in 3s\nnpm ERR! code ELIFECYCLE", "npm ERR! code ELIFECYCLE"),

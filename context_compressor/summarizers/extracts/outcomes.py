@@ -119,7 +119,7 @@ _TRACEBACK = re.compile(
     r"^Traceback \(most recent call last\):[ \t]*\n(?:[ \t][^\n]*+\n)*+([A-Za-z_][^\n]*)", re.MULTILINE
 )
 _FAILED_TEST = re.compile(
-    r"^(?:FAILED|(?:--- )?FAIL:) +([\w./-]{3,120}(?:::[\w.:\[\]-]{1,120})*)"
+    r"^[ \t]*(?:FAILED|(?:--- )?FAIL:) +([\w./-]{3,120}(?:::[\w.:\[\]-]{1,120})*)"
     r"|^test ([\w:]{3,120}) \.\.\. FAILED$"
     r"|^\[ERROR\] +([\w.$]{3,160}) (?:-- |\S)[^\n]{0,80}<<< (?:ERROR|FAILURE)!"
     r"|^[ \t]*(?:●|FAIL) +([^\n]{1,100} [›>] [^\n]{1,120})$|^(\w[\w.]{2,120} > [^\n]{1,120}) FAILED$",
@@ -254,7 +254,8 @@ def _what_is_said(text: str, lines: int, *, ended_well: bool) -> tuple[str, bool
         return (quote(later, _ERROR_CHARS), True) if later else (cut(last, 120), False)
     error = _find_error(text)
     if error:
-        return quote(error, _ERROR_CHARS), True
+        why = quote(error, _ERROR_CHARS)
+        return _with_failed_tests(why, text) if _FAILED_TEST.search(text) else why, True
     if logged := _logged_error(text, lines):
         return logged, False
     if lines and not ended_well and (last := text.rstrip().rpartition("\n")[2].strip()):
