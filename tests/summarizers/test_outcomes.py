@@ -36,6 +36,15 @@ def test_the_outcome_of_a_result_is_one_telling_line(text: str, outcome: str, fa
             "FAIL\ta.com/b\t0.1s",
             "FAIL a.com/b 0.1s: TestParse, TestParse/empty",
         ),
+        (
+            "[ERROR] COMPILATION ERROR : \n[ERROR] /w/A.java:[9,70] cannot find symbol\n"
+            "[ERROR]   symbol:   variable Mode\n[INFO] 1 error\n[INFO] BUILD FAILURE\n"
+            "[ERROR] Failed to execute goal compile: Compilation failure\n"
+            "[ERROR] /w/A.java:[9,70] cannot find symbol\n[ERROR]   symbol:   variable Mode\n"
+            "[ERROR] -> [Help 1]\n[ERROR] After correcting the problems, you can resume the build with\n"
+            "[ERROR]   mvn <args> -rf :core",
+            "[INFO] 1 error: [ERROR] /w/A.java:[9,70] cannot find symbol",
+        ),
         ("ok 1 - adds\nnot ok 2 - subtracts\n# fail 1", "not ok 2 - subtracts"),
         ("Done in 3s\nnpm ERR! code ELIFECYCLE", "npm ERR! code ELIFECYCLE"),
         ("Applied 0 of 3 patches; 3 rejected", "Applied 0 of 3 patches; 3 rejected"),

@@ -81,7 +81,7 @@ _FAILED_TALLY = re.compile(
 _EMPTY_TALLY = re.compile(r"(?<![\d.,])(?:0 (?:tests )?passed|Ran 0 tests)\b")
 """Says that nothing was run, as of a suite without tests that ran behind others."""
 _ERROR_LINE = re.compile(
-    r"^(?!\[ERROR\] *(?:$|-> |\[Help|To see the full|Re-run Maven|For more information|After correcting))"
+    r"^(?!\[ERROR\](?:  | ?(?:$|-> |\[Help|To see the full|Re-run Maven|For more info|After correcting)))"
     r"(?:[ \t>E│]*\[?(?:(?:Caused by: )?[\w.]*(?:Error|Exception)\b"
     r"|(?:error|fatal|failed|failure|FAILED|ERROR|错误)\b"
     r"|(?:--- )?FAIL\b|not ok\b|MCP error\b|Failed to\b|panic:"
