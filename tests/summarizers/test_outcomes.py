@@ -21,6 +21,7 @@ from context_compressor.summarizers.extracts.outcomes import read_outcome
         ("cat: a.txt: No such file or directory\n", "cat: a.txt: No such file or directory", True),
         ('{"status": "open", "items": [{"id": "7"}]}', "status: open, items: id: 7", False),
         ('{"error": "order not found"}', "error: order not found", True),
+        ("```diff\n--- a.md\n+++ a.md\n```", "--- a.md | +++ a.md", False),
         ("\n".join(f"line {n}" for n in range(40)), "line 0 … line 39 (40 lines)", False),
     ],
 )

@@ -151,7 +151,8 @@ _SUCCESS = re.compile(
 _ANNOUNCEMENT = re.compile(r"(?:[^\s(]+ +){3,}[^\s(]+[:：]|[^\W\d_]+[:：]")
 """A sentence, or one word, that only announces what follows."""
 _SENTENCE_END = re.compile(r"[.!?]\s|[。！？]")
-_TAG = re.compile(r"</?[\w:.-]+>")
+_TAG = re.compile(r"</?[\w:.-]+>|^```\S*$")
+"""What stands around a text: tags, and the fences of Markdown."""
 _PROLOGUE = re.compile(r"<(?:\?xml|!doctype|html|head|body|meta|link|base)\b[^<>]*>?", re.IGNORECASE)
 """A line with which any XML or HTML begins."""
 _ELEMENT = re.compile(r"<((?:[\w.-]{1,30}:)?([^\W\d][\w.-]{0,40}))(?: [^<>]{0,200})?>([^<>\n]{1,200})</\1>")
