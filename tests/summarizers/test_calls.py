@@ -123,9 +123,10 @@ BOOKING = {"patient": "P-30981", "slot": "SL-449002"}
 def test_a_failure_that_a_retry_mended_is_no_open_one(
     tool: str, failed: dict[str, Any], retried: dict[str, Any]
 ):
-    def value(after: dict[str, Any]) -> float:
-        calls = call(tool, "1", **failed), result("1", "Error: no"), call(tool, "2", **after)
+    def value(outcome: str, after: dict[str, Any]) -> float:
+        calls = call(tool, "1", **failed), result("1", outcome), call(tool, "2", **after)
         weighed = weigh_calls(digest_messages([*calls, result("2", "as it was")], None))
-        return next(line.value for line in weighed if "Error" in line.text)
+        return next(line.value for line in weighed if outcome in line.text)
 
-    assert value(retried) < value({"path": "d.py", "command": "make a"})
+    other = {"path": "d.py", "command": "make a"}
+    assert value("Error: no", retried) < value("yes", retried) < value("Error: no", other)

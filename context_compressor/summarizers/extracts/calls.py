@@ -19,7 +19,7 @@ _VERDICT = 0.2
 _OTHERWISE = 1.0
 """So much more says a call of which a summary that stays tells otherwise, as that it failed."""
 _ALIKE = 0.2
-"""So much less says a call that was made again with other numbers."""
+"""So much less says a call that was made again, with other numbers or with success."""
 _SEEN = 0.2
 """So much less says a call of which only some of a long output is told."""
 _EXCERPT = re.compile(r"(?:\(\d+ lines\)|…)$")
@@ -80,13 +80,14 @@ def weigh_calls(digest: Digest) -> Iterator[Weighed]:
             continue
         is_told = call.outcome and (call.failed or not call.plan)
         text = f"{call.title}{ARROW}{call.outcome}" if is_told else call.title
-        is_newest = newest_of_kind[call.kind] is call
+        is_mended = call.failed and call not in failures
+        is_newest = newest_of_kind[call.kind] is call and not is_mended
         value = _weigh(call.name, text) + 0.4 * call.position**2 + (0.15 if call in failures else 0.0)
         value += _NEWEST if is_newest or call is last_failure else 0.0
         value += _VERDICT if is_newest and is_tally(call.outcome) else 0.0
         value += _OTHERWISE if _outdates(text, digest.standing) else 0.0
         # Pages, parts and rows in turn: the newest stands for the others.
-        value -= 0.0 if newest_alike[_alike(call.title)] is call else _ALIKE
+        value -= 0.0 if newest_alike[_alike(call.title)] is call and not is_mended else _ALIKE
         yield Weighed(text, value, call.position)
 
 
