@@ -4,6 +4,7 @@ import pty
 import re
 import shlex
 import subprocess
+import sys
 
 import pytest
 
@@ -244,6 +245,18 @@ def test_a_snippet_that_never_ends_is_stopped(tools, monkeypatch):
     monkeypatch.setattr("context_compressor.cli.demo.tools._SNIPPET_SECONDS", 0.2)
 
     assert tools.call("run_python", {"code": "while True: pass"}) == "Error: stopped after 0.2 s"
+
+
+def test_a_snippet_may_hold_what_the_locale_cannot_write(tmp_path):
+    code = (
+        "from context_compressor.cli.demo.tools import StdlibTools\n"
+        "print(ascii(StdlibTools().run_python(\"print('\\u6587')\")))"
+    )
+    poor = environment(LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
+
+    ran = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=poor, capture_output=True)
+
+    assert (ran.stdout, ran.stderr) == (b"'\\u6587\\n(exit code 0)'\n", b"")
 
 
 # Its checks

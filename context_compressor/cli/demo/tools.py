@@ -102,8 +102,9 @@ class StdlibTools:
         """Run a snippet in a Python process of its own, and return what it printed."""
         try:
             # -I: neither the user's environment nor the current directory has a say in what is imported.
+            # Bytes: a snippet may hold characters that the user's locale cannot write.
             done = subprocess.run(
-                [sys.executable, "-I", "-X", "utf8", "-c", code],
+                [sys.executable, "-I", "-X", "utf8", "-c", code.encode()],
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 timeout=_SNIPPET_SECONDS,
