@@ -394,7 +394,7 @@ def codex_lines() -> list[dict]:
 def test_a_report_from_every_form_of_transcript(cli, tmp_path, form):
     path = tmp_path / "session.jsonl"
     if form == "agentscope":
-        path.write_text((SAMPLES / "agentscope1_state_dict.json").read_text())
+        path.write_bytes((SAMPLES / "agentscope1_state_dict.json").read_bytes())
     else:
         lines = {"claude code": claude_code_lines, "codex": codex_lines, "openai": lambda: session(4)}[form]()
         path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
@@ -402,6 +402,6 @@ def test_a_report_from_every_form_of_transcript(cli, tmp_path, form):
     ran = cli("replay", path, "--report", tmp_path / "out.html")
 
     assert (ran.code, ran.err) == (0, "")
-    page = (tmp_path / "out.html").read_text()
+    page = (tmp_path / "out.html").read_text("utf-8")
     assert "session.jsonl" in page
     assert "1 session" in ran.out

@@ -72,7 +72,7 @@ def test_formats_are_known_by_a_few_keys(sample, format):
     assert detect_format(sample) is format
 
 
-SEEDS: list[Any] = [json.loads(path.read_text()) for path in sorted(SAMPLES.glob("*.json"))]
+SEEDS: list[Any] = [json.loads(path.read_text("utf-8")) for path in sorted(SAMPLES.glob("*.json"))]
 JUNK = st.sampled_from(
     [
         None,
@@ -169,7 +169,7 @@ def test_calls_of_openai_chat_are_not_dropped_where_agentscope_is_read():
 
 
 def test_messages_of_agentscope_are_known_one_per_line_too():
-    bare = json.loads((SAMPLES / "agentscope1_bare_messages.json").read_text())["content"]
+    bare = json.loads((SAMPLES / "agentscope1_bare_messages.json").read_text("utf-8"))["content"]
 
     assert read_lines(bare).formats == (Format.AGENTSCOPE,)
     assert read_lines(bare).sessions[0].messages == read_value(bare).sessions[0].messages

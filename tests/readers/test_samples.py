@@ -62,7 +62,7 @@ def test_agentscope_1(name):
 
 
 def test_agentscope_1_gives_the_summary_where_it_stands_for_messages_that_are_gone():
-    state = json.loads((SAMPLES / "agentscope1_state_dict.json").read_text())
+    state = json.loads((SAMPLES / "agentscope1_state_dict.json").read_text("utf-8"))
     (whole,) = read_text(json.dumps(state)).sessions
     state["content"] = state["content"][2:]
     (rest,) = read_text(json.dumps(state)).sessions
@@ -98,7 +98,7 @@ def test_langchain(name):
 
 
 def test_langchain_a_message_per_line_says_which_line():
-    messages = json.loads((SAMPLES / "langchain_messages_to_dict.json").read_text())
+    messages = json.loads((SAMPLES / "langchain_messages_to_dict.json").read_text("utf-8"))
 
     (session,) = read_text("\n".join(json.dumps(message) for message in messages)).sessions
 
@@ -138,7 +138,7 @@ def test_anthropic_request():
 
 
 def test_anthropic_lists_lines_and_answers_are_read_like_requests():
-    request = json.loads((SAMPLES / "anthropic_request.json").read_text())
+    request = json.loads((SAMPLES / "anthropic_request.json").read_text("utf-8"))
     (whole,) = read_sample("anthropic_request.json").sessions
     (bare,) = read_text(json.dumps(request["messages"])).sessions
     lines = "\n".join(json.dumps(message) for message in request["messages"])
@@ -173,7 +173,7 @@ def test_responses_request():
 
 
 def test_responses_lists_and_lines_are_read_like_requests():
-    items = json.loads((SAMPLES / "responses_request.json").read_text())["input"]
+    items = json.loads((SAMPLES / "responses_request.json").read_text("utf-8"))["input"]
     (whole,) = read_sample("responses_request.json").sessions
     (bare,) = read_text(json.dumps(items)).sessions
     (by_line,) = read_text("\n".join(json.dumps(item) for item in items)).sessions
