@@ -178,7 +178,7 @@ def test_a_session_holds_no_path_of_this_machine(recorded):
     assert str(StdlibTools().root) not in json.dumps(recorded)
 
 
-def test_a_session_ends_when_all_isread_terminal(tmp_path):
+def test_a_session_ends_when_all_is_read(tmp_path):
     (tmp_path / "json").mkdir()
     (tmp_path / "heapq.py").write_text("def heappush(heap, item):\n    sift(heap)\n")
 
