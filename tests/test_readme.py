@@ -41,12 +41,16 @@ def section(title: str, text: str = README) -> str:
 
 def environment() -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")}
-    return {**kept, "PYTHONPATH": str(ROOT), "COLUMNS": "100"}
+    return {**kept, "PYTHONPATH": str(ROOT), "COLUMNS": "100", "PYTHONUTF8": "1"}
 
 
 def run_python(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, *map(str, arguments)], cwd=cwd, env=environment(), capture_output=True, text=True
+        [sys.executable, *map(str, arguments)],
+        cwd=cwd,
+        env=environment(),
+        capture_output=True,
+        encoding="utf-8",
     )
 
 
@@ -122,7 +126,7 @@ def test_commands_answer_as_shown(block: str, tmp_path: Path) -> None:
         line = command.replace("context-compressor", f"{sys.executable} -m context_compressor")
         line = line.replace("python examples/", f"{sys.executable} {ROOT}/examples/")
         done = subprocess.run(
-            line, shell=True, cwd=tmp_path, env=environment(), stdout=-1, stderr=-2, text=True
+            line, shell=True, cwd=tmp_path, env=environment(), stdout=-1, stderr=-2, encoding="utf-8"
         )
         assert done.returncode == 0, done.stdout
         said = iter(told(text) for text in done.stdout.splitlines())

@@ -96,7 +96,7 @@ def test_the_input_may_be_the_output(cli, session_file):
     view = cli("compress", "chat.json", "--budget", BUDGET).out
 
     assert cli("compress", "chat.json", "--budget", BUDGET, "-o", "chat.json").code == 0
-    assert session_file.read_text() == view
+    assert session_file.read_text("utf-8") == view
 
 
 def test_stdin_gives_what_the_file_gives(cli, session_file, monkeypatch):
@@ -264,7 +264,7 @@ def test_calls_that_wait_for_results_are_kept_and_answered(cli, tmp_path, messag
 
     ran = cli("compress", "chat.json", "-q", "-o", "chat.json", "--json")
 
-    written = json.loads((tmp_path / "chat.json").read_text())
+    written = json.loads((tmp_path / "chat.json").read_text("utf-8"))
     assert written[: len(messages)] == messages
     assert problems(written) == []
     (session,) = json.loads(ran.out)["sessions"]
