@@ -23,7 +23,6 @@ from context_compressor.summarizers.extracts.spoken import (
     without_surroundings,
 )
 from context_compressor.summarizers.extracts.titles import (
-    CHANGE_OF_DIRECTORY,
     FILE_ARGUMENTS,
     Told,
     command_line,
@@ -50,8 +49,10 @@ SHELL = re.compile(r"bash|shell|terminal|command|cmd|(?<![a-z])exec(?![a-z])", r
 """What a tool is named that runs commands."""
 _SHOWS = "show"
 """The kind of every call that shows a text."""
-_PROGRAM = re.compile(r"(?:\w+=\S* +)*([\w./-]+)(?: +([a-z][a-z-]+)(?=\s|\Z))?")
-"""Begins a command: variables, the program, and `push` say in `git push`."""
+_PREPARATION = re.compile(r"(?:(?:cd|pushd|export|source|\.|set) [^&;\n]{1,200}(?:&&|;|\n) *)*")
+"""What comes before a command so that it can run."""
+_PROGRAM = re.compile(r"(?:\w+=\S* +)*([\w./-]+)(?: +([a-z][a-z-]+(?: +[a-z][a-z-]+)?)(?=\s|\Z))?")
+"""Begins a command: variables, the program, and `rollout undo` say in `kubectl rollout undo`."""
 _OVERWRITTEN = re.compile(r"(?:^|(?<=\n))[^\n]*\r(?![\r\n]|\Z)")
 """What a terminal no longer shows, since the cursor went back to the start of the line: bars of progress."""
 _METER = re.compile(
@@ -162,7 +163,7 @@ def kind_of_call(name: str, command: str) -> str:
 
     All that show a text are one.
     """
-    command = CHANGE_OF_DIRECTORY.sub("", command, count=1)
+    command = _PREPARATION.sub("", command, count=1)
     if _READING.search(name) or _READING.match(command):
         return _SHOWS
     program = _PROGRAM.match(command)

@@ -39,7 +39,7 @@ _SUBSTITUTION = re.compile(r"[\"']?s([/#|]).*\1")
 _STEP_KEYS = ("content", "step", "title", "task", "name", "text", "description")
 """Where the steps of a plan say what is to be done."""
 _DONE = re.compile(r"(?:complet|done|finish|cancel|abandon|skip)", re.IGNORECASE)
-CHANGE_OF_DIRECTORY = re.compile(r"cd \S+ && ")
+_CHANGE_OF_DIRECTORY = re.compile(r"cd \S+ && ")
 _ENCODE = json.JSONEncoder(ensure_ascii=False, default=str).encode
 """As `json.dumps`, which makes such an encoder at every call."""
 
@@ -107,7 +107,7 @@ def _unwrapped(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _telling_line(text: str) -> str:
     """Return the first line that tells one call from another; of a script in a command behind its opening."""
-    lines = CHANGE_OF_DIRECTORY.sub("", text.strip(), count=1).split("\n", _READ_LINES)[:_READ_LINES]
+    lines = _CHANGE_OF_DIRECTORY.sub("", text.strip(), count=1).split("\n", _READ_LINES)[:_READ_LINES]
     telling = (line for line in map(str.strip, lines) if not _SAYS_NOTHING.match(line))
     line = next(telling, lines[0])
     if len(lines) > 1 and _OPENS_SCRIPT.search(line[:_LINE_CHARS]):
