@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from context_compressor.messages.escapes import with_letters
@@ -88,7 +89,7 @@ class Statement:
     """Whether a call stands in the same message: the words may only announce it."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class Call:
     """A tool call with its outcome; equal to itself alone."""
 
@@ -114,7 +115,7 @@ class Call:
         # Behind the label of a line stand a colon and a blank: none may stand within.
         self.label = f"{self.name} {cut(self._shortened(0).replace(': ', ':'), 36)}".rstrip()
 
-    @property
+    @cached_property
     def title(self) -> str:
         """The call on one line, without its outcome; the facts name a long path once, in full."""
         subject = self._shortened(_LONG_PATH)
@@ -141,13 +142,13 @@ class Call:
             shared.add(frozenset({("command", self.command.rpartition("&&")[2].strip())}))
         return {(self.name, some) for some in shared if some}
 
-    @property
+    @cached_property
     def command(self) -> str:
         """What it executes; "" where it is no command."""
         command = command_line(self.arguments.get("command", self.arguments.get("cmd")))
         return command if isinstance(command, str) else ""
 
-    @property
+    @cached_property
     def kind(self) -> str:
         """What it is one of (see `kind_of_call`)."""
         return kind_of_call(self.name, self.command)

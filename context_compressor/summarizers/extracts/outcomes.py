@@ -355,7 +355,9 @@ def _pairs(telling: Sequence[str]) -> list[str]:
 
 def _plain(line: str) -> str:
     line = line.strip()
-    return _TAG.sub("", _PROLOGUE.sub("", line) if line.startswith("<") else line).strip()
+    if "<" in line or line.startswith("```"):
+        return _TAG.sub("", _PROLOGUE.sub("", line) if line.startswith("<") else line).strip()
+    return line
 
 
 def _find_error(text: str) -> str | None:
