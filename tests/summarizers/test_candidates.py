@@ -259,6 +259,19 @@ async def test_what_is_told_beside_a_call_is_kept():
     assert (await sections(GOAL, asked, result("1", "ok")))["progress"] == ["The 3 failures are gone."]
 
 
+def test_a_bare_list_of_names_is_one_as_well() -> None:
+    """Else it is carried as a sentence, and each merge adds another with half of the same names."""
+    names = "SO-25-611398, SO-25-831303, sku P867-071; P867-072"
+    assert index_items(CarriedLine("facts", names, 0.0, 0.0)) == ("", names.replace("; ", ", sku "))
+    for said in (
+        "SO-25-611398, line 1 was wrong",
+        "order_1 sent, order_2 lost",
+        "P867-071, as is",
+        "order_1",
+    ):
+        assert index_items(CarriedLine("facts", said, 0.0, 0.0)) is None
+
+
 @pytest.mark.parametrize(
     "wish",
     [

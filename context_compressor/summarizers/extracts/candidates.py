@@ -136,12 +136,19 @@ class Line:
 
 def index_items(line: CarriedLine) -> tuple[str, str] | None:
     """Return label and items of a line that only lists identifiers; these are ranked anew, one by one."""
-    is_list = line.section == "facts" and ARROW not in line.text and not _SENTENCE.match(line.text)
-    match = _INDEX_LINE.fullmatch(line.text) if is_list else None
-    items = split_items(with_dates_as_words(match[2])) if match else []
-    if match and all(len(item.split()) <= 5 and find_identifiers(item) for item in items):
-        return match[1], ", ".join(split_items(match[2]))
-    return None
+    if line.section != "facts" or ARROW in line.text or _SENTENCE.match(line.text):
+        return None
+    match = _INDEX_LINE.fullmatch(line.text)
+    label, listed = match.groups() if match else ("", line.text)
+    items = split_items(with_dates_as_words(listed))
+    if match:
+        is_list = all(len(item.split()) <= 5 and find_identifiers(item) for item in items)
+    else:  # a sentence may begin with a name, and go on behind a comma
+        named = (item.rpartition(" ") for item in items)
+        is_list = len(items) > 1 and all(
+            " " not in word and find_identifiers(name) for word, _, name in named
+        )
+    return (label, ", ".join(split_items(listed))) if is_list else None
 
 
 def carried_source(line: CarriedLine) -> Source:
