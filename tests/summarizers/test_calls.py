@@ -123,10 +123,34 @@ BOOKING = {"patient": "P-30981", "slot": "SL-449002"}
 def test_a_failure_that_a_retry_mended_is_no_open_one(
     tool: str, failed: dict[str, Any], retried: dict[str, Any]
 ):
-    def value(outcome: str, after: dict[str, Any]) -> float:
-        calls = call(tool, "1", **failed), result("1", outcome), call(tool, "2", **after)
-        weighed = weigh_calls(digest_messages([*calls, result("2", "as it was")], None))
-        return next(line.value for line in weighed if outcome in line.text)
+    worked = value_of(tool, failed, "yes", retried)
+    assert value_of(tool, failed, FAILED, retried) < worked < value_of(tool, failed, FAILED, UNLIKE)
 
-    other = {"path": "d.py", "command": "make a"}
-    assert value("Error: no", retried) < value("yes", retried) < value("Error: no", other)
+
+FAILED = "Error: no"
+UNLIKE = {"path": "d.py", "command": "make a"}
+REPLACE = {"command": "str_replace", "path": "a.py", "old_str": "x"}
+
+
+@pytest.mark.parametrize(
+    ("tool", "failed", "done"),
+    [
+        ("shell", {"command": ["make", "test"], "workdir": "/w"}, {"command": ["ls"], "workdir": "/w"}),
+        ("bash", {"command": "make test", "timeout": 60}, {"command": "ls", "timeout": 60}),
+        ("str_replace_editor", REPLACE, {"command": "view", "path": "a.py"}),
+        ("str_replace_editor", REPLACE, REPLACE | {"path": "b.py", "old_str": "y"}),
+        ("str_replace_editor", {"command": "view", "path": "a.py"}, {"command": "view", "path": "b.py"}),
+    ],
+)
+def test_a_failure_is_not_mended_by_what_does_something_else(
+    tool: str, failed: dict[str, Any], done: dict[str, Any]
+):
+    """Though it does so in the same place or time, with the same file, or by the same order."""
+    assert value_of(tool, failed, FAILED, done) == value_of(tool, failed, FAILED, UNLIKE)
+
+
+def value_of(tool: str, arguments: dict[str, Any], outcome: str, after: dict[str, Any]) -> float:
+    """Return what a call is worth in a summary, with another after it that came to something."""
+    calls = call(tool, "1", **arguments), result("1", outcome), call(tool, "2", **after)
+    weighed = weigh_calls(digest_messages([*calls, result("2", "as it was")], None))
+    return next(line.value for line in weighed if outcome in line.text)

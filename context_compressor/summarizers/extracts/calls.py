@@ -6,7 +6,14 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from context_compressor.summarizers.extracts.digest import SHELL, Call, CarriedLine, Digest, kind_of_call
+from context_compressor.summarizers.extracts.digest import (
+    SHELL,
+    Attempt,
+    Call,
+    CarriedLine,
+    Digest,
+    kind_of_call,
+)
 from context_compressor.summarizers.extracts.outcomes import is_tally
 from context_compressor.summarizers.sections import strip_bullet
 
@@ -140,7 +147,7 @@ def _alike(title: str) -> str:
 def _standing_failures(calls: Sequence[Call]) -> dict[Call, None]:
     """Return the calls that failed, newest first, but for those tried again with success."""
     failures: dict[Call, None] = {}
-    succeeded: set[tuple[str, frozenset[tuple[str, str]]]] = set()
+    succeeded: set[Attempt] = set()
     first = next((i for i, call in enumerate(calls) if call.failed), len(calls))
     for call in reversed(calls[first:]):
         if not call.failed:

@@ -24,6 +24,7 @@ from context_compressor.summarizers.extracts.spoken import (
     without_surroundings,
 )
 from context_compressor.summarizers.extracts.titles import (
+    COMMAND_ARGUMENTS,
     FILE_ARGUMENTS,
     Told,
     command_line,
@@ -89,6 +90,10 @@ class Statement:
     """Whether a call stands in the same message: the words may only announce it."""
 
 
+Attempt = tuple[str, bool, frozenset[tuple[str, str]]]
+"""What a call tries: its tool, whether it is to show a text, and some of its arguments."""
+
+
 @dataclass(eq=False)
 class Call:
     """A tool call with its outcome; equal to itself alone."""
@@ -127,20 +132,22 @@ class Call:
         return describe_arguments(self.told, shortest)
 
     @property
-    def attempts(self) -> set[tuple[str, frozenset[tuple[str, str]]]]:
-        """What calls of a tool share that try the same: all arguments or all but one, file, last command.
+    def attempts(self) -> set[Attempt]:
+        """What calls of a tool share that try the same: of a shell the last command, else all arguments or
+        all but one, or the file that is read, or changed.
 
         A retry has often an argument more or less, edits the file by other words, or does before the command
-        what was missing.
+        what was missing. Time and place of a command, and what an editor is to do, are shared by any two.
         """
         pairs = frozenset((key, str(value)) for key, value in self.arguments.items())
         if not 0 < len(pairs) <= _MOST_COMPARED:
             return set()
-        shared = {pairs} | {pairs - {pair} for pair in pairs}
-        shared |= {frozenset({pair}) for pair in pairs if pair[0] in FILE_ARGUMENTS}
-        if self.command:
-            shared.add(frozenset({("command", self.command.rpartition("&&")[2].strip())}))
-        return {(self.name, some) for some in shared if some}
+        files = {pair for pair in pairs if pair[0] in FILE_ARGUMENTS}
+        if self.command and not files:
+            return {(self.name, False, frozenset({("command", self.command.rpartition("&&")[2].strip())}))}
+        shared = {pairs} | {pairs - {pair} for pair in pairs} | {frozenset({file}) for file in files}
+        orders = {pair for pair in pairs if pair[0] in COMMAND_ARGUMENTS}
+        return {(self.name, self.is_reading, some) for some in shared if some - orders}
 
     @cached_property
     def command(self) -> str:

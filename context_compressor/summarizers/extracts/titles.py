@@ -15,9 +15,9 @@ _TELLING_ARGUMENTS = (
     *("path", "file_path", "filename", "file", "command", "cmd", "query", "pattern", "url", "sql", "code"),
     *("name", "id"),
 )
-_COMMAND_ARGUMENTS = frozenset({"command", "cmd"})
+COMMAND_ARGUMENTS = frozenset({"command", "cmd"})
 FILE_ARGUMENTS = frozenset({"path", "file_path", "filename", "file"})
-_PLACE_ARGUMENTS = FILE_ARGUMENTS | _COMMAND_ARGUMENTS | {"name"}
+_PLACE_ARGUMENTS = FILE_ARGUMENTS | COMMAND_ARGUMENTS | {"name"}
 """Arguments in which a path may be shortened to its name; in a URL or an expression it is no path."""
 _WRAPPED_ARGUMENTS = ("params", "parameters", "arguments", "args", "input", "tool_input")
 """Where a tool that calls other tools has the arguments of these."""
@@ -70,7 +70,7 @@ def telling_arguments(arguments: Mapping[str, Any]) -> list[Told]:
         value = arguments[key]
         if value is None or value in ("", [], {}):
             continue
-        if key in _COMMAND_ARGUMENTS:
+        if key in COMMAND_ARGUMENTS:
             value = command_line(value)
         line = _telling_line(value if isinstance(value, str) else _ENCODE(value))
         if line in found or _OWN_LABEL.match(line):
