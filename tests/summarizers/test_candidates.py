@@ -216,6 +216,11 @@ def test_a_list_with_a_date_in_words_is_a_list(items: str):
     assert index_items(CarriedLine("facts", f"assistant: {items}", 0.0, 0.0)) == ("assistant", items)
 
 
+def test_the_word_that_dates_in_a_row_share_is_not_the_year_of_the_first():
+    line = CarriedLine("facts", "user: on March 3, 2026; March 5, 2026; W12345", 0.0, 0.0)
+    assert index_items(line) == ("user", "on March 3, 2026, on March 5, 2026, on W12345")
+
+
 async def test_a_question_that_was_answered_is_nothing_that_was_done():
     found = await sections(GOAL, assistant("Sure! How can I help you with that?"), user("Find a hut."))
     assert "done" not in found

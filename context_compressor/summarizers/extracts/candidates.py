@@ -20,7 +20,7 @@ from context_compressor.summarizers.extracts.digest import CarriedLine, Digest, 
 from context_compressor.summarizers.extracts.index import split_items
 from context_compressor.summarizers.identifiers.finding import find_identifiers
 from context_compressor.summarizers.identifiers.ranking import Source
-from context_compressor.summarizers.identifiers.values import with_dates_as_words
+from context_compressor.summarizers.identifiers.values import with_dates_as_words, without_dates_as_words
 from context_compressor.summarizers.sections import strip_bullet
 
 STATEMENT_CHARS = 280
@@ -141,14 +141,13 @@ def index_items(line: CarriedLine) -> tuple[str, str] | None:
     match = _INDEX_LINE.fullmatch(line.text)
     label, listed = match.groups() if match else ("", line.text)
     items = split_items(with_dates_as_words(listed))
+    plain = [without_dates_as_words(item) for item in items]
     if match:
-        is_list = all(len(item.split()) <= 5 and find_identifiers(item) for item in items)
+        is_list = all(len(item.split()) <= 5 for item in items) and all(map(find_identifiers, plain))
     else:  # a sentence may begin with a name, and go on behind a comma
-        named = (item.rpartition(" ") for item in items)
-        is_list = len(items) > 1 and all(
-            " " not in word and find_identifiers(name) for word, _, name in named
-        )
-    return (label, ", ".join(split_items(listed))) if is_list else None
+        last = [item.rpartition(" ") for item in plain]
+        is_list = len(items) > 1 and all(" " not in word and find_identifiers(name) for word, _, name in last)
+    return (label, ", ".join(plain)) if is_list else None
 
 
 def carried_source(line: CarriedLine) -> Source:

@@ -33,6 +33,8 @@ _ENGLISH_DATE = re.compile(
 """Dates in English words, with their year, which `date` prints behind the time."""
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _YEAR = re.compile(r" (?:19|20)\d\d\b", re.ASCII)
+_JOINT = "\x00"
+"""Stands for a blank that divides nothing; no line of a summary holds it."""
 _IBAN = re.compile(r"\b[A-Z]{2}\d{2}(?: [A-Z0-9]{4}){2,7}(?: [A-Z0-9]{1,3}\b)?", re.ASCII)
 
 
@@ -65,7 +67,12 @@ def take_values(text: str) -> tuple[list[str], str]:
 
 def with_dates_as_words(text: str) -> str:
     """Return a text in which each date in English words is one word: commas and blanks divide others."""
-    return _ENGLISH_DATE.sub(lambda date: re.sub("[ ,]+", "_", date[0]), text) if _YEAR.search(text) else text
+    return _ENGLISH_DATE.sub(lambda date: date[0].replace(" ", _JOINT), text) if _YEAR.search(text) else text
+
+
+def without_dates_as_words(text: str) -> str:
+    """Return a text with the dates that `with_dates_as_words` made words as they were."""
+    return text.replace(_JOINT, " ")
 
 
 def is_english_date(text: str) -> bool:
