@@ -46,6 +46,7 @@ def test_the_outcome_of_a_result_is_one_telling_line(text: str, outcome: str, fa
             "[ERROR]   mvn <args> -rf :core",
             "[INFO] 1 error: [ERROR] /w/A.java:[9,70] cannot find symbol",
         ),
+        ("[INFO]   starting\n[ERROR]  The table is gone", "[ERROR] The table is gone"),
         ("ok 1 - adds\nnot ok 2 - subtracts\n# fail 1", "not ok 2 - subtracts"),
         ("Done in 3s\nnpm ERR! code ELIFECYCLE", "npm ERR! code ELIFECYCLE"),
         ("Applied 0 of 3 patches; 3 rejected", "Applied 0 of 3 patches; 3 rejected"),

@@ -81,7 +81,7 @@ _FAILED_TALLY = re.compile(
 _EMPTY_TALLY = re.compile(r"(?<![\d.,])(?:0 (?:tests )?passed|Ran 0 tests)\b")
 """Says that nothing was run, as of a suite without tests that ran behind others."""
 _ERROR_LINE = re.compile(
-    r"^(?!\[ERROR\](?:  | ?(?:$|-> |\[Help|To see the full|Re-run Maven|For more info|After correcting)))"
+    r"^(?!\[ERROR\] *(?:$|-> |\[Help|To see the full|Re-run Maven|For more info|After correcting))"
     r"(?:[ \t>E│]*\[?(?:(?:Caused by: )?[\w.]*(?:Error|Exception)\b"
     r"|(?:error|fatal|failed|failure|FAILED|ERROR|错误)\b"
     r"|(?:--- )?FAIL\b|not ok\b|MCP error\b|Failed to\b|panic:"
@@ -102,6 +102,8 @@ _ERROR_LINE = re.compile(
     r"|\A\s{0,9}(?:[Ee]rror|ERROR|错误)[:：][ \t]*\n[^\n]{3,}",  # alone on its line, above what it is
     re.MULTILINE,
 )
+_FLUSH_LEVEL = re.compile(r"^\[ERROR\] \S", re.MULTILINE)
+"""In a text with such a line, as of Maven, what is indented behind the level belongs to the line above."""
 _BARE_VERDICT = re.compile(
     r"(?:\[INFO\] )?BUILD FAIL|error: (?:could not compile|aborting due to)|error Command failed"
     r"|FAILED: Build did NOT|Execution failed for task\b"
@@ -380,8 +382,10 @@ def _find_error(text: str) -> str | None:
 
 def _error_lines(text: str) -> Iterator[tuple[int, str]]:
     """Yield lines that tell of an error, each with its place."""
+    is_flush = _FLUSH_LEVEL.search(text) is not None
     for line in _ERROR_LINE.finditer(text):
-        yield line.start(), line[0]
+        if not (is_flush and line[0].startswith("[ERROR]  ")):
+            yield line.start(), line[0]
     # Many exceptions are not called an error.
     for raised in _TRACEBACK.finditer(text):
         yield raised.start(1), raised[1]
