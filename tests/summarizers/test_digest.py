@@ -156,6 +156,7 @@ def test_the_first_line_of_a_stand_in_is_no_outcome():
         ({"command": "sed -i 's/old_function_name/new_function_name/g' app.py"}, None),
         ({"command": "sed -i s/timeout_seconds/deadline_seconds/ settings.yaml"}, None),
         ({"command": "sed -i 's#/srv/releases/old#/srv/releases/new#' nginx.conf"}, None),
+        ({"command": "sed -i 's,/usr/local/lib,/opt/lib,;s!/usr/local!/opt!' app.cfg"}, None),
         ({"command": 'sed -i "s/Lower<\'a>/Lower/g" lib.rs'}, None),
         ({"command": "go test -race ./internal/scheduler/..."}, "go test -race scheduler/..."),
         ({"command": "mv service/src/app/core/models.py service/src/app/base/models.py"}, None),

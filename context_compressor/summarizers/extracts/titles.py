@@ -34,7 +34,7 @@ _LINE_CHARS = 600
 _OWN_LABEL = re.compile(rf"\[[^\n]{{0,40}}{REF}")
 _DIRECTORIES = re.compile(r"(?<![\w:/.@~'\"|-])(?:~|\.{1,2}|[\w@-]+)?/(?:[\w.@-]+/)*(?=[\w.-]*\w)")
 """The directories of a path. Not of an image's name (its first part has a dot); `...` alone is no name."""
-_SUBSTITUTION = re.compile(r"[\"']?s([/#|]).*\1")
+_SUBSTITUTION = re.compile(r"[\"']?s([^\w\s.-]).*\1")
 """What `sed` is told to replace: no path, though it may hold some."""
 _STEP_KEYS = ("content", "step", "title", "task", "name", "text", "description")
 """Where the steps of a plan say what is to be done."""
