@@ -119,7 +119,10 @@ class Engine:
         staying = [item for item in items if item.exchange not in leaving] if plan.segments else []
         shown = [item.msg for item in staying]
         known = await run_off_loop(text_characters(shown), identifiers_in_view, staying)
-        standing = tuple(item.msg.get_text_content() or "" for item in staying if item.kind == "segment")
+        places = {item.key: place for place, item in enumerate(items)}
+        standing = {
+            places[item.key]: item.msg.get_text_content() or "" for item in staying if item.kind == "segment"
+        }
         before = await self._read_uses() if plan.needs_summary else Uses()
         bounded = None
         if note:
@@ -132,13 +135,15 @@ class Engine:
         new_stubs: dict[ItemKey, dict[PartPath, str]] = {}
         for edit in done.stubs:
             new_stubs.setdefault(edit.item, {})[edit.path] = edit.text
-        around = Surroundings(new_stubs, names, known, standing, before, self.costs().segment, bounded)
+        around = Surroundings(new_stubs, names, known, (), before, self.costs().segment, bounded)
 
         async def segment(planned: PlannedSegment) -> MadeSegment:
             async with limit:
+                begin = places[planned.units[0].items[0].key]
+                earlier = tuple(text for place, text in standing.items() if place < begin)
                 return await self._segments.make(
                     planned,
-                    around,
+                    around._replace(standing=earlier),
                     done,
                     note_room=spare_tokens if planned is noted else None,
                     guide=form if planned is carrier else "",

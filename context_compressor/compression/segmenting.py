@@ -82,7 +82,7 @@ class Surroundings(NamedTuple):
     known: frozenset[str]
     """Identifiers that an index need not name."""
     standing: tuple[str, ...]
-    """The texts of the segments that stay."""
+    """The texts of the segments that stay before the one to be made."""
     before: Uses
     """What the agent named in what left earlier."""
     bare_tokens: int

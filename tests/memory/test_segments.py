@@ -18,6 +18,7 @@ from context_compressor import (
 )
 from context_compressor.compression import segmenting
 from context_compressor.messages.provenance import provenance_of
+from context_compressor.summarizers.extracts.artifacts import Artifacts, index_artifacts
 from context_compressor.summarizers.prompts import build_prompt
 from tests.memory.scripted import (
     COUNTER,
@@ -200,43 +201,55 @@ async def test_an_index_that_cannot_be_made_takes_nothing_with_it(monkeypatch: p
     assert "4300 digits" in (events[0].error or "")
 
 
+def ran(id: str, command: str, output: str) -> list[Dict]:
+    return [call(id, name="bash", arguments=json.dumps({"command": command})), result(id, output)]
+
+
+PROGRAMS = ("load", "join", "sort", "trim", "pack", "send", "sign", "scan", "fold", "rank", "tag", "sum")
+
+
+def ran_much(tag: str) -> list[Dict]:
+    commands = [f"./{program}_{tag} --table rows_{n}" for n, program in enumerate(PROGRAMS)]
+    return [m for n, command in enumerate(commands) for m in ran(f"{tag}{n}", command, text(command, 4))]
+
+
+async def lines_that_tell(memory: CompressedMemory, call: str) -> list[str]:
+    segments = [str(msg.content) for msg in await good_view(memory) if kind_of(msg) == "segment"]
+    return [line for segment in segments for line in segment.splitlines() if f"{call} →" in line]
+
+
 async def test_what_a_standing_segment_tells_of_a_call_is_told_anew_once_it_changed() -> None:
-    def ran(id: str, command: str, output: str) -> list[Dict]:
-        return [call(id, name="bash", arguments=json.dumps({"command": command})), result(id, output)]
-
-    async def lines_of(memory: CompressedMemory) -> list[str]:
-        segments = [str(msg.content) for msg in await good_view(memory) if kind_of(msg) == "segment"]
-        return [line for segment in segments for line in segment.splitlines() if "check_rows.py →" in line]
-
-    def made(tag: str) -> list[Dict]:
-        programs = (
-            "load",
-            "join",
-            "sort",
-            "trim",
-            "pack",
-            "send",
-            "sign",
-            "scan",
-            "fold",
-            "rank",
-            "tag",
-            "sum",
-        )
-        commands = [f"./{program}_{tag} --table rows_{n}" for n, program in enumerate(programs)]
-        return [m for n, command in enumerate(commands) for m in ran(f"{tag}{n}", command, text(command, 4))]
-
     memory = new_memory(config(8_000, keep_recent_count=0))
     await filled(memory, [user("Mend the import."), *ran("a", "python check_rows.py", "KeyError: 'row_12'")])
-    await filled(memory, made("b"))
+    await filled(memory, ran_much("b"))
     await memory.compress_now()
-    failed = await lines_of(memory)
+    failed = await lines_that_tell(memory, "check_rows.py")
     assert failed == ["- bash: python check_rows.py → KeyError: 'row_12'"]
     await filled(memory, ran("c", "python check_rows.py", "checked 12 rows\nall rows are fine"))
-    await filled(memory, made("d"))
+    await filled(memory, ran_much("d"))
     await memory.compress_now()
-    told = await lines_of(memory)
+    told = await lines_that_tell(memory, "check_rows.py")
     assert told == [*failed, "- bash: python check_rows.py → checked 12 rows | all rows are fine"]
+
+
+async def test_an_index_is_made_beside_the_segments_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was done before a segment that stays, as what a deletion brought back, outdates nothing in it."""
+    beside: list[int] = []
+
+    def noting(*args: Any, standing: tuple[str, ...], **others: Any) -> Artifacts:
+        beside.append(len(standing))
+        return index_artifacts(*args, standing=standing, **others)
+
+    monkeypatch.setattr(segmenting, "index_artifacts", noting)
+    memory = new_memory(config(8_000, keep_recent_count=0))
+    await filled(memory, [user("Mend the import."), *ran_much("b")])
+    deleted = await filled(memory, [assistant("The rows are loaded.")])
+    await memory.compress_now()
+    await filled(memory, ran_much("d"))
+    await memory.compress_now()
+    await memory.delete([msg.id for msg in deleted])
+    await memory.compress_now()
+    assert beside == [0, 1, 0]
 
 
 async def tasks_in_turn(memory: CompressedMemory, count: int, steps: int = 24) -> list[list[Msg]]:
