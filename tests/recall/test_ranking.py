@@ -7,13 +7,17 @@ from uuid import UUID
 import pytest
 
 from context_compressor.recall.index import SearchIndex
-from context_compressor.recall.passages import MAX_PASSAGE_CHARACTERS, split_passages
+from context_compressor.recall.passages import MAX_PASSAGE_CHARACTERS, find_all, split_passages
 from context_compressor.recall.ranking import CANDIDATES, ROUNDS, ends_of
 from tests.recall.support import History
 
 FILLER = [
     f"Notes on topic {number}: weather, music and the garden of neighbour {number}." for number in range(40)
 ]
+
+
+def test_nothing_stands_nowhere_and_places_may_overlap() -> None:
+    assert [list(find_all(sought, "a aaa")) for sought in ("", "aa", "b")] == [[], [2, 3], []]
 
 
 def test_a_bare_name_finds_the_latest() -> None:

@@ -238,9 +238,18 @@ def test_what_a_standing_summary_tells_otherwise_of_a_call_is_told_first() -> No
 
 
 def test_of_a_text_that_was_read_again_nothing_more_is_told() -> None:
-    read = [call("read", "1", path="a.py"), result("1", "\n".join(f"row_{n} = {n}" for n in range(99)))]
-    standing = "[Summary by the memory.]\n\n## Done\n- read: a.py → row_0 = 0 (98 lines)"
-    assert index_of(*SESSION, *read, standing=[standing]) == index_of(*SESSION, *read)
+    """Some of its lines are others, as after every edit; that says less than what was done."""
+    later = [
+        call("read", "1", path="a.py"),
+        result("1", "\n".join(f"row_{n} = {n}" for n in range(99))),
+        call("read", "2", path="b.py"),
+        result("2", "nothing yet"),
+    ]
+    standing = "[Summary by the memory.]\n\n## Done\n- read: a.py → row_7 = 7 (98 lines)"
+    plain = index_of(*later, max_tokens=60)
+    assert "b.py → nothing yet" in plain
+    assert "a.py →" not in plain
+    assert index_of(*later, max_tokens=60, standing=[standing]) == plain
 
 
 def test_nothing_to_name_gives_no_lines() -> None:

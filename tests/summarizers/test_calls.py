@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from context_compressor.summarizers.extractive import ExtractiveSummarizer
+from context_compressor.summarizers.extracts import calls
 from context_compressor.summarizers.extracts.calls import weigh_calls
 from context_compressor.summarizers.extracts.digest import digest_messages
 from context_compressor.summarizers.sections import parse_sections
@@ -127,6 +128,12 @@ def test_a_failure_that_a_retry_mended_is_no_open_one(
     assert value_of(tool, failed, FAILED, retried) < worked < value_of(tool, failed, FAILED, UNLIKE)
 
 
+def test_a_failure_that_was_mended_by_another_kind_of_call_is_not_the_newest_of_its_own():
+    failed, retried = {"command": "make b"}, {"command": "sed -i s/a/b/ c && make b"}
+    less = value_of("run", failed, "yes", retried) - value_of("run", failed, FAILED, retried)
+    assert less == pytest.approx(calls._NEWEST + calls._ALIKE)
+
+
 FAILED = "Error: no"
 UNLIKE = {"path": "d.py", "command": "make a"}
 REPLACE = {"command": "str_replace", "path": "a.py", "old_str": "x"}
@@ -151,6 +158,6 @@ def test_a_failure_is_not_mended_by_what_does_something_else(
 
 def value_of(tool: str, arguments: dict[str, Any], outcome: str, after: dict[str, Any]) -> float:
     """Return what a call is worth in a summary, with another after it that came to something."""
-    calls = call(tool, "1", **arguments), result("1", outcome), call(tool, "2", **after)
-    weighed = weigh_calls(digest_messages([*calls, result("2", "as it was")], None))
+    made = call(tool, "1", **arguments), result("1", outcome), call(tool, "2", **after)
+    weighed = weigh_calls(digest_messages([*made, result("2", "as it was")], None))
     return next(line.value for line in weighed if outcome in line.text)
