@@ -191,6 +191,9 @@ def test_the_label_of_a_call_ends_at_the_first_colon_with_a_blank():
         ("bash", {"command": "cat > a.py <<E\nx\nE"}, "cat > a.py <<E\r\n> x\r\n> E\r\n", ""),
         ("bash", {"command": "ls"}, "models\nviews", "models | views"),
         ("go_to", {"url": "http://a.b"}, "- Page URL: http://a.b\n- Page Title: Shop", "Shop"),
+        ("go_to", {"url": "http://a.b"}, "- Page URL: http://a.b/\n- Page Title: Shop", "Shop"),
+        ("go_to", {"url": "http://a.b", "tab": 2}, "- Page URL: http://a.b\n- Page Title: Shop", "Shop"),
+        ("go_to", {"url": "http://a.b"}, "- Page URL: http://a.b", ""),
         ("go_to", {"url": "http://a.b"}, "- Page URL: http://a.b/c\n- Page Title: Shop", "http://a.b/c Shop"),
     ],
 )

@@ -328,8 +328,10 @@ def _take_result(digest: Digest, call: Call, output: str, position: float) -> No
     call.outcome, call.failed = read_outcome(
         text, command=call.command, is_read=call.is_reading, status=report.status, is_error=report.is_error
     )
-    if "://" in call.subject:  # where a browser is after it went there need not be said twice
-        call.outcome = call.outcome.removeprefix(f"{call.subject} ")
+    where, _, rest = call.outcome.partition(" ")
+    # Where a browser is after it went there need not be said twice; it may add a slash to the address.
+    if "://" in where and where.rstrip("/") in {word.rstrip("/") for word in call.subject.split(" ")}:
+        call.outcome = rest
     digest.sources.append(Source("result", call.label, text, position))
 
 
