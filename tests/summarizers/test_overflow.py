@@ -59,6 +59,74 @@ def test_what_says_that_a_prompt_is_too_long(status: int, text: str, limit: int 
     assert limit_in(text) == limit
 
 
+@pytest.mark.parametrize(
+    ("text", "limit"),
+    [
+        # vLLM, SGLang, TGI, LM Studio, Ollama, llama.cpp
+        (
+            "The decoder prompt (length 10127) is longer than the maximum model length of 8192. Make sure "
+            "that `max_model_len` is no smaller than the number of text tokens plus multimodal tokens.",
+            8_192,
+        ),
+        (
+            "Requested token count exceeds the model's maximum context length of 131072 tokens. You ...",
+            131_072,
+        ),
+        ("Input validation error: `inputs` must have less than 4096 tokens. Given: 6013", 4_096),
+        (
+            "The number of tokens to keep from the initial prompt (9800) "
+            "is greater than the context length (8192).",
+            8_192,
+        ),
+        ("prompt too long; exceeded max context length by 1042 tokens", None),
+        ("input is too large to process. increase the physical batch size", None),
+        ("Requested tokens (5000) exceed context window of 4096", 4_096),
+        # Mistral, Fireworks, SiliconFlow, Ark, Cohere, Cerebras, Bedrock, Kimi, Gemini, Poolside, xAI
+        (
+            "Prompt contains 65673 tokens and 0 draft tokens, "
+            "too large for model with 32768 maximum context length",
+            32_768,
+        ),
+        ("The prompt is too long: 32968, model maximum context length: 32767", 32_767),
+        ("number of input tokens (204703) has exceeded max_prompt_tokens (202752) limit.", 202_752),
+        ("Input length of input_ids is `4498` and exceed max_sequence_length: `4096`!", 4_096),
+        (
+            "too many tokens: total number of tokens (prompt and prediction) "
+            "cannot exceed 2048 - received 6354",
+            2_048,
+        ),
+        (
+            "Please reduce the length of the messages or completion. "
+            "Current length is 8194 while limit is 8192",
+            8_192,
+        ),
+        ("Input is too long for requested model.", None),
+        ("Input token length too long", None),
+        ("Your input context is too long. Reduce your input context or switch to another model.", None),
+        ("Input length is too long", None),
+        (
+            "The length of tokens in the request is too long. Do not exceed the model's maximum token limit.",
+            None,
+        ),
+        ("Request contains 35000 tokens, which exceeds the limit of 32768.", 32_768),
+        ("Input length 131393 exceeds the maximum allowed input length of 131040 tokens.", 131_040),
+        ("The input exceeds the model's maximum context limit of 8192 tokens.", 8_192),
+        ("Invalid 'input[0]': maximum input length is 8192 tokens.", 8_192),
+        ("Please reduce the length of the prompt or the number of requested output tokens.", None),
+        # What is said in thousands or in characters is no limit in tokens.
+        ("Model context window is 128k tokens, you requested 256k tokens", None),
+        ("the max input characters is 20000", None),
+        ("上下文长度超出模型最大限制", None),
+        ("输入长度超过限制", None),
+        ("超出最大上下文长度", None),
+        ("token数量超过上限。对话历史+问题的字数太多，需要精简输入", None),
+    ],
+)
+def test_what_servers_say_in_words_of_their_own(text: str, limit: int | None):
+    assert is_overflow(400, None, text)
+    assert limit_in(text) == limit
+
+
 def test_a_code_says_it_without_words():
     assert is_overflow(400, "context_length_exceeded", "no")
 
@@ -77,6 +145,11 @@ def test_a_code_says_it_without_words():
         (400, "DataInspectionFailed: Input data may contain inappropriate content."),
         (429, "Rate limit reached: the prompt is too long for your 30000 tokens per minute"),
         (429, "Request too large for gpt-4o on tokens per min (TPM): Limit 30000, Requested 50000"),
+        (400, "Invalid 'input[5].id': string too long. Expected a string with maximum length 64"),
+        (400, "ThrottlingException: Too many tokens, please wait before trying again."),
+        (500, "would exceed your organization's maximum usage limit of 30,000 input tokens per minute"),
+        (400, "The request failed because the size of the input image exceeds the limit."),
+        (400, "max_tokens 超过最大值 4096"),
         (401, "the request is too long ago: token expired"),
         (404, "no model with this context length"),
         (500, "internal error"),
@@ -92,6 +165,8 @@ def test_what_says_something_else(status: int, text: str):
         ("InvalidParameter: Range of max_tokens should be [1, 8192]", 8_192),
         ("max_tokens is too large: 50000. This model supports at most 16384 completion tokens", 16_384),
         ("`max_tokens` must be less than or equal to `512`, the maximum value for `max_tokens`", 512),
+        ("max_tokens for `llama-3.1-8b-instant` must be less than or equal to 8000", 8_000),
+        ("max_tokens must be <= 4096", 4_096),
         ("max_tokens: 70000 > 64000, which is the maximum allowed number of output tokens", 64_000),
         ("max_tokens参数非法：限制数值范围[1,131072]", 131_072),
         (
