@@ -449,17 +449,168 @@ def test_of_a_long_output_the_line_is_told_that_says_why_it_failed(text: str, ou
     assert read_outcome(f"{MANY}\n{text}") == (outcome, failed)
 
 
+ERRORS = r"""
+failed to solve: rpc error: code = Unknown desc = no such file
+错误 E1032：服务器没有响应
+./run.sh: line 3: 12345 Aborted                 (core dumped) ./prog
+./run.sh: line 9: 88 Bus error               ./prog
+./run.sh: line 9: 88 Killed                  ./prog
+Segmentation fault (core dumped)
+Segmentation fault
+Killed
+Aborted
+Thread 1 "prog" received signal SIGSEGV, Segmentation fault.
+E: Could not get lock /var/lib/dpkg/lock-frontend - open (11: Resource temporarily unavailable)
+E: Package 'libfoo' has no installation candidate
+E: Failed to fetch http://deb.debian.org/debian/foo.deb  404  Not Found
+E: Sub-process /usr/bin/dpkg returned an error code (1)
+E: Unmet dependencies. Try 'apt --fix-broken install' with no packages.
+E: The repository 'http://a.example stable Release' does not have a Release file.
+PHP Fatal error:  Uncaught Error: Call to undefined function foo() in /a.php:3
+Fatal error: Uncaught Error: Call to undefined function foo() in /a.php:3
+PHP Parse error:  syntax error, unexpected '}' in /a.php on line 4
+Parse error near line 1: near "SELCT": syntax error
+Runtime error near line 1: UNIQUE constraint failed: users.email (19)
+Uncaught TypeError: x is not a function
+Unhandled exception. System.NullReferenceException: Object reference not set
+a.c:5:3: runtime error: signed integer overflow: 2147483647 + 1 cannot be represented in type 'int'
+==12345==ERROR: AddressSanitizer: heap-buffer-overflow on address 0x60
+CMake Error: The source directory "/a" does not appear to contain CMakeLists.txt.
+HTTP/2 503
+make: *** No targets specified and no makefile found.  Stop.
+make[1]: *** No rule to make target 'foo', needed by 'all'.  Stop.
+mkdir: cannot create directory 'foo': File exists
+collect2: error: ld returned 1 exit status
+gcc: fatal error: no input files
+jq: parse error: Invalid numeric literal at line 1, column 4
+jq: error (at <stdin>:1): Cannot index array with string "a"
+bash: line 1: syntax error near unexpected token `('
+ERR_PNPM_NO_MATCHING_VERSION No matching version found for foo@9
+terminate called after throwing an instance of 'std::runtime_error'
+a.out: a.c:5: main: Assertion `x > 0' failed.
+Assertion failed: (x > 0), function main, file a.c, line 5.
+Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?
+wget: unable to resolve host address 'nope.example'
+<tool_use_error>File has not been read yet.</tool_use_error>
+npm ERR! code ENOENT
+查询失败! 请重试
+エラー: ファイルが見つかりません
+Fehler: Datei nicht gefunden
+Erreur : fichier introuvable
+10 examples, 1 failure, 2 pending
+Tests run: 3, Failures: 0, Errors: 1, Skipped: 0
+{"errors": [{"message": "Field 'x' doesn't exist on type 'Query'"}]}
+{"error_message": "You must use an API key", "status": "REQUEST_DENIED"}
+{"errno": -6, "request_id": 1}
+{"code": -32601, "message": "Method not found"}
+{"kind": "Status", "status": "Failure", "reason": "NotFound"}
+{"status": "error", "message": "no such order"}
+{"msg": "参数错误"}
+{"message": "操作失败"}
+{"result": "失败"}
+{"status": "支付失败"}
+{"reason": "参数错误"}
+{"detail": "参数错误"}
+{"结果": "支付失败"}
+{"状态": "失败"}
+{"消息": "查询失败"}
+"""
+
+
+@pytest.mark.parametrize("text", ERRORS.strip().split("\n"))
+def test_what_programs_say_of_a_failure_is_told(text: str):
+    is_data = text.startswith("{")
+    outcome, failed = read_outcome(text if is_data else f"{MANY}\n{text}")
+    assert failed
+    assert is_data or outcome.startswith(" ".join(text.split())[:40])
+
+
+NO_ERRORS = """
+Fatal error handling was improved in v2
+Unhandled exception handlers are listed below
+Error handling
+Error messages are translated
+Error codes are listed in docs/codes.md
+Killed 3 processes
+Aborted 2 runs, 5 kept
+warning: cannot find entry symbol 'main'
+make: *** done ***
+-rw-r--r-- 1 a a 12 Mar 2 08:32 error.h
+12 errors-only
+3 errors/
+12 passed, see 3 errors.txt
+12 passed, kept in 2 failed-runs
+2 errors.txt
+Destroy complete! Resources: 3 destroyed.
+Successfully built 1a2b3c
+错误处理.md
+未失败！
+{"title": "错误处理指南"}
+{"result": "没有错误"}
+{"message": "无错误"}
+{"error": ""}
+{'error': ''}
+{'error': None}
+{"error": false}
+{'error': False}
+{"errors": {}}
+"""
+
+
+@pytest.mark.parametrize("text", NO_ERRORS.strip().split("\n"))
+def test_what_reads_like_a_failure_is_none(text: str):
+    assert not read_outcome(text if text.startswith("{") else f"{MANY}\n{text}")[1]
+
+
+@pytest.mark.parametrize("text", ["Destroy complete! Resources: 3 destroyed.", "Successfully built 1a2b3c"])
+def test_what_was_brought_to_its_end_is_told(text: str):
+    assert read_outcome(f"{MANY}\n{text}\n{MANY}") == (text, False)
+
+
+def test_what_maven_says_below_the_error_is_not_told():
+    said = """[ERROR] Failed to execute goal a:b:test (default) on project c: There are test failures.
+[ERROR] -> [Help 1]
+[ERROR]
+[ERROR] To see the full stack trace of the errors, re-run Maven with the -e switch.
+[ERROR] Re-run Maven using the -X switch to enable full debug logging.
+[ERROR]
+[ERROR] For more information about the errors, please read the following articles:
+[ERROR] [Help 1] http://cwiki.apache.org/confluence/display/MAVEN/MojoFailureException
+[ERROR] After correcting the problems, you can resume the build with the command"""
+    for end in range(2, 10):
+        told = "\n".join(said.split("\n")[:end])
+        assert read_outcome(f"{MANY}\n{told}") == (said.split("\n")[0], True)
+
+
+def test_an_error_alone_on_its_line_stands_above_what_it_is():
+    for word in ("error", "Error", "ERROR"):
+        assert read_outcome(f"{word}:\nno such branch") == (f"{word}: no such branch", True)
+
+
+def test_kotlin_says_why_above_what_gradle_says():
+    why = "e: file:///src/Main.kt:3:5 Unresolved reference: foo"
+    said = f"{MANY}\n{why}\n\nExecution failed for task ':compileKotlin'.\n\nBUILD FAILED in 3s"
+    assert read_outcome(said) == (why, True)
+
+
 def test_what_npm_says_first_is_told_and_not_where_its_log_is():
     said = "npm error code E404\nnpm error 404 Not Found - GET /foo\n"
     said += "npm error A complete log of this run can be found in: /root/.npm/_logs/2025.log"
-    outcome, failed = read_outcome(f"{MANY}\n{said}")
-    assert outcome.startswith("npm error code E404 npm error 404 Not Found - GET /foo")
-    assert failed
+    for name in ("npm error", "npm ERR!"):  # as it was called before version 10
+        outcome, failed = read_outcome(f"{MANY}\n{said.replace('npm error', name)}")
+        assert outcome.startswith(f"{name} code E404 {name} 404 Not Found - GET /foo")
+        assert failed
 
 
 @pytest.mark.parametrize(
     ("lines", "told"),
     [
+        ("{n}\t2026-03-02T10:00:{n} {level} {what}", "15 2026-03-02T10:00:15 FATAL out"),
+        ("[2026-03-02 10:00:{n}] [{level}] {what}", "2026-03-02 10:00:15 CRITICAL out"),
+        ("[10:00:{n}] {level} {what}", "10:00:15 ERROR out"),
+        ("Mar  2 10:00:{n} host app[7]: {level}: {what}", "Mar 2 10:00:15 host app 7 : ERROR: out"),
+        ("ts=10:00:{n} level={level} msg={what}", "ts=10:00:15 level=fatal msg=out"),
+        ("level={level} ts=10:00:{n} msg={what}", "level=critical ts=10:00:15 msg=out"),
         ("2026-03-02 10:00:{n} {level} a lamp, {what}", "2026-03-02 10:00:15 ERROR a lamp, out"),
         (
             "logs/a.log:{n}: 2026-03-02T10:00:01Z {level} {what}",
@@ -471,7 +622,9 @@ def test_what_npm_says_first_is_told_and_not_where_its_log_is():
 )
 @pytest.mark.parametrize("is_read", [False, True])
 def test_of_a_log_its_last_error_is_told_and_the_call_did_not_fail(lines: str, told: str, is_read: bool):
-    error = "ERROR" if "ERROR" in told else "error"
+    error = next(
+        level for level in ("ERROR", "FATAL", "CRITICAL", "fatal", "critical", "error") if level in told
+    )
     text = "\n".join(
         lines.format(n=n, level=error if n == 15 else "info", what="out" if n == 15 else "fine")
         for n in range(10, 30)

@@ -51,12 +51,13 @@ _DATA_CHARS = 140
 _VERDICT_KEYS = ("error", "status", "state")
 """Under which an object says what became of what was asked for; often they come last."""
 _DATA_ERROR = re.compile(
-    r"[\"']error(?:s|_?code|_?message)?[\"']\s*:\s*+(?!null|None|false|False|[\"']?0\b|\"\"|''|\[\s*\]|\{\s*\})"
+    r"[\"']error(?:s|_?code|_?message)?[\"']\s*:\s*+(?!null|None|false|[\"']?0\b|\"\"|''|\[\s*\]|\{\s*\})"
     r"|[\"']err_?(?:code|no)[\"']\s*:\s*[\"']?(?!0\b)-?\d"
     r"|[\"']status(?:_?code)?[\"']\s*:\s*[45]\d\d\b"
     r"|[\"']code[\"']\s*:\s*[\"']?(?:-\d+|[45]\d\d)[\"']?\s*,\s*[\"'](?:msg|message)[\"']"
     r"|[\"'](?:success|ok)[\"']\s*:\s*false\b|[\"']status[\"']\s*:\s*[\"'](?:failed|failure|error)\b"
-    r"|[\"']\s*:\s*[\"'][^\"'\n]{0,12}(?:失败|错误)",
+    r"|[\"'](?:\w*(?:msg|message|result|status|reason|detail)|结果|状态|消息)[\"']"
+    r"\s*:\s*[\"'][^\"'\n]{0,12}(?<!没有)(?<![未无])(?:失败|错误)",
     re.IGNORECASE,
 )
 _DATA_HEAD_CHARS = 200
@@ -81,24 +82,30 @@ _FAILED_TALLY = re.compile(
 _EMPTY_TALLY = re.compile(r"(?<![\d.,])(?:0 (?:tests )?passed|Ran 0 tests)\b")
 """Says that nothing was run, as of a suite without tests that ran behind others."""
 _ERROR_LINE = re.compile(
-    r"^(?!\[ERROR\] *(?:$|-> |\[Help|To see the full|Re-run Maven|For more info|After correcting))"
-    r"(?:[ \t>E│]*\[?(?:(?:Caused by: )?[\w.]*(?:Error|Exception)\b"
+    r"^(?!\[ERROR\] *(?:-> |\[Help|To see the full|Re-run Maven|For more info|After correcting))"
+    r"(?:[ \t>E│]*\[?(?:(?:Caused by: |Uncaught )?[\w.]*(?:Error|Exception)\b|Unhandled exception(?=[.:])"
     r"|(?:error|fatal|failed|failure|FAILED|ERROR|错误)\b"
     r"|(?:--- )?FAIL\b|not ok\b|MCP error\b|Failed to\b|panic:"
-    r"|(?:[^\s:]{1,40}: )?(?:line \d+: +\d+ )?(?:Segmentation fault|Aborted|Killed|Bus error)(?= +\S)"
+    r"|(?:[^\s:]{1,40}: )?(?:line \d+: +\d+ )?(?:Segmentation fault|Aborted|Killed|Bus error)"
+    r"(?= \(core|  +\S)"
     r"|(?:Program|Thread [^\n]{1,60}) received signal SIG|==\d+==ERROR: |SUMMARY: \w+Sanitizer:"
     r"|thread '[^'\n]{0,80}' (?:\(\d+\) )?panicked at [^\n]{1,200}\n(?=\S)"  # says why below
-    r"|<tool_use_error>|curl: \(\d|[\w.-]{1,30}: [Ee]rror(?=:| response\b)"
-    r"|HTTP/[\d.]+ [45]\d\d\b|CMake Error at [^\n]{1,200}\n[ \t]+(?=\S)"
-    r"|Execution failed for task\b|E: (?=Unable|Could|Package|Failed)"
-    r"|PHP (?:Fatal|Parse) error\b"
-    r"|[\u4e00-\u9fff]{1,6}(?<!没有)(?<![未无])失败(?=[：:，,。！])"
-    r"|(?:エラー|Fehler|Erreur|Ошибка)(?= ?[：:]))(?![-/]|\.\w)"  # of a name such as `error.log` it is a part
+    r"|<tool_use_error>|curl: \(\d|make(?:\[\d+\])?: \*\*\* (?=No )"
+    r"|(?!warning)[a-z]{2,10}: cannot [a-z ]{3,24} ['‘]"
+    r"|[\w.-]{1,30}: (?:line \d+: )?(?:fatal |parse |syntax )?[Ee]rror(?=:| response\b| near\b| \(at )"
+    r"|HTTP/[\d.]+ (?=[45]\d\d\b)|CMake Error(?:: | at [^\n]{1,200}\n[ \t]+)(?=\S)"
+    r"|Execution failed for task\b|E: (?=Unable|Could|Package|Failed|Sub-process|Unmet|The repository)"
+    r"|(?:PHP )?(?:Fatal|Parse|Runtime) error(?=:| near )|ERR_PNPM_|e: (?=file://)"
+    r"|terminate called after throwing\b"
+    r"|[\u4e00-\u9fff]{1,6}(?<!没有)(?<![未无])失败(?=[：:，,。！!])"
+    r"|(?:エラー|Fehler|Erreur|Ошибка)(?= ?[：:]))(?![-/]|\.\w| (?:handl|messages|codes))"
+    # The word may be but a part of a name such as `error.log`, or of a heading.
     # What compilers say; those of Go without the word.
-    r"|(?:[A-Za-z]:)?[^\s:()]{1,200}[:(]\d[\d:,]*\)?:?(?: -)? (?:fatal )?error(?: [A-Z]+\d+)?:"
+    r"|(?:[A-Za-z]:)?[^\s:()]{1,200}[:(]\d[\d:,]*\)?:?(?: -)? (?:fatal |runtime )?error(?: [A-Z]+\d+)?:"
     r"|[^\s:]{1,200}\.go:\d+:\d+:(?= \S))[^\n]{3,}"
     r"|^(?:\[INFO\] )?BUILD FAIL(?:ED|URE)\b[^\n]*"
     r"|^npm (?:ERR!|error)[^\n]*(?:\nnpm (?:ERR!|error)[^\n]*)*"  # what npm says first tells most
+    r"|^(?:Segmentation fault|Aborted|Killed)\s*\Z"
     r"|\A\s{0,9}(?:[Ee]rror|ERROR|错误)[:：][ \t]*\n[^\n]{3,}",  # alone on its line, above what it is
     re.MULTILINE,
 )
@@ -111,7 +118,7 @@ _BARE_VERDICT = re.compile(
 """Begins a line that only says that a build failed; another above it says why."""
 _LOG_ERROR = re.compile(
     r"^(?:[\w./-]{1,120}:\d+: ?|\d+\t)?(?:\[?\d{4}-\d\d-\d\d[T ]|\[?\d\d:\d\d:\d\d"
-    r"|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:|\{\"|(?:time|ts|level)=)[^\n]{0,80}?(?<![\w-])"
+    r"|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:|\{\"|(?:time|ts)=|(?=level=))[^\n]{0,80}?(?<![\w-])"
     r"(?:(?:ERROR|FATAL|CRITICAL)(?![\w-])|level(?:=|\":\s?\")(?:error|fatal|critical)\b)[^\n]*",
     re.MULTILINE,
 )
@@ -137,6 +144,7 @@ _TALLY_WORDS = (
 _ERROR_WORDS = (
     *("rror", "xception", "fatal", "fail", "Fail", "FAIL", "ERR", "not ok", "Traceback", "panic:"),
     *("egmentation", "curl: (", "HTTP/", "received signal", "panicked", "Aborted", "Killed", ".go:", "E: "),
+    *("*** No", ": cannot ", "terminate called"),
     *("错误", "失败", "エラー", "Fehler", "Erreur", "Ошибка"),
 )
 """Without one of these no pattern matches; to look for words is ten times as fast."""
@@ -144,6 +152,7 @@ _ERROR_PHRASES = (
     *("o such file or directory", "ommand not found", "ermission denied", "not found"),
     *("ommand timed out", "all timed out", "equest timed out", "onnection timed out", "was refused"),
     *("onnection refused", "Automatic merge failed", ": *** ["),
+    *("annot connect to the Docker daemon", "nable to resolve host", ": Assertion `", "Assertion failed: ("),
 )
 _SUCCESS = re.compile(
     r"\W*(?:(?:ok|done|no output)\W*$|success(?:ful(?:ly)?)?\b(?! rate|[:=] ?false)"
