@@ -57,6 +57,10 @@ PAGE_HEAD = (
     "<!DOCTYPE html><html><head><title>商品 &amp; more</title>"
     f"<script>{'var hidden_name = 1 < 2;' * 90}</script><style>{'.hidden_name{color:red}' * 9}</style></head>"
 )
+BLOCKS = """
+address article aside blockquote body caption dd details dialog div dl dt fieldset figcaption figure footer
+form header hr li main nav ol option pre section summary table title tr ul
+"""
 PARAGRAPHS = [
     "<h1>Everything</h1>",
     *(f'<p class="row">Paragraph {i} has<br>a <a href="/item/{i}">link</a>.</p>' for i in range(2000)),
@@ -216,6 +220,33 @@ class TestCode:
             ("type Server struct {", "type Server"),
             ("pub(crate) async fn read_page<T>(input: T) -> Page {", "read_page"),
             ("impl<T> Iterator for Pages<T> {", "impl Iterator"),
+            ("trait Shape where Self: Sized {", "trait Shape"),
+            ("pub unsafe trait Zeroed {", "trait Zeroed"),
+            ("macro_rules! square {", "square"),
+            ("pub extern fn malloc(size: usize) ?*u8;", "malloc"),
+            ("type Store interface {", "type Store"),
+            ("export declare namespace Api {", "namespace Api"),
+            ("export const enum Level {", "enum Level"),
+            ("export function* walk(tree) {", "walk"),
+            ("class Cart extends Base {", "class Cart"),
+            ("class Cart implements Shop {", "class Cart"),
+            ("class Shop::Cart < Base", "class Shop::Cart"),
+            ("module Shop", "module Shop"),
+            ("internal record Order(int Id);", "record Order"),
+            ("private enum State {", "enum State"),
+            ("protected static class Node {", "class Node"),
+            ("public final class Util {", "class Util"),
+            ("public readonly struct Money {", "struct Money"),
+            ("partial class Form : Control {", "class Form"),
+            ("sealed class Result {", "class Result"),
+            ("abstract class Repo {", "class Repo"),
+            ("open class Shape {", "class Shape"),
+            ("data class Point(val x: Int, val y: Int)", "class Point"),
+            ("override fun size(): Int = items.size", "size"),
+            ("fun String.shout(): String {", "String.shout"),
+            ("inline namespace v2 {", "namespace v2"),
+            ("protocol Drawable {", "protocol Drawable"),
+            ("union Value {", "union Value"),
         ],
     )
     def test_definitions_of_many_languages(self, line: str, name: str) -> None:
@@ -460,6 +491,11 @@ class TestMarkup:
             assert "hidden" not in shown_by(show_markup, text, 9000)
             assert preview(text, 200, COUNT).startswith("\n".join(shown[:3]))
 
+    @pytest.mark.parametrize("tag", BLOCKS.split())
+    def test_a_page_on_one_line_breaks_where_a_browser_breaks_it(self, tag: str) -> None:
+        page = "<html>" + "".join(f"<{tag}>Part {i} <b>and</b> more" for i in range(200))
+        assert "\nPart 1 and more\nPart 2 and more\n" in shown_by(show_markup, page, 200)
+
     def test_a_head_on_one_line_hides_no_other(self) -> None:
         shown = shown_by(show_markup, "\n".join([PAGE_HEAD, *PARAGRAPHS]), 200)
         assert shown.startswith("[lines 1-")
@@ -549,6 +585,15 @@ class TestSnapshot:
         assert "status" not in shown
         axtree = AXTREE + "\n\t[b1] checkbox 'All', checked='true'\n\t[b2] checkbox 'None', checked='false'"
         assert "\ncheckbox: All [b1, checked], None [b2]\n" in shown_by(show_snapshot, axtree, 400)
+
+    @pytest.mark.parametrize("state", ["checked", "selected", "disabled", "expanded", "pressed"])
+    def test_states_are_read_as_playwright_browsergym_and_webarena_write_them(self, state: str) -> None:
+        ends = PLAYWRIGHT[: PLAYWRIGHT.rindex("\n```")]
+        shown = shown_by(show_snapshot, f'{ends}\n  - tab "One" [{state}] [ref=e902]\n```', 400)
+        assert f"\ntab: One [e902, {state}]\n" in shown
+        for told in (f", {state}=True", f", {state}='true'", f" focused: False {state}: True"):
+            axtree = f"{AXTREE}\n\t[b1] tab 'One'{told}\n\t[b2] tab 'Two', {state}=False"
+            assert f"\ntab: One [b1, {state}], Two [b2]\n" in shown_by(show_snapshot, axtree, 400)
 
     def test_nodes_of_each_role_have_their_turn(self) -> None:
         shown = shown_by(show_snapshot, AXTREE, 200)

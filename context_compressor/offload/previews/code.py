@@ -26,7 +26,7 @@ _NUMBER = re.compile(r"[ \t]*\d{1,7}(?:\t|: ?|→|-|[ \t]*[|│] ?)")
 
 _MODIFIERS = (
     *("export", "default", "declare", "public", "private", "protected", "internal", "static", "abstract"),
-    *("final", "sealed", "async", "override", "virtual", "inline", "extern", "const", "unsafe", "partial"),
+    *("final", "sealed", "async", "override", "inline", "extern", "const", "unsafe", "partial"),
     *("data", "open", "readonly"),
 )
 _CONTAINERS = (

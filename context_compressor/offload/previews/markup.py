@@ -42,8 +42,9 @@ _PAGE = re.compile(r"\s{0,100}<(?:!doctype )?html\b", re.IGNORECASE)
 _TITLE = re.compile(r"(?:[ \t]*<(?:h[1-6]|th)|.{0,1000}<title)\b", re.IGNORECASE)
 _HIDDEN = re.compile(r"<(script|style|svg)(?=[\s/>])[^<>]{0,1000}>", re.IGNORECASE)
 _BLOCK = re.compile(
-    r"<(?=/?(?:address|article|blockquote|body|br|caption|dd|div|dl|dt|figure|footer|form|h[1-6]|header|hr|li"
-    r"|main|nav|ol|option|p|pre|section|table|title|tr|ul)\b)",
+    r"<(?=/?(?:address|article|aside|blockquote|body|br|caption|dd|details|dialog|div|dl|dt|fieldset"
+    r"|figcaption|figure|footer|form|h[1-6]|header|hr|li|main|nav|ol|option|p|pre|section|summary|table|title"
+    r"|tr|ul)\b)",
     re.IGNORECASE,
 )
 """Begins a tag at which a browser breaks the line."""

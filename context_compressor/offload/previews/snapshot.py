@@ -35,7 +35,7 @@ _FIGURE = re.compile(r"\d")
 """Of plain texts those with a number are shown: totals, counts, dates."""
 _STATE = re.compile(
     r"\[(checked|selected|disabled|expanded|pressed)(?:=true)?\]"
-    r"|, (checked|selected|disabled|expanded|pressed)=(?:'true'|True|true)"
+    r"|,? (checked|selected|disabled|expanded|pressed)(?:=|: )'?[Tt]rue\b"
 )
 _PLACE = re.compile(r"[ \t]*(?:- )?(?:Page (?:URL|Title): \S|(?:\[\w+\] )?RootWebArea\b)")
 _ROLES = (
