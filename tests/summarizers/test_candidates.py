@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from context_compressor.messages.msg import Msg
@@ -80,6 +82,64 @@ async def test_a_wish_is_one_in_other_languages_too(wish: str):
     ],
 )
 async def test_an_assent_is_no_request(said: str):
+    assert "instructions" not in await sections(GOAL, assistant("Shall I?"), user(said))
+
+
+WISHES = """
+The lake must be near. / It is never by car. / It is always by train. / I don't like lifts.
+Do not book lifts. / Take the train instead. / It should be near. / Make sure it is near.
+We need two rooms. / I want two rooms. / I prefer two rooms. / Two rooms rather. / Stop at noon.
+Avoid the toll. / Remember the toll. / Remind me of it. / It is important to us. / No longer by car.
+Change the room. / Cancel the room. / 请订两间房。 / 必须订两间房。 / 不要订电梯房。 / 别订电梯房。
+务必订两间房。 / 只订两间房。 / 把房间改成两间。 / 房间需要两间。 / 应该订两间房。 / 希望有两间房。
+记住订两间房。 / 提醒我订房。 / 不能订电梯房。 / 禁止订电梯房。 / 二部屋ください。 / お待ち下さい。
+二部屋お願いします。 / 必ず二部屋。 / 二部屋だけ。 / 반드시 두 방. / 두 방 주세요. / 배 말고 기차.
+하지 마세요. / Es muss nah sein. / Wir müssen los. / Es soll nah sein. / Sie sollen nah sein.
+Es ist nicht weit. / Es ist kein Bus. / Das geht nie. / Es ist niemals weit. / Es ist immer nah.
+Es ist nur nah. / Bahn statt Bus. / Reise stornieren. / Das Zimmer ändern. / Veuillez réserver.
+S'il te plaît. / C'est toujours loin. / C'est seulement loin. / Surtout le lac. / Annulez le train.
+Ne prenez pas le bus. / Jamás el bus. / Es siempre así. / Es solo así. / Quiero dos camas.
+Necesito dos camas. / Debe ser así. / Cambie la cama. / O lago não. / Всегда поездом.
+Только поездом. / Нам нужно два. / Нам надо два.
+Нельзя на машине. / Они должны успеть. / Поездом лучше.
+Отмените поезд. / Измените поезд. / لا سيارة. / يجب القطار. / يرجى الحجز.
+أريد غرفتين. / غرفة فقط. / دائما بالقطار. / أبدا بالسيارة. / Asla otobüs. / Sadece tren. / Yalnızca tren.
+Tren gerekiyor. / Treni iptal et. / Odayı değiştir. / Hãy đi tàu. / Đừng đi xe. / Anh phải đi.
+Chỉ đi tàu. / Hủy tàu. / Sempre in treno. / Tu devi andare. / Lui deve andare. / Annulla il treno.
+Alstublieft twee. / Nooit met de bus. / Altijd met de trein. / Alleen de trein. / Het is niet ver.
+Graag twee. / Proszę dwa. / Nigdy autem. / Zawsze autem. / Tylko autem. / Mohon dua. / Tolong dua.
+Jangan bus. / Hanya kereta. / Harus kereta. / केवल रेल। / बस नहीं। / रेल चाहिए। / रेल रद्द।
+Two rooms please. / Bitte zwei Zimmer. / S'il vous plaît. / C'est jamais loin. / Por favor dos.
+Nunca en bus. / Cancele el tren. / Пожалуйста, два. / Никогда на машине.
+Мы не едем. / غرفتين من فضلك. / İki oda lütfen. / Vui lòng hai. / Tôi không đi.
+バスに乗らないで。 / 절대 버스.
+"""
+
+
+@pytest.mark.parametrize("wish", re.split("\n| / ", WISHES.strip()))
+async def test_a_wish_in_few_words_is_preferred(wish: str):
+    told = [user(f"{n} m") for n in range(90)]
+    found = await sections(GOAL, user(wish), *told, max_tokens=60)
+    assert wish in found["instructions"]
+
+
+async def test_what_is_no_wish_is_not_preferred():
+    told = [user(f"{n} m") for n in range(90)]
+    found = await sections(GOAL, user("The lake is near."), *told, max_tokens=60)
+    assert "The lake is near." not in found["instructions"]
+
+
+ASSENTS = """
+Yes, thank you! / No thanks. / OK, great / okay / Sure, perfect. / Thanks. / Thank you. / Do it. / Go ahead.
+Continue. / Please / Proceed. / 好的，谢谢。 / 是的，继续。 / ありがとう / 네, 감사합니다. / Nein danke.
+Weiter. / Non, merci. / Sí, gracias. / Sim, obrigada. / obrigado / Нет, спасибо. / نعم، شكرا / Sì, grazie.
+Va bene. / evet / teşekkürler / tamam / Vâng, cảm ơn. / được / हाँ, धन्यवाद / ठीक है
+Tak, dziękuję. / Terima kasih.
+"""
+
+
+@pytest.mark.parametrize("said", ASSENTS.strip().replace("\n", " / ").split(" / "))
+async def test_an_assent_in_any_words_is_no_request(said: str):
     assert "instructions" not in await sections(GOAL, assistant("Shall I?"), user(said))
 
 

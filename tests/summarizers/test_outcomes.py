@@ -1,4 +1,5 @@
 import json
+import re
 
 import pytest
 
@@ -450,15 +451,10 @@ def test_of_a_long_output_the_line_is_told_that_says_why_it_failed(text: str, ou
 
 
 ERRORS = r"""
-failed to solve: rpc error: code = Unknown desc = no such file
-错误 E1032：服务器没有响应
+failed to solve: rpc error: code = Unknown desc = no such file ¦ 错误 E1032：服务器没有响应
 ./run.sh: line 3: 12345 Aborted                 (core dumped) ./prog
-./run.sh: line 9: 88 Bus error               ./prog
-./run.sh: line 9: 88 Killed                  ./prog
-Segmentation fault (core dumped)
-Segmentation fault
-Killed
-Aborted
+./run.sh: line 9: 88 Bus error               ./prog ¦ ./run.sh: line 9: 88 Killed                  ./prog
+Segmentation fault (core dumped) ¦ Segmentation fault ¦ Killed ¦ Aborted
 Thread 1 "prog" received signal SIGSEGV, Segmentation fault.
 E: Could not get lock /var/lib/dpkg/lock-frontend - open (11: Resource temporarily unavailable)
 E: Package 'libfoo' has no installation candidate
@@ -475,14 +471,11 @@ Uncaught TypeError: x is not a function
 Unhandled exception. System.NullReferenceException: Object reference not set
 a.c:5:3: runtime error: signed integer overflow: 2147483647 + 1 cannot be represented in type 'int'
 ==12345==ERROR: AddressSanitizer: heap-buffer-overflow on address 0x60
-CMake Error: The source directory "/a" does not appear to contain CMakeLists.txt.
-HTTP/2 503
+CMake Error: The source directory "/a" does not appear to contain CMakeLists.txt. ¦ HTTP/2 503
 make: *** No targets specified and no makefile found.  Stop.
 make[1]: *** No rule to make target 'foo', needed by 'all'.  Stop.
-mkdir: cannot create directory 'foo': File exists
-collect2: error: ld returned 1 exit status
-gcc: fatal error: no input files
-jq: parse error: Invalid numeric literal at line 1, column 4
+mkdir: cannot create directory 'foo': File exists ¦ collect2: error: ld returned 1 exit status
+gcc: fatal error: no input files ¦ jq: parse error: Invalid numeric literal at line 1, column 4
 jq: error (at <stdin>:1): Cannot index array with string "a"
 bash: line 1: syntax error near unexpected token `('
 ERR_PNPM_NO_MATCHING_VERSION No matching version found for foo@9
@@ -491,33 +484,20 @@ a.out: a.c:5: main: Assertion `x > 0' failed.
 Assertion failed: (x > 0), function main, file a.c, line 5.
 Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?
 wget: unable to resolve host address 'nope.example'
-<tool_use_error>File has not been read yet.</tool_use_error>
-npm ERR! code ENOENT
-查询失败! 请重试
-エラー: ファイルが見つかりません
-Fehler: Datei nicht gefunden
-Erreur : fichier introuvable
-10 examples, 1 failure, 2 pending
-Tests run: 3, Failures: 0, Errors: 1, Skipped: 0
+<tool_use_error>File has not been read yet.</tool_use_error> ¦ npm ERR! code ENOENT ¦ 查询失败! 请重试
+エラー: ファイルが見つかりません ¦ Fehler: Datei nicht gefunden ¦ Erreur : fichier introuvable
+10 examples, 1 failure, 2 pending ¦ Tests run: 3, Failures: 0, Errors: 1, Skipped: 0
 {"errors": [{"message": "Field 'x' doesn't exist on type 'Query'"}]}
-{"error_message": "You must use an API key", "status": "REQUEST_DENIED"}
-{"errno": -6, "request_id": 1}
+{"error_message": "You must use an API key", "status": "REQUEST_DENIED"} ¦ {"errno": -6, "request_id": 1}
 {"code": -32601, "message": "Method not found"}
 {"kind": "Status", "status": "Failure", "reason": "NotFound"}
-{"status": "error", "message": "no such order"}
-{"msg": "参数错误"}
-{"message": "操作失败"}
-{"result": "失败"}
-{"status": "支付失败"}
-{"reason": "参数错误"}
-{"detail": "参数错误"}
-{"结果": "支付失败"}
-{"状态": "失败"}
-{"消息": "查询失败"}
+{"status": "error", "message": "no such order"} ¦ {"msg": "参数错误"} ¦ {"message": "操作失败"}
+{"result": "失败"} ¦ {"status": "支付失败"} ¦ {"reason": "参数错误"} ¦ {"detail": "参数错误"}
+{"结果": "支付失败"} ¦ {"状态": "失败"} ¦ {"消息": "查询失败"}
 """
 
 
-@pytest.mark.parametrize("text", ERRORS.strip().split("\n"))
+@pytest.mark.parametrize("text", re.split(r"\n| ¦ ", ERRORS.strip()))
 def test_what_programs_say_of_a_failure_is_told(text: str):
     is_data = text.startswith("{")
     outcome, failed = read_outcome(text if is_data else f"{MANY}\n{text}")
@@ -526,38 +506,18 @@ def test_what_programs_say_of_a_failure_is_told(text: str):
 
 
 NO_ERRORS = """
-Fatal error handling was improved in v2
-Unhandled exception handlers are listed below
-Error handling
-Error messages are translated
-Error codes are listed in docs/codes.md
-Killed 3 processes
-Aborted 2 runs, 5 kept
-warning: cannot find entry symbol 'main'
-make: *** done ***
--rw-r--r-- 1 a a 12 Mar 2 08:32 error.h
-12 errors-only
-3 errors/
-12 passed, see 3 errors.txt
-12 passed, kept in 2 failed-runs
-2 errors.txt
-Destroy complete! Resources: 3 destroyed.
-Successfully built 1a2b3c
-错误处理.md
-未失败！
-{"title": "错误处理指南"}
-{"result": "没有错误"}
-{"message": "无错误"}
-{"error": ""}
-{'error': ''}
-{'error': None}
-{"error": false}
-{'error': False}
-{"errors": {}}
+Fatal error handling was improved in v2 ¦ Unhandled exception handlers are listed below ¦ Error handling
+Error messages are translated ¦ Error codes are listed in docs/codes.md ¦ Killed 3 processes
+Aborted 2 runs, 5 kept ¦ warning: cannot find entry symbol 'main' ¦ make: *** done ***
+-rw-r--r-- 1 a a 12 Mar 2 08:32 error.h ¦ 12 errors-only ¦ 3 errors/ ¦ 12 passed, see 3 errors.txt
+12 passed, kept in 2 failed-runs ¦ 2 errors.txt ¦ Destroy complete! Resources: 3 destroyed.
+Successfully built 1a2b3c ¦ 错误处理.md ¦ 未失败！ ¦ {"title": "错误处理指南"} ¦ {"result": "没有错误"}
+{"message": "无错误"} ¦ {"error": ""} ¦ {'error': ''} ¦ {'error': None} ¦ {"error": false}
+{'error': False} ¦ {"errors": {}}
 """
 
 
-@pytest.mark.parametrize("text", NO_ERRORS.strip().split("\n"))
+@pytest.mark.parametrize("text", re.split(r"\n| ¦ ", NO_ERRORS.strip()))
 def test_what_reads_like_a_failure_is_none(text: str):
     assert not read_outcome(text if text.startswith("{") else f"{MANY}\n{text}")[1]
 

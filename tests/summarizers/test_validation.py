@@ -1,6 +1,7 @@
 import asyncio
 import contextlib
 import json
+import re
 import threading
 
 import pytest
@@ -142,153 +143,65 @@ async def test_error_texts_and_refusals_are_rejected(text: str):
         await checked(Scripted(text))
 
 
-FAILURES = """\
-botocore.errorfactory.ValidationException: Input is too long
-An unknown error occurred
-An unexpected error has occurred
-Internal error encountered.
-Connection error.
-Unknown error
-HTTP 429 error
-500 Internal Server Error
-400 Bad Request
-503 Service Unavailable
-504 Gateway Time-out
-401 Unauthorized
-403 Forbidden
-404 Not Found
-400 Client Error: Bad Request for url: https://a.example
-500 Server Error: for url
-413 Payload Too Large
-Bad Gateway
-Gateway Timeout
-Request was aborted.
-The connection has timed out
-Connection refused
-Connection reset by peer
-The operation was aborted due to timeout
-Request failed with status code 429
-Our servers are currently overloaded. Please try again later.
-This model is temporarily unavailable
-The engine is currently overloaded, please try again later
-upstream request timeout
+FAILURES = """
+botocore.errorfactory.ValidationException: Input is too long ¦ An unknown error occurred
+An unexpected error has occurred ¦ Internal error encountered. ¦ Connection error. ¦ Unknown error
+HTTP 429 error ¦ 500 Internal Server Error ¦ 400 Bad Request ¦ 503 Service Unavailable
+504 Gateway Time-out ¦ 401 Unauthorized ¦ 403 Forbidden ¦ 404 Not Found
+400 Client Error: Bad Request for url: https://a.example ¦ 500 Server Error: for url
+413 Payload Too Large ¦ Bad Gateway ¦ Gateway Timeout ¦ Request was aborted.
+The connection has timed out ¦ Connection refused ¦ Connection reset by peer
+The operation was aborted due to timeout ¦ Request failed with status code 429
+Our servers are currently overloaded. Please try again later. ¦ This model is temporarily unavailable
+The engine is currently overloaded, please try again later ¦ upstream request timeout
 no healthy upstream
-qwen-qwq-32b is currently over capacity. Please try again and back off exponentially.
-Too Many Requests
-Rate limit exceeded: free-models-per-day
-Rate limited.
-Claude AI usage limit reached|1755806400
-You've hit your limit · resets 3pm
-You have reached your specified API usage limits.
+qwen-qwq-32b is currently over capacity. Please try again and back off exponentially. ¦ Too Many Requests
+Rate limit exceeded: free-models-per-day ¦ Rate limited. ¦ Claude AI usage limit reached|1755806400
+You've hit your limit · resets 3pm ¦ You have reached your specified API usage limits.
 Quota exceeded for quota metric 'Generate Content API requests per minute'
-Resource has been exhausted (e.g. check quota).
-Insufficient Balance
-Your credit balance is too low to access the Anthropic API.
-We are very sorry for the inconvenience
-I am so sorry, this is beyond me
-My apologies, but this is beyond me.
-I can not do that.
-I won't continue with this.
-I will not continue with this.
-I am unable to help with this.
-I'm not able to help with this.
-I'm not going to proceed.
+Resource has been exhausted (e.g. check quota). ¦ Insufficient Balance
+Your credit balance is too low to access the Anthropic API. ¦ We are very sorry for the inconvenience
+I am so sorry, this is beyond me ¦ My apologies, but this is beyond me. ¦ I can not do that.
+I won't continue with this. ¦ I will not continue with this. ¦ I am unable to help with this.
+I'm not able to help with this. ¦ I'm not going to proceed.
 I'll have to respectfully decline this request.
 Your request was rejected as a result of our safety system.
-Your input has been blocked by our guardrail.
-Your message is filtered.
+Your input has been blocked by our guardrail. ¦ Your message is filtered.
 The response was filtered due to the prompt triggering Azure OpenAI's content management policy.
 The generated text has been blocked by our content filters.
-The request was rejected because it was considered high risk
-There's nothing to summarize yet.
-No conversation was given.
-No text is available.
-There is no content here to summarise.
-No chat history was provided.
-I don't see any conversation to summarize.
-I don't see a conversation provided.
-I do not have access to previous conversations.
+The request was rejected because it was considered high risk ¦ There's nothing to summarize yet.
+No conversation was given. ¦ No text is available. ¦ There is no content here to summarise.
+No chat history was provided. ¦ I don't see any conversation to summarize.
+I don't see a conversation provided. ¦ I do not have access to previous conversations.
 Failed to generate conversation summary - response did not contain valid text content
-Couldn't create the summary.
-Could not produce a response.
-Can't summarize this.
-Cannot generate a summary.
-Unable to summarise.
-Sure! I am happy to help. Can you paste the text?
+Couldn't create the summary. ¦ Could not produce a response. ¦ Can't summarize this.
+Cannot generate a summary. ¦ Unable to summarise. ¦ Sure! I am happy to help. Can you paste the text?
 Certainly, I would be glad to help. Would you share it?
 Of course, I'm more than happy to help! Please send the conversation.
-I'd be happy to summarize it once there is one.
-Can you please send me the conversation?
-Would you paste the conversation?
-Could you provide the conversation?
-Lo lamento, no puedo hacerlo.
-Désolé, je ne peux pas.
-Leider kann ich dabei nicht helfen.
-Desculpe, não posso ajudar.
-Sinto muito, mas não posso ajudar.
-Mi dispiace, non posso aiutarti.
-Извините, я не могу помочь.
-К сожалению, я не могу помочь.
-すみませんが、お手伝いできません。
-죄송하지만 도와드릴 수 없습니다.
-非常抱歉，此功能无法使用。
-对不起，我无法回答这个问题。
-我不能回答。
-我目前没法回答。
-该话题我不能展开。
-此类内容我无法提供。
-该话题不能讨论。
-该请求无法回答。
-您的请求我暂时无法处理。
-此类内容不能讨论。
-这个问题没法回答。
-该问题暂时无法回答。
-我还没有学会如何回答这个问题。
-作为AI助手，我没有对话记录。
-作为一个语言模型，我无法做到。
-作为一名人工智能助手，我不能做到。
-作为人工智能，我没法做到。
-请换个话题吧。
-有什么能帮您的吗？
-请提供需要总结的对话内容。
-您还未发送任何消息。
-根据相关政策，该内容不能显示。
-根据相关法律法规，不予显示。
+I'd be happy to summarize it once there is one. ¦ Can you please send me the conversation?
+Would you paste the conversation? ¦ Could you provide the conversation? ¦ Lo lamento, no puedo hacerlo.
+Désolé, je ne peux pas. ¦ Leider kann ich dabei nicht helfen. ¦ Desculpe, não posso ajudar.
+Sinto muito, mas não posso ajudar. ¦ Mi dispiace, non posso aiutarti.
+Извините, я не могу помочь. ¦ К сожалению, я не могу помочь.
+すみませんが、お手伝いできません。 ¦ 죄송하지만 도와드릴 수 없습니다. ¦ 非常抱歉，此功能无法使用。
+对不起，我无法回答这个问题。 ¦ 我不能回答。 ¦ 我目前没法回答。 ¦ 该话题我不能展开。 ¦ 此类内容我无法提供。
+该话题不能讨论。 ¦ 该请求无法回答。 ¦ 您的请求我暂时无法处理。 ¦ 此类内容不能讨论。 ¦ 这个问题没法回答。
+该问题暂时无法回答。 ¦ 我还没有学会如何回答这个问题。 ¦ 作为AI助手，我没有对话记录。
+作为一个语言模型，我无法做到。 ¦ 作为一名人工智能助手，我不能做到。 ¦ 作为人工智能，我没法做到。
+请换个话题吧。 ¦ 有什么能帮您的吗？ ¦ 请提供需要总结的对话内容。 ¦ 您还未发送任何消息。
+根据相关政策，该内容不能显示。 ¦ 根据相关法律法规，不予显示。
 系统检测到输入或生成内容可能包含不安全或敏感内容，请您避免输入易产生敏感内容的提示语。
-系统检测到内容敏感
-系统检测到输入不安全
-无法生成摘要
-无法生成总结
-无法总结该对话
-无法处理您的请求
-无法处理该内容
-无法生成回复
-发生错误，请稍后重试
-触发限流
-请求失败
-请求超时
-请求过于频繁，请稍后再试
-服务器繁忙，请稍后再试。
-系统当前繁忙
-网络暂时不可用
-模型不可用
-服务器内部错误
-系统异常，请联系管理员
-参数错误
-连接超时
-网络超时，请稍后重试
-请求异常
-当前API请求过多，请稍后重试
-当前访问过于频繁，请重试
-当前人数过多
-当前人数过多，请联系客服
-您的账户已达到速率限制，请您控制请求频率
-您的账户已欠费，请充值后重试
+系统检测到内容敏感 ¦ 系统检测到输入不安全 ¦ 无法生成摘要 ¦ 无法生成总结 ¦ 无法总结该对话
+无法处理您的请求 ¦ 无法处理该内容 ¦ 无法生成回复 ¦ 发生错误，请稍后重试 ¦ 触发限流 ¦ 请求失败 ¦ 请求超时
+请求过于频繁，请稍后再试 ¦ 服务器繁忙，请稍后再试。 ¦ 系统当前繁忙 ¦ 网络暂时不可用 ¦ 模型不可用
+服务器内部错误 ¦ 系统异常，请联系管理员 ¦ 参数错误 ¦ 连接超时 ¦ 网络超时，请稍后重试 ¦ 请求异常
+当前API请求过多，请稍后重试 ¦ 当前访问过于频繁，请重试 ¦ 当前人数过多 ¦ 当前人数过多，请联系客服
+您的账户已达到速率限制，请您控制请求频率 ¦ 您的账户已欠费，请充值后重试
 您当前使用该 API 的频率过高，请降低频率
 """
 
 
-@pytest.mark.parametrize("text", FAILURES.splitlines())
+@pytest.mark.parametrize("text", re.split(r"\n| ¦ ", FAILURES.strip()))
 def test_what_servers_and_models_say_in_place_of_a_summary_is_rejected(text: str):
     with pytest.raises(SummaryRejectedError, match="error or refusal"):
         check_summary(Summary(text=text), request(user("x")))

@@ -60,7 +60,7 @@ _IMPERATIVE = re.compile(
     r"|\b(?:пожалуйста|никогда|всегда|только|нужно|надо|нельзя|должн\w+|лучше|отмени\w*|измени\w*|не)\b"
     r"|\b(?:لا|يجب|من فضلك|يرجى|أريد|فقط|دائما|أبدا)\b"
     r"|\b(?:lütfen|asla|sadece|yalnızca|gerekiyor|iptal|değiştir\w*|vui lòng|hãy|đừng|không|phải|chỉ|hủy)\b"
-    r"|\b(?:per favore|sempre|devi|deve|annull\w+|alstublieft|nooit|altijd|alleen|niet|graag)\b"
+    r"|\b(?:per favore|sempre|devi|deve|alstublieft|nooit|altijd|alleen|niet|graag)\b"
     r"|\b(?:proszę|nigdy|zawsze|tylko|mohon|tolong|jangan|hanya|harus)\b|कृपया|केवल|नहीं|चाहिए|रद्द",
     re.IGNORECASE,
 )
