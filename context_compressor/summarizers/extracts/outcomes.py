@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import takewhile
 
 from context_compressor.summarizers.cleaning import clean
 from context_compressor.summarizers.cutting import ELLIPSIS, cut, cut_middle, quote
+from context_compressor.summarizers.extracts.failures import find_error, find_failed_tests, find_logged_error
 
 _READ_CHARS = 6_000
 """How much of a result is read, half from each end, where its outcome stands."""
@@ -81,78 +82,11 @@ _FAILED_TALLY = re.compile(
 )
 _EMPTY_TALLY = re.compile(r"(?<![\d.,])(?:0 (?:tests )?passed|Ran 0 tests)\b")
 """Says that nothing was run, as of a suite without tests that ran behind others."""
-_ERROR_LINE = re.compile(
-    r"^(?!\[ERROR\] *(?:-> |\[Help|To see the full|Re-run Maven|For more info|After correcting))"
-    r"(?:[ \t>E│]*\[?(?:(?:Caused by: |Uncaught )?[\w.]*(?:Error|Exception)\b|Unhandled exception(?=[.:])"
-    r"|(?:error|fatal|failed|failure|FAILED|ERROR|错误)\b"
-    r"|(?:--- )?FAIL\b|not ok\b|MCP error\b|Failed to\b|panic:"
-    r"|(?:[^\s:]{1,40}: )?(?:line \d+: +\d+ )?(?:Segmentation fault|Aborted|Killed|Bus error)"
-    r"(?= \(core|  +\S)"
-    r"|(?:Program|Thread [^\n]{1,60}) received signal SIG|==\d+==ERROR: |SUMMARY: \w+Sanitizer:"
-    r"|thread '[^'\n]{0,80}' (?:\(\d+\) )?panicked at [^\n]{1,200}\n(?=\S)"  # says why below
-    r"|<tool_use_error>|curl: \(\d|make(?:\[\d+\])?: \*\*\* (?=No )"
-    r"|(?!warning)[a-z]{2,10}: cannot [a-z ]{3,24} ['‘]"
-    r"|[\w.-]{1,30}: (?:line \d+: )?(?:fatal |parse |syntax )?[Ee]rror(?=:| response\b| near\b| \(at )"
-    r"|HTTP/[\d.]+ (?=[45]\d\d\b)|CMake Error(?:: | at [^\n]{1,200}\n[ \t]+)(?=\S)"
-    r"|Execution failed for task\b|E: (?=Unable|Could|Package|Failed|Sub-process|Unmet|The repository)"
-    r"|(?:PHP )?(?:Fatal|Parse|Runtime) error(?=:| near )|ERR_PNPM_|e: (?=file://)"
-    r"|terminate called after throwing\b"
-    r"|[\u4e00-\u9fff]{1,6}(?<!没有)(?<![未无])失败(?=[：:，,。！!])"
-    r"|(?:エラー|Fehler|Erreur|Ошибка)(?= ?[：:]))(?![-/]|\.\w| (?:handl|messages|codes))"
-    # The word may be but a part of a name such as `error.log`, or of a heading.
-    # What compilers say; those of Go without the word.
-    r"|(?:[A-Za-z]:)?[^\s:()]{1,200}[:(]\d[\d:,]*\)?:?(?: -)? (?:fatal |runtime )?error(?: [A-Z]+\d+)?:"
-    r"|[^\s:]{1,200}\.go:\d+:\d+:(?= \S))[^\n]{3,}"
-    r"|^(?:\[INFO\] )?BUILD FAIL(?:ED|URE)\b[^\n]*"
-    r"|^npm (?:ERR!|error)[^\n]*(?:\nnpm (?:ERR!|error)[^\n]*)*"  # what npm says first tells most
-    r"|^(?:Segmentation fault|Aborted|Killed)\s*\Z"
-    r"|\A\s{0,9}(?:[Ee]rror|ERROR|错误)[:：][ \t]*\n[^\n]{3,}",  # alone on its line, above what it is
-    re.MULTILINE,
-)
-_FLUSH_LEVEL = re.compile(r"^\[ERROR\] \S", re.MULTILINE)
-"""In a text with such a line, as of Maven, what is indented behind the level belongs to the line above."""
-_BARE_VERDICT = re.compile(
-    r"(?:\[INFO\] )?BUILD FAIL|error: (?:could not compile|aborting due to)|error Command failed"
-    r"|FAILED: Build did NOT|Execution failed for task\b"
-)
-"""Begins a line that only says that a build failed; another above it says why."""
-_LOG_ERROR = re.compile(
-    r"^(?:[\w./-]{1,120}:\d+: ?|\d+\t)?(?:\[?\d{4}-\d\d-\d\d[T ]|\[?\d\d:\d\d:\d\d"
-    r"|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:|\{\"|(?:time|ts)=|(?=level=))[^\n]{0,80}?(?<![\w-])"
-    r"(?:(?:ERROR|FATAL|CRITICAL)(?![\w-])|level(?:=|\":\s?\")(?:error|fatal|critical)\b)[^\n]*",
-    re.MULTILINE,
-)
-"""A line of a log, perhaps numbered or found by grep, in which a program told of an error."""
-_LOG_WORDS = ("ERROR", "FATAL", "CRITICAL", "error", "fatal", "critical")
-_TRACEBACK = re.compile(
-    r"^Traceback \(most recent call last\):[ \t]*\n(?:[ \t][^\n]*+\n)*+([A-Za-z_][^\n]*)", re.MULTILINE
-)
-_FAILED_TEST = re.compile(
-    r"^[ \t]*(?:FAILED|(?:--- )?FAIL:) +([\w./-]{3,120}(?:::[\w.:\[\]-]{1,120})*)"
-    r"|^test ([\w:]{3,120}) \.\.\. FAILED$"
-    r"|^\[ERROR\] +([\w.$]{3,160}) (?:-- |\S)[^\n]{0,80}<<< (?:ERROR|FAILURE)!"
-    r"|^[ \t]*(?:●|FAIL) +([^\n]{1,100} [›>] [^\n]{1,120})$|^(\w[\w.]{2,120} > [^\n]{1,120}) FAILED$",
-    re.MULTILINE,
-)
-"""A test that failed, as pytest, unittest, Go, Cargo, Maven, Jest, Vitest and Gradle name it."""
 _MOST_FAILED_TESTS = 3
 """Names of failed tests that an outcome tells."""
 _TALLY_WORDS = (
     *("passed", "failed", "failing", "rejected", "error", "ailure", "Ran ", "FAILED", "Failed:"),
     *("to add", "complete!", "BUILD SUCC", "Successfully "),
-)
-_ERROR_WORDS = (
-    *("rror", "xception", "fatal", "fail", "Fail", "FAIL", "ERR", "not ok", "Traceback", "panic:"),
-    *("egmentation", "curl: (", "HTTP/", "received signal", "panicked", "Aborted", "Killed", ".go:", "E: "),
-    *("*** No", ": cannot ", "terminate called"),
-    *("错误", "失败", "エラー", "Fehler", "Erreur", "Ошибка"),
-)
-"""Without one of these no pattern matches; to look for words is ten times as fast."""
-_ERROR_PHRASES = (
-    *("o such file or directory", "ommand not found", "ermission denied", "not found"),
-    *("ommand timed out", "all timed out", "equest timed out", "onnection timed out", "was refused"),
-    *("onnection refused", "Automatic merge failed", ": *** ["),
-    *("annot connect to the Docker daemon", "nable to resolve host", ": Assertion `", "Assertion failed: ("),
 )
 _SUCCESS = re.compile(
     r"\W*(?:(?:ok|done|no output)\W*$|success(?:ful(?:ly)?)?\b(?! rate|[:=] ?false)"
@@ -261,13 +195,13 @@ def _what_is_said(text: str, lines: int, *, ended_well: bool) -> tuple[str, bool
         if failed is not None:
             # One of several runs may have failed, and the last not.
             outcome = cut(failed, 120) if failed == last else f"{cut(failed, 80)}, {cut(last, 60)}"
-            return _with_failed_tests(outcome, text), True
-        later = _find_error(text[tallies[-1].end() :])
+            why = find_failed_tests(text) or [find_error(text) or ""]
+            return _with_failed_tests(outcome, why), True
+        later = find_error(text[tallies[-1].end() :])
         return (quote(later, _ERROR_CHARS), True) if later else (cut(last, 120), False)
-    error = _find_error(text)
+    error = find_error(text)
     if error:
-        why = quote(error, _ERROR_CHARS)
-        return _with_failed_tests(why, text) if _FAILED_TEST.search(text) else why, True
+        return _with_failed_tests(quote(error, _ERROR_CHARS), find_failed_tests(text)), True
     if logged := _logged_error(text, lines):
         return logged, False
     if lines and not ended_well and (last := text.rstrip().rpartition("\n")[2].strip()):
@@ -277,10 +211,8 @@ def _what_is_said(text: str, lines: int, *, ended_well: bool) -> tuple[str, bool
 
 def _logged_error(text: str, lines: int) -> str:
     """Return the last error that a long text tells of as logs do, beside its lines; "" for none."""
-    if not (lines > 1 and any(map(text.__contains__, _LOG_WORDS))):
-        return ""
-    logged = [found[0] for found in _LOG_ERROR.finditer(text)]
-    return f"{cut(_as_words(logged[-1]), 140)} ({lines} lines)" if logged else ""
+    logged = find_logged_error(text) if lines > 1 else None
+    return f"{cut(_as_words(logged), 140)} ({lines} lines)" if logged else ""
 
 
 def _verdict(text: str) -> str:
@@ -303,13 +235,10 @@ def _as_words(data: str) -> str:
     return data.replace('\\"', '"').translate(_DATA_MARKS)
 
 
-def _with_failed_tests(tally: str, text: str) -> str:
-    """Return a tally with the first tests that failed, where they are named, else with the last error."""
-    named = dict.fromkeys(found[found.lastindex or 0] for found in _FAILED_TEST.finditer(text))
-    why = ", ".join([name for name in named if name not in tally][:_MOST_FAILED_TESTS])
-    if not named:
-        why = _find_error(text) or ""
-    return f"{tally}: {cut(why, 120)}" if why and why not in tally else tally
+def _with_failed_tests(told: str, failed: Sequence[str]) -> str:
+    """Return what is told of a failure, with the first of what failed that it does not name."""
+    why = cut(", ".join([name for name in failed if name and name not in told][:_MOST_FAILED_TESTS]), 120)
+    return f"{told}: {why}" if why else told
 
 
 def _first_words(text: str, lines: int, *, is_read: bool = False) -> str:
@@ -369,32 +298,3 @@ def _plain(line: str) -> str:
     if "<" in line or line.startswith("```"):
         return _TAG.sub("", _PROLOGUE.sub("", line) if line.startswith("<") else line).strip()
     return line
-
-
-def _find_error(text: str) -> str | None:
-    """Return the last line that tells of an error, one that says more than that where there is one."""
-    if any(map(text.__contains__, _ERROR_WORDS)):
-        told = sorted(_error_lines(text))
-        if told:
-            telling = (found for found in reversed(told) if not _BARE_VERDICT.match(found[1]))
-            at, line = next(telling, told[0])
-            rest = text[at + len(line) :].lstrip().split("\n", 1)[0] if line.endswith(":") else ""
-            return f"{line} {rest}".rstrip()
-    for phrase in _ERROR_PHRASES:
-        at = text.rfind(phrase)
-        if at >= 0:
-            line = text[text.rfind("\n", 0, at) + 1 :].split("\n", 1)[0]
-            if len(line) <= 200:
-                return line
-    return None
-
-
-def _error_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield lines that tell of an error, each with its place."""
-    is_flush = _FLUSH_LEVEL.search(text) is not None
-    for line in _ERROR_LINE.finditer(text):
-        if not (is_flush and line[0].startswith("[ERROR]  ")):
-            yield line.start(), line[0]
-    # Many exceptions are not called an error.
-    for raised in _TRACEBACK.finditer(text):
-        yield raised.start(1), raised[1]

@@ -1,0 +1,115 @@
+"""Find in what a program printed the line that says what failed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+_ERROR_LINE = re.compile(
+    r"^(?!\[ERROR\] *(?:-> |\[Help|To see the full|Re-run Maven|For more info|After correcting))"
+    r"(?:[ \t>E│]*\[?(?:(?:Caused by: |Uncaught )?[\w.]*(?:Error|Exception)\b|Unhandled exception(?=[.:])"
+    r"|(?:error|fatal|failed|failure|FAILED|ERROR|错误)\b"
+    r"|(?:--- )?FAIL\b|not ok\b|MCP error\b|Failed to\b|panic:"
+    r"|(?:[^\s:]{1,40}: )?(?:line \d+: +\d+ )?(?:Segmentation fault|Aborted|Killed|Bus error)"
+    r"(?= \(core|  +\S)"
+    r"|(?:Program|Thread [^\n]{1,60}) received signal SIG|==\d+==ERROR: |SUMMARY: \w+Sanitizer:"
+    r"|thread '[^'\n]{0,80}' (?:\(\d+\) )?panicked at [^\n]{1,200}\n(?=\S)"  # says why below
+    r"|<tool_use_error>|curl: \(\d|make(?:\[\d+\])?: \*\*\* (?=No )"
+    r"|(?!warning)[a-z]{2,10}: cannot [a-z ]{3,24} ['‘]"
+    r"|[\w.-]{1,30}: (?:line \d+: )?(?:fatal |parse |syntax )?[Ee]rror(?=:| response\b| near\b| \(at )"
+    r"|HTTP/[\d.]+ (?=[45]\d\d\b)|CMake Error(?:: | at [^\n]{1,200}\n[ \t]+)(?=\S)"
+    r"|Execution failed for task\b|E: (?=Unable|Could|Package|Failed|Sub-process|Unmet|The repository)"
+    r"|(?:PHP )?(?:Fatal|Parse|Runtime) error(?=:| near )|ERR_PNPM_|e: (?=file://)"
+    r"|terminate called after throwing\b"
+    r"|[\u4e00-\u9fff]{1,6}(?<!没有)(?<![未无])失败(?=[：:，,。！!])"
+    r"|(?:エラー|Fehler|Erreur|Ошибка)(?= ?[：:]))(?![-/]|\.\w| (?:handl|messages|codes))"
+    # The word may be but a part of a name such as `error.log`, or of a heading.
+    # What compilers say; those of Go without the word.
+    r"|(?:[A-Za-z]:)?[^\s:()]{1,200}[:(]\d[\d:,]*\)?:?(?: -)? (?:fatal |runtime )?error(?: [A-Z]+\d+)?:"
+    r"|[^\s:]{1,200}\.go:\d+:\d+:(?= \S))[^\n]{3,}"
+    r"|^(?:\[INFO\] )?BUILD FAIL(?:ED|URE)\b[^\n]*"
+    r"|^npm (?:ERR!|error)[^\n]*(?:\nnpm (?:ERR!|error)[^\n]*)*"  # what npm says first tells most
+    r"|^(?:Segmentation fault|Aborted|Killed)\s*\Z"
+    r"|\A\s{0,9}(?:[Ee]rror|ERROR|错误)[:：][ \t]*\n[^\n]{3,}",  # alone on its line, above what it is
+    re.MULTILINE,
+)
+_FLUSH_LEVEL = re.compile(r"^\[ERROR\] \S", re.MULTILINE)
+"""In a text with such a line, as of Maven, what is indented behind the level belongs to the line above."""
+_BARE_VERDICT = re.compile(
+    r"(?:\[INFO\] )?BUILD FAIL|error: (?:could not compile|aborting due to)|error Command failed"
+    r"|FAILED: Build did NOT|Execution failed for task\b"
+)
+"""Begins a line that only says that a build failed; another above it says why."""
+_ERROR_WORDS = (
+    *("rror", "xception", "fatal", "fail", "Fail", "FAIL", "ERR", "not ok", "Traceback", "panic:"),
+    *("egmentation", "curl: (", "HTTP/", "received signal", "panicked", "Aborted", "Killed", ".go:", "E: "),
+    *("*** No", ": cannot ", "terminate called"),
+    *("错误", "失败", "エラー", "Fehler", "Erreur", "Ошибка"),
+)
+"""Without one of these no pattern matches; to look for words is ten times as fast."""
+_ERROR_PHRASES = (
+    *("o such file or directory", "ommand not found", "ermission denied", "not found"),
+    *("ommand timed out", "all timed out", "equest timed out", "onnection timed out", "was refused"),
+    *("onnection refused", "Automatic merge failed", ": *** ["),
+    *("annot connect to the Docker daemon", "nable to resolve host", ": Assertion `", "Assertion failed: ("),
+)
+_LOG_ERROR = re.compile(
+    r"^(?:[\w./-]{1,120}:\d+: ?|\d+\t)?(?:\[?\d{4}-\d\d-\d\d[T ]|\[?\d\d:\d\d:\d\d"
+    r"|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:|\{\"|(?:time|ts)=|(?=level=))[^\n]{0,80}?(?<![\w-])"
+    r"(?:(?:ERROR|FATAL|CRITICAL)(?![\w-])|level(?:=|\":\s?\")(?:error|fatal|critical)\b)[^\n]*",
+    re.MULTILINE,
+)
+"""A line of a log, perhaps numbered or found by grep, in which a program told of an error."""
+_LOG_WORDS = ("ERROR", "FATAL", "CRITICAL", "error", "fatal", "critical")
+_TRACEBACK = re.compile(
+    r"^Traceback \(most recent call last\):[ \t]*\n(?:[ \t][^\n]*+\n)*+([A-Za-z_][^\n]*)", re.MULTILINE
+)
+_FAILED_TEST = re.compile(
+    r"^[ \t]*(?:FAILED|(?:--- )?FAIL:) +([\w./-]{3,120}(?:::[\w.:\[\]-]{1,120})*)"
+    r"|^test ([\w:]{3,120}) \.\.\. FAILED$"
+    r"|^\[ERROR\] +([\w.$]{3,160}) (?:-- |\S)[^\n]{0,80}<<< (?:ERROR|FAILURE)!"
+    r"|^[ \t]*(?:●|FAIL) +([^\n]{1,100} [›>] [^\n]{1,120})$|^(\w[\w.]{2,120} > [^\n]{1,120}) FAILED$",
+    re.MULTILINE,
+)
+"""A test that failed, as pytest, unittest, Go, Cargo, Maven, Jest, Vitest and Gradle name it."""
+
+
+def find_error(text: str) -> str | None:
+    """Return the last line that tells of an error, one that says more than that where there is one."""
+    if any(map(text.__contains__, _ERROR_WORDS)):
+        told = sorted(_error_lines(text))
+        if told:
+            telling = (found for found in reversed(told) if not _BARE_VERDICT.match(found[1]))
+            at, line = next(telling, told[0])
+            rest = text[at + len(line) :].lstrip().split("\n", 1)[0] if line.endswith(":") else ""
+            return f"{line} {rest}".rstrip()
+    for phrase in _ERROR_PHRASES:
+        at = text.rfind(phrase)
+        if at >= 0:
+            line = text[text.rfind("\n", 0, at) + 1 :].split("\n", 1)[0]
+            if len(line) <= 200:
+                return line
+    return None
+
+
+def _error_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Yield lines that tell of an error, each with its place."""
+    is_flush = _FLUSH_LEVEL.search(text) is not None
+    for line in _ERROR_LINE.finditer(text):
+        if not (is_flush and line[0].startswith("[ERROR]  ")):
+            yield line.start(), line[0]
+    # Many exceptions are not called an error.
+    for raised in _TRACEBACK.finditer(text):
+        yield raised.start(1), raised[1]
+
+
+def find_failed_tests(text: str) -> list[str]:
+    """Return the names of the tests that failed, in their order."""
+    return list(dict.fromkeys(found[found.lastindex or 0] for found in _FAILED_TEST.finditer(text)))
+
+
+def find_logged_error(text: str) -> str | None:
+    """Return the last line in which a log tells of an error."""
+    if not any(map(text.__contains__, _LOG_WORDS)):
+        return None
+    return next((found[0] for found in reversed(list(_LOG_ERROR.finditer(text)))), None)
