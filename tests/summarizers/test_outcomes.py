@@ -616,3 +616,28 @@ def test_what_became_of_an_object_is_told_where_it_stands_last():
     outcome, failed = read_outcome(json.dumps(order))
     assert outcome.startswith("status: return requested, order_id: #W1, address: street: 182 Elm")
     assert not failed
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        ("build\tpass\t1m3s\nlint\tpass\t30s\ntest\tfail\t3m1s\ndeploy\tpending\t0", "test fail 3m1s"),
+        (
+            "NAME    READY   STATUS             RESTARTS\nweb-1   1/1     Running            0\n"
+            "web-2   0/1     CrashLoopBackOff   12\nweb-3   1/1     Running            0",
+            "web-2 0/1 CrashLoopBackOff 12",
+        ),
+        (
+            "ID    IMAGE   STATUS                       NAMES\n"
+            "0a1   job:1   Exited (137) 2 minutes ago   job\n"
+            "0a2   old:1   Exited (0) 2 minutes ago     old\n0a3   api:2   Up 3 hours                   api",
+            "0a1 job:1 Exited (137) 2 minutes ago job",
+        ),
+        ("| step | state |\n|---|---|\n| load | ok |\n|join|failed|\n| send | ok |", "|join|failed|"),
+        ("fail   over\nthe errors   of old\nno   failover   here\nall   fine", "all fine"),
+    ],
+)
+def test_of_a_table_the_row_that_failed_is_told(rows: str, told: str) -> None:
+    outcome, failed = read_outcome(f"{rows}\n{' ' * 100}")
+    assert f" … {told} (" in outcome
+    assert not failed  # the command itself did what it was to

@@ -103,6 +103,12 @@ _PROLOGUE = re.compile(r"<(?:\?xml|!doctype|html|head|body|meta|link|base)\b[^<>
 _ELEMENT = re.compile(r"<((?:[\w.-]{1,30}:)?([^\W\d][\w.-]{0,40}))(?: [^<>]{0,200})?>([^<>\n]{1,200})</\1>")
 _NAMESPACE = re.compile(r" xmlns(?::[\w.-]{1,30})?=(?:\"[^\"<>]{0,300}\"|'[^'<>]{0,300}')")
 _IS_XML = re.compile(r"\s*<(?:\?xml\b|(?!html\b|body\b|div\b)[^\W\d][\w.:-]*>\s*<[^\W\d][\w.:-]*>)")
+_FAILED_CELL = re.compile(
+    r"(?:(?<=[\t|])|(?<=  )|(?<=\| ))(?:fail(?:ed|ing|ure)?|error|unhealthy|evicted|OOMKilled"
+    r"|\w{3,20}BackOff|Err[A-Z]\w{3,20}|Exited \([1-9]\d{0,2}\)[^\t|]{0,30}?)(?=\t| {2}| *\||\Z)",
+    re.IGNORECASE,
+)
+"""A cell of a table, as kubectl, docker and gh print them."""
 _PAIR = re.compile(r"(?:- )?[\"']?[^\W\d_][\w .-]{0,30}[\"']?: +[^\s|>].*")
 """A key with its value, on a line of YAML or of a record."""
 _PAIRS_CHARS = 120
@@ -272,8 +278,13 @@ def _first_words(text: str, lines: int, *, is_read: bool = False) -> str:
     if is_read or text.lstrip().startswith("<"):
         return f"{cut(first, 60)} ({count} lines)" if count > 2 else cut(first, 100)
     head = cut(first, _FIRST_CHARS)
-    tail = cut(others[-1], _ENDS_CHARS - len(head))
+    tail = cut(_failed_row(others) or others[-1], _ENDS_CHARS - len(head))
     return f"{head}{'' if head.endswith(ELLIPSIS[-1]) else ELLIPSIS} {tail} ({count} lines)"
+
+
+def _failed_row(rows: Sequence[str]) -> str | None:
+    """Return the last row of a table that has a cell which says that something failed."""
+    return next((row for row in reversed(rows) if _FAILED_CELL.search(row)), None)
 
 
 def _pairs(telling: Sequence[str]) -> list[str]:
