@@ -185,6 +185,7 @@ class TestClients:
         self, server: ModelServer, monkeypatch
     ):
         """Nor does it close itself later, in a task that nobody waits for."""
+        gc.collect()  # clients that other tests left close themselves when they are found
         before = asyncio.all_tasks()
         asked = summarizer(server)
         make = asked._make_client
@@ -207,4 +208,4 @@ class TestClients:
         await asyncio.get_running_loop().shutdown_default_executor()
         gc.collect()
         assert task.cancelled()
-        assert asyncio.all_tasks() == before
+        assert asyncio.all_tasks() <= before
