@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import takewhile
 
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.edits import ItemKey, StubEdit
@@ -119,10 +121,6 @@ class Engine:
         staying = [item for item in items if item.exchange not in leaving] if plan.segments else []
         shown = [item.msg for item in staying]
         known = await run_off_loop(text_characters(shown), identifiers_in_view, staying)
-        places = {item.key: place for place, item in enumerate(items)}
-        standing = {
-            places[item.key]: item.msg.get_text_content() or "" for item in staying if item.kind == "segment"
-        }
         before = await self._read_uses() if plan.needs_summary else Uses()
         bounded = None
         if note:
@@ -135,15 +133,28 @@ class Engine:
         new_stubs: dict[ItemKey, dict[PartPath, str]] = {}
         for edit in done.stubs:
             new_stubs.setdefault(edit.item, {})[edit.path] = edit.text
-        around = Surroundings(new_stubs, names, known, (), before, self.costs().segment, bounded)
+        surroundings = partial(
+            Surroundings,
+            new_stubs=new_stubs,
+            names=names,
+            known=known,
+            before=before,
+            bare_tokens=self.costs().segment,
+            note=bounded,
+        )
 
         async def segment(planned: PlannedSegment) -> MadeSegment:
             async with limit:
-                begin = places[planned.units[0].items[0].key]
-                earlier = tuple(text for place, text in standing.items() if place < begin)
+                first = planned.units[0].items[0].key
+                earlier = takewhile(lambda item: item.key != first, items)
+                standing = tuple(
+                    item.msg.get_text_content() or ""
+                    for item in earlier
+                    if item.kind == "segment" and item.exchange not in leaving
+                )
                 return await self._segments.make(
                     planned,
-                    around._replace(standing=earlier),
+                    surroundings(standing=standing),
                     done,
                     note_room=spare_tokens if planned is noted else None,
                     guide=form if planned is carrier else "",

@@ -73,7 +73,7 @@ class MadeSegment(NamedTuple):
 
 
 class Surroundings(NamedTuple):
-    """What the segments of one event are made with."""
+    """What a segment is made with beside what it stands for; the same for all of an event but `standing`."""
 
     new_stubs: Mapping[ItemKey, Mapping[PartPath, str]]
     """The stubs that the event has made."""
@@ -136,7 +136,7 @@ class SegmentMaker:
 
         Args:
             planned: what that is.
-            around: what the event's other segments are made with, too.
+            around: what it is made with.
             done: receives what was stored, and what failed.
             note_room: tokens that this segment may cost above its plan to show the agent's note; None where
                 it is not to.

@@ -201,23 +201,20 @@ Sinto muito, mas não posso ajudar. ¦ Mi dispiace, non posso aiutarti.
 """
 
 
-@pytest.mark.parametrize("text", re.split(r"\n| ¦ ", FAILURES.strip()))
+IN_A_FRAME_OR_AT_LENGTH = (
+    "I can't produce this summary as requested. "
+    + "Two parts of the instruction conflict with how I need to operate. " * 20,
+    "I'd be happy to help.\n\nCan you paste the text? Then I can begin.\n\nThank you.",
+    "I'd be happy to help. Could you share it?\n\nThen I can begin.",
+    '[{"error": {"code": 503, "message": "The model is overloaded."}}]',
+    "521 <!DOCTYPE html>\n<html><title>Web server is down</title></html>",
+)
+
+
+@pytest.mark.parametrize("text", [*re.split(r"\n| ¦ ", FAILURES.strip()), *IN_A_FRAME_OR_AT_LENGTH])
 def test_what_servers_and_models_say_in_place_of_a_summary_is_rejected(text: str):
     with pytest.raises(SummaryRejectedError, match="error or refusal"):
         check_summary(Summary(text=text), request(user("x")))
-
-
-def test_an_error_in_a_frame_and_a_refusal_at_length_are_rejected():
-    reasons = "Two parts of the instruction conflict with how I need to operate. " * 20
-    for text in (
-        f"I can't produce this summary as requested. {reasons}",
-        "I'd be happy to help.\n\nCan you paste the text? Then I can begin.\n\nThank you.",
-        "I'd be happy to help. Could you share it?\n\nThen I can begin.",
-        '[{"error": {"code": 503, "message": "The model is overloaded."}}]',
-        "521 <!DOCTYPE html>\n<html><title>Web server is down</title></html>",
-    ):
-        with pytest.raises(SummaryRejectedError, match="error or refusal"):
-            check_summary(Summary(text=text), request(user("x")))
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,7 @@ class DemoRun:
         self._raw: list[ChatDict] = []
         self._events = events
         self._seen_events = 0
+        self._checker = RequestChecker()
         self.outcome = Outcome(".".join(map(str, sys.version_info[:3])), memory.budget_tokens)
 
     async def run(self) -> Outcome:
@@ -108,7 +109,7 @@ class DemoRun:
         outcome.peak_view_tokens = max(outcome.peak_view_tokens, outcome.view_tokens)
         outcome.history_input_tokens += outcome.history_tokens
         outcome.view_input_tokens += outcome.view_tokens
-        if problems := RequestChecker().check(wire):
+        if problems := self._checker.check(wire):
             outcome.invalid_requests.append(f"turn {turn}: {problems[0]}")
         new_events, self._seen_events = tuple(self._events[self._seen_events :]), len(self._events)
         self._display.show(Row(turn, tools, outcome.history_tokens, outcome.view_tokens, new_events))
