@@ -4,7 +4,8 @@ import pytest
 
 from context_compressor import from_openai
 from context_compressor.messages.frames import Report, unframe
-from context_compressor.summarizers.extracts.digest import Call, digest_messages
+from context_compressor.summarizers.extracts.calls import Call
+from context_compressor.summarizers.extracts.digest import digest_messages
 
 SAID = 'made "a.py"\n3 files changed'
 ENDS = "Signal: (none)\nBackground PIDs: (none)\nProcess Group PGID: 3312"

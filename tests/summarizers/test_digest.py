@@ -4,31 +4,10 @@ import pytest
 
 from context_compressor.messages.msg import Msg
 from context_compressor.offload.stubs import media_stub
-from context_compressor.summarizers.extracts.digest import digest_messages, kind_of_call
+from context_compressor.summarizers.extracts.digest import digest_messages
 from context_compressor.summarizers.extracts.titles import describe_arguments, telling_arguments
 from tests.summarizers.support import assistant, call, result, segment, user
 from tests.support.media import png_url
-
-
-@pytest.mark.parametrize(
-    ("command", "kind"),
-    [
-        ("git push origin main", "sh git push origin"),
-        ("git status --short", "sh git status"),
-        ("kubectl rollout undo deploy/api", "sh kubectl rollout undo"),
-        ("npm run build -- --prod", "sh npm run build"),
-        ("pytest tests/test_a.py", "sh pytest"),
-        ("cd infra && terraform init", "sh terraform init"),
-        ("export TF_LOG=1 && cd infra; terraform init", "sh terraform init"),
-        ("set -e\n. venv/bin/activate\nTZ=UTC make test", "sh make test"),
-        ("cd a && cat b.py", "show"),
-        ("cd infra", "sh cd infra"),
-        ("setup all", "sh setup all"),
-        ("", "sh"),
-    ],
-)
-def test_commands_are_of_the_kind_of_what_they_run(command, kind):
-    assert kind_of_call("sh", command) == kind
 
 
 @pytest.mark.parametrize(

@@ -1,157 +1,127 @@
-"""Weigh what is told of calls: those of the messages, and those that earlier summaries told of."""
+"""A tool call as a summary tells it: what it is one of, and what another call shares that tries the same."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
 
-from context_compressor.summarizers.extracts.digest import (
-    SHELL,
-    Attempt,
-    Call,
-    CarriedLine,
-    Digest,
-    kind_of_call,
-)
-from context_compressor.summarizers.extracts.outcomes import is_tally
-from context_compressor.summarizers.sections import strip_bullet
-
-ARROW = " → "
-"""Stands between a call and what it came to."""
-_NEWEST = 0.25
-"""So much more says the newest call of its kind, so that a busy tool does not crowd out the rest."""
-_VERDICT = 0.2
-"""So much more says the newest run of tests, or of a build: an older one may have told otherwise."""
-_OTHERWISE = 1.0
-"""So much more says a call of which a summary that stays tells otherwise, as that it failed."""
-_ALIKE = 0.2
-"""So much less says a call that was made again, with other numbers or with success."""
-_SEEN = 0.2
-"""So much less says a call of which only some of a long output is told."""
-_EXCERPT = re.compile(r"(?:\(\d+ lines\)|…)$")
-"""Ends what is told of a long output by some of it: what was seen, and not what became of anything."""
-_DIGITS = re.compile(r"\d+")
-_CHANGING = re.compile(
-    r"writ|edit|creat|updat|delet|remov|cancel|book|send|commit|modif|insert|replac|exchang|return",
-    re.IGNORECASE,
+from context_compressor.summarizers.cutting import cut
+from context_compressor.summarizers.extracts.titles import (
+    COMMAND_ARGUMENTS,
+    FILE_ARGUMENTS,
+    Told,
+    command_line,
+    describe_arguments,
+    describe_plan,
+    telling_arguments,
 )
 
-
-class Weighed(NamedTuple):
-    """A line that tells of a call."""
-
-    text: str
-    value: float
-    place: float
-    """As the position of lines: below 0 what earlier summaries told."""
-
-
-def tells_call(line: CarriedLine) -> bool:
-    """Tell whether a line of an earlier summary tells of a call, and of what it came to."""
-    return line.section in {"done", "facts"} and ARROW in line.text
-
-
-def name_of(text: str) -> str:
-    """Return the name of the tool that a line tells of."""
-    return text.partition(": ")[0]
-
-
-def subject_of(text: str) -> str:
-    """Return the call that a line tells of, without what it came to."""
-    return text.partition(ARROW)[0]
+_NAME_CHARS = 64
+"""What providers allow; a name comes from outside, and may be anything."""
+_LONG_PATH = 24
+"""Characters from which the line of a call names a file without its directories."""
+_MOST_COMPARED = 20
+"""Arguments up to which calls are compared: the work grows with the square."""
+_READING = re.compile(
+    r"(?:^|[\W_])(?:read|view|open|cat|head|tail|sed -n|nl|less|more)(?![a-z])", re.IGNORECASE
+)
+"""What a call is named, or begins with, that shows a text: errors and tallies in it are the text's."""
+SHELL = re.compile(r"bash|shell|terminal|command|cmd|(?<![a-z])exec(?![a-z])", re.IGNORECASE)
+"""What a tool is named that runs commands."""
+_SHOWS = "show"
+"""The kind of every call that shows a text."""
+_PREPARATION = re.compile(r"(?:(?:cd|pushd|export|source|\.|set) [^&;\n]{1,200}(?:&&|;|\n) *)*")
+"""What comes before a command so that it can run."""
+_PROGRAM = re.compile(r"(?:\w+=\S* +)*([\w./-]+)(?: +([a-z][a-z-]+(?: +[a-z][a-z-]+)?)(?=\s|\Z))?")
+"""Begins a command: variables, the program, and `rollout undo` say in `kubectl rollout undo`."""
 
 
-def told_calls(summaries: Iterable[str]) -> dict[str, str]:
-    """Return the lines that tell what calls came to, by the call; the newest summary's of each."""
-    lines = (strip_bullet(line) for summary in summaries for line in summary.split("\n") if ARROW in line)
-    return {subject_of(line): line for line in lines}
+Attempt = tuple[str, bool, frozenset[tuple[str, str]]]
+"""What a call tries: its tool, whether it is to show a text, and some of its arguments."""
 
 
-def is_excerpt(text: str) -> bool:
-    """Tell whether a line tells what a call came to by some of a long output."""
-    return ARROW in text and _EXCERPT.search(text) is not None
+@dataclass(eq=False)
+class Call:
+    """A tool call with its outcome; equal to itself alone."""
+
+    name: str
+    arguments: Mapping[str, Any]
+    position: float
+    outcome: str = ""
+    failed: bool = False
+    plan: str = field(init=False)
+    """The steps that it says remain, where its arguments are a plan; "" where they are none."""
+    told: list[Told] = field(init=False)
+    """What tells it from other calls."""
+    subject: str = field(init=False)
+    """Its telling arguments, on one line."""
+    label: str = field(init=False)
+    """The call in few words, to name beside what it brought."""
+
+    def __post_init__(self) -> None:
+        self.name = cut(self.name, _NAME_CHARS)
+        self.plan = describe_plan(self.arguments)
+        self.told = telling_arguments(self.arguments)
+        self.subject = self.plan or describe_arguments(self.told)
+        # Behind the label of a line stand a colon and a blank: none may stand within.
+        self.label = f"{self.name} {cut(self._shortened(0).replace(': ', ':'), 36)}".rstrip()
+
+    @cached_property
+    def title(self) -> str:
+        """The call on one line, without its outcome; the facts name a long path once, in full."""
+        subject = self._shortened(_LONG_PATH)
+        return f"{self.name}: {subject}" if subject else self.name
+
+    def _shortened(self, shortest: int) -> str:
+        if self.plan or "/" not in self.subject:
+            return self.subject
+        return describe_arguments(self.told, shortest)
+
+    @property
+    def attempts(self) -> set[Attempt]:
+        """What calls of a tool share that try the same: of a shell the last command, else all arguments or
+        all but one, or the file that is read, or changed.
+
+        A retry has often an argument more or less, edits the file by other words, or does before the command
+        what was missing. Time and place of a command, and what an editor is to do, are shared by any two.
+        """
+        pairs = frozenset((key, str(value)) for key, value in self.arguments.items())
+        if not 0 < len(pairs) <= _MOST_COMPARED:
+            return set()
+        files = {pair for pair in pairs if pair[0] in FILE_ARGUMENTS}
+        if self.command and not files:
+            return {(self.name, False, frozenset({("command", self.command.rpartition("&&")[2].strip())}))}
+        shared = {pairs} | {pairs - {pair} for pair in pairs} | {frozenset({file}) for file in files}
+        orders = {pair for pair in pairs if pair[0] in COMMAND_ARGUMENTS}
+        return {(self.name, self.is_reading, some) for some in shared if some - orders}
+
+    @cached_property
+    def command(self) -> str:
+        """What it executes; "" where it is no command."""
+        command = command_line(self.arguments.get("command", self.arguments.get("cmd")))
+        return command if isinstance(command, str) else ""
+
+    @cached_property
+    def kind(self) -> str:
+        """What it is one of (see `kind_of_call`)."""
+        return kind_of_call(self.name, self.command)
+
+    @property
+    def is_reading(self) -> bool:
+        """Whether it shows a text, by its name or its command."""
+        return self.kind == _SHOWS
 
 
-def weigh_calls(digest: Digest) -> Iterator[Weighed]:
-    """Yield the calls of the messages that say something."""
-    newest = {call.name: call for call in digest.calls}
-    newest_of_kind = {call.kind: call for call in digest.calls}
-    newest_alike = {_alike(call.title): call for call in digest.calls}
-    failures = _standing_failures(digest.calls)
-    last_failure = next(iter(failures), None)
-    for call in digest.calls:
-        if not call.subject and call.outcome in {"", "ok"}:
-            continue
-        if call.plan and newest[call.name] is not call:
-            continue
-        is_told = call.outcome and (call.failed or not call.plan)
-        text = f"{call.title}{ARROW}{call.outcome}" if is_told else call.title
-        is_mended = call.failed and call not in failures
-        is_newest = newest_of_kind[call.kind] is call and not is_mended
-        value = _weigh(call.name, text) + 0.4 * call.position**2 + (0.15 if call in failures else 0.0)
-        value += _NEWEST if is_newest or call is last_failure else 0.0
-        value += _VERDICT if is_newest and is_tally(call.outcome) else 0.0
-        value += _OTHERWISE if _outdates(text, digest.standing) else 0.0
-        # Pages, parts and rows in turn: the newest stands for the others.
-        value -= 0.0 if newest_alike[_alike(call.title)] is call and not is_mended else _ALIKE
-        yield Weighed(text, value, call.position)
+def kind_of_call(name: str, command: str) -> str:
+    """Return what a call is one of: its tool with the program, and what this is to do, of a command.
 
-
-def weigh_carried_calls(digest: Digest) -> Iterator[Weighed]:
-    """Yield the calls that earlier summaries told of, in any section, but for plans that a newer follows.
-
-    They are weighed as those of the messages are. By the names in it and its age alone, an early listing full
-    of names would outlast what was done later.
+    All that show a text are one.
     """
-    planners = digest.planners
-    told = [line for line in digest.carried if tells_call(line) and name_of(line.text) not in planners]
-    told.sort(key=lambda line: line.place)
-    newest_of_kind: dict[str, CarriedLine | None] = {_kind_of(line.text): line for line in told}
-    newest_of_kind |= {call.kind: None for call in digest.calls}
-    newest_alike: dict[str, CarriedLine | None] = {_alike(subject_of(line.text)): line for line in told}
-    newest_alike |= {_alike(call.title): None for call in digest.calls}
-    for line in told:
-        value = _weigh(name_of(line.text), line.text) + 0.2 * line.position
-        if newest_of_kind[_kind_of(line.text)] is line and not is_excerpt(line.text):
-            value += _NEWEST + (_VERDICT if is_tally(_outcome_of(line.text)) else 0.0)
-        value -= 0.0 if newest_alike[_alike(subject_of(line.text))] is line else _ALIKE
-        yield Weighed(line.text, value, line.place)
-
-
-def _weigh(name: str, text: str) -> float:
-    value = 0.1 + (0.2 if _CHANGING.search(name) else 0.0)
-    return value - (_SEEN if is_excerpt(text) and not is_tally(_outcome_of(text)) else 0.0)
-
-
-def _outcome_of(text: str) -> str:
-    """Return what a call came to, as a line tells of it; "" where it does not."""
-    return text.partition(ARROW)[2]
-
-
-def _kind_of(text: str) -> str:
-    name, _, subject = text.partition(": ")
-    return kind_of_call(name, subject if SHELL.search(name) else "")
-
-
-def _outdates(text: str, standing: Mapping[str, str]) -> bool:
-    """Tell whether a summary that stays tells otherwise of a call, and that not by some of a long output."""
-    told = standing.get(subject_of(text), text)
-    return told != text and not is_excerpt(told)
-
-
-def _alike(title: str) -> str:
-    return _DIGITS.sub("0", title)
-
-
-def _standing_failures(calls: Sequence[Call]) -> dict[Call, None]:
-    """Return the calls that failed, newest first, but for those tried again with success."""
-    failures: dict[Call, None] = {}
-    succeeded: set[Attempt] = set()
-    first = next((i for i, call in enumerate(calls) if call.failed), len(calls))
-    for call in reversed(calls[first:]):
-        if not call.failed:
-            succeeded |= call.attempts
-        elif succeeded.isdisjoint(call.attempts):
-            failures[call] = None
-    return failures
+    command = _PREPARATION.sub("", command, count=1)
+    if _READING.search(name) or _READING.match(command):
+        return _SHOWS
+    program = _PROGRAM.match(command)
+    return " ".join((name, *filter(None, program.groups()))) if program else name

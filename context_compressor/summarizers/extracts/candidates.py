@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from context_compressor.summarizers.cutting import cut, quote
-from context_compressor.summarizers.extracts.calls import (
+from context_compressor.summarizers.extracts.digest import CarriedLine, Digest, Statement
+from context_compressor.summarizers.extracts.index import split_items
+from context_compressor.summarizers.extracts.weighing import (
     ARROW,
     is_excerpt,
     name_of,
@@ -16,8 +18,6 @@ from context_compressor.summarizers.extracts.calls import (
     weigh_calls,
     weigh_carried_calls,
 )
-from context_compressor.summarizers.extracts.digest import CarriedLine, Digest, Statement
-from context_compressor.summarizers.extracts.index import split_items
 from context_compressor.summarizers.identifiers.finding import find_identifiers
 from context_compressor.summarizers.identifiers.ranking import Source
 from context_compressor.summarizers.identifiers.values import with_dates_as_words, without_dates_as_words

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-from context_compressor.summarizers.extracts.calls import ARROW, subject_of
 from context_compressor.summarizers.extracts.candidates import (
     Line,
     carried_source,
@@ -14,6 +13,7 @@ from context_compressor.summarizers.extracts.candidates import (
 )
 from context_compressor.summarizers.extracts.digest import Digest
 from context_compressor.summarizers.extracts.index import Index
+from context_compressor.summarizers.extracts.weighing import ARROW, subject_of
 from context_compressor.summarizers.identifiers.finding import known_identifiers
 from context_compressor.summarizers.identifiers.ranking import rank_identifiers
 from context_compressor.summarizers.protocol import SummaryRequest
