@@ -318,6 +318,24 @@ async def test_words_that_only_announce_a_call_are_nothing_done_and_no_state(asi
         assert aside not in found["done"] + found.get("progress", [])
 
 
+@pytest.mark.parametrize(
+    ("said", "done"),
+    [
+        ("Now I'll move the parser of dates to `dates.py`:", None),
+        ("现在更新 dates.py 的解析器，并处理空的输入和时区后缀，然后再运行一次全部的测试：", None),
+        ("The 3 failures are gone. Now I mend the parser:", "The 3 failures are gone."),
+        ("3 个失败都没有了。现在更新 dates.py：", "3 个失败都没有了。"),
+        ("The 3 failures are gone, see:\ntest_dates", "The 3 failures are gone, see: test_dates"),
+    ],
+)
+async def test_what_announces_a_call_is_nothing_done(said: str, done: str | None):
+    asked = call("bash", "1", command="make test")
+    asked.content = [{"type": "text", "text": said}, *asked.content]
+    later = [call("bash", "2", command="ls src"), result("2", "app.py")]
+    found = await sections(GOAL, asked, result("1", "3 passed"), *later)
+    assert [line for line in found["done"] if "→" not in line] == ([done] if done else [])
+
+
 async def test_what_is_told_beside_a_call_is_kept():
     asked = call("bash", "1", command="make test")
     asked.content = [{"type": "text", "text": "The 3 failures are gone."}, *asked.content]
@@ -356,3 +374,92 @@ async def test_what_a_user_named_stands_in_an_index_without_the_commas_before_it
     """Its items were divided there, too, and what was then no name made the line a wish of the user's."""
     source = Source("user", "user", "It has a rounding bug, so use 2.14.5 instead.", 0.0)
     assert str(describe("2.14.5", source)) == "so use 2.14.5"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "We decided on the night train.",
+        "I take the bus instead of the train.",
+        "The hut is full because of the race.",
+        "The root cause lies in the time zone.",
+        *(f"The {what} {verb} a closed pass." for what, verb in [("issue", "is"), ("problem", "was")]),
+        *(f"The {what} is a newer key." for what in ("bug", "fix", "solution", "cause")),
+        "It turns out that the hut is closed.",
+        *(f"{who} use the night train." for who in ("I'll", "I will", "We should", "Let's")),
+        "The team chose the night train.",
+        "From this I conclude that it is full.",
+        "I found that the hut is closed.",
+        "It is therefore a closed pass.",
+        "Wir haben uns für den Nachtzug entschieden.",
+        "Beschlossen ist der Nachtzug.",
+        "Die Hütte ist voll, weil Ferien sind.",
+        "Die Ursache ist die Zeitzone.",
+        "Nous avons décidé de prendre le train.",
+        "Le refuge est complet parce que c'est août.",
+        "El refugio está lleno porque es agosto.",
+        "Он решил ехать ночным поездом.",
+        "Приют полон, потому что август.",
+        "Такова причина этой ошибки.",
+        "我们决定乘坐夜间的火车出发去那里。",
+        "小屋已经住满了，因为现在正是假期里。",
+        "这个错误的原因是时区没有被正确设置。",
+        "第二个晚上我们改用另外的一间小屋了。",
+        "我们最后选择了夜间的火车而不是大巴。",
+        "这次检查的结论已经写在了报告的里面。",
+        "夜行列車で行くことに決定いたしました。",
+        "この誤りの原因は時間帯の設定でした。",
+        "오류의 원인은 시간대 설정이었습니다.",
+        "휴가철이기 때문에 산장이 가득 찼습니다.",
+        "우리는 야간 열차로 결정했습니다.",
+    ],
+)
+async def test_what_was_decided_or_found_out_is_a_decision(said: str):
+    found = await sections(GOAL, assistant(said), user("Go on then, with the train first."))
+    assert found["decisions"] == [said]
+
+
+@pytest.mark.parametrize(
+    "said", ["Now I need to decide about the train.", "The trains are on time.", "Undecided is the hut."]
+)
+async def test_what_is_yet_to_decide_is_no_decision(said: str):
+    found = await sections(GOAL, assistant(said), user("Go on then, with the train first."))
+    assert "decisions" not in found
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "The next step is the hut.",
+        "Next, the hut has its turn.",
+        "Remaining: the second night.",
+        "I still need a second night.",
+        "TODO: the second night.",
+        "What to do next: the hut.",
+        *(f"The hut is {what} to do." for what in ("left", "still")),
+        "The hut remains to do after that.",
+        "The hut I have to do tomorrow.",
+        "The hut is not yet booked.",
+        "I will now book the hut.",
+        "Als Nächstes kommt die Hütte.",
+        "Der nächste Schritt ist die Hütte.",
+        "Die Hütte ist noch offen.",
+        "La prochaine étape est le refuge.",
+        "Après cela, il reste le refuge.",
+        "El siguiente paso es el refugio.",
+        "Это следующий шаг для нас всех.",
+        "После этого осталось найти приют.",
+        "接下来要预订第二个晚上的那间小屋。",
+        "下一步就是预订第二个晚上的小屋了。",
+        "现在剩下的是第二个晚上的那间小屋。",
+        "我们还需要预订第二个晚上的小屋呢。",
+        "第二个晚上的那间小屋尚未预订成功。",
+        "次に二日目の山小屋を予約しましょう。",
+        "残りは二日目の山小屋の予約だけです。",
+        "다음으로 둘째 날 산장을 예약합니다.",
+        "이제 남은 것은 둘째 날의 산장입니다.",
+    ],
+)
+async def test_what_remains_to_be_done_is_a_next_step(said: str):
+    found = await sections(GOAL, assistant(said), user("Go on then, with the train first."))
+    assert found["next"] == [said]

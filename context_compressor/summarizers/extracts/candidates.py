@@ -66,16 +66,17 @@ _IMPERATIVE = re.compile(
 )
 """What a wish or a rule sounds like, in the languages that are spoken most."""
 _DECISION = re.compile(
-    r"\b(?:decid\w+|instead of|because|root cause|the (?:issue|problem|bug|fix|solution|cause) (?:is|was)"
-    r"|turns out|(?:I'll|I will|we should|let's) use|chose|conclu\w+|found that|therefore)\b"
+    r"\b(?:(?<!to )decid\w+|instead of|because|root cause"
+    r"|the (?:issue|problem|bug|fix|solution|cause) (?:is|was)|turns out|chose|conclu\w+"
+    r"|(?:I'll|I will|we should|let's) use|found that|therefore)\b"
     r"|\b(?:entschieden|beschlossen|weil|Ursache|décidé|parce que|porque|решил\w*|потому что|причина)\b"
-    r"|决定|因为|原因是|改用|选择了|结论|決定|原因は|때문|결정",
+    r"|决定|因为|原因是|改用|选择了|结论|決定|原因は|때문|원인은|결정",
     re.IGNORECASE,
 )
 _PENDING = re.compile(
-    r"\b(?:next step|next,|remaining|still need|todo|to do(?= ?:| next| is\b|$)"
+    r"\b(?:next step|next(?=,)|remaining|still need|todo|to do(?= ?:| next| is\b|$)"
     r"|(?:left|still|remains|have) to do|not yet|will now)\b"
-    r"|\b(?:als Nächstes|nächster Schritt|noch offen|prochaine étape|il reste|siguiente paso)\b"
+    r"|\b(?:als Nächstes|nächste\w* Schritt|noch offen|prochaine étape|il reste|siguiente paso)\b"
     r"|\b(?:следующ\w+ шаг\w*|осталось)\b|接下来|下一步|剩下|还需要|尚未|次に|残り|다음으로|남은",
     re.IGNORECASE,
 )
@@ -297,7 +298,8 @@ def _reply_lines(digest: Digest, make: _Make) -> Iterator[Line]:
         text = said.text[:_REPLY_CHARS]
         decides, plans = _DECISION.search(text), _PENDING.search(text)
         if said is last and not (state or decides or plans or text.endswith(_QUESTION_MARKS)):
-            yield make("done", cut(text, 240), 1.0, said.position)
+            if done := _without_announcement(said, text):
+                yield make("done", cut(done, 240), 1.0, said.position)
             continue
         # In a conversation without tools, what was answered is what was done.
         answers = not digest.calls
@@ -318,6 +320,13 @@ def _is_aside(said: Statement) -> bool:
     """Tell whether words beside a call, "Let me check." say, only announce it: short, and naming nothing."""
     is_short = said.with_call and len(said.text.encode(errors="surrogatepass")) < _ASIDE_BYTES
     return is_short and not (_DIGIT.search(said.text) or find_identifiers(said.text))
+
+
+def _without_announcement(said: Statement, text: str) -> str:
+    """Return words beside a call without what announces it, "Now I mend the parser:" say, at their end."""
+    if not (said.with_call and text.endswith((":", "："))):
+        return text
+    return text[: max((end.start() for end in _SENTENCE_ENDS.finditer(text)), default=0)]
 
 
 def _sentences(text: str) -> Iterator[str]:
