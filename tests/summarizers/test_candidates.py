@@ -134,13 +134,25 @@ Yes, thank you! / No thanks. / OK, great / okay / Sure, perfect. / Thanks. / Tha
 Continue. / Please / Proceed. / 好的，谢谢。 / 是的，继续。 / ありがとう / 네, 감사합니다. / Nein danke.
 Weiter. / Non, merci. / Sí, gracias. / Sim, obrigada. / obrigado / Нет, спасибо. / نعم، شكرا / Sì, grazie.
 Va bene. / evet / teşekkürler / tamam / Vâng, cảm ơn. / được / हाँ, धन्यवाद / ठीक है
-Tak, dziękuję. / Terima kasih.
+Tak, dziękuję. / Terima kasih. / Yeah, go for it! / Yep, sounds good. / Yup. / Nope. / Fine, go on.
+Cool, good. / Nice. / Right. / Correct. / Exactly! / Agreed. / 对 / 对的，没问题。 / 嗯嗯，可以。
+可以的 / 行 / 没错 / うん / ええ、了解です。 / 了解しました / 了解 / 分かりました。 / わかりました
+응, 좋아요. / 예, 좋습니다. / 그래 / 그래요 / Genau, gern. / Klar, gerne. / Gut. / D'accord, parfait.
+Bien sûr ! / Vale, claro. / De acuerdo, perfecto. / Adelante. / Beleza! / Ага, хорошо. / Ладно, конечно.
+حسنا، تمام. / لا / Certo, perfetto. / D’accordo. / Nee, dank je. / Hayır. / Dobrze. / जी हाँ
 """
 
 
 @pytest.mark.parametrize("said", ASSENTS.strip().replace("\n", " / ").split(" / "))
 async def test_an_assent_in_any_words_is_no_request(said: str):
     assert "instructions" not in await sections(GOAL, assistant("Shall I?"), user(said))
+
+
+@pytest.mark.parametrize(
+    "said", ["Not good.", "Right click on the row.", "没问题就继续发布", "Go on with the hut."]
+)
+async def test_more_than_an_assent_is_a_request(said: str):
+    assert said in (await sections(GOAL, assistant("Shall I?"), user(said)))["instructions"]
 
 
 async def test_a_request_that_is_said_again_is_told_once():

@@ -81,7 +81,11 @@ _PENDING = re.compile(
     re.IGNORECASE,
 )
 _ASSENT = re.compile(
-    r"\W*(?:(?:yes|no|ok(?:ay)?|sure|thanks?|thank you|go ahead|continue|proceed|do it|please|great|perfect"
+    r"\W*(?:(?:yes|yeah|yep|yup|no|nope|ok(?:ay)?|sure|thanks?|thank you|go ahead|go for it|go on|continue"
+    r"|proceed|do it|please|great|perfect|good|fine|cool|nice|right|correct|exactly|agreed|sounds good"
+    r"|对的?|嗯|行|可以的?|没问题|没错|うん|ええ|了解(?:です|しました)?|[分わ]かりました|응|예|좋아요|좋습니다|그래요?"
+    r"|genau|klar|gut|gerne?|d['’]accord|parfait|bien sûr|vale|claro|de acuerdo|perfecto|adelante|beleza"
+    r"|ага|хорошо|ладно|конечно|حسنا|تمام|لا|certo|perfetto|d['’]accordo|nee|dank je|hayır|dobrze|जी"
     r"|好的?|是的?|谢谢|继续|はい|ありがとう(?:ございます)?|네|감사합니다|ja|nein|danke|bitte|weiter|oui|non|merci"
     r"|sí|gracias|sim|obrigad[oa]|да|нет|спасибо|نعم|شكرا|sì|grazie|va bene|evet|tamam|teşekkürler|vâng|được"
     r"|cảm ơn|हाँ|ठीक है|धन्यवाद|tak|dziękuję|terima kasih)\W*)*",
@@ -209,6 +213,8 @@ def collect_spare_lines(digest: Digest, make: _Make) -> list[Line]:
     """Return sentences of everything that was read, to fill what room the telling lines leave."""
     lines = []
     for source in digest.sources:
+        if source.kind == "user" and _is_assent(source.text):
+            continue
         section = "instructions" if source.kind == "user" else "facts"
         speaker = f"{source.label.split(' ', 1)[0]}: " if source.kind in ("call", "result") else ""
         for sentence in _sentences(source.text):
@@ -253,7 +259,7 @@ def _carried_lines(digest: Digest, make: _Make) -> Iterator[Line]:
 
 
 def _request_lines(digest: Digest, make: _Make) -> Iterator[Line]:
-    requests = [said for said in digest.requests if not _ASSENT.fullmatch(said.text[:_ASSENT_CHARS])]
+    requests = [said for said in digest.requests if not _is_assent(said.text)]
     has_goal = any(line.section == "goal" for line in digest.carried)
     # What is asked in the midst of the work is one more request, and the goal was stated before.
     done = [said.position for said in digest.replies] + [call.position for call in digest.calls]
@@ -270,6 +276,10 @@ def _request_lines(digest: Digest, make: _Make) -> Iterator[Line]:
             line = make("instructions", text, value - (0.3 if is_word else 0.0), said.position)
         line.speaker = said.speaker
         yield line
+
+
+def _is_assent(text: str) -> bool:
+    return _ASSENT.fullmatch(text[:_ASSENT_CHARS]) is not None
 
 
 def _weight_of_wish(text: str) -> float:
