@@ -11,7 +11,7 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from typing import Annotated, TextIO
+from typing import Annotated, Any, TextIO
 
 import typer
 
@@ -21,10 +21,12 @@ from context_compressor.cli.commands.gc import gc
 from context_compressor.cli.commands.replay import replay
 from context_compressor.cli.commands.stored import grep, read
 from context_compressor.cli.exits import BROKEN_PIPE, DONE, INTERRUPTED, TROUBLE, CommandError
-from context_compressor.cli.invoking import invoke
 from context_compressor.cli.wording import one_line
 
 PROGRAM = "context-compressor"
+
+_USAGE_ERROR: type[Exception] = typer.BadParameter.__bases__[0]
+"""`UsageError`, which typer has kept in different places over its versions."""
 
 app = typer.Typer(
     add_completion=False,
@@ -85,13 +87,34 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: Sequence[str] | None) -> int:
-    outcome = invoke(app, arguments, PROGRAM)
+    outcome = _invoke(arguments)
     if callable(outcome):
         return int(outcome())
     from context_compressor.cli.outputs import check_stdout
 
     check_stdout()  # there the help or the version should have gone
     return int(outcome or DONE)
+
+
+def _invoke(arguments: Sequence[str] | None) -> Any:
+    """Return what a command hands back, or an exit code where typer itself has answered, as for --help.
+
+    Raises:
+        CommandError: an option or argument is wrong.
+        BrokenPipeError: whoever read the answer has gone.
+    """
+    try:
+        # Outside standalone mode typer hands back what a command returns and leaves errors to us: theirs
+        # take a box of several lines, and how it treats Ctrl-C and pipes differs from version to version.
+        return app(arguments, prog_name=PROGRAM, standalone_mode=False)
+    except _USAGE_ERROR as error:
+        path = getattr(getattr(error, "ctx", None), "command_path", PROGRAM)
+        message = getattr(error, "format_message", error.__str__)().replace("Value error, ", "")
+        raise CommandError(f"{message.rstrip('.')}; see {path} --help") from None
+    except SystemExit as error:
+        if isinstance(error.__context__, BrokenPipeError):  # the one error that it does not leave to us
+            raise error.__context__ from None
+        raise
 
 
 def _complain(message: str) -> None:

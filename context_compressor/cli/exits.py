@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final
 
 DONE: Final = 0
@@ -36,3 +37,16 @@ def check_path(path: str, what: str) -> None:
     """
     if not path:
         raise CommandError(f"{what} is empty; name a file or directory")
+
+
+def check_store(path: str, shown: str) -> Path:
+    """Return the directory of a store that must be there; `shown` is what to call it.
+
+    Raises:
+        CommandError: there is none.
+    """
+    directory = Path(path)
+    if not directory.is_dir():
+        what = "is no directory" if directory.exists() else "does not exist"
+        raise CommandError(f"{shown}: {what}; name the directory given to compress or the memory")
+    return directory

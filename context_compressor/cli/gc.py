@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict
 from math import inf
-from pathlib import Path
 from typing import Any
 
 from rich.box import SIMPLE
 from rich.table import Table
 from rich.text import Text
 
-from context_compressor.cli.exits import DONE, CommandError, check_path
+from context_compressor.cli.exits import DONE, CommandError, check_path, check_store
 from context_compressor.cli.outputs import check_stdout, make_console
 from context_compressor.cli.tables import print_table
 from context_compressor.cli.wording import counted, one_line
@@ -27,18 +27,6 @@ _AGE = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])", re.IGNORECASE)
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 7 * 86_400}
 _MAX_ROWS = 40
 """Namespaces shown in the table; `--json` has all."""
-
-
-@dataclass(frozen=True, slots=True)
-class GcOptions:
-    """The options of `gc`, as given."""
-
-    store: str
-    max_bytes: str | None
-    max_age: str | None
-    keep: tuple[str, ...]
-    dry_run: bool
-    json: bool
 
 
 def read_bytes(given: str) -> int:
@@ -72,37 +60,38 @@ def _finite(number: float, option: str) -> float:
     return number
 
 
-def run_gc(options: GcOptions) -> int:
-    """Collect, and say what was removed and what is left; return the exit code.
+def run_gc(
+    store: str,
+    *,
+    max_bytes: str | None,
+    max_age: str | None,
+    keep: Sequence[str],
+    dry_run: bool,
+    as_json: bool,
+) -> int:
+    """Collect, and say what was removed and what is left; return the exit code. Options are as given.
 
     Raises:
         CommandError: an option is wrong, or the directory cannot be tidied.
     """
-    check_path(options.store, "DIR")
+    check_path(store, "DIR")
     check_stdout()
-    max_bytes = None if options.max_bytes is None else read_bytes(options.max_bytes)
-    max_age_seconds = None if options.max_age is None else read_age(options.max_age)
-    for name in options.keep:
+    most = None if max_bytes is None else read_bytes(max_bytes)
+    max_age_seconds = None if max_age is None else read_age(max_age)
+    for name in keep:
         if not NAMESPACE.fullmatch(name):
             raise CommandError(f"--keep {name}: no namespace can be called that")
-    directory = Path(options.store)
-    if not directory.is_dir():
-        what = "is no directory" if directory.exists() else "does not exist"
-        raise CommandError(f"{options.store}: {what}; name the directory given to compress or the memory")
+    directory = check_store(store, store)
     try:
         done = collect_garbage(
-            directory,
-            max_bytes=max_bytes,
-            max_age_seconds=max_age_seconds,
-            keep=options.keep,
-            dry_run=options.dry_run,
+            directory, max_bytes=most, max_age_seconds=max_age_seconds, keep=keep, dry_run=dry_run
         )
     except OffloadError as error:
         raise CommandError(str(error)) from None
-    if options.json:
-        print(json.dumps(_as_json(done, options.store), indent=2))
+    if as_json:
+        print(json.dumps(_as_json(done, store), indent=2))
     else:
-        _print(done, options.store, max_bytes)
+        _print(done, store, most)
     return DONE
 
 

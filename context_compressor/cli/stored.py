@@ -6,11 +6,10 @@ import asyncio
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import regex
 
-from context_compressor.cli.exits import DONE, NO, TROUBLE, CommandError, check_path
+from context_compressor.cli.exits import DONE, NO, TROUBLE, CommandError, check_path, check_store
 from context_compressor.cli.outputs import check_stdout, write_stdout
 from context_compressor.cli.wording import for_terminal
 from context_compressor.errors import OffloadError, OffloadNotFoundError
@@ -46,18 +45,15 @@ class StoreView:
     def __init__(self, path: str, namespace: str | None) -> None:
         check_path(path, "--store")
         self.path = path
-        directory = Path(path)
-        if not directory.is_dir():
-            what = "is no directory" if directory.exists() else "does not exist"
-            raise CommandError(f"--store {path}: {what}; name the directory given to compress or the memory")
+        directory = check_store(path, f"--store {path}")
         try:
-            if namespace is not None:
-                FileOffloadStore(path, namespace)  # refuses a name that could leave the directory
             present = sorted(
                 entry.name
                 for entry in directory.iterdir()
                 if NAMESPACE.fullmatch(entry.name) and entry.is_dir()
             )
+            names = present if namespace is None else [namespace]
+            self.stores = [_SeenStore(path, name) for name in names]  # refuses what could leave the directory
         except ValueError as error:
             raise CommandError(f"--{error}") from None
         except OSError as error:
@@ -65,22 +61,16 @@ class StoreView:
         if namespace is not None and namespace not in present:
             there = _named(present) or "none"
             raise CommandError(f"--namespace {namespace}: not in {path}; there: {there}")
-        self.stores: list[FileOffloadStore] = []
-        names = present if namespace is None else [namespace]
-        self.stores.extend(_SeenStore(path, name) for name in names)
 
     async def refs(self) -> list[str]:
         """Return every ref, by namespace; one that stands in several is named once."""
         found: dict[str, None] = {}
         for store in self.stores:
-            found.update(dict.fromkeys(await self._listed(store)))
+            try:
+                found.update(dict.fromkeys(await store.refs()))
+            except OffloadError as error:
+                raise CommandError(f"--store {self.path}: {error}") from None
         return list(found)
-
-    async def _listed(self, store: FileOffloadStore) -> list[str]:
-        try:
-            return await store.refs()
-        except OffloadError as error:
-            raise CommandError(f"--store {self.path}: {error}") from None
 
     async def read(self, ref: str) -> str:
         """Return the text under `ref`, from the first namespace that can give it.

@@ -291,7 +291,7 @@ def test_a_process_that_is_killed_costs_no_other_session(tmp_path):
     ]
     replays, turns = parallel.Replays(tasks, 2), []
 
-    replays.run(lambda done, _: turns.append(done))
+    replays.run(turns.append)
 
     skipped = [outcome for outcome in replays.outcomes if isinstance(outcome, parallel.Skipped)]
     assert [(one.name, one.is_failure) for one in skipped] == [("always", True)]
@@ -323,7 +323,7 @@ def test_processes_hold_ctrl_c_back_from_their_first_instruction(tmp_path):
         for mark in marks
     ]
 
-    parallel.Replays(tasks, 2).run(lambda *_: None)
+    parallel.Replays(tasks, 2).run(lambda _: None)
 
     assert [mark.read_text() for mark in marks] == ["True", "True"]
     assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())

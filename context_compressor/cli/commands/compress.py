@@ -95,28 +95,26 @@ def compress(
     """
 
     def job() -> int:
-        from context_compressor.cli.compress.run import CompressOptions, run_compress
+        from context_compressor.cli.compress.run import run_compress
 
         return run_compress(
-            CompressOptions(
-                file=file,
-                fields={
-                    "max_total_tokens": budget,
-                    "mode": None if mode is None else mode.value,
-                    "max_tool_message_tokens": max_tool_message_tokens,
-                    "keep_recent_count": keep_recent,
-                    "group_token_threshold": group_tokens,
-                },
-                store=store,
-                namespace=namespace,
-                summarizer=summarizer,
-                model=model,
-                base_url=base_url,
-                output=output,
-                json=json,
-                quiet=quiet,
-                format=format,
-            )
+            file,
+            fields={
+                "max_total_tokens": budget,
+                "mode": None if mode is None else mode.value,
+                "max_tool_message_tokens": max_tool_message_tokens,
+                "keep_recent_count": keep_recent,
+                "group_token_threshold": group_tokens,
+            },
+            store=store,
+            namespace=namespace,
+            who=summarizer,
+            model=model,
+            base_url=base_url,
+            output=output,
+            as_json=json,
+            quiet=quiet,
+            format=format,
         )
 
     return job

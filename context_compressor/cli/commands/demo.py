@@ -33,19 +33,17 @@ def demo(
     """
 
     def job() -> int:
-        from context_compressor.cli.demo.run import DemoOptions, run_demo
+        from context_compressor.cli.demo.run import run_demo
 
         return run_demo(
-            DemoOptions(
-                budget=budget,
-                turns=turns,
-                keep_recent=keep_recent,
-                summarizer=summarizer,
-                model=model,
-                base_url=base_url,
-                store=store,
-                json=json,
-            )
+            budget=budget,
+            turns=turns,
+            keep_recent=keep_recent,
+            who=summarizer,
+            model=model,
+            base_url=base_url,
+            store=store,
+            as_json=json,
         )
 
     return job

@@ -40,8 +40,10 @@ def gc(
     """
 
     def job() -> int:
-        from context_compressor.cli.gc import GcOptions, run_gc
+        from context_compressor.cli.gc import run_gc
 
-        return run_gc(GcOptions(store, max_bytes, max_age, tuple(keep or ()), dry_run, json))
+        return run_gc(
+            store, max_bytes=max_bytes, max_age=max_age, keep=keep or (), dry_run=dry_run, as_json=json
+        )
 
     return job

@@ -57,20 +57,18 @@ def replay(
     """
 
     def job() -> int:
-        from context_compressor.cli.replay.run import ReplayOptions, run_replay
+        from context_compressor.cli.replay.run import run_replay
 
         return run_replay(
-            ReplayOptions(
-                paths=paths,
-                budgets=budget or [],
-                baselines=baseline or [],
-                report=report,
-                png=png,
-                json=json,
-                jobs=jobs,
-                quiet=quiet,
-                format=format,
-            )
+            paths,
+            budgets=budget or (),
+            baselines=baseline or (),
+            report=report,
+            png=png,
+            as_json=json,
+            jobs=jobs,
+            quiet=quiet,
+            format=format,
         )
 
     return job

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from context_compressor.cli.compress.inputs import dump, read_sessions, written_as
 from context_compressor.cli.compress.report import print_report, report_json
 from context_compressor.cli.compress.sessions import Compressor, SessionReport
 from context_compressor.cli.exits import DONE
-from context_compressor.cli.inputs import dump, read_sessions, written_as
 from context_compressor.cli.outputs import (
     check_folder,
     check_output,
@@ -30,45 +29,40 @@ _MAX_PROBLEMS = 5
 """Problems, and failures, that are named one by one; `--json` lists all."""
 
 
-@dataclass(frozen=True, slots=True)
-class CompressOptions:
-    """The options of `compress`, as given."""
-
-    file: str
-    fields: Mapping[str, Any]
-    """Fields of `CompressionConfig`; None for those not given."""
-    store: str
-    namespace: str | None
-    summarizer: SummarizerKind
-    model: str | None
-    base_url: str | None
-    output: str | None
-    json: bool
-    quiet: bool
-    format: Format | None = None
-    """The format of the input; found out by its content when None."""
-
-
-def run_compress(options: CompressOptions) -> int:
-    """Compress a file of sessions, write the views, report; return the exit code.
+def run_compress(
+    file: str,
+    *,
+    fields: Mapping[str, Any],
+    store: str,
+    namespace: str | None,
+    who: SummarizerKind,
+    model: str | None,
+    base_url: str | None,
+    output: str | None,
+    as_json: bool,
+    quiet: bool,
+    format: Format | None,
+) -> int:
+    """Compress a file of sessions, write the views, report; return the exit code. Options are as given,
+    `fields` those of `CompressionConfig`, None where one is not given.
 
     Nothing is written before every session is done, so that an error or Ctrl-C leaves no part of an output.
 
     Raises:
         CommandError: options or input are wrong, or something cannot be written.
     """
-    config = make_config(**options.fields)
-    summarizer = make_summarizer(options.summarizer, options.model, options.base_url)
-    output = None if is_stdout(options.output) else options.output
-    check_folder(options.store, "--store")
+    config = make_config(**fields)
+    summarizer = make_summarizer(who, model, base_url)
+    output = None if is_stdout(output) else output
+    check_folder(store, "--store")
     if output is not None:
         check_output(output)
-    if output is None or options.json:
+    if output is None or as_json:
         check_stdout()
-    source = read_sessions(options.file, options.format)
+    source = read_sessions(file, format)
     console = make_console(stderr=True)
-    progress = make_progress(console, is_shown=not options.quiet and console.file.isatty())
-    compressor = Compressor(config, options.store, summarizer, options.namespace)
+    progress = make_progress(console, is_shown=not quiet and console.file.isatty())
+    compressor = Compressor(config, store, summarizer, namespace)
     with progress:
         task = progress.add_task(
             "compressing", unit="messages", total=sum(len(session.messages) for session in source.sessions)
@@ -79,13 +73,13 @@ def run_compress(options: CompressOptions) -> int:
         write_stdout(text)
     else:
         write_output(output, text)
-    if not (options.json and output is None):  # else stderr is JSON, and has them
+    if not (as_json and output is None):  # else stderr is JSON, and has them
         _warn(source)
-    if options.json:
-        report = report_json(source, reports, config, output=output or "stdout", store=options.store)
+    if as_json:
+        report = report_json(source, reports, config, output=output or "stdout", store=store)
         print(report, file=sys.stderr if output is None else sys.stdout)
-    elif not options.quiet:
-        print_report(console, source, reports, config.budget, options.store)
+    elif not quiet:
+        print_report(console, source, reports, config.budget, store)
         if (written := written_as(source)) is not None:
             titles = ", ".join(format.title for format in source.formats)
             print(one_line(f"{source.name}: read as {titles}; written as {written}"), file=sys.stderr)

@@ -9,7 +9,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 from context_compressor.cli.demo.agent import Call, ChatDict, ScriptedSession, assistant_message, tool_message
 from context_compressor.cli.demo.checks import first_found, page_lines, stands_in
@@ -29,20 +29,6 @@ from context_compressor.offload.tools import OffloadTools
 
 NAMESPACE = "demo"
 _READ_BACK_LINES = 8
-
-
-@dataclass(frozen=True, slots=True)
-class DemoOptions:
-    """The options of `demo`, as given."""
-
-    budget: int
-    turns: int
-    keep_recent: int | None
-    summarizer: SummarizerKind
-    model: str | None
-    base_url: str | None
-    store: str | None
-    json: bool
 
 
 class DemoRun:
@@ -151,26 +137,36 @@ class DemoRun:
         return answer
 
 
-def run_demo(options: DemoOptions) -> int:
-    """Run the demo, show it, report; return the exit code.
+def run_demo(
+    *,
+    budget: int,
+    turns: int,
+    keep_recent: int | None,
+    who: SummarizerKind,
+    model: str | None,
+    base_url: str | None,
+    store: str | None,
+    as_json: bool,
+) -> int:
+    """Run the demo, show it, report; return the exit code. Options are as given.
 
     Raises:
         CommandError: an option is wrong, the budget too small, `store` keeps no texts, or there is no
             library to explore.
     """
-    if options.store is not None:
-        check_folder(options.store, "--store")
+    if store is not None:
+        check_folder(store, "--store")
     check_stdout()
-    config = make_config(max_total_tokens=options.budget, keep_recent_count=options.keep_recent)
-    summarizer = make_summarizer(options.summarizer, options.model, options.base_url)
-    session = ScriptedSession(options.turns)
+    config = make_config(max_total_tokens=budget, keep_recent_count=keep_recent)
+    summarizer = make_summarizer(who, model, base_url)
+    session = ScriptedSession(turns)
     if not (session.tools.root / "json").is_dir():
         raise CommandError(
             f"{session.tools.root}: this Python keeps no library there that the agent could read"
         )
     console = make_console()
-    display = Display() if options.json else make_display(console, options.budget, options.turns)
-    with _directory(options.store) as directory, display:
+    display = Display() if as_json else make_display(console, budget, turns)
+    with _directory(store) as directory, display:
         events: list[CompressionEvent] = []
         memory = CompressedMemory(
             config=config,
@@ -182,14 +178,14 @@ def run_demo(options: DemoOptions) -> int:
             outcome = asyncio.run(DemoRun(memory, session, display, events).run())
         except ContextOverflowError as error:
             raise CommandError(str(error).replace("max_total_tokens", "--budget"), NO) from None
-    if options.json:
+    if as_json:
         print(json.dumps({**asdict(outcome), "ok": outcome.is_good}, indent=2))
     else:
-        print_summary(console, outcome, options.store)
+        print_summary(console, outcome, store)
     for failure in outcome.failures:
         # The session went on, as an agent's would; but texts that were to be kept are not.
-        if options.store is not None and failure.startswith("Offload"):
-            raise CommandError(f"--store {options.store}: {failure}")
+        if store is not None and failure.startswith("Offload"):
+            raise CommandError(f"--store {store}: {failure}")
     return DONE if outcome.is_good else NO
 
 

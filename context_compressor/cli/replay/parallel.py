@@ -120,36 +120,34 @@ class Replays:
     jobs: int
     outcomes: list[Outcome] = field(default_factory=list)
 
-    def run(self, on_progress: Callable[[int, int], object]) -> None:
-        """Replay all; `on_progress` gets the turns and the sessions that are done.
+    def run(self, on_turns: Callable[[int], object]) -> None:
+        """Replay all; `on_turns` gets the number of turns that are done.
 
         Raises:
             KeyboardInterrupt: somebody stopped it.
         """
-        for outcome in self._run(on_progress):
+        for outcome in self._run(on_turns):
             self.outcomes.append(outcome)
 
-    def _run(self, on_progress: Callable[[int, int], object]) -> Iterator[Outcome]:
+    def _run(self, on_turns: Callable[[int], object]) -> Iterator[Outcome]:
         # The longest first, or the last process would run on alone.
         tasks = sorted(self.tasks, key=lambda task: -task.steps)
         if min(self.jobs, len(tasks)) > 1:
-            yield from self._run_processes(tasks, on_progress)
+            yield from self._run_processes(tasks, on_turns)
             return
         done = 0
 
         def step() -> None:
             nonlocal done
             done += 1
-            on_progress(done, len(self.outcomes))
+            on_turns(done)
 
         for task in tasks:
             yield replay_session(task, step)
-            on_progress(done, len(self.outcomes))
+            on_turns(done)
 
-    def _run_processes(
-        self, tasks: Sequence[Task], on_progress: Callable[[int, int], object]
-    ) -> Iterator[Outcome]:
-        processes = _Processes(lambda turns: on_progress(turns, len(self.outcomes)))
+    def _run_processes(self, tasks: Sequence[Task], on_turns: Callable[[int], object]) -> Iterator[Outcome]:
+        processes = _Processes(on_turns)
         waiting, suspects = deque(tasks), deque[Task]()
         while waiting:
             yield from processes.run(waiting, min(self.jobs, len(waiting)), suspects)

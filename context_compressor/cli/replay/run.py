@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -39,53 +39,52 @@ _SLUG_CHARACTERS = 60
 """Of a session's name in that of its picture."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReplayOptions:
-    """The options of `replay`, as given."""
-
-    paths: Sequence[str]
-    budgets: Sequence[int]
-    baselines: Sequence[str]
-    report: str | None
-    png: str | None
-    json: bool
-    jobs: int | None
-    quiet: bool
-    format: Format | None = None
-
-
-def run_replay(options: ReplayOptions) -> int:
-    """Replay sessions, write what was asked for; return the exit code.
+def run_replay(
+    paths: Sequence[str],
+    *,
+    budgets: Sequence[int],
+    baselines: Sequence[str],
+    report: str | None,
+    png: str | None,
+    as_json: bool,
+    jobs: int | None,
+    quiet: bool,
+    format: Format | None,
+) -> int:
+    """Replay sessions, write what was asked for; return the exit code. Options are as given.
 
     Raises:
         CommandError: options or paths are wrong, nothing can be read, or something cannot be written.
     """
-    budgets, systems = _check_budgets(options.budgets), _check_baselines(options.baselines)
-    _check_outputs(options)
-    is_page_shown = options.report is not None and is_stdout(options.report)
+    chosen, systems = _check_budgets(budgets), _check_baselines(baselines)
+    _check_outputs(report, png, as_json=as_json, quiet=quiet)
+    is_page_shown = report is not None and is_stdout(report)
     console = make_console(stderr=True)
-    is_shown = not options.quiet and console.file.isatty()
-    with console.status("reading") if is_shown else _Silent() as status:
-        inputs = read_inputs(
-            options.paths, options.format, lambda count: status.update(f"reading: {count:,} sessions")
-        )
+    is_shown = not quiet and console.file.isatty()
+    with console.status("reading") if is_shown else nullcontext() as status:
+
+        def tell(count: int) -> None:
+            if status is not None:
+                status.update(f"reading: {count:,} sessions")
+
+        inputs = read_inputs(paths, format, tell)
     tasks = [
-        Task(name, session.source, session.messages, systems, budgets) for name, session in inputs.sessions
+        Task(name, session.source, session.messages, systems, chosen) for name, session in inputs.sessions
     ]
-    replays = Replays(tasks, options.jobs or default_jobs())
+    replays = Replays(tasks, jobs or default_jobs())
     is_interrupted = False
     unwritten: CommandError | None = None
     with make_progress(console, is_shown=is_shown) as progress:
         bar = progress.add_task("replaying", total=sum(task.steps for task in tasks), unit="turns")
         try:
-            replays.run(lambda turns, _sessions: progress.update(bar, completed=turns))
+            replays.run(lambda turns: progress.update(bar, completed=turns))
         except KeyboardInterrupt:
             is_interrupted = True
         else:
             progress.update(bar, completed=progress.tasks[bar].total)
-        data = _gather(inputs, replays, budgets, systems)
+        data = _gather(inputs, replays, chosen, systems)
         try:
-            _write(options, data, progress)
+            _write(report, png, data, progress)
         except CommandError as error:
             unwritten = error  # what was found is told all the same
     unfit = [one for session in data.sessions for one in find_unfit(session)]
@@ -94,9 +93,9 @@ def run_replay(options: ReplayOptions) -> int:
         first = (*data.failed, *data.notes)[0]
         code = NO if data.failed else TROUBLE
         raise CommandError(f"no session could be replayed; {first.name}: {first.why}", code)
-    if options.json:
-        write_stdout(_json_text(data))
-    elif data.sessions and not options.quiet:
+    if as_json:
+        write_stdout(json.dumps(report_value(data), indent=1) + "\n")
+    elif data.sessions and not quiet:
         print_tables(make_console(stderr=is_page_shown), data)
     if is_interrupted:
         print(f"interrupted: {len(data.sessions)} of {len(tasks)} sessions are done", file=sys.stderr)
@@ -105,19 +104,6 @@ def run_replay(options: ReplayOptions) -> int:
     if is_interrupted:
         return INTERRUPTED
     return NO if data.failed or unfit else DONE
-
-
-class _Silent:
-    """A status line that nobody sees."""
-
-    def __enter__(self) -> _Silent:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        """Do nothing."""
-
-    def update(self, status: str) -> None:
-        """Do nothing."""
 
 
 def _check_budgets(budgets: Sequence[int]) -> tuple[int, ...]:
@@ -135,21 +121,21 @@ def _check_baselines(baselines: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys([RAW, OURS, *baselines]))
 
 
-def _check_outputs(options: ReplayOptions) -> None:
-    if options.json or not options.quiet:
+def _check_outputs(report: str | None, png: str | None, *, as_json: bool, quiet: bool) -> None:
+    if as_json or not quiet:
         check_stdout()
-    if options.report is not None:
-        check_output(options.report, "--report")
-        if options.json and is_stdout(options.report):
+    if report is not None:
+        check_output(report, "--report")
+        if as_json and is_stdout(report):
             raise CommandError("--report and --json cannot both go to stdout; name a file for the report")
-    if options.png is not None:
-        check_folder(options.png, "--png")
-    if options.report is None and options.png is None:
+    if png is not None:
+        check_folder(png, "--png")
+    if report is None and png is None:
         return
     try:
         import context_compressor.report.page  # noqa: F401
     except ImportError as error:
-        option = "--png" if options.report is None else "--report"
+        option = "--png" if report is None else "--report"
         raise CommandError(
             f"{option} needs packages that are not installed ({error.name}): pip install '{EXTRA}'"
         ) from None
@@ -175,29 +161,24 @@ def _gather(
 
 
 def _notes(inputs: Inputs) -> list[Skipped]:
-    told = [Skipped(problem.file, _place(str(problem), problem.file)) for problem in inputs.problems]
+    told = [Skipped(one.file, str(one).removeprefix(one.file).lstrip(",: ")) for one in inputs.problems]
     told += [Skipped(name, note) for name, session in inputs.sessions for note in session.notes]
     return told
 
 
-def _place(problem: str, file: str) -> str:
-    return problem.removeprefix(file).lstrip(",: ")
-
-
-def _write(options: ReplayOptions, data: ReportData, progress: Progress) -> None:
+def _write(report: str | None, png: str | None, data: ReportData, progress: Progress) -> None:
     """Write report and pictures of what is done; nothing where nothing is."""
-    if not data.sessions or (options.report is None and options.png is None):
+    if not data.sessions or (report is None and png is None):
         return
     from context_compressor.report.page import detailed_sessions, render_page
 
     detailed = detailed_sessions(data)
-    both = (options.report is not None) + (options.png is not None)
+    both = (report is not None) + (png is not None)
     bar = progress.add_task("drawing", total=len(detailed) * both, unit="sessions")
-    if options.report is not None:
-        text = render_page(data, lambda: progress.advance(bar))
-        write_output(options.report, text, "--report")
-    if options.png is not None:
-        _write_pictures(Path(options.png), data, lambda: progress.advance(bar))
+    if report is not None:
+        write_output(report, render_page(data, lambda: progress.advance(bar)), "--report")
+    if png is not None:
+        _write_pictures(Path(png), data, lambda: progress.advance(bar))
 
 
 def _write_pictures(folder: Path, data: ReportData, on_session: Any) -> None:
@@ -231,7 +212,3 @@ def _warn(inputs: Inputs, data: ReportData, unfit: Sequence[Skipped]) -> None:
             print(f"{title}: {one_line(line)}", file=sys.stderr)
         if len(named) > _MAX_NAMED:
             print(f"{title}: {len(named) - _MAX_NAMED:,} more", file=sys.stderr)
-
-
-def _json_text(data: ReportData) -> str:
-    return json.dumps(report_value(data), indent=1) + "\n"
