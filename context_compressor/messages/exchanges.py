@@ -118,8 +118,19 @@ class ExchangeBuilder:
         return [*first, *self._feed_message(key, lead, "#text", repair=_SPLIT)]
 
     def flush(self) -> list[Exchange]:
-        """Complete what is withheld, as if another message followed."""
-        return self._close()
+        """Complete what is withheld with placeholders, as if another message followed."""
+        if not self._turns:
+            return []
+        for call in self._calls:
+            if not call.answered:
+                first = call.turn[0]
+                part = f":missing:{call.place}"
+                filler = placeholder_message(first.msg, part, call.id, call.name, legacy=call.legacy)
+                note = "a call without result answered by a placeholder"
+                call.turn.append(ExchangeMessage(first.key, filler, note, placeholder=True, part=part))
+        exchange = tuple(message for turn in self._turns for message in turn)
+        self._turns, self._calls, self._unanswered = [], [], {}
+        return [exchange]
 
     def _feed_message(self, key: str, msg: Msg, part: str = "", repair: str | None = None) -> list[Exchange]:
         shown = msg
@@ -133,7 +144,7 @@ class ExchangeBuilder:
         closed: list[Exchange] = []
         if self._turns and not self._joins(calls):
             self.closing.add(key)
-            closed = self._close()
+            closed = self.flush()
         if not calls:
             return [*closed, (_named(key, shown, repair, part),)]
         self._turns.append(self._open(key, shown, calls, repair))
@@ -207,7 +218,7 @@ class ExchangeBuilder:
             name = f"#orphan{number}" if paired or number else part
             exchanges.append((_named(key, orphan_message(msg, result), ORPHAN_REPAIR, name),))
         if not self._unanswered:
-            exchanges += self._close()
+            exchanges += self.flush()
         return exchanges
 
     def _answer(self, result: Block, legacy: bool) -> _OpenCall | None:
@@ -230,21 +241,6 @@ class ExchangeBuilder:
         if not same_id:
             del self._unanswered[call.own_id, legacy]
         return call
-
-    def _close(self) -> list[Exchange]:
-        """Complete the open exchange with placeholders."""
-        if not self._turns:
-            return []
-        for call in self._calls:
-            if not call.answered:
-                first = call.turn[0]
-                part = f":missing:{call.place}"
-                filler = placeholder_message(first.msg, part, call.id, call.name, legacy=call.legacy)
-                note = "a call without result answered by a placeholder"
-                call.turn.append(ExchangeMessage(first.key, filler, note, placeholder=True, part=part))
-        exchange = tuple(message for turn in self._turns for message in turn)
-        self._turns, self._calls, self._unanswered = [], [], {}
-        return [exchange]
 
 
 def _with_content(msg: Msg, blocks: list[Block]) -> Msg:

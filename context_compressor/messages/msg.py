@@ -23,7 +23,7 @@ def new_id() -> str:
     return os.urandom(11).hex()
 
 
-_SCALARS = frozenset({str, int, float, bool, type(None)})
+SCALARS = frozenset({str, int, float, bool, type(None)})
 MAX_NESTING = 150
 """How deep JSON-like data of a message may nest. What the chat-dict codec takes, 100 deep in itself, stands
 some levels down in content. Deeper, what recursion bears would depend on the caller's stack: a message that
@@ -39,7 +39,7 @@ def copy_json(value: Any, depth: int = MAX_NESTING) -> Any:
         InvalidMessageError: it nests deeper than `depth`.
     """
     kind = type(value)
-    if kind in _SCALARS:
+    if kind in SCALARS:
         return value
     if depth == 0:
         raise InvalidMessageError(f"data of a message nests more than {MAX_NESTING} deep")
@@ -47,11 +47,11 @@ def copy_json(value: Any, depth: int = MAX_NESTING) -> Any:
     if kind is dict:
         copied = value.copy()
         for key, item in value.items():
-            if type(item) not in _SCALARS:
+            if type(item) not in SCALARS:
                 copied[key] = copy_json(item, depth)
         return copied
     if kind is list:
-        return [item if type(item) in _SCALARS else copy_json(item, depth) for item in value]
+        return [item if type(item) in SCALARS else copy_json(item, depth) for item in value]
     if kind is tuple:
         return tuple(copy_json(item, depth) for item in value)
     if isinstance(value, dict):  # a subclass, such as an SDK's message
@@ -70,11 +70,11 @@ def check_json(value: Any, path: str) -> None:
     kind = type(value)
     if kind is dict:
         for key, item in value.items():
-            if type(item) not in _SCALARS:
+            if type(item) not in SCALARS:
                 check_json(item, f"{path}.{key}" if path else key)
     elif kind is list or kind is tuple:
         for index, item in enumerate(value):
-            if type(item) not in _SCALARS:
+            if type(item) not in SCALARS:
                 check_json(item, f"{path}[{index}]")
     elif not isinstance(value, str | int | float):  # an enum, say, has the form of what it is of
         raise InvalidMessageError(

@@ -1,4 +1,4 @@
-"""What the modules of the chat-dict codec share: remarks, plain copies of what comes in, error texts."""
+"""What the modules of the chat-dict codec share: keys, remarks, plain copies of what comes in, errors."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from inspect import isawaitable
 from typing import Any, Final
 
 from context_compressor.errors import InvalidArgumentError, InvalidMessageError
-from context_compressor.messages.msg import Block, Msg, copy_json
+from context_compressor.messages.msg import SCALARS, Block, Msg, Role, copy_json
 
 REMARK: Final = "openai"
 """The one key under which the codec keeps what content cannot say: in a message's metadata about the message
@@ -20,7 +20,25 @@ same message must read the same way everywhere."""
 MISSING: Final = object()
 """Stands for a key that is not there, where None means null."""
 
-_SCALARS = frozenset({str, int, float, bool, type(None)})
+PLAIN_ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
+ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+THOUGHT_KEYS = ("reasoning_content", "reasoning")
+"""Where providers write what a model thought, the usual key first; the other (vLLM, OpenRouter) is remembered
+as the block's `{"form": key}`."""
+ASSISTANT_KEYS = (
+    "role",
+    "content",
+    *THOUGHT_KEYS,
+    "refusal",
+    "audio",
+    "images",
+    "function_call",
+    "tool_calls",
+)
+RESULT_KEYS = {"tool": ("role", "tool_call_id", "content"), "function": ("role", "name", "content")}
+FIELD_BLOCKS: dict[str, tuple[type, str]] = {"refusal": (str, "a string"), "audio": (dict, "a dict")}
+"""Keys of an assistant dict that are content; their blocks say so with the remark `{"form": "field"}`, as do
+the image blocks of `images`, where OpenRouter and LiteLLM put what a model drew."""
 
 _PARSED_BY_SDK = {
     "parsed": True,
@@ -76,7 +94,7 @@ def plain(value: Any, path: str, depth: int = MAX_DEPTH) -> Any:
         InvalidMessageError: something in it is not JSON data, or nests deeper than `MAX_DEPTH`.
     """
     kind = type(value)
-    if kind in _SCALARS:
+    if kind in SCALARS:
         return value
     if depth == 0:
         raise InvalidMessageError(f"{path}: nested more than {MAX_DEPTH} deep")

@@ -26,7 +26,7 @@ _MEDIA = {"image_url": "image", "video_url": "video", "input_audio": "audio"}
 _PART_TYPES = {kind: part_type for part_type, kind in _MEDIA.items()}
 _TYPELESS = ("text", "image", "audio", "video")
 _OURS = frozenset({"thinking", "tool_use", "tool_result", WRAPPED})
-_AUDIO_FORMATS = {"mpeg": "mp3", "x-wav": "wav", "wave": "wav"}
+AUDIO_FORMATS = {"mpeg": "mp3", "x-wav": "wav", "wave": "wav"}
 
 
 def part_to_block(part: object, path: str) -> Block:
@@ -131,7 +131,7 @@ def _audio_source(held: dict[str, Any]) -> dict[str, Any] | None:
         return None
     if data.startswith(("http://", "https://", "data:")):
         return {"type": "url"} | {("url" if key == "data" else key): value for key, value in held.items()}
-    if audio_format in _AUDIO_FORMATS:
+    if audio_format in AUDIO_FORMATS:
         return None
     source: dict[str, Any] = {"type": "base64"}
     for key, value in held.items():
@@ -170,7 +170,7 @@ def _audio_held(source: dict[str, Any]) -> dict[str, Any]:
     for key, value in source.items():
         if key == "media_type":
             name = str(value).removeprefix("audio/")
-            held["format"] = _AUDIO_FORMATS.get(name, name)
+            held["format"] = AUDIO_FORMATS.get(name, name)
         elif key != "type":
             held["data" if key == "url" else key] = copy_json(value)
     if source["type"] == "url" and "format" not in held:

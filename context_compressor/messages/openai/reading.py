@@ -9,8 +9,14 @@ from context_compressor.errors import InvalidMessageError
 from context_compressor.messages.msg import Block, Msg, Role
 from context_compressor.messages.openai.calls import call_to_block, function_call_to_block
 from context_compressor.messages.openai.common import (
+    ASSISTANT_KEYS,
+    FIELD_BLOCKS,
     MISSING,
+    PLAIN_ROLES,
     REMARK,
+    RESULT_KEYS,
+    ROLES,
+    THOUGHT_KEYS,
     as_dict,
     is_plain_text,
     no_chat_dict,
@@ -18,14 +24,6 @@ from context_compressor.messages.openai.common import (
     plain,
     remember,
     wrong,
-)
-from context_compressor.messages.openai.keys import (
-    ASSISTANT_KEYS,
-    FIELD_BLOCKS,
-    PLAIN_ROLES,
-    RESULT_KEYS,
-    ROLES,
-    THOUGHT_KEYS,
 )
 from context_compressor.messages.openai.parts import part_to_block
 

@@ -9,14 +9,17 @@ from context_compressor.errors import InvalidArgumentError, InvalidMessageError
 from context_compressor.messages.msg import Block, Msg, copy_json
 from context_compressor.messages.openai.calls import block_to_call, block_to_held
 from context_compressor.messages.openai.common import (
+    ASSISTANT_KEYS,
+    FIELD_BLOCKS,
     MISSING,
+    PLAIN_ROLES,
+    THOUGHT_KEYS,
     assemble,
     is_plain_text,
     not_a_list,
     remark_of,
     wrong,
 )
-from context_compressor.messages.openai.keys import ASSISTANT_KEYS, FIELD_BLOCKS, PLAIN_ROLES, THOUGHT_KEYS
 from context_compressor.messages.openai.parts import block_to_part
 
 
