@@ -16,11 +16,11 @@ from context_compressor.messages.msg import Msg
 from context_compressor.readers.anthropic_messages import speaks_chat
 from context_compressor.readers.documents import Document, Numbered
 from context_compressor.readers.grouped import whole_session
-from context_compressor.readers.media import data_part
 from context_compressor.readers.session import Format, Session, UnreadableError
 from context_compressor.readers.transcript import (
     Part,
     Transcript,
+    data_part,
     image_part,
     kind_of,
     opaque_part,

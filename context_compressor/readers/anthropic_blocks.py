@@ -15,7 +15,7 @@ from context_compressor.readers.transcript import (
     text_part,
 )
 
-MARKS = frozenset(
+_MARKS = frozenset(
     {
         "tool_use",
         "tool_result",
@@ -40,7 +40,7 @@ def _is_mark(block: Any) -> bool:
     kind = block.get("type")
     if kind == "tool_result":
         return "tool_use_id" in block
-    return (isinstance(kind, str) and kind in MARKS) or (kind == "image" and "source" in block)
+    return (isinstance(kind, str) and kind in _MARKS) or (kind == "image" and "source" in block)
 
 
 def blocks_of(content: Any) -> list[dict[str, Any]]:

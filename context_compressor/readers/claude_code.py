@@ -45,23 +45,11 @@ class _Record:
     """Whether it was typed while the model worked."""
 
     @property
-    def has_results(self) -> bool:
-        """Whether a tool result is among what it holds."""
-        return (
-            self.role == "user"
-            and isinstance(self.content, list)
-            and any(isinstance(block, dict) and block.get("type") == "tool_result" for block in self.content)
-        )
-
-    @property
-    def is_results(self) -> bool:
-        """Whether it holds nothing but tool results."""
-        return (
-            self.role == "user"
-            and isinstance(self.content, list)
-            and bool(self.content)
-            and all(isinstance(block, dict) and block.get("type") == "tool_result" for block in self.content)
-        )
+    def are_results(self) -> list[bool]:
+        """Tell of each block of a user's message whether it is a tool result."""
+        if self.role != "user" or not isinstance(self.content, list):
+            return []
+        return [isinstance(block, dict) and block.get("type") == "tool_result" for block in self.content]
 
 
 def recognises(sample: Sequence[Any]) -> bool:
@@ -187,7 +175,7 @@ def _rewound(records: Sequence[_Record]) -> set[int]:
         replies = {records[parent].message_id, records[kept].message_id} - {None}
         for child in successors:
             record = records[child]
-            if child == kept or record.has_results or record.is_queued or record.message_id in replies:
+            if child == kept or any(record.are_results) or record.is_queued or record.message_id in replies:
                 continue
             branch = _descendants(child, children)
             if any(_is_spoken(records[index]) for index in branch):
@@ -196,9 +184,11 @@ def _rewound(records: Sequence[_Record]) -> set[int]:
 
 
 def _is_spoken(record: _Record) -> bool:
-    return record.role == "assistant" or (
-        record.role == "user" and not record.is_meta and not record.is_results
-    )
+    """Tell whether a record is the model's, or a person's that holds more than tool results."""
+    if record.role != "user":
+        return record.role == "assistant"
+    is_all_results = bool(record.are_results) and all(record.are_results)
+    return not (record.is_meta or is_all_results)
 
 
 def _descendants(start: int, children: dict[int, list[int]]) -> set[int]:

@@ -8,14 +8,14 @@ from typing import Any
 from context_compressor.readers.anthropic_blocks import to_part as anthropic_part
 from context_compressor.readers.documents import Document
 from context_compressor.readers.grouped import GroupReader
-from context_compressor.readers.media import data_part
 from context_compressor.readers.session import Format, Session, UnreadableError
 from context_compressor.readers.transcript import (
     Part,
     Transcript,
+    content_parts,
+    data_part,
     image_part,
     kind_of,
-    opaque_part,
     text_part,
 )
 
@@ -125,7 +125,7 @@ def _add_reply(transcript: Transcript, data: dict[str, Any], line: int, name: st
     transcript.reply(line, name=name)
     thought = more.get("reasoning_content")
     transcript.think(thought if isinstance(thought, str) else "", line)
-    blocks = _blocks(data.get("content"))
+    blocks = content_parts(data.get("content"), "blocks")
     for block in blocks:
         reasoning = _reasoning(block)
         if reasoning is not None:
@@ -171,15 +171,7 @@ def _reasoning(block: dict[str, Any]) -> str | None:
 
 
 def _parts(content: Any) -> list[Part]:
-    return [_part(block) for block in _blocks(content)]
-
-
-def _blocks(content: Any) -> list[Part]:
-    if isinstance(content, str):
-        return [text_part(content)] if content else []
-    if not isinstance(content, list):
-        raise UnreadableError(f"content: expected a string or a list of blocks, got {kind_of(content)}")
-    return [block if isinstance(block, dict) else opaque_part(block) for block in content]
+    return [_part(block) for block in content_parts(content, "blocks")]
 
 
 def _part(block: dict[str, Any]) -> Part:

@@ -171,30 +171,28 @@ class Reading:
         return tuple(format for format in Format if format in found)
 
 
-def read_all(source: Path | IO[bytes], name: str | None = None, format: Format | None = None) -> Reading:
-    """Read everything there is in a file, a directory or a stream.
+def read_all(source: Path | IO[bytes], name: str, format: Format | None = None) -> Reading:
+    """Read everything there is in a file, a directory or a stream; `name` is what problems call it.
 
     Raises:
         UnreadableError: nothing could be read; the text names file, line and reason of what was met first.
     """
     problems: list[Problem] = []
-    is_path = isinstance(source, Path)
-    shown = name or (str(source) if is_path else "stdin")
     is_directory = isinstance(source, Path) and source.is_dir()
     try:
         if isinstance(source, Path):
             sessions = tuple(read_path(source, problems, format))
         else:
-            sessions = tuple(read_stream(source, shown, problems, format))
+            sessions = tuple(read_stream(source, name, problems, format))
     except UnreadableError as error:
         sessions = ()
-        problems.insert(0, error.at(shown))
+        problems.insert(0, error.at(name))
     nothing = not sessions or (bool(problems) and not any(session.messages for session in sessions))
     if nothing and not is_directory:
         raise UnreadableError(summed(problems))
     if nothing:
         found = f"; {summed(problems)}" if problems else ""
-        raise UnreadableError(f"{shown}: is a directory in which no session was found{found}")
+        raise UnreadableError(f"{name}: is a directory in which no session was found{found}")
     forms = {session.form for session in sessions}
     one = sessions[0].form if len(forms) == 1 else Form.FOREIGN
-    return Reading(shown, Form.DIRECTORY if is_directory else one, sessions, tuple(problems))
+    return Reading(name, Form.DIRECTORY if is_directory else one, sessions, tuple(problems))

@@ -8,6 +8,7 @@ from context_compressor.readers.session import UnreadableError
 from context_compressor.readers.transcript import (
     Part,
     Transcript,
+    content_parts,
     image_part,
     kind_of,
     opaque_part,
@@ -17,7 +18,7 @@ from context_compressor.readers.transcript import (
 
 _ROLES = ("user", "system", "developer", "assistant")
 _TEXTS = ("input_text", "output_text", "text", "summary_text", "reasoning_text")
-PART_TYPES = ("input_text", "output_text", "input_image", "input_file")
+_PART_TYPES = ("input_text", "output_text", "input_image", "input_file")
 """Types of content parts that only this API has."""
 
 _HOSTED = {
@@ -80,7 +81,7 @@ def is_item(value: Any) -> bool:
         return True
     content = value.get("content")
     return isinstance(content, list) and any(
-        isinstance(part, dict) and part.get("type") in PART_TYPES for part in content
+        isinstance(part, dict) and part.get("type") in _PART_TYPES for part in content
     )
 
 
@@ -180,11 +181,7 @@ def to_parts(content: Any) -> list[Part]:
     Raises:
         UnreadableError: it is neither text nor a list of parts.
     """
-    if isinstance(content, str):
-        return [text_part(content)] if content else []
-    if not isinstance(content, list):
-        raise UnreadableError(f"content: expected a string or a list of parts, got {kind_of(content)}")
-    return [to_part(part) if isinstance(part, dict) else opaque_part(part) for part in content]
+    return [to_part(part) for part in content_parts(content, "parts")]
 
 
 def to_part(part: dict[str, Any]) -> Part:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from context_compressor.messages.openai.parts import AUDIO_FORMATS
 from context_compressor.readers.session import UnreadableError
 
 Part = dict[str, Any]
@@ -152,9 +153,39 @@ def image_part(url: str, **more: Any) -> Part:
     return {"type": "image_url", "image_url": {"url": url, **more}}
 
 
+def data_part(media_type: str, data: str, kind: str, name: str) -> Part:
+    """Return base64 data as a part; `kind` (image, audio, video, file) counts if there is no type."""
+    family, _, subtype = media_type.partition("/")
+    family = family or kind
+    if family == "image":
+        return image_part(f"data:{media_type or 'image/png'};base64,{data}")
+    if family == "audio":
+        return {
+            "type": "input_audio",
+            "input_audio": {"data": data, "format": AUDIO_FORMATS.get(subtype, subtype or "wav")},
+        }
+    url = f"data:{media_type};base64,{data}"
+    if family == "video":
+        return {"type": "video_url", "video_url": {"url": url}}
+    return {"type": "file", "file": {**({"filename": name} if name else {}), "file_data": url}}
+
+
 def opaque_part(value: Any) -> Part:
     """Return a part that shows what chat dicts have no word for, as JSON text."""
     return text_part(value if isinstance(value, str) else dump(value))
+
+
+def content_parts(content: Any, what: str) -> list[Part]:
+    """Return content as parts, as they are; `what` its format calls them.
+
+    Raises:
+        UnreadableError: it is neither text nor a list.
+    """
+    if isinstance(content, str):
+        return [text_part(content)] if content else []
+    if not isinstance(content, list):
+        raise UnreadableError(f"content: expected a string or a list of {what}, got {kind_of(content)}")
+    return [part if isinstance(part, dict) else opaque_part(part) for part in content]
 
 
 def simplify(parts: Sequence[Part]) -> str | list[Part]:

@@ -26,7 +26,7 @@ def read_lines(values: Sequence[Any], format: Format | None = None) -> Reading:
 
 
 def read_sample(name: str) -> Reading:
-    return read_all(SAMPLES / name)
+    return read_all(SAMPLES / name, str(SAMPLES / name))
 
 
 def outline(messages: Sequence[dict[str, Any]]) -> list[tuple[str, Any]]:

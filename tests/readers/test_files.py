@@ -45,7 +45,7 @@ def test_lines_that_are_no_utf_8_are_named(tmp_path):
     path = tmp_path / "f.jsonl"
     path.write_bytes(f"{HI}\n".encode() + b'{"role": "user", "content": "\xff"}\n' + f"{HI}\n".encode())
 
-    reading = read_all(path)
+    reading = read_all(path, str(path))
 
     assert len(reading.sessions[0].messages) == 2
     assert shown(reading) == [f"{path}, line 2: byte 0xff is not UTF-8; save the file as UTF-8"]
@@ -56,7 +56,7 @@ def test_lines_before_the_damage_of_a_gzip_file_are_read(tmp_path):
     lines = "".join(f'{{"role": "user", "content": "{os.urandom(40).hex()}"}}\n' for _ in range(2000))
     path.write_bytes(gzip.compress(lines.encode())[:-5000])
 
-    reading = read_all(path)
+    reading = read_all(path, str(path))
 
     (session,) = reading.sessions
     assert 0 < len(session.messages) < 2000
@@ -137,7 +137,7 @@ def mixed(tmp_path):
 
 
 def test_a_directory_gives_its_sessions_and_names_what_is_none(mixed):
-    reading = read_all(mixed)
+    reading = read_all(mixed, str(mixed))
 
     assert [session.id for session in reading.sessions] == ["a.jsonl:1", "mine", "b/chat.json.gz", "agent"]
     assert reading.formats == (Format.OPENAI, Format.AGENTSCOPE)
@@ -159,26 +159,26 @@ async def test_what_a_store_keeps_beside_sessions_is_no_session(tmp_path):
     assert await memory.search_history("hi")
     assert len(list((tmp_path / "working_memory" / "chat").iterdir())) == 3
 
-    reading = read_all(tmp_path)
+    reading = read_all(tmp_path, str(tmp_path))
 
     assert [session.id for session in reading.sessions] == ["chat.json"]
     assert shown(reading) == []
 
 
 def test_a_directory_is_read_in_the_same_order_always(mixed):
-    first = [(session.source, session.line) for session in read_all(mixed).sessions]
+    first = [(session.source, session.line) for session in read_all(mixed, str(mixed)).sessions]
 
-    assert first == [(session.source, session.line) for session in read_all(mixed).sessions]
+    assert first == [(session.source, session.line) for session in read_all(mixed, str(mixed)).sessions]
     assert first == sorted(first, key=lambda place: (place[0].count("/"), place))
 
 
 def test_a_directory_without_a_session_says_so(tmp_path):
     with pytest.raises(UnreadableError, match=r"is a directory in which no session was found$"):
-        read_all(tmp_path)
+        read_all(tmp_path, str(tmp_path))
     (tmp_path / "notes.md").write_text("# Notes")
     (tmp_path / "more.md").write_text("# More")
     with pytest.raises(UnreadableError, match=r"no session was found; .*more\.md.* \(and 1 more"):
-        read_all(tmp_path)
+        read_all(tmp_path, str(tmp_path))
 
 
 def test_a_pipe_is_read(tmp_path):
@@ -187,7 +187,7 @@ def test_a_pipe_is_read(tmp_path):
     writer = threading.Thread(target=path.write_text, args=(f"{HI}\n{HI}\n",))
     writer.start()
 
-    assert len(read_all(path).sessions[0].messages) == 2
+    assert len(read_all(path, str(path)).sessions[0].messages) == 2
     writer.join()
 
 
