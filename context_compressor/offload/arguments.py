@@ -48,11 +48,11 @@ class Arguments:
             raise FinalAnswer(f"{name} must be a string that is not empty, got {show_value(value)}.")
         return value
 
-    def integer(self, name: str, default: int | None = None, *, least: int = 1) -> int | None:
-        """Return a whole number; models also write 41.0 and "41"."""
+    def integer(self, name: str, *, least: int = 1) -> int | None:
+        """Return a whole number, None when absent; models also write 41.0 and "41"."""
         value = self.get(name)
         if value is None:
-            return default
+            return None
         number: int | None = None
         if isinstance(value, str):
             number = int(value) if re.fullmatch(r"\s*[+-]?[0-9]{1,18}\s*", value) else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeGuard
+from typing import Protocol, runtime_checkable
 
 from context_compressor.errors import ContextCompressorError
 from context_compressor.events import CompressionEvent, NoteFate
@@ -25,6 +25,7 @@ _NOTE_ANSWERS: dict[NoteFate, str] = {
 }
 
 
+@runtime_checkable
 class SearchableSource(Protocol):
     """What `search_history` needs of a memory."""
 
@@ -42,6 +43,7 @@ class SearchableSource(Protocol):
         ...
 
 
+@runtime_checkable
 class CompressibleSource(Protocol):
     """What `compress_context` needs of a memory."""
 
@@ -52,16 +54,6 @@ class CompressibleSource(Protocol):
             ContextCompressorError: it could not be compressed.
         """
         ...
-
-
-def can_search(memory: object) -> TypeGuard[SearchableSource]:
-    """Tell whether a memory can search its history."""
-    return hasattr(memory, "search_history")
-
-
-def can_compress(memory: object) -> TypeGuard[CompressibleSource]:
-    """Tell whether a memory can be compressed by hand."""
-    return hasattr(memory, "compress_now")
 
 
 async def answer_search(memory: SearchableSource, room: Callable[[], int], arguments: Arguments) -> str:

@@ -35,133 +35,81 @@ def names_tools(stand_in: str) -> bool:
     return GUIDE in label or SHORT_GUIDE in label
 
 
-SCHEMAS: list[dict[str, Any]] = [
-    {
+def _tool(name: str, description: str, properties: dict[str, Any], *required: str) -> dict[str, Any]:
+    parameters: dict[str, Any] = {"type": "object", "properties": properties}
+    if required:
+        parameters["required"] = list(required)
+    return {
         "type": "function",
-        "function": {
-            "name": READ_TOOL,
-            "description": (
-                "Read a text that was moved out of this conversation, one page at a time. "
-                "Use it when a note such as [Offloaded ... ctx://...] or a summary names a ref "
-                "and you need the exact text."
-            ),
-            "parameters": {
-                "type": "object",
-                "properties": {
-                    "ref": {"type": "string", "description": "The ref as shown: ctx:// and 16 hex digits."},
-                    "offset": {
-                        "type": "integer",
-                        "minimum": 1,
-                        "description": "First line to show. Default 1.",
-                    },
-                    "limit": {
-                        "type": "integer",
-                        "minimum": 1,
-                        "description": "Lines to show. Default: as many as fit one page.",
-                    },
-                    "column": {
-                        "type": "integer",
-                        "minimum": 1,
-                        "description": "First character of that line, to go on in a long line. Default 1.",
-                    },
-                },
-                "required": ["ref"],
-            },
+        "function": {"name": name, "description": description, "parameters": parameters},
+    }
+
+
+def _string(description: str) -> dict[str, Any]:
+    return {"type": "string", "description": description}
+
+
+def _integer(description: str, least: int = 1) -> dict[str, Any]:
+    return {"type": "integer", "minimum": least, "description": description}
+
+
+_REF = _string("The ref as shown: ctx:// and 16 hex digits.")
+
+SCHEMAS = [
+    _tool(
+        READ_TOOL,
+        "Read a text that was moved out of this conversation, one page at a time. "
+        "Use it when a note such as [Offloaded ... ctx://...] or a summary names a ref "
+        "and you need the exact text.",
+        {
+            "ref": _REF,
+            "offset": _integer("First line to show. Default 1."),
+            "limit": _integer("Lines to show. Default: as many as fit one page."),
+            "column": _integer("First character of that line, to go on in a long line. Default 1."),
         },
-    },
-    {
-        "type": "function",
-        "function": {
-            "name": GREP_TOOL,
-            "description": (
-                "Search the texts that were moved out of this conversation, newest match first. "
-                "Answers with refs and line numbers for read_offloaded. "
-                "Cheaper than reading when you know a name, id or word to look for."
-            ),
-            "parameters": {
-                "type": "object",
-                "properties": {
-                    "pattern": {
-                        "type": "string",
-                        "description": "Regular expression (Python syntax); ^ and $ match at each line.",
-                    },
-                    "ref": {"type": "string", "description": "Search only this text. Default: all texts."},
-                    "ignore_case": {"type": "boolean", "description": "Default false."},
-                    "context": {
-                        "type": "integer",
-                        "minimum": 0,
-                        "description": "Lines to show before and after each match. Default 0.",
-                    },
-                    "limit": {
-                        "type": "integer",
-                        "minimum": 1,
-                        "description": "Matches to show, up to one page. Default: a short answer.",
-                    },
-                },
-                "required": ["pattern"],
-            },
+        "ref",
+    ),
+    _tool(
+        GREP_TOOL,
+        "Search the texts that were moved out of this conversation, newest match first. "
+        "Answers with refs and line numbers for read_offloaded. "
+        "Cheaper than reading when you know a name, id or word to look for.",
+        {
+            "pattern": _string("Regular expression (Python syntax); ^ and $ match at each line."),
+            "ref": _string("Search only this text. Default: all texts."),
+            "ignore_case": {"type": "boolean", "description": "Default false."},
+            "context": _integer("Lines to show before and after each match. Default 0.", least=0),
+            "limit": _integer("Matches to show, up to one page. Default: a short answer."),
         },
-    },
-    {
-        "type": "function",
-        "function": {
-            "name": LOAD_TOOL,
-            "description": (
-                "Show again an image, audio, video or file that was moved out of this conversation. "
-                "Use it when a note such as [Offloaded image ctx://...] names a ref and you need to see it."
-            ),
-            "parameters": {
-                "type": "object",
-                "properties": {
-                    "ref": {"type": "string", "description": "The ref as shown: ctx:// and 16 hex digits."}
-                },
-                "required": ["ref"],
-            },
+        "pattern",
+    ),
+    _tool(
+        LOAD_TOOL,
+        "Show again an image, audio, video or file that was moved out of this conversation. "
+        "Use it when a note such as [Offloaded image ctx://...] names a ref and you need to see it.",
+        {"ref": _REF},
+        "ref",
+    ),
+    _tool(
+        SEARCH_TOOL,
+        "Search the whole conversation, also what left it or was summarised, best match first. "
+        "Ask with a name, an id, a path or a question in a few words. "
+        "Answers with short passages and where each stands.",
+        {
+            "query": _string("What to look for, in a few telling words."),
+            "limit": _integer("Passages to show, up to one page. Default: a short answer."),
         },
-    },
-    {
-        "type": "function",
-        "function": {
-            "name": SEARCH_TOOL,
-            "description": (
-                "Search the whole conversation, also what left it or was summarised, best match first. "
-                "Ask with a name, an id, a path or a question in a few words. "
-                "Answers with short passages and where each stands."
-            ),
-            "parameters": {
-                "type": "object",
-                "properties": {
-                    "query": {"type": "string", "description": "What to look for, in a few telling words."},
-                    "limit": {
-                        "type": "integer",
-                        "minimum": 1,
-                        "description": "Passages to show, up to one page. Default: a short answer.",
-                    },
-                },
-                "required": ["query"],
-            },
+        "query",
+    ),
+    _tool(
+        COMPRESS_TOOL,
+        "Compress this conversation now: all but the latest messages become a summary, and can still "
+        "be searched and read. Use it when a task is done and another begins.",
+        {
+            "keep": _string(
+                "A note on what you still need, in a few lines. It stands beside the summary as "
+                "far as there is room; the answer says whether it was kept."
+            )
         },
-    },
-    {
-        "type": "function",
-        "function": {
-            "name": COMPRESS_TOOL,
-            "description": (
-                "Compress this conversation now: all but the latest messages become a summary, and can still "
-                "be searched and read. Use it when a task is done and another begins."
-            ),
-            "parameters": {
-                "type": "object",
-                "properties": {
-                    "keep": {
-                        "type": "string",
-                        "description": (
-                            "A note on what you still need, in a few lines. It stands beside the summary as "
-                            "far as there is room; the answer says whether it was kept."
-                        ),
-                    }
-                },
-            },
-        },
-    },
+    ),
 ]

@@ -41,7 +41,7 @@ async def answer_read(memory: OffloadSource, room: Callable[[], int], arguments:
         FinalAnswer: a wrong argument, no such text, or no room.
     """
     arguments.check("ref", "offset", "limit", "column")
-    offset, column = arguments.integer("offset", 1), arguments.integer("column", 1)
+    offset, column = arguments.integer("offset") or 1, arguments.integer("column") or 1
     limit = arguments.integer("limit")
     ref = await find_ref(memory, arguments.required("ref"))
     max_tokens = room()
@@ -54,8 +54,8 @@ async def answer_read(memory: OffloadSource, room: Callable[[], int], arguments:
         ref,
         memory.counter,
         max_tokens=max_tokens,
-        offset=offset or 1,
-        column=column or 1,
+        offset=offset,
+        column=column,
         limit=limit,
     )
 
@@ -84,7 +84,7 @@ async def answer_grep(memory: OffloadSource, room: Callable[[], int], arguments:
     """
     arguments.check("pattern", "ref", "ignore_case", "context", "limit")
     given = arguments.text("pattern")
-    context = min(arguments.integer("context", 0, least=0) or 0, MAX_CONTEXT_LINES)
+    context = min(arguments.integer("context", least=0) or 0, MAX_CONTEXT_LINES)
     limit = arguments.integer("limit")
     pattern = await asyncio.to_thread(compile_pattern, given, arguments.flag("ignore_case"))
     named = arguments.get("ref")

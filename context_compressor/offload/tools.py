@@ -13,10 +13,10 @@ from context_compressor.messages.msg import copy_json
 from context_compressor.offload.allowance import Allowance
 from context_compressor.offload.arguments import Arguments, FinalAnswer, as_arguments, show_value
 from context_compressor.offload.history_tools import (
+    CompressibleSource,
+    SearchableSource,
     answer_compress,
     answer_search,
-    can_compress,
-    can_search,
 )
 from context_compressor.offload.media_tools import Wire, answer_load, find_media, media_part
 from context_compressor.offload.schemas import (
@@ -62,9 +62,9 @@ class OffloadTools:
             GREP_TOOL: partial(answer_grep, memory, allowance.room),
             LOAD_TOOL: partial(answer_load, memory, allowance),
         }
-        if can_search(memory):
+        if isinstance(memory, SearchableSource):
             self._handlers[SEARCH_TOOL] = partial(answer_search, memory, allowance.room)
-        if can_compress(memory):
+        if isinstance(memory, CompressibleSource):
             self._handlers[COMPRESS_TOOL] = partial(answer_compress, memory)
 
     @property

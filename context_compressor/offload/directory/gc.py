@@ -163,8 +163,8 @@ class _Collector:
         found = find_namespaces(self.path)
         if not found and not (self.path / STORE_FOLDER).exists():
             return GarbageCollection((), 0, 0, 0, 0, 0, dry_run)  # no store was ever here
-        with self._deciding(look_only=dry_run) as in_use:
-            taken = in_use(found)
+        with self._deciding(look_only=dry_run) as is_locked:
+            taken = self._in_use(found, is_locked)
         before = sum(namespace.bytes for namespace in found)
         chosen = choose(found, taken | self.keep, self.max_bytes, self.max_age_seconds, time.time_ns())
         after = before
@@ -190,15 +190,23 @@ class _Collector:
         )
 
     @contextmanager
-    def _deciding(self, *, look_only: bool = False) -> Iterator[_InUse]:
-        """Give what tells which namespaces are in use; while it is held nobody can open one."""
+    def _deciding(self, *, look_only: bool = False) -> Iterator[bool]:
+        """Let nobody open a namespace meanwhile; give whether that holds, as on disks that have locks."""
         folder = self.path / STORE_FOLDER
         if look_only and not (folder / LOCK_FILE).exists():
-            yield _InUse(self.path, is_locked=True)
+            yield True
             return
         make_directory(folder)
         with locked(folder / LOCK_FILE) as (_, is_locked):
-            yield _InUse(self.path, is_locked)
+            yield is_locked
+
+    def _in_use(self, found: Collection[FoundNamespace], is_locked: bool) -> frozenset[str]:
+        """Return the names of those in use; without a lock what is young may be."""
+        names = frozenset(namespaces_in_use(self.path))
+        if is_locked:
+            return names
+        oldest = time.time_ns() - int(UNLOCKABLE_SECONDS * _NANO)
+        return names.union(namespace.name for namespace in found if namespace.used_ns > oldest)
 
     def _finish_earlier(self) -> None:
         for directory in being_removed(self.path):
@@ -211,8 +219,8 @@ class _Collector:
         for start in range(0, len(chosen), _BATCH):
             batch = chosen[start : start + _BATCH]
             aside: list[Path] = []
-            with self._deciding() as in_use:
-                taken = in_use([namespace for namespace, _ in batch])
+            with self._deciding() as is_locked:
+                taken = self._in_use([namespace for namespace, _ in batch], is_locked)
                 for namespace, reason in batch:
                     if namespace.name in taken:
                         continue
@@ -244,19 +252,6 @@ class _Collector:
             directory.rename(target)
             aside.append(target)
         return True
-
-
-@dataclass(frozen=True, slots=True)
-class _InUse:
-    path: Path
-    is_locked: bool
-
-    def __call__(self, found: Collection[FoundNamespace]) -> frozenset[str]:
-        names = frozenset(namespaces_in_use(self.path))
-        if self.is_locked:
-            return names
-        oldest = time.time_ns() - int(UNLOCKABLE_SECONDS * _NANO)
-        return names.union(namespace.name for namespace in found if namespace.used_ns > oldest)
 
 
 _Chosen = tuple[FoundNamespace, Reason]

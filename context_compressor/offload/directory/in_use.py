@@ -15,8 +15,7 @@ import threading
 import time
 import weakref
 from collections import Counter, deque
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -127,11 +126,9 @@ class OpenNamespaces:
         except OSError:
             return False
 
-    @contextmanager
-    def _saying(self, wait_seconds: float) -> Iterator[None]:
+    def _saying(self, wait_seconds: float) -> AbstractContextManager[object]:
         """Hold off whoever is deciding what nobody has open."""
-        with locked(self._folder / LOCK_FILE, shared=True, wait_seconds=wait_seconds):
-            yield
+        return locked(self._folder / LOCK_FILE, shared=True, wait_seconds=wait_seconds)
 
     def _append(self, sign: str, namespaces: list[str]) -> None:
         # Of a line that could be written in part only, the next one is kept apart, and it has no semicolon.
