@@ -55,6 +55,16 @@ class Found:
     recoverable: int = 0
     """Known from the view, or from texts that it leads to."""
 
+    @property
+    def known_share(self) -> float | None:
+        """What share of the evidence is known from the view; None where there is none."""
+        return _ratio(self.known, self.all)
+
+    @property
+    def recoverable_share(self) -> float | None:
+        """The same of what is known from the view, or from texts that it leads to."""
+        return _ratio(self.recoverable, self.all)
+
     def __add__(self, other: Found) -> Found:
         return Found(self.all + other.all, self.known + other.known, self.recoverable + other.recoverable)
 
@@ -178,10 +188,14 @@ class Totals:
     time: Times
 
     @property
+    def evidence(self) -> Found:
+        """All evidence, far and near."""
+        return self.far + self.near
+
+    @property
     def lost(self) -> int:
         """How often evidence was neither in a view nor in a text that it leads to."""
-        both = self.far + self.near
-        return both.all - both.recoverable
+        return self.evidence.all - self.evidence.recoverable
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +220,7 @@ class Replay:
         return {**asdict(self), "totals": asdict(self.totals())}
 
 
-def total(replays: Sequence[Replay], prices: Prices = PRICES) -> Totals:
+def total(replays: Sequence[Replay]) -> Totals:
     """Return what replays come to together: sums over all turns, so longer sessions weigh more."""
     turns = [turn for replay in replays for turn in replay.turns]
     raw_tokens = sum(turn.raw_tokens for turn in turns)
@@ -221,7 +235,7 @@ def total(replays: Sequence[Replay], prices: Prices = PRICES) -> Totals:
         peak_tokens=max((turn.view_tokens for turn in turns if turn.is_sent), default=None),
         over=sum(turn.is_over for turn in turns),
         invalid=sum(bool(turn.problems) for turn in turns),
-        cost=cost_of(turns, prices),
+        cost=cost_of(turns),
         cost_with_cache_writes=cost_of(turns, CACHE_WRITE_PRICES),
         far=sum((turn.far for turn in turns), Found()),
         near=sum((turn.near for turn in turns), Found()),

@@ -221,19 +221,14 @@ def bars_chart(rows: Sequence[tuple[str, Totals]]) -> Chart:
         _bars(panels[0], names, sent, colors, short_number, "Tokens sent")
         costs = [totals.cost.spent_ratio for _, totals in rows]
         _bars(panels[1], names, costs, colors, lambda value: f"{value:.2f}", "Cost (history = 1)")
-        known = [_share(totals.far.known + totals.near.known, totals) for _, totals in rows]
-        led_to = [_share(totals.far.recoverable + totals.near.recoverable, totals) for _, totals in rows]
+        known = [totals.evidence.known_share for _, totals in rows]
+        led_to = [totals.evidence.recoverable_share for _, totals in rows]
         panels[2].barh(names, [share or 0.0 for share in led_to], 0.62, color=colors, alpha=0.35)
         _bars(panels[2], names, known, colors, lambda value: f"{100 * value:.1f} %", "Evidence shown", led_to)
 
     stretch = 0.28 + 0.11 * len(rows)
     label = "Tokens sent, cost and evidence shown, a bar for each system"
     return Chart("systems", label, draw, stretch, 0.45 + 0.36 * len(rows))
-
-
-def _share(part: int, totals: Totals) -> float | None:
-    whole = totals.far.all + totals.near.all
-    return part / whole if whole else None
 
 
 def _bars(

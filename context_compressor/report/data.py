@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from context_compressor.measure.results import Replay, Totals, total
-from context_compressor.measure.watching import Gap, StandIn, TurnEvent, Watched
+from context_compressor.measure.watching import StandIn, TurnEvent, Watched
 
 OURS = "ours"
 RAW = "raw"
@@ -128,11 +128,6 @@ def _stand_in_value(one: StandIn) -> dict[str, Any]:
         "shown_tokens": one.shown_tokens,
         "full_tokens": one.full_tokens,
     }
-
-
-def count_lost(gaps: Sequence[Gap]) -> int:
-    """Return how many of some gaps no text leads to."""
-    return sum(not gap.is_recoverable for gap in gaps)
 
 
 def short_number(value: float) -> str:

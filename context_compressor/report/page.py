@@ -9,7 +9,7 @@ from importlib.resources import files
 from jinja2 import DictLoader, Environment, StrictUndefined, Template
 from markupsafe import Markup
 
-from context_compressor.measure.results import Found, Totals
+from context_compressor.measure.results import Totals
 from context_compressor.measure.watching import Gap, StandIn, TurnEvent, Watched
 from context_compressor.report.charts import (
     NARROW,
@@ -26,7 +26,6 @@ from context_compressor.report.data import (
     ReportData,
     SessionRun,
     Skipped,
-    count_lost,
     short_number,
 )
 from context_compressor.report.palette import COLORS, EVENT_LOOKS, variable_of
@@ -151,7 +150,6 @@ def _environment() -> Environment:
         light={color.variable: color.light for color in COLORS},
         dark={color.variable: color.dark for color in COLORS},
         variable_of=variable_of,
-        shown_share=_shown_share,
     )
     return environment
 
@@ -201,7 +199,7 @@ def _sheet(data: ReportData, session: SessionRun, budget: int, number: int, text
 
 
 def _losses(system: str, gaps: Sequence[Gap]) -> Losses:
-    return Losses(system, tuple(gaps[:_MAX_GAPS]), len(gaps), count_lost(gaps))
+    return Losses(system, tuple(gaps[:_MAX_GAPS]), len(gaps), sum(not gap.is_recoverable for gap in gaps))
 
 
 def _problems(run: Watched) -> tuple[tuple[str, tuple[int, ...]], ...]:
@@ -254,10 +252,3 @@ def ranges(indexes: Sequence[int], most: int = 6) -> str:
             found.append([index, index])
     told = [str(first) if first == last else f"{first}-{last}" for first, last in found[:most]]
     return ", ".join(told) + (f" and {len(found) - most} more" if len(found) > most else "")
-
-
-def _shown_share(totals: Totals, *, recoverable: bool = False) -> float | None:
-    """Return the share of evidence that views show, or lead to."""
-    both: Found = totals.far + totals.near
-    part = both.recoverable if recoverable else both.known
-    return part / both.all if both.all else None

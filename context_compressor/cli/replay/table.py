@@ -35,14 +35,14 @@ def print_tables(console: Console, data: ReportData) -> None:
 
 
 def _cells(totals: Totals) -> tuple[str, ...]:
-    evidence = totals.far + totals.near
+    evidence = totals.evidence
     return (
         _percent(totals.saved),
         "-" if totals.peak_tokens is None else short_number(totals.peak_tokens),
         f"{totals.over:,}",
         f"{totals.invalid:,}",
         "-" if totals.cost.spent_ratio is None else f"{totals.cost.spent_ratio:.2f}",
-        _percent(evidence.known / evidence.all if evidence.all else None),
+        _percent(evidence.known_share),
         f"{evidence.recoverable - evidence.known:,}",
         f"{totals.lost:,}",
     )
