@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from context_compressor.errors import ContextCompressorError
 from context_compressor.events import CompressionEvent
@@ -125,16 +125,6 @@ async def watch(
     return Watched(result, tuple(watcher.events), await watcher.stand_ins(), find_gaps(recording, result))
 
 
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    turn: int
-    kind: str
-    covered_ids: tuple[str, ...]
-    shown: str
-    full: Excerpt
-    full_tokens: int
-
-
 class _Watcher:
     """What is seen of a system, turn by turn."""
 
@@ -143,7 +133,8 @@ class _Watcher:
         self._ours = system if isinstance(system, Ours) else None
         self._turn = 0
         self.events: list[TurnEvent] = []
-        self._seen: dict[tuple[str, tuple[str, ...]], _Seen] = {}
+        self._seen: dict[tuple[str, tuple[str, ...]], tuple[StandIn, Sequence[str]]] = {}
+        """By kind and refs; each with the ids of the messages that it covers, whose indexes come last."""
 
     async def look(self) -> None:
         """Note the events of this turn, and what stands in its view for the first time."""
@@ -166,14 +157,18 @@ class _Watcher:
             return
         full = "\n\n".join([await self._read(ref) for ref in refs])
         reader = MessageReader()
-        self._seen[kind, refs] = _Seen(
-            turn=self._turn,
+        shown = "\n".join(reader.text_of(message) for message in to_openai([msg]))
+        stand_in = StandIn(
             kind=kind,
-            covered_ids=tuple(provenance.get("covered_ids", ())),
-            shown="\n".join(reader.text_of(message) for message in to_openai([msg])),
+            turn=self._turn,
+            refs=refs,
+            covers=(),
+            shown=excerpt_of(shown),
+            shown_tokens=self._counter.count_text(shown),
             full=excerpt_of(full),
             full_tokens=self._counter.count_text(full),
         )
+        self._seen[kind, refs] = stand_in, provenance.get("covered_ids", ())
 
     async def _read(self, ref: str) -> str:
         assert self._ours is not None
@@ -188,17 +183,8 @@ class _Watcher:
             return ()
         index_of = {msg.id: index for index, msg in enumerate(await self._ours.memory.get_history())}
         return tuple(
-            StandIn(
-                kind=seen.kind,
-                turn=seen.turn,
-                refs=refs,
-                covers=tuple(sorted(index_of[id] for id in seen.covered_ids if id in index_of)),
-                shown=excerpt_of(seen.shown),
-                shown_tokens=self._counter.count_text(seen.shown),
-                full=seen.full,
-                full_tokens=seen.full_tokens,
-            )
-            for (_, refs), seen in self._seen.items()
+            replace(stand_in, covers=tuple(sorted(index_of[id] for id in ids if id in index_of)))
+            for stand_in, ids in self._seen.values()
         )
 
 

@@ -8,14 +8,13 @@ results in turn.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 from context_compressor.errors import InvalidMessageError
 from context_compressor.messages.msg import Msg
 from context_compressor.readers.anthropic_messages import speaks_chat
 from context_compressor.readers.documents import Document, Numbered
-from context_compressor.readers.grouped import whole_session
+from context_compressor.readers.grouped import to_session
 from context_compressor.readers.session import Format, Session, UnreadableError
 from context_compressor.readers.transcript import (
     Part,
@@ -110,19 +109,24 @@ def read(document: Document) -> Iterator[Session]:
     is_held = False
     for line, value in values:
         if not is_held and _is_entry(value):
-            yield _to_session(document, "", "", [(line, value), *values])
+            yield _read_memory(document, "", "", [(line, value), *values])
             return
         memories = list(_memories(value))
         for name, summary, found in memories:
-            session = _to_session(document, name, summary, [(line, entry) for entry in found])
-            yield replace(session, line=line if document.is_lines else None, message_lines=())
+            yield _read_memory(document, name, summary, [(line, entry) for entry in found], line)
         is_held = is_held or bool(memories)
         if not memories:
             why = f"expected the state of an AgentScope memory, got {kind_of(value)} without one"
             document.reject(UnreadableError(why), line)
 
 
-def _to_session(document: Document, name: str, summary: str | list[Any], entries: list[Numbered]) -> Session:
+def _read_memory(
+    document: Document,
+    name: str,
+    summary: str | list[Any],
+    entries: list[Numbered],
+    held_at: int | None = None,
+) -> Session:
     marks = [entry[1] for _, entry in entries if isinstance(entry, list) and len(entry) == 2]
     is_repeated = any(isinstance(marked, list) and "compressed" in marked for marked in marks)
     transcript = Transcript()
@@ -137,7 +141,7 @@ def _to_session(document: Document, name: str, summary: str | list[Any], entries
             _add(transcript, entry, line)
         except (UnreadableError, InvalidMessageError) as error:
             document.reject(UnreadableError(f"content[{index}]: {error}"), line)
-    return whole_session(document, FORMAT, transcript, name or None, notes)
+    return to_session(document, FORMAT, transcript, name or None, notes, held_at)
 
 
 def _add(transcript: Transcript, entry: Any, line: int) -> None:

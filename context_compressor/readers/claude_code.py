@@ -18,7 +18,7 @@ from typing import Any
 
 from context_compressor.readers import anthropic_blocks as blocks
 from context_compressor.readers.documents import Document
-from context_compressor.readers.grouped import whole_session
+from context_compressor.readers.grouped import to_session
 from context_compressor.readers.session import Format, Session, UnreadableError
 from context_compressor.readers.transcript import Transcript, kind_of
 
@@ -93,7 +93,7 @@ def read(document: Document) -> Iterator[Session]:
             if record.uuid is not None:
                 agent_of[record.uuid] = agent
     for name, records in (("", main), *agents.items()):
-        session = _to_session(document, records, "/".join(part for part in (session_id, name) if part))
+        session = _read_conversation(document, records, "/".join(part for part in (session_id, name) if part))
         if session.messages:
             yield session
 
@@ -134,7 +134,7 @@ def _text(value: dict[str, Any], key: str) -> str | None:
     return found if isinstance(found, str) and found else None
 
 
-def _to_session(document: Document, records: list[_Record], name: str) -> Session:
+def _read_conversation(document: Document, records: list[_Record], name: str) -> Session:
     left_out = _rewound(records)
     transcript = Transcript()
     dropped = 0
@@ -148,7 +148,7 @@ def _to_session(document: Document, records: list[_Record], name: str) -> Sessio
         else:
             blocks.add_user(transcript, record.content, record.line)
     notes = (f"records left out because they were rewound: {dropped}",) if dropped else ()
-    return whole_session(document, FORMAT, transcript, name or None, notes)
+    return to_session(document, FORMAT, transcript, name or None, notes)
 
 
 def _rewound(records: Sequence[_Record]) -> set[int]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from context_compressor.readers.documents import Document
-from context_compressor.readers.grouped import whole_session
+from context_compressor.readers.grouped import to_session
 from context_compressor.readers.response_items import add_item
 from context_compressor.readers.session import Format, Session, UnreadableError
 from context_compressor.readers.transcript import Transcript, kind_of, text_part
@@ -52,7 +52,7 @@ def read(document: Document) -> Iterator[Session]:
             document.reject(error, line)
     count = rollout.taken_back
     notes = (f"turns left out because they were rolled back: {count}",) if count else ()
-    session = whole_session(document, FORMAT, rollout.transcript, rollout.id, notes)
+    session = to_session(document, FORMAT, rollout.transcript, rollout.id, notes)
     if session.messages:
         yield session
 

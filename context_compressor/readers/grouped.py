@@ -11,13 +11,25 @@ from context_compressor.readers.session import Format, Session, UnreadableError
 from context_compressor.readers.transcript import Transcript
 
 
-def whole_session(
-    document: Document, format: Format, transcript: Transcript, id: str | None, notes: tuple[str, ...]
+def to_session(
+    document: Document,
+    format: Format,
+    transcript: Transcript,
+    id: str | None,
+    notes: tuple[str, ...] = (),
+    held_at: int | None = None,
 ) -> Session:
-    """Return the session of a format in which all lines of a file belong together."""
+    """Return a session: what all lines of a file say, or the value that begins on line `held_at`."""
     messages, lines = transcript.finish()
-    lines = lines if document.is_lines else ()
-    return Session(messages, document.name, format, id=id, message_lines=lines, notes=notes)
+    return Session(
+        messages,
+        document.name,
+        format,
+        id=id,
+        line=held_at if document.is_lines else None,
+        message_lines=lines if document.is_lines and held_at is None else (),
+        notes=notes,
+    )
 
 
 def _begin_with_nothing(_transcript: Transcript, _holder: Any, _line: int) -> list[Numbered]:
@@ -60,15 +72,8 @@ class GroupReader:
                 except UnreadableError as error:
                     place = "" if holder is None else self.place.format(index)
                     document.reject(UnreadableError(place + error.why), number)
-            messages, lines = transcript.finish()
-            yield Session(
-                messages,
-                document.name,
-                self.format,
-                id=self._id_of(holder),
-                line=line if document.is_lines and holder is not None else None,
-                message_lines=lines if document.is_lines and holder is None else (),
-            )
+            held_at = None if holder is None else line
+            yield to_session(document, self.format, transcript, self._id_of(holder), held_at=held_at)
 
     def _groups(self, document: Document) -> Iterator[tuple[Any, int, list[Numbered]]]:
         """Yield `(holder, line, items)` of each session: the items of all lines, or those that a value holds.

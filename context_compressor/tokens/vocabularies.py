@@ -9,8 +9,8 @@ import os
 import re
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from dataclasses import dataclass
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 
 from context_compressor.messages.normalizing import normalize
@@ -81,7 +81,6 @@ class Vocabulary:
         name: "qwen", "estimate", or tiktoken's name of an encoding.
         count: return the tokens of a text; special-token strings are plain text.
         message_tokens: what a message costs besides its texts, its role included.
-        count_name: as `count`, for names and ids, which come again and again and are remembered.
         count_list: as `count`, for texts that may hold a list of ours, whose items come again.
     """
 
@@ -89,10 +88,11 @@ class Vocabulary:
     count: Callable[[str], int]
     message_tokens: int
     count_list: Callable[[str], int]
-    count_name: Callable[[str], int] = field(init=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "count_name", _remembering(self.count, _NAME_CHARACTERS))
+    @cached_property
+    def count_name(self) -> Callable[[str], int]:
+        """Count as `count` does, for names and ids, which come again and again and are remembered."""
+        return _remembering(self.count, _NAME_CHARACTERS)
 
 
 ESTIMATED = Vocabulary(ESTIMATE, estimate_tokens, QWEN_MESSAGE_TOKENS, estimate_tokens)

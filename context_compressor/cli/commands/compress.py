@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from context_compressor.cli.commands.options import BaseUrl, Job, Model, Store, Summarizer
+from context_compressor.cli.commands.options import BaseUrl, Job, KeepRecent, Model, Store, Summarizer
 from context_compressor.cli.settings import DEFAULT_STORE, Mode, SummarizerKind
 from context_compressor.readers.session import Format
 
@@ -39,9 +39,7 @@ def compress(
         int | None,
         typer.Option(metavar="N", help="Tokens above which an older tool result moves out. Default: 2000."),
     ] = None,
-    keep_recent: Annotated[
-        int | None, typer.Option(metavar="N", help="Messages at the end to keep word for word. Default: 10.")
-    ] = None,
+    keep_recent: KeepRecent = None,
     group_tokens: Annotated[
         int | None,
         typer.Option(metavar="N", help="Tokens one summary covers at most. Default: no limit."),

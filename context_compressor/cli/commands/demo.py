@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from context_compressor.cli.commands.options import BaseUrl, Job, Json, Model, Summarizer
+from context_compressor.cli.commands.options import BaseUrl, Job, Json, KeepRecent, Model, Summarizer
 from context_compressor.cli.settings import SummarizerKind
 
 
@@ -14,9 +14,7 @@ def demo(
     # Below 2,000 tokens a page of what the agent reads back has no room.
     budget: Annotated[int, typer.Option(min=2000, metavar="N", help="Tokens that a view may cost.")] = 16_000,
     turns: Annotated[int, typer.Option(min=1, max=400, metavar="N", help="Turns of the agent.")] = 80,
-    keep_recent: Annotated[
-        int | None, typer.Option(metavar="N", help="Messages at the end to keep word for word. Default: 10.")
-    ] = None,
+    keep_recent: KeepRecent = None,
     summarizer: Summarizer = SummarizerKind.EXTRACTIVE,
     model: Model = None,
     base_url: BaseUrl = None,

@@ -30,4 +30,7 @@ Model = Annotated[
     ),
 ]
 BaseUrl = Annotated[str | None, typer.Option(metavar="URL", help="Its server, if not the provider's own.")]
+KeepRecent = Annotated[
+    int | None, typer.Option(metavar="N", help="Messages at the end to keep word for word. Default: 10.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Report as JSON instead of tables.")]
