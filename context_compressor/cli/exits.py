@@ -17,12 +17,7 @@ BROKEN_PIPE: Final = 141
 
 
 class CommandError(Exception):
-    """End a command with one line on stderr.
-
-    Args:
-        message: what is wrong, where, and how to mend it.
-        code: the exit code.
-    """
+    """End a command with one line on stderr, which says what is wrong, where, and how to mend it."""
 
     def __init__(self, message: str, code: int = TROUBLE) -> None:
         super().__init__(message)

@@ -95,11 +95,7 @@ class MessageReader:
 
 
 class CachedCounter:
-    """Count messages in tokens, the same message once.
-
-    Args:
-        counter: what counts them; a `TiktokenCounter` when None.
-    """
+    """Count messages in tokens, the same message once; by a `TiktokenCounter` where no counter is given."""
 
     def __init__(self, counter: TokenCounter | None = None) -> None:
         self.counter: TokenCounter = TiktokenCounter() if counter is None else counter

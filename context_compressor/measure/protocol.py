@@ -37,7 +37,8 @@ class ReadBack:
 class System(Protocol):
     """Something that turns the history so far into what is sent. Made for one session.
 
-    The messages that it is given must not be changed, nor those that it returned.
+    The messages that it is given must not be changed, nor those that it returned. A class
+    that inherits from this one stores and summarises nothing, unless its own methods say so.
     """
 
     name: str
@@ -52,27 +53,31 @@ class System(Protocol):
         """
         ...
 
-    async def reachable(self, view: Sequence[Chat]) -> Mapping[str, str]:
+    async def reachable(self, view: Sequence[Chat]) -> Mapping[str, str]:  # noqa: ARG002
         """Return the texts that an agent who reads `view` can read back, by what they are called there."""
-        ...
+        return {}
 
-    async def read_back(self, identifier: str, is_answer: Callable[[str], bool]) -> ReadBack | None:
+    async def read_back(
+        self,
+        identifier: str,  # noqa: ARG002
+        is_answer: Callable[[str], bool],  # noqa: ARG002
+    ) -> ReadBack | None:
         """Return what the cheapest way costs by which the system's own tools show an identifier, if any does.
 
         Args:
             identifier: what is looked for.
             is_answer: tells whether a tool's answer makes it known.
         """
-        ...
+        return None
 
     def spending(self) -> Spending:
         """Return what summaries have cost so far."""
-        ...
+        return Spending()
 
     async def stored(self) -> Mapping[str, str]:
         """Return every text in the store, by its key there."""
-        ...
+        return {}
 
     async def aclose(self) -> None:
         """End what the system began."""
-        ...
+        return  # most began nothing

@@ -34,8 +34,8 @@ MAX_PAGES = 50
 _NEXT_PAGE = re.compile(r"\[more: read_offloaded\(ref, offset=(\d+)(?:, column=(\d+))?\)[^\n]*\]\Z")
 
 
-class PlainSystem:
-    """A system that stores nothing and summarises nothing. As it is, it sends the history."""
+class PlainSystem(System):
+    """A system that stores nothing and summarises nothing: it sends the history as it is."""
 
     name = "raw"
 
@@ -43,37 +43,9 @@ class PlainSystem:
         """Return the history."""
         return list(history)
 
-    async def reachable(self, view: Sequence[Chat]) -> Mapping[str, str]:  # noqa: ARG002
-        """Return nothing: nothing is stored."""
-        return {}
-
-    async def read_back(
-        self,
-        identifier: str,  # noqa: ARG002
-        is_answer: Callable[[str], bool],  # noqa: ARG002
-    ) -> ReadBack | None:
-        """Return None: there are no tools."""
-        return None
-
-    def spending(self) -> Spending:
-        """Return nothing spent."""
-        return Spending()
-
-    async def stored(self) -> Mapping[str, str]:
-        """Return nothing."""
-        return {}
-
-    async def aclose(self) -> None:
-        """Do nothing."""
-
 
 class Sliding(PlainSystem):
-    """Send the instructions and the newest exchanges that fit the budget; the newest one whatever it costs.
-
-    Args:
-        budget: tokens that may be sent.
-        counter: what they are counted by.
-    """
+    """Send the instructions and the newest exchanges that fit the budget, the newest whatever it costs."""
 
     name = "sliding"
 
@@ -111,11 +83,7 @@ def _exchanges_backwards(history: Sequence[Chat]) -> Iterator[list[Chat]]:
 
 
 class Masking(PlainSystem):
-    """Send everything, with a placeholder for every tool result but the newest few.
-
-    Args:
-        keep: how many tool results stay as they are.
-    """
+    """Send everything, with a placeholder for every tool result but the newest few."""
 
     name = "masking"
 

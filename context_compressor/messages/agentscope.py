@@ -17,10 +17,7 @@ def from_agentscope(msg: object, place: str = "message") -> Msg:
     """Return an independent copy of AgentScope's `Msg` as one of ours, under the same id.
 
     A subclass comes back as a plain `Msg`; one that holds more than a `Msg` does is refused.
-
-    Args:
-        msg: the message, or one of ours.
-        place: what to call it in an error.
+    One of ours comes back as a copy; errors call the message `place`.
 
     Raises:
         InvalidMessageError: a field is not of its kind, or there are fields that would be lost.
@@ -55,9 +52,7 @@ def from_agentscope(msg: object, place: str = "message") -> Msg:
 def to_agentscope(msg: Msg, kind: type[Any]) -> Any:
     """Return our message as AgentScope's `Msg`, under the same id; content and metadata are shared.
 
-    Args:
-        msg: the message.
-        kind: the class to make one of: AgentScope's `Msg` or a subclass.
+    `kind` is the class to make one of: AgentScope's `Msg` or a subclass.
     """
     # The class's own constructor makes an id, and turns metadata None into {} and a timestamp "" into now.
     made = object.__new__(kind)

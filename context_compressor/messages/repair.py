@@ -160,9 +160,7 @@ def without_empty_calls(msg: Msg) -> Msg:
 def with_result_content(msg: Msg, results: list[Block]) -> Msg:
     """Return a result message whose content is a text where the wire would show null or an empty list.
 
-    Args:
-        msg: the message; returned as it is when nothing has to change.
-        results: its results, as they are to be shown.
+    It is the message itself where nothing has to change; `results` are its own, as they are to be shown.
     """
     remark = remark_of(msg.metadata)
     null = remark.get("content") == "null" and not is_legacy_result(msg)

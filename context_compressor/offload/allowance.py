@@ -18,11 +18,7 @@ MIN_PAGE_TOKENS = 100
 
 
 class Allowance:
-    """Tell what answers may cost, in tokens.
-
-    Args:
-        memory: whose budget and counter hold.
-    """
+    """Tell what answers may cost, in tokens, by a memory's budget and counter."""
 
     def __init__(self, memory: OffloadSource) -> None:
         self._memory = memory

@@ -24,15 +24,8 @@ def largest_fitting(
     """Return a large `n` in `0..upper` with `cost(n) <= limit`, in tokens; 0 when none was found.
 
     `cost` should grow with `n`, more or less; the `n` returned was measured, or is 0. Interpolates from
-    `guess`, then bisects: typically 3 to 6 calls of `cost`, and 1 or 2 after a good guess at a low fill.
-
-    Args:
-        cost: what `n` costs.
-        upper: the largest `n`.
-        limit: what may be spent.
-        guess: where to begin.
-        good_enough: share of `limit` at which the search ends.
-        calls: after so many calls the search ends with what it has, if it has anything.
+    `guess`, then bisects: typically 3 to 6 calls of `cost`, and 1 or 2 after a good guess at a low fill. Ends
+    at a cost of `good_enough` of the limit, and after so many `calls` with what it has, if it has anything.
     """
     fits, too_many = 0, upper + 1
     n = min(max(guess, 1), upper)

@@ -59,10 +59,7 @@ class CompressibleSource(Protocol):
 async def answer_search(memory: SearchableSource, room: Callable[[], int], arguments: Arguments) -> str:
     """Return the passages that answer a query as a page, or why there are none.
 
-    Args:
-        memory: what is searched.
-        room: what the page may cost, in tokens; asked once there is something to show.
-        arguments: `query` and `limit`.
+    The page costs at most the tokens of `room`, which is asked once there is something to show.
 
     Raises:
         FinalAnswer: a wrong argument, or no room.
@@ -83,10 +80,6 @@ async def answer_search(memory: SearchableSource, room: Callable[[], int], argum
 
 async def answer_compress(memory: CompressibleSource, arguments: Arguments) -> str:
     """Compress, and return a sentence on what that saved and whether the note was kept.
-
-    Args:
-        memory: what is compressed.
-        arguments: `keep`.
 
     Raises:
         FinalAnswer: a wrong argument.

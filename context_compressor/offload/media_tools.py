@@ -28,11 +28,6 @@ async def answer_load(memory: OffloadSource, allowance: Allowance, arguments: Ar
 async def find_media(memory: OffloadSource, allowance: Allowance, arguments: Arguments) -> tuple[str, str]:
     """Return the ref of media that can be shown, and their `data:` URL.
 
-    Args:
-        memory: what is read from.
-        allowance: what they may cost.
-        arguments: `ref`.
-
     Raises:
         FinalAnswer: a wrong argument, nothing to show, or no room for it.
     """

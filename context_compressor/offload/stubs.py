@@ -67,10 +67,7 @@ def stub_text(
 def media_stub(url: str, ref: str, kind: MediaKind) -> str:
     """Return the stand-in for media: it names kind, media type, size, and the dimensions of an image.
 
-    Args:
-        url: `data:<media type>;base64,<data>`.
-        ref: where it is stored.
-        kind: what it is.
+    Their URL has the form `data:<media type>;base64,<data>`.
     """
     data = url[url.index(",") + 1 :]
     size = image_size(data) if kind == "image" else None

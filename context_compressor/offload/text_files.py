@@ -44,8 +44,7 @@ _OPEN_FLAGS = (
 class TextFiles:
     """Read and write the files of one directory. All of this blocks, and belongs into a worker thread.
 
-    Args:
-        directory: where the files are; made at the first write.
+    The directory is made at the first write.
     """
 
     def __init__(self, directory: Path) -> None:

@@ -30,12 +30,7 @@ MAX_CONTEXT_LINES = 50
 
 
 async def answer_read(memory: OffloadSource, room: Callable[[], int], arguments: Arguments) -> str:
-    """Return a page of a stored text.
-
-    Args:
-        memory: what is read from.
-        room: what the page may cost, in tokens.
-        arguments: `ref`, `offset`, `limit` and `column`.
+    """Return a page of a stored text that costs at most the tokens of `room`.
 
     Raises:
         FinalAnswer: a wrong argument, no such text, or no room.
@@ -73,10 +68,7 @@ class _Found(NamedTuple):
 async def answer_grep(memory: OffloadSource, room: Callable[[], int], arguments: Arguments) -> str:
     """Return the lines of stored texts that match a pattern as a page, or why there are none.
 
-    Args:
-        memory: what is searched.
-        room: what the page may cost, in tokens.
-        arguments: `pattern`, `ref`, `ignore_case`, `context` and `limit`.
+    The page costs at most the tokens of `room`.
 
     Raises:
         FinalAnswer: a wrong argument, no such text, or no room.

@@ -90,12 +90,7 @@ def session_charts(data: ReportData, session: SessionRun, budget: int) -> list[C
 
 
 def render_page(data: ReportData, on_session: Callable[[], object] | None = None) -> str:
-    """Return the page.
-
-    Args:
-        data: what to tell.
-        on_session: called for each session of `detailed_sessions` that was drawn.
-    """
+    """Return the page; `on_session` is called for each session of `detailed_sessions` that was drawn."""
     environment = _environment()
     template = environment.get_template("session.html")
     detailed = detailed_sessions(data)

@@ -54,13 +54,7 @@ class Display:
 
 
 class PlainDisplay(Display):
-    """Print a line for every tenth turn and for every event.
-
-    Args:
-        console: where to print.
-        budget: tokens that a view may cost.
-        turns: how many the session takes.
-    """
+    """Print a line for every tenth turn and for every event."""
 
     def __init__(self, console: Console, budget: int, turns: int) -> None:
         self._console = console
@@ -82,13 +76,7 @@ class PlainDisplay(Display):
 
 
 class LiveDisplay(Display):
-    """Keep a table of the last turns on the screen.
-
-    Args:
-        console: a terminal.
-        budget: tokens that a view may cost.
-        turns: how many the session takes.
-    """
+    """Keep a table of the last turns on the screen."""
 
     def __init__(self, console: Console, budget: int, turns: int) -> None:
         self._budget = budget

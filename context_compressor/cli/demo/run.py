@@ -32,14 +32,7 @@ _READ_BACK_LINES = 8
 
 
 class DemoRun:
-    """Drive the scripted agent through a memory, request by request.
-
-    Args:
-        memory: the memory that is shown.
-        session: what the agent does.
-        display: shown every request.
-        events: the list to which the memory's hook appends.
-    """
+    """Drive the scripted agent through a memory, request by request; `events` is what its hook appends to."""
 
     def __init__(
         self,

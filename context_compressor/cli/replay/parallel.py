@@ -109,12 +109,7 @@ def _counter() -> TiktokenCounter:
 
 @dataclass(slots=True)
 class Replays:
-    """Replay sessions; `outcomes` has those that are done, also after Ctrl-C.
-
-    Args:
-        tasks: the sessions.
-        jobs: processes at once.
-    """
+    """Replay sessions; `outcomes` has those that are done, also after Ctrl-C."""
 
     tasks: Sequence[Task]
     jobs: int

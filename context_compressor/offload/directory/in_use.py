@@ -35,11 +35,7 @@ UNLOCKABLE_SECONDS = 24 * 3600.0
 
 
 class OpenNamespaces:
-    """The namespaces of one directory that stores of this process have open. Thread-safe; all blocks.
-
-    Args:
-        path: the directory of the stores.
-    """
+    """The namespaces of one directory that stores of this process have open. Thread-safe; all blocks."""
 
     def __init__(self, path: Path) -> None:
         self._folder = path / STORE_FOLDER

@@ -29,11 +29,7 @@ def watch_forks(holder: ForkAware) -> None:
 
 
 class OnePerDirectory(Generic[T]):
-    """The one object that all users of a directory share in this process. Thread-safe.
-
-    Args:
-        make: makes it.
-    """
+    """The one object that all users of a directory share in this process. Thread-safe."""
 
     def __init__(self, make: Callable[[Path], T]) -> None:
         self._make = make

@@ -32,11 +32,7 @@ _COLLECTED_FILE = "collected"
 
 
 class Quota:
-    """The limits of one directory, as this process keeps them. Thread-safe; all blocks.
-
-    Args:
-        path: the directory of the stores.
-    """
+    """The limits of one directory, as this process keeps them. Thread-safe; all blocks."""
 
     def __init__(self, path: Path) -> None:
         self.usage = Usage(path)

@@ -13,9 +13,6 @@ class DiskThreads:
 
     The event loop's are few and belong to everybody: a disk that hangs would take them all, one write each,
     and whatever else needs one, such as counting a long text or looking up a host, would wait for the disk.
-
-    Args:
-        path: the directory of the stores.
     """
 
     def __init__(self, path: Path) -> None:  # noqa: ARG002  # what one disk holds up, another does not

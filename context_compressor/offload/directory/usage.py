@@ -40,11 +40,7 @@ class _Count(NamedTuple):
 
 
 class Usage:
-    """The count of one directory. All of this blocks.
-
-    Args:
-        path: the directory of the stores.
-    """
+    """The count of one directory. All of this blocks."""
 
     def __init__(self, path: Path) -> None:
         self._file = path / STORE_FOLDER / _FILE

@@ -117,10 +117,7 @@ def show_json(text: str, *, is_numbered: bool = True) -> Callable[[int], str] | 
 
     A text with a value on each line is shown as an array.
     None when the text is not JSON, is larger than `MAX_JSON_CHARACTERS`, or is nested too deeply to parse.
-
-    Args:
-        text: any text.
-        is_numbered: whether to say on which lines of it the items begin that are left out.
+    With `is_numbered` it says on which lines of the text the items begin that are left out.
     """
     if len(text) > MAX_JSON_CHARACTERS or text.lstrip()[:1] not in ("{", "["):
         return None

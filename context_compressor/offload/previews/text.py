@@ -66,9 +66,7 @@ class _Piece(NamedTuple):
 def show_text(text: str, *, errors: bool = True) -> Callable[[int], str]:
     """Return what shows head and tail of `text`, and its error lines, in about so many characters.
 
-    Args:
-        text: any text.
-        errors: whether lines that speak of errors have a share; without, head and tail take it all.
+    Without `errors`, head and tail take it all.
     """
     lines = split_lines(text)
     # The Turkish dotted capital I is the one letter that becomes longer, and would move what follows it.
