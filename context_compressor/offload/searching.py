@@ -125,11 +125,6 @@ class TextMatches:
     seconds: float = 0.0
     timed_out: bool = False
 
-    @property
-    def total_lines(self) -> int:
-        """Lines of the whole text."""
-        return self.text.count("\n") + 1
-
 
 _Pick = tuple[TextMatches, Match, int]
 """A match to show, with its text and how many lines read the same."""
@@ -205,7 +200,7 @@ def search_page(
     if not context:
         picks = _without_repeats(picks)
     lines = {text.ref: split_lines(text.text) if context else [] for text in found}
-    totals = {text.ref: text.total_lines for text in found}
+    totals = {text.ref: text.text.count("\n") + 1 for text in found}
 
     def page(around: int, width: int, count: int) -> str:
         sections = []

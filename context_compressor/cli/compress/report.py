@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from context_compressor.cli.compress.sessions import SessionReport, StandIn
+from context_compressor.cli.settings import DEFAULT_STORE
 from context_compressor.cli.tables import TABLE_LOOK, print_table
 from context_compressor.cli.wording import one_line
 from context_compressor.compression.config import CompressionConfig
@@ -61,8 +62,6 @@ def _say(console: Console, text: str, style: str = "") -> None:
 
 
 def _store_option(store: str) -> str:
-    from context_compressor.cli.settings import DEFAULT_STORE
-
     return "" if store == DEFAULT_STORE else f" --store {shlex.quote(store)}"
 
 

@@ -7,9 +7,11 @@ import hashlib
 import json
 import logging
 import re
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from logging.handlers import BufferingHandler
 from pathlib import PurePath
 from typing import Any
 
@@ -110,7 +112,8 @@ class Compressor:
                 raise CommandError(f"{session.place()}: {reason}", NO) from None
             finally:
                 await memory.aclose()
-        notes = [*session.notes, *logged, *self._failures(events), *_told(placeholders)]
+        repairs = [record.getMessage() for record in logged]
+        notes = [*session.notes, *repairs, *self._failures(events), *_told(placeholders)]
         prefix = f"{session.source}: " if source.form is Form.DIRECTORY else ""
         return SessionReport(
             number=number,
@@ -219,26 +222,17 @@ def _stand_in(msg: Msg) -> StandIn | None:
     return StandIn(provenance["kind"], refs_shown(msg), tuple(covers))
 
 
-class _Collector(logging.Handler):
-    def __init__(self) -> None:
-        super().__init__()
-        self.texts: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.texts.append(record.getMessage())
-
-
 @contextmanager
-def _collected_logs() -> Iterator[list[str]]:
+def _collected_logs() -> Iterator[list[logging.LogRecord]]:
     """Collect what the library logs, repairs included, instead of letting it run into the report."""
     logger = logging.getLogger("context_compressor")
     before = logger.level, logger.propagate
-    collector = _Collector()
+    collector = BufferingHandler(sys.maxsize)
     logger.addHandler(collector)
     logger.setLevel(logging.INFO)
     logger.propagate = False
     try:
-        yield collector.texts
+        yield collector.buffer
     finally:
         logger.removeHandler(collector)
         logger.setLevel(before[0])

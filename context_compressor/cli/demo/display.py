@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter, deque
-from types import TracebackType
 from typing import Self
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console, Group
+from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -47,9 +46,7 @@ class Display:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Leave the terminal as it was found."""
 
 
@@ -93,13 +90,11 @@ class LiveDisplay(Display):
         self._live.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Leave the last state of the table on the screen."""
         self._live.stop()
 
-    def _render(self) -> Group:
+    def _render(self) -> Table:
         table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 2, 0, 0))
         table.add_column("turn", justify="right", width=4)
         table.add_column("tools", width=14, no_wrap=True)
@@ -116,7 +111,7 @@ class LiveDisplay(Display):
                 self._bar(row.view_tokens),
                 Text(_event_cell(row.events), "bold cyan" if row.events else ""),
             )
-        return Group(table)
+        return table
 
     def _bar(self, tokens: int) -> Text:
         share = tokens / self._budget

@@ -6,10 +6,10 @@ import asyncio
 import json
 import re
 import sys
-import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import asdict
+from tempfile import TemporaryDirectory
 
 from context_compressor.cli.demo.agent import Call, ChatDict, ScriptedSession, assistant_message, tool_message
 from context_compressor.cli.demo.checks import first_found, page_lines, stands_in
@@ -159,7 +159,8 @@ def run_demo(
         )
     console = make_console()
     display = Display() if as_json else make_display(console, budget, turns)
-    with _directory(store) as directory, display:
+    folder = TemporaryDirectory(prefix="context-compressor-") if store is None else nullcontext(store)
+    with folder as directory, display:
         events: list[CompressionEvent] = []
         memory = CompressedMemory(
             config=config,
@@ -180,12 +181,3 @@ def run_demo(
         if store is not None and failure.startswith("Offload"):
             raise CommandError(f"--store {store}: {failure}")
     return DONE if outcome.is_good else NO
-
-
-@contextmanager
-def _directory(store: str | None) -> Iterator[str]:
-    if store is not None:
-        yield store
-        return
-    with tempfile.TemporaryDirectory(prefix="context-compressor-") as directory:
-        yield directory
