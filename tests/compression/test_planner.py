@@ -115,6 +115,15 @@ def test_recent_messages_may_be_counted_in_tokens() -> None:
     assert stay(keep_recent_tokens=10**6, keep_recent_count=10) == recent
 
 
+def test_where_compacting_a_recent_result_holds_the_budget_no_recent_message_leaves() -> None:
+    said = [user("go"), *exchange("a", 60), *(assistant(text(f"t{n}", 10)) for n in range(10))]
+    found = planned(said, keep_recent_count=20)
+    assert found is not None
+    assert stubbed(found) == ["2"]
+    assert leaving(found) == []
+    assert 1_500 < found.projected_tokens < 2_000  # above what an event strives for
+
+
 def test_recent_results_are_compacted_before_recent_messages_leave() -> None:
     said = [user("go"), call("a", "b"), result("a", text("a", 120)), result("b", text("b", 120))]
     found = planned(said)
@@ -183,6 +192,13 @@ def test_a_large_result_is_compacted_as_it_arrives_and_only_then() -> None:
     assert found.reason == "arrival"
     assert planned(said, fresh={ItemKey("2")}, blocked={(ItemKey("2"), (0, -1))}) is None
     assert planned(said, fresh={ItemKey("2")}, exclude_tools={"read_file"}) is None
+
+
+def test_one_above_the_limit_is_compacted_however_little_its_stub_saves() -> None:
+    said = [user("go"), call("a"), result("a", text("an-hour-ago", 2))]
+    (tokens,) = [tokens for item in items_of(said)[2:] for _, tokens in item.texts()]
+    assert COSTS.stub < tokens < COSTS.stub * 4 / 3
+    assert stubbed(planned(said, fresh={ItemKey("2")}, arrival_ratio=0.01)) == ["2"]
 
 
 def test_the_larger_what_arrives_the_more_its_first_stub_shows() -> None:

@@ -620,6 +620,24 @@ async def test_a_text_that_stays_pending_does_not_keep_others_from_being_written
     assert set(left) <= {pending[0]}
 
 
+async def test_what_collided_is_compacted_once_the_message_says_something_else() -> None:
+    class Colliding(InMemoryOffloadStore):
+        async def write(self, text: str) -> str:
+            if text.startswith("result-a:"):
+                raise OffloadCollisionError("another text holds the ref")
+            return await super().write(text)
+
+    memory = new_memory(config(mode="compact", max_tool_message_tokens=300), store=Colliding())
+    added = await filled(memory, [user("go"), call("a"), result("a", text("result-a", 60)), *turns(1)])
+    assert kind_of((await memory.get_memory())[2]) is None
+    state = memory.base.state_dict()
+    state["content"][2][0]["content"][0]["output"] = text("result-b", 60)
+    memory.base.load_state_dict(state)
+    await memory.get_memory()
+    await filled(memory, turns(2, tag="u"))
+    assert added[2].id in [msg.id for msg in await memory.get_memory() if kind_of(msg) == "stub"]
+
+
 async def test_a_text_deleted_while_its_write_is_tried_again_does_not_stay_stored() -> None:
     gate, trying = asyncio.Event(), asyncio.Event()
 
