@@ -49,6 +49,7 @@ def test_merged_segments_come_first_as_contents() -> None:
         "[Contents: 2 earlier parts of the conversation, oldest first]\n\n[Transcript of 1 messages"
     )
     assert text.index("summary 0") < text.index("summary 1") < text.index("go")
+    assert "[Transcript of" not in rendered(segments, segments=2).text
 
 
 def test_images_stand_by_their_ref_and_are_stored_whole() -> None:
