@@ -203,6 +203,12 @@ def test_a_malformed_field_is_refused_by_name(key: str, value: Any) -> None:
         Ledger.from_dict({**full().to_dict(), key: value})
 
 
+@pytest.mark.parametrize("key", ["pending", "unwanted"])
+def test_a_ref_that_is_none_is_refused_by_its_place(key: str) -> None:
+    with pytest.raises(InvalidStateError, match=rf"ledger\.{key}\[1\]"):
+        Ledger.from_dict({**full().to_dict(), key: [R[2], "../secret"]})
+
+
 ENTRIES = full().to_dict()["entries"]
 
 

@@ -56,11 +56,13 @@ def test_compress_starts_with_segments() -> None:
     assert leaving(found) == ["1", "2", "3", "4"] or leaving(found) == ["1", "2"]
 
 
-def test_compact_plans_no_summary() -> None:
-    found = planned(turns(12), mode="compact")
+@pytest.mark.parametrize("threshold", [None, 500])
+def test_compact_plans_no_summary(threshold: int | None) -> None:
+    found = planned(turns(12), mode="compact", group_token_threshold=threshold)
     assert found is not None
-    assert found.segments
-    assert all(segment.summary_tokens == 0 for segment in found.segments)
+    assert len(found.segments) == 1, "groups are for summaries"
+    assert found.segments[0].summary_tokens == 0
+    assert found.stubs == ()
 
 
 def test_auto_compresses_where_compacting_was_not_enough() -> None:
@@ -192,6 +194,14 @@ def test_a_large_result_is_compacted_as_it_arrives_and_only_then() -> None:
     assert found.reason == "arrival"
     assert planned(said, fresh={ItemKey("2")}, blocked={(ItemKey("2"), (0, -1))}) is None
     assert planned(said, fresh={ItemKey("2")}, exclude_tools={"read_file"}) is None
+
+
+def test_it_brings_no_summary_in_a_session_that_has_none() -> None:
+    said = [user("go"), *turns(24), *exchange("a", 300)]
+    found = planned(said, 16_000, fresh={ItemKey(str(len(said) - 1))})
+    assert found is not None
+    assert found.reason == "arrival"
+    assert leaving(found) == []
 
 
 def test_one_above_the_limit_is_compacted_however_little_its_stub_saves() -> None:

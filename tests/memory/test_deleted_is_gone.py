@@ -17,6 +17,7 @@ from tests.memory.scripted import (
     assistant,
     call,
     config,
+    filled,
     good_view,
     new_memory,
     result,
@@ -197,3 +198,12 @@ async def test_what_ended_the_waiting_for_results_behind_a_summary_goes_like_any
     again = new_memory(store=memory.store)
     again.load_state_dict(json.loads(json.dumps(memory.state_dict())))
     assert wire_text(await good_view(again)) == view
+
+
+async def test_the_result_of_a_deleted_call_is_shown_as_a_user_message() -> None:
+    memory = new_memory()
+    added = await filled(memory, [user("go"), call("a"), result("a", "forty-two"), *turns(1)])
+    await good_view(memory)
+    assert await memory.delete([added[1].id]) == 1
+    view = await good_view(memory)
+    assert [msg.role for msg in view if "forty-two" in str(msg.content)] == ["user"]
