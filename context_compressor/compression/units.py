@@ -101,7 +101,7 @@ def _find_fixed(units: Sequence[Unit], marks: Marks) -> Unit | None:
         unit.volatile = not pinned and bool(marks.volatile) and _is_volatile(unit, marks)
         instruction = source.role == "system" and not unit.segment and is_instruction(source)
         leading = leading and instruction
-        unit.fixed = pinned or (leading and instruction and not unit.volatile)
+        unit.fixed = pinned or (leading and not unit.volatile)
         if instruction and not leading and not unit.volatile:
             newest = unit
     return newest
