@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from context_compressor import Msg, from_openai
+from context_compressor import Msg, from_openai, to_openai
 from context_compressor.compression.transcript import Redact, render_transcript, shown_message
 from context_compressor.messages.msg import tool_names
 from context_compressor.offload.protocol import ref_of
@@ -82,6 +82,23 @@ def test_stubs_stand_where_texts_left_and_are_not_redacted() -> None:
     shown = shown_message(msg, {(): "[stub of SECRET]"}, {}, lambda found: found.replace("SECRET", "x"))
     assert shown.content == "[stub of SECRET]"
     assert msg.content == "a SECRET"
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "input_audio", "input_audio": {"data": "UklGRg" * 20, "format": "wav"}},
+        {"type": "image_url", "image_url": {"url": PNG}},
+        {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,AAAA"}},
+    ],
+)
+def test_encoded_media_are_not_redacted(part: dict[str, Any]) -> None:
+    """A rule that takes long words for keys would leave no media to read back."""
+    content = [part, {"type": "text", "text": "SECRETSECRET"}]
+    for msg in (*from_openai([user(content)]), Msg("user", content, "user")):  # type: ignore[arg-type]
+        shown = shown_message(msg, {}, {}, lambda found: re.sub(r"[\w:;,/]{12,}", "[gone]", found))
+        (sent,) = to_openai([shown])
+        assert sent["content"] == [part, {"type": "text", "text": "[gone]"}]
 
 
 GAVE = {"user": "ann", "password": "hunter2", "note": "x" * 500}
