@@ -33,6 +33,7 @@ from context_compressor.errors import (
     SummarizerError,
     SummarizerTimeoutError,
 )
+from context_compressor.summarizers.extractive import ExtractiveSummarizer
 from context_compressor.summarizers.prompts import render_conversation, template
 from tests.memory.scripted import (
     FaultyStore,
@@ -431,6 +432,22 @@ async def test_a_failure_event_names_the_error() -> None:
     (failure,) = [event for event in events if event.kind == "failure"]
     assert "ConnectionError: no route to model" in (failure.error or "")
     assert failure.tokens_before > failure.tokens_after
+
+
+async def test_where_extracts_fail_too_a_segment_only_names_its_ref(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(self: ExtractiveSummarizer, request: SummaryRequest) -> Summary:
+        raise ArithmeticError("no extract either")
+
+    monkeypatch.setattr(ExtractiveSummarizer, "summarize", fail)
+    events: list[CompressionEvent] = []
+    memory = new_memory(summarizer=Misbehaving(raises), on_event=events.append)
+    await filled(memory, LONG)
+    view = await nothing_lost(memory, LONG)
+    (segment,) = [msg for msg in view if kind_of(msg) == "segment"]
+    assert (segment.get_text_content() or "").startswith("[19 earlier messages: ctx://")
+    failures = [event.error for event in events if event.kind == "failure"]
+    assert len(failures) == 2
+    assert "no extract either" in (failures[1] or "")
 
 
 async def test_a_summary_that_is_too_long_is_cut_to_what_it_may_cost() -> None:
