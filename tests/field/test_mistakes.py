@@ -157,7 +157,7 @@ def _wait_for_ever(builder: ExchangeBuilder) -> Any:
     return [tuple(message for turn in turns for message in turn)]
 
 
-@mistake(replaced(ROOM + "messages.exchanges.ExchangeBuilder._close", _wait_for_ever))
+@mistake(replaced(ROOM + "messages.exchanges.ExchangeBuilder.flush", _wait_for_ever))
 async def test_one_dead_call_blocks_compression_for_ever() -> None:
     """adk #7236: a call whose result never came keeps everything behind it from being compressed."""
     memory = new_memory(config(1_500))
