@@ -66,6 +66,16 @@ def turns(count: int, lines: int = 9, tag: str = "t") -> list[Dict]:
     return said
 
 
+async def fail(*_: object) -> Any:
+    """Be a call that does not get through."""
+    raise ConnectionError("no route to model")
+
+
+async def hang(*_: object) -> Any:
+    """Be a call that is never answered."""
+    await asyncio.Event().wait()
+
+
 class Noting:
     """A summariser that answers in one line, numbered, and keeps what it was asked."""
 

@@ -40,8 +40,10 @@ from tests.memory.scripted import (
     covered_ids,
     everything,
     exchange,
+    fail,
     filled,
     good_view,
+    hang,
     kind_of,
     new_memory,
     nothing_lost,
@@ -71,14 +73,6 @@ class Scripted:
         act = self.acts.pop(0) if len(self.acts) > 1 else self.acts[0]
         answer: Summary = await act()
         return answer
-
-
-async def fails() -> Any:
-    raise ConnectionError("no route to model")
-
-
-async def hangs() -> Any:
-    await asyncio.Event().wait()
 
 
 async def rambles() -> Any:
@@ -804,7 +798,7 @@ async def test_a_state_saved_after_the_commit_brings_the_summary_back_unpaid() -
 # Failures
 
 
-@pytest.mark.parametrize("act", [fails, hangs, rambles])
+@pytest.mark.parametrize("act", [fail, hang, rambles])
 async def test_a_summariser_that_misbehaves_in_the_background_costs_no_message(
     act: Callable[[], Awaitable[Any]],
 ) -> None:
@@ -824,7 +818,7 @@ async def test_a_summariser_that_misbehaves_in_the_background_costs_no_message(
 
 async def test_on_failure_raise_raises_in_line_and_not_out_of_nowhere() -> None:
     events: list[CompressionEvent] = []
-    summarizer = Scripted(fails)
+    summarizer = Scripted(fail)
     memory = new_memory(config(on_failure="raise"), summarizer=summarizer, on_event=events.append)
     await filled(memory, NEAR)
     assert to_openai(await memory.get_memory()) == NEAR
@@ -845,7 +839,7 @@ async def test_on_failure_raise_raises_in_line_and_not_out_of_nowhere() -> None:
 async def test_a_failed_preparation_is_made_up_for_in_line() -> None:
     events: list[CompressionEvent] = []
     memory = new_memory(
-        config(on_failure="raise"), summarizer=Scripted(fails, answers), on_event=events.append
+        config(on_failure="raise"), summarizer=Scripted(fail, answers), on_event=events.append
     )
     await filled(memory, NEAR)
     await memory.get_memory()
@@ -968,7 +962,7 @@ async def test_what_a_refused_answer_cost_is_counted(ratio: float | None) -> Non
 
 
 async def test_a_preparation_makes_no_more_calls_than_an_event_may() -> None:
-    summarizer = Scripted(fails)
+    summarizer = Scripted(fail)
     settings = config(40_000, group_token_threshold=400, target_ratio=0.1)
     memory = new_memory(settings, summarizer=summarizer)
     await filled(memory, turns(80))
@@ -983,7 +977,7 @@ async def test_hooks_are_called_by_the_call_that_commits() -> None:
     async def note(event: CompressionEvent) -> None:
         callers.append(asyncio.current_task())
 
-    memory = new_memory(summarizer=Scripted(fails), on_event=note)
+    memory = new_memory(summarizer=Scripted(fail), on_event=note)
     await filled(memory, NEAR)
     await memory.get_memory()
     await ended(memory)

@@ -46,8 +46,10 @@ from tests.memory.scripted import (
     covered_ids,
     everything,
     exchange,
+    fail,
     filled,
     good_view,
+    hang,
     kind_of,
     new_memory,
     nothing_lost,
@@ -62,10 +64,6 @@ from tests.support.model_server import ModelServer, completion, status
 
 LONG = turns(6)
 """Some 2,500 tokens: over the budget of 2,000."""
-
-
-async def hang() -> None:
-    await asyncio.Event().wait()
 
 
 def seen(memory: CompressedMemory) -> tuple[str, Any]:
@@ -372,14 +370,6 @@ class Misbehaving:
         return Summary(text=f"- Call {self.calls}: the work went on as planned.")
 
 
-async def raises(request: SummaryRequest) -> Any:
-    raise ConnectionError("no route to model")
-
-
-async def hangs(request: SummaryRequest) -> Any:
-    await hang()
-
-
 async def cancels_itself(request: SummaryRequest) -> Any:
     raise asyncio.CancelledError
 
@@ -392,8 +382,8 @@ def says(answer: Any) -> Callable[[SummaryRequest], Awaitable[Any]]:
 
 
 WRONG: dict[str, Callable[[SummaryRequest], Awaitable[Any]]] = {
-    "raises": raises,
-    "hangs": hangs,
+    "raises": fail,
+    "hangs": hang,
     "cancels itself": cancels_itself,
     "None": says(None),
     "a string": says("just a string"),
@@ -426,7 +416,7 @@ async def test_a_summariser_that_misbehaves_costs_no_message(name: str) -> None:
 
 async def test_a_failure_event_names_the_error() -> None:
     events: list[CompressionEvent] = []
-    memory = new_memory(summarizer=Misbehaving(raises), on_event=events.append)
+    memory = new_memory(summarizer=Misbehaving(fail), on_event=events.append)
     await filled(memory, LONG)
     await memory.get_memory()
     (failure,) = [event for event in events if event.kind == "failure"]
@@ -461,7 +451,7 @@ async def test_a_summary_that_is_too_long_is_cut_to_what_it_may_cost() -> None:
 
 @pytest.mark.parametrize("at", range(1, 7))
 async def test_each_summary_in_turn_may_fail(at: int) -> None:
-    summarizer = Misbehaving(raises, at=at)
+    summarizer = Misbehaving(fail, at=at)
     events: list[CompressionEvent] = []
     memory = new_memory(config(1_500), summarizer=summarizer, on_event=events.append)
     said: list[dict[str, Any]] = []
@@ -494,7 +484,7 @@ async def test_on_failure_raise_hands_out_the_summarisers_error_and_changes_noth
 
 async def test_a_failed_summary_of_several_keeps_the_others() -> None:
     events: list[CompressionEvent] = []
-    summarizer = Misbehaving(raises, at=2)
+    summarizer = Misbehaving(fail, at=2)
     memory = new_memory(config(group_token_threshold=500), summarizer=summarizer, on_event=events.append)
     await filled(memory, LONG)
     view = await nothing_lost(memory, LONG)
