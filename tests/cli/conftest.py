@@ -7,7 +7,6 @@ from tests.cli.support import Cli
 @pytest.fixture
 def cli(capsys, tmp_path, monkeypatch) -> Cli:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.setenv("COLUMNS", "100")
     return Cli(capsys)
 

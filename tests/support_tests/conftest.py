@@ -9,10 +9,8 @@ _SERVER_FILES = {"web_protocol.py", "model_server.py", "replies.py", "policies.p
 
 
 @pytest.fixture(autouse=True)
-def environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy", "OPENAI_BASE_URL"):
-        monkeypatch.delenv(name, raising=False)
-    # It logs a traceback for whatever it returns or raises.
+def quiet_sdk() -> None:
+    """DashScope's logs a traceback for whatever it returns or raises."""
     logging.getLogger("dashscope").setLevel(logging.CRITICAL)
 
 
