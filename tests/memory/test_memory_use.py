@@ -75,7 +75,7 @@ def measure(folder: Path, feed: Feed, turns: int) -> int:
     return asyncio.run(measured(folder, feed, turns))
 
 
-@pytest.mark.parametrize(("feed", "turns"), [(added, 240), (Loop(), 60)], ids=["add", "sync"])
+@pytest.mark.parametrize(("feed", "turns"), [(added, 120), (Loop(), 60)], ids=["add", "sync"])
 def test_it_grows_by_an_index_entry_per_message(tmp_path: Path, feed: Feed, turns: int) -> None:
     # In a process where nothing else goes on, such as a library that a thread of another test imports.
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
