@@ -39,6 +39,37 @@ def test_what_the_system_says_later_is_not_called_the_users() -> None:
     assert index_of(later) == "system: No files have been uploaded yet."
 
 
+RULES = [f"{name} sits at table {n}, by the door." for n, name in enumerate(("Ann", "Ben", "Eva", "Joe"))]
+ASKED = "What does it cost then, and who has to bring it there?"
+
+
+def talk() -> list[Msg]:
+    """A talk in which the assistant names far more than the user decides."""
+    messages: list[Msg] = []
+    for n, rule in enumerate(RULES):
+        named = " ".join(f"It would be {n}{i}.5 euros at plan_{n}{i}." for i in range(20))
+        messages += [user(rule), assistant(named), user(ASKED.replace("it", f"no. {n}")), assistant(named)]
+    return messages
+
+
+def test_of_a_talk_what_users_said_is_kept_before_what_was_named() -> None:
+    lines = index_of(*talk(), max_tokens=160).splitlines()
+    assert [line for line in lines if "table" in line] == [f"user: {rule}" for rule in RULES]
+    # Questions were answered: they take no more room than beside calls.
+    assert sum(line.endswith("?") for line in lines) < len(RULES)
+    called = [call("look", "1", at="plan_00"), result("1", "free")]
+    lines = index_of(*talk(), *called * 3, max_tokens=160).splitlines()
+    assert sum("table" in line for line in lines) < len(RULES)
+
+
+def test_of_a_talk_what_users_said_outlasts_merges() -> None:
+    merged = index_of(*talk(), max_tokens=160)
+    for _ in range(3):
+        earlier = segment("[Summary by the memory.]\n## Index\n- " + merged.replace("\n", "\n- "))
+        merged = index_of(earlier, *talk()[1:4], max_tokens=160)
+    assert all(f"user: {rule}" in merged for rule in RULES)
+
+
 def test_each_line_says_where_its_names_come_from() -> None:
     line = next(line for line in index_of().splitlines() if "ISO_FORMAT" in line)
     assert line.startswith("read_file dates.py: ")

@@ -16,6 +16,7 @@ from context_compressor.summarizers.extracts.candidates import (
     Line,
     carried_source,
     collect_state_lines,
+    is_talk,
     line_maker,
 )
 from context_compressor.summarizers.extracts.digest import Digest, digest_messages
@@ -27,6 +28,8 @@ from context_compressor.tokens.protocol import TokenCounter
 
 STATE_SHARE = 0.15
 """Share of the room for what the user asked for and what calls came to; the rest is for identifiers."""
+_TALK_SHARE = 0.85
+"""The same of a talk: what is decided and shall hold there names little, and stands in no file."""
 _LEAST_STATE_CHARS, _MOST_STATE_SHARE = 280, 0.4
 """What these may fill in any room, up to that share: names say nothing without what was wanted and done."""
 _FRAME_CHARS = 9
@@ -63,11 +66,12 @@ def index_artifacts(
     digest.standing = told_calls(standing)
     sources = [carried_source(line) for line in digest.carried] + digest.sources
     ranked, names = rank_identifiers(sources, before)
+    share = _TALK_SHARE if is_talk(digest) else STATE_SHARE
     index = Index(sources, [identifier for identifier in ranked if identifier.text not in known])
     states = _state_lines(digest, ranked)
 
     def write(room: float) -> tuple[list[str], str, bool]:
-        lines, complete = _fill(states, index, room)
+        lines, complete = _fill(states, index, room, share)
         return lines, "".join(f"\n- {line}" for line in lines), complete
 
     lines, _ = fill_tokens(write, max_tokens, counter, rounds=4, enough=0.9)
@@ -88,14 +92,17 @@ def _state_lines(digest: Digest, ranked: Sequence[Identifier]) -> list[Line]:
     return collect_state_lines(digest, make)
 
 
-def _fill(states: Sequence[Line], index: Index, room: float) -> tuple[list[str], bool]:
+def _fill(states: Sequence[Line], index: Index, room: float, share: float) -> tuple[list[str], bool]:
     """Return lines of at most `room` characters, and whether everything is named."""
     chosen: list[Line] = []
-    left = max(STATE_SHARE * room, min(_LEAST_STATE_CHARS, _MOST_STATE_SHARE * room))
+    least = min(_LEAST_STATE_CHARS, _MOST_STATE_SHARE * room)
+    left = max(share * room, least)
+    beyond = left - max(STATE_SHARE * room, least)  # not for questions, which were answered
     for line in sorted(states, key=lambda line: line.section == "done"):  # what was wanted comes first
-        if len(line.text) + _FRAME_CHARS <= left:
+        cost = len(line.text) + _FRAME_CHARS
+        if cost <= (left - beyond if line.asks else left):
             chosen.append(line)
-            left -= len(line.text) + _FRAME_CHARS
+            left -= cost
     chosen.sort(key=lambda line: (line.section == "done", line.position))
     said = [line.text if line.section == "done" else f"{line.speaker}: {line.text}" for line in chosen]
     covered = frozenset().union(*(line.identifiers for line in chosen))

@@ -45,6 +45,8 @@ _READ_SENTENCES = 80
 _ASIDE_BYTES = 80
 """Words beside a call, of fewer bytes and without a name or a number, tell nothing that the call does not."""
 _DIGIT = re.compile(r"\d")
+_TALK_REQUESTS = 4
+"""Requests per call above which a conversation is a talk."""
 _REPLY_CHARS = 2_000
 """How much of a reply is searched for decisions and plans."""
 
@@ -127,6 +129,11 @@ class Line:
         """The call that it tells of, without what it came to; any other line is its own subject."""
         return subject_of(self.text) if self.is_call else self.text
 
+    @property
+    def asks(self) -> bool:
+        """Whether it is a question, or ends with one."""
+        return self.text.endswith(_QUESTION_MARKS)
+
     def shortened(self, max_chars: int) -> Line:
         """Return the line with its text quoted in at most `max_chars` characters."""
         said, arrow, outcome = self.text.partition(ARROW)
@@ -204,9 +211,21 @@ def collect_lines(digest: Digest, make: _Make) -> list[Line]:
 
 
 def collect_state_lines(digest: Digest, make: _Make) -> list[Line]:
-    """Return what users asked for and what calls came to, most valuable first, none twice."""
+    """Return what users asked for and what calls came to, most valuable first, none twice.
+
+    Of a talk, what they asked for as earlier summaries quote it, too: its prose has no room for all of that.
+    """
     calls = (make("done", *weighed) for weighed in weigh_calls(digest))
-    return _unique([*_request_lines(digest, make), *calls])
+    carried = _carried_lines(digest, make) if is_talk(digest) else ()
+    asked = (line for line in carried if line.section == "instructions")
+    return _unique([*asked, *_request_lines(digest, make), *calls])
+
+
+def is_talk(digest: Digest) -> bool:
+    """Tell whether users said far more than tools were called: what they said is then what is known."""
+    told = sum(map(tells_call, digest.carried)) + len(digest.calls)
+    asked = sum(line.section == "instructions" for line in digest.carried) + len(digest.requests)
+    return _TALK_REQUESTS * told < asked
 
 
 def collect_spare_lines(digest: Digest, make: _Make) -> list[Line]:
