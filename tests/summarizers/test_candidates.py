@@ -86,7 +86,7 @@ async def test_an_assent_is_no_request(said: str):
 
 
 WISHES = """
-The lake must be near. / It is never by car. / It is always by train. / I don't like lifts.
+The lake must be near. / It is never by car. / It is always by train. / Don't take lifts.
 Do not book lifts. / Take the train instead. / It should be near. / Make sure it is near.
 We need two rooms. / I want two rooms. / I prefer two rooms. / Two rooms rather. / Stop at noon.
 Avoid the toll. / Remember the toll. / Remind me of it. / It is important to us. / No longer by car.
@@ -95,23 +95,26 @@ Change the room. / Cancel the room. / 请订两间房。 / 必须订两间房。
 记住订两间房。 / 提醒我订房。 / 不能订电梯房。 / 禁止订电梯房。 / 二部屋ください。 / お待ち下さい。
 二部屋お願いします。 / 必ず二部屋。 / 二部屋だけ。 / 반드시 두 방. / 두 방 주세요. / 배 말고 기차.
 하지 마세요. / Es muss nah sein. / Wir müssen los. / Es soll nah sein. / Sie sollen nah sein.
-Es ist nicht weit. / Es ist kein Bus. / Das geht nie. / Es ist niemals weit. / Es ist immer nah.
+Nicht zu weit. / Kein Bus. / Das geht nie. / Es ist niemals weit. / Es ist immer nah.
 Es ist nur nah. / Bahn statt Bus. / Reise stornieren. / Das Zimmer ändern. / Veuillez réserver.
 S'il te plaît. / C'est toujours loin. / C'est seulement loin. / Surtout le lac. / Annulez le train.
 Ne prenez pas le bus. / Jamás el bus. / Es siempre así. / Es solo así. / Quiero dos camas.
-Necesito dos camas. / Debe ser así. / Cambie la cama. / O lago não. / Всегда поездом.
+Necesito dos camas. / Debe ser así. / Cambie la cama. / Não o lago. / Всегда поездом.
 Только поездом. / Нам нужно два. / Нам надо два.
 Нельзя на машине. / Они должны успеть. / Поездом лучше.
 Отмените поезд. / Измените поезд. / لا سيارة. / يجب القطار. / يرجى الحجز.
 أريد غرفتين. / غرفة فقط. / دائما بالقطار. / أبدا بالسيارة. / Asla otobüs. / Sadece tren. / Yalnızca tren.
 Tren gerekiyor. / Treni iptal et. / Odayı değiştir. / Hãy đi tàu. / Đừng đi xe. / Anh phải đi.
 Chỉ đi tàu. / Hủy tàu. / Sempre in treno. / Tu devi andare. / Lui deve andare. / Annulla il treno.
-Alstublieft twee. / Nooit met de bus. / Altijd met de trein. / Alleen de trein. / Het is niet ver.
+Alstublieft twee. / Nooit met de bus. / Altijd met de trein. / Alleen de trein. / Niet te ver.
 Graag twee. / Proszę dwa. / Nigdy autem. / Zawsze autem. / Tylko autem. / Mohon dua. / Tolong dua.
-Jangan bus. / Hanya kereta. / Harus kereta. / केवल रेल। / बस नहीं। / रेल चाहिए। / रेल रद्द।
+Jangan bus. / Hanya kereta. / Harus kereta. / केवल रेल। / रेल चाहिए। / रेल रद्द।
 Two rooms please. / Bitte zwei Zimmer. / S'il vous plaît. / C'est jamais loin. / Por favor dos.
 Nunca en bus. / Cancele el tren. / Пожалуйста, два. / Никогда на машине.
-Мы не едем. / غرفتين من فضلك. / İki oda lütfen. / Vui lòng hai. / Tôi không đi.
+Не едем. / Вы не едете. / غرفتين من فضلك. / İki oda lütfen. / Vui lòng hai. / Không đi.
+From now on by train. / Ab jetzt Bahn. / Ab sofort Bahn. / Désormais en train. / De ahora en adelante tren.
+A partir de ahora tren. / A partir de agora trem. / Впредь поездом. / Отныне поездом. / 从现在起坐火车。
+从今以后坐火车。 / 今後は電車で。 / これから電車で。 / 앞으로 기차로.
 バスに乗らないで。 / 절대 버스.
 """
 
@@ -123,10 +126,19 @@ async def test_a_wish_in_few_words_is_preferred(wish: str):
     assert wish in found["instructions"]
 
 
-async def test_what_is_no_wish_is_not_preferred():
+TOLD = """
+The lake is near. / I don't know it. / They do not know. / Es ist nicht weit. / Heute war kein Bus da.
+Il ne tient pas. / O lago não veio. / Het is niet ver. / Лучше, чем вчера. / Дом, не знаю. / Tôi không biết.
+هو لا يعرف. / मैं नहीं गया।
+"""
+"""What has a negation, and wishes for nothing."""
+
+
+@pytest.mark.parametrize("said", TOLD.strip().replace("\n", " / ").split(" / "))
+async def test_what_is_no_wish_is_not_preferred(said: str):
     told = [user(f"{n} m") for n in range(90)]
-    found = await sections(GOAL, user("The lake is near."), *told, max_tokens=60)
-    assert "The lake is near." not in found["instructions"]
+    found = await sections(GOAL, user(said), *told, max_tokens=60)
+    assert said not in found["instructions"]
 
 
 ASSENTS = """

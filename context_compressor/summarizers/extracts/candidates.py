@@ -51,22 +51,30 @@ _REPLY_CHARS = 2_000
 """How much of a reply is searched for decisions and plans."""
 
 _IMPERATIVE = re.compile(
-    r"\b(?:must|never|always|don't|do not|only|instead|should|make sure|please|need|want|prefer|rather|stop"
-    r"|avoid|remember|remind|important|no longer|change|cancel)\b"
+    r"\b(?:must|never|always|only|instead|should|make sure|please|need|want|prefer|rather|stop"
+    r"|(?<!\bI )(?<!\bwe )(?<!\bthey )(?:don't|do not)|from now on|avoid|remember|remind"
+    r"|important|no longer|change|cancel)\b"
     r"|请|必须|不要|别|务必|只|改|需要|应该|希望|记住|提醒|不能|禁止"
     r"|ください|下さい|ないで|お願い|必ず|だけ|절대|반드시|주세요|말고|마세요"
-    r"|\b(?:bitte|muss|müssen|soll|sollen|nicht|kein\w{0,2}|nie|niemals|immer|nur|statt)\b"
+    r"|\b(?:bitte|muss|müssen|soll|sollen|nie|niemals|immer|nur|statt|ab (?:jetzt|sofort))\b"
     r"|\b(?:stornier|änder)"
-    r"|\b(?:veuillez|s'il (?:vous|te) pla[iî]t|jamais|toujours|seulement|surtout|annul\w+|ne \w+ pas)\b"
-    r"|\b(?:por favor|nunca|jamás|siempre|s[oó]lo|quiero|necesito|debe|cancel[ae]\w*|cambi[ae]\w*|não)\b"
-    r"|\b(?:пожалуйста|никогда|всегда|только|нужно|надо|нельзя|должн\w+|лучше|отмени\w*|измени\w*|не)\b"
-    r"|\b(?:لا|يجب|من فضلك|يرجى|أريد|فقط|دائما|أبدا)\b"
-    r"|\b(?:lütfen|asla|sadece|yalnızca|gerekiyor|iptal|değiştir\w*|vui lòng|hãy|đừng|không|phải|chỉ|hủy)\b"
-    r"|\b(?:per favore|sempre|devi|deve|alstublieft|nooit|altijd|alleen|niet|graag)\b"
-    r"|\b(?:proszę|nigdy|zawsze|tylko|mohon|tolong|jangan|hanya|harus)\b|कृपया|केवल|नहीं|चाहिए|रद्द",
+    r"|\b(?:veuillez|s'il (?:vous|te) pla[iî]t|jamais|toujours|seulement|surtout|annul\w+|désormais)\b"
+    r"|\b(?:por favor|nunca|jamás|siempre|s[oó]lo|quiero|necesito|debe|cancel[ae]\w*|cambi[ae]\w*)\b"
+    r"|\b(?:a partir de (?:ahora|agora)|de ahora en adelante)\b"
+    r"|\b(?:пожалуйста|никогда|всегда|только|нужно|надо|нельзя|должн\w+|лучше(?!,? чем)|отмени\w*)\b"
+    r"|\b(?:измени\w*|впредь|отныне|не \w+те)\b"
+    r"|\b(?:يجب|من فضلك|يرجى|أريد|فقط|دائما|أبدا)\b"
+    r"|\b(?:lütfen|asla|sadece|yalnızca|gerekiyor|iptal|değiştir\w*|vui lòng|hãy|đừng|phải|chỉ|hủy)\b"
+    r"|\b(?:per favore|sempre|devi|deve|alstublieft|nooit|altijd|alleen|graag)\b"
+    r"|\b(?:proszę|nigdy|zawsze|tylko|mohon|tolong|jangan|hanya|harus)\b|कृपया|केवल|चाहिए|रद्द"
+    r"|从现在起|从今以后|今後|これから|앞으로"
+    r"|(?<![\w,;] )\b(?:nicht|kein\w{0,2}|ne \w+ pas|não|не|لا|không|niet)\b",
     re.IGNORECASE,
 )
-"""What a wish or a rule sounds like, in the languages that are spoken most."""
+"""What a wish or a rule sounds like, in the languages that are spoken most.
+
+A negation is one where it begins a clause; within, as in "not as bad as yesterday", it only tells.
+"""
 _DECISION = re.compile(
     r"\b(?:(?<!to )decid\w+|instead of|because|root cause"
     r"|the (?:issue|problem|bug|fix|solution|cause) (?:is|was)|turns out|chose|conclu\w+"
