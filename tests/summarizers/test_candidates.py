@@ -405,7 +405,6 @@ async def test_what_a_user_named_stands_in_an_index_without_the_commas_before_it
     [
         "We decided on the night train.",
         "I take the bus instead of the train.",
-        "The hut is full because of the race.",
         "The root cause lies in the time zone.",
         *(f"The {what} {verb} a closed pass." for what, verb in [("issue", "is"), ("problem", "was")]),
         *(f"The {what} is a newer key." for what in ("bug", "fix", "solution", "cause")),
@@ -417,16 +416,11 @@ async def test_what_a_user_named_stands_in_an_index_without_the_commas_before_it
         "It is therefore a closed pass.",
         "Wir haben uns für den Nachtzug entschieden.",
         "Beschlossen ist der Nachtzug.",
-        "Die Hütte ist voll, weil Ferien sind.",
         "Die Ursache ist die Zeitzone.",
         "Nous avons décidé de prendre le train.",
-        "Le refuge est complet parce que c'est août.",
-        "El refugio está lleno porque es agosto.",
         "Он решил ехать ночным поездом.",
-        "Приют полон, потому что август.",
         "Такова причина этой ошибки.",
         "我们决定乘坐夜间的火车出发去那里。",
-        "小屋已经住满了，因为现在正是假期里。",
         "这个错误的原因是时区没有被正确设置。",
         "第二个晚上我们改用另外的一间小屋了。",
         "我们最后选择了夜间的火车而不是大巴。",
@@ -434,13 +428,46 @@ async def test_what_a_user_named_stands_in_an_index_without_the_commas_before_it
         "夜行列車で行くことに決定いたしました。",
         "この誤りの原因は時間帯の設定でした。",
         "오류의 원인은 시간대 설정이었습니다.",
-        "휴가철이기 때문에 산장이 가득 찼습니다.",
         "우리는 야간 열차로 결정했습니다.",
     ],
 )
 async def test_what_was_decided_or_found_out_is_a_decision(said: str):
     found = await sections(GOAL, assistant(said), user("Go on then, with the train first."))
     assert found["decisions"] == [said]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "The hut is full because of the race.",
+        "Die Hütte ist voll, weil Ferien sind.",
+        "Le refuge est complet parce que c'est août.",
+        "El refugio está lleno porque es agosto.",
+        "Приют полон, потому что август.",
+        "小屋已经住满了，因为现在正是假期里。",
+        "휴가철이기 때문에 산장이 가득 찼습니다.",
+    ],
+)
+async def test_a_reason_is_a_finding_beside_calls_and_an_explanation_in_a_talk(said: str):
+    then = user("Go on then, with the train first.")
+    found = await sections(GOAL, call("look", "1", at="hut"), result("1", "no beds"), assistant(said), then)
+    assert found["decisions"] == [said]
+    assert "decisions" not in await sections(GOAL, assistant(said), then)
+
+
+async def test_of_each_answer_in_a_talk_a_sentence_is_told_and_no_heading():
+    """Of the last, the first words stood in full, with its greetings, headings and bullets on one line."""
+    first, last = (
+        "The night train leaves at nine from the main station.",
+        "The hut has room for all of us on both nights.",
+    )
+    opened = "Of course, here is what I found out about the second day:"
+    found = await sections(
+        *(GOAL, assistant(first), user("And the second night, with all of us, what about that one?")),
+        assistant(f"{opened}\n\n**All that was found about the hut**\n\n- {last}\n- The path is easy."),
+        user("Go on then, with the train first."),
+    )
+    assert found["done"] == [first, last]
 
 
 @pytest.mark.parametrize(

@@ -76,13 +76,15 @@ _IMPERATIVE = re.compile(
 A negation is one where it begins a clause; within, as in "not as bad as yesterday", it only tells.
 """
 _DECISION = re.compile(
-    r"\b(?:(?<!to )decid\w+|instead of|because|root cause"
+    r"\b(?:(?<!to )decid\w+|instead of|root cause"
     r"|the (?:issue|problem|bug|fix|solution|cause) (?:is|was)|turns out|chose|conclu\w+"
     r"|(?:I'll|I will|we should|let's) use|found that|therefore)\b"
-    r"|\b(?:entschieden|beschlossen|weil|Ursache|décidé|parce que|porque|решил\w*|потому что|причина)\b"
-    r"|决定|因为|原因是|改用|选择了|结论|決定|原因は|때문|원인은|결정",
+    r"|\b(?:entschieden|beschlossen|Ursache|décidé|решил\w*|причина)\b"
+    r"|决定|原因是|改用|选择了|结论|決定|原因は|원인은|결정",
     re.IGNORECASE,
 )
+_REASON = re.compile(r"\b(?:because|weil|parce que|porque|потому что)\b|因为|때문", re.IGNORECASE)
+"""What a finding gives beside calls; in a talk, whatever is explained."""
 _PENDING = re.compile(
     r"\b(?:next step|next(?=,)|remaining|still need|todo|to do(?= ?:| next| is\b|$)"
     r"|(?:left|still|remains|have) to do|not yet|will now)\b"
@@ -105,6 +107,8 @@ _ASSENT_CHARS = 80
 """Of a message, looked at for whether it is but an assent."""
 _QUESTION_MARKS = ("?", "？", "؟")
 _SENTENCE_ENDS = re.compile(r"(?<=[.!?؟।])\s+|(?<=[。！？])|\n+")
+_BOLD = re.compile(r"\*\*[^*]+\*\*:?")
+"""A line in bold type is a heading."""
 _INDEX_LINE = re.compile(r"(.{1,70}?): (.+)")
 _QUOTED = re.compile(r"user: (.+)")
 """A line in which an index quotes what the user asked for."""
@@ -323,7 +327,7 @@ def _first_request(requests: list[Statement]) -> Statement | None:
 
 
 def _reply_lines(digest: Digest, make: _Make) -> Iterator[Line]:
-    state = ""
+    state, talks = "", is_talk(digest)
     replies = [said for said in digest.replies if not _is_aside(said)]
     last = replies[-1] if replies else None
     others = [call.position for call in digest.calls] + [said.position for said in digest.requests]
@@ -333,8 +337,8 @@ def _reply_lines(digest: Digest, make: _Make) -> Iterator[Line]:
         yield make("progress", state, 1.0, last.position)
     for said in replies:
         text = said.text[:_REPLY_CHARS]
-        decides, plans = _DECISION.search(text), _PENDING.search(text)
-        if said is last and not (state or decides or plans or text.endswith(_QUESTION_MARKS)):
+        decides, plans = _decides(text, talks), _PENDING.search(text)
+        if said is last and not talks and not (state or decides or plans or text.endswith(_QUESTION_MARKS)):
             if done := _without_announcement(said, text):
                 yield make("done", cut(done, 240), 1.0, said.position)
             continue
@@ -343,14 +347,18 @@ def _reply_lines(digest: Digest, make: _Make) -> Iterator[Line]:
         for sentence in _sentences(text) if decides or plans or answers else ():
             if cut(sentence, _SENTENCE_CHARS) in state:
                 continue
-            if decides and _DECISION.search(sentence):
+            if decides and _decides(sentence, talks):
                 value = 0.3 + 0.4 * said.position
                 yield make("decisions", cut(sentence, _SENTENCE_CHARS), value, said.position)
             elif plans and _PENDING.search(sentence):
                 yield make("next", cut(sentence, _SENTENCE_CHARS), said.position**2, said.position)
-            elif answers and len(sentence) > 40 and sentence[-1] != "!":
+            elif answers and len(sentence) > 40 and sentence[-1] not in "!:：":
                 answers = False
                 yield make("done", cut(sentence, _SENTENCE_CHARS), 0.1 + 0.3 * said.position, said.position)
+
+
+def _decides(text: str, talks: bool) -> bool:
+    return bool(_DECISION.search(text) or (not talks and _REASON.search(text)))
 
 
 def _is_aside(said: Statement) -> bool:
@@ -369,5 +377,5 @@ def _without_announcement(said: Statement, text: str) -> str:
 def _sentences(text: str) -> Iterator[str]:
     parts = _SENTENCE_ENDS.split(text[: _READ_SENTENCES * _SENTENCE_CHARS], maxsplit=_READ_SENTENCES)
     for part in map(strip_bullet, parts[:_READ_SENTENCES]):
-        if len(part) > 15 and not part.startswith("#"):
+        if len(part) > 15 and not part.startswith("#") and not _BOLD.fullmatch(part):
             yield part
