@@ -126,6 +126,18 @@ async def test_a_wish_in_few_words_is_preferred(wish: str):
     assert wish in found["instructions"]
 
 
+async def test_of_a_long_request_a_wish_far_behind_its_head_is_told():
+    """A rule that was set at the end of a letter was in no summary."""
+    told = " ".join(f"On day {n} we walked by lake {n} until it rained again." for n in range(12))
+    wish = "And never book a room on the ground floor again."
+    found = await sections(
+        GOAL, assistant("Done."), user(f"{told} {wish} {told[:120]}"), user("Go by train.")
+    )
+    [line] = [line for line in found["instructions"] if wish in line]
+    assert line.startswith("On day 0 we walked by lake 0")
+    assert len(line) <= 280
+
+
 TOLD = """
 The lake is near. / I don't know it. / They do not know. / Es ist nicht weit. / Heute war kein Bus da.
 Il ne tient pas. / O lago não veio. / Het is niet ver. / Лучше, чем вчера. / Дом, не знаю. / Tôi không biết.

@@ -301,12 +301,22 @@ def _request_lines(digest: Digest, make: _Make) -> Iterator[Line]:
         if said is first:
             line = make("goal", quote(said.text, GOAL_CHARS), 1.0, -0.5)
         else:
-            text = cut(said.text, STATEMENT_CHARS)
+            text = _told_request(said.text)
             value = 0.5 + 0.2 * said.position + _weight_of_wish(text)
             is_word = text.isascii() and " " not in text
             line = make("instructions", text, value - (0.3 if is_word else 0.0), said.position)
         line.speaker = said.speaker
         yield line
+
+
+def _told_request(text: str) -> str:
+    """Return a request on one line; of a long one its head, and the last wish that stands behind that."""
+    line = cut(text, STATEMENT_CHARS)
+    if not line.endswith("…"):
+        return line
+    wishes = [said for said in _sentences(text) if said not in line and _IMPERATIVE.search(said)]
+    wish = cut(wishes[-1], STATEMENT_CHARS // 2) if wishes else ""
+    return f"{cut(text, STATEMENT_CHARS - len(wish) - 1)} {wish}" if wish else line
 
 
 def _is_assent(text: str) -> bool:
