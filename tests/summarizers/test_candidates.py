@@ -163,6 +163,10 @@ Cool, good. / Nice. / Right. / Correct. / Exactly! / Agreed. / 对 / 对的，�
 可以的 / 行 / 没错 / うん / ええ、了解です。 / 了解しました / 了解 / 分かりました。 / わかりました
 응, 좋아요. / 예, 좋습니다. / 그래 / 그래요 / Genau, gern. / Klar, gerne. / Gut. / D'accord, parfait.
 Bien sûr ! / Vale, claro. / De acuerdo, perfecto. / Adelante. / Beleza! / Ага, хорошо. / Ладно, конечно.
+Thanks, that helps! / This helps. / It helps / Got it, next please. / I see, makes sense. / Understood.
+Alright. / all right / uh huh / mhm okay / Mm-hmm. / hmm / Verstanden. / Alles klar, danke! / Compris, merci.
+Ça marche ! / Entendido. / Понятно, спасибо. / Ясно. / 明白了 / 知道了，谢谢。 / 收到
+なるほど / 알겠습니다. / Capito. / Entendi.
 حسنا، تمام. / لا / Certo, perfetto. / D’accordo. / Nee, dank je. / Hayır. / Dobrze. / जी हाँ
 """
 
@@ -173,7 +177,15 @@ async def test_an_assent_in_any_words_is_no_request(said: str):
 
 
 @pytest.mark.parametrize(
-    "said", ["Not good.", "Right click on the row.", "没问题就继续发布", "Go on with the hut."]
+    "said",
+    [
+        "Not good.",
+        "Next to the lake.",
+        "I see two of them.",
+        "Right click on the row.",
+        "没问题就继续发布",
+        "Go on with the hut.",
+    ],
 )
 async def test_more_than_an_assent_is_a_request(said: str):
     assert said in (await sections(GOAL, assistant("Shall I?"), user(said)))["instructions"]

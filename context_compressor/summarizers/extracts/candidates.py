@@ -100,6 +100,9 @@ _ASSENT = re.compile(
     r"|ага|хорошо|ладно|конечно|حسنا|تمام|لا|certo|perfetto|d['’]accordo|nee|dank je|hayır|dobrze|जी"
     r"|好的?|是的?|谢谢|继续|はい|ありがとう(?:ございます)?|네|감사합니다|ja|nein|danke|bitte|weiter|oui|non|merci"
     r"|sí|gracias|sim|obrigad[oa]|да|нет|спасибо|نعم|شكرا|sì|grazie|va bene|evet|tamam|teşekkürler|vâng|được"
+    r"|got it|i see|makes sense|(?:that|this|it) helps|understood|al(?:l )?right|next|uh[- ]huh"
+    r"|\b(?:mm?-?)?hmm?\b|verstanden|alles klar|compris|ça marche|entendi(?:do)?|понятно|ясно|明白了?|知道了"
+    r"|收到|なるほど|알겠습니다|capito"
     r"|cảm ơn|हाँ|ठीक है|धन्यवाद|tak|dziękuję|terima kasih)\W*)*",
     re.IGNORECASE,
 )
