@@ -425,12 +425,12 @@ async def test_a_failure_event_names_the_error() -> None:
 
 
 async def test_where_extracts_fail_too_a_segment_only_names_its_ref(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def fail(self: ExtractiveSummarizer, request: SummaryRequest) -> Summary:
+    async def no_extract(self: ExtractiveSummarizer, request: SummaryRequest) -> Summary:
         raise ArithmeticError("no extract either")
 
-    monkeypatch.setattr(ExtractiveSummarizer, "summarize", fail)
+    monkeypatch.setattr(ExtractiveSummarizer, "summarize", no_extract)
     events: list[CompressionEvent] = []
-    memory = new_memory(summarizer=Misbehaving(raises), on_event=events.append)
+    memory = new_memory(summarizer=Misbehaving(fail), on_event=events.append)
     await filled(memory, LONG)
     view = await nothing_lost(memory, LONG)
     (segment,) = [msg for msg in view if kind_of(msg) == "segment"]

@@ -115,7 +115,7 @@ Nunca en bus. / Cancele el tren. / Пожалуйста, два. / Никогд�
 From now on by train. / Ab jetzt Bahn. / Ab sofort Bahn. / Désormais en train. / De ahora en adelante tren.
 A partir de ahora tren. / A partir de agora trem. / Впредь поездом. / Отныне поездом. / 从现在起坐火车。
 从今以后坐火车。 / 今後は電車で。 / これから電車で。 / 앞으로 기차로.
-バスに乗らないで。 / 절대 버스.
+バスに乗らないで。 / 절대 버스. / Verwende keine Emojis. / Gut so. Fahr nicht zurück.
 """
 
 

@@ -18,6 +18,15 @@ from context_compressor.summarizers.extracts.weighing import (
     weigh_calls,
     weigh_carried_calls,
 )
+from context_compressor.summarizers.extracts.wording import (
+    ASSENT,
+    ASSENT_CHARS,
+    DECISION,
+    IMPERATIVE,
+    PENDING,
+    QUESTION_MARKS,
+    REASON,
+)
 from context_compressor.summarizers.identifiers.finding import find_identifiers
 from context_compressor.summarizers.identifiers.ranking import Source
 from context_compressor.summarizers.identifiers.values import with_dates_as_words, without_dates_as_words
@@ -50,65 +59,6 @@ _TALK_REQUESTS = 4
 _REPLY_CHARS = 2_000
 """How much of a reply is searched for decisions and plans."""
 
-_IMPERATIVE = re.compile(
-    r"\b(?:must|never|always|only|instead|should|make sure|please|need|want|prefer|rather|stop"
-    r"|(?<!\bI )(?<!\bwe )(?<!\bthey )(?:don't|do not)|from now on|avoid|remember|remind"
-    r"|important|no longer|change|cancel)\b"
-    r"|请|必须|不要|别|务必|只|改|需要|应该|希望|记住|提醒|不能|禁止"
-    r"|ください|下さい|ないで|お願い|必ず|だけ|절대|반드시|주세요|말고|마세요"
-    r"|\b(?:bitte|muss|müssen|soll|sollen|nie|niemals|immer|nur|statt|ab (?:jetzt|sofort))\b"
-    r"|\b(?:stornier|änder)"
-    r"|\b(?:veuillez|s'il (?:vous|te) pla[iî]t|jamais|toujours|seulement|surtout|annul\w+|désormais)\b"
-    r"|\b(?:por favor|nunca|jamás|siempre|s[oó]lo|quiero|necesito|debe|cancel[ae]\w*|cambi[ae]\w*)\b"
-    r"|\b(?:a partir de (?:ahora|agora)|de ahora en adelante)\b"
-    r"|\b(?:пожалуйста|никогда|всегда|только|нужно|надо|нельзя|должн\w+|лучше(?!,? чем)|отмени\w*)\b"
-    r"|\b(?:измени\w*|впредь|отныне|не \w+те)\b"
-    r"|\b(?:يجب|من فضلك|يرجى|أريد|فقط|دائما|أبدا)\b"
-    r"|\b(?:lütfen|asla|sadece|yalnızca|gerekiyor|iptal|değiştir\w*|vui lòng|hãy|đừng|phải|chỉ|hủy)\b"
-    r"|\b(?:per favore|sempre|devi|deve|alstublieft|nooit|altijd|alleen|graag)\b"
-    r"|\b(?:proszę|nigdy|zawsze|tylko|mohon|tolong|jangan|hanya|harus)\b|कृपया|केवल|चाहिए|रद्द"
-    r"|从现在起|从今以后|今後|これから|앞으로"
-    r"|(?<![\w,;] )\b(?:nicht|kein\w{0,2}|ne \w+ pas|não|не|لا|không|niet)\b",
-    re.IGNORECASE,
-)
-"""What a wish or a rule sounds like, in the languages that are spoken most.
-
-A negation is one where it begins a clause; within, as in "not as bad as yesterday", it only tells.
-"""
-_DECISION = re.compile(
-    r"\b(?:(?<!to )decid\w+|instead of|root cause"
-    r"|the (?:issue|problem|bug|fix|solution|cause) (?:is|was)|turns out|chose|conclu\w+"
-    r"|(?:I'll|I will|we should|let's) use|found that|therefore)\b"
-    r"|\b(?:entschieden|beschlossen|Ursache|décidé|решил\w*|причина)\b"
-    r"|决定|原因是|改用|选择了|结论|決定|原因は|원인은|결정",
-    re.IGNORECASE,
-)
-_REASON = re.compile(r"\b(?:because|weil|parce que|porque|потому что)\b|因为|때문", re.IGNORECASE)
-"""What a finding gives beside calls; in a talk, whatever is explained."""
-_PENDING = re.compile(
-    r"\b(?:next step|next(?=,)|remaining|still need|todo|to do(?= ?:| next| is\b|$)"
-    r"|(?:left|still|remains|have) to do|not yet|will now)\b"
-    r"|\b(?:als Nächstes|nächste\w* Schritt|noch offen|prochaine étape|il reste|siguiente paso)\b"
-    r"|\b(?:следующ\w+ шаг\w*|осталось)\b|接下来|下一步|剩下|还需要|尚未|次に|残り|다음으로|남은",
-    re.IGNORECASE,
-)
-_ASSENT = re.compile(
-    r"\W*(?:(?:yes|yeah|yep|yup|no|nope|ok(?:ay)?|sure|thanks?|thank you|go ahead|go for it|go on|continue"
-    r"|proceed|do it|please|great|perfect|good|fine|cool|nice|right|correct|exactly|agreed|sounds good"
-    r"|对的?|嗯|行|可以的?|没问题|没错|うん|ええ|了解(?:です|しました)?|[分わ]かりました|응|예|좋아요|좋습니다|그래요?"
-    r"|genau|klar|gut|gerne?|d['’]accord|parfait|bien sûr|vale|claro|de acuerdo|perfecto|adelante|beleza"
-    r"|ага|хорошо|ладно|конечно|حسنا|تمام|لا|certo|perfetto|d['’]accordo|nee|dank je|hayır|dobrze|जी"
-    r"|好的?|是的?|谢谢|继续|はい|ありがとう(?:ございます)?|네|감사합니다|ja|nein|danke|bitte|weiter|oui|non|merci"
-    r"|sí|gracias|sim|obrigad[oa]|да|нет|спасибо|نعم|شكرا|sì|grazie|va bene|evet|tamam|teşekkürler|vâng|được"
-    r"|got it|i see|makes sense|(?:that|this|it) helps|understood|al(?:l )?right|next|uh[- ]huh"
-    r"|\b(?:mm?-?)?hmm?\b|verstanden|alles klar|compris|ça marche|entendi(?:do)?|понятно|ясно|明白了?|知道了"
-    r"|收到|なるほど|알겠습니다|capito"
-    r"|cảm ơn|हाँ|ठीक है|धन्यवाद|tak|dziękuję|terima kasih)\W*)*",
-    re.IGNORECASE,
-)
-_ASSENT_CHARS = 80
-"""Of a message, looked at for whether it is but an assent."""
-_QUESTION_MARKS = ("?", "？", "؟")
 _SENTENCE_ENDS = re.compile(r"(?<=[.!?؟।])\s+|(?<=[。！？])|\n+")
 _BOLD = re.compile(r"\*\*[^*]+\*\*:?")
 """A line in bold type is a heading."""
@@ -147,7 +97,7 @@ class Line:
     @property
     def asks(self) -> bool:
         """Whether it is a question, or ends with one."""
-        return self.text.endswith(_QUESTION_MARKS)
+        return self.text.endswith(QUESTION_MARKS)
 
     def shortened(self, max_chars: int) -> Line:
         """Return the line with its text quoted in at most `max_chars` characters."""
@@ -253,7 +203,7 @@ def collect_spare_lines(digest: Digest, make: _Make) -> list[Line]:
         speaker = f"{source.label.split(' ', 1)[0]}: " if source.kind in ("call", "result") else ""
         for sentence in _sentences(source.text):
             value = _SPARE_VALUES.get(source.kind, 0.0) * (0.5 + source.position)
-            if source.kind == "user" and _IMPERATIVE.search(sentence):
+            if source.kind == "user" and IMPERATIVE.search(sentence):
                 value += 0.25
             lines.append(make(section, speaker + cut(sentence, _SENTENCE_CHARS), value, source.position))
     return _unique(lines)
@@ -317,18 +267,18 @@ def _told_request(text: str) -> str:
     line = cut(text, STATEMENT_CHARS)
     if not line.endswith("…"):
         return line
-    wishes = [said for said in _sentences(text) if said not in line and _IMPERATIVE.search(said)]
+    wishes = [said for said in _sentences(text) if said not in line and IMPERATIVE.search(said)]
     wish = cut(wishes[-1], STATEMENT_CHARS // 2) if wishes else ""
     return f"{cut(text, STATEMENT_CHARS - len(wish) - 1)} {wish}" if wish else line
 
 
 def _is_assent(text: str) -> bool:
-    return _ASSENT.fullmatch(text[:_ASSENT_CHARS]) is not None
+    return ASSENT.fullmatch(text[:ASSENT_CHARS]) is not None
 
 
 def _weight_of_wish(text: str) -> float:
     """Return what to add to a request's value: what shall hold outweighs a question answered later."""
-    return (0.3 if _IMPERATIVE.search(text) else 0.0) - (0.3 if text.endswith(_QUESTION_MARKS) else 0.0)
+    return (0.3 if IMPERATIVE.search(text) else 0.0) - (0.3 if text.endswith(QUESTION_MARKS) else 0.0)
 
 
 def _first_request(requests: list[Statement]) -> Statement | None:
@@ -350,8 +300,8 @@ def _reply_lines(digest: Digest, make: _Make) -> Iterator[Line]:
         yield make("progress", state, 1.0, last.position)
     for said in replies:
         text = said.text[:_REPLY_CHARS]
-        decides, plans = _decides(text, talks), _PENDING.search(text)
-        if said is last and not talks and not (state or decides or plans or text.endswith(_QUESTION_MARKS)):
+        decides, plans = _decides(text, talks), PENDING.search(text)
+        if said is last and not talks and not (state or decides or plans or text.endswith(QUESTION_MARKS)):
             if done := _without_announcement(said, text):
                 yield make("done", cut(done, 240), 1.0, said.position)
             continue
@@ -363,7 +313,7 @@ def _reply_lines(digest: Digest, make: _Make) -> Iterator[Line]:
             if decides and _decides(sentence, talks):
                 value = 0.3 + 0.4 * said.position
                 yield make("decisions", cut(sentence, _SENTENCE_CHARS), value, said.position)
-            elif plans and _PENDING.search(sentence):
+            elif plans and PENDING.search(sentence):
                 yield make("next", cut(sentence, _SENTENCE_CHARS), said.position**2, said.position)
             elif answers and len(sentence) > 40 and sentence[-1] not in "!:：":
                 answers = False
@@ -371,7 +321,7 @@ def _reply_lines(digest: Digest, make: _Make) -> Iterator[Line]:
 
 
 def _decides(text: str, talks: bool) -> bool:
-    return bool(_DECISION.search(text) or (not talks and _REASON.search(text)))
+    return bool(DECISION.search(text) or (not talks and REASON.search(text)))
 
 
 def _is_aside(said: Statement) -> bool:

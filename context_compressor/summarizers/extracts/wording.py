@@ -1,0 +1,67 @@
+"""What wishes, decisions, plans and assents sound like, in the languages that are spoken most."""
+
+from __future__ import annotations
+
+import re
+
+IMPERATIVE = re.compile(
+    r"\b(?:must|never|always|only|instead|should|make sure|please|need|want|prefer|rather|stop"
+    r"|(?<!\bI )(?<!\bwe )(?<!\bthey )(?:don't|do not)|from now on|avoid|remember|remind"
+    r"|important|no longer|change|cancel)\b"
+    r"|请|必须|不要|别|务必|只|改|需要|应该|希望|记住|提醒|不能|禁止"
+    r"|ください|下さい|ないで|お願い|必ず|だけ|절대|반드시|주세요|말고|마세요"
+    r"|\b(?:bitte|muss|müssen|soll|sollen|nie|niemals|immer|nur|statt|ab (?:jetzt|sofort))\b"
+    r"|\b(?:stornier|änder)"
+    r"|\b(?:veuillez|s'il (?:vous|te) pla[iî]t|jamais|toujours|seulement|surtout|annul\w+|désormais)\b"
+    r"|\b(?:por favor|nunca|jamás|siempre|s[oó]lo|quiero|necesito|debe|cancel[ae]\w*|cambi[ae]\w*)\b"
+    r"|\b(?:a partir de (?:ahora|agora)|de ahora en adelante)\b"
+    r"|\b(?:пожалуйста|никогда|всегда|только|нужно|надо|нельзя|должн\w+|лучше(?!,? чем)|отмени\w*)\b"
+    r"|\b(?:измени\w*|впредь|отныне|не \w+те)\b"
+    r"|\b(?:يجب|من فضلك|يرجى|أريد|فقط|دائما|أبدا)\b"
+    r"|\b(?:lütfen|asla|sadece|yalnızca|gerekiyor|iptal|değiştir\w*|vui lòng|hãy|đừng|phải|chỉ|hủy)\b"
+    r"|\b(?:per favore|sempre|devi|deve|alstublieft|nooit|altijd|alleen|graag)\b"
+    r"|\b(?:proszę|nigdy|zawsze|tylko|mohon|tolong|jangan|hanya|harus)\b|कृपया|केवल|चाहिए|रद्द"
+    r"|从现在起|从今以后|今後|これから|앞으로"
+    r"|(?:\A|[.!?]\s)\w+ (?:nicht|kein\w{0,2})\b"
+    r"|(?<![\w,;] )\b(?:nicht|kein\w{0,2}|ne \w+ pas|não|не|لا|không|niet)\b",
+    re.IGNORECASE,
+)
+"""What a wish or a rule sounds like, in the languages that are spoken most.
+
+A negation is one where it begins a clause, or, in German, follows the verb that begins a sentence; within, as
+in "not as bad as yesterday", it only tells.
+"""
+DECISION = re.compile(
+    r"\b(?:(?<!to )decid\w+|instead of|root cause"
+    r"|the (?:issue|problem|bug|fix|solution|cause) (?:is|was)|turns out|chose|conclu\w+"
+    r"|(?:I'll|I will|we should|let's) use|found that|therefore)\b"
+    r"|\b(?:entschieden|beschlossen|Ursache|décidé|решил\w*|причина)\b"
+    r"|决定|原因是|改用|选择了|结论|決定|原因は|원인은|결정",
+    re.IGNORECASE,
+)
+REASON = re.compile(r"\b(?:because|weil|parce que|porque|потому что)\b|因为|때문", re.IGNORECASE)
+"""What a finding gives beside calls; in a talk, whatever is explained."""
+PENDING = re.compile(
+    r"\b(?:next step|next(?=,)|remaining|still need|todo|to do(?= ?:| next| is\b|$)"
+    r"|(?:left|still|remains|have) to do|not yet|will now)\b"
+    r"|\b(?:als Nächstes|nächste\w* Schritt|noch offen|prochaine étape|il reste|siguiente paso)\b"
+    r"|\b(?:следующ\w+ шаг\w*|осталось)\b|接下来|下一步|剩下|还需要|尚未|次に|残り|다음으로|남은",
+    re.IGNORECASE,
+)
+ASSENT = re.compile(
+    r"\W*(?:(?:yes|yeah|yep|yup|no|nope|ok(?:ay)?|sure|thanks?|thank you|go ahead|go for it|go on|continue"
+    r"|proceed|do it|please|great|perfect|good|fine|cool|nice|right|correct|exactly|agreed|sounds good"
+    r"|对的?|嗯|行|可以的?|没问题|没错|うん|ええ|了解(?:です|しました)?|[分わ]かりました|응|예|좋아요|좋습니다|그래요?"
+    r"|genau|klar|gut|gerne?|d['’]accord|parfait|bien sûr|vale|claro|de acuerdo|perfecto|adelante|beleza"
+    r"|ага|хорошо|ладно|конечно|حسنا|تمام|لا|certo|perfetto|d['’]accordo|nee|dank je|hayır|dobrze|जी"
+    r"|好的?|是的?|谢谢|继续|はい|ありがとう(?:ございます)?|네|감사합니다|ja|nein|danke|bitte|weiter|oui|non|merci"
+    r"|sí|gracias|sim|obrigad[oa]|да|нет|спасибо|نعم|شكرا|sì|grazie|va bene|evet|tamam|teşekkürler|vâng|được"
+    r"|got it|i see|makes sense|(?:that|this|it) helps|understood|al(?:l )?right|next|uh[- ]huh"
+    r"|\b(?:mm?-?)?hmm?\b|verstanden|alles klar|compris|ça marche|entendi(?:do)?|понятно|ясно|明白了?|知道了"
+    r"|收到|なるほど|알겠습니다|capito"
+    r"|cảm ơn|हाँ|ठीक है|धन्यवाद|tak|dziękuję|terima kasih)\W*)*",
+    re.IGNORECASE,
+)
+ASSENT_CHARS = 80
+"""Of a message, looked at for whether it is but an assent."""
+QUESTION_MARKS = ("?", "？", "؟")
