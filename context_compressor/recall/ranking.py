@@ -7,6 +7,7 @@ were chosen.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -40,7 +41,8 @@ NAME_WEIGHT = 0.5
 """What a name that stands there letter for letter adds, of the weight of its term."""
 
 USER_WEIGHT = 1.4
-"""What a user says tells about him; what an assistant says often repeats it, at length."""
+"""What a user says tells about him; what an assistant says often repeats it, at length. But what only asks
+tells nothing: it would stand before its answer."""
 
 AROUND_WEIGHT = 1.0
 """What the messages around add to an answer in words, of the mean of their first scores. A name is found
@@ -48,6 +50,9 @@ where it stands."""
 
 TOPIC_MESSAGES = 6
 """So many messages before one, or behind it, are on the same topic: some three exchanges."""
+
+_QUESTIONS = re.compile(r"(?:(?:[^.!?。！？؟]|[.!](?=\S)|\?(?=[^\s?]))*+[?？؟]+\s*+)++")
+"""Sentences that ask, and nothing else."""
 
 _PLACES = 20
 """Places of one term in a passage that are compared with those of another."""
@@ -182,7 +187,9 @@ class _Reading:
                 nearness = 1 - _distance(self.places[one], self.places[other]) / NEAR_CHARACTERS
                 score += max(nearness, 0.0) * min(weights[one], weights[other])
         is_told = self.document.role == "user" and not lookup.query.has_names
-        return score * (USER_WEIGHT if is_told else 1.0)
+        if is_told and not _QUESTIONS.fullmatch(self.document.text, self.start, self.end):
+            score *= USER_WEIGHT
+        return score
 
     def closeness(self, name: str) -> int:
         """Tell how closely it holds the name asked for: in full, within a longer word, otherwise written."""

@@ -103,6 +103,29 @@ def test_what_a_user_says_comes_before_its_repetition() -> None:
     assert history.keys(SearchIndex(), "where does my sister live")[0] == "said"
 
 
+@pytest.mark.parametrize(
+    ("question", "answer", "query"),
+    [
+        ("Which room is it?", "The room is 4b, by the way.", "which room"),
+        ("Which room? And whose?!?", "The room is 4b, by the way.", "which room"),
+        ("Which room at a.example?x=1 ?\n", "The room is 4b, by the way.", "which room"),
+        ("研讨会在哪个房间？", "研讨会是在四楼的大房间。", "研讨会房间"),
+    ],
+)
+def test_what_only_asks_has_no_weight_of_its_own(question: str, answer: str, query: str) -> None:
+    history = History(FILLER)
+    history.add("asked", question, role="user")
+    history.add("said", answer, role="assistant")
+    assert history.keys(SearchIndex(), query)[:2] == ["said", "asked"]
+
+
+def test_what_asks_beside_saying_something_has_the_weight_of_what_a_user_says() -> None:
+    history = History(FILLER)
+    history.add("said", "My sister lives in Lisbon. What shall I pack?", role="user")
+    history.add("repeated", "Your sister lives in Lisbon. Pack a coat.")
+    assert history.keys(SearchIndex(), "where does my sister live")[0] == "said"
+
+
 def test_a_topic_around_helps() -> None:
     """Of messages that answer equally, the one amid its topic comes first."""
     amid = ["a trip by train", "the book is red", "a train ticket for the trip"]
