@@ -494,6 +494,16 @@ async def test_of_each_answer_in_a_talk_a_sentence_is_told_and_no_heading():
     assert found["done"] == [first, last]
 
 
+@pytest.mark.parametrize("short", ["Ms.", "Dr.", "Prof.", "e.g.", "Frau Dr.", "vs."])
+async def test_an_abbreviation_ends_no_sentence(short: str):
+    said = f"The second night goes to {short} Lindqvist and to nobody else."
+    found = await sections(
+        *(GOAL, assistant(said), user("And the second night, with all of us, what about that one?")),
+        user("Go on then, with the train first."),
+    )
+    assert found["done"] == [said]
+
+
 @pytest.mark.parametrize(
     "said", ["Now I need to decide about the train.", "The trains are on time.", "Undecided is the hut."]
 )

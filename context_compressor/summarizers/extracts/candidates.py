@@ -59,7 +59,13 @@ _TALK_REQUESTS = 4
 _REPLY_CHARS = 2_000
 """How much of a reply is searched for decisions and plans."""
 
-_SENTENCE_ENDS = re.compile(r"(?<=[.!?؟।])\s+|(?<=[。！？])|\n+")
+_ABBREVIATIONS = "Mr Mrs Ms Dr Prof St Sr Jr Mme Sra Srta Hr Fr Nr vs e.g i.e z.B d.h ca approx Fig"
+"""With a dot behind them these end no sentence."""
+_SENTENCE_ENDS = re.compile(
+    r"(?<=[.!?؟।])"
+    + "".join(rf"(?<!\b{re.escape(short)}\.)" for short in _ABBREVIATIONS.split())
+    + r"\s+|(?<=[。！？])|\n+"
+)
 _BOLD = re.compile(r"\*\*[^*]+\*\*:?")
 """A line in bold type is a heading."""
 _INDEX_LINE = re.compile(r"(.{1,70}?): (.+)")
