@@ -26,9 +26,12 @@ _LONG_PATH = 24
 _MOST_COMPARED = 20
 """Arguments up to which calls are compared: the work grows with the square."""
 _READING = re.compile(
-    r"(?:^|[\W_])(?:read|view|open|cat|head|tail|sed -n|nl|less|more)(?![a-z])", re.IGNORECASE
+    r"(?:^|[\W_])(?:read|view|open|cat(?! *(?:>|<<))|head|tail|sed -n|nl|less|more)(?![a-z])", re.IGNORECASE
 )
-"""What a call is named, or begins with, that shows a text: errors and tallies in it are the text's."""
+"""What a call is named, or begins with, that shows a text: errors and tallies in it are the text's.
+
+`cat` that writes what stands below it to a file, or to a program, shows none.
+"""
 SHELL = re.compile(r"bash|shell|terminal|command|cmd|(?<![a-z])exec(?![a-z])", re.IGNORECASE)
 """What a tool is named that runs commands."""
 _SHOWS = "show"
