@@ -596,6 +596,14 @@ def test_of_a_command_that_failed_the_last_line_is_told():
     assert read_outcome(MANY, status="3") == ("exit code 3: step 39 (40 lines)", True)
 
 
+def test_a_reading_command_that_failed_is_told_by_the_error_behind_what_it_shows():
+    shown = "raise ValueError('x')\nError: in a comment\na\nb\nc"
+    missing = "cat: b.py: No such file or directory"
+    assert read_outcome(f"{shown}\n{missing}", is_read=True, status="1") == (f"exit code 1: {missing}", True)
+    assert read_outcome(f"{shown}\n{missing}", is_read=True, status="0")[1] is False
+    assert read_outcome(shown, is_read=True, status="1")[1] is False  # a search behind it found nothing
+
+
 def test_one_match_of_several_is_not_told_as_the_only_one():
     found = "\n".join(f"django/contrib/app_{number}/models_of_{number}.py" for number in range(5))
     ends = "django/contrib/app_0/models_of_0.py … django/contrib/app_4/models_of_4.py (5 lines)"

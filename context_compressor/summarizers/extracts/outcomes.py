@@ -147,6 +147,8 @@ def read_outcome(
     said, told = _without_status(_without_echo(ends, command))
     status = status or told
     if is_read and not is_error and said.count("\n") >= _READ_LINES:
+        if status not in ("", "0") and (why := _error_at_end(said)):
+            return f"exit code {status}: {quote(why, _ERROR_CHARS)}", True
         return _logged_error(said, lines) or _first_words(said, lines, is_read=True), False
     outcome, failed = _what_is_said(said, lines, ended_well=status in ("", "0"))
     if is_error and not outcome:
@@ -154,6 +156,11 @@ def read_outcome(
     if failed or is_error or status in ("", "0"):
         return outcome, failed or is_error
     return f"exit code {status}" + (f": {outcome}" if outcome not in ("", "ok") else ""), True
+
+
+def _error_at_end(text: str) -> str | None:
+    """Return the error that stands in the last lines of a text: behind what was shown, why no more was."""
+    return find_error("\n".join(text.rstrip().split("\n")[-_READ_LINES:]))
 
 
 def is_tally(outcome: str) -> bool:
