@@ -14,6 +14,13 @@ from context_compressor.summarizers.extracts.outcomes import read_outcome
         ("<returncode>0</returncode>\n<output>\nall good here\n</output>", "all good here", False),
         ("Successfully replaced text in /a/very/long/path.py. Changed 4 lines.", "ok", False),
         ("The file /x/y.py has been edited. Here's the result...", "ok", False),
+        ("File updated. Please review the changes.\n[File: /x/y.py (9 lines total)]\n1:a", "ok", False),
+        (
+            "Your proposed edit has introduced new syntax error(s).\n\nERRORS:\n- E999 unexpected indent\n"
+            "Your changes have NOT been applied. Try again.",
+            "Your changes have NOT been applied. Try again.",
+            True,
+        ),
         ("collected 9 items\n...\n2 failed, 7 passed in 0.3s\n", "2 failed, 7 passed in 0.3s", True),
         ("0 failed, 7 passed\n", "0 failed, 7 passed", False),
         ("Ran 12 tests in 0.1s\n\nOK", "Ran 12 tests in 0.1s", False),

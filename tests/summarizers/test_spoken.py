@@ -8,6 +8,7 @@ from context_compressor.summarizers.extracts.digest import digest_messages
 from context_compressor.summarizers.extracts.spoken import read_calls, read_result, without_surroundings
 
 TABS = "\n\n<environment_details>\n# VSCode Open Tabs\nsrc/app.ts\n</environment_details>"
+PROMPT = "(Open file: /a/b.py)\n(Current directory: /a)\nbash-$"
 
 
 @pytest.mark.parametrize(
@@ -26,6 +27,9 @@ TABS = "\n\n<environment_details>\n# VSCode Open Tabs\nsrc/app.ts\n</environment
             "",
         ),
         ("<returncode>0</returncode>\nok", "<returncode>0</returncode>\nok", ""),
+        (f"[File: /a/b.py (9 lines)]\n1:import x\n{PROMPT}", "[File: /a/b.py (9 lines)]\n1:import x", ""),
+        (f"OBSERVATION:\n4 passed\n{PROMPT}", "4 passed", ""),
+        (PROMPT, "", ""),
     ],
 )
 def test_what_a_tool_printed_is_told_apart_from_what_a_user_says(message: str, text: str, name: str):
@@ -42,6 +46,8 @@ def test_what_a_tool_printed_is_told_apart_from_what_a_user_says(message: str, t
         "<task>\nRename the widget\n</task>",
         "<instructions>Use tabs</instructions>",
         "The output is\n<output>3</output>",
+        f"ISSUE:\nIt fails.\n\nINSTRUCTIONS:\nSolve it on your own.\n{PROMPT}",
+        "What does (Current directory: /a) mean?",
     ],
 )
 def test_a_person_reports_no_result(message: str):

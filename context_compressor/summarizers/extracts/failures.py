@@ -50,7 +50,7 @@ _ERROR_WORDS = (
 _ERROR_PHRASES = (
     *("o such file or directory", "ommand not found", "ermission denied", "not found"),
     *("ommand timed out", "all timed out", "equest timed out", "onnection timed out", "was refused"),
-    *("onnection refused", "Automatic merge failed", ": *** ["),
+    *("onnection refused", "Automatic merge failed", ": *** [", "NOT been applied"),
     *("annot connect to the Docker daemon", "nable to resolve host", ": Assertion `", "Assertion failed: ("),
 )
 _LOG_ERROR = re.compile(

@@ -90,7 +90,7 @@ _TALLY_WORDS = (
 )
 _SUCCESS = re.compile(
     r"\W*(?:(?:ok|done|no output)\W*$|success(?:ful(?:ly)?)?\b(?! rate|[:=] ?false)"
-    r"|the file \S+ has been|file created|(?:edited|applied) (?!0\b))",
+    r"|the file \S+ has been|file (?:created|updated)\b|(?:edited|applied) (?!0\b))",
     re.IGNORECASE,
 )
 _ANNOUNCEMENT = re.compile(r"(?:[^\s(]+ +){3,}[^\s(]+[:：]|[^\W\d_]+[:：]")

@@ -22,6 +22,13 @@ _OPENING = re.compile(
     r"|(?:Observation|OBSERVATION):)"
 )
 """How the results of such agents begin."""
+_PROMPT = re.compile(
+    r"\n?(?:\(Open file: [^\n]{1,300}\)\n)?\(Current directory: [^\n]{1,300}\)\nbash-\$\s{0,9}\Z"
+)
+"""How those of SWE-agent end, and the task, too."""
+_PROMPT_CHARS = 700
+_TASK = "\nINSTRUCTIONS:"
+"""Stands in SWE-agent's task."""
 _SURROUNDINGS = ("<environment_details>", "</environment_details>")
 """What Cline and Roo add to each message: open tabs, the time, tokens used."""
 
@@ -57,10 +64,15 @@ def without_surroundings(text: str) -> str:
 
 def read_result(parts: Sequence[str]) -> Result | None:
     """Return the result that a user's message of these texts reports; None where a person speaks."""
-    found = _OPENING.match(parts[0]) if parts else None
-    if found is None:
+    text = "\n".join(parts)
+    found = _OPENING.match(text)
+    prompt = _PROMPT.search(text, max(0, len(text) - _PROMPT_CHARS))
+    if found is None and (prompt is None or _TASK in text):
         return None
-    body = without_surroundings("\n".join([parts[0][found.end() :], *parts[1:]])).strip("\r\n")
+    body = text[found.end() if found else 0 : prompt.start() if prompt else None]
+    body = without_surroundings(body).strip("\r\n")
+    if found is None:
+        return Result(body, "")
     if found[1]:
         body = body.rstrip().removesuffix(f"</{found[1]}>").rstrip()
     return Result(body, found[2] or found[3] or "")
