@@ -41,6 +41,12 @@ _HEADED = re.compile(
 )
 """Codex."""
 _HEADED_STATUS = re.compile(r"^(?:Exit code:|Process exited with code) *(-?\d+)", re.MULTILINE)
+_ENDED = re.compile(
+    r"(?:\A|\n)(?:\[The command [^\n]{1,500}\]\n)?(?:\[Current working directory: [^\n]{1,500}\]\n)?"
+    r"(?:\[Python interpreter: [^\n]{1,500}\]\n)?\[Command finished with exit code (-?\d{1,10})\]\s{0,9}\Z"
+)
+_ENDED_CHARS = 2_000
+"""OpenHands: what stands below an output, and how long it may be."""
 _LISTED = ("Command: ", "Output: ", "Stdout: ")
 """How reports of Gemini CLI and Qwen Code begin."""
 _LISTED_END = re.compile(r"(?:Error|Exit Code|Signal|Background PIDs|Process Group PGID): ([^\n]*)")
@@ -159,6 +165,11 @@ def _unframe_lines(text: str) -> Report | None:
     return _unframe_list(text) if text.startswith(_LISTED) else None
 
 
+def _unframe_ended(text: str) -> Report | None:
+    found = _ENDED.search(text, max(0, len(text) - _ENDED_CHARS))
+    return Report(text[: found.start()], found[1]) if found else None
+
+
 def _unframe_list(text: str) -> Report | None:
     """Return what a list such as `Output: …`, `Error: (none)`, `Exit Code: 0` tells."""
     told: dict[str, str] = {}
@@ -184,7 +195,7 @@ def _unframe_list(text: str) -> Report | None:
     return Report(said, "" if status in _NOTHING else status)
 
 
-_READERS = (_unframe_json, _unframe_printed, _unframe_tags, _unframe_lines)
+_READERS = (_unframe_json, _unframe_printed, _unframe_tags, _unframe_lines, _unframe_ended)
 
 
 def _join(parts: Iterable[str]) -> str:

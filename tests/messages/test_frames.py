@@ -191,3 +191,18 @@ def test_half_a_character_that_was_printed_as_an_escape_can_be_sent():
 )
 def test_what_only_resembles_a_printed_answer_is_left_alone(text: str):
     assert unframe(text) == Report(text)
+
+
+@pytest.mark.parametrize("said", ["2 passed\nbye", ""])
+@pytest.mark.parametrize(
+    "below",
+    [
+        "[The command completed with exit code 2.]\n[Current working directory: /w]\n"
+        "[Python interpreter: /usr/bin/python]\n",
+        "[Current working directory: /w]\n",
+        "",
+    ],
+)
+def test_what_openhands_writes_below_an_output_is_no_part_of_it(said: str, below: str):
+    above = f"{said}\n" if said else ""
+    assert unframe(f"{above}{below}[Command finished with exit code 2]") == Report(said, "2")
