@@ -611,6 +611,30 @@ def test_a_reading_command_that_failed_is_told_by_the_error_behind_what_it_shows
     assert read_outcome(shown, is_read=True, status="1")[1] is False  # a search behind it found nothing
 
 
+SCREEN = """$ cd /app
+root@a1:/app# make
+m.c:3:12: error: x undeclared
+root@a1:/app# cat > t.sh
+> make
+> EOF
+root@a1:/app# ls
+t.sh
+root@a1:/app# """
+
+
+@pytest.mark.parametrize(
+    ("command", "outcome", "failed"),
+    [
+        ("ls", "t.sh", False),
+        ("ls\n", "t.sh", False),
+        ("pwd", "m.c:3:12: error: x undeclared", True),
+        ("cat > t.sh\nmake\nEOF", "root@a1:/app# ls | t.sh", False),
+    ],
+)
+def test_on_a_screen_what_stands_above_a_command_is_not_its_outcome(command: str, outcome: str, failed: bool):
+    assert read_outcome(SCREEN, command=command) == (outcome, failed)
+
+
 def test_one_match_of_several_is_not_told_as_the_only_one():
     found = "\n".join(f"django/contrib/app_{number}/models_of_{number}.py" for number in range(5))
     ends = "django/contrib/app_0/models_of_0.py … django/contrib/app_4/models_of_4.py (5 lines)"

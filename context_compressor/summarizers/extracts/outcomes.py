@@ -137,6 +137,7 @@ def read_outcome(
         status: with which the command ended, where a frame around the result told (see `frames`).
         is_error: whether the result was marked as an error.
     """
+    text, command = _below_command(text, command)
     lines = text.count("\n") + 1 if len(text) > _SHORT_CHARS else 0
     ends = clean(cut_middle(text, _READ_CHARS))
     if REF in ends[:300]:  # the memory's own words about a text that left
@@ -166,6 +167,24 @@ def _error_at_end(text: str) -> str | None:
 def is_tally(outcome: str) -> bool:
     """Tell whether an outcome is what test runners, builds and their like say in the end."""
     return _TALLY.match(outcome) is not None
+
+
+def _below_command(text: str, command: str) -> tuple[str, str]:
+    """Return what a screen shows below a command, as it was typed last, and the lines typed below its first.
+
+    Above it stands what older commands printed, and at the end the prompt that waits. Any other text is
+    returned as it is, with the whole command.
+    """
+    first, _, more = command.strip().partition("\n")
+    if not first or first not in text:
+        return text, command
+    typed = re.compile(rf"^([^\n]{{0,120}}[$#>%❯]) ?{re.escape(first)}[ \t]*(?:\n|\Z)", re.MULTILINE)
+    last = next(reversed(list(typed.finditer(text))), None)
+    if last is None:
+        return text, command
+    shown, _, waits = text[last.end() :].rstrip().rpartition("\n")
+    is_prompt = waits.startswith(last[1][:4]) and waits.endswith(last[1][-1])
+    return (shown if is_prompt else text[last.end() :]), more
 
 
 def _without_echo(text: str, command: str) -> str:
