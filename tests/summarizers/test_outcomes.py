@@ -412,6 +412,28 @@ def test_a_record_is_told_by_its_first_values(text: str, outcome: str):
     assert read_outcome(text) == (outcome, False)
 
 
+@pytest.mark.parametrize(
+    ("text", "outcome", "failed"),
+    [
+        (
+            '<?xml version="1.0"?>\n<s:Envelope xmlns:s="http://a.example/s">\n<s:Body><s:Fault>'
+            "<faultcode>s:Server</faultcode><faultstring>Number is used</faultstring></s:Fault>"
+            "</s:Body></s:Envelope>",
+            "faultcode: s:Server, faultstring: Number is used",
+            True,
+        ),
+        (
+            "<Error><Code>NoSuchKey</Code><Message>The key does not exist.</Message></Error>",
+            "Code: NoSuchKey | Message: The key does not exist.",
+            True,
+        ),
+        ("<a><id>7</id><Error>none</Error></a>", "id: 7 | Error: none", False),
+    ],
+)
+def test_an_answer_in_xml_that_holds_but_an_error_is_one(text: str, outcome: str, failed: bool):
+    assert read_outcome(text) == (outcome, failed)
+
+
 def test_a_step_of_a_browser_came_to_the_page_where_it_led():
     ran = "### Ran Playwright code\n```js\nawait page.click();\n```\n### Page state\n"
     page = "- Page URL: https://a.example/cart\n- Page Title: Your cart\n- Page Snapshot:\n- button"
@@ -495,6 +517,7 @@ wget: unable to resolve host address 'nope.example'
 エラー: ファイルが見つかりません ¦ Fehler: Datei nicht gefunden ¦ Erreur : fichier introuvable
 10 examples, 1 failure, 2 pending ¦ Tests run: 3, Failures: 0, Errors: 1, Skipped: 0
 {"errors": [{"message": "Field 'x' doesn't exist on type 'Query'"}]}
+{"errorMessages": ["Issue does not exist"], "errors": {}}
 {"error_message": "You must use an API key", "status": "REQUEST_DENIED"} ¦ {"errno": -6, "request_id": 1}
 {"code": -32601, "message": "Method not found"}
 {"kind": "Status", "status": "Failure", "reason": "NotFound"}

@@ -52,7 +52,7 @@ _DATA_CHARS = 140
 _VERDICT_KEYS = ("error", "status", "state")
 """Under which an object says what became of what was asked for; often they come last."""
 _DATA_ERROR = re.compile(
-    r"[\"']error(?:s|_?code|_?message)?[\"']\s*:\s*+(?!null|None|false|[\"']?0\b|\"\"|''|\[\s*\]|\{\s*\})"
+    r"[\"']error(?:s|_?code|_?messages?)?[\"']\s*:\s*+(?!null|None|false|[\"']?0\b|\"\"|''|\[\s*\]|\{\s*\})"
     r"|[\"']err_?(?:code|no)[\"']\s*:\s*[\"']?(?!0\b)-?\d"
     r"|[\"']status(?:_?code)?[\"']\s*:\s*[45]\d\d\b"
     r"|[\"']code[\"']\s*:\s*[\"']?(?:-\d+|[45]\d\d)[\"']?\s*,\s*[\"'](?:msg|message)[\"']"
@@ -103,6 +103,12 @@ _PROLOGUE = re.compile(r"<(?:\?xml|!doctype|html|head|body|meta|link|base)\b[^<>
 _ELEMENT = re.compile(r"<((?:[\w.-]{1,30}:)?([^\W\d][\w.-]{0,40}))(?: [^<>]{0,200})?>([^<>\n]{1,200})</\1>")
 _NAMESPACE = re.compile(r" xmlns(?::[\w.-]{1,30})?=(?:\"[^\"<>]{0,300}\"|'[^'<>]{0,300}')")
 _IS_XML = re.compile(r"\s*<(?:\?xml\b|(?!html\b|body\b|div\b)[^\W\d][\w.:-]*>\s*<[^\W\d][\w.:-]*>)")
+_XML_FAILURE = re.compile(
+    r"\s*(?:<\?xml[^<>]{0,200}>\s*)?"
+    r"(?:<(?:[\w.-]{1,30}:)?(?:Envelope|Header|Body|Response|ErrorResponse)\b[^<>]{0,500}>\s*){0,4}"
+    r"(?=<(?:[\w.-]{1,30}:)?(?:Fault|Errors?)(?: [^<>]{0,300})?>)"
+)
+"""What stands before the element in which a service that answers XML tells why it failed."""
 _FAILED_CELL = re.compile(
     r"(?:(?<=[\t|])|(?<=  )|(?<=\| ))(?:fail(?:ed|ing|ure)?|error|unhealthy|evicted|OOMKilled"
     r"|\w{3,20}BackOff|Err[A-Z]\w{3,20}|Exited \([1-9]\d{0,2}\)[^\t|]{0,30}?)(?=\t| {2}| *\||\Z)",
@@ -219,6 +225,8 @@ def _what_is_said(text: str, lines: int, *, ended_well: bool) -> tuple[str, bool
         said = cut(_verdict(text) + _as_words(text[:800]), _DATA_CHARS)
         failure = _DATA_ERROR.search(text)
         return said or cut(text, 20), failure is not None and failure.start() < _DATA_HEAD_CHARS
+    if fault := _XML_FAILURE.match(text):
+        return _first_words(text[fault.end() :], lines), True
     tallies = list(_TALLY.finditer(text)) if any(map(text.__contains__, _TALLY_WORDS)) else []
     if tallies:
         told = [tally[0].strip("= ") for tally in tallies]
