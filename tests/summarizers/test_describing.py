@@ -20,6 +20,8 @@ from context_compressor.summarizers.identifiers.ranking import Source, rank_iden
         ("user", "3FRNFB is the one", "3FRNFB", "3FRNFB is the"),
         ("result", "in the x_y", "x_y", "x_y"),
         ("result", "订单号：A-20931", "A-20931", "订单号 A-20931"),
+        ("result", '{"상품ID": "P33470549"}', "P33470549", "상품ID P33470549"),
+        ("result", "请看订单ID：A-20931", "A-20931", "请看订单ID A-20931"),
         ("user", "neue Größe_3 für Bestellung KD-48213", "KD-48213", "für Bestellung KD-48213"),
         ("result", "Größe KD-48213", "KD-48213", "Größe KD-48213"),
         ("result", "заказ: 48213-77", "48213-77", "заказ 48213-77"),

@@ -16,6 +16,7 @@ _SCRIPT = r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3"
 _KEY_BEFORE = re.compile(
     rf"(?:(?<![\w.@/-])([{LETTERS}{_OTHER_LETTERS}]{{3,24}}+|[{_SCRIPT}]{{2,8}}+)[ \"'`]{{0,3}}[:=(（：]?"
     rf"|(?<![{LETTERS}{_OTHER_LETTERS}])([{LETTERS}{_OTHER_LETTERS}][\w{_OTHER_LETTERS}-]{{1,30}}+)[\"'`]?[:：]"
+    rf"|(?<![{_SCRIPT}])([{_SCRIPT}]{{1,12}}+[A-Z]{{2,8}})[\"'`]?[:：]"
     r"|<(?!(?:code|div|font|item|li|pre|small|span|string|strong|td|value)>)([^\W\d][\w.-]{1,30}+)>)"
     r"[ \"'`({\[#$]{0,3}\Z"
 )
@@ -104,7 +105,7 @@ def describe(token: str, source: Source, start: int = 0) -> Described:
         match = _WORDS_AFTER.match(text, start + len(token))
         return Described("", f"{token}{match[1]}" if match else token)
     match = _KEY_BEFORE.search(before)
-    word = (match[1] or match[2] or match[3]) if match else ""
+    word = next(filter(None, match.groups()), "") if match else ""
     return Described("" if word.casefold() in _EMPTY_WORDS else word, token)
 
 
