@@ -413,6 +413,21 @@ def test_a_record_is_told_by_its_first_values(text: str, outcome: str):
 
 
 @pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            "Get-Item : Cannot find path 'C:\\x'.\nAt line:1 char:1\n+ Get-Item C:\\x\n+ ~~~~~~~~~~~~~",
+            "Get-Item : Cannot find path 'C:\\x'. At line:1 char:1",
+        ),
+        ("(./a.aux)\n! Undefined control sequence.\nl.42 \\includ", "! Undefined control sequence."),
+        ("(./a.aux)\n! LaTeX Error: File `a.sty' not found.\n?", "! LaTeX Error: File `a.sty' not found."),
+    ],
+)
+def test_an_error_amid_an_output_is_told(text: str, told: str):
+    assert read_outcome(text + LONG) == (told, True)
+
+
+@pytest.mark.parametrize(
     ("text", "outcome", "failed"),
     [
         (
@@ -517,7 +532,18 @@ wget: unable to resolve host address 'nope.example'
 エラー: ファイルが見つかりません ¦ Fehler: Datei nicht gefunden ¦ Erreur : fichier introuvable
 10 examples, 1 failure, 2 pending ¦ Tests run: 3, Failures: 0, Errors: 1, Skipped: 0
 {"errors": [{"message": "Field 'x' doesn't exist on type 'Query'"}]}
-{"errorMessages": ["Issue does not exist"], "errors": {}}
+{"errorMessages": ["Issue does not exist"], "errors": {}} ¦ {'status': 'fail', 'reason': 'x'}
+psql:/tmp/q.sql:3: ERROR:  syntax error at or near "FORM" ¦ (error) WRONGTYPE Operation against a key
+An error occurred (AccessDenied) when calling the PutObject operation: Access Denied
+** BUILD FAILED ** ¦ ** (CompileError) lib/a.ex:3: undefined function foo/0 ¦ Failure: invalid move e2e5
+'foo' is not recognized as an internal or external command, ¦ Operation timed out after 30 seconds
+Can't locate Foo/Bar.pm in @INC (you may need to install the Foo::Bar module) at x.pl line 3.
+오류: 해당 상품은 품절되었습니다. ¦ خطأ: البطاقة غير صالحة ¦ Hata: Ürün bulunamadı ¦ Erro: saldo insuficiente
+Errore: prodotto esaurito ¦ Lỗi: không tìm thấy ¦ HTTP 500: Internal Server Error ¦ HTTP 404 Not Found
+Tool call failed: rate limit exceeded ¦ Validation error: 'date' is required
+No replacement was performed, old_str `x` did not appear verbatim ¦ Request failed with status code 404
+rsync error: some files were not transferred (code 23) ¦ Could not resolve host: api.example.com
+Host key verification failed. ¦ nginx: [emerg] unknown directive "foo" in /etc/nginx/nginx.conf:3
 {"error_message": "You must use an API key", "status": "REQUEST_DENIED"} ¦ {"errno": -6, "request_id": 1}
 {"code": -32601, "message": "Method not found"}
 {"kind": "Status", "status": "Failure", "reason": "NotFound"}
@@ -543,7 +569,8 @@ Aborted 2 runs, 5 kept ¦ warning: cannot find entry symbol 'main' ¦ make: *** 
 12 passed, kept in 2 failed-runs ¦ 2 errors.txt ¦ Destroy complete! Resources: 3 destroyed.
 Successfully built 1a2b3c ¦ 错误处理.md ¦ 未失败！ ¦ {"title": "错误处理指南"} ¦ {"result": "没有错误"}
 {"message": "无错误"} ¦ {"error": ""} ¦ {'error': ''} ¦ {'error': None} ¦ {"error": false}
-{'error': False} ¦ {"errors": {}}
+{'error': False} ¦ {"errors": {}} ¦ Error rate: 0.2 % ¦ Error count: 3 ¦ Checks failed: none ¦ Tests failed: 0
+HTTP 2 is in use ¦ Latency error: 3 ms
 """
 
 

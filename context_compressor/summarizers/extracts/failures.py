@@ -17,17 +17,25 @@ _ERROR_LINE = re.compile(
     r"|<tool_use_error>|curl: \(\d|make(?:\[\d+\])?: \*\*\* (?=No )"
     r"|(?!warning)[a-z]{2,10}: cannot [a-z ]{3,24} ['‘]"
     r"|[\w.-]{1,30}: (?:line \d+: )?(?:fatal |parse |syntax )?[Ee]rror(?=:| response\b| near\b| \(at )"
-    r"|HTTP/[\d.]+ (?=[45]\d\d\b)|CMake Error(?:: | at [^\n]{1,200}\n[ \t]+)(?=\S)"
+    r"|HTTP(?:/[\d.]+ (?=[45]\d\d\b)| (?=[45]\d\d(?::| [A-Z])))"
+    r"|CMake Error(?:: | at [^\n]{1,200}\n[ \t]+)(?=\S)|Failure(?=:)"
     r"|Execution failed for task\b|E: (?=Unable|Could|Package|Failed|Sub-process|Unmet|The repository)"
-    r"|(?:PHP )?(?:Fatal|Parse|Runtime) error(?=:| near )|ERR_PNPM_|e: (?=file://)"
+    r"|(?:PHP )?(?:Fatal|Parse|Runtime) error(?=:| near )|(?:Validation|Connection|rsync) error(?=:)"
+    r"|[A-Z][\w-]{2,20}(?: [a-z]{2,12}){0,2} failed: (?=[A-Za-z'\"])(?!none\b|no\b)"
+    r"|An error occurred(?=:| \()|\(error\) |\*\* \(\w+Error\)|\w+: \[emerg\] "
+    r"|! (?=LaTeX Error|Undefined control sequence|Emergency stop|Package \w+ Error)"
+    r"|psql:[^\s:]{1,200}:\d+: (?:ERROR|FATAL):"
+    r"|[^\n]{3,300}+\n(?=At [^\n]{1,200}:\d+ char:\d)"  # PowerShell
+    r"|ERR_PNPM_|e: (?=file://)"
     r"|terminate called after throwing\b"
     r"|[\u4e00-\u9fff]{1,6}(?<!没有)(?<![未无])失败(?=[：:，,。！!])"
-    r"|(?:エラー|Fehler|Erreur|Ошибка)(?= ?[：:]))(?![-/]|\.\w| (?:handl|messages|codes))"
+    r"|(?:エラー|오류|에러|Fehler|Erreur|Erro|Errore|Hata|Lỗi|Ошибка|خطأ)(?= ?[：:]))"
+    r"(?![-/]|\.\w| (?:handl|messages|codes|rates?\b|counts?\b|bars?\b|budget))"
     # The word may be but a part of a name such as `error.log`, or of a heading.
     # What compilers say; those of Go without the word.
     r"|(?:[A-Za-z]:)?[^\s:()]{1,200}[:(]\d[\d:,]*\)?:?(?: -)? (?:fatal |runtime )?error(?: [A-Z]+\d+)?:"
     r"|[^\s:]{1,200}\.go:\d+:\d+:(?= \S))[^\n]{3,}"
-    r"|^(?:\[INFO\] )?BUILD FAIL(?:ED|URE)\b[^\n]*"
+    r"|^(?:\[INFO\] |\*\* )?BUILD FAIL(?:ED|URE)\b[^\n]*"
     r"|^npm (?:ERR!|error)[^\n]*(?:\nnpm (?:ERR!|error)[^\n]*)*"  # what npm says first tells most
     r"|^(?:Segmentation fault|Aborted|Killed)\s*\Z"
     r"|\A\s{0,9}(?:[Ee]rror|ERROR|错误)[:：][ \t]*\n[^\n]{3,}",  # alone on its line, above what it is
@@ -36,7 +44,7 @@ _ERROR_LINE = re.compile(
 _FLUSH_LEVEL = re.compile(r"^\[ERROR\] \S", re.MULTILINE)
 """In a text with such a line, as of Maven, what is indented behind the level belongs to the line above."""
 _BARE_VERDICT = re.compile(
-    r"(?:\[INFO\] )?BUILD FAIL|error: (?:could not compile|aborting due to)|error Command failed"
+    r"(?:\[INFO\] |\*\* )?BUILD FAIL|error: (?:could not compile|aborting due to)|error Command failed"
     r"|FAILED: Build did NOT|Execution failed for task\b"
 )
 """Begins a line that only says that a build failed; another above it says why."""
@@ -45,12 +53,16 @@ _ERROR_WORDS = (
     *("egmentation", "curl: (", "HTTP/", "received signal", "panicked", "Aborted", "Killed", ".go:", "E: "),
     *("*** No", ": cannot ", "terminate called"),
     *("错误", "失败", "エラー", "Fehler", "Erreur", "Ошибка"),
+    *("오류", "에러", "خطأ", "Hata", "Erro", "Lỗi", "HTTP ", " char:", "[emerg]"),
+    *("Undefined control", "Emergency stop"),
 )
 """Without one of these no pattern matches; to look for words is ten times as fast."""
 _ERROR_PHRASES = (
     *("o such file or directory", "ommand not found", "ermission denied", "not found"),
     *("ommand timed out", "all timed out", "equest timed out", "onnection timed out", "was refused"),
     *("onnection refused", "Automatic merge failed", ": *** [", "NOT been applied"),
+    *("peration timed out", "is not recognized as ", "o replacement was performed", "in @INC ("),
+    *("ould not resolve host", "Host key verification failed", "equest failed with status code"),
     *("annot connect to the Docker daemon", "nable to resolve host", ": Assertion `", "Assertion failed: ("),
 )
 _LOG_ERROR = re.compile(

@@ -56,7 +56,7 @@ _DATA_ERROR = re.compile(
     r"|[\"']err_?(?:code|no)[\"']\s*:\s*[\"']?(?!0\b)-?\d"
     r"|[\"']status(?:_?code)?[\"']\s*:\s*[45]\d\d\b"
     r"|[\"']code[\"']\s*:\s*[\"']?(?:-\d+|[45]\d\d)[\"']?\s*,\s*[\"'](?:msg|message)[\"']"
-    r"|[\"'](?:success|ok)[\"']\s*:\s*false\b|[\"']status[\"']\s*:\s*[\"'](?:failed|failure|error)\b"
+    r"|[\"'](?:success|ok)[\"']\s*:\s*false\b|[\"']status[\"']\s*:\s*[\"'](?:fail(?:ed|ure)?|error)\b"
     r"|[\"'](?:\w*(?:msg|message|result|status|reason|detail)|结果|状态|消息)[\"']"
     r"\s*:\s*[\"'][^\"'\n]{0,12}(?<!没有)(?<![未无])(?:失败|错误)",
     re.IGNORECASE,
