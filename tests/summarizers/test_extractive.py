@@ -134,6 +134,13 @@ async def test_facts_that_stand_beside_the_summary_are_not_repeated_in_it():
     assert not set(facts) & set(beside.get("facts", []))
 
 
+async def test_of_what_the_facts_tell_only_one_line_is_said_again_where_there_is_nothing_else():
+    asked = [f"Please tell me about river number {n}." for n in range(6)]
+    facts = tuple(f"user: {text}" for text in asked)
+    summary = await summarize(*map(user, asked), facts=facts, max_tokens=300)
+    assert sum(text in summary for text in asked) == 1
+
+
 async def test_lines_that_speak_of_what_the_user_wants_kept_are_preferred():
     chatter = [user(f"Please tell me about the weather in place number {n}, will you?") for n in range(40)]
     question = user("How much is the blue kettle in the window of the shop at the corner of the street?")

@@ -60,10 +60,10 @@ class SummaryDraft:
         self._digest = digest
         self._make = line_maker(values, keywords)
         self._spare: list[Line] | None = None
-        beside = "\n".join(request.facts)
+        self._beside = beside = "\n".join(request.facts)
         told = {subject_of(fact) for fact in request.facts if ARROW in fact}
         lines = collect_lines(digest, self._make)
-        lines = [line for line in lines if line.text not in beside and line.subject not in told] or lines
+        lines = [line for line in lines if line.text not in beside and line.subject not in told] or lines[:1]
         self._by_section = {
             section: [line for line in lines if line.section == section] for section in (*SHARES, "facts")
         }
@@ -87,7 +87,7 @@ class SummaryDraft:
         if complete and not rest:
             if self._spare is None:
                 self._spare = collect_spare_lines(self._digest, self._make)
-            said = "\n".join(line.text for line in chosen)
+            said = "\n".join([self._beside, *(line.text for line in chosen)])
             _take([s for s in self._spare if s.text not in said], room - spent - used, chosen, rest)
         if not chosen and rest and not index:
             chosen.append(rest[0].shortened(int(room)))  # a few words are more than none
