@@ -109,6 +109,22 @@ def test_what_an_editor_adds_to_a_message_is_not_what_the_user_says():
     assert without_surroundings(quoted) == quoted
 
 
+def test_what_claude_code_reminds_of_is_said_by_nobody():
+    reminder = "<system-reminder>\nYour todo list has changed. You MUST go on.\n</system-reminder>"
+    assert without_surroundings(f"{reminder}\nUse UTC.\n\n{reminder}") == "Use UTC."
+    assert without_surroundings(f"Use{reminder}{reminder} UTC.") == "Use\n UTC."
+    assert without_surroundings("What is <system-reminder>?") == "What is <system-reminder>?"
+    call = {"id": "c", "type": "function", "function": {"name": "Bash", "arguments": '{"command": "make"}'}}
+    messages = [
+        {"role": "user", "content": [{"type": "text", "text": text} for text in (reminder, "Use UTC.")]},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c", "content": f"built\n\n{reminder}\n"},
+    ]
+    digest = digest_messages(from_openai(messages), None)
+    assert [said.text for said in digest.requests] == ["Use UTC."]
+    assert digest.calls[0].outcome == "built"
+
+
 def session() -> list[dict[str, Any]]:
     messages = [{"role": "user", "content": f"<task>\nMake the tests pass.\n</task>{TABS}"}]
     for number in range(6):

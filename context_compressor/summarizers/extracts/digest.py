@@ -209,7 +209,7 @@ def _take_call(digest: Digest, name: str, arguments: Mapping[str, Any], position
 
 def _take_result(digest: Digest, call: Call, output: str, position: float) -> None:
     report = unframe(output)
-    text = _ends(_as_shown(report.said), _READ_CHARS)
+    text = _ends(_as_shown(without_surroundings(report.said)), _READ_CHARS)
     call.outcome, call.failed = read_outcome(
         text, command=call.command, is_read=call.is_reading, status=report.status, is_error=report.is_error
     )

@@ -31,6 +31,8 @@ _TASK = "\nINSTRUCTIONS:"
 """Stands in SWE-agent's task."""
 _SURROUNDINGS = ("<environment_details>", "</environment_details>")
 """What Cline and Roo add to each message: open tabs, the time, tokens used."""
+_REMINDER = ("<system-reminder>", "</system-reminder>")
+"""What Claude Code adds to messages and results: its list of tasks, how to read a file."""
 
 _JSON_OPENING = re.compile(r"<tool_call>")
 _FUNCTION_OPENING = re.compile(r"<function=([\w.-]{1,64})>")
@@ -57,9 +59,21 @@ class SpokenCall(NamedTuple):
 
 
 def without_surroundings(text: str) -> str:
-    """Return a user's text without what its editor added at the end about open files and the time."""
+    """Return a text without what the editor added: open files and the time at its end, reminders anywhere."""
+    text = _without_reminders(text)
     head, opening, tail = text.rpartition(_SURROUNDINGS[0])
     return head.rstrip() if opening and tail.rstrip().endswith(_SURROUNDINGS[1]) else text
+
+
+def _without_reminders(text: str) -> str:
+    opening, closing = _REMINDER
+    kept, end = [], 0
+    while (start := text.find(opening, end)) >= 0 and (close := text.find(closing, start)) >= 0:
+        kept.append(text[end:start])
+        end = close + len(closing)
+    if not kept:
+        return text
+    return "\n".join(filter(None, (part.strip("\n") for part in (*kept, text[end:]))))
 
 
 def read_result(parts: Sequence[str]) -> Result | None:
