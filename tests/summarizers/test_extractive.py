@@ -134,6 +134,24 @@ async def test_facts_that_stand_beside_the_summary_are_not_repeated_in_it():
     assert not set(facts) & set(beside.get("facts", []))
 
 
+async def test_who_of_several_users_said_something_is_told():
+    said = [
+        Msg("maya", "Release 8.2 is frozen until the audit is over on Thursday.", "user"),
+        Msg("bot", "I keep it frozen.", "assistant"),
+        Msg("planner", "You must use LightGBM only.", "user"),
+        Msg("maya", "ok", "user"),
+        Msg("user", "Please add INC-4471 to the notes.", "user"),
+    ]
+    summary = await summarize(*said, max_tokens=400)
+    for line in (
+        "- maya: Release 8.2 is frozen until the audit is over on Thursday.",
+        "- planner: You must use LightGBM only.",
+        "- Please add INC-4471 to the notes.",
+    ):
+        assert f"{line}\n" in summary
+    assert "ok" not in summary.split()
+
+
 async def test_of_what_the_facts_tell_only_one_line_is_said_again_where_there_is_nothing_else():
     asked = [f"Please tell me about river number {n}." for n in range(6)]
     facts = tuple(f"user: {text}" for text in asked)

@@ -206,7 +206,8 @@ def collect_spare_lines(digest: Digest, make: _Make) -> list[Line]:
         if source.kind == "user" and _is_assent(source.text):
             continue
         section = "instructions" if source.kind == "user" else "facts"
-        speaker = f"{source.label.split(' ', 1)[0]}: " if source.kind in ("call", "result") else ""
+        who, _, name = source.label.partition(" ")
+        speaker = f"{who}: " if source.kind in ("call", "result") else f"{name}: " if name else ""
         for sentence in _sentences(source.text):
             value = _SPARE_VALUES.get(source.kind, 0.0) * (0.5 + source.position)
             if source.kind == "user" and IMPERATIVE.search(sentence):
@@ -258,12 +259,13 @@ def _request_lines(digest: Digest, make: _Make) -> Iterator[Line]:
     first = None if has_goal else _first_request(opening)
     for said in requests:
         if said is first:
-            line = make("goal", quote(said.text, GOAL_CHARS), 1.0, -0.5)
+            line = make("goal", said.quoted(quote(said.text, GOAL_CHARS)), 1.0, -0.5)
         else:
             text = _told_request(said.text)
             value = 0.5 + 0.2 * said.position + _weight_of_wish(text)
             is_word = text.isascii() and " " not in text
-            line = make("instructions", text, value - (0.3 if is_word else 0.0), said.position)
+            value -= 0.3 if is_word else 0.0
+            line = make("instructions", said.quoted(text), value, said.position)
         line.speaker = said.speaker
         yield line
 

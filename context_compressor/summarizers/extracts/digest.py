@@ -14,7 +14,7 @@ from context_compressor.messages.msg import Block, Msg, is_instruction
 from context_compressor.messages.parts import argument_lines
 from context_compressor.messages.provenance import provenance_of
 from context_compressor.summarizers.cleaning import clean
-from context_compressor.summarizers.cutting import cut_middle
+from context_compressor.summarizers.cutting import cut, cut_middle
 from context_compressor.summarizers.extracts.calls import Call
 from context_compressor.summarizers.extracts.outcomes import REF, read_outcome, shown_of
 from context_compressor.summarizers.extracts.spoken import (
@@ -46,6 +46,9 @@ _RANK_STEP = 1e-6
 """Small beside the distance of two messages' positions."""
 _BEFORE = -1e-3
 """Where the earlier summary stands: before the first message, and hardly less telling for that."""
+_NO_NAMES = ("", "user", "human")
+"""What users are named whose name says nothing."""
+_NAME_CHARS = 40
 _UNNAMED = "tool"
 """What a result without a call is named after."""
 
@@ -61,6 +64,12 @@ class Statement:
     """`user`, `assistant`, or `system` for a later instruction."""
     with_call: bool = False
     """Whether a call stands in the same message: the words may only announce it."""
+    name: str = ""
+    """Which of several users it was: a colleague, another agent; "" where none is told."""
+
+    def quoted(self, text: str) -> str:
+        """Return words of it behind the name of who said it."""
+        return f"{self.name}: {text}" if self.name else text
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +152,8 @@ def _read(digest: Digest, msg: Msg, position: float, open_calls: dict[str, Call]
     if speaker == "user" and (result := read_result([block["text"] for block in blocks if _is_said(block)])):
         _take_result(digest, _spoken_call(digest, result.name, position), result.text, position)
         blocks = [block for block in blocks if not _is_said(block)]
+    name = cut(msg.name, _NAME_CHARS) if speaker == "user" else ""
+    name = "" if name.casefold() in _NO_NAMES else name
     with_call = any(block.get("type") == "tool_use" for block in blocks)
     for block in blocks:
         kind = block.get("type")
@@ -151,9 +162,10 @@ def _read(digest: Digest, msg: Msg, position: float, open_calls: dict[str, Call]
             text = without_surroundings(text) if speaker == "user" else text
             if text and not is_placeholder(text):
                 by_user = speaker != "assistant"
-                said = Statement(text, position, speaker, with_call)
+                said = Statement(text, position, speaker, with_call, name)
                 (digest.requests if by_user else digest.replies).append(said)
-                digest.sources.append(Source("user" if by_user else "assistant", speaker, text, position))
+                label = f"{speaker} {name}".rstrip()
+                digest.sources.append(Source("user" if by_user else "assistant", label, text, position))
         elif kind == "tool_use":
             open_calls[block["id"]] = _take_call(digest, block["name"], block["input"], position)
         elif kind == "tool_result":
