@@ -548,3 +548,23 @@ async def test_what_is_yet_to_decide_is_no_decision(said: str):
 async def test_what_remains_to_be_done_is_a_next_step(said: str):
     found = await sections(GOAL, assistant(said), user("Go on then, with the train first."))
     assert found["next"] == [said]
+
+
+def poll(number: int, line: str) -> list[Msg]:
+    lines = [f"2025-05-11T10:{number:02d}:{second:02d}Z INFO all is well" for second in range(20)]
+    shown = "\n".join([*lines[:9], line.format(number), *lines[9:]])
+    return [
+        call("bash", f"c{number}", command="kubectl logs deploy/a --since=60s"),
+        result(f"c{number}", shown),
+    ]
+
+
+async def test_an_error_that_a_log_told_of_is_not_outdated_by_the_next_look_at_the_log():
+    fine, bad = "2025-05-11T10:{:02d}:30Z INFO fine", "2025-05-11T10:{:02d}:30Z ERROR gateway pgw-3 timed out"
+    polls = [poll(number, bad if number == 3 else fine) for number in range(8)]
+    told = "2025-05-11T10:03:30Z ERROR gateway pgw-3 timed out (21 lines)"
+    summary = await summarize(GOAL, *(msg for pair in polls for msg in pair))
+    assert summary.count(told) == 1
+    assert summary.count("--since=60s → ") == 2
+    again = await summarize(segment(summary), *poll(9, fine), *poll(10, fine))
+    assert again.count(told) == 1

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from context_compressor.summarizers.cutting import cut, quote
 from context_compressor.summarizers.extracts.digest import CarriedLine, Digest, Statement
+from context_compressor.summarizers.extracts.failures import find_logged_error
 from context_compressor.summarizers.extracts.index import split_items
 from context_compressor.summarizers.extracts.weighing import (
     ARROW,
@@ -68,6 +69,8 @@ _SENTENCE_ENDS = re.compile(
 )
 _BOLD = re.compile(r"\*\*[^*]+\*\*:?")
 """A line in bold type is a heading."""
+_LOGGED_CHARS = 40
+"""By so much of its beginning, where the time stands, one logged error is told from another."""
 _INDEX_LINE = re.compile(r"(.{1,70}?): (.+)")
 _QUOTED = re.compile(r"user: (.+)")
 """A line in which an index quotes what the user asked for."""
@@ -97,8 +100,8 @@ class Line:
 
     @property
     def subject(self) -> str:
-        """The call that it tells of, without what it came to; any other line is its own subject."""
-        return subject_of(self.text) if self.is_call else self.text
+        """What it tells of (see `told_subject`), of a call; any other line is its own subject."""
+        return told_subject(self.text) if self.is_call else self.text
 
     @property
     def asks(self) -> bool:
@@ -115,6 +118,15 @@ class Line:
         else:
             text = quote(self.text, max_chars)
         return Line(self.section, text, self.value, self.position, find_identifiers(text), self)
+
+
+def told_subject(text: str) -> str:
+    """Return the call that a line tells of, without what it came to.
+
+    With an error that a log told of: the next look at the log shows others, and this one stays true.
+    """
+    subject, arrow, outcome = text.partition(ARROW)
+    return subject + arrow + outcome[:_LOGGED_CHARS] if find_logged_error(outcome) else subject
 
 
 def index_items(line: CarriedLine) -> tuple[str, str] | None:
@@ -217,7 +229,10 @@ def collect_spare_lines(digest: Digest, make: _Make) -> list[Line]:
 
 
 def _unique(lines: list[Line]) -> list[Line]:
-    """Return lines, most valuable first, none twice; of a call made again only what it came to last."""
+    """Return lines, most valuable first, none twice.
+
+    Of a call made again only what it came to last, and each error that a log told of, once.
+    """
     unique: dict[tuple[str, str], Line] = {}
     for line in sorted(lines, key=lambda line: -line.value):
         if not line.text.strip():

@@ -10,10 +10,11 @@ from context_compressor.summarizers.extracts.candidates import (
     collect_lines,
     collect_spare_lines,
     line_maker,
+    told_subject,
 )
 from context_compressor.summarizers.extracts.digest import Digest
 from context_compressor.summarizers.extracts.index import Index
-from context_compressor.summarizers.extracts.weighing import ARROW, subject_of
+from context_compressor.summarizers.extracts.weighing import ARROW
 from context_compressor.summarizers.identifiers.finding import known_identifiers
 from context_compressor.summarizers.identifiers.ranking import rank_identifiers
 from context_compressor.summarizers.protocol import SummaryRequest
@@ -61,7 +62,7 @@ class SummaryDraft:
         self._make = line_maker(values, keywords)
         self._spare: list[Line] | None = None
         self._beside = beside = "\n".join(request.facts)
-        told = {subject_of(fact) for fact in request.facts if ARROW in fact}
+        told = {told_subject(fact) for fact in request.facts if ARROW in fact}
         lines = collect_lines(digest, self._make)
         lines = [line for line in lines if line.text not in beside and line.subject not in told] or lines[:1]
         self._by_section = {
