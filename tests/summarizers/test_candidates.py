@@ -97,7 +97,7 @@ Change the room. / Cancel the room. / 请订两间房。 / 必须订两间房。
 하지 마세요. / Es muss nah sein. / Wir müssen los. / Es soll nah sein. / Sie sollen nah sein.
 Nicht zu weit. / Kein Bus. / Das geht nie. / Es ist niemals weit. / Es ist immer nah.
 Es ist nur nah. / Bahn statt Bus. / Reise stornieren. / Das Zimmer ändern. / Veuillez réserver.
-S'il te plaît. / C'est toujours loin. / C'est seulement loin. / Surtout le lac. / Annulez le train.
+Viens, s'il te plaît. / C'est toujours loin. / C'est seulement loin. / Surtout le lac. / Annulez le train.
 Ne prenez pas le bus. / Jamás el bus. / Es siempre así. / Es solo así. / Quiero dos camas.
 Necesito dos camas. / Debe ser así. / Cambie la cama. / Não o lago. / Всегда поездом.
 Только поездом. / Нам нужно два. / Нам надо два.
@@ -109,12 +109,14 @@ Chỉ đi tàu. / Hủy tàu. / Sempre in treno. / Tu devi andare. / Lui deve an
 Alstublieft twee. / Nooit met de bus. / Altijd met de trein. / Alleen de trein. / Niet te ver.
 Graag twee. / Proszę dwa. / Nigdy autem. / Zawsze autem. / Tylko autem. / Mohon dua. / Tolong dua.
 Jangan bus. / Hanya kereta. / Harus kereta. / केवल रेल। / रेल चाहिए। / रेल रद्द।
-Two rooms please. / Bitte zwei Zimmer. / S'il vous plaît. / C'est jamais loin. / Por favor dos.
+Two rooms please. / Bitte zwei Zimmer. / Deux, s'il vous plaît. / C'est jamais loin. / Por favor dos.
 Nunca en bus. / Cancele el tren. / Пожалуйста, два. / Никогда на машине.
 Не едем. / Вы не едете. / غرفتين من فضلك. / İki oda lütfen. / Vui lòng hai. / Không đi.
 From now on by train. / Ab jetzt Bahn. / Ab sofort Bahn. / Désormais en train. / De ahora en adelante tren.
 A partir de ahora tren. / A partir de agora trem. / Впредь поездом. / Отныне поездом. / 从现在起坐火车。
 从今以后坐火车。 / 今後は電車で。 / これから電車で。 / 앞으로 기차로.
+שניים בבקשה. / תמיד ברכבת. / אף פעם לא אוטובוס. / לעולם לא אוטובוס. / אסור אוטובוס. / חייבים רכבת.
+צריך רכבת. / צריכה רכבת. / רק רכבת. / מעכשיו רכבת. / תבטל רכבת. / תשנה חדר. / אל תיסע רחוק.
 バスに乗らないで。 / 절대 버스. / Verwende keine Emojis. / Gut so. Fahr nicht zurück.
 """
 
@@ -167,6 +169,14 @@ Thanks, that helps! / This helps. / It helps / Got it, next please. / I see, mak
 Alright. / all right / uh huh / mhm okay / Mm-hmm. / hmm / Verstanden. / Alles klar, danke! / Compris, merci.
 Ça marche ! / Entendido. / Понятно, спасибо. / Ясно. / 明白了 / 知道了，谢谢。 / 收到
 なるほど / 알겠습니다. / Capito. / Entendi.
+Thank you very much! / Thanks so much. / Thanks a lot. / Very good. / Sounds great! / Looks good. / LGTM
+That works. / Works for me. / Keep going, please. / Yes, that's right. / I confirm. / Confirmed.
+Sí, por favor. / Oui, s'il vous plaît. / Merci beaucoup. / Да, пожалуйста. / Спасибо большое / Evet lütfen.
+نعم من فضلك / نعم، تفضل / شكرا جزيلا / כן, בבקשה / לא, תודה / תודה רבה! / טוב / בסדר, מעולה / אוקיי
+はい、お願いします。 / よろしくお願いいたします / 承知しました / 承知です
+大丈夫です / いいですね / そうですね
+네, 부탁드려요 / 네 부탁해요 / 부탁드립니다 / 부탁합니다 / 알겠어요 / 고마워요 / 괜찮아요 / 네, 진행해 주세요
+好的，请继续 / 可以，继续吧 / 好的，麻烦你了 / 麻烦了 / 好，谢谢你 / 没事
 حسنا، تمام. / لا / Certo, perfetto. / D’accordo. / Nee, dank je. / Hayır. / Dobrze. / जी हाँ
 """
 
@@ -185,6 +195,9 @@ async def test_an_assent_in_any_words_is_no_request(said: str):
         "Right click on the row.",
         "没问题就继续发布",
         "Go on with the hut.",
+        "That works for two of us.",
+        "二部屋お願いします",
+        "请继续订火车票",
     ],
 )
 async def test_more_than_an_assent_is_a_request(said: str):

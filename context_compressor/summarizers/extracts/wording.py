@@ -21,6 +21,7 @@ IMPERATIVE = re.compile(
     r"|\b(?:lütfen|asla|sadece|yalnızca|gerekiyor|iptal|değiştir\w*|vui lòng|hãy|đừng|phải|chỉ|hủy)\b"
     r"|\b(?:per favore|sempre|devi|deve|alstublieft|nooit|altijd|alleen|graag)\b"
     r"|\b(?:proszę|nigdy|zawsze|tylko|mohon|tolong|jangan|hanya|harus)\b|कृपया|केवल|चाहिए|रद्द"
+    r"|\b(?:בבקשה|תמיד|אף פעם|לעולם|אסור|חייב\w*|צרי(?:ך|כה|כים)|רק|מעכשיו|תבטל|תשנה)\b|\bאל ת\w+"
     r"|从现在起|从今以后|今後|これから|앞으로"
     r"|(?:\A|[.!?]\s)\w+ (?:nicht|kein\w{0,2})\b"
     r"|(?<![\w,;] )\b(?:nicht|kein\w{0,2}|ne \w+ pas|não|не|لا|không|niet)\b",
@@ -58,6 +59,13 @@ ASSENT = re.compile(
     r"|sí|gracias|sim|obrigad[oa]|да|нет|спасибо|نعم|شكرا|sì|grazie|va bene|evet|tamam|teşekkürler|vâng|được"
     r"|got it|i see|makes sense|(?:that|this|it) helps|understood|al(?:l )?right|next|uh[- ]huh"
     r"|\b(?:mm?-?)?hmm?\b|verstanden|alles klar|compris|ça marche|entendi(?:do)?|понятно|ясно|明白了?|知道了"
+    r"|(?:very|so) much|a lot|very|(?:sounds|looks) (?:good|great)|lgtm|(?:that|this|it) works|works for me"
+    r"|keep going|that's (?:right|correct|fine)|I confirm|confirmed"
+    r"|por favor|s'il (?:vous|te) pla[iî]t|beaucoup|пожалуйста|большое|lütfen|من فضلك|تفضل|جزيلا"
+    r"|כן|לא|טוב|תודה(?: רבה)?|בבקשה|בסדר|אוקיי|מעולה"
+    r"|(?:よろしく)?お願い(?:します|いたします)?|承知(?:しました|です)?|大丈夫(?:です)?|いいですね|そうですね"
+    r"|부탁(?:해요|드려요|드립니다|합니다)|알겠어요|고마워요|괜찮아요|진행해 ?주세요"
+    r"|请?继续吧?|麻烦你?了|谢谢你|没事"
     r"|收到|なるほど|알겠습니다|capito"
     r"|cảm ơn|हाँ|ठीक है|धन्यवाद|tak|dziękuję|terima kasih)\W*)*",
     re.IGNORECASE,
