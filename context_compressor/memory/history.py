@@ -79,9 +79,9 @@ class BaseHistory:
         by_key = dict(keyed(found))
         return {key: by_key[key] for key in keys if key in by_key}
 
-    async def ids_bearing(self, mark: str) -> set[str]:
-        """Return the ids of the messages that bear a mark."""
-        return {msg.id for msg in await self._base.get_memory(mark=mark, prepend_summary=False)}
+    async def ids_bearing(self, mark: str) -> list[str]:
+        """Return the ids of the messages that bear a mark, in order."""
+        return [msg.id for msg in await self._base.get_memory(mark=mark, prepend_summary=False)]
 
     @property
     def summary(self) -> str:

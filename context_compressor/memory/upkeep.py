@@ -128,7 +128,7 @@ class Upkeep:
         for key, msg in history:
             known.append(msg.id, counted[key].total if key in counted else tokens[key])
         for mark in {*old.marks, *self._weighty_marks()}:
-            known.marks[mark] = await self.history.ids_bearing(mark)
+            known.marks[mark] = set(await self.history.ids_bearing(mark))
         if state is not self.state:
             return False
         self._release(known.bearing(self._config.pinned_mark))
@@ -163,7 +163,7 @@ class Upkeep:
         """Read who bears a mark, if that was not done before; from now on it is kept in step."""
         if mark not in self.state.known.marks:
             async with self.lock:  # or a mark added meanwhile would be missed for good
-                self.state.known.marks[mark] = await self.history.ids_bearing(mark)
+                self.state.known.marks[mark] = set(await self.history.ids_bearing(mark))
 
     async def _take_stock(
         self, history: Sequence[tuple[str, Msg]], known: Container[str], characters: int
@@ -198,16 +198,16 @@ class Upkeep:
         return valid | {key: tokens for key, msg, tokens in self.state.queue if now.get(key) == msg}
 
     def _release(self, pinned: Collection[str]) -> list[str]:
-        """Withdraw what stands in for pinned messages: they may not leave; return their ids."""
+        """Withdraw what stands in for pinned messages: they may not leave; return their ids, in order."""
         state = self.state
         if not pinned:
             return []
-        left: list[str] = []
-        for item in state.items_of([*pinned, *state.known.keys_of(pinned)]):
-            if state.ledger.stands_in_for(item):
-                state.ledger.withdraw(item)
-                left.append(message_id(item.key))
-        return left
+        items = state.items_of([*pinned, *state.known.keys_of(pinned)])
+        left = [item for item in items if state.ledger.stands_in_for(item)]
+        for item in left:
+            state.ledger.withdraw(item)
+        released = {message_id(item.key) for item in left}
+        return [id for id in map(message_id, state.known.tokens) if id in released] if released else []
 
     async def rebuild(self) -> None:
         """Build the view anew from base and ledger after an edit of our own. Holds: lock."""
@@ -258,7 +258,7 @@ class Upkeep:
         weighty = self._weighty_marks()
         for mark in marks:
             if mark in weighty or mark in state.known.marks:
-                state.known.marks[mark] = await self.history.ids_bearing(mark)
+                state.known.marks[mark] = set(await self.history.ids_bearing(mark))
         if weighty.isdisjoint(marks):
             return
         state.generation += 1

@@ -265,6 +265,19 @@ async def test_a_result_finds_its_call_once_what_stood_between_is_deleted() -> N
     assert to_openai(await good_view(memory)) == [user("go"), call("a"), result("a", "1")]
 
 
+async def test_events_name_messages_in_their_order_whatever_marks_they_bear() -> None:
+    """A set of ids has another order in every process: events would differ between them."""
+    events: list[CompressionEvent] = []
+    memory = new_memory(on_event=events.append)
+    await filled(memory, turns(12))
+    covered = covered_ids(await good_view(memory))
+    await memory.update_messages_mark("pinned", msg_ids=covered[8:2:-1])
+    assert (events[-1].reason, events[-1].message_ids) == ("pinned messages returned", tuple(covered[3:9]))
+    await memory.update_messages_mark("private", msg_ids=covered[::-1])
+    await memory.delete_by_mark("private")
+    assert events[-1].message_ids == tuple(covered)
+
+
 async def test_a_hint_comes_and_goes_without_a_trace() -> None:
     memory = new_memory()
     said: list[dict[str, Any]] = []
