@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
 from typing import Any
 
 from context_compressor.events import CompressionEvent
@@ -74,27 +75,29 @@ class Changes:
         if events:
             await self._housekeeping.finish(events)
 
-    async def remove(
-        self,
-        find: Callable[[], Awaitable[Collection[str]]],
-        remove: Callable[[list[str]], Awaitable[int]],
-    ) -> int:
-        """Remove messages from history, view and store.
+    async def delete(self, ids: list[str], **kwargs: Any) -> int:
+        """Remove messages from history, view and store; a segment's id stands for all that it covers."""
+        async with self._housekeeping.in_step() as events:
+            expanded = self._upkeep.state.expand(ids)
+            async with self._forgetting(expanded, events):
+                return await self._base.delete(expanded, **kwargs)
 
-        Args:
-            find: returns their ids; a segment's id stands for all the ids that it covers.
-            remove: takes the ids of messages from the base memory, and returns how many it removed.
-        """
+    async def delete_by_mark(self, marks: list[str], *args: Any, **kwargs: Any) -> int:
+        """Remove the messages that bear any of the marks."""
+        async with self._housekeeping.in_step() as events:
+            ids = [id for mark in marks for id in await self._upkeep.history.ids_bearing(mark)]
+            async with self._forgetting(ids, events):
+                return await self._base.delete_by_mark(marks, *args, **kwargs)
+
+    @asynccontextmanager
+    async def _forgetting(self, ids: Collection[str], events: list[CompressionEvent]) -> AsyncIterator[None]:
+        """Take messages out of view and ledger once they are removed from the base memory, within."""
         upkeep = self._upkeep
-        async with self._housekeeping.telling() as events, upkeep.lock:
-            await upkeep.refresh(events)
-            expanded = upkeep.state.expand(await find())
-            keys = upkeep.state.known.keys_of(expanded)
-            async with upkeep.changing() as state:
-                count = await remove(expanded)
-                if upkeep.remember(state) and keys:
-                    await upkeep.forget(keys, events)
-        return count
+        keys = upkeep.state.known.keys_of(ids)
+        async with upkeep.changing() as state:
+            yield
+            if upkeep.remember(state) and keys:
+                await upkeep.forget(keys, events)
 
     async def clear(self) -> None:
         """Remove everything."""
@@ -111,8 +114,7 @@ class Changes:
     async def mark(self, new_mark: str | None, old_mark: str | None, msg_ids: list[str] | None) -> int:
         """Change marks as the base memory does; what becomes pinned returns to the view."""
         upkeep = self._upkeep
-        async with self._housekeeping.telling() as events, upkeep.lock:
-            await upkeep.refresh(events)
+        async with self._housekeeping.in_step() as events:
             ids = None if msg_ids is None else upkeep.state.expand(msg_ids)
             async with upkeep.changing() as state:
                 count = await self._base.update_messages_mark(new_mark, old_mark=old_mark, msg_ids=ids)
@@ -124,8 +126,7 @@ class Changes:
     async def summarize(self, summary: str) -> None:
         """Set the base memory's own summary."""
         upkeep = self._upkeep
-        async with self._housekeeping.telling() as events, upkeep.lock:
-            await upkeep.refresh(events)
+        async with self._housekeeping.in_step() as events:
             before = upkeep.state.tokens
             async with upkeep.changing() as state:
                 await self._base.update_compressed_summary(summary)

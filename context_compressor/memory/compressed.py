@@ -232,21 +232,12 @@ class CompressedMemory(MemoryBase):
 
         A segment's id stands for all the messages that it covers.
         """
-        ids = as_ids(msg_ids)
-
-        async def find() -> list[str]:
-            return ids
-
-        return await self._changes.remove(find, lambda expanded: self.base.delete(expanded, **kwargs))
+        return await self._changes.delete(as_ids(msg_ids), **kwargs)
 
     async def delete_by_mark(self, mark: str | list[str], *args: Any, **kwargs: Any) -> int:
         """Delete the messages that bear any of the marks; return how many."""
         names = as_marks(mark, "mark", is_optional=False)
-
-        async def find() -> list[str]:
-            return [id for name in names for id in await self._upkeep.history.ids_bearing(name)]
-
-        return await self._changes.remove(find, lambda _: self.base.delete_by_mark(names, *args, **kwargs))
+        return await self._changes.delete_by_mark(names, *args, **kwargs)
 
     async def clear(self) -> None:
         """Delete everything: history, marks, summaries, and the stored texts."""
@@ -358,10 +349,8 @@ class CompressedMemory(MemoryBase):
             RedactionError: the `redact` callable failed.
             OffloadError: this Python's SQLite has no full-text search.
         """
-        upkeep = self._upkeep
-        async with self._housekeeping.telling() as events, upkeep.lock:
-            await upkeep.refresh(events)
-        return await self._recall.search(query, limit, upkeep.state)
+        await self._housekeeping.refresh()
+        return await self._recall.search(query, limit, self._upkeep.state)
 
     def standing_page_tokens(self) -> int:
         """Return the tokens of the pages of stored texts that stand in the view."""

@@ -58,6 +58,18 @@ class Housekeeping:
         finally:
             await self.finish(events)
 
+    @asynccontextmanager
+    async def in_step(self) -> AsyncIterator[list[CompressionEvent]]:
+        """Hold the upkeep's lock, the view brought to the end of the history; tell of events afterwards."""
+        async with self.telling() as events, self._upkeep.lock:
+            await self._upkeep.refresh(events)
+            yield events
+
+    async def refresh(self) -> None:
+        """Bring the view to the end of the history, and tell of what that led to."""
+        async with self.in_step():
+            pass
+
     async def finish(self, events: Sequence[CompressionEvent]) -> None:
         """Tidy up after whatever a call changed, and deliver the events that it led to."""
         try:

@@ -173,7 +173,7 @@ class ListFollower:
             same += 1
         added = [(msg, to_openai([msg])[0]) for msg in from_openai(said[same:])]
         if same < len(known.synced):
-            await self._refresh()  # after a restart there is no view yet
+            await self._housekeeping.refresh()  # after a restart there is no view yet
             self._refuse_stand_ins(added, same)
             end = await self._exchange(added, same, known)
             added, same = added[end - same :], end
@@ -211,11 +211,6 @@ class ListFollower:
                 new.append(msg)
             synced.append(one)
         return synced, new
-
-    async def _refresh(self) -> None:
-        """Bring the view in line with the base memory."""
-        async with self._housekeeping.telling() as events, self._upkeep.lock:
-            await self._upkeep.refresh(events)
 
     def _refuse_stand_ins(self, said: list[tuple[Msg, dict[str, Any]]], start: int) -> None:
         """Refuse a view as the list, `in_turn` or not: what its stand-ins stand for would be deleted."""
@@ -259,7 +254,7 @@ class ListFollower:
         content[start:start] = [[new.to_dict(), own] for (new, _), own in zip(added, marks, strict=True)]
         base.load_state_dict({**state, "content": content})
         known.synced[same:end] = [_synced(wire, msg.id) for msg, wire in added]
-        await self._refresh()  # what is gone leaves view and store at once
+        await self._housekeeping.refresh()  # what is gone leaves view and store at once
         return len(known.synced)
 
     @staticmethod

@@ -233,10 +233,6 @@ class Recall:
             self._digests |= taken
 
 
-class _AbandonedError(OffloadError):
-    """The search was cancelled, or its memory closed, while a thread was at it."""
-
-
 class _Reader:
     """Read messages of the base memory for one search; one that cannot find some is read whole, once."""
 
@@ -289,6 +285,6 @@ class _Reader:
         while not (asked.done() or self._is_stopped.is_set() or not self._loop.is_running()):
             wait([asked], timeout=_LOOK_SECONDS)
         if not asked.done():
-            raise _AbandonedError("the memory was closed, or the search given up")
+            raise OffloadError("the memory was closed, or the search given up")
         messages = asked.result()
         return [document for key, msg in messages.items() for document in self._said.documents(key, msg)]
