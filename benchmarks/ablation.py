@@ -47,7 +47,7 @@ from savings import COUNTER, DEFAULT_DATA, GROUPS, Session, group_of, known_shar
 
 from context_compressor import CompressionConfig, Msg
 from context_compressor.compression.draft import Draft
-from context_compressor.compression.transcript import shown_message
+from context_compressor.compression.redaction import shown_message
 from context_compressor.compression.units import Unit
 from context_compressor.compression.view import ViewItem
 from context_compressor.measure.recording import Recording

@@ -6,13 +6,8 @@ from collections.abc import Iterable, Iterator
 
 from context_compressor.compression.edits import ItemKey, SegmentEdit, StubEdit
 from context_compressor.compression.ledger import Ledger
-from context_compressor.compression.transcript import (
-    Redact,
-    Transcript,
-    render_transcript,
-    shown_message,
-    stored_text,
-)
+from context_compressor.compression.redaction import Redact, shown_message, stored_text
+from context_compressor.compression.transcript import Transcript, render_transcript
 from context_compressor.compression.view import SEGMENT_NAME
 from context_compressor.messages.exchanges import build_exchanges
 from context_compressor.messages.msg import Msg, tool_names

@@ -9,7 +9,7 @@ from typing import cast
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.edits import StubEdit
 from context_compressor.compression.plans import PlannedStub
-from context_compressor.compression.transcript import stored_text
+from context_compressor.compression.redaction import stored_text
 from context_compressor.compression.view import ViewItem
 from context_compressor.compression.writing import Performed, Writer
 from context_compressor.errors import OffloadCollisionError, OffloadError

@@ -8,7 +8,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from context_compressor.compression.edits import ItemKey, SegmentEdit, StubEdit, message_id
-from context_compressor.compression.transcript import call_text, shown_message
+from context_compressor.compression.redaction import shown_message
+from context_compressor.compression.transcript import call_text
 from context_compressor.memory.search.sayings import Sayings
 from context_compressor.memory.state import MemoryState
 from context_compressor.messages.escapes import dump_sendable

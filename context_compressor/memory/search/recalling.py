@@ -13,7 +13,7 @@ from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from context_compressor.compression.transcript import Redact
+from context_compressor.compression.redaction import Redact
 from context_compressor.errors import InvalidArgumentError, OffloadError
 from context_compressor.memory.history import BaseHistory
 from context_compressor.memory.known import KnownMessages

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from context_compressor.compression.transcript import Redact, redacted_call, redacted_text
+from context_compressor.compression.redaction import Redact, redacted_call, redacted_text
 from context_compressor.memory.read_back import is_read_back
 from context_compressor.messages.media import is_data_url
 from context_compressor.messages.msg import Msg, tool_calls, tool_results
