@@ -5,14 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection
 
-from context_compressor.compression.edits import ItemKey, message_id, refs_of
-from context_compressor.compression.ledger import Ledger
-from context_compressor.compression.recovery import Recovery
+from context_compressor.compression.edits import message_id
 from context_compressor.memory.base import MemoryBase
 from context_compressor.memory.known import keyed
 from context_compressor.messages.msg import Msg
-from context_compressor.offload.protocol import REF_PATTERN
-from context_compressor.tokens.off_loop import run_off_loop
 
 _BATCH = 256
 """Messages that are copied at a time, so that nothing holds the event loop."""
@@ -87,42 +83,3 @@ class BaseHistory:
     def summary(self) -> str:
         """The base memory's own summary, "" when it has none."""
         return getattr(self._base, "_compressed_summary", "") or ""
-
-
-async def withdraw_outdated(ledger: Ledger, recovery: Recovery, characters: int) -> None:
-    """Withdraw stubs and segments whose messages are gone or say something else now.
-
-    Nobody else may change stubs and segments meanwhile.
-
-    Args:
-        ledger: the edits.
-        recovery: what its refs name, by the history as it is now.
-        characters: of all texts; where they are many, the work is done in threads.
-    """
-    stubs = list(ledger.stubs())
-    outdated = await run_off_loop(characters, lambda: [s.item for s in stubs if recovery.is_outdated(s)])
-    for item in outdated:
-        ledger.withdraw(item)
-    # Stubs stand in transcripts: look at those only after the stubs, or a changed text could pass.
-    for segment in list(ledger.segments()):
-        if ledger.segment(segment.id) is None or not segment.items:
-            continue
-        if not await run_off_loop(characters, recovery.still_gives, segment):
-            ledger.withdraw_segments_over(segment.items[0])
-    while torn := await run_off_loop(characters, list, recovery.torn_items()):
-        for item in torn:
-            ledger.withdraw_segments_over(item)
-    # A page is read again from its sources; those may be transcripts that hold withdrawn pages.
-    while pages := _pages_without_source(ledger):
-        for item in pages:
-            ledger.withdraw(item)
-
-
-def _pages_without_source(ledger: Ledger) -> list[ItemKey]:
-    """Return the items with pages that show lines of a text which nothing but pages names."""
-    pages = [stub for stub in ledger.stubs() if stub.page]
-    if not pages:
-        return []
-    sources = {stub.ref for stub in ledger.stubs() if not stub.page}
-    sources.update(ref for segment in ledger.segments() for ref in refs_of(segment))
-    return [page.item for page in pages if not sources.issuperset(REF_PATTERN.findall(page.text))]

@@ -11,7 +11,7 @@ from context_compressor.compression.recovery import Recovery
 from context_compressor.compression.view import ViewItem
 from context_compressor.events import CompressionEvent
 from context_compressor.memory.base import MemoryBase
-from context_compressor.memory.history import BaseHistory, withdraw_outdated
+from context_compressor.memory.history import BaseHistory
 from context_compressor.memory.known import KnownMessages
 from context_compressor.memory.locks import LoopLock
 from context_compressor.memory.state import MemoryState
@@ -179,7 +179,7 @@ class Upkeep:
         counted = self._still_valid(history)
         # Pairing may have changed, and with it what a message says in the view.
         recovery = await run_off_loop(characters, Recovery, history, ledger, self._config.redact)
-        await withdraw_outdated(ledger, recovery, characters)
+        await recovery.withdraw_outdated(characters)
         ledger.drop_withdrawn()
         for key, msg in history:
             covered = ledger.top_segment_of(ItemKey(key)) is not None
