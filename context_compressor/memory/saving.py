@@ -10,8 +10,8 @@ from context_compressor.compression.edits import ItemKey
 from context_compressor.compression.ledger import Ledger
 from context_compressor.errors import InvalidStateError
 from context_compressor.memory.budget import BudgetInForce
+from context_compressor.memory.followed import Followed, read_followed
 from context_compressor.memory.state import MemoryState
-from context_compressor.memory.sync import Followed, read_followed
 from context_compressor.summarizers.identifiers.uses import Uses
 from context_compressor.tokens.protocol import TokenCounter
 

@@ -16,11 +16,11 @@ from context_compressor.errors import ContextOverflowError, InvalidStateError, O
 from context_compressor.events import EventHook
 from context_compressor.memory.collaborators import check_collaborators
 from context_compressor.memory.compressed import CompressedMemory
+from context_compressor.memory.followed import digest_of
 from context_compressor.memory.in_memory import InMemoryMemory
 from context_compressor.memory.reporting import overflow_error
 from context_compressor.memory.saving import SAVED_KEY, read_saved
 from context_compressor.memory.stats import CompressionStats
-from context_compressor.memory.sync import digest_of
 from context_compressor.messages.msg import Msg
 from context_compressor.messages.openai import from_openai, to_openai
 from context_compressor.messages.parts import plain_texts

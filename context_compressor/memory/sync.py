@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import json
 from collections import Counter
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
-from context_compressor.errors import (
-    ContextCompressorError,
-    InvalidArgumentError,
-    InvalidMessageError,
-    InvalidStateError,
-)
+from context_compressor.errors import ContextCompressorError, InvalidArgumentError, InvalidMessageError
 from context_compressor.memory.base import MemoryBase
+from context_compressor.memory.followed import MAY_RETURN, Followed, Synced, digest_of, unless_known, wire_of
 from context_compressor.memory.housekeeping import Housekeeping
 from context_compressor.memory.in_memory import InMemoryMemory
 from context_compressor.memory.locks import LoopLock
@@ -28,56 +22,13 @@ from context_compressor.messages.openai import as_list, from_openai, to_openai
 from context_compressor.messages.openai.common import as_dict
 from context_compressor.messages.parts import plain_texts
 
-_LONG_CHARACTERS = 200
-"""Texts longer than this are remembered by their hash: the base memory has them already."""
-
-
-_MAY_RETURN = ""
-"""In place of the digest of a message that nobody deleted by hand: where it is gone, it is added again."""
-
-
-class _LongText:
-    """Equal to the text that it was made from, without holding it.
-
-    Python keeps a string's hash with it, so that comparing costs the same however long the text is.
-    """
-
-    __slots__ = ("_hash", "_length")
-
-    def __init__(self, text: str) -> None:
-        self._hash, self._length = hash(text), len(text)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, str) and len(other) == self._length and hash(other) == self._hash
-
-    __hash__ = None  # type: ignore[assignment]  # it stands in no set
-
-
-class Followed(NamedTuple):
-    """A message that came from the list, as a saved state has it."""
-
-    id: str
-    digest: str
-    """Of what the list said, or `_MAY_RETURN`."""
-
-
-class _Synced(NamedTuple):
-    """What the list said in one place."""
-
-    wire: dict[str, Any]
-    """The message as a chat dict, long texts by their hash."""
-    id: str
-    """Id of its message."""
-    digest: str
-    """The same in every process."""
-
 
 @dataclass(slots=True)
 class _Known:
     """What is known of the list, in one state of the memory: cleared or loaded, it has another."""
 
     state: MemoryState
-    synced: list[_Synced] = field(default_factory=list)
+    synced: list[Synced] = field(default_factory=list)
     """What the list said last time."""
     loaded: list[Followed] = field(default_factory=list)
     """What was synced before a saved state was loaded, until the history was read."""
@@ -128,8 +79,8 @@ class ListFollower:
             ids: of messages that came from the list and may be there, or not.
         """
         doubtful = dict.fromkeys(ids)
-        followed = _unless_known(self.followed(), {*doubtful, *self._upkeep.state.known.tokens})
-        self.start_from([*followed, *(Followed(id, _MAY_RETURN) for id in doubtful)])
+        followed = unless_known(self.followed(), {*doubtful, *self._upkeep.state.known.tokens})
+        self.start_from([*followed, *(Followed(id, MAY_RETURN) for id in doubtful)])
 
     async def follow(self, messages: Iterable[Any]) -> None:
         """Add what is new; where the list says something else than before, let it begin anew from there.
@@ -166,10 +117,10 @@ class ListFollower:
         same = 0
         for old, new in zip(known.synced, said, strict=False):
             # Comparing dicts is far cheaper than reading them, and all but the end is mostly the same.
-            if old.wire != new and old.wire != as_dict(new) and old.wire != (wire := _wire(new)):
+            if old.wire != new and old.wire != as_dict(new) and old.wire != (wire := wire_of(new)):
                 if old.digest != digest_of(wire):
                     break
-                known.synced[same] = _synced(wire, old.id)
+                known.synced[same] = Synced.of(wire, old.id)
             same += 1
         added = [(msg, to_openai([msg])[0]) for msg in from_openai(said[same:])]
         if same < len(known.synced):
@@ -192,19 +143,19 @@ class ListFollower:
             self.look_next_time(msg.id for msg in new)
 
     def _without_deleted(
-        self, said: list[tuple[Msg, dict[str, Any]]], outdated: Sequence[_Synced]
-    ) -> tuple[list[_Synced], list[Msg]]:
+        self, said: list[tuple[Msg, dict[str, Any]]], outdated: Sequence[Synced]
+    ) -> tuple[list[Synced], list[Msg]]:
         """Return what the list says as synced, and the messages of it that are to be added: those that were
         deleted by hand, and that it says again behind a difference, are not to come back.
         """
-        deleted: dict[str, list[_Synced]] = {}
+        deleted: dict[str, list[Synced]] = {}
         for one in outdated:
             if one.id not in self._upkeep.state.known:
                 deleted.setdefault(one.digest, []).append(one)
-        synced: list[_Synced] = []
+        synced: list[Synced] = []
         new: list[Msg] = []
         for msg, wire in said:
-            one = _synced(wire, msg.id)
+            one = Synced.of(wire, msg.id)
             if again := deleted.get(one.digest):
                 one = again.pop(0)
             else:
@@ -253,12 +204,12 @@ class ListFollower:
         start = next((n for n, (msg, _) in enumerate(content) if msg["id"] in kept), len(content))
         content[start:start] = [[new.to_dict(), own] for (new, _), own in zip(added, marks, strict=True)]
         base.load_state_dict({**state, "content": content})
-        known.synced[same:end] = [_synced(wire, msg.id) for msg, wire in added]
+        known.synced[same:end] = [Synced.of(wire, msg.id) for msg, wire in added]
         await self._housekeeping.refresh()  # what is gone leaves view and store at once
         return len(known.synced)
 
     @staticmethod
-    def _find_behind(digests: list[str], synced: list[_Synced]) -> tuple[int, int]:
+    def _find_behind(digests: list[str], synced: list[Synced]) -> tuple[int, int]:
         """Return how many messages at the end of what was synced still stand together, and where.
 
         What was synced and stands where it stood is none of those, and left out here.
@@ -275,19 +226,21 @@ class ListFollower:
                 best = (count, end - count)
         return best
 
-    async def _read_synced(self, said: list[Any], known: _Known) -> list[_Synced]:
+    async def _read_synced(self, said: list[Any], known: _Known) -> list[Synced]:
         """Return what was synced before a restart.
 
         A base memory that lasts may be ahead of the saved state: what it has of the list is synced as well.
         """
         read = [(msg.id, to_openai([msg])) for msg in await self._base.get_memory(prepend_summary=False)]
-        history = {id: _synced(wires[0], id) for id, wires in read if len(wires) == 1}  # as the list says it
+        history = {
+            id: Synced.of(wires[0], id) for id, wires in read if len(wires) == 1
+        }  # as the list says it
         loaded = dict(known.loaded)
-        digests = [(digest_of(wire), wire) for wire in map(_wire, said)]
+        digests = [(digest_of(wire), wire) for wire in map(wire_of, said)]
         said_by_digest = dict(digests)
         left = Counter(digest for digest, _ in digests)
         left.subtract(history[id].digest for id in loaded if id in history)
-        behind: dict[str | None, list[_Synced]] = {}
+        behind: dict[str | None, list[Synced]] = {}
         for id, synced in history.items():
             if id in loaded or left[synced.digest] > 0:
                 left[synced.digest] -= id not in loaded
@@ -298,7 +251,7 @@ class ListFollower:
                 last = id
             elif left[digest] > 0:  # deleted by hand, and not to come back
                 left[digest] -= 1
-                behind.setdefault(last, []).append(_synced(said_by_digest[digest], id))
+                behind.setdefault(last, []).append(Synced.of(said_by_digest[digest], id))
         known.loaded = []
         return [*behind.pop(None, []), *chain.from_iterable(behind.values())]
 
@@ -310,51 +263,3 @@ def _by_its_place(error: InvalidMessageError, said: list[Any]) -> InvalidMessage
     except InvalidMessageError as placed:
         return placed
     return error
-
-
-def _synced(wire: dict[str, Any], id: str) -> _Synced:
-    return _Synced(_without_long_texts(wire), id, digest_of(wire))
-
-
-def _without_long_texts(value: Any) -> Any:
-    if isinstance(value, str):
-        return value if len(value) <= _LONG_CHARACTERS else _LongText(value)
-    if isinstance(value, dict):
-        return {key: _without_long_texts(inner) for key, inner in value.items()}
-    return [_without_long_texts(inner) for inner in value] if isinstance(value, list) else value
-
-
-def _wire(item: Any) -> dict[str, Any]:
-    """Return a dict or an SDK object, which may hold further ones, as a plain dict."""
-    return to_openai(from_openai([item]))[0]
-
-
-def digest_of(wire: dict[str, Any]) -> str:
-    """Return what stands for a chat dict in every process, whatever the order of its keys, and whether it has
-    keys that say nothing.
-
-    Databases give JSON back in an order of their own (PostgreSQL's `jsonb`). What an SDK object has not set
-    is null in its `model_dump()`, and what the provider set to null is left out by `exclude_none`.
-    """
-    said = {key: value for key, value in wire.items() if value is not None and value != []}
-    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def read_followed(data: object, known: Container[str]) -> list[Followed]:
-    """Read the saved form of `ListFollower.followed`; `known` are the ids of messages that may come back.
-
-    Raises:
-        InvalidStateError: it is malformed.
-    """
-    place = "compression.synced"
-    if not isinstance(data, list):
-        raise InvalidStateError(f"{place}: expected a list, got {type(data).__name__}")
-    for index, pair in enumerate(data):
-        if not (isinstance(pair, list) and len(pair) == 2 and all(isinstance(part, str) for part in pair)):
-            raise InvalidStateError(f"{place}[{index}]: expected an id and a digest")
-    return _unless_known([Followed(id, digest) for id, digest in data], known)
-
-
-def _unless_known(followed: Iterable[Followed], known: Container[str]) -> list[Followed]:
-    """Keep the digests of messages that had been deleted by hand: those are not to come back."""
-    return [one._replace(digest=_MAY_RETURN) if one.id in known else one for one in followed]
