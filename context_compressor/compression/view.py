@@ -190,11 +190,9 @@ def _message_item(
 
 
 def with_stubs(item: ViewItem, stubs: Mapping[PartPath, StubEdit], measure: Measure) -> ViewItem:
-    """Return the item with exactly these stubs in place of its texts."""
+    """Return the item with these stubs, at least one, in place of its texts."""
     shown = replace_parts(item.source, {path: stub.text for path, stub in stubs.items()})
-    if stubs:
-        refs = [stub.ref for _, stub in sorted(stubs.items())]
-        _note(shown, "stub", item.covered, refs)
+    _note(shown, "stub", item.covered, [stub.ref for _, stub in sorted(stubs.items())])
     return replace(item, msg=shown, tokens=measure(shown).total, stubs=dict(stubs))
 
 
@@ -230,7 +228,7 @@ def _note(msg: Msg, kind: str, covered: tuple[str, ...], refs: list[str]) -> Non
 
 def apply_edits(
     items: Sequence[ViewItem],
-    edits: Iterable[StubEdit | SegmentEdit],
+    edits: Sequence[StubEdit | SegmentEdit],
     ledger: Ledger,
     measure: Measure,
 ) -> list[ViewItem]:
@@ -249,6 +247,6 @@ def apply_edits(
             if item.key in stubbed:
                 item = with_stubs(item, ledger.stubs_of(item.key), measure)
             result.append(item)
-        elif last[segment.id] == item.key and ledger.segment(segment.id) is not None:
+        elif last[segment.id] == item.key:
             result.append(segment_item(segment, ledger, measure))
     return result

@@ -203,10 +203,16 @@ class EventRunner:
             early: the plan of an event that is to come before the budget asks for it, if it still pays.
             note: what to keep, for a manual event.
         """
+        upkeep = self._upkeep
         with attempt_budget(MAX_ATTEMPTS_PER_EVENT) as attempts:
-            return await self._run_event(events, attempts, manual=manual, early=early, note=note)
+            await self._texts.retry_pending(upkeep.state.ledger)
+            made = await self._make_event(events, attempts, manual=manual, early=early, note=note)
+        events += made
+        upkeep.edited = upkeep.edited or manual  # nobody has looked whether another one pays
+        await self.housekeeping.sweep()
+        return made[-1] if made and made[-1].kind != "failure" else None
 
-    async def _run_event(
+    async def _make_event(
         self,
         events: list[CompressionEvent],
         attempts: Attempts,
@@ -214,13 +220,12 @@ class EventRunner:
         manual: bool,
         early: _EarlyPlan | None,
         note: str | None,
-    ) -> CompressionEvent | None:
+    ) -> list[CompressionEvent]:
+        """Plan until a plan can be committed, or there is none; return what there is to tell of it."""
         upkeep = self._upkeep
-        await self._texts.retry_pending(upkeep.state.ledger)
-        made: list[CompressionEvent] | None = None
         # Whoever waits may be cancelled, as web frameworks do; what a model was asked for is kept then.
         may_start = not manual and early is None and self._background.is_kept
-        while made is None:
+        while True:
             async with upkeep.lock:
                 # Without a revision only a full look tells whether the content of the base changed.
                 upkeep.stale = upkeep.stale or not upkeep.history.has_revision
@@ -229,22 +234,15 @@ class EventRunner:
                 prepared = None if planned is None else self._prepared_for(planned, manual=manual)
                 events += self._background.take_failures(upkeep.state.tokens)
                 if prepared is not None and prepared.is_ready:
-                    made = self._commit_prepared(prepared)
-                    break
-                if early is not None and self._background.is_on:
-                    planned = None  # something came between, and the budget does not ask
-                if planned is not None and prepared is None and may_start and planned.needs_summary:
+                    return self._commit_prepared(prepared)
+                if planned is None or (early is not None and self._background.is_on):
+                    return []  # what was prepared early holds no more, and the budget does not ask
+                if prepared is None and may_start and planned.needs_summary:
                     prepared, may_start = self._background.start(planned, upkeep.state), False
-            if planned is None:
-                made = []
-            elif prepared is not None:
+            if prepared is not None:
                 await asyncio.wait({prepared.task})  # whoever waits may be cancelled, the task goes on
-            else:
-                made = await self._perform(planned, attempts, events, note)
-        events += made
-        upkeep.edited = upkeep.edited or manual  # nobody has looked whether another one pays
-        await self.housekeeping.sweep()
-        return made[-1] if made and made[-1].kind != "failure" else None
+            elif (made := await self._perform(planned, attempts, events, note)) is not None:
+                return made
 
     def _plan(self, *, manual: bool, early: _EarlyPlan | None) -> Plan | None:
         state = self._upkeep.state

@@ -27,9 +27,8 @@ def strip_reasoning(text: str) -> str:
     kept = ""
     since = 0
     inside = False
-    heading = text.find(
-        "\n#"
-    )  # the first behind `since`; looked for anew at each tag, it would take the square
+    # The first behind `since`; looked for anew at each tag, it would take the square.
+    heading = text.find("\n#")
     for tag in _TAG.finditer(text):
         start, end = tag.span()
         closes = "/" in tag[0]

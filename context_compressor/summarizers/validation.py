@@ -172,9 +172,8 @@ def _check_says_something(text: str, reason: str) -> None:
 
 def _is_empty(line: str) -> bool:
     """Tell whether a line of a summary says nothing."""
-    if is_placeholder(line) or section_of_heading(line) is not None or is_heading(line):
-        return True
-    return is_introduction(line)
+    is_title = section_of_heading(line) is not None or is_heading(line)
+    return is_title or is_placeholder(line) or is_introduction(line)
 
 
 def _is_copy(text: str, request: SummaryRequest, material: str | None) -> bool:
@@ -232,9 +231,8 @@ async def _call(
         return await summarizer.summarize(request)
 
     task = asyncio.create_task(call())
-    task.add_done_callback(
-        lambda done: done.cancelled() or done.exception()
-    )  # whoever has gone need not be told
+    # Whoever has gone need not be told.
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())
     try:
         await asyncio.wait({task}, timeout=seconds)
         if not task.done():

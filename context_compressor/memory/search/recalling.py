@@ -142,21 +142,19 @@ class Recall:
         """Drop deleted messages from the index, at once."""
         for key in keys:
             self._digests.pop(key, None)
-        if keys and self._is_there():
-            await self._call_index(self._drop, lambda index: index.remove(keys))
+        if keys:
+            await self._drop(lambda index: index.remove(keys))
 
     async def keep(self, keys: Collection[str]) -> None:
         """Drop from the index what is not among these messages, as a process that died may have left it."""
-        if self._is_there():
-            await self._call_index(self._drop, lambda index: index.keep(keys))
+        await self._drop(lambda index: index.keep(keys))
 
     async def clear(self) -> None:
         """Drop everything from the index, at once."""
         self._digests.clear()
         self._said.start_anew()
         self._seen = None  # or the old index of the history would be held until somebody searches
-        if self._is_there():
-            await self._call_index(self._drop, lambda index: index.clear())
+        await self._drop(lambda index: index.clear())
 
     async def close(self) -> None:
         """Close the index, and end what is being searched; a later search opens it again."""
@@ -183,17 +181,22 @@ class Recall:
                 self._thread.shutdown(wait=False)
                 self._thread = None
 
-    def _drop(self, drop: Callable[[SearchIndex], None]) -> None:
-        """Drop something from the index, or the index where that fails; blocks."""
-        try:
-            drop(self._open())
-        except sqlite3.Error as error:
-            logger.warning("the search index is dropped: %s", error)
-            self._index = None
-            if self._path is not None:
-                self._path.unlink(missing_ok=True)
-        finally:
-            self._take_use()
+    async def _drop(self, drop: Callable[[SearchIndex], None]) -> None:
+        """Drop something from the index, if there is one, or the index where that fails."""
+
+        def call() -> None:
+            try:
+                drop(self._open())
+            except sqlite3.Error as error:
+                logger.warning("the search index is dropped: %s", error)
+                self._index = None
+                if self._path is not None:
+                    self._path.unlink(missing_ok=True)
+            finally:
+                self._take_use()
+
+        if self._is_there():
+            await self._call_index(call)
 
     def _is_there(self) -> bool:
         """Tell whether there is an index, be it one that another process has left, or that nobody can see."""
