@@ -128,14 +128,14 @@ def _fold_each(text: str) -> tuple[str, list[int]]:
     return "".join(folded), [*origins, len(text)]
 
 
-def excerpt(text: str, places: Sequence[Place], width: int, weights: Sequence[float] = ()) -> str:
+def excerpt(text: str, places: Sequence[Place], width: int, weights: Sequence[float]) -> str:
     """Return the part of a text that holds most of what is sought, cut between words where it has some.
 
     Args:
         text: a passage, without white space at its ends.
         places: where in it what is sought stands, in order.
         width: characters to show at most, two ellipses apart.
-        weights: what each term of the query is worth; by default all the same.
+        weights: what each term of the query is worth.
     """
     if len(text) <= width:
         return text
@@ -166,7 +166,7 @@ def _densest(places: Sequence[Place], width: int, weights: Sequence[float]) -> t
             if not counts[term]:
                 del counts[term]
             left += 1
-        held = sum(weights[term] if weights else 1.0 for term in sorted(counts))
+        held = sum(weights[term] for term in sorted(counts))
         worth = held, places[left].start - last.end
         if worth > best:
             best, found = worth, (places[left].start, last.end)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from math import log
+from typing import NamedTuple
 
 from context_compressor.recall.escapes import readings
 from context_compressor.recall.passages import Document, find_all, split_passages
@@ -77,6 +78,23 @@ class Found:
     def text(self) -> str:
         """The passage."""
         return self.document.text[self.start : self.end]
+
+
+class _Ranked(NamedTuple):
+    """A passage, and what puts it before others, the most telling first; more is better."""
+
+    closeness: int
+    latest: int
+    """Position in the history, where only that tells apart passages that hold the name asked for."""
+    score: float
+    place: tuple[int, int]
+    """Position of its message, and number of the passage within it."""
+    found: Found
+
+    @property
+    def is_given(self) -> bool:
+        """Whether the agent was given it, and did not say it itself."""
+        return self.found.document.role != "assistant"
 
 
 @dataclass(frozen=True)
@@ -220,7 +238,7 @@ def rank(
         limit: how many passages at most.
     """
     name, places = lookup.query.bare_name, lookup.rows.places
-    ordered: list[tuple[tuple[int, int, float, tuple[int, int]], Found]] = []
+    ordered: list[_Ranked] = []
     candidates = lookup.candidates()
     for start in range(0, len(candidates), CANDIDATES):
         if ordered and start >= ROUNDS * CANDIDATES:
@@ -236,27 +254,32 @@ def rank(
             closeness = 0 if name is None else reading.closeness(name)
             latest = place[0] if closeness >= _IN_FULL else 0
             found = Found(reading.document, reading.start, reading.end)
-            ordered.append(((closeness, latest, round(score, 6), place), found))
-        if any(key[0] >= _IN_FULL for key, _ in ordered) if name is not None else len(ordered) >= limit:
+            ordered.append(_Ranked(closeness, latest, round(score, 6), place, found))
+        if name is None:
+            is_enough = len(ordered) >= limit
+        else:
+            is_enough = any(one.closeness >= _IN_FULL for one in ordered)
+        if is_enough:
             break
-    ordered.sort(key=lambda one: one[0], reverse=True)
+    ordered.sort(key=lambda one: one[:-1], reverse=True)
     if name is not None:
-        ordered[1:] = sorted(ordered[1:], key=lambda one: (one[0][0], _is_given(one[1])), reverse=True)
+        ordered[1:] = sorted(ordered[1:], key=lambda one: (one.closeness, one.is_given), reverse=True)
+    return _spread([one.found for one in ordered])[:limit]
+
+
+def _spread(ordered: Sequence[Found]) -> list[Found]:
+    """Return the first passage of each text, then their others, last those that say what one before says."""
     seen: set[tuple[str, int]] = set()
     said: set[str] = set()
     firsts: list[Found] = []
     others: list[Found] = []
     repeats: list[Found] = []
-    for _, found in ordered:
+    for found in ordered:
         text = found.document.key, found.document.part
         (repeats if found.text in said else others if text in seen else firsts).append(found)
         seen.add(text)
         said.add(found.text)
-    return (firsts + others + repeats)[:limit]
-
-
-def _is_given(found: Found) -> bool:
-    return found.document.role != "assistant"
+    return firsts + others + repeats
 
 
 def ends_of(name: str, text: str) -> Iterator[int]:

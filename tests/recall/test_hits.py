@@ -18,7 +18,8 @@ CHINESE = "数据库迁移之后所有订单都必须重新核对，" * 40
 def cut(text: str, query: str, width: int) -> str:
     reader = TermReader()
     text = text.strip()
-    return excerpt(text, find_places(text, read_query(query, reader), reader), width)
+    sought = read_query(query, reader)
+    return excerpt(text, find_places(text, sought, reader), width, [1.0] * len(sought.terms))
 
 
 def test_a_short_text_is_shown_whole() -> None:
