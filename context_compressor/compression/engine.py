@@ -17,12 +17,13 @@ from context_compressor.compression.edits import ItemKey, StubEdit
 from context_compressor.compression.guiding import place_guide
 from context_compressor.compression.labels import segment_text
 from context_compressor.compression.notes import bounded_note
+from context_compressor.compression.performed import Performed
 from context_compressor.compression.plans import Costs, Plan, PlannedSegment, PlannedStub
 from context_compressor.compression.redaction import redacted_text
 from context_compressor.compression.segmenting import MadeSegment, SegmentMaker, Surroundings
 from context_compressor.compression.stubbing import StubMaker
 from context_compressor.compression.view import ViewItem
-from context_compressor.compression.writing import Performed, Writer
+from context_compressor.compression.writing import Writer
 from context_compressor.messages.escapes import sendable
 from context_compressor.messages.msg import tool_names
 from context_compressor.messages.parts import PartPath

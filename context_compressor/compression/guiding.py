@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from context_compressor.compression.edits import ItemKey, StubEdit
+from context_compressor.compression.performed import Performed
 from context_compressor.compression.plans import Plan, PlannedSegment, PlannedStub
 from context_compressor.compression.stubbing import StubMaker
 from context_compressor.compression.view import ViewItem
-from context_compressor.compression.writing import Performed
 from context_compressor.offload.schemas import GUIDE, SHORT_GUIDE, names_tools
 from context_compressor.tokens.protocol import TokenCounter
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from context_compressor.compression.edits import ItemKey
 from context_compressor.compression.labels import summary_of, without_notes
 from context_compressor.compression.notes import newest_once
+from context_compressor.compression.performed import Performed
 from context_compressor.compression.plans import PlannedSegment
 from context_compressor.compression.redaction import Redact, shown_message
 from context_compressor.compression.stubbing import StubMaker, may_hold_pages
 from context_compressor.compression.view import ViewItem
-from context_compressor.compression.writing import Performed
 from context_compressor.messages.msg import Msg
 from context_compressor.messages.parts import PartPath
 from context_compressor.messages.provenance import segment_metadata

@@ -13,11 +13,12 @@ from context_compressor.compression.edits import ItemKey, SegmentEdit
 from context_compressor.compression.labels import segment_text, summary_of, without_index
 from context_compressor.compression.material import Material, gather_material
 from context_compressor.compression.notes import fit_notes, newest_once, notes_tokens
+from context_compressor.compression.performed import Performed
 from context_compressor.compression.plans import PlannedSegment
 from context_compressor.compression.stubbing import StubMaker
 from context_compressor.compression.transcript import render_transcript
 from context_compressor.compression.view import SEGMENT_NAME
-from context_compressor.compression.writing import Performed, Writer
+from context_compressor.compression.writing import Writer
 from context_compressor.errors import SummarizerError
 from context_compressor.messages.escapes import sendable
 from context_compressor.messages.msg import Msg

@@ -8,10 +8,11 @@ from typing import cast
 
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.edits import StubEdit
+from context_compressor.compression.performed import Performed
 from context_compressor.compression.plans import PlannedStub
 from context_compressor.compression.redaction import stored_text
 from context_compressor.compression.view import ViewItem
-from context_compressor.compression.writing import Performed, Writer
+from context_compressor.compression.writing import Writer
 from context_compressor.errors import OffloadCollisionError, OffloadError
 from context_compressor.messages.media import MediaKind
 from context_compressor.messages.msg import Msg

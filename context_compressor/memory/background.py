@@ -9,10 +9,10 @@ from collections.abc import Collection, Sequence
 
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.engine import Engine
+from context_compressor.compression.performed import Performed
 from context_compressor.compression.planner import plan, still_holds
 from context_compressor.compression.plans import Plan
 from context_compressor.compression.units import Unit
-from context_compressor.compression.writing import Performed
 from context_compressor.events import CompressionEvent
 from context_compressor.memory.reporting import Totals
 from context_compressor.memory.state import MemoryState

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.edits import message_id
+from context_compressor.compression.performed import Performed, SummaryUse
 from context_compressor.compression.plans import Plan
-from context_compressor.compression.writing import Performed, SummaryUse
 from context_compressor.errors import ContextOverflowError
 from context_compressor.events import CompressionEvent
 from context_compressor.memory.state import MemoryState

@@ -9,11 +9,11 @@ from typing import NamedTuple, TypeVar
 
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.engine import Engine
+from context_compressor.compression.performed import Performed
 from context_compressor.compression.planner import plan
 from context_compressor.compression.plans import ARRIVAL, Plan, Situation
 from context_compressor.compression.pricing import has_many_messages, is_crowded
 from context_compressor.compression.view import ViewItem
-from context_compressor.compression.writing import Performed
 from context_compressor.events import CompressionEvent, EventHook
 from context_compressor.memory.background import (
     MAX_ATTEMPTS_PER_EVENT,

@@ -9,11 +9,11 @@ from itertools import takewhile
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.edits import ItemKey, SegmentEdit, StubEdit
 from context_compressor.compression.ledger import Ledger
+from context_compressor.compression.performed import Performed
 from context_compressor.compression.plans import Costs, Situation
 from context_compressor.compression.pricing import may_pay
 from context_compressor.compression.units import Marks, Unit, classify
 from context_compressor.compression.view import ViewItem, advance, apply_edits, rebuild
-from context_compressor.compression.writing import Performed
 from context_compressor.memory.budget import BudgetInForce
 from context_compressor.memory.known import KnownMessages
 from context_compressor.memory.shown import ShownView
