@@ -161,16 +161,15 @@ class Engine:
                     guide=form if planned is carrier else "",
                 )
 
-        made = await gather([segment(planned) for planned in plan.segments])
         taken: set[str] = set()
-        for planned, (new, found) in zip(plan.segments, made, strict=True):
-            segment_id = new_segment_id(new.ref, taken)
+        for made in await gather([segment(planned) for planned in plan.segments]):
+            segment_id = new_segment_id(made.edit.ref, taken)
             taken.add(segment_id)
-            done.segments.append(replace(new, id=segment_id))
-            if new.items and found is not None:
-                done.names[segment_id] = found
-            if bounded and planned is noted and new.notes and f"\n- {new.notes[-1]}" in new.text:
-                done.note = "kept" if new.notes[-1] == note else "cut"
+            done.segments.append(replace(made.edit, id=segment_id))
+            if made.edit.items and made.names is not None:
+                done.names[segment_id] = made.names
+            if made.note is not None:
+                done.note = "kept" if made.note == note else "cut"
 
 
 def identifiers_in_view(staying: Iterable[ViewItem]) -> frozenset[str]:

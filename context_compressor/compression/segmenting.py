@@ -71,6 +71,8 @@ class MadeSegment(NamedTuple):
     edit: SegmentEdit
     names: Names | None
     """Who named what in the messages that it stands for; None where no index will ever ask."""
+    note: str | None
+    """What the agent asked it to keep, as its text says it; None where that says nothing of it."""
 
 
 class Surroundings(NamedTuple):
@@ -188,7 +190,7 @@ class SegmentMaker:
             # Where only a ref is left, notes that found no room are kept for when the segment is merged.
             notes=shown or (() if planned.summary_tokens and text != bare else notes),
         )
-        return MadeSegment(edit, said.names)
+        return MadeSegment(edit, said.names, shown[-1] if own and shown else None)
 
     async def _say(
         self,

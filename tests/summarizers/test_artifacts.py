@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from context_compressor.messages.msg import Msg
 from context_compressor.summarizers.extracts.artifacts import index_artifacts
-from context_compressor.summarizers.identifiers.finding import known_identifiers
+from context_compressor.summarizers.identifiers.finding import find_identifiers
 from context_compressor.summarizers.identifiers.uses import Names, Uses
 from tests.summarizers.support import PieceCounter, assistant, call, result, segment, user
 
@@ -93,7 +93,7 @@ def test_the_paths_of_calls_stand_beside_each_other() -> None:
 
 
 def test_what_stands_elsewhere_in_the_view_is_not_named_again() -> None:
-    known = known_identifiers(["ISO_FORMAT and DATE-1432 stand in another summary"])
+    known = find_identifiers("ISO_FORMAT and DATE-1432 stand in another summary")
     assert "ISO_FORMAT" not in index_of(known=known)
     assert "https://docs.example.org/dates" in index_of(known=known)
 

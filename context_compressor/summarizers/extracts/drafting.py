@@ -15,7 +15,7 @@ from context_compressor.summarizers.extracts.candidates import (
 from context_compressor.summarizers.extracts.digest import Digest
 from context_compressor.summarizers.extracts.index import Index
 from context_compressor.summarizers.extracts.weighing import ARROW
-from context_compressor.summarizers.identifiers.finding import known_identifiers
+from context_compressor.summarizers.identifiers.finding import find_identifiers
 from context_compressor.summarizers.identifiers.ranking import rank_identifiers
 from context_compressor.summarizers.protocol import SummaryRequest
 from context_compressor.summarizers.sections import is_chinese, render_sections
@@ -48,7 +48,7 @@ class SummaryDraft:
     """The candidates for one summary, from which `write` chooses."""
 
     def __init__(self, digest: Digest, request: SummaryRequest) -> None:
-        self._covered = known_identifiers(request.facts)
+        self._covered = frozenset().union(*map(find_identifiers, request.facts))
         said = [statement.text for statement in digest.requests + digest.replies]
         said = said or [line.text for line in digest.carried] or [call.subject for call in digest.calls]
         self._chinese = is_chinese(said)

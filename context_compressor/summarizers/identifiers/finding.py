@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
 from functools import lru_cache
 
 from context_compressor.messages.escapes import without_escapes
@@ -57,11 +56,6 @@ def count_identifiers(text: str) -> dict[str, int]:
 def find_identifiers(text: str) -> frozenset[str]:
     """Return the identifiers that stand in `text`."""
     return frozenset(count_identifiers(text))
-
-
-def known_identifiers(texts: Iterable[str]) -> frozenset[str]:
-    """Return the identifiers that stand in some texts."""
-    return frozenset().union(*map(find_identifiers, texts))
 
 
 def _take_whole(text: str) -> tuple[list[str], str]:
