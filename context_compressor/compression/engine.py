@@ -70,7 +70,7 @@ class Engine:
         self._read_uses = read_uses
         self._counter = counter
         writer = Writer(config, store)
-        self._stubs = StubMaker(config, writer, counter, read_ref)
+        self._stubs = StubMaker(writer, counter, config.redact, read_ref)
         asked = InParts(summarizer, counter)
         self._segments = SegmentMaker(config, writer, self._stubs, asked, fallback, counter)
         self._costs: Costs | None = None

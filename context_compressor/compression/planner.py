@@ -33,7 +33,6 @@ def plan(items: Sequence[ViewItem], situation: Situation) -> Plan | None:
     pays = situation.early and config.mode != "compact" and draft.pays()
     if not (over or crowded or pays or situation.manual):
         return draft.finish(ARRIVAL)
-    before = draft.tokens_now
     if config.mode != "compress":
         draft.stub_results(old=True, above=config.max_tool_message_tokens, goal=None)
         draft.stub_media(old=True, keep=config.keep_images, goal=None)
@@ -42,7 +41,7 @@ def plan(items: Sequence[ViewItem], situation: Situation) -> Plan | None:
             draft.stub_results(old=True, above=draft.full_stub, goal=_bearable(draft), again=True)
         enough = draft.projected <= budget and not crowded
     else:
-        bearable = min(config.compact_ratio_threshold * before, FILLED_SHARE * budget)
+        bearable = min(config.compact_ratio_threshold * draft.tokens_now, FILLED_SHARE * budget)
         reached = draft.projected <= max(draft.target, bearable)
         enough = config.mode == "auto" and over and not (crowded or situation.manual) and reached
     if not enough:

@@ -6,11 +6,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import cast
 
-from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.edits import StubEdit
 from context_compressor.compression.performed import Performed
 from context_compressor.compression.plans import PlannedStub
-from context_compressor.compression.redaction import stored_text
+from context_compressor.compression.redaction import Redact, stored_text
 from context_compressor.compression.view import ViewItem
 from context_compressor.compression.writing import Writer
 from context_compressor.errors import OffloadCollisionError, OffloadError
@@ -38,22 +37,22 @@ class StubMaker:
     """Make stubs.
 
     Args:
-        config: redaction.
         writer: stores what leaves.
         counter: measures stubs.
+        redact: what every text goes through.
         read_ref: reads a text that the memory's ledger names, to check pages against their source.
     """
 
     def __init__(
         self,
-        config: CompressionConfig,
         writer: Writer,
         counter: TokenCounter,
+        redact: Redact | None,
         read_ref: Callable[[str], Awaitable[str]],
     ) -> None:
-        self._config = config
         self._writer = writer
         self._counter = counter
+        self._redact = redact
         self._read_ref = read_ref
 
     async def make(
@@ -83,7 +82,7 @@ class StubMaker:
         if page is not None:
             text, ref = page
         else:
-            source = stored_text(part, self._config.redact)
+            source = stored_text(part, self._redact)
             ref = await run_off_loop(len(source), ref_of, source)
             try:
                 await self._writer.write(source, ref, done)
@@ -114,7 +113,7 @@ class StubMaker:
         part = part_at(item.source, planned.path)
         if part is None or part.is_media:
             return None
-        source = stored_text(part, self._config.redact)
+        source = stored_text(part, self._redact)
         tokens = item.text_tokens(part.path)
         text = await run_off_loop(
             len(source), self._stub_text, part, source, made.ref, tokens, planned.max_tokens, True

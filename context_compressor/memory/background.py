@@ -189,10 +189,13 @@ class Background:
 
     def standing(self, state: MemoryState) -> Preparation | None:
         """Return the preparation, under way or ready, that can be committed to this state; drop any other."""
-        prepared = self._prepared
-        if prepared is not None and not prepared.holds(state):
-            self.drop()
+        self.drop_outdated(state)
         return self._prepared
+
+    def drop_outdated(self, state: MemoryState) -> None:
+        """Drop the preparation where it cannot be committed to this state."""
+        if self._prepared is not None and not self._prepared.holds(state):
+            self.drop()
 
     def take(self) -> None:
         """Let go of the preparation, which was committed."""

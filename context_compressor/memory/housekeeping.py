@@ -79,7 +79,7 @@ class Housekeeping:
 
     async def tidy_up(self) -> None:
         """Cancel a preparation that holds no more; remove what nothing names, unless an event does it."""
-        self._background.standing(self._upkeep.state)
+        self._background.drop_outdated(self._upkeep.state)
         await self._settle()
         await self._drop_gone()
         if self._upkeep.state.ledger.unwanted and not self.event_lock.locked():

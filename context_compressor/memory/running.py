@@ -150,7 +150,7 @@ class EventRunner:
             await self._run_events(events)  # others may have added meanwhile
             if made is None:
                 break
-        self._background.standing(upkeep.state)
+        self._background.drop_outdated(upkeep.state)
         upkeep.state.budget.end_shrinking()
         return is_quiet
 
