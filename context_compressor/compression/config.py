@@ -9,8 +9,11 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, Strict, model_validator
 
-Tokens = Annotated[int, Strict()]
-Ratio = Annotated[float, Field(gt=0, le=1)]
+_Count = Annotated[int, Strict()]
+"""Of tokens, messages or images; a float or a string is refused, and not made one."""
+_Limit = Annotated[int | None, Strict()]
+"""The same; None: no limit."""
+_Ratio = Annotated[float, Field(gt=0, le=1)]
 
 _MOST_TOKENS = 2**63 - 1
 """`sys.maxsize`, which some set for no limit; shares are taken of it as floats, which end somewhere."""
@@ -31,47 +34,47 @@ class CompressionConfig(BaseModel):
     mode: Literal["compact", "compress", "auto"] = "auto"
     """Which means come first: `compact` never calls a model, `compress` starts with summaries, `auto`
     compacts and then compresses unless compacting was enough. The budget outranks the mode."""
-    max_total_tokens: Tokens = Field(default=20_000, gt=0, le=_MOST_TOKENS)
+    max_total_tokens: _Count = Field(default=20_000, gt=0, le=_MOST_TOKENS)
     """Tokens that the whole view may cost, instructions and recent messages included."""
-    window_tokens: Annotated[int | None, Strict()] = Field(default=None, gt=0, le=_MOST_TOKENS)
+    window_tokens: _Limit = Field(default=None, gt=0, le=_MOST_TOKENS)
     """The model's context window. Where it is given, a view costs at most `window_ratio` of it, too;
     `max_total_tokens` need not be given then."""
-    window_ratio: Annotated[float, Field(gt=0, le=1)] = 0.8
+    window_ratio: _Ratio = 0.8
     """Share of `window_tokens` that a view may cost."""
-    max_view_messages: Annotated[int | None, Strict()] = Field(default=None, gt=0)
+    max_view_messages: _Limit = Field(default=None, gt=0)
     """Messages of a view beyond which an event comes although the tokens fit; None: only tokens count."""
-    reserved_tokens: Tokens = Field(default=0, ge=0)
+    reserved_tokens: _Count = Field(default=0, ge=0)
     """Tokens held back for what the memory does not see: a system prompt or tool schemas added later."""
-    max_tool_message_tokens: Tokens = Field(default=_DEFAULT_TOOL_TOKENS, gt=0)
+    max_tool_message_tokens: _Count = Field(default=_DEFAULT_TOOL_TOKENS, gt=0)
     """Tokens above which a tool result outside the recent messages is compacted."""
-    group_token_threshold: Annotated[int | None, Strict()] = Field(default=None, gt=0)
+    group_token_threshold: _Limit = Field(default=None, gt=0)
     """Tokens of messages that one summary covers at most; None: all of an event in one group."""
-    keep_recent_count: Tokens = Field(default=10, ge=0)
+    keep_recent_count: _Count = Field(default=10, ge=0)
     """Messages at the end that stay word for word as long as the budget allows. Where it was not set, they
     are at most a third of `max_view_messages`, and only the newest of them stay, and the user's last message,
     in a session whose exchanges are so large that the next event would follow before this one paid for
     itself; 10 that were set stay."""
-    keep_recent_tokens: Annotated[int | None, Strict()] = Field(default=None, gt=0)
+    keep_recent_tokens: _Limit = Field(default=None, gt=0)
     """Tokens of the messages at the end that stay so, in place of their number; where `keep_recent_count` is
     set, too, what is reached first. The newest exchange stays even where it is larger. None: no limit."""
-    compact_ratio_threshold: Ratio = 0.75
+    compact_ratio_threshold: _Ratio = 0.75
     """In `auto`, compacting is enough where it left at most this share of the tokens, and a quarter of the
     budget free."""
     target_ratio: Annotated[float, Field(gt=0, lt=1)] = 0.5
     """Share of the budget beside the fixed messages that an event has to reach where compacting alone is to
     be enough; where it summarises, everything but the recent messages leaves, and of those, where
     `keep_recent_count` was not set, at most what stands above this share."""
-    arrival_ratio: Ratio = 0.25
+    arrival_ratio: _Ratio = 0.25
     """Share of the budget above which a tool result is compacted as it arrives, however recent."""
     cached_price: Annotated[float, Field(ge=0, le=1)] = 0.1
     """What an input token costs that the provider finds in its prompt cache, as a share of one that it reads
     anew. Once a session has reached its budget, the next events come earlier where that is cheaper: where
     reading on every turn what has grown costs more than an event. 0: only when the budget asks for them.
     The room that an event should leave is reckoned by it, too."""
-    keep_images: Tokens = Field(default=5, ge=0)
+    keep_images: _Count = Field(default=5, ge=0)
     """The newest so many images, audios, videos and files with their data in the message stay in the view;
     older ones are offloaded at the next event."""
-    preview_tokens: Tokens = Field(default=_DEFAULT_PREVIEW_TOKENS, ge=0)
+    preview_tokens: _Count = Field(default=_DEFAULT_PREVIEW_TOKENS, ge=0)
     """Tokens of preview that a stub shows; fewer when many stubs share the room. A result that is compacted
     as it arrives shows an eighth of its own, up to six times as many."""
     keep_first_user: bool = True
