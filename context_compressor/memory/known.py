@@ -46,13 +46,7 @@ class KnownMessages:
 
     def keys_of(self, message_ids: Iterable[str]) -> list[str]:
         """Return the keys of the messages under these ids, unknown ids left out."""
-        return [
-            key
-            for id in message_ids
-            if id in self.tokens or id in self._copies
-            for key in (id, *self._copies.get(id, ()))
-            if key in self.tokens
-        ]
+        return [key for id in message_ids for key in (id, *self._copies.get(id, ())) if key in self.tokens]
 
     def remove(self, keys: Iterable[str]) -> None:
         """Forget messages and their marks."""

@@ -59,7 +59,6 @@ class QueryTerm:
     """The whole name, folded, for which its terms stand."""
     characters: str | None = None
     """The one or two characters of an unspaced script for which its term stands, a code that others share."""
-
     beginning: str | None = None
     """What a word may begin with instead of being one of the terms: the first digits of a hash."""
 
