@@ -205,7 +205,7 @@ async def test_more_than_an_assent_is_a_request(said: str):
 
 
 async def test_a_request_that_is_said_again_is_told_once():
-    again = "Please proceed to the next step using your best judgement."
+    again = "Please proceed to the last step of the plan."
     assert (await summarize(user(again), assistant("I will."), user(again))).count(again) == 1
 
 

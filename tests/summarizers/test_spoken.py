@@ -125,6 +125,21 @@ def test_what_claude_code_reminds_of_is_said_by_nobody():
     assert digest.calls[0].outcome == "built"
 
 
+@pytest.mark.parametrize(
+    "nudge",
+    [
+        "Please continue working on the task on whatever approach you think is suitable.\nIMPORTANT",
+        "Please always provide EXACTLY ONE action in triple backticks, found 0 actions.",
+        "No tool calls found in the response. Every response MUST include at least one tool call.",
+        "\nYour last output did not use any tool calls!\nPlease make sure your output includes one.",
+    ],
+)
+def test_what_a_frame_says_where_no_tool_was_called_is_nobodys_wish(nudge: str):
+    said = ["Make the tests pass.", nudge, "Please always provide the exact action that you mean."]
+    digest = digest_messages(from_openai([{"role": "user", "content": text} for text in said]), None)
+    assert [request.text for request in digest.requests] == [said[0], said[2]]
+
+
 def session() -> list[dict[str, Any]]:
     messages = [{"role": "user", "content": f"<task>\nMake the tests pass.\n</task>{TABS}"}]
     for number in range(6):

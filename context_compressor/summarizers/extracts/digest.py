@@ -19,6 +19,7 @@ from context_compressor.summarizers.extracts.calls import Call
 from context_compressor.summarizers.extracts.outcomes import REF, read_outcome, shown_of
 from context_compressor.summarizers.extracts.spoken import (
     SpokenCall,
+    is_nudge,
     read_calls,
     read_result,
     without_surroundings,
@@ -160,7 +161,7 @@ def _read(digest: Digest, msg: Msg, position: float, open_calls: dict[str, Call]
         if _is_said(block):
             text = _ends(shown_of(block["text"]), _READ_CHARS)
             text = without_surroundings(text) if speaker == "user" else text
-            if text and not is_placeholder(text):
+            if text and not is_placeholder(text) and not (speaker == "user" and is_nudge(text)):
                 by_user = speaker != "assistant"
                 said = Statement(text, position, speaker, with_call, name)
                 (digest.requests if by_user else digest.replies).append(said)

@@ -34,6 +34,17 @@ _SURROUNDINGS = ("<environment_details>", "</environment_details>")
 _REMINDER = ("<system-reminder>", "</system-reminder>")
 """What Claude Code adds to messages and results: its list of tasks, how to read a file."""
 
+_NUDGES = (
+    "Please continue working on the task on whatever approach you think is suitable.",  # OpenHands
+    "Please proceed to the next step using your best judgement.",  # OpenHands, SWE-agent
+    "Please always provide EXACTLY ONE action in triple backticks",  # mini-swe-agent
+    "No tool calls found in the response.",
+    "Your output was not formatted correctly. You must always include one discussion",  # SWE-agent
+    "Your last output did not use any tool calls!",
+    "[ERROR] You did not use a tool in your previous response!",  # Cline, Roo
+)
+"""How messages begin that a frame writes where the agent called no tool: nobody asks for anything there."""
+
 _JSON_OPENING = re.compile(r"<tool_call>")
 _FUNCTION_OPENING = re.compile(r"<function=([\w.-]{1,64})>")
 _FUNCTION_PARAMETER = re.compile(r"<parameter=([\w.-]{1,64})>")
@@ -74,6 +85,11 @@ def _without_reminders(text: str) -> str:
     if not kept:
         return text
     return "\n".join(filter(None, (part.strip("\n") for part in (*kept, text[end:]))))
+
+
+def is_nudge(text: str) -> bool:
+    """Tell whether a user's text is only what a frame says to an agent that called no tool."""
+    return text.lstrip().startswith(_NUDGES)
 
 
 def read_result(parts: Sequence[str]) -> Result | None:
