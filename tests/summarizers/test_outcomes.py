@@ -540,6 +540,8 @@ An error occurred (AccessDenied) when calling the PutObject operation: Access De
 Can't locate Foo/Bar.pm in @INC (you may need to install the Foo::Bar module) at x.pl line 3.
 오류: 해당 상품은 품절되었습니다. ¦ خطأ: البطاقة غير صالحة ¦ Hata: Ürün bulunamadı ¦ Erro: saldo insuficiente
 Errore: prodotto esaurito ¦ Lỗi: không tìm thấy ¦ HTTP 500: Internal Server Error ¦ HTTP 404 Not Found
+不明なエラーが発生しました。 ¦ 요청 처리 중 오류가 발생했습니다. ¦ 查询时发生错误。 ¦ 处理订单时发生了错误
+docker: manifest for acme/api:9 not found: manifest unknown: manifest unknown.
 Tool call failed: rate limit exceeded ¦ Validation error: 'date' is required
 No replacement was performed, old_str `x` did not appear verbatim ¦ Request failed with status code 404
 rsync error: some files were not transferred (code 23) ¦ Could not resolve host: api.example.com
@@ -570,8 +572,18 @@ Aborted 2 runs, 5 kept ¦ warning: cannot find entry symbol 'main' ¦ make: *** 
 Successfully built 1a2b3c ¦ 错误处理.md ¦ 未失败！ ¦ {"title": "错误处理指南"} ¦ {"result": "没有错误"}
 {"message": "无错误"} ¦ {"error": ""} ¦ {'error': ''} ¦ {'error': None} ¦ {"error": false}
 {'error': False} ¦ {"errors": {}} ¦ Error rate: 0.2 % ¦ Error count: 3 ¦ Checks failed: none ¦ Tests failed: 0
-HTTP 2 is in use ¦ Latency error: 3 ms
+HTTP 2 is in use ¦ Latency error: 3 ms ¦ エラーが発生しませんでした。 ¦ 오류가 발생하지 않았습니다.
+没有发生错误。 ¦ エラーが発生していません。 ¦ エラーが発生した場合は再試行 ¦ 오류가 발생하면 다시 시도
+如果发生错误，请重试 ¦ 429 Too Many Requests is sent to clients
 """
+
+
+@pytest.mark.parametrize(
+    "status", ["404 Not Found", "429 Too Many Requests", "503 Service Unavailable: try later"]
+)
+def test_the_status_that_a_server_answers_with_is_a_failure(status: str):
+    assert read_outcome(f"{status}\nnginx/1.27") == (status, True)
+    assert not read_outcome(f"Statuses:\n{status}\n{MANY}")[1]
 
 
 @pytest.mark.parametrize("text", re.split(r"\n| ¦ ", NO_ERRORS.strip()))

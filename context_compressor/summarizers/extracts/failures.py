@@ -29,6 +29,8 @@ _ERROR_LINE = re.compile(
     r"|ERR_PNPM_|e: (?=file://)"
     r"|terminate called after throwing\b"
     r"|[\u4e00-\u9fff]{1,6}(?<!没有)(?<![未无])失败(?=[：:，,。！!])"
+    r"|(?=[^\n]{0,30}(?:エラーが発生し(?:ました|た(?!場合|際|とき|ら))|(?:오류|에러)가 발생(?:했|하였)"
+    r"|(?<!没有)(?<!如果)(?<![未若当])发生了?错误))"
     r"|(?:エラー|오류|에러|Fehler|Erreur|Erro|Errore|Hata|Lỗi|Ошибка|خطأ)(?= ?[：:]))"
     r"(?![-/]|\.\w| (?:handl|messages|codes|rates?\b|counts?\b|bars?\b|budget))"
     # The word may be but a part of a name such as `error.log`, or of a heading.
@@ -38,6 +40,8 @@ _ERROR_LINE = re.compile(
     r"|^(?:\[INFO\] |\*\* )?BUILD FAIL(?:ED|URE)\b[^\n]*"
     r"|^npm (?:ERR!|error)[^\n]*(?:\nnpm (?:ERR!|error)[^\n]*)*"  # what npm says first tells most
     r"|^(?:Segmentation fault|Aborted|Killed)\s*\Z"
+    r"|\A\s{0,9}[45]\d\d (?:Bad (?:Request|Gateway)|Unauthorized|Forbidden|Not Found|Too Many Requests"
+    r"|Internal Server Error|Service Unavailable|Gateway Time-?out)\b[^\n]*"
     r"|\A\s{0,9}(?:[Ee]rror|ERROR|错误)[:：][ \t]*\n[^\n]{3,}",  # alone on its line, above what it is
     re.MULTILINE,
 )
@@ -54,7 +58,8 @@ _ERROR_WORDS = (
     *("*** No", ": cannot ", "terminate called"),
     *("错误", "失败", "エラー", "Fehler", "Erreur", "Ошибка"),
     *("오류", "에러", "خطأ", "Hata", "Erro", "Lỗi", "HTTP ", " char:", "[emerg]"),
-    *("Undefined control", "Emergency stop"),
+    *("Undefined control", "Emergency stop", "Bad ", "nauthorized", "Forbidden", "Not Found", "Too Many"),
+    *("Unavailable", "Gateway Time"),
 )
 """Without one of these no pattern matches; to look for words is ten times as fast."""
 _ERROR_PHRASES = (
@@ -64,6 +69,7 @@ _ERROR_PHRASES = (
     *("peration timed out", "is not recognized as ", "o replacement was performed", "in @INC ("),
     *("ould not resolve host", "Host key verification failed", "equest failed with status code"),
     *("annot connect to the Docker daemon", "nable to resolve host", ": Assertion `", "Assertion failed: ("),
+    "manifest unknown",
 )
 _LOG_ERROR = re.compile(
     r"^(?:[\w./-]{1,120}:\d+: ?|\d+\t)?(?:\[?\d{4}-\d\d-\d\d[T ]|\[?\d\d:\d\d:\d\d"
