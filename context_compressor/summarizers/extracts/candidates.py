@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from context_compressor.summarizers.cutting import cut, quote
 from context_compressor.summarizers.extracts.digest import CarriedLine, Digest, Statement
-from context_compressor.summarizers.extracts.failures import find_logged_error
 from context_compressor.summarizers.extracts.index import split_items
 from context_compressor.summarizers.extracts.weighing import (
     ARROW,
@@ -16,6 +15,7 @@ from context_compressor.summarizers.extracts.weighing import (
     name_of,
     subject_of,
     tells_call,
+    told_subject,
     weigh_calls,
     weigh_carried_calls,
 )
@@ -69,8 +69,6 @@ _SENTENCE_ENDS = re.compile(
 )
 _BOLD = re.compile(r"\*\*[^*]+\*\*:?")
 """A line in bold type is a heading."""
-_LOGGED_CHARS = 40
-"""By so much of its beginning, where the time stands, one logged error is told from another."""
 _INDEX_LINE = re.compile(r"(.{1,70}?): (.+)")
 _QUOTED = re.compile(r"user: (.+)")
 """A line in which an index quotes what the user asked for."""
@@ -118,15 +116,6 @@ class Line:
         else:
             text = quote(self.text, max_chars)
         return Line(self.section, text, self.value, self.position, find_identifiers(text), self)
-
-
-def told_subject(text: str) -> str:
-    """Return the call that a line tells of, without what it came to.
-
-    With an error that a log told of: the next look at the log shows others, and this one stays true.
-    """
-    subject, arrow, outcome = text.partition(ARROW)
-    return subject + arrow + outcome[:_LOGGED_CHARS] if find_logged_error(outcome) else subject
 
 
 def index_items(line: CarriedLine) -> tuple[str, str] | None:

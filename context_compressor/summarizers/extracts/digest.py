@@ -153,15 +153,18 @@ def _read(digest: Digest, msg: Msg, position: float, open_calls: dict[str, Call]
     if speaker == "user" and (result := read_result([block["text"] for block in blocks if _is_said(block)])):
         _take_result(digest, _spoken_call(digest, result.name, position), result.text, position)
         blocks = [block for block in blocks if not _is_said(block)]
-    name = cut(msg.name, _NAME_CHARS) if speaker == "user" else ""
-    name = "" if name.casefold() in _NO_NAMES else name
+    is_named = speaker == "user" and msg.name.casefold() not in _NO_NAMES
+    name = cut(msg.name, _NAME_CHARS) if is_named else ""
     with_call = any(block.get("type") == "tool_use" for block in blocks)
     for block in blocks:
         kind = block.get("type")
         if _is_said(block):
             text = _ends(shown_of(block["text"]), _READ_CHARS)
-            text = without_surroundings(text) if speaker == "user" else text
-            if text and not is_placeholder(text) and not (speaker == "user" and is_nudge(text)):
+            if speaker == "user":
+                text = without_surroundings(text)
+                if is_nudge(text):
+                    continue
+            if text and not is_placeholder(text):
                 by_user = speaker != "assistant"
                 said = Statement(text, position, speaker, with_call, name)
                 (digest.requests if by_user else digest.replies).append(said)

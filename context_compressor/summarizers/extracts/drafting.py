@@ -10,11 +10,10 @@ from context_compressor.summarizers.extracts.candidates import (
     collect_lines,
     collect_spare_lines,
     line_maker,
-    told_subject,
 )
 from context_compressor.summarizers.extracts.digest import Digest
 from context_compressor.summarizers.extracts.index import Index
-from context_compressor.summarizers.extracts.weighing import ARROW
+from context_compressor.summarizers.extracts.weighing import ARROW, told_subject
 from context_compressor.summarizers.identifiers.finding import find_identifiers
 from context_compressor.summarizers.identifiers.ranking import rank_identifiers
 from context_compressor.summarizers.protocol import SummaryRequest

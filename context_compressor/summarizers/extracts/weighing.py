@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from context_compressor.summarizers.extracts.calls import SHELL, Attempt, Call, kind_of_call
 from context_compressor.summarizers.extracts.digest import CarriedLine, Digest
+from context_compressor.summarizers.extracts.failures import find_logged_error
 from context_compressor.summarizers.extracts.outcomes import is_tally
 from context_compressor.summarizers.sections import strip_bullet
 
@@ -25,6 +26,8 @@ _SEEN = 0.2
 """So much less says a call of which only some of a long output is told."""
 _EXCERPT = re.compile(r"(?:\(\d+ lines\)|…)$")
 """Ends what is told of a long output by some of it: what was seen, and not what became of anything."""
+_LOGGED_CHARS = 40
+"""By so much of its beginning, where the time stands, one logged error is told from another."""
 _DIGITS = re.compile(r"\d+")
 _CHANGING = re.compile(
     r"writ|edit|creat|updat|delet|remov|cancel|book|send|commit|modif|insert|replac|exchang|return",
@@ -54,6 +57,15 @@ def name_of(text: str) -> str:
 def subject_of(text: str) -> str:
     """Return the call that a line tells of, without what it came to."""
     return text.partition(ARROW)[0]
+
+
+def told_subject(text: str) -> str:
+    """Return the call that a line tells of, without what it came to.
+
+    With an error that a log told of: the next look at the log shows others, and this one stays true.
+    """
+    subject, arrow, outcome = text.partition(ARROW)
+    return subject + arrow + outcome[:_LOGGED_CHARS] if find_logged_error(outcome) else subject
 
 
 def told_calls(summaries: Iterable[str]) -> dict[str, str]:
