@@ -31,8 +31,9 @@ from typing import Any, NamedTuple
 
 from context_compressor import TiktokenCounter
 from context_compressor.measure.identifiers import identifier_spans, near
-from context_compressor.offload import previews
 from context_compressor.offload.fitting import largest_fitting
+from context_compressor.offload.previews import making
+from context_compressor.offload.previews.text import show_text
 
 MIN_TOKENS = 2_000
 MESSAGES_AHEAD = 3
@@ -98,14 +99,14 @@ def read_cases(directory: Path) -> Iterator[Case]:
 
 
 def kind_of(text: str) -> str:
-    for recognise in previews.RECOGNISERS:
+    for recognise in making.RECOGNISERS:
         if recognise(text) is not None:
             return recognise.__name__.removeprefix("show_")
     return "(none)"
 
 
 def ends(case: Case, max_tokens: int) -> str:
-    show = previews.show_text(case.text, errors=False)
+    show = show_text(case.text, errors=False)
     guess = max_tokens * len(case.text) // case.tokens
     fitting = largest_fitting(
         lambda size: COUNTER.count_text(show(size)), max_tokens * 16, max_tokens, guess, good_enough=0.9
@@ -114,18 +115,18 @@ def ends(case: Case, max_tokens: int) -> str:
 
 
 def of_kind(case: Case, max_tokens: int) -> str:
-    return previews.preview(
+    return making.preview(
         case.text, max_tokens, COUNTER.count_text, characters_per_token=len(case.text) / case.tokens
     )
 
 
 def plain(case: Case, max_tokens: int) -> str:
-    recognisers = previews.RECOGNISERS
-    previews.RECOGNISERS = ()
+    recognisers = making.RECOGNISERS
+    making.RECOGNISERS = ()
     try:
         return of_kind(case, max_tokens)
     finally:
-        previews.RECOGNISERS = recognisers
+        making.RECOGNISERS = recognisers
 
 
 MAKERS: dict[str, Callable[[Case, int], str]] = {"ends": ends, "plain": plain, "kind": of_kind}

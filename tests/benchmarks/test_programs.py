@@ -1,5 +1,6 @@
 """The benchmarks as programs, each in its smallest form."""
 
+import gzip
 import json
 import os
 import re
@@ -108,6 +109,24 @@ def test_savings_results(tmp_path: Path) -> None:
     assert "pip install '.[report]'" in done.stderr
     check_results(tmp_path / "plain", "savings")
     assert not (tmp_path / "plain" / "savings.png").exists()
+
+
+def test_previews(tmp_path: Path) -> None:
+    """A row for each kind of text, and how long it took."""
+    lines = "".join(f"src/parcels/route_{n}.py:{n}: def next_stop_{n}(parcel):\n" for n in range(400))
+    call = {"id": "c", "type": "function", "function": {"name": "read", "arguments": '{"f": "route_7.py"}'}}
+    messages = [
+        {"role": "user", "content": "Where do parcels go?"},
+        {"role": "tool", "tool_call_id": "b", "content": lines},
+        {"role": "assistant", "content": "src/parcels/route_7.py it is.", "tool_calls": [call]},
+    ]
+    with gzip.open(tmp_path / "parcels.jsonl.gz", "wt", encoding="utf-8") as file:
+        file.write(json.dumps({"id": "a", "messages": messages}))
+    done = run("benchmarks/previews.py", str(tmp_path), "--tokens", "200")
+    assert done.returncode == 0, done.stderr
+    rows = [line.split() for line in done.stdout.splitlines()]
+    assert [row[1] for row in rows if row[:1] in (["matches"], ["all"])] == ["1", "1"]
+    assert "per million characters" in done.stdout
 
 
 def test_background(tmp_path: Path) -> None:
