@@ -16,10 +16,10 @@ from typing import Any, TypeVar
 from aiofiles.os import wrap
 
 from context_compressor.errors import InvalidArgumentError, OffloadFullError
-from context_compressor.offload.directory.gc import as_root, check_limit
+from context_compressor.offload.directory.checks import as_root, check_limit, check_namespace
 from context_compressor.offload.directory.in_use import open_namespaces
 from context_compressor.offload.directory.locking import WAIT_SECONDS
-from context_compressor.offload.directory.namespaces import NAMESPACE, index_bytes
+from context_compressor.offload.directory.namespaces import index_bytes
 from context_compressor.offload.directory.process import watch_forks
 from context_compressor.offload.directory.quota import quota_of
 from context_compressor.offload.directory.threads import DiskThreads, threads_of
@@ -73,13 +73,7 @@ class FileOffloadStore(TextFiles):
         max_age_seconds: float | None = None,
     ) -> None:
         root = as_root(path)
-        if not isinstance(namespace, str):
-            raise InvalidArgumentError(f"namespace: expected a str, got {type(namespace).__name__}")
-        if not NAMESPACE.fullmatch(namespace):
-            raise ValueError(
-                f"namespace: {namespace!r} cannot name a directory here; use 1 to 64 letters, digits, dots, "
-                "underscores and hyphens, not starting with a dot"
-            )
+        check_namespace(namespace)
         check_limit("max_bytes", max_bytes, whole=True)
         check_limit("max_age_seconds", max_age_seconds)
         super().__init__(root / namespace)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import stat
 import tempfile
 import threading
@@ -17,15 +16,12 @@ from context_compressor.errors import (
     OffloadCollisionError,
     OffloadCorruptError,
     OffloadError,
-    OffloadFullError,
     OffloadNotFoundError,
-    OffloadPermissionError,
     OffloadWriteError,
 )
+from context_compressor.offload.directory.disk import disk_error, make_directory, sync_directory
+from context_compressor.offload.directory.namespaces import FILE_NAME, TEMPORARY_PREFIX, TEMPORARY_SUFFIX
 from context_compressor.offload.protocol import REF_PREFIX, ref_of
-
-FILE_NAME = re.compile(r"([0-9a-f]{16})\.txt")
-TEMPORARY_PREFIX, TEMPORARY_SUFFIX = ".writing-", ".tmp"
 
 ABANDONED_SECONDS = 24 * 3600
 """Age at which a temporary file belongs to a process that died: no write takes a day, and a clock that is
@@ -210,38 +206,5 @@ class TextFiles:
                     file.unlink()
 
 
-def make_directory(path: Path) -> None:
-    if path.is_dir():
-        return
-    make_directory(path.parent)
-    with suppress(FileExistsError):  # another process was faster
-        path.mkdir(0o700)
-    with suppress(PermissionError):  # a parent may be passable but not readable
-        sync_directory(path.parent)
-
-
-def sync_directory(path: Path) -> None:
-    """Make the names in a directory durable; a no-op where the system has no such call."""
-    if os.name == "nt":
-        return
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some network disks cannot
-            raise
-    finally:
-        os.close(descriptor)
-
-
 def _corrupt_error(ref: str, file: Path, fault: str) -> OffloadCorruptError:
     return OffloadCorruptError(f"{ref}: {file} {fault}; delete it, or restore it from a backup")
-
-
-def disk_error(error: OSError, what: str, otherwise: type[OffloadError]) -> OffloadError:
-    reason = f"{what}: {error.strerror or error}"
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return OffloadFullError(f"{reason}; free disk space there, or raise the quota")
-    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return OffloadPermissionError(f"{reason}; give this process access, or choose another path")
-    return otherwise(f"{reason}; mend the disk or choose another path")

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Literal
 
 from context_compressor.errors import InvalidArgumentError, OffloadError
+from context_compressor.offload.directory.checks import as_root, check_limit
+from context_compressor.offload.directory.disk import disk_error, make_directory, sync_directory
 from context_compressor.offload.directory.in_use import (
     LOCK_FILE,
     STORE_FOLDER,
@@ -31,7 +33,6 @@ from context_compressor.offload.directory.namespaces import (
     find_namespaces,
 )
 from context_compressor.offload.directory.usage import Usage
-from context_compressor.offload.text_files import disk_error, make_directory, sync_directory
 
 _BATCH = 50
 """Namespaces set aside under one lock: some milliseconds, for which nobody can open another one."""
@@ -108,153 +109,117 @@ def collect_garbage(
     if kept is None or not all(isinstance(name, str) for name in kept):
         raise InvalidArgumentError(f"keep: expected names of namespaces, got {keep!r}")
     try:
-        return _Collector(root, max_bytes, max_age_seconds, frozenset(kept)).run(dry_run=dry_run)
+        return _collect(root, max_bytes, max_age_seconds, frozenset(kept), dry_run=dry_run)
     except OSError as error:
         place = f" ({error.filename})" if error.filename else ""
         raise disk_error(error, f"{root} could not be tidied{place}", OffloadError) from error
 
 
-def as_root(path: object) -> Path:
-    """Return the directory of a store, as it stands now.
-
-    Raises:
-        ValueError: it is empty, as an unset variable is, and would be the current directory; or no path.
-        InvalidArgumentError: it is of the wrong type.
-    """
-    if not isinstance(path, (str, os.PathLike)):
-        raise InvalidArgumentError(f"path: expected a str or os.PathLike, got {type(path).__name__}")
-    name = os.fsdecode(path)
-    if not name or "\0" in name:
-        raise ValueError(f"path: {name!r} names no directory; '.' is the current one")
-    return Path(name).absolute()
-
-
-def check_limit(name: str, value: object, *, whole: bool = False) -> None:
-    """Check a limit that may be None.
-
-    Raises:
-        ValueError: it is below 0.
-        InvalidArgumentError: it is no number.
-    """
-    if value is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
-        expected = "a whole number" if whole else "a number"
-        raise InvalidArgumentError(f"{name}: expected {expected} or None, got {type(value).__name__}")
-    if not value >= 0:
-        raise ValueError(f"{name} ({value}) must not be below 0; None sets no limit")
-
-
-@dataclass(frozen=True, slots=True)
-class _Collector:
-    path: Path
-    max_bytes: int | None
-    max_age_seconds: float | None
-    keep: frozenset[str]
-
-    def run(self, *, dry_run: bool) -> GarbageCollection:
-        if not self.path.is_dir():
-            return GarbageCollection((), 0, 0, 0, 0, 0, dry_run)
-        usage = Usage(self.path)
-        is_counted = not dry_run and usage.is_kept()
-        begun = usage.begin_counting() if is_counted else 0
-        if not dry_run:
-            self._finish_earlier()
-        found = find_namespaces(self.path)
-        if not found and not (self.path / STORE_FOLDER).exists():
-            return GarbageCollection((), 0, 0, 0, 0, 0, dry_run)  # no store was ever here
-        with self._deciding(look_only=dry_run) as is_locked:
-            taken = self._in_use(found, is_locked)
-        before = sum(namespace.bytes for namespace in found)
-        chosen = choose(found, taken | self.keep, self.max_bytes, self.max_age_seconds, time.time_ns())
-        after = before
-        if dry_run:
-            after -= sum(namespace.bytes for namespace, _ in chosen)
-        else:
-            chosen, freed = self._remove(chosen)
-            after -= freed
-        if is_counted:
-            usage.end_counting(after, begun)
-        now = time.time()
-        return GarbageCollection(
-            removed=tuple(
-                RemovedNamespace(each.name, each.bytes, each.texts, max(now - each.used_ns / _NANO, 0), why)
-                for each, why in chosen
-            ),
-            namespaces=len(found),
-            in_use=sum(namespace.name in taken for namespace in found),
-            kept=sum(namespace.name in self.keep - taken for namespace in found),
-            bytes_before=before,
-            bytes_after=after,
-            is_dry_run=dry_run,
-        )
-
-    @contextmanager
-    def _deciding(self, *, look_only: bool = False) -> Iterator[bool]:
-        """Let nobody open a namespace meanwhile; give whether that holds, as on disks that have locks."""
-        folder = self.path / STORE_FOLDER
-        if look_only and not (folder / LOCK_FILE).exists():
-            yield True
-            return
-        make_directory(folder)
-        with locked(folder / LOCK_FILE) as (_, is_locked):
-            yield is_locked
-
-    def _in_use(self, found: Collection[FoundNamespace], is_locked: bool) -> frozenset[str]:
-        """Return the names of those in use; without a lock what is young may be."""
-        names = frozenset(namespaces_in_use(self.path))
-        if is_locked:
-            return names
-        oldest = time.time_ns() - int(UNLOCKABLE_SECONDS * _NANO)
-        return names.union(namespace.name for namespace in found if namespace.used_ns > oldest)
-
-    def _finish_earlier(self) -> None:
-        for directory in being_removed(self.path):
-            empty(directory)
-
-    def _remove(self, chosen: Sequence[_Chosen]) -> tuple[list[_Chosen], int]:
-        """Remove what was chosen and is still as it was found; return that, and the bytes that are gone."""
-        removed: list[_Chosen] = []
-        freed = 0
-        for start in range(0, len(chosen), _BATCH):
-            batch = chosen[start : start + _BATCH]
-            aside: list[Path] = []
-            with self._deciding() as is_locked:
-                taken = self._in_use([namespace for namespace, _ in batch], is_locked)
-                for namespace, reason in batch:
-                    if namespace.name in taken:
-                        continue
-                    try:
-                        if not self._set_aside(namespace, aside):
-                            continue
-                        removed.append((namespace, reason))
-                    except FileNotFoundError:
-                        pass  # another collection was faster
-                    freed += namespace.bytes
-            sync_directory(self.path)
-            for directory in aside:
-                empty(directory)
-        return removed, freed
-
-    def _set_aside(self, namespace: FoundNamespace, aside: list[Path]) -> bool:
-        """Take a namespace out of everybody's sight, in one step; False where it was used meanwhile.
-
-        Raises:
-            FileNotFoundError: it is gone already.
-        """
-        directory = self.path / namespace.name
-        if directory.lstat().st_mtime_ns != namespace.used_ns:
-            return False
-        if namespace.has_others:
-            empty(directory)
-        else:
-            target = self.path / STORE_FOLDER / f"{REMOVING_PREFIX}{secrets.token_hex(8)}"
-            directory.rename(target)
-            aside.append(target)
-        return True
-
-
 _Chosen = tuple[FoundNamespace, Reason]
+
+
+def _collect(
+    path: Path, max_bytes: int | None, max_age_seconds: float | None, keep: frozenset[str], *, dry_run: bool
+) -> GarbageCollection:
+    nothing = GarbageCollection((), 0, 0, 0, 0, 0, dry_run)
+    if not path.is_dir():
+        return nothing
+    usage = Usage(path)
+    is_counted = not dry_run and usage.is_kept()
+    begun = usage.begin_counting() if is_counted else 0
+    if not dry_run:
+        for directory in being_removed(path):  # what an earlier collection did not get done
+            empty(directory)
+    found = find_namespaces(path)
+    if not found and not (path / STORE_FOLDER).exists():
+        return nothing  # no store was ever here
+    with _deciding(path, look_only=dry_run) as is_locked:
+        taken = _in_use(path, found, is_locked)
+    before = sum(namespace.bytes for namespace in found)
+    chosen = choose(found, taken | keep, max_bytes, max_age_seconds, time.time_ns())
+    if dry_run:
+        freed = sum(namespace.bytes for namespace, _ in chosen)
+    else:
+        chosen, freed = _remove(path, chosen)
+    if is_counted:
+        usage.end_counting(before - freed, begun)
+    now = time.time()
+    return GarbageCollection(
+        removed=tuple(
+            RemovedNamespace(each.name, each.bytes, each.texts, max(now - each.used_ns / _NANO, 0), why)
+            for each, why in chosen
+        ),
+        namespaces=len(found),
+        in_use=sum(namespace.name in taken for namespace in found),
+        kept=sum(namespace.name in keep - taken for namespace in found),
+        bytes_before=before,
+        bytes_after=before - freed,
+        is_dry_run=dry_run,
+    )
+
+
+@contextmanager
+def _deciding(path: Path, *, look_only: bool = False) -> Iterator[bool]:
+    """Let nobody open a namespace meanwhile; give whether that holds, as on disks that have locks."""
+    lock = path / STORE_FOLDER / LOCK_FILE
+    if look_only and not lock.exists():
+        yield True
+        return
+    make_directory(lock.parent)
+    with locked(lock) as (_, is_locked):
+        yield is_locked
+
+
+def _in_use(path: Path, found: Collection[FoundNamespace], is_locked: bool) -> frozenset[str]:
+    """Return the names of those in use; without a lock what is young may be."""
+    names = frozenset(namespaces_in_use(path))
+    if is_locked:
+        return names
+    oldest = time.time_ns() - int(UNLOCKABLE_SECONDS * _NANO)
+    return names.union(namespace.name for namespace in found if namespace.used_ns > oldest)
+
+
+def _remove(path: Path, chosen: Sequence[_Chosen]) -> tuple[list[_Chosen], int]:
+    """Remove what was chosen and is still as it was found; return that, and the bytes that are gone."""
+    removed: list[_Chosen] = []
+    freed = 0
+    for start in range(0, len(chosen), _BATCH):
+        batch = chosen[start : start + _BATCH]
+        aside: list[Path] = []
+        with _deciding(path) as is_locked:
+            taken = _in_use(path, [namespace for namespace, _ in batch], is_locked)
+            for namespace, reason in batch:
+                if namespace.name in taken:
+                    continue
+                try:
+                    if not _set_aside(path, namespace, aside):
+                        continue
+                    removed.append((namespace, reason))
+                except FileNotFoundError:
+                    pass  # another collection was faster
+                freed += namespace.bytes
+        sync_directory(path)
+        for directory in aside:
+            empty(directory)
+    return removed, freed
+
+
+def _set_aside(path: Path, namespace: FoundNamespace, aside: list[Path]) -> bool:
+    """Take a namespace out of everybody's sight, in one step; False where it was used meanwhile.
+
+    Raises:
+        FileNotFoundError: it is gone already.
+    """
+    directory = path / namespace.name
+    if directory.lstat().st_mtime_ns != namespace.used_ns:
+        return False
+    if namespace.has_others:
+        empty(directory)
+    else:
+        target = path / STORE_FOLDER / f"{REMOVING_PREFIX}{secrets.token_hex(8)}"
+        directory.rename(target)
+        aside.append(target)
+    return True
 
 
 def choose(

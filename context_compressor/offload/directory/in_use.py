@@ -19,9 +19,9 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
+from context_compressor.offload.directory.disk import make_directory
 from context_compressor.offload.directory.locking import PLAIN_FLAGS, WAIT_SECONDS, locked, try_lock
 from context_compressor.offload.directory.process import OnePerDirectory
-from context_compressor.offload.text_files import make_directory
 
 STORE_FOLDER = ".store"
 """Folder in a store's directory for what is not a namespace, which no namespace can be called."""

@@ -12,13 +12,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from context_compressor.offload.directory.in_use import STORE_FOLDER
-from context_compressor.offload.text_files import FILE_NAME, TEMPORARY_PREFIX, TEMPORARY_SUFFIX
 
 logger = logging.getLogger(__name__)
 
 NAMESPACE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
 REMOVING_PREFIX = "removing-"
 """How a namespace is called, in `.store`, that is being removed."""
+FILE_NAME = re.compile(r"([0-9a-f]{16})\.txt")
+"""A text."""
+TEMPORARY_PREFIX, TEMPORARY_SUFFIX = ".writing-", ".tmp"
+"""A text that is being written."""
 INDEX_FILE = "search.sqlite3"
 """The search index of a memory whose texts are files: it stands beside them."""
 _INDEX_FILES = frozenset(f"{INDEX_FILE}{suffix}" for suffix in ("", "-journal", "-wal", "-shm"))

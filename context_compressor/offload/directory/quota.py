@@ -10,11 +10,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from context_compressor.errors import OffloadError, OffloadFullError
+from context_compressor.offload.directory.disk import make_directory
 from context_compressor.offload.directory.gc import collect_garbage
 from context_compressor.offload.directory.in_use import OPEN_PREFIX, STORE_FOLDER
 from context_compressor.offload.directory.process import OnePerDirectory
 from context_compressor.offload.directory.usage import Usage
-from context_compressor.offload.text_files import make_directory
 
 logger = logging.getLogger(__name__)
 
@@ -53,12 +53,14 @@ class Quota:
             OffloadError: the directory could not be tidied.
             OSError: the count cannot be kept.
         """
-        if size <= max_bytes and self._add(size, descriptor, max_bytes):
+        if size > max_bytes:
+            raise OffloadFullError(self._complaint(size, max_bytes, "raise max_bytes"))
+        if self._add(size, descriptor, max_bytes):
             return
         with self._lock:
-            if size <= max_bytes and self._add(size, descriptor, max_bytes):
+            if self._add(size, descriptor, max_bytes):
                 return
-            if size <= max_bytes and self._may_try():
+            if self._may_try():
                 began = time.monotonic()
                 if self.usage.used() is None:
                     self.usage.begin_counting()
@@ -70,7 +72,8 @@ class Quota:
                 if self._add(size, descriptor, max_bytes):
                     return
                 self._note_failure(time.monotonic() - began)
-            raise OffloadFullError(self._complaint(size, max_bytes))
+            in_use = "what is in it is used by sessions that are open; raise max_bytes, or end sessions"
+            raise OffloadFullError(self._complaint(size, max_bytes, in_use))
 
     def _add(self, size: int, descriptor: int, max_bytes: int) -> bool:
         os.ftruncate(descriptor, size)  # takes no room on the disk yet
@@ -103,13 +106,9 @@ class Quota:
                         found.append((entry.name, entry.stat(follow_symlinks=False).st_size))
         return sorted(found)
 
-    def _complaint(self, size: int, max_bytes: int) -> str:
+    def _complaint(self, size: int, max_bytes: int, reason: str) -> str:
         used = self.usage.used()
         held = "" if used is None else f" holds {used:,} and"
-        if size > max_bytes:
-            reason = "raise max_bytes"
-        else:
-            reason = "what is in it is used by sessions that are open; raise max_bytes, or end sessions"
         return f"{size:,} bytes do not fit: {self._path}{held} may hold {max_bytes:,} (max_bytes); {reason}"
 
     def remove_expired(self, max_age_seconds: float) -> None:

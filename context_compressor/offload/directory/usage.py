@@ -15,9 +15,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from context_compressor.offload.directory.disk import make_directory
 from context_compressor.offload.directory.in_use import STORE_FOLDER
 from context_compressor.offload.directory.locking import locked
-from context_compressor.offload.text_files import make_directory
 
 _FILE = "usage"
 _WIDTH = 64
@@ -116,9 +116,7 @@ class Usage:
         """
         make_directory(self._file.parent)
         with self._opened() as descriptor:
-            count = _read(descriptor)
-            _write(descriptor, count)  # from now on what comes is noted
-            return count.added
+            return _read(descriptor).added  # the file is there now, so what comes is noted
 
     def end_counting(self, total: int, begun: int) -> None:
         """Set the count to what was found, and what came meanwhile.
