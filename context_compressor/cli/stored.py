@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -13,11 +12,12 @@ from context_compressor.cli.exits import DONE, NO, TROUBLE, CommandError, check_
 from context_compressor.cli.outputs import check_stdout, write_stdout
 from context_compressor.cli.wording import for_terminal
 from context_compressor.errors import OffloadError, OffloadNotFoundError
+from context_compressor.offload.directory.checks import check_namespace
 from context_compressor.offload.directory.namespaces import NAMESPACE
-from context_compressor.offload.files import FileOffloadStore
 from context_compressor.offload.pages import split_lines
 from context_compressor.offload.protocol import REF_PREFIX
 from context_compressor.offload.searching import PatternError, compile_pattern, search_text
+from context_compressor.offload.text_files import TextFiles
 
 GREP_SECONDS = 10.0
 """What the search of all texts may take, their loading not included; a pattern can run for ever."""
@@ -27,12 +27,8 @@ _NAMED = 3
 """Refs that a warning names; the others are counted."""
 
 
-class _SeenStore(FileOffloadStore):
-    is_user = False  # having a look leaves no trace in the directory
-
-
 class StoreView:
-    """The namespaces of one store, to be read only.
+    """The namespaces of one store, to be read only: having a look leaves no trace in the directory.
 
     Args:
         path: the store's directory.
@@ -52,8 +48,8 @@ class StoreView:
                 for entry in directory.iterdir()
                 if NAMESPACE.fullmatch(entry.name) and entry.is_dir()
             )
-            names = present if namespace is None else [namespace]
-            self.stores = [_SeenStore(path, name) for name in names]  # refuses what could leave the directory
+            names = present if namespace is None else [check_namespace(namespace)]
+            self.namespaces = [TextFiles(directory.absolute() / name) for name in names]
         except ValueError as error:
             raise CommandError(f"--{error}") from None
         except OSError as error:
@@ -62,36 +58,36 @@ class StoreView:
             there = _named(present) or "none"
             raise CommandError(f"--namespace {namespace}: not in {path}; there: {there}")
 
-    async def refs(self) -> list[str]:
+    def refs(self) -> list[str]:
         """Return every ref, by namespace; one that stands in several is named once."""
         found: dict[str, None] = {}
-        for store in self.stores:
+        for files in self.namespaces:
             try:
-                found.update(dict.fromkeys(await store.refs()))
+                found.update(dict.fromkeys(files.refs()))
             except OffloadError as error:
                 raise CommandError(f"--store {self.path}: {error}") from None
         return list(found)
 
-    async def read(self, ref: str) -> str:
+    def read(self, ref: str) -> str:
         """Return the text under `ref`, from the first namespace that can give it.
 
         Raises:
             CommandError: no namespace has it, or what there is cannot be read.
         """
         failure: OffloadError | None = None
-        for store in self.stores:
+        for files in self.namespaces:
             try:
-                return await store.read(ref)
+                return files.read(ref)
             except OffloadNotFoundError:
                 continue
             except OffloadError as error:
                 failure = error
         if failure is not None:
             raise CommandError(str(failure))
-        raise CommandError(await self._missing(ref), NO)
+        raise CommandError(self._missing(ref), NO)
 
-    async def _missing(self, ref: str) -> str:
-        refs = await self.refs()
+    def _missing(self, ref: str) -> str:
+        refs = self.refs()
         if not refs:
             return f"{ref} is not stored in {self.path}, and nothing else is"
         return f"{ref} is not stored in {self.path}; stored there: {_named(refs)}"
@@ -113,7 +109,7 @@ def read_stored(ref: str, store: str, namespace: str | None, offset: int | None,
     """Print a stored text, or `limit` lines of it from line `offset` on; return the exit code."""
     check_stdout()
     ref = ref_given(ref)
-    text = asyncio.run(StoreView(store, namespace).read(ref))
+    text = StoreView(store, namespace).read(ref)
     if offset is not None or limit is not None:
         first = offset or 1
         lines = split_lines(text)
@@ -142,17 +138,13 @@ def grep_stored(
     check_stdout()
     view = StoreView(store, namespace)
     try:
-        compiled = compile_pattern(pattern, ignore_case)
-        with asyncio.Runner() as runner:
-            return _grep(compiled, view, runner, ref, context)
+        return _grep(compile_pattern(pattern, ignore_case), view, ref, context)
     except PatternError as error:
         raise CommandError(str(error)) from None
 
 
-def _grep(
-    pattern: regex.Pattern[str], view: StoreView, runner: asyncio.Runner, ref: str | None, context: int
-) -> int:
-    refs = runner.run(view.refs()) if ref is None else [ref_given(ref)]
+def _grep(pattern: regex.Pattern[str], view: StoreView, ref: str | None, context: int) -> int:
+    refs = view.refs() if ref is None else [ref_given(ref)]
     code, seconds_left = NO, GREP_SECONDS
     unread: list[str] = []
     unsearched: list[str] = []
@@ -161,13 +153,12 @@ def _grep(
             unsearched.append(name)
             continue
         try:
-            text = runner.run(view.read(name))
+            text = view.read(name)
         except CommandError as error:
             if ref is not None:
                 raise
             unread.append(str(error))  # the other texts can still be searched
             continue
-        # Not inside of the event loop, where Ctrl-C would wait for the search to end.
         found = search_text(text, name, pattern, seconds_left)
         seconds_left -= found.seconds
         lines = split_lines(text)

@@ -3,42 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import threading
 import time
-import weakref
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 from aiofiles.os import wrap
 
-from context_compressor.errors import InvalidArgumentError, OffloadFullError
 from context_compressor.offload.directory.checks import as_root, check_limit, check_namespace
-from context_compressor.offload.directory.in_use import open_namespaces
-from context_compressor.offload.directory.locking import WAIT_SECONDS
-from context_compressor.offload.directory.namespaces import index_bytes
-from context_compressor.offload.directory.process import watch_forks
-from context_compressor.offload.directory.quota import quota_of
+from context_compressor.offload.directory.tenant import Tenant
 from context_compressor.offload.directory.threads import DiskThreads, threads_of
-from context_compressor.offload.protocol import check_ref
+from context_compressor.offload.protocol import check_ref, check_text
 from context_compressor.offload.text_files import TextFiles
 
 T = TypeVar("T")
-
-logger = logging.getLogger(__name__)
 
 _GRACE_SECONDS = 5.0
 """How long a cancelled operation waits for its thread: an fsync on a busy disk can take seconds."""
 _OPENING_SECONDS = 0.1
 """How long making a store may take, which happens on the event loop; what fails is made up for later."""
-_TOUCH_SECONDS = 3600.0
-"""How often the time of last use is written down: collections go by it."""
 
 
-class FileOffloadStore(TextFiles):
+class FileOffloadStore:
     """Keep each text in `<path>/<namespace>/<16 hex digits>.txt`, durable before `write` returns.
 
     Files are made with mode 0600 in directories of mode 0700, at the first write; directories that exist
@@ -61,9 +50,6 @@ class FileOffloadStore(TextFiles):
         InvalidArgumentError: an argument is of the wrong type.
     """
 
-    is_user = True
-    """Whether this store's namespace counts as in use; False for one that only has a look."""
-
     def __init__(
         self,
         path: str | os.PathLike[str],
@@ -76,27 +62,16 @@ class FileOffloadStore(TextFiles):
         check_namespace(namespace)
         check_limit("max_bytes", max_bytes, whole=True)
         check_limit("max_age_seconds", max_age_seconds)
-        super().__init__(root / namespace)
-        self._namespace = namespace
-        self._max_bytes = max_bytes
-        self._max_age_seconds = max_age_seconds
-        self._account = open_namespaces(root)
-        self._quota = quota_of(root)
+        self._files = TextFiles(root / namespace)
+        self._tenant = Tenant(root, namespace, max_bytes, max_age_seconds)
         self._threads = threads_of(root)
-        # Guards what follows: a memory writes several texts at a time, each in a thread of its own.
-        self._begin_lock = threading.Lock()
-        self._held: weakref.finalize[..., Any] | None = None
-        self._is_unmarked = False
-        self._touch_at = 0.0
-        self._index = (0, 0)  # bytes, and which count they were part of
-        watch_forks(self)
         # What lies there may be named by a ledger that is about to be loaded, and not used for long.
-        self._begin(to_write=False, wait_seconds=_OPENING_SECONDS)
+        self._tenant.enter(to_write=False, wait_seconds=_OPENING_SECONDS)
 
     @property
     def directory(self) -> Path:
         """The directory that holds this namespace's files."""
-        return self._directory
+        return self._files.directory
 
     async def write(self, text: str) -> str:
         """Make `text` durable and return its ref; a text that is already stored is not written again.
@@ -110,9 +85,10 @@ class FileOffloadStore(TextFiles):
             OffloadWriteError: any other reason why the text could not be made durable.
             InvalidArgumentError: `text` is no string.
         """
-        if not isinstance(text, str):
-            raise InvalidArgumentError(f"text: expected a string, got {type(text).__name__}")
-        return await _off_loop(self._threads, lambda cancelled: self._write(text, cancelled))
+        check_text(text)
+        return await self._run(
+            lambda cancelled: self._files.write(text, self._tenant, cancelled), to_write=True
+        )
 
     async def read(self, ref: str) -> str:
         """Return the text under `ref`, as it was written.
@@ -124,7 +100,7 @@ class FileOffloadStore(TextFiles):
             OffloadError: the disk failed otherwise.
         """
         check_ref(ref)
-        return await _off_loop(self._threads, lambda _: self._read(ref))
+        return await self._run(lambda _: self._files.read(ref))
 
     async def delete(self, ref: str) -> None:
         """Remove the text under `ref`, durably; absent is fine.
@@ -135,11 +111,11 @@ class FileOffloadStore(TextFiles):
             OffloadError: the disk failed otherwise.
         """
         check_ref(ref)
-        await _off_loop(self._threads, lambda cancelled: self._delete(ref, cancelled))
+        await self._run(lambda cancelled: self._files.delete(ref, self._tenant, cancelled))
 
     async def refs(self) -> list[str]:
         """Return every ref that is stored, sorted; other files, temporary ones included, are ignored."""
-        return await _off_loop(self._threads, lambda _: self._list())
+        return await self._run(lambda _: self._files.refs())
 
     def open(self) -> None:
         """Mark the namespace as in use, so that no collection removes it; blocks.
@@ -147,93 +123,25 @@ class FileOffloadStore(TextFiles):
         Every operation does so. Call it before putting a search index into `directory`, and again after it
         grew: that counts it, as `close` does.
         """
-        self._begin(to_write=True)
+        self._tenant.enter(to_write=True)
         with suppress(OSError):  # a daily look makes up for it
-            self._count_index()
+            self._tenant.count_index()
 
     def close(self) -> None:
         """Let collections remove the namespace, as when the store is forgotten; the next operation opens it.
 
         Python forgets an object when nothing refers to it any more, and one in a cycle some time later.
         """
-        # Only where it changed: whoever closes a session does so on the event loop.
-        if self._held is not None and index_bytes(self._directory) != self._index[0]:
-            with suppress(OSError):  # a daily look makes up for it
-                self._count_index()
-        with self._begin_lock:
-            held, self._held, self._touch_at = self._held, None, 0.0
-        if held is not None:
-            held()
+        self._tenant.leave()
 
-    def start_as_child(self) -> None:
-        """Take over in a process that was forked: another thread of the parent may have held the lock."""
-        self._begin_lock = threading.Lock()
+    async def _run(self, work: Callable[[threading.Event], T], *, to_write: bool = False) -> T:
+        """Run blocking work in one thread, since fsync dwarfs a hop, with the namespace marked as in use."""
 
-    # What follows blocks, and runs in a worker thread: one hop per operation, since fsync dwarfs all else.
+        def enter_and_work(cancelled: threading.Event) -> T:
+            self._tenant.enter(to_write=to_write)
+            return work(cancelled)
 
-    def _begin(self, *, to_write: bool, wait_seconds: float = WAIT_SECONDS) -> None:
-        if not self.is_user:
-            return
-        try:
-            if not (to_write or self._directory.is_dir()):
-                return
-            with self._begin_lock:
-                if self._held is not None:
-                    self._account.confirm()
-                else:
-                    self._account.hold(self._namespace, wait_seconds)
-                    self._held = weakref.finalize(self, self._account.release, self._namespace)
-                    self._held.atexit = False
-                    self._index = index_bytes(self._directory), self._quota.usage.counted_at()
-                if time.monotonic() >= self._touch_at:
-                    with suppress(OSError):  # not there yet, or not ours
-                        os.utime(self._directory)
-                        self._touch_at = time.monotonic() + _TOUCH_SECONDS
-                self._is_unmarked = False
-        except OSError as error:
-            if to_write and not self._is_unmarked:
-                self._is_unmarked = True  # on a full disk every write would tell of it
-                logger.warning("%s is not marked as in use: %s", self._directory, error)
-        if to_write and self._max_age_seconds is not None:
-            self._quota.remove_expired(self._max_age_seconds)
-
-    def _reserve(self, ref: str, size: int, descriptor: int) -> None:
-        if self._max_bytes is None:
-            os.ftruncate(descriptor, size)
-            with suppress(OSError):  # the count is for others; a daily look makes up for it
-                self._count_index()
-                self._quota.usage.add(size)
-            return
-        self._count_index()
-        try:
-            self._quota.reserve(size, descriptor, self._max_bytes, self._max_age_seconds)
-        except OffloadFullError as error:
-            raise OffloadFullError(f"{ref} was not stored: {error}") from None
-        finally:
-            self._count_index()  # what it is part of may be a new count
-
-    def _count_index(self) -> None:
-        """Count by how much the index grew or shrank since the last time."""
-        usage = self._quota.usage
-        with self._begin_lock:
-            earlier, counted_at = self._index
-            self._index = index_bytes(self._directory), usage.counted_at()
-            grown = self._index[0] - earlier
-        if grown > 0:
-            usage.add(grown)
-        elif grown < 0:
-            usage.subtract(-grown, counted_at)
-
-    @contextmanager
-    def _freeing(self, size: int) -> Iterator[None]:
-        usage = self._quota.usage
-        counted_at = 0
-        with suppress(OSError):  # too high a count is mended by the next collection
-            counted_at = usage.counted_at() if size else 0
-        yield
-        with suppress(OSError):
-            if size:
-                usage.subtract(size, counted_at)
+        return await _off_loop(self._threads, enter_and_work)
 
 
 async def _off_loop(threads: DiskThreads, work: Callable[[threading.Event], T]) -> T:

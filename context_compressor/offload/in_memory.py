@@ -15,7 +15,7 @@ from context_compressor.errors import (
     OffloadCorruptError,
     OffloadNotFoundError,
 )
-from context_compressor.offload.protocol import check_ref, ref_of
+from context_compressor.offload.protocol import check_ref, check_text, ref_of
 
 _SPLIT_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 """Two unpaired surrogates that `json` would write and read back as one character."""
@@ -37,11 +37,11 @@ class InMemoryOffloadStore:
             raise InvalidArgumentError(f"texts: expected texts by ref, got {type(texts).__name__}")
         self._texts: dict[str, str] = {}
         for ref, text in (texts or {}).items():
-            self._texts[check_ref(ref)] = _check_text(text)
+            self._texts[check_ref(ref)] = check_text(text)
 
     async def write(self, text: str) -> str:
         """Keep `text` and return its ref; see `OffloadStore.write` for the errors."""
-        ref = ref_of(_check_text(text))
+        ref = ref_of(check_text(text))
         held = self._texts.get(ref)
         if held is not None and held != text and ref_of(held) == ref:
             raise OffloadCollisionError(f"another text already holds {ref}; the text at hand was not stored")
@@ -92,12 +92,6 @@ class InMemoryOffloadStore:
             return cls({ref: _unpack(ref, value) for ref, value in state.items()})
         except OffloadNotFoundError as error:
             raise InvalidStateError(f"offloaded texts: {error}") from error
-
-
-def _check_text(text: object) -> str:
-    if not isinstance(text, str):
-        raise InvalidArgumentError(f"text: expected a string, got {type(text).__name__}")
-    return text
 
 
 def _pack(text: str) -> dict[str, str]:

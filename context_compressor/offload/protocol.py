@@ -6,7 +6,7 @@ import hashlib
 import re
 from typing import Protocol, runtime_checkable
 
-from context_compressor.errors import OffloadNotFoundError
+from context_compressor.errors import InvalidArgumentError, OffloadNotFoundError
 
 REF_PREFIX = "ctx://"
 REF_PATTERN = re.compile(r"ctx://[0-9a-f]{16}(?![0-9a-f])")
@@ -27,6 +27,17 @@ def check_ref(ref: object) -> str:
     if isinstance(ref, str) and REF_PATTERN.fullmatch(ref):
         return ref
     raise OffloadNotFoundError(f"{ref!r} is not a ref; a ref is ctx:// and 16 lower-case hex digits")
+
+
+def check_text(text: object) -> str:
+    """Return `text` when it is a string.
+
+    Raises:
+        InvalidArgumentError: it is none.
+    """
+    if not isinstance(text, str):
+        raise InvalidArgumentError(f"text: expected a string, got {type(text).__name__}")
+    return text
 
 
 @runtime_checkable

@@ -8,8 +8,7 @@ import stat
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 from context_compressor.errors import (
@@ -19,82 +18,93 @@ from context_compressor.errors import (
     OffloadNotFoundError,
     OffloadWriteError,
 )
-from context_compressor.offload.directory.disk import disk_error, make_directory, sync_directory
+from context_compressor.offload.directory.disk import (
+    PLAIN_FLAGS,
+    disk_error,
+    make_directory,
+    sync_directory,
+)
 from context_compressor.offload.directory.namespaces import FILE_NAME, TEMPORARY_PREFIX, TEMPORARY_SUFFIX
+from context_compressor.offload.directory.tenant import Tenant
 from context_compressor.offload.protocol import REF_PREFIX, ref_of
 
 ABANDONED_SECONDS = 24 * 3600
 """Age at which a temporary file belongs to a process that died: no write takes a day, and a clock that is
 off by hours (network disks) does no harm."""
 
-_OPEN_FLAGS = (
-    os.O_RDONLY
-    | getattr(os, "O_CLOEXEC", 0)
-    | getattr(os, "O_BINARY", 0)
-    # A link in the directory could point anywhere on the disk; a named pipe would block the open for ever.
-    | getattr(os, "O_NOFOLLOW", 0)
-    | getattr(os, "O_NONBLOCK", 0)
-)
+_READ_FLAGS = os.O_RDONLY | PLAIN_FLAGS | getattr(os, "O_NONBLOCK", 0)
+"""A named pipe in the place of a text would block the open for ever."""
 
 
 class TextFiles:
     """Read and write the files of one directory. All of this blocks, and belongs into a worker thread.
 
-    The directory is made at the first write.
+    The directory is made at the first write. See `FileOffloadStore` for what each operation raises.
     """
 
     def __init__(self, directory: Path) -> None:
-        self._directory = directory
+        self.directory = directory
         self._swept = False
 
-    # What a store that shares its disk with others does besides.
-
-    def _begin(self, *, to_write: bool) -> None:
-        """Prepare for using the directory."""
-
-    def _reserve(self, ref: str, size: int, descriptor: int) -> None:
-        """Make room for a text of so many bytes, about to be written to an open file.
-
-        Raises:
-            OffloadFullError: there is none.
-        """
-
-    @contextmanager
-    def _freeing(self, size: int) -> Iterator[None]:  # noqa: ARG002
-        """Surround what removes so many bytes, to take note of it."""
-        yield
-
-    def _refuse_link(self) -> None:
-        """Refuse a link in the place of the directory: texts would go, and be removed, wherever it points."""
-        if self._directory.is_symlink():
-            raise OSError(errno.ELOOP, "the directory is a link, which is not followed")
-
-    def _file(self, ref: str) -> Path:
-        return self._directory / f"{ref.removeprefix(REF_PREFIX)}.txt"
-
-    def _write(self, text: str, cancelled: threading.Event) -> str:
+    def write(self, text: str, tenant: Tenant, cancelled: threading.Event) -> str:
+        """Make a text durable and return its ref; cancelled, end after the step under way."""
         ref = ref_of(text)
-        file = self._file(ref)
-        self._begin(to_write=True)
         try:
             self._refuse_link()
-            make_directory(self._directory)
+            make_directory(self.directory)
             self._sweep()
             if not self._holds(ref, text):
-                self._write_file(file, ref, text, cancelled)
-            sync_directory(self._directory)
+                self._write_file(ref, text, tenant, cancelled)
+            sync_directory(self.directory)
         except OSError as error:
+            file = self._file(ref)
             raise disk_error(error, f"{ref} could not be written to {file}", OffloadWriteError) from error
         return ref
 
-    def _write_file(self, file: Path, ref: str, text: str, cancelled: threading.Event) -> None:
+    def read(self, ref: str) -> str:
+        """Return the text under a ref."""
+        try:
+            self._refuse_link()
+            return self._load(ref)
+        except OSError as error:
+            file = self._file(ref)
+            raise disk_error(error, f"{ref} could not be read from {file}", OffloadError) from error
+
+    def delete(self, ref: str, tenant: Tenant, cancelled: threading.Event) -> None:
+        """Remove the text under a ref, durably, unless cancelled before; absent is fine."""
+        file = self._file(ref)
+        try:
+            self._refuse_link()
+            with tenant.freeing(file.lstat().st_size):
+                if cancelled.is_set():  # and given up: it may be named again by now
+                    raise OffloadError(f"{ref} was not removed: cancelled")
+                file.unlink()
+            sync_directory(self.directory)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except OSError as error:
+            raise disk_error(error, f"{ref} could not be removed ({file})", OffloadError) from error
+
+    def refs(self) -> list[str]:
+        """Return every ref that is stored, sorted."""
+        try:
+            self._refuse_link()
+            with os.scandir(self.directory) as entries:
+                names = [entry.name for entry in entries if entry.is_file(follow_symlinks=False)]
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            raise disk_error(error, f"{self.directory} could not be listed", OffloadError) from error
+        return sorted(REF_PREFIX + match[1] for name in names if (match := FILE_NAME.fullmatch(name)))
+
+    def _write_file(self, ref: str, text: str, tenant: Tenant, cancelled: threading.Event) -> None:
         data = text.encode("utf-8", "surrogatepass")
-        descriptor, name = tempfile.mkstemp(TEMPORARY_SUFFIX, TEMPORARY_PREFIX, self._directory)
+        descriptor, name = tempfile.mkstemp(TEMPORARY_SUFFIX, TEMPORARY_PREFIX, self.directory)
         temporary = Path(name)
         reserved = 0
         try:
             try:
-                self._reserve(ref, len(data), descriptor)
+                tenant.reserve(ref, len(data), descriptor)
                 reserved = len(data)
                 rest = memoryview(data)
                 while rest and not cancelled.is_set():
@@ -103,14 +113,15 @@ class TextFiles:
                     os.fsync(descriptor)
             finally:
                 os.close(descriptor)
-            if not cancelled.is_set() and self._publish(temporary, file, ref, text):
+            if not cancelled.is_set() and self._publish(temporary, ref, text):
                 reserved = 0
         finally:
-            with suppress(OSError), self._freeing(reserved):
+            with suppress(OSError), tenant.freeing(reserved):
                 temporary.unlink(missing_ok=True)
 
-    def _publish(self, temporary: Path, file: Path, ref: str, text: str) -> bool:
+    def _publish(self, temporary: Path, ref: str, text: str) -> bool:
         """Put a file in its place; tell whether that was needed."""
+        file = self._file(ref)
         # A hard link never replaces what another writer, of this process or not, put there meanwhile.
         try:
             os.link(temporary, file)
@@ -133,19 +144,10 @@ class TextFiles:
             )
         return True
 
-    def _read(self, ref: str) -> str:
-        self._begin(to_write=False)
-        try:
-            self._refuse_link()
-            return self._load(ref)
-        except OSError as error:
-            file = self._file(ref)
-            raise disk_error(error, f"{ref} could not be read from {file}", OffloadError) from error
-
     def _load(self, ref: str) -> str:
         file = self._file(ref)
         try:
-            descriptor = os.open(file, _OPEN_FLAGS)
+            descriptor = os.open(file, _READ_FLAGS)
             try:
                 if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                     raise _corrupt_error(ref, file, "is not a regular file")
@@ -167,32 +169,13 @@ class TextFiles:
             raise _corrupt_error(ref, file, f"was truncated or changed: it hashes to {ref_of(text)}")
         return text
 
-    def _delete(self, ref: str, cancelled: threading.Event) -> None:
-        file = self._file(ref)
-        self._begin(to_write=False)
-        try:
-            self._refuse_link()
-            with self._freeing(file.lstat().st_size):
-                if cancelled.is_set():  # and given up: it may be named again by now
-                    raise OffloadError(f"{ref} was not removed: cancelled")
-                file.unlink()
-            sync_directory(self._directory)
-        except (FileNotFoundError, NotADirectoryError):
-            return
-        except OSError as error:
-            raise disk_error(error, f"{ref} could not be removed ({file})", OffloadError) from error
+    def _refuse_link(self) -> None:
+        """Refuse a link in the place of the directory: texts would go, and be removed, wherever it points."""
+        if self.directory.is_symlink():
+            raise OSError(errno.ELOOP, "the directory is a link, which is not followed")
 
-    def _list(self) -> list[str]:
-        self._begin(to_write=False)
-        try:
-            self._refuse_link()
-            with os.scandir(self._directory) as entries:
-                names = [entry.name for entry in entries if entry.is_file(follow_symlinks=False)]
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-        except OSError as error:
-            raise disk_error(error, f"{self._directory} could not be listed", OffloadError) from error
-        return sorted(REF_PREFIX + match[1] for name in names if (match := FILE_NAME.fullmatch(name)))
+    def _file(self, ref: str) -> Path:
+        return self.directory / f"{ref.removeprefix(REF_PREFIX)}.txt"
 
     def _sweep(self) -> None:
         """Remove temporary files of processes that died, once in this store's life."""
@@ -200,7 +183,7 @@ class TextFiles:
             return
         self._swept = True
         oldest = time.time() - ABANDONED_SECONDS
-        for file in self._directory.glob(f"{TEMPORARY_PREFIX}*{TEMPORARY_SUFFIX}"):
+        for file in self.directory.glob(f"{TEMPORARY_PREFIX}*{TEMPORARY_SUFFIX}"):
             with suppress(OSError):  # another process may be sweeping too
                 if file.lstat().st_mtime < oldest:
                     file.unlink()

@@ -73,10 +73,11 @@ class TestOneProcess:
                 return really(path, flags & ~flag, *rest, **more)
             os.O_BINARY, os.open = flag, open_file
             from context_compressor.offload.directory.in_use import namespaces_in_use
+            from context_compressor.offload.directory.usage import Usage
             from context_compressor.offload.files import FileOffloadStore
             store = FileOffloadStore(sys.argv[1], "a")
             store.open()
-            store._quota.usage.begin_counting()
+            Usage(store.directory.parent).begin_counting()
             assert namespaces_in_use(store.directory.parent) == {"a"}
             assert {bool(is_plain) for path, is_plain in opened if os.path.isfile(path)} == {True}, opened
         """
@@ -189,7 +190,7 @@ class TestOneProcess:
         await put(tmp_path, "a", age_seconds=9)
         shutil.rmtree(tmp_path / ".store")
         before = (tmp_path / "a").stat().st_mtime_ns
-        await StoreView(str(tmp_path), None).refs()
+        StoreView(str(tmp_path), None).refs()
         assert names_in(tmp_path) == ["a"]
         assert (tmp_path / "a").stat().st_mtime_ns == before
 

@@ -9,6 +9,10 @@ from pathlib import Path
 
 from context_compressor.errors import OffloadError, OffloadFullError, OffloadPermissionError
 
+PLAIN_FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+"""For a file of ours: a link in its place could point to any file on the disk; without the last one Windows
+writes every line feed as two characters."""
+
 
 def make_directory(path: Path) -> None:
     """Make a directory, and those above it, durably and for this user alone, where there is none."""

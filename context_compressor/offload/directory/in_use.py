@@ -19,8 +19,8 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
-from context_compressor.offload.directory.disk import make_directory
-from context_compressor.offload.directory.locking import PLAIN_FLAGS, WAIT_SECONDS, locked, try_lock
+from context_compressor.offload.directory.disk import PLAIN_FLAGS, make_directory
+from context_compressor.offload.directory.locking import WAIT_SECONDS, locked, try_lock
 from context_compressor.offload.directory.process import OnePerDirectory
 
 STORE_FOLDER = ".store"

@@ -11,13 +11,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from context_compressor.offload.directory.disk import PLAIN_FLAGS
+
 WAIT_SECONDS = 20.0
 """How long a lock is waited for. It is held for milliseconds, so whoever holds it that long was stopped."""
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.0005, 0.02
-
-PLAIN_FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
-"""For a file of ours: a link in its place could point to any file of the user's; without the last one Windows
-writes every line feed as two characters, and nobody could read who has what open."""
 
 _HELD = frozenset({errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES, errno.EDEADLK})
 
