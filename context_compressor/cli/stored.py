@@ -14,7 +14,6 @@ from context_compressor.cli.wording import for_terminal
 from context_compressor.errors import OffloadError, OffloadNotFoundError
 from context_compressor.offload.directory.checks import check_namespace
 from context_compressor.offload.directory.namespaces import NAMESPACE
-from context_compressor.offload.pages import split_lines
 from context_compressor.offload.protocol import REF_PREFIX
 from context_compressor.offload.searching import PatternError, compile_pattern, search_text
 from context_compressor.offload.text_files import TextFiles
@@ -112,7 +111,7 @@ def read_stored(ref: str, store: str, namespace: str | None, offset: int | None,
     text = StoreView(store, namespace).read(ref)
     if offset is not None or limit is not None:
         first = offset or 1
-        lines = split_lines(text)
+        lines = text.split("\n")
         if first > len(lines):
             raise CommandError(f"--offset {first}: {ref} has {len(lines)} lines", NO)
         last = len(lines) if limit is None else min(first - 1 + limit, len(lines))
@@ -161,7 +160,7 @@ def _grep(pattern: regex.Pattern[str], view: StoreView, ref: str | None, context
             continue
         found = search_text(text, name, pattern, seconds_left)
         seconds_left -= found.seconds
-        lines = split_lines(text)
+        lines = text.split("\n")
         if lines[-1] == "":
             lines.pop()  # a line feed ends the last line; it does not begin another
         numbers = [n for n in dict.fromkeys(match.number for match in found.matches) if n <= len(lines)]

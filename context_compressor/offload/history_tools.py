@@ -92,6 +92,6 @@ async def answer_compress(memory: CompressibleSource, arguments: Arguments) -> s
         return f"Not compressed: {error}"
     if event is None:
         answer = "Nothing to compress: what is there is the latest, or summarised already."
-        return f"{answer} The note was not kept." if keep and keep.strip() else answer
+        return f"{answer} The note was not kept." if keep else answer
     answer = f"Compressed from {event.tokens_before} to {event.tokens_after} tokens."
     return f"{answer} {_NOTE_ANSWERS[event.note]}" if event.note else answer

@@ -14,6 +14,7 @@ the engine may replace a page by a short stub without trusting whoever produced 
     11- a line of context
     [end]
 
+Lines end at line feeds and nowhere else, so that joining them gives the text back and numbers never shift.
 A long line of the first form may be cut at both ends: `lines 1-1 of 1, from column 8001, to column 16000`.
 Reads carry no line numbers inside because numbering costs a third more tokens on source code, measured over
 recorded coding sessions with the Qwen vocabulary, and the header tells them all the same.
@@ -25,6 +26,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+
+from context_compressor.offload.previews.lines import counted
 
 END = "[end]"
 
@@ -59,11 +62,6 @@ class FoundSection:
     total_lines: int
     matches: int
     lines: Sequence[FoundLine]
-
-
-def split_lines(text: str) -> list[str]:
-    """Split at line feeds and nowhere else, so that joining gives the text back and numbers never shift."""
-    return text.split("\n")
 
 
 def lines_page(
@@ -124,7 +122,7 @@ def closing_found(
     else:
         closing = "end"
     if context is not None:
-        closing += f"; room for context: {context} line{'' if context == 1 else 's'}"
+        closing += f"; room for context: {counted(context, 'line')}"
     return f"[{closing}; texts that could not be read: {unreadable}]" if unreadable else f"[{closing}]"
 
 
@@ -186,7 +184,7 @@ def page_matches(text: str, sources: Mapping[str, str]) -> bool:
     shown = _parse(text)
     if shown is None or any(line.ref not in sources for line in shown):
         return False
-    lines = {ref: split_lines(sources[ref]) for ref in {line.ref for line in shown}}
+    lines = {ref: sources[ref].split("\n") for ref in {line.ref for line in shown}}
     return all(line.stands_in(lines[line.ref]) for line in shown)
 
 
@@ -213,7 +211,7 @@ def page_stub(spans: Iterable[PageSpan]) -> str:
 def _parse(text: str) -> list[_Shown] | None:
     if not text.startswith("[ctx://"):
         return None
-    lines = split_lines(text)
+    lines = text.split("\n")
     header = _LINES_HEADER.fullmatch(lines[0])
     return _parse_lines(lines, header) if header else _parse_found(lines)
 

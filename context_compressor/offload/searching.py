@@ -16,7 +16,6 @@ from context_compressor.offload.pages import (
     FoundSection,
     closing_found,
     found_page,
-    split_lines,
 )
 from context_compressor.tokens.protocol import TokenCounter
 
@@ -199,7 +198,7 @@ def search_page(
     picks = [(text, match, 1) for text in found for match in reversed(text.matches)]
     if not context:
         picks = _without_repeats(picks)
-    lines = {text.ref: split_lines(text.text) if context else [] for text in found}
+    lines = {text.ref: text.text.split("\n") if context else [] for text in found}
     totals = {text.ref: text.text.count("\n") + 1 for text in found}
 
     def page(around: int, width: int, count: int) -> str:

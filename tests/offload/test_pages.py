@@ -15,7 +15,6 @@ from context_compressor.offload.pages import (
     page_matches,
     page_stub,
     parse_page,
-    split_lines,
 )
 
 A, B = "ctx://aaaaaaaaaaaaaaaa", "ctx://bbbbbbbbbbbbbbbb"
@@ -41,12 +40,6 @@ LINES = st.lists(
     min_size=1,
     max_size=12,
 )
-
-
-@given(st.text(st.characters()))
-def test_splitting_loses_nothing(text: str) -> None:
-    assert "\n".join(split_lines(text)) == text
-    assert len(split_lines(text)) == text.count("\n") + 1
 
 
 class TestLinesPage:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from context_compressor.offload.pages import page_matches, parse_page, split_lines
+from context_compressor.offload.pages import page_matches, parse_page
 from context_compressor.offload.protocol import ref_of
 from context_compressor.offload.reading import read_page
 from context_compressor.tokens.tiktoken_counter import TiktokenCounter
@@ -114,7 +114,6 @@ def test_an_empty_text_is_one_empty_line() -> None:
     page = read_page("", ref_of(""), COUNTERS["qwen"], max_tokens=100)
     assert page == f"[{ref_of('')} lines 1-1 of 1]\n\n[end]"
     assert page_matches(page, {ref_of(""): ""})
-    assert split_lines("") == [""]
 
 
 def test_a_page_of_a_large_text_takes_apart_only_what_it_may_show() -> None:

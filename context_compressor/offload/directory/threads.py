@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 from context_compressor.offload.directory.process import OnePerDirectory
 
@@ -15,7 +14,7 @@ class DiskThreads:
     and whatever else needs one, such as counting a long text or looking up a host, would wait for the disk.
     """
 
-    def __init__(self, path: Path) -> None:  # noqa: ARG002  # what one disk holds up, another does not
+    def __init__(self) -> None:
         self.pool = _new_pool()
 
     def start_as_child(self) -> None:
@@ -27,4 +26,5 @@ def _new_pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(thread_name_prefix="offload")
 
 
-threads_of = OnePerDirectory(DiskThreads)
+threads_of = OnePerDirectory(lambda _: DiskThreads())
+"""What one disk holds up, another does not."""

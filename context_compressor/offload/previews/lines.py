@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from context_compressor.offload.pages import split_lines
-
 SAMPLE_CHARACTERS = 1500
 """Read at the head and in the middle: enough to tell a kind, and a small part of what a preview takes."""
 
@@ -67,7 +65,7 @@ def head_lines(text: str) -> list[str]:
         # Without the line that is cut, unless it is the only one: it may end in half a name.
         end = text.rfind("\n", 0, CHARACTERS_LOOKED_AT + 1)
         text = text[: end if end > 0 else CHARACTERS_LOOKED_AT]
-    return split_lines(text)[:LINES_LOOKED_AT]
+    return text.split("\n")[:LINES_LOOKED_AT]
 
 
 def looked_at(text: str, lines: Sequence[str]) -> str:

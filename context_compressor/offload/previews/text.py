@@ -6,8 +6,6 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from context_compressor.offload.pages import split_lines
-
 PIECE_CHARACTERS = 160
 """A line is shown in pieces of this length, so that one long line does not take the room of all others."""
 
@@ -68,10 +66,10 @@ def show_text(text: str, *, errors: bool = True) -> Callable[[int], str]:
 
     Without `errors`, head and tail take it all.
     """
-    lines = split_lines(text)
+    lines = text.split("\n")
     # The Turkish dotted capital I is the one letter that becomes longer, and would move what follows it.
     folded = text.replace("İ", "i").lower() if errors else ""
-    offsets = _error_offsets(folded, text)
+    offsets = _error_offsets(folded, text) if errors else []
 
     def show(characters: int) -> str:
         sized = _Lines(lines, characters)
@@ -190,10 +188,10 @@ def _stretches(pieces: Sequence[_Piece]) -> list[tuple[int, int, int]]:
 
 
 def _error_offsets(folded: str, text: str) -> list[int]:
-    """Return where the first and the last error words stand, in order; nowhere if nothing was folded."""
+    """Return where the first and the last error words stand, in order."""
     words = _ENGLISH_ERROR_WORDS if folded.isascii() else _ERROR_WORDS
     offsets = {offset for word in words for offset in _occurrences(folded, word)}
-    return sorted(offsets.union(_occurrences(text, _SHOUTED))) if folded else []
+    return sorted(offsets.union(_occurrences(text, _SHOUTED)))
 
 
 def _error_places(folded: str, offsets: Sequence[int]) -> Iterator[tuple[int, int]]:
