@@ -122,7 +122,7 @@ def of_kind(case: Case, max_tokens: int) -> str:
 
 def plain(case: Case, max_tokens: int) -> str:
     recognisers = making.RECOGNISERS
-    making.RECOGNISERS = ()
+    making.RECOGNISERS = {}
     try:
         return of_kind(case, max_tokens)
     finally:

@@ -12,9 +12,9 @@ from context_compressor.offload.previews.code import show_code
 from context_compressor.offload.previews.diagnostics import show_diagnostics
 from context_compressor.offload.previews.escaped import show_escaped
 from context_compressor.offload.previews.json import show_json
-from context_compressor.offload.previews.lines import CHARACTERS_LOOKED_AT
+from context_compressor.offload.previews.lines import CHARACTERS_LOOKED_AT, Show
 from context_compressor.offload.previews.listing import show_listing
-from context_compressor.offload.previews.making import RECOGNISERS, Recogniser, Show, preview
+from context_compressor.offload.previews.making import RECOGNISERS, Recogniser, preview
 from context_compressor.offload.previews.markup import show_markup
 from context_compressor.offload.previews.matches import show_matches
 from context_compressor.offload.previews.snapshot import show_snapshot

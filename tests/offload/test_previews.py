@@ -96,7 +96,7 @@ class TestEveryPreview:
 
     def test_another_recogniser_is_easily_added(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(
-            making, "RECOGNISERS", (lambda text: (lambda characters: "mine") if "|" in text else None,)
+            making, "RECOGNISERS", {lambda text: (lambda characters: "mine") if "|" in text else None: 0.5}
         )
         assert preview("a|b", 20, COUNT) == "mine"
         assert preview("ab", 20, COUNT) == "[line 1]\nab"

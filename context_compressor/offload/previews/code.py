@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from context_compressor.offload.previews.lines import first_line, head_lines, sample_lines, share
+from context_compressor.offload.previews.lines import (
+    Show,
+    first_line,
+    head_lines,
+    line_numbers,
+    sample_lines,
+    share,
+)
 
 MIN_DEFINITIONS = 3
 MAX_LINES_PER_DEFINITION = 200
@@ -74,7 +81,7 @@ class _Definition(NamedTuple):
     is_container: bool
 
 
-def show_code(text: str) -> Callable[[int], str] | None:
+def show_code(text: str) -> Show | None:
     """Return what names the definitions in source code, classes first; None for another kind of text."""
     sample = sample_lines(text)
     numbers = [_NUMBER.match(line) for line in sample]
@@ -110,7 +117,6 @@ def show_code(text: str) -> Callable[[int], str] | None:
 
 
 def _write(group: Sequence[_Definition]) -> str:
-    first, last = group[0].line + 1, group[-1].line + 1
     names, said = "", ""
     for _, name, keyword, is_container in group:
         shown = f"{keyword} {name}" if keyword and (keyword != said or is_container) else name
@@ -118,7 +124,7 @@ def _write(group: Sequence[_Definition]) -> str:
         names += f"; {shown}" if said and not keyword else f", {shown}"
         said = keyword
     names = names.removeprefix(", ")
-    return f"[line {first}] {names}" if first == last else f"[lines {first}-{last}] {names}"
+    return f"{line_numbers(group[0].line, group[-1].line)} {names}"
 
 
 def _definitions(lines: Sequence[str], are_numbered: bool) -> Iterator[_Definition]:

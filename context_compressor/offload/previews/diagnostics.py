@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from context_compressor.offload.previews.lines import (
     MAX_SHOWN,
+    PATH,
+    PLACED_CHARACTERS,
+    SHAPE_CHARACTERS,
     SHOWN_CHARACTERS,
     Line,
+    Show,
     counted,
     head_lines,
     looked_at,
@@ -20,24 +24,19 @@ MIN_DIAGNOSTICS = 3
 MAX_LINES_PER_DIAGNOSTIC = 40
 """Fewer or sparser ones are a part of another text, a log of a build and its tests say."""
 
-_LINE_CHARACTERS = 400
-_SHAPE_CHARACTERS = 40
-"""Read of a line; and of what it says, compared to tell one kind of diagnostic from another."""
-
 _LINES_AIMED_AT, _LEAST_SHOWN = 6, 60
 """Lines of a small preview are cut so that some fit, but not shorter: a path shall leave room for words."""
 
 _MARKS = ("error", "warning", "ERROR", "WARNING", "undefined reference", "multiple definition")
 """Of these one stands in a line that tells of an error and its place."""
-_PATH = r"(?:[A-Za-z]:\\)?[^\s:()\[\]{}'\"<>]{1,300}"
 _PLACED = re.compile(
-    rf"(?:\[(?P<shouted>ERROR|WARNING)\] |[^\s:]{{0,80}}ld: )?(?P<path>{_PATH})"
+    rf"(?:\[(?P<shouted>ERROR|WARNING)\] |[^\s:]{{0,80}}ld: )?(?P<path>{PATH})"
     r"(?::\d+(?::\d+)?|:\[\d+,\d+\]|\(\d+(?:,\d+)?\)|:\(\.[\w.$+]{1,80}\)):?(?: -)? (?:fatal )?"
     r"(?P<level>error|warning|undefined reference|multiple definition)?"
 )
 """GCC, Clang, javac, mypy and linkers; MSBuild and tsc, which put lines in brackets; Maven."""
 _POINTERS = ("-->", "╭─[", "┌─")
-_POINTED = re.compile(rf"[ \t]*(?:-->|╭─\[|┌─) ?(?P<place>(?P<path>{_PATH}):\d+(?::\d+)?)")
+_POINTED = re.compile(rf"[ \t]*(?:-->|╭─\[|┌─) ?(?P<place>(?P<path>{PATH}):\d+(?::\d+)?)")
 """Stands below an error of rustc, cargo or ruff, and says where it is."""
 _REMARK = re.compile(r"[ \t]*(?:note|help)\b")
 _HEADED = re.compile(r"[ \t]++(?P<place>\d+:\d+)[ \t]+(?P<level>error|warning)[ \t]+(?P<said>\S.*)")
@@ -53,7 +52,7 @@ class _Diagnostic(NamedTuple):
     """What it says, without what differs from place to place."""
 
 
-def show_diagnostics(text: str) -> Callable[[int], str] | None:
+def show_diagnostics(text: str) -> Show | None:
     """Return what shows errors, then warnings, first one of each file and kind; None for another text."""
     if not any(map(text.__contains__, (*_MARKS, *_POINTERS))):
         return None
@@ -91,7 +90,7 @@ def show_diagnostics(text: str) -> Callable[[int], str] | None:
 def _diagnostics(lines: Sequence[str]) -> Iterator[_Diagnostic]:
     above = heading = ""
     for number, whole in enumerate(lines):
-        line = whole[:_LINE_CHARACTERS].rstrip()
+        line = whole[:PLACED_CHARACTERS].rstrip()
         if found := _POINTED.match(line):
             if above and not _REMARK.match(above):
                 said = Line(number - 1, f"{found['place']}: {above.strip()}")
@@ -109,7 +108,7 @@ def _diagnostics(lines: Sequence[str]) -> Iterator[_Diagnostic]:
 
 
 def _diagnostic(line: Line, path: str, is_error: bool, said: str) -> _Diagnostic:
-    return _Diagnostic(line, path, is_error, _VARYING.sub("", said[:_SHAPE_CHARACTERS]))
+    return _Diagnostic(line, path, is_error, _VARYING.sub("", said[:SHAPE_CHARACTERS]))
 
 
 def _ranked(found: Sequence[_Diagnostic]) -> Iterator[Line]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
-from context_compressor.offload.previews.lines import NUMBERS, SAMPLE_CHARACTERS
+from context_compressor.offload.previews.lines import NUMBERS, SAMPLE_CHARACTERS, Show
 from context_compressor.offload.previews.text import FEW_LINES, show_text
 
 MIN_ESCAPES = 8
@@ -22,7 +21,7 @@ _WRITTEN = re.compile(r'\\(?:[n"]|u[0-9a-fA-F]{4})')
 _MEANT = {"n": "\n", "t": "\t", "r": ""}
 
 
-def show_escaped(text: str) -> Callable[[int], str] | None:
+def show_escaped(text: str) -> Show | None:
     """Return what shows a text of few lines, its escapes resolved; None when there are few escapes in it."""
     middle = len(text) // 2
     sample = "\n".join((text[:SAMPLE_CHARACTERS], text[middle : middle + SAMPLE_CHARACTERS]))
@@ -37,7 +36,7 @@ def show_escaped(text: str) -> Callable[[int], str] | None:
     return as_resolved(show_text(text))
 
 
-def as_resolved(show: Callable[[int], str], status: str = "") -> Callable[[int], str]:
+def as_resolved(show: Show, status: str = "") -> Show:
     """Return what shows a text whose escapes were resolved, and says so; and the status, where it is no 0."""
     label = "[escapes resolved]\n" + (f"[exit code {status}]\n" if status not in ("", "0") else "")
     # The numbers are those of lines that are not there in what is stored.

@@ -10,7 +10,7 @@ from json.scanner import py_make_scanner  # type: ignore[attr-defined]
 from typing import Any
 
 from context_compressor.messages.escapes import sendable
-from context_compressor.offload.previews.lines import counted
+from context_compressor.offload.previews.lines import Show, counted
 
 MAX_JSON_CHARACTERS = 2_000_000
 """Longer texts are previewed as plain text: parsing takes some 20 ms per million characters."""
@@ -112,7 +112,7 @@ class _TooLong(Exception):
     """The rendering outgrew what could ever fit."""
 
 
-def show_json(text: str, *, is_numbered: bool = True) -> Callable[[int], str] | None:
+def show_json(text: str, *, is_numbered: bool = True) -> Show | None:
     """Return what shows the shape of a JSON object or array in so many characters.
 
     A text with a value on each line is shown as an array.

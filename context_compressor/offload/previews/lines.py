@@ -19,7 +19,6 @@ MAX_LINE_CHARACTERS = 200
 CHARACTERS_LOOKED_AT, LINES_LOOKED_AT = 200_000, 10_000
 """By what collects lines of a kind; the rest of a longer text is left to the names."""
 
-FIRST_LINE_CHARACTERS = 160
 SHOWN_CHARACTERS = 160
 """Of one line."""
 
@@ -31,6 +30,17 @@ NUMBERS = re.compile(r"^\[lines? \d[^\]]*\][ \n]", re.MULTILINE)
 
 _NUMBER_CHARACTERS = 16
 """What a line number costs, in characters of text."""
+
+
+Show = Callable[[int], str]
+"""Returns a preview of about so many characters, the longer the more it is given; "" when nothing fits."""
+
+PATH = r"(?:[A-Za-z]:\\)?[^\s:()\[\]{}'\"<>]{1,300}"
+"""What may be a path before a line number, in the output of compilers and grep."""
+PLACED_CHARACTERS = 400
+"""Read of a line that names such a place."""
+SHAPE_CHARACTERS = 40
+"""Of what it says, compared to tell one kind from another."""
 
 
 class Line(NamedTuple):
@@ -83,7 +93,7 @@ def first_line(lines: Sequence[str], characters: int) -> str:
     number = next((number for number, line in enumerate(lines) if line.strip()), None)
     if number is None:
         return ""
-    shown = shorten(lines[number], max(20, min(FIRST_LINE_CHARACTERS, characters // 2)))
+    shown = shorten(lines[number], max(20, min(SHOWN_CHARACTERS, characters // 2)))
     return f"[line {number + 1}]\n{shown}"
 
 
@@ -92,7 +102,7 @@ def shorten(line: str, characters: int) -> str:
     return line[:characters].rstrip() + ("…" if len(line) > characters else "")
 
 
-def show_lines(ranked: Iterable[Line], note: str = "") -> Callable[[int], str]:
+def show_lines(ranked: Iterable[Line], note: str = "") -> Show:
     """Return what shows a note, and the first of `ranked` that fit, in the order of the text."""
     lines = list(islice(ranked, MAX_SHOWN))
 
@@ -121,11 +131,14 @@ def _under_numbers(lines: Sequence[tuple[int, str]]) -> list[str]:
     for i, (number, text) in enumerate(lines):
         run.append(text)
         if i + 1 == len(lines) or lines[i + 1][0] != number + 1:
-            first = number + 2 - len(run)
-            output.append(f"[line {first}]" if len(run) == 1 else f"[lines {first}-{number + 1}]")
-            output += run
+            output += [line_numbers(number + 1 - len(run), number), *run]
             run = []
     return output
+
+
+def line_numbers(first: int, last: int) -> str:
+    """Return what stands above lines, whose numbers are from 0 as they come, from 1 as they are shown."""
+    return f"[line {first + 1}]" if first == last else f"[lines {first + 1}-{last + 1}]"
 
 
 def _window(text: str, most: int) -> list[str]:

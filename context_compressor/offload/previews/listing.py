@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from context_compressor.offload.previews.lines import (
+    Show,
     counted,
     first_line,
     head_lines,
@@ -51,7 +52,7 @@ _NAMES = re.compile(r"[\w.@+=~%()\[\] \t-]+$")
 _COLUMNS = re.compile(r"\t+|  +")
 
 
-def show_listing(text: str) -> Callable[[int], str] | None:
+def show_listing(text: str) -> Show | None:
     """Return what shows a directory listing from its root down; None for another kind of text."""
     sample = sample_lines(text)
     read = _reader(sample)

@@ -11,6 +11,7 @@ from context_compressor.offload.previews.code import show_code
 from context_compressor.offload.previews.diagnostics import show_diagnostics
 from context_compressor.offload.previews.escaped import as_resolved, show_escaped
 from context_compressor.offload.previews.json import show_json
+from context_compressor.offload.previews.lines import Show
 from context_compressor.offload.previews.listing import show_listing
 from context_compressor.offload.previews.markup import show_markup
 from context_compressor.offload.previews.matches import show_matches
@@ -19,38 +20,26 @@ from context_compressor.offload.previews.snapshot import show_snapshot
 from context_compressor.offload.previews.table import show_table
 from context_compressor.offload.previews.text import show_text
 
-Show = Callable[[int], str]
-"""Returns a preview of about so many characters, the longer the more it is given; "" when nothing fits."""
-
 Recogniser = Callable[[str], Show | None]
 """Takes a text; returns what shows it, or None when the text is not of its kind."""
 
-RECOGNISERS: tuple[Recogniser, ...] = (
-    show_json,
-    show_escaped,
-    show_snapshot,
-    show_listing,
-    show_matches,
-    show_diagnostics,
-    show_code,
-    show_markup,
-    show_table,
-)
-"""Asked in this order; what none of them knows is plain text."""
-
 NAMES_SHARE = 0.5
-"""Part of a preview kept for the names in the text; the gain that `name_line` cites was measured with it."""
+"""Part of a preview kept for the names in the text, where no other part is better for its kind; the gain that
+`name_line` cites was measured with it."""
 
-NAMES_SHARES: dict[Recogniser, float] = {
+RECOGNISERS: dict[Recogniser, float] = {
     show_json: 0.7,
     show_escaped: 0.7,
+    show_snapshot: 0.3,
     show_listing: 0.1,  # it consists of names
     show_matches: 0.7,
     show_diagnostics: 0.3,
     show_code: 0.3,
-    show_snapshot: 0.3,
+    show_markup: NAMES_SHARE,
+    show_table: NAMES_SHARE,
 }
-"""Of the kinds for which another part is better, by `benchmarks/previews.py`."""
+"""Asked in this order; what none of them knows is plain text. Behind each, the part of a preview of its kind
+that is kept for names, by `benchmarks/previews.py`."""
 
 CHARACTERS_PER_TOKEN = 3.0
 """Supposed where nothing is known of the text."""
@@ -135,10 +124,12 @@ def preview(
 
 def _recognise(text: str, plain: bool, is_framed: bool) -> tuple[Show, float]:
     """Return what shows `text`, and the part of its preview that is kept for names."""
-    for recognise in () if plain else RECOGNISERS:
+    if plain:
+        return show_text(text, errors=False), NAMES_SHARE
+    for recognise, names_share in RECOGNISERS.items():
         # The lines of what stood in a frame are not those of the text that is stored.
         is_json = recognise is show_json
         show = show_json(text, is_numbered=not is_framed) if is_json else recognise(text)
         if show is not None:
-            return show, NAMES_SHARES.get(recognise, NAMES_SHARE)
-    return show_text(text, errors=not plain), NAMES_SHARE
+            return show, names_share
+    return show_text(text), NAMES_SHARE

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from html import unescape
 
 from context_compressor.offload.previews.lines import (
     CHARACTERS_LOOKED_AT,
     NUMBERS,
     Line,
+    Show,
     head_lines,
     sample_lines,
     share,
@@ -50,7 +51,7 @@ _BLOCK = re.compile(
 """Begins a tag at which a browser breaks the line."""
 
 
-def show_markup(text: str) -> Callable[[int], str] | None:
+def show_markup(text: str) -> Show | None:
     """Return what shows headings, links and text of Markdown, HTML or XML; None for another kind of text."""
     sample = sample_lines(text)
     tags = share(line.lstrip()[:1] == "<" or line[-1] == ">" for line in sample)
@@ -73,7 +74,7 @@ def _ranked_markdown(lines: Sequence[str]) -> Iterator[Line]:
             )
 
 
-def _show_html(text: str) -> Callable[[int], str] | None:
+def _show_html(text: str) -> Show | None:
     seen = _without_hidden(text)
     lines = head_lines(seen)
     unread = sum(max(len(line) - READ_CHARACTERS, 0) for line in lines)

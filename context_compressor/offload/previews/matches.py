@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
 
 from context_compressor.offload.previews.lines import (
+    PATH,
+    PLACED_CHARACTERS,
+    SHAPE_CHARACTERS,
     Line,
+    Show,
     counted,
     head_lines,
     looked_at,
@@ -22,16 +25,13 @@ MATCH_SHARE = 0.6
 MAX_FILES = 200
 FILES_FIRST = 12
 """Files shown before the kinds of text: those with the most matches."""
-SHAPE_CHARACTERS = 40
 
-_MATCH = re.compile(
-    r"((?:[A-Za-z]:\\)?[^\s:()\[\]{}'\"<>]{1,300})(?::\d+(?::\d+:|[:-])|\(\d+(?:,\d+)?\):)[ \t]*(.*)"
-)
+_MATCH = re.compile(rf"({PATH})(?::\d+(?::\d+:|[:-])|\(\d+(?:,\d+)?\):)[ \t]*(.*)")
 """With the column, too, before a colon only: `app.log:7:2026-03-02` is line 7, and begins with a date."""
 _VARYING = re.compile(r"'[^']*'|\"[^\"]*\"|\d+")
 
 
-def show_matches(text: str) -> Callable[[int], str] | None:
+def show_matches(text: str) -> Show | None:
     """Return what shows lines of the form `path:line:text`; None for another kind of text."""
     if share(_match(line) is not None for line in sample_lines(text)) < MATCH_SHARE:
         return None
@@ -41,7 +41,7 @@ def show_matches(text: str) -> Callable[[int], str] | None:
     kinds: dict[str, Line] = {}
     last: list[Line] = []
     for number, line in enumerate(lines):
-        if found := _match(line[:400]):
+        if found := _match(line[:PLACED_CHARACTERS]):
             path, said = found[1], found[2].rstrip()
             counts[path] += 1
             first.setdefault(path, Line(number, said))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
-from context_compressor.offload.previews.lines import head_lines, sample_lines, share, shorten
+from context_compressor.offload.previews.lines import Show, head_lines, sample_lines, share, shorten
 
 NODE_SHARE = 0.6
 """Of the lines of the sample that are nodes, at least."""
@@ -46,7 +46,7 @@ _ROLES = (
 """What is shown of, in this order."""
 
 
-def show_snapshot(text: str) -> Callable[[int], str] | None:
+def show_snapshot(text: str) -> Show | None:
     """Return what shows a snapshot: its address and title, then nodes by role; None for other texts."""
     sample = sample_lines(text)
     if share(map(bool, map(_NODE.match, sample))) < NODE_SHARE or sum(map(_is_held, sample)) < MIN_HELD:

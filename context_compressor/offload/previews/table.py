@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import islice
 
-from context_compressor.offload.previews.lines import SHOWN_CHARACTERS, head_lines, share, shorten
+from context_compressor.offload.previews.lines import SHOWN_CHARACTERS, Show, head_lines, share, shorten
 from context_compressor.offload.previews.text import show_text
 
 SEPARATORS = "\t|;,"
@@ -26,7 +25,7 @@ COLUMNS_SHARE = 0.5
 """What the columns may take of a preview, at most."""
 
 
-def show_table(text: str) -> Callable[[int], str] | None:
+def show_table(text: str) -> Show | None:
     """Return what shows the columns of a table, and its ends as those of any text; None for another text."""
     lines = [line for line in islice(head_lines(text), MAX_LINES) if any(map(str.isalnum, line))]
     if len(lines) < MIN_LINES or not NARROW_CHARACTERS < len(lines[0]) <= MAX_HEAD_CHARACTERS:

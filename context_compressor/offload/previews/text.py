@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
+
+from context_compressor.offload.previews.lines import Show, line_numbers
 
 PIECE_CHARACTERS = 160
 """A line is shown in pieces of this length, so that one long line does not take the room of all others."""
@@ -61,7 +63,7 @@ class _Piece(NamedTuple):
     part: int
 
 
-def show_text(text: str, *, errors: bool = True) -> Callable[[int], str]:
+def show_text(text: str, *, errors: bool = True) -> Show:
     """Return what shows head and tail of `text`, and its error lines, in about so many characters.
 
     Without `errors`, head and tail take it all.
@@ -154,8 +156,7 @@ class _Lines:
 
         def close_run() -> None:
             if run:
-                first, last = run_start + 1, run_start + len(run)
-                output.append(f"[line {first}]" if first == last else f"[lines {first}-{last}]")
+                output.append(line_numbers(run_start, run_start + len(run) - 1))
                 output.extend(run)
                 run.clear()
 
