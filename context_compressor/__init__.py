@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from context_compressor.offload.files import FileOffloadStore
     from context_compressor.offload.in_memory import InMemoryOffloadStore
     from context_compressor.offload.protocol import OffloadStore
-    from context_compressor.offload.tools import OffloadTools
+    from context_compressor.offload.tools.offload_tools import OffloadTools
     from context_compressor.summarizers.dashscope import DashScopeSummarizer
     from context_compressor.summarizers.extractive import ExtractiveSummarizer
     from context_compressor.summarizers.fallback import FallbackSummarizer
@@ -66,7 +66,7 @@ _MODULES = {
     "MemoryBase": "memory.base",
     "Msg": "messages.msg",
     "OffloadStore": "offload.protocol",
-    "OffloadTools": "offload.tools",
+    "OffloadTools": "offload.tools.offload_tools",
     "OpenAISummarizer": "summarizers.openai",
     "Summarizer": "summarizers.protocol",
     "Summary": "summarizers.protocol",

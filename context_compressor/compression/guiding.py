@@ -9,7 +9,7 @@ from context_compressor.compression.performed import Performed
 from context_compressor.compression.plans import Plan, PlannedSegment, PlannedStub
 from context_compressor.compression.stubbing import StubMaker
 from context_compressor.compression.view import ViewItem
-from context_compressor.offload.schemas import GUIDE, SHORT_GUIDE, names_tools
+from context_compressor.offload.tools.schemas import GUIDE, SHORT_GUIDE, names_tools
 from context_compressor.tokens.protocol import TokenCounter
 
 _SHARES = {GUIDE: 4, SHORT_GUIDE: 3}

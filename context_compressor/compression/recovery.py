@@ -12,8 +12,8 @@ from context_compressor.compression.view import SEGMENT_NAME
 from context_compressor.messages.exchanges import build_exchanges
 from context_compressor.messages.msg import Msg, tool_names
 from context_compressor.messages.parts import Part, part_at
-from context_compressor.offload.pages import page_stub, parse_page
 from context_compressor.offload.protocol import REF_PATTERN, ref_of
+from context_compressor.offload.tools.pages import page_stub, parse_page
 from context_compressor.tokens.off_loop import run_off_loop
 
 

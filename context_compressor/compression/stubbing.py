@@ -16,10 +16,10 @@ from context_compressor.errors import OffloadCollisionError, OffloadError
 from context_compressor.messages.media import MediaKind
 from context_compressor.messages.msg import Msg
 from context_compressor.messages.parts import Part, PartPath, part_at, replace_parts, text_parts
-from context_compressor.offload.pages import page_matches, page_stub, parse_page
 from context_compressor.offload.protocol import ref_of
-from context_compressor.offload.schemas import is_own_tool
 from context_compressor.offload.stubs import media_stub, stub_text
+from context_compressor.offload.tools.pages import page_matches, page_stub, parse_page
+from context_compressor.offload.tools.schemas import is_own_tool
 from context_compressor.tokens.measure import measure
 from context_compressor.tokens.off_loop import run_off_loop
 from context_compressor.tokens.protocol import TokenCounter

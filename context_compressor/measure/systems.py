@@ -17,8 +17,8 @@ from context_compressor.memory.compressed import CompressedMemory
 from context_compressor.messages.openai import from_openai, to_openai
 from context_compressor.offload.in_memory import InMemoryOffloadStore
 from context_compressor.offload.protocol import REF_PATTERN, OffloadStore
-from context_compressor.offload.schemas import GREP_TOOL, READ_TOOL, SEARCH_TOOL
-from context_compressor.offload.tools import OffloadTools
+from context_compressor.offload.tools.offload_tools import OffloadTools
+from context_compressor.offload.tools.schemas import GREP_TOOL, READ_TOOL, SEARCH_TOOL
 from context_compressor.summarizers.extractive import ExtractiveSummarizer
 from context_compressor.summarizers.protocol import Summarizer, Summary, SummaryRequest
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from context_compressor.messages.msg import Msg, tool_results
-from context_compressor.offload.pages import parse_page
-from context_compressor.offload.schemas import TOOL_NAMES, is_own_tool
+from context_compressor.offload.tools.pages import parse_page
+from context_compressor.offload.tools.schemas import TOOL_NAMES, is_own_tool
 from context_compressor.recall.hits import is_hits_page
 
 

@@ -6,7 +6,7 @@ from context_compressor.messages.escapes import sendable
 from context_compressor.messages.media import MediaKind, media_type_of
 from context_compressor.offload.previews.lines import counted
 from context_compressor.offload.previews.making import preview
-from context_compressor.offload.schemas import GUIDE, LOAD_TOOL, READ_TOOL, SHORT_GUIDE
+from context_compressor.offload.tools.schemas import GUIDE, LOAD_TOOL, READ_TOOL, SHORT_GUIDE
 from context_compressor.tokens.images import image_size
 from context_compressor.tokens.protocol import TokenCounter
 

@@ -37,7 +37,8 @@ from context_compressor.memory.offloaded import OffloadedTexts
 from context_compressor.memory.shown import ShownView
 from context_compressor.memory.state import MemoryState
 from context_compressor.messages.exchanges import ExchangeBuilder
-from context_compressor.offload.searching import search_text
+from context_compressor.offload.text_files import TextFiles
+from context_compressor.offload.tools.searching import search_text
 from tests.field.mistakes import mistake, replaced
 from tests.memory.scripted import (
     COUNTER,
@@ -357,17 +358,17 @@ async def test_a_summary_names_a_file_that_was_never_written() -> None:
         assert await memory.read_ref(ref)
 
 
-def _unchecked(store: FileOffloadStore, ref: str) -> str:
-    return store._file(ref).read_text()
+def _unchecked(files: TextFiles, ref: str) -> str:
+    return files._file(ref).read_text()
 
 
-@mistake(replaced(ROOM + "offload.files.FileOffloadStore._load", _unchecked))
+@mistake(replaced(ROOM + "offload.text_files.TextFiles._load", _unchecked))
 async def test_a_torn_file_loads_as_if_it_were_whole() -> None:
     """MemoryOS: a torn file loads as empty and is overwritten."""
     with tempfile.TemporaryDirectory() as folder:
         store = FileOffloadStore(folder)
         ref = await store.write(text("stored", 50))
-        store._file(ref).write_text(text("stored", 50)[:100])
+        store._files._file(ref).write_text(text("stored", 50)[:100])
         with pytest.raises(OffloadCorruptError):
             await store.read(ref)
 
@@ -480,8 +481,8 @@ async def test_old_messages_are_rewritten_every_turn() -> None:
 
 
 def _whole_texts(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ROOM + "offload.allowance.Allowance.page_tokens", 100_000)
-    patch.setattr(ROOM + "offload.allowance.STANDING_SHARE", 1)
+    patch.setattr(ROOM + "offload.tools.allowance.Allowance.page_tokens", 100_000)
+    patch.setattr(ROOM + "offload.tools.allowance.STANDING_SHARE", 1)
 
 
 @mistake(_whole_texts)
@@ -497,12 +498,12 @@ async def test_what_the_agent_reads_back_is_offloaded_again() -> None:
 
 
 async def _plain_miss(memory: object, given: object) -> str:
-    from context_compressor.offload.arguments import FinalAnswer
+    from context_compressor.offload.tools.arguments import FinalAnswer
 
     raise FinalAnswer("Error: not found.")
 
 
-@mistake(replaced(ROOM + "offload.text_tools.find_ref", _plain_miss))
+@mistake(replaced(ROOM + "offload.tools.texts.find_ref", _plain_miss))
 async def test_a_dead_ref_is_tried_again_and_again() -> None:
     """headroom #1776: 25 times; a miss must be final and say what to do."""
     memory = new_memory()
@@ -520,7 +521,7 @@ def _patient(text: str, ref: str, pattern: Any, seconds: float) -> Any:
     return found
 
 
-@mistake(replaced(ROOM + "offload.text_tools.search_text", _patient))
+@mistake(replaced(ROOM + "offload.tools.texts.search_text", _patient))
 async def test_a_pattern_of_the_model_never_ends() -> None:
     """Several: a regular expression that backtracks for ever holds the agent."""
     memory = new_memory(config(4_000))

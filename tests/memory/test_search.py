@@ -31,8 +31,8 @@ from context_compressor import (
 from context_compressor.errors import InvalidArgumentError, OffloadError
 from context_compressor.offload.directory.namespaces import INDEX_FILE
 from context_compressor.offload.directory.usage import Usage
-from context_compressor.offload.history_tools import SEARCH_TOKENS
 from context_compressor.offload.protocol import ref_of
+from context_compressor.offload.tools.history import SEARCH_TOKENS
 from context_compressor.recall.hits import Hit
 from context_compressor.recall.index import ReadTexts, SearchIndex
 from context_compressor.recall.passages import Document

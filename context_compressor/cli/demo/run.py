@@ -24,8 +24,8 @@ from context_compressor.measure.validity import RequestChecker
 from context_compressor.memory.compressed import CompressedMemory
 from context_compressor.messages.openai import from_openai, to_openai
 from context_compressor.offload.files import FileOffloadStore
-from context_compressor.offload.schemas import GREP_TOOL, READ_TOOL
-from context_compressor.offload.tools import OffloadTools
+from context_compressor.offload.tools.offload_tools import OffloadTools
+from context_compressor.offload.tools.schemas import GREP_TOOL, READ_TOOL
 
 NAMESPACE = "demo"
 _READ_BACK_LINES = 8

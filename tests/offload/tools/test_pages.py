@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from context_compressor.offload.pages import (
+from context_compressor.offload.tools.pages import (
     FoundLine,
     FoundSection,
     PageSpan,

@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 
 from context_compressor.errors import ContextCompressorError
 from context_compressor.events import CompressionEvent, NoteFate
-from context_compressor.offload.arguments import Arguments, show_value
+from context_compressor.offload.tools.arguments import Arguments, show_value
 from context_compressor.recall.hits import Hit, hits_page
 from context_compressor.tokens.protocol import TokenCounter
 

@@ -8,17 +8,17 @@ from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
 
 from context_compressor.messages.media import is_data_url, media_type_of
-from context_compressor.offload.arguments import Arguments, FinalAnswer, show_value
-from context_compressor.offload.reading import read_page
-from context_compressor.offload.schemas import LOAD_TOOL
-from context_compressor.offload.searching import (
+from context_compressor.offload.tools.arguments import Arguments, FinalAnswer, show_value
+from context_compressor.offload.tools.reading import read_page
+from context_compressor.offload.tools.schemas import LOAD_TOOL
+from context_compressor.offload.tools.searching import (
     SEARCH_SECONDS,
     TextMatches,
     compile_pattern,
     search_page,
     search_text,
 )
-from context_compressor.offload.source import NEWEST_NAMED, OffloadSource, find_ref, text_of
+from context_compressor.offload.tools.source import NEWEST_NAMED, OffloadSource, find_ref, text_of
 
 if TYPE_CHECKING:
     import regex

@@ -6,9 +6,9 @@ import re
 from typing import Protocol
 
 from context_compressor.errors import OffloadCorruptError, OffloadError, OffloadNotFoundError
-from context_compressor.offload.arguments import FinalAnswer, show_value
 from context_compressor.offload.protocol import REF_PREFIX
-from context_compressor.offload.schemas import GREP_TOOL
+from context_compressor.offload.tools.arguments import FinalAnswer, show_value
+from context_compressor.offload.tools.schemas import GREP_TOOL
 from context_compressor.tokens.protocol import TokenCounter
 
 NEWEST_NAMED = 5

@@ -7,9 +7,9 @@ import pytest
 
 from context_compressor.errors import ContextCompressorError
 from context_compressor.events import CompressionEvent
-from context_compressor.offload.tools import OffloadTools
+from context_compressor.offload.tools.offload_tools import OffloadTools
 from context_compressor.recall.hits import Hit
-from tests.offload.sources import Source
+from tests.offload.tools.sources import Source
 
 READING = {"read_offloaded", "grep_offloaded", "load_offloaded"}
 

@@ -10,16 +10,16 @@ from context_compressor.errors import InvalidArgumentError, OffloadError, check_
 from context_compressor.messages.escapes import sendable
 from context_compressor.messages.media import is_data_url
 from context_compressor.messages.msg import copy_json
-from context_compressor.offload.allowance import Allowance
-from context_compressor.offload.arguments import Arguments, FinalAnswer, as_arguments, show_value
-from context_compressor.offload.history_tools import (
+from context_compressor.offload.tools.allowance import Allowance
+from context_compressor.offload.tools.arguments import Arguments, FinalAnswer, as_arguments, show_value
+from context_compressor.offload.tools.history import (
     CompressibleSource,
     SearchableSource,
     answer_compress,
     answer_search,
 )
-from context_compressor.offload.media_tools import Wire, answer_load, find_media, media_part
-from context_compressor.offload.schemas import (
+from context_compressor.offload.tools.media import Wire, answer_load, find_media, media_part
+from context_compressor.offload.tools.schemas import (
     COMPRESS_TOOL,
     GREP_TOOL,
     LOAD_TOOL,
@@ -27,9 +27,9 @@ from context_compressor.offload.schemas import (
     SCHEMAS,
     SEARCH_TOOL,
 )
-from context_compressor.offload.searching import PatternError
-from context_compressor.offload.source import SOURCE_MEMBERS, OffloadSource
-from context_compressor.offload.text_tools import answer_grep, answer_read
+from context_compressor.offload.tools.searching import PatternError
+from context_compressor.offload.tools.source import SOURCE_MEMBERS, OffloadSource
+from context_compressor.offload.tools.texts import answer_grep, answer_read
 
 
 class OffloadTools:

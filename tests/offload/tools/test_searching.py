@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from context_compressor.offload import searching
-from context_compressor.offload.pages import page_matches, parse_page
 from context_compressor.offload.protocol import ref_of
-from context_compressor.offload.searching import (
+from context_compressor.offload.tools import searching
+from context_compressor.offload.tools.pages import page_matches, parse_page
+from context_compressor.offload.tools.searching import (
     PatternError,
     TextMatches,
     compile_pattern,

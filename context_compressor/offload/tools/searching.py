@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 from context_compressor.offload.fitting import largest_fitting
-from context_compressor.offload.pages import (
+from context_compressor.offload.tools.pages import (
     FoundLine,
     FoundSection,
     closing_found,

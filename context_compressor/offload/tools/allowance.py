@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from context_compressor.offload.arguments import FinalAnswer
 from context_compressor.offload.fitting import largest_fitting
-from context_compressor.offload.source import OffloadSource
+from context_compressor.offload.tools.arguments import FinalAnswer
+from context_compressor.offload.tools.source import OffloadSource
 
 MAX_PAGE_TOKENS = 2000
 """A page of this size holds some 200 lines of code; what needs more is better searched."""
