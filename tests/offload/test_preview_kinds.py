@@ -200,6 +200,12 @@ class TestCode:
         assert "class Store0, " in shown
         assert "class Store1" in shown
 
+    def test_each_name_is_told_once(self) -> None:
+        text = "\n".join(
+            f"def load(path):\n    return {i}\n\ndef save_{i}(path):\n    pass\n" for i in range(9)
+        )
+        assert shown_by(show_code, text).count("load") == 2  # in the first line, and among the names
+
     @pytest.mark.parametrize("number", ["{:6d}\t", "{}:", "{} | ", "{}→"])
     def test_line_numbers_before_the_code_are_seen_through(self, number: str) -> None:
         lines = PYTHON.split("\n")
@@ -467,6 +473,9 @@ class TestDiagnostics:
         assert shown.startswith("[1 error, 50 warnings in 51 files]\na_0.c:0:1: warning: unused x\n")
         assert shown.endswith("b.c:1:1: error: expected ';'\nmake: *** Error 1")
 
+    def test_a_remark_on_an_error_is_no_error(self) -> None:
+        assert shown_by(show_diagnostics, RUSTC).startswith("[30 errors in 4 files]\n")
+
     def test_a_log_of_which_they_are_a_small_part_is_another_text(self) -> None:
         text = "a.c:1:1: warning: x\nb.c:1:1: warning: x\nc.c:1:1: error: x\n"
         assert show_diagnostics(text + "test passed\n" * 200) is None
@@ -482,6 +491,12 @@ class TestMarkup:
         assert "hidden_name" not in shown
         assert "<" not in shown
         assert "商品 0 & more /item/0" in shown
+
+    def test_a_page_with_a_script_in_its_middle_is_one(self) -> None:
+        script = "\n".join(f"  rows[{i}] = load(names[{i}])" for i in range(200))
+        page = HTML.replace("</html>", f"<script>\n{script}\n</script>\n</html>")
+        assert "商品 0 & more /item/0" in shown_by(show_markup, page)
+        assert "rows[" not in shown_by(show_markup, page)
 
     def test_a_page_on_one_line_is_read_by_its_blocks(self) -> None:
         for text in (PAGE_HEAD + "".join(PARAGRAPHS), f"{PAGE_HEAD}\n{''.join(PARAGRAPHS)}\n</body>"):

@@ -270,6 +270,7 @@ class TestBytes:
     @pytest.mark.filterwarnings("ignore:This process")
     def test_a_forked_process_waits_for_no_thread_of_its_parent(self, tmp_path: Path) -> None:
         store = FileOffloadStore(tmp_path, "a", max_bytes=5_000)
+        asyncio.run(store.write("of the parent"))  # whose thread the child does not have
         with store._tenant._lock, quota.quota_of(tmp_path)._lock, quota.quota_of._lock:
             child = os.fork()
             if child == 0:

@@ -21,7 +21,7 @@ from context_compressor.errors import (
 )
 from context_compressor.offload.files import FileOffloadStore
 from context_compressor.offload.in_memory import InMemoryOffloadStore
-from context_compressor.offload.protocol import OffloadStore, ref_of
+from context_compressor.offload.protocol import REF_PATTERN, OffloadStore, ref_of
 
 TEXTS = st.text(st.characters())  # all of Unicode, unpaired surrogates included
 MALFORMED = [
@@ -113,6 +113,11 @@ async def test_a_malformed_ref_is_not_found(store: OffloadStore, ref: str) -> No
         await store.read(ref)
     with pytest.raises(OffloadNotFoundError, match="16 lower-case hex digits"):
         await store.delete(ref)
+
+
+def test_longer_digits_hold_no_ref() -> None:
+    ref = "ctx://0123456789abcdef"
+    assert REF_PATTERN.findall(f"see {ref}, {ref}0 and {ref}.") == [ref, ref]
 
 
 async def test_only_strings_are_stored(store: OffloadStore) -> None:

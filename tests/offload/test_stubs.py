@@ -68,7 +68,7 @@ def test_one_stub_of_a_view_tells_of_the_tools_where_it_has_room() -> None:
     assert all(name in header for name in ("search_history", "read_offloaded", "grep_offloaded"))
     assert COUNTER.count_text(guided(300)) <= 300
     assert f" tokens. {SHORT_GUIDE}]\n" in guided(100)
-    assert COUNTER.count_text(guided(100)) <= 100
+    assert 85 < COUNTER.count_text(guided(100)) <= 100
     assert guided(45) == f"[offloaded: {REF}; {SHORT_GUIDE}]"
     assert guided(30) == stub(text, 30) == minimal_stub(REF)
 

@@ -36,8 +36,7 @@ def read_page(
     if offset > total:
         return f"There is no line {offset}: {ref} has {counted(total, 'line')}."
     most = max_tokens * CHARS_PER_TOKEN_BOUND
-    # One more than can be shown, so that the end of what is here is not taken for the end of what is wanted.
-    wanted = _lines_from(text, offset, most + 1 if limit is None else min(limit, most + 1))
+    wanted = _lines_from(text, offset, most if limit is None else min(limit, most))
     lengths = [len(line) for line in wanted]
     if column > max(lengths[0], 1):
         return f"There is no column {column}: line {offset} of {ref} has {lengths[0]} characters."

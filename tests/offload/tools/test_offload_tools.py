@@ -23,7 +23,7 @@ from context_compressor.offload.protocol import ref_of
 from context_compressor.offload.tools import texts
 from context_compressor.offload.tools.offload_tools import OffloadTools
 from context_compressor.offload.tools.pages import page_matches, parse_page
-from context_compressor.offload.tools.schemas import LOAD_TOOL
+from context_compressor.offload.tools.schemas import LOAD_TOOL, is_own_tool
 from tests.offload.counters import WordCounter
 from tests.offload.tools.sources import COUNTER, Source
 from tests.support.media import png_url
@@ -82,6 +82,16 @@ class TestSchemas:
         tools = OffloadTools(Source())
         tools.schemas[0]["function"]["name"] = "mine"
         assert tools.schemas[0]["function"]["name"] == "read_offloaded"
+
+    @pytest.mark.parametrize(
+        "name", ["read_offloaded", "mcp__memory__read_offloaded", "memory.read_offloaded"]
+    )
+    def test_a_tool_is_known_by_its_name_with_any_prefix(self, name: str) -> None:
+        assert is_own_tool(name)
+
+    @pytest.mark.parametrize("name", [None, "", "offloaded", "thread_offloaded", "read_offloaded_files"])
+    def test_a_tool_of_another_name_is_another(self, name: str | None) -> None:
+        assert not is_own_tool(name)
 
     def test_they_are_cheap(self) -> None:
         assert COUNTER.count_text(json.dumps(OffloadTools(Source()).schemas)) < 550
@@ -194,6 +204,14 @@ class TestLoad:
         with pytest.raises(OffloadError, match="is a text"):
             await OffloadTools(source).load(ref)
 
+    async def test_what_takes_more_than_all_pages_may_is_not_shown(self) -> None:
+        url = png_url(2_000, 2_000)
+        source = Source(url, budget=4_000)
+        answer = await call(source, LOAD_TOOL, ref=ref_of(url))
+        assert "cannot be shown" in answer
+        assert "1000 are allowed. Do not retry." in answer
+        assert await OffloadTools(source).attachment(LOAD_TOOL, {"ref": ref_of(url)}) is None
+
 
 class TestArguments:
     @pytest.mark.parametrize(
@@ -294,6 +312,12 @@ class TestGrep:
             "[end]",
         ]
         assert is_page_of(answer, source)
+
+    async def test_context_has_a_limit(self) -> None:
+        """A match in a text of a million lines would be joined with all of them, to be thrown away again."""
+        source = Source(LOG)
+        widest = await grep(source, pattern="job 5200$", context=50)
+        assert widest == await grep(source, pattern="job 5200$", context=10**9)
 
     async def test_one_text_can_be_named(self) -> None:
         source = Source(LOG, PROSE)
