@@ -174,6 +174,8 @@ class TestOneProcess:
                 account.hold("xyz")
         account.hold("later")
         assert namespaces_in_use(tmp_path) == {"ab", "abc", "later"}
+        account.hold("xyz")  # as if for the first time
+        assert "xyz" in namespaces_in_use(tmp_path)
 
     async def test_a_directory_that_takes_no_such_file_is_used_all_the_same(
         self, tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -193,6 +195,17 @@ class TestOneProcess:
         StoreView(str(tmp_path), None).refs()
         assert names_in(tmp_path) == ["a"]
         assert (tmp_path / "a").stat().st_mtime_ns == before
+
+
+def test_who_only_says_what_it_has_waits_for_nobody_who_does_the_same(tmp_path: Path) -> None:
+    lock = tmp_path / "lock"
+    with (
+        locked(lock, shared=True),
+        locked(lock, shared=True, wait_seconds=0.0),
+        pytest.raises(TimeoutError),
+        locked(lock, wait_seconds=0.0),
+    ):
+        pass
 
 
 class TestProcesses:

@@ -114,6 +114,9 @@ class TestText:
         for first, last, body in blocks:
             assert body.rstrip("\n").split("\n") == lines[int(first) - 1 : int(last or first)]
 
+    def test_letters_that_grow_in_small_letters_move_nothing(self) -> None:
+        assert " error: " in shown_text("İ" * 400 + " error: disk gone" + " İ" * 400, 100)
+
     @pytest.mark.parametrize(
         "line",
         [

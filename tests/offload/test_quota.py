@@ -232,6 +232,15 @@ class TestBytes:
         await store.delete(refs[1])
         assert Usage(tmp_path).used() == bytes_in(tmp_path) == 1_000
 
+    def test_a_count_that_was_lost_meanwhile_is_never_below_what_was_found(self, tmp_path: Path) -> None:
+        usage = Usage(tmp_path)
+        usage.begin_counting()
+        usage.add(1_000)
+        begun = usage.begin_counting()
+        (tmp_path / ".store" / "usage").unlink()
+        usage.end_counting(1_000, begun)
+        assert usage.used() == 1_000
+
     def test_processes_share_it(self, tmp_path: Path) -> None:
         code = """
             import asyncio, glob, os, sys

@@ -204,6 +204,13 @@ class TestLoad:
         with pytest.raises(OffloadError, match="is a text"):
             await OffloadTools(source).load(ref)
 
+    async def test_media_of_no_known_type_are_a_file(self) -> None:
+        url = "data:;base64,AAAA"
+        source = Source(url)
+        assert "(file) follows" in await call(source, LOAD_TOOL, ref=ref_of(url))
+        part = await OffloadTools(source).load(ref_of(url))
+        assert part == {"type": "file", "file": {"filename": "offloaded.bin", "file_data": url}}
+
     async def test_what_takes_more_than_all_pages_may_is_not_shown(self) -> None:
         url = png_url(2_000, 2_000)
         source = Source(url, budget=4_000)
