@@ -44,7 +44,7 @@ class Quota:
         self._open_then: list[tuple[str, int]] = []
         self._next_look = 0.0
 
-    def reserve(self, size: int, descriptor: int, max_bytes: int, max_age_seconds: float | None) -> None:
+    def reserve(self, size: int, descriptor: int, max_bytes: int) -> None:
         """Count bytes that are about to be written to an open file, which becomes as large; where they do
         not fit, make room first.
 
@@ -68,7 +68,7 @@ class Quota:
                     if self._add(size, descriptor, max_bytes):
                         return
                 goal = max(int(_FILL * max_bytes) - size, 0)
-                collect_garbage(self._path, max_bytes=goal, max_age_seconds=max_age_seconds)
+                collect_garbage(self._path, max_bytes=goal)
                 if self._add(size, descriptor, max_bytes):
                     return
                 self._note_failure(time.monotonic() - began)

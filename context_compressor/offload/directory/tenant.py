@@ -110,7 +110,7 @@ class Tenant:
             return
         self.count_index()
         try:
-            self._quota.reserve(size, descriptor, self._max_bytes, self._max_age_seconds)
+            self._quota.reserve(size, descriptor, self._max_bytes)
         except OffloadFullError as error:
             raise OffloadFullError(f"{ref} was not stored: {error}") from None
         finally:
