@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 from context_compressor.errors import ContextCompressorError
 from context_compressor.events import CompressionEvent, NoteFate
+from context_compressor.offload.tools.allowance import Allowance
 from context_compressor.offload.tools.arguments import Arguments, show_value
 from context_compressor.recall.hits import Hit, hits_page
 from context_compressor.tokens.protocol import TokenCounter
@@ -56,10 +57,8 @@ class CompressibleSource(Protocol):
         ...
 
 
-async def answer_search(memory: SearchableSource, room: Callable[[], int], arguments: Arguments) -> str:
-    """Return the passages that answer a query as a page, or why there are none.
-
-    The page costs at most the tokens of `room`, which is asked once there is something to show.
+async def answer_search(memory: SearchableSource, allowance: Allowance, arguments: Arguments) -> str:
+    """Return the passages that answer a query as a page, or why there are none; within the allowance.
 
     Raises:
         FinalAnswer: a wrong argument, or no room.
@@ -74,7 +73,7 @@ async def answer_search(memory: SearchableSource, room: Callable[[], int], argum
         return f"Not searched: {error}"
     if not hits:
         return f"Nothing in this conversation answers {show_value(query)}; try other words."
-    max_tokens = room() if limit else min(room(), SEARCH_TOKENS)
+    max_tokens = allowance.room() if limit else min(allowance.room(), SEARCH_TOKENS)
     return await asyncio.to_thread(hits_page, hits, query, memory.counter, max_tokens)
 
 

@@ -19,6 +19,7 @@ from context_compressor.offload.tools.history import (
     answer_search,
 )
 from context_compressor.offload.tools.media import Wire, answer_load, find_media, media_part
+from context_compressor.offload.tools.patterns import PatternError
 from context_compressor.offload.tools.schemas import (
     COMPRESS_TOOL,
     GREP_TOOL,
@@ -27,7 +28,6 @@ from context_compressor.offload.tools.schemas import (
     SCHEMAS,
     SEARCH_TOOL,
 )
-from context_compressor.offload.tools.searching import PatternError
 from context_compressor.offload.tools.source import SOURCE_MEMBERS, OffloadSource
 from context_compressor.offload.tools.texts import answer_grep, answer_read
 
@@ -58,12 +58,12 @@ class OffloadTools:
         self._wire = wire
         self._allowance = allowance = Allowance(memory)
         self._handlers: dict[str, Callable[[Arguments], Awaitable[str]]] = {
-            READ_TOOL: partial(answer_read, memory, allowance.room),
-            GREP_TOOL: partial(answer_grep, memory, allowance.room),
+            READ_TOOL: partial(answer_read, memory, allowance),
+            GREP_TOOL: partial(answer_grep, memory, allowance),
             LOAD_TOOL: partial(answer_load, memory, allowance),
         }
         if isinstance(memory, SearchableSource):
-            self._handlers[SEARCH_TOOL] = partial(answer_search, memory, allowance.room)
+            self._handlers[SEARCH_TOOL] = partial(answer_search, memory, allowance)
         if isinstance(memory, CompressibleSource):
             self._handlers[COMPRESS_TOOL] = partial(answer_compress, memory)
 

@@ -1,8 +1,7 @@
-"""Search stored texts with a pattern from outside: compile it safely, find lines, make one page of them."""
+"""Search stored texts: find the lines that match a pattern, make one page of them."""
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from context_compressor.offload.tools.pages import (
     closing_found,
     found_page,
 )
+from context_compressor.offload.tools.patterns import PatternError, with_escapes
 from context_compressor.tokens.protocol import TokenCounter
 
 if TYPE_CHECKING:
@@ -25,11 +25,6 @@ if TYPE_CHECKING:
 SEARCH_SECONDS = 2.0
 """What one search may take over all texts, their loading not included: a pattern from a model can run for
 ever."""
-
-MAX_PATTERN_CHARACTERS = 1000
-MAX_REPEATS = 100_000
-"""Product of the `{n}` in a pattern. `regex` unrolls nested ones when it compiles, which no timeout stops:
-`((x{500}){500}){500}` takes gigabytes, 100,000 takes 0.1 s."""
 
 LINE_WIDTHS = (200, 80)
 """Characters shown of a long line, the first width with which anything fits: 200 hold a path or a stack frame
@@ -43,66 +38,6 @@ LAST_WIDTH = 24
 
 _FIRST_GUESS = 8
 """Matches tried first: about what the 300 tokens of an ordinary search hold."""
-
-_REPEAT = re.compile(r"\{\s*(\d+)")
-_RECURSION = re.compile(r"\(\?(?:R|&|P>|[+-]?\d)")
-_BEYOND_ASCII = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|\(\?P?<\w+>|([^\x00-\x7f])", re.DOTALL)
-"""A character that JSON may have written as an escape, outside of sets and of names of groups."""
-
-
-class PatternError(ValueError):
-    """Report a pattern that cannot be used; the text is an answer for the model."""
-
-
-def compile_pattern(pattern: str, ignore_case: bool) -> regex.Pattern[str]:
-    """Compile a pattern from outside; `^` and `$` match at every line.
-
-    Raises:
-        PatternError: it is invalid, too long, recursive, or its repeats multiply beyond `MAX_REPEATS`.
-    """
-    import regex  # which only a search loads
-
-    if len(pattern) > MAX_PATTERN_CHARACTERS:
-        raise PatternError(
-            f"The pattern has {len(pattern)} characters; use at most {MAX_PATTERN_CHARACTERS}."
-        )
-    repeats = 1
-    for match in _REPEAT.finditer(pattern):
-        repeats *= max(int(match[1][:9]), 1)
-        if repeats > MAX_REPEATS:
-            raise PatternError(
-                f"The counted repeats of this pattern multiply beyond {MAX_REPEATS}; lower them."
-            )
-    if _RECURSION.search(pattern):
-        # Measured: such a pattern takes a gigabyte of memory per second before the timeout ends it.
-        raise PatternError("Patterns that call themselves are not supported; write it without recursion.")
-    try:
-        return regex.compile(pattern, regex.MULTILINE | (regex.IGNORECASE if ignore_case else 0))
-    except (regex.error, RecursionError, MemoryError, OverflowError, ValueError) as error:
-        raise PatternError(
-            f"Invalid pattern: {error}. "
-            "Put a backslash before each of . * + ? ( ) [ ] { } | ^ $ \\ that is meant literally."
-        ) from error
-
-
-def _with_escapes(pattern: regex.Pattern[str]) -> regex.Pattern[str]:
-    """Return a pattern that finds characters beyond ASCII also where JSON wrote them as escapes."""
-    import regex
-
-    if pattern.pattern.isascii():
-        return pattern
-    try:
-        return regex.compile(_BEYOND_ASCII.sub(_or_escaped, pattern.pattern), pattern.flags)
-    except regex.error:
-        return pattern
-
-
-def _or_escaped(found: re.Match[str]) -> str:
-    if not found[1]:
-        return found[0]
-    units = found[1].encode("utf-16-be", "surrogatepass").hex()
-    escapes = "".join(rf"\\+u{units[start : start + 4]}" for start in range(0, len(units), 4))
-    return f"(?:{found[1]}|(?i:{escapes}))"
 
 
 class Match(NamedTuple):
@@ -136,7 +71,7 @@ def search_text(text: str, ref: str, pattern: regex.Pattern[str], seconds: float
     """
     matches: list[Match] = []
     if "\\u" in text:
-        pattern = _with_escapes(pattern)
+        pattern = with_escapes(pattern)
     began = time.monotonic()
     number, start, end, timed_out = 1, 0, -1, False  # of the line of the latest match
     position = line_start = 0  # where to go on, and the start of that line

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
 
 from context_compressor.messages.media import is_data_url, media_type_of
+from context_compressor.offload.tools.allowance import Allowance
 from context_compressor.offload.tools.arguments import Arguments, FinalAnswer, show_value
+from context_compressor.offload.tools.patterns import compile_pattern
 from context_compressor.offload.tools.reading import read_page
 from context_compressor.offload.tools.schemas import LOAD_TOOL
 from context_compressor.offload.tools.searching import (
     SEARCH_SECONDS,
     TextMatches,
-    compile_pattern,
     search_page,
     search_text,
 )
@@ -29,8 +30,8 @@ with its context takes more, it may have a page."""
 MAX_CONTEXT_LINES = 50
 
 
-async def answer_read(memory: OffloadSource, room: Callable[[], int], arguments: Arguments) -> str:
-    """Return a page of a stored text that costs at most the tokens of `room`.
+async def answer_read(memory: OffloadSource, allowance: Allowance, arguments: Arguments) -> str:
+    """Return a page of a stored text within the allowance.
 
     Raises:
         FinalAnswer: a wrong argument, no such text, or no room.
@@ -39,7 +40,7 @@ async def answer_read(memory: OffloadSource, room: Callable[[], int], arguments:
     offset, column = arguments.integer("offset") or 1, arguments.integer("column") or 1
     limit = arguments.integer("limit")
     ref = await find_ref(memory, arguments.required("ref"))
-    max_tokens = room()
+    max_tokens = allowance.room()
     text = await text_of(memory, ref)
     if is_data_url(text):
         raise FinalAnswer(f"{ref} is {media_type_of(text) or 'no text'}: show it with {LOAD_TOOL}.")
@@ -65,10 +66,8 @@ class _Found(NamedTuple):
     """Whether the time was over before all was searched."""
 
 
-async def answer_grep(memory: OffloadSource, room: Callable[[], int], arguments: Arguments) -> str:
-    """Return the lines of stored texts that match a pattern as a page, or why there are none.
-
-    The page costs at most the tokens of `room`.
+async def answer_grep(memory: OffloadSource, allowance: Allowance, arguments: Arguments) -> str:
+    """Return the lines of stored texts that match a pattern, within the allowance, or why there are none.
 
     Raises:
         FinalAnswer: a wrong argument, no such text, or no room.
@@ -81,7 +80,7 @@ async def answer_grep(memory: OffloadSource, room: Callable[[], int], arguments:
     pattern = await asyncio.to_thread(compile_pattern, given, arguments.flag("ignore_case"))
     named = arguments.get("ref")
     refs = await memory.reachable_refs() if named is None else [await find_ref(memory, named)]
-    max_tokens = room()
+    max_tokens = allowance.room()
     found = await _search(memory, refs, pattern, is_named=named is not None)
     if not found.texts:
         return _nothing_found(given, refs, found)
