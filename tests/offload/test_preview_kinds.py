@@ -386,6 +386,14 @@ class TestMatches:
         assert "[line 1]\nlogs/web.log (41): 2026-03-02T06:09:11Z upstream" in shown
         assert "[line 41]\n2026-03-02T06:49:11Z upstream" in shown
 
+    def test_each_kind_of_text_comes_before_the_files_with_few_matches(self) -> None:
+        text = "\n".join(f"src/part_{i // 3:02d}.py:{i}:import json" for i in range(120))
+        shown = shown_by(
+            show_matches, f"{text}\nsrc/part_00.py:900:raise KeyError(key)\nsrc/z.py:1:pass", 900
+        )
+        assert "raise KeyError(key)" in shown
+        assert "src/part_30.py" not in shown
+
     def test_hours_of_a_log_are_no_matches(self) -> None:
         assert show_matches("\n".join(f"12:00:{i % 60:02d} served" for i in range(99))) is None
 
@@ -406,6 +414,7 @@ class TestTable:
             WIDE_CSV.partition("\n")[2],
             PROSE,
             "\n".join(f"one, two, {'three, ' * (i % 9)}" for i in range(40)),
+            "\n".join(f"the road to town {i};and so on;and so on;nothing else" for i in range(40)),
         ],
     )
     def test_near_misses(self, text: str) -> None:

@@ -73,8 +73,9 @@ async def test_a_large_text_reads_back(store: OffloadStore) -> None:
 
 
 async def test_the_ref_is_the_head_of_the_sha256(store: OffloadStore) -> None:
-    digits = hashlib.sha256("naïve\r\n".encode()).hexdigest()[:16]
-    assert await store.write("naïve\r\n") == f"ctx://{digits}"
+    for text, data in (("naïve\r\n", b"na\xc3\xafve\r\n"), ("half \ud800", b"half \xed\xa0\x80")):
+        digits = hashlib.sha256(data).hexdigest()[:16]
+        assert await store.write(text) == f"ctx://{digits}"
 
 
 async def test_refs_are_sorted_and_a_text_is_listed_once(store: OffloadStore) -> None:

@@ -23,7 +23,7 @@ from context_compressor.offload.protocol import ref_of
 from context_compressor.offload.tools import texts
 from context_compressor.offload.tools.offload_tools import OffloadTools
 from context_compressor.offload.tools.pages import page_matches, parse_page
-from context_compressor.offload.tools.schemas import LOAD_TOOL, is_own_tool
+from context_compressor.offload.tools.schemas import GUIDE, LOAD_TOOL, SHORT_GUIDE, is_own_tool, names_tools
 from tests.offload.counters import WordCounter
 from tests.offload.tools.sources import COUNTER, Source
 from tests.support.media import png_url
@@ -92,6 +92,12 @@ class TestSchemas:
     @pytest.mark.parametrize("name", [None, "", "offloaded", "thread_offloaded", "read_offloaded_files"])
     def test_a_tool_of_another_name_is_another(self, name: str | None) -> None:
         assert not is_own_tool(name)
+
+    def test_a_stand_in_tells_of_the_tools_in_its_own_words_only(self) -> None:
+        """A preview may be of this library's own code."""
+        assert names_tools(f"[Offloaded. {GUIDE}]\nand a preview")
+        assert names_tools(f"[offloaded; {SHORT_GUIDE}]")
+        assert not names_tools(f"[Offloaded.]\n{GUIDE}")
 
     def test_they_are_cheap(self) -> None:
         assert COUNTER.count_text(json.dumps(OffloadTools(Source()).schemas)) < 550
@@ -445,6 +451,10 @@ class TestAllowance:
         for ref in source.texts:
             await read(source, ref=ref)  # `call` checks it
             await grep(source, pattern=".", ref=ref, limit=10_000)
+
+    async def test_a_sentence_is_cut_where_a_page_may_take_less(self) -> None:
+        answer = await read(Source(LOG, budget=80), ref="nonsense")  # `call` checks it
+        assert answer.startswith("No text")
 
     async def test_a_counter_that_finds_everything_short_does_not_get_the_whole_text(self) -> None:
         text = "x" * 5_000_000
