@@ -205,14 +205,15 @@ def _names_in(file: str) -> set[str]:
     try:
         has_ended = _has_ended(descriptor)
         with os.fdopen(descriptor, "rb", closefd=False) as stream:
-            lines = [] if has_ended else stream.read().decode().split("\n")
+            written = stream.read()
     finally:
         os.close(descriptor)
     if has_ended:
         with suppress(OSError):
             Path(file).unlink()
+        return set()
     names: set[str] = set()
-    for line in lines:
+    for line in written.decode().split("\n"):
         if line.startswith("+") and line.endswith(";"):
             names.add(line[1:-1])
         elif line.startswith("-") and line.endswith(";"):

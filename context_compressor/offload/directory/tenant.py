@@ -119,14 +119,16 @@ class Tenant:
     @contextmanager
     def freeing(self, size: int) -> Iterator[None]:
         """Surround what removes so many bytes, to take note of it."""
+        if not size:
+            yield
+            return
         usage = self._quota.usage
         counted_at = 0
         with suppress(OSError):  # too high a count is mended by the next collection
-            counted_at = usage.counted_at() if size else 0
+            counted_at = usage.counted_at()
         yield
         with suppress(OSError):
-            if size:
-                usage.subtract(size, counted_at)
+            usage.subtract(size, counted_at)
 
     def count_index(self) -> None:
         """Count by how much the search index grew or shrank since the last time.
