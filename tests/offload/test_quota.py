@@ -130,6 +130,16 @@ class TestBytes:
         getattr(store, call)()
         assert Usage(tmp_path).used() == bytes_in(tmp_path) == 2_500
 
+    async def test_an_index_is_counted_by_the_next_text_of_a_store_without_a_quota(
+        self, tmp_path: Path
+    ) -> None:
+        await FileOffloadStore(tmp_path, "limited", max_bytes=9_000).write(text_of(1))
+        free = FileOffloadStore(tmp_path, "free")
+        await free.write(text_of(2))
+        (tmp_path / "free" / "search.sqlite3").write_bytes(b"x" * 1_500)
+        await free.write(text_of(3))
+        assert Usage(tmp_path).used() == bytes_in(tmp_path) == 4_500
+
     async def test_stores_without_a_quota_are_counted(self, tmp_path: Path) -> None:
         limited = FileOffloadStore(tmp_path, "limited", max_bytes=2_500)
         await limited.write(text_of(1))
