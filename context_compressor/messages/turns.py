@@ -7,7 +7,7 @@ from typing import Any
 
 from context_compressor.messages.msg import copy_json
 from context_compressor.messages.openai import as_list
-from context_compressor.messages.openai.common import MISSING, no_chat_dict, wrong
+from context_compressor.messages.openai.common import MISSING, THOUGHT_KEYS, no_chat_dict, wrong
 
 BRIDGE = "[The conversation goes on.]"
 """What the assistant says where a user message follows a tool's result; 15 tokens or less, frame included."""
@@ -57,6 +57,10 @@ def _joined(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
         content = [part for held in contents for part in _parts(held)]
     names = {message.get("name") for message in (first, second)}
     kept = {key: value for key, value in {**first, **second}.items() if key != "name" or len(names) == 1}
+    for key in THOUGHT_KEYS:
+        thoughts = [message[key] for message in (first, second) if isinstance(message.get(key), str)]
+        if any(thoughts):
+            kept[key] = "\n\n".join(filter(None, thoughts))
     return {**kept, "content": content}
 
 

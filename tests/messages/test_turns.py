@@ -120,6 +120,15 @@ def test_what_neighbours_say_stands_in_one_message() -> None:
     assert texts[0] == says("user", "one", name="ann")
 
 
+@pytest.mark.parametrize(
+    ("thoughts", "kept"),
+    [(["first", "second"], "first\n\nsecond"), (["first", None], "first"), (["", "second"], "second")],
+)
+def test_what_neighbours_thought_stays(thoughts: list[str | None], kept: str) -> None:
+    messages = [says("assistant", "said", reasoning_content=thought) for thought in thoughts]
+    assert in_turn(messages) == [says("assistant", "said\n\nsaid", reasoning_content=kept)]
+
+
 def test_calls_that_were_interrupted_get_an_answer() -> None:
     call = {"id": "c", "type": "function", "function": {"name": "read", "arguments": "{}"}}
     result = says("tool", "no", tool_call_id="c")
