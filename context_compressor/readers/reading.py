@@ -86,7 +86,7 @@ def read_stream(
             empty = False
             yield session
     if empty and len(problems) == before:
-        raise UnreadableError(f"holds no message of a {reader.FORMAT.title}")
+        raise UnreadableError(f"holds no message (read as: {reader.FORMAT.title})")
 
 
 def _reader_of(format: Format) -> Reader:

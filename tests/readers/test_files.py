@@ -114,7 +114,7 @@ def test_a_forced_format_wins_over_what_the_content_looks_like():
 
 
 def test_a_session_without_messages_says_so():
-    with pytest.raises(UnreadableError, match="f: holds no message of a Claude Code session"):
+    with pytest.raises(UnreadableError, match=r"f: holds no message \(read as: Claude Code session\)"):
         read_lines([{"type": "summary", "summary": "s", "leafUuid": "u"}])
 
 
