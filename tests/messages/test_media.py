@@ -66,3 +66,22 @@ def test_damaged_data_in_a_block_can_still_leave(block: dict[str, Any]) -> None:
     media = encoded_media(block)
     assert media is not None
     assert media.url == f"{PREFIX}{'damaged ' * 50}"
+
+
+DATA = "A" * 400
+
+
+@pytest.mark.parametrize(
+    ("block", "kind"),
+    [
+        ({"type": "image", "source": {"type": "base64", "data": DATA}}, "image"),
+        ({"type": "file", "file": {"file_data": PREFIX + DATA}}, "image"),
+        ({"type": "file", "file": {"file_data": f"data:application/pdf;base64,{DATA}"}}, "file"),
+        ({"type": "file", "file": {"file_data": f"data:;base64,{DATA}"}}, "file"),
+        ({"type": "input_audio", "input_audio": {"data": DATA, "format": "wav"}}, "audio"),
+    ],
+)
+def test_media_are_of_the_kind_that_their_block_or_their_type_names(block: dict[str, Any], kind: str) -> None:
+    media = encoded_media(block)
+    assert media is not None
+    assert media.kind == kind

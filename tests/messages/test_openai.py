@@ -83,6 +83,8 @@ PART_MESSAGES = [
         {"type": "video_url", "video_url": {"url": "https://a/b.mp4"}},
         {"type": "video", "video": ["https://a/1.png", "https://a/2.png"]},
         {"type": "file", "file": {"file_id": "f"}},
+        {"type": "image_url", "image_url": {"url": "https://a/b.png", "media_type": "image/png"}},
+        {"type": "image_url", "image_url": None},
         {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]},
         {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AA=="}},
         {"text": "typeless"},

@@ -40,7 +40,7 @@ def outline(messages: Sequence[dict[str, Any]]) -> list[tuple[str, Any]]:
                 said = (said, message[key])
         calls = [(call["id"], call["function"]["name"]) for call in message.get("tool_calls", ())]
         role = f"tool {message['tool_call_id']}" if message["role"] == "tool" else message["role"]
-        found.append((role, (said, *calls)) if calls else (role, said))
+        found.append((role, (said, *calls)) if "tool_calls" in message else (role, said))
     return found
 
 

@@ -34,7 +34,7 @@ def test_a_rollout_with_every_kind_of_call():
             said("developer", "<permissions>"),
             said("user", "<environment_context>\n</environment_context>"),
             item("message", role="user", content=[
-                {"type": "input_text", "text": "list"}, {"type": "input_image", "image_url": PNG},
+                {"type": "input_image", "image_url": PNG}, {"type": "input_text", "text": "list"},
             ]),
             line("event_msg", type="user_message", message="list"),
             THOUGHT,
@@ -59,7 +59,7 @@ def test_a_rollout_with_every_kind_of_call():
     assert session.format is Format.CODEX
     assert session.id == "t1"
     assert reading.problems == ()
-    picture = [{"type": "text", "text": "list"}, {"type": "image_url", "image_url": {"url": PNG}}]
+    picture = [{"type": "image_url", "image_url": {"url": PNG}}, {"type": "text", "text": "list"}]
     assert outline(session.messages) == [
         ("developer", "<permissions>"),
         ("user", "<environment_context>\n</environment_context>"),

@@ -106,6 +106,92 @@ def test_langchain_a_message_per_line_says_which_line():
     assert session.message_lines == tuple(range(1, len(messages) + 1))
 
 
+RAW_CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
+CALL_BLOCK = {"type": "tool_use", "id": "c", "name": "f", "input": {"a": 1}}
+
+
+@pytest.mark.parametrize(
+    ("fields", "call_id"),
+    [
+        ({"content": "", "additional_kwargs": {"tool_calls": [RAW_CALL]}}, "c"),
+        ({"content": "", "additional_kwargs": {"function_call": RAW_CALL["function"]}}, ""),
+        ({"content": [CALL_BLOCK]}, "c"),
+        ({"content": [CALL_BLOCK], "tool_calls": [{"id": "c", "name": "f", "args": {"a": 1}}]}, "c"),
+    ],
+)
+def test_langchain_calls_are_read_once_wherever_they_stand(fields, call_id):
+    (session,) = read_text(json.dumps([{"type": "ai", "data": fields}])).sessions
+
+    assert outline(session.messages) == [("assistant", (None, (call_id, "f")))]
+    assert arguments(session.messages) == {call_id: '{"a": 1}'}
+
+
+@pytest.mark.parametrize(
+    ("block", "part"),
+    [
+        ({"type": "text-plain", "text": "a dot"}, TEXT),
+        ({"type": "image_url", "image_url": PNG}, IMAGE),
+        ({"type": "image", "base64": "iVBORw0KGgo=", "mime_type": "image/png"}, IMAGE),
+        ({"type": "image", "source_type": "base64", "data": "iVBORw0KGgo=", "mime_type": "image/png"}, IMAGE),
+        ({"type": "image", "url": "u"}, {"type": "image_url", "image_url": {"url": "u"}}),
+        (
+            {"type": "audio", "base64": "AA==", "mime_type": "audio/mpeg"},
+            {"type": "input_audio", "input_audio": {"data": "AA==", "format": "mp3"}},
+        ),
+        (
+            {"type": "video", "base64": "AA==", "mime_type": "video/mp4"},
+            {"type": "video_url", "video_url": {"url": "data:video/mp4;base64,AA=="}},
+        ),
+        (
+            {"type": "file", "base64": "AA==", "mime_type": "application/pdf", "filename": "d.pdf"},
+            {"type": "file", "file": {"filename": "d.pdf", "file_data": "data:application/pdf;base64,AA=="}},
+        ),
+        ({"type": "file", "url": "u"}, {"type": "text", "text": '{"type": "file", "url": "u"}'}),
+    ],
+)
+def test_langchain_blocks(block, part):
+    content = [{"type": "text", "text": "see"}, block]
+    (session,) = read_text(json.dumps([{"type": "human", "data": {"content": content}}])).sessions
+
+    assert session.messages[0]["content"] == [content[0], part]
+
+
+def shown(block):
+    """Return what stands for a block that chat dicts have no word for."""
+    return {"type": "text", "text": json.dumps(block)}
+
+
+LINKED = {"type": "document", "source": {"type": "url", "url": "https://example.org/d.pdf"}}
+UPLOADED = {"type": "image", "source": {"type": "file", "file_id": "f"}}
+
+
+@pytest.mark.parametrize(
+    ("block", "part"),
+    [
+        (
+            {"type": "image", "source": {"type": "url", "url": "u"}},
+            {"type": "image_url", "image_url": {"url": "u"}},
+        ),
+        ({"type": "document", "source": {"type": "text", "data": "a dot"}}, TEXT),
+        (
+            {
+                "type": "document",
+                "source": {"type": "base64", "media_type": "text/x", "data": "AA=="},
+            },
+            {"type": "file", "file": {"file_data": "data:text/x;base64,AA=="}},
+        ),
+        (LINKED, shown(LINKED)),
+        (UPLOADED, shown(UPLOADED)),
+        ({"type": "odd", "x": "é"}, {"type": "text", "text": '{"type": "odd", "x": "é"}'}),
+    ],
+)
+def test_anthropic_blocks(block, part):
+    messages = [{"role": "user", "content": [{"type": "text", "text": "see"}, block]}]
+    (session,) = read_text(json.dumps({"system": "s", "messages": messages})).sessions
+
+    assert session.messages[1]["content"] == [{"type": "text", "text": "see"}, part]
+
+
 def test_anthropic_request():
     (session,) = read_sample("anthropic_request.json").sessions
 
