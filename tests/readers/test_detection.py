@@ -72,7 +72,74 @@ def test_formats_are_known_by_a_few_keys(sample, format):
     assert detect_format(sample) is format
 
 
-SEEDS: list[Any] = [json.loads(path.read_text("utf-8")) for path in sorted(SAMPLES.glob("*.json"))]
+CLAUDE_CODE = [
+    {"type": "summary", "summary": "s", "leafUuid": "u"},
+    {"type": "user", "message": {"role": "user", "content": "hi"}, "uuid": "1", "sessionId": "s"},
+    {
+        "type": "assistant",
+        "message": {
+            "id": "m",
+            "role": "assistant",
+            "content": [
+                {"type": "thinking", "thinking": "hm"},
+                {"type": "text", "text": "so"},
+                {"type": "tool_use", "id": "c", "name": "f", "input": {"a": 1}},
+            ],
+        },
+        "uuid": "2",
+        "parentUuid": "1",
+        "isMeta": False,
+    },
+    {
+        "type": "user",
+        "message": {
+            "role": "user",
+            "content": [
+                {"type": "tool_result", "tool_use_id": "c", "content": [{"type": "text", "text": "r"}]}
+            ],
+        },
+        "uuid": "3",
+        "parentUuid": "2",
+    },
+    {
+        "type": "attachment",
+        "attachment": {"type": "queued_command", "prompt": "and"},
+        "uuid": "4",
+        "parentUuid": "3",
+    },
+    {
+        "type": "assistant",
+        "message": {"id": "n", "content": [{"type": "text", "text": "sub"}]},
+        "uuid": "5",
+        "isSidechain": True,
+        "agentId": "a",
+        "parent_tool_use_id": "c",
+    },
+]
+CODEX_ITEMS: list[dict[str, Any]] = [
+    {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]},
+    {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}], "content": None},
+    {"type": "function_call", "name": "f", "namespace": "n", "arguments": "{}", "call_id": "c"},
+    {"type": "function_call_output", "call_id": "c", "output": {"content": "r", "success": True}},
+    {"type": "custom_tool_call", "name": "g", "input": "x", "call_id": "d"},
+    {"type": "custom_tool_call_output", "call_id": "d", "output": [{"type": "input_text", "text": "r"}]},
+    {"type": "web_search_call", "id": "w", "status": "completed", "action": {"query": "q"}},
+    {"type": "agent_message", "content": "sub"},
+    {"type": "message", "role": "assistant", "content": [{"type": "refusal", "refusal": "no"}]},
+]
+CODEX = [
+    {"type": "session_meta", "payload": {"id": "s"}},
+    {"type": "compacted", "payload": {"message": "m", "replacement_history": CODEX_ITEMS[:1]}},
+    *({"type": "response_item", "payload": item} for item in CODEX_ITEMS),
+    {"type": "event_msg", "payload": {"type": "thread_rolled_back", "num_turns": 1}},
+    {"type": "compacted", "payload": {"message": "m", "replacement_history": CODEX_ITEMS}},
+]
+SEEDS: list[Any] = [
+    *([json.loads(path.read_text("utf-8"))] for path in sorted(SAMPLES.glob("*.json"))),
+    CLAUDE_CODE,
+    CODEX,
+]
+"""The lines of files."""
 JUNK = st.sampled_from(
     [
         None,
@@ -103,6 +170,20 @@ def places(value: Any) -> list[tuple[Any, Any]]:
     return found
 
 
+@pytest.mark.parametrize("seed", range(len(SEEDS)))
+def test_a_number_wherever_something_else_is_expected_breaks_no_reader(seed):
+    value = json.loads(json.dumps(SEEDS[seed]))
+    format = detect_format(value)
+    for container, key in places(value):
+        kept, container[key] = container[key], 7
+        try:
+            for session in read_lines(value, format).sessions:
+                from_openai(session.messages)
+        except UnreadableError:
+            pass
+        container[key] = kept
+
+
 @given(st.integers(0, len(SEEDS) - 1), st.data())
 def test_whatever_is_wrong_in_a_file_the_rest_is_valid(seed, data):
     """Readers raise nothing but `UnreadableError`, and what they give is always accepted."""
@@ -112,7 +193,7 @@ def test_whatever_is_wrong_in_a_file_the_rest_is_valid(seed, data):
         container[key] = copy.deepcopy(data.draw(JUNK))  # shared by all examples, and written into
     format = data.draw(st.sampled_from([None, *Format]))
     try:
-        reading = read_value(value, format)
+        reading = read_lines(value, format)
     except UnreadableError:
         return
     for session in reading.sessions:
