@@ -122,6 +122,13 @@ def test_a_result_that_answers_nothing_is_a_labelled_user_message() -> None:
     assert sizes == [1, 1, 1]
 
 
+def test_a_result_that_answers_nothing_is_labelled_with_its_tool() -> None:
+    block = {"type": "tool_result", "id": "x", "name": "search", "output": "orphaned"}
+    (shown,) = repaired([Msg("system", [block], "system")])
+    assert shown.name == "search"
+    assert shown.content == "[Result of tool search, which answers no open call:]\norphaned"
+
+
 def test_a_result_in_parts_that_answers_nothing_stays_in_parts() -> None:
     image = {"type": "image_url", "image_url": {"url": "https://a/b.png"}}
     wire, _ = fed([{**result("x", ""), "content": [{"type": "text", "text": "shot"}, image]}])
@@ -272,9 +279,10 @@ def test_an_empty_list_of_calls_is_left_out() -> None:
     assert wire == [assistant("x")]
 
 
-def test_a_refusal_is_kept_as_text() -> None:
-    wire, _ = fed([{"role": "assistant", "content": None, "refusal": "I will not"}])
-    assert "I will not" in json.dumps(wire)
+@pytest.mark.parametrize("more", [{}, {"reasoning_content": "They ask too much."}])
+def test_a_refusal_is_kept_as_text(more: Dict) -> None:
+    wire, _ = fed([{"role": "assistant", "content": None, "refusal": "I will not", **more}])
+    assert wire == [assistant("I will not")]
     assert problems([user("u"), *wire]) == []
 
 

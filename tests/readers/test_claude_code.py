@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from context_compressor.readers import Format
 from tests.readers.support import PNG, arguments, outline, read_lines
 
@@ -118,6 +120,15 @@ def test_what_was_typed_while_the_model_worked_stands_behind_the_result():
     assert session.messages[-1] == {"role": "user", "content": "and c"}
 
 
+@pytest.mark.parametrize("attachment", [{"type": "todo_reminder", "content": []}, None])
+def test_what_else_is_attached_says_nothing(attachment):
+    attached = {"type": "attachment", "uuid": "q", "parentUuid": "u1", "attachment": attachment}
+    reading = read_lines([record("user", "u1", None, "hi"), attached, record("user", "u2", "q", "there")])
+
+    assert reading.problems == ()
+    assert [said for _, said in outline(reading.sessions[0].messages)] == ["hi", "there"]
+
+
 def test_rewound_branches_are_left_out_and_counted():
     (session,) = read_lines(
         [
@@ -149,6 +160,25 @@ def test_results_of_parallel_calls_are_no_branches():
 
     assert [role for role, _ in outline(session.messages)] == [
         "user", "assistant", "tool t2", "tool t1", "assistant",
+    ]  # fmt: skip
+    assert session.notes == ()
+
+
+def test_a_mere_link_before_the_result_of_a_parallel_call_makes_no_branch_of_it():
+    (session,) = read_lines(
+        [
+            record("user", "u1", None, "read both"),
+            record("assistant", "a1", "u1", call("t1"), "msg_1"),
+            record("assistant", "a2", "a1", call("t2"), "msg_1"),
+            {"type": "progress", "uuid": "p", "parentUuid": "a1", "sessionId": "s1"},
+            record("user", "r1", "p", result("t1", "one")),
+            record("user", "r2", "a2", result("t2", "two")),
+            record("assistant", "b1", "r2", text("done"), "msg_2"),
+        ]
+    ).sessions
+
+    assert [role for role, _ in outline(session.messages)] == [
+        "user", "assistant", "tool t1", "tool t2", "assistant",
     ]  # fmt: skip
     assert session.notes == ()
 

@@ -48,7 +48,7 @@ def test_a_rollout_with_every_kind_of_call():
             item("custom_tool_call_output", call_id="c3", output=[{"type": "input_text", "text": "Done!"}]),
             item("local_shell_call", call_id="c4", action={"type": "exec", "command": ["id"]}),
             item("function_call_output", call_id="c4", output="uid=0"),
-            item("web_search_call", status="completed", action={"type": "search", "query": "q"}),
+            item("web_search_call", action={"type": "search", "query": "q"}),
             item("ghost_snapshot", ghost_commit={"id": "x"}),
             said("assistant", "Done."),
             line("something_new", whatever=1),
@@ -126,9 +126,12 @@ def test_compaction_keeps_what_was_before_or_what_it_kept_itself():
 
     (whole,) = read_lines([META, said("user", "one"), compacted, said("user", "two")]).sessions
     (resumed,) = read_lines([META, compacted, said("user", "two")]).sessions
+    kept_nothing = line("compacted", message="so far", replacement_history=[])
+    (summed_up,) = read_lines([META, kept_nothing, said("user", "two")]).sessions
 
     assert [text for _, text in outline(whole.messages)] == ["one", "so far", "two"]
     assert [text for _, text in outline(resumed.messages)] == ["kept", "two"]
+    assert [text for _, text in outline(summed_up.messages)] == ["so far", "two"]
 
 
 def test_a_fork_keeps_its_own_id():

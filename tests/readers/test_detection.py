@@ -64,6 +64,7 @@ def test_chat_dicts_stay_chat_dicts(case):
         ([{"id": "x", "timestamp": "t"}], Format.CODEX),
         ([{"type": "queue-operation", "operation": "enqueue"}], Format.CLAUDE_CODE),
         ([{"name": "x", "version": "1"}], None),
+        ([{"output": ["x"]}], None),
         ([7, "text", None], None),
         ([], None),
     ],
@@ -170,12 +171,13 @@ def places(value: Any) -> list[tuple[Any, Any]]:
     return found
 
 
+@pytest.mark.parametrize("junk", [7, []])
 @pytest.mark.parametrize("seed", range(len(SEEDS)))
-def test_a_number_wherever_something_else_is_expected_breaks_no_reader(seed):
+def test_what_is_of_the_wrong_kind_breaks_no_reader_wherever_it_stands(seed, junk):
     value = json.loads(json.dumps(SEEDS[seed]))
     format = detect_format(value)
     for container, key in places(value):
-        kept, container[key] = container[key], 7
+        kept, container[key] = container[key], junk
         try:
             for session in read_lines(value, format).sessions:
                 from_openai(session.messages)

@@ -258,6 +258,17 @@ def test_responses_request():
     assert arguments(session.messages)["call_2"] == '{"input": "*** Begin Patch"}'
 
 
+@pytest.mark.parametrize(
+    "instructions",
+    ["Be brief.", [{"role": "system", "content": [{"type": "input_text", "text": "Be brief."}]}]],
+)
+def test_responses_instructions_are_words_or_items(instructions):
+    request = {"model": "m", "instructions": instructions, "input": "hi"}
+    (session,) = read_text(json.dumps(request)).sessions
+
+    assert outline(session.messages) == [("system", "Be brief."), ("user", "hi")]
+
+
 def test_responses_lists_and_lines_are_read_like_requests():
     items = json.loads((SAMPLES / "responses_request.json").read_text("utf-8"))["input"]
     (whole,) = read_sample("responses_request.json").sessions
