@@ -169,8 +169,6 @@ def _rewound(records: Sequence[_Record]) -> set[int]:
             last[parent] = max(last[parent], last[index])
     rewound: set[int] = set()
     for parent, successors in children.items():
-        if len(successors) < 2:
-            continue
         kept = max(successors, key=lambda child: last[child])
         replies = {records[parent].message_id, records[kept].message_id} - {None}
         for child in successors:

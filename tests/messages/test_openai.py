@@ -83,6 +83,7 @@ PART_MESSAGES = [
         {"type": "video_url", "video_url": {"url": "https://a/b.mp4"}},
         {"type": "video", "video": ["https://a/1.png", "https://a/2.png"]},
         {"type": "file", "file": {"file_id": "f"}},
+        {"type": "input_audio", "input_audio": {"data": "https://a/b.mp3", "format": "mp3"}},
         {"type": "image_url", "image_url": {"url": "https://a/b.png", "media_type": "image/png"}},
         {"type": "image_url", "image_url": None},
         {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]},
@@ -268,6 +269,10 @@ def test_media_parts_become_blocks_with_a_source():
         "source": {"type": "base64", "media_type": "audio/wav", "data": "AA=="},
     }
     assert blocks[6] == {"type": "video", "source": {"type": "url", "url": "https://a/b.mp4"}}
+    assert blocks[9] == {
+        "type": "audio",
+        "source": {"type": "url", "url": "https://a/b.mp3", "format": "mp3"},
+    }
     assert [block["type"] for block in blocks[-5:]] == ["text", "image", "image", "video", "audio"]
 
 
