@@ -6,7 +6,7 @@ import copy
 import json
 import sys
 from enum import Enum
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -670,6 +670,8 @@ def test_only_messages_are_turned_into_dicts():
         to_openai(Msg("a", "b", "user"))
     with pytest.raises(InvalidArgumentError, match=r"messages\[1\]: expected a Msg, got dict"):
         to_openai([Msg("a", "b", "user"), {"role": "user", "content": "x"}])
+    with pytest.raises(InvalidArgumentError, match=r"messages\[0\]: expected a Msg, got SimpleNamespace"):
+        to_openai([SimpleNamespace(content="hi")])  # as LangChain's messages have no role
 
 
 def test_whoever_forgot_to_await_is_told_so():

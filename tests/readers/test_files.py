@@ -1,5 +1,6 @@
 """Files, directories and what is damaged in them, whatever the format."""
 
+import errno
 import gzip
 import io
 import json
@@ -49,6 +50,20 @@ def test_lines_that_are_no_utf_8_are_named(tmp_path):
 
     assert len(reading.sessions[0].messages) == 2
     assert shown(reading) == [f"{path}, line 2: byte 0xff is not UTF-8; save the file as UTF-8"]
+
+
+def test_lines_before_a_failure_of_the_disk_are_read():
+    class Failing(io.BytesIO):
+        def readline(self, size=-1):
+            return super().readline(size) or self.fail()
+
+        def fail(self):
+            raise OSError(errno.EIO, "Input/output error")
+
+    reading = read_all(Failing(f"{HI}\n{HI}\n".encode()), "f")
+
+    assert reading.sessions[0].messages == [HI_DICT, HI_DICT]
+    assert shown(reading) == ["f, line 3: cannot be read: Input/output error; what follows is lost"]
 
 
 def test_lines_before_the_damage_of_a_gzip_file_are_read(tmp_path):

@@ -229,7 +229,9 @@ def test_anthropic_lists_lines_and_answers_are_read_like_requests():
     (bare,) = read_text(json.dumps(request["messages"])).sessions
     lines = "\n".join(json.dumps(message) for message in request["messages"])
     (by_line,) = read_text(lines).sessions
-    two = read_text(f"{json.dumps(request)}\n{json.dumps({**request, 'id': 'x'})}\n").sessions
+    two = read_text(
+        f"{json.dumps(request)}\n{json.dumps({**request, 'id': 5, 'session_id': 'x'})}\n"
+    ).sessions
 
     assert bare.messages == by_line.messages == whole.messages[1:]
     assert by_line.message_lines == (1, 2, 2, 2, 3, 3, 3, 4)

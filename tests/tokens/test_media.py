@@ -69,6 +69,7 @@ def cost(block: Block) -> int:
         ({"type": "video", "video": [f"data:image/png;base64,{IMAGE}"] * 3}, 4 * FRAME_TOKENS),
         ({"type": "video", "video": [f"https://x.org/{n}.jpg" for n in range(80)]}, 80 * FRAME_TOKENS),
         ({"video": ["https://x.org/1.jpg", "https://x.org/2.jpg"], "type": "video"}, 2 * FRAME_TOKENS),
+        ({"type": "video", "cover": {"type": "image", "data": IMAGE}}, 765),
         ({"type": "image", "source": {"type": "url", "url": "u"}, "openai": {"form": "url"}}, UNKNOWN_IMAGE),
     ],
 )
