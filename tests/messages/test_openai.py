@@ -84,6 +84,8 @@ PART_MESSAGES = [
         {"type": "video", "video": ["https://a/1.png", "https://a/2.png"]},
         {"type": "file", "file": {"file_id": "f"}},
         {"type": "input_audio", "input_audio": {"data": "https://a/b.mp3", "format": "mp3"}},
+        {"type": "input_audio", "input_audio": {"data": "AA==", "format": "mpeg"}},
+        {"image": "https://a/b.png", "source": {"x": 1}},
         {"type": "image_url", "image_url": {"url": "https://a/b.png", "media_type": "image/png"}},
         {"type": "image_url", "image_url": None},
         {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]},

@@ -115,6 +115,7 @@ def test_what_neighbours_say_stands_in_one_message() -> None:
     call = {"id": "c", "type": "function", "function": {"name": "read", "arguments": "{}"}}
     calls = [says("assistant", "I look."), says("assistant", None, tool_calls=[call])]
     assert in_turn(texts) == [says("user", "one\n\ntwo")]
+    assert in_turn(texts[:1] * 2) == [says("user", "one\n\none", name="ann")]
     assert in_turn(mixed) == [says("user", [{"type": "text", "text": "one"}, image])]
     assert in_turn(calls) == [says("assistant", "I look.", tool_calls=[call])]
     assert texts[0] == says("user", "one", name="ann")

@@ -38,6 +38,9 @@ CHAT = {
         },
         {"id": "3", "name": "f", "role": "tool", "tool_call_id": "c", "content": "x", "timestamp": "t"},
     ],
+    "parts with a source": [
+        {"role": "user", "content": [{"type": "video", "source": {"type": "url", "url": "u"}}]}
+    ],
     "nothing": [],
 }
 

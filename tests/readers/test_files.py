@@ -52,7 +52,8 @@ def test_lines_that_are_no_utf_8_are_named(tmp_path):
     assert shown(reading) == [f"{path}, line 2: byte 0xff is not UTF-8; save the file as UTF-8"]
 
 
-def test_lines_before_a_failure_of_the_disk_are_read():
+@pytest.mark.parametrize("count", [1, 2])
+def test_lines_before_a_failure_of_the_disk_are_read(count):
     class Failing(io.BytesIO):
         def readline(self, size=-1):
             return super().readline(size) or self.fail()
@@ -60,10 +61,12 @@ def test_lines_before_a_failure_of_the_disk_are_read():
         def fail(self):
             raise OSError(errno.EIO, "Input/output error")
 
-    reading = read_all(Failing(f"{HI}\n{HI}\n".encode()), "f")
+    reading = read_all(Failing(f"{HI}\n".encode() * count), "f")
 
-    assert reading.sessions[0].messages == [HI_DICT, HI_DICT]
-    assert shown(reading) == ["f, line 3: cannot be read: Input/output error; what follows is lost"]
+    assert reading.sessions[0].messages == [HI_DICT] * count
+    assert shown(reading) == [
+        f"f, line {count + 1}: cannot be read: Input/output error; what follows is lost"
+    ]
 
 
 def test_lines_before_the_damage_of_a_gzip_file_are_read(tmp_path):

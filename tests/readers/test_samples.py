@@ -50,6 +50,7 @@ def test_each_sample_is_known_by_its_content(name):
     assert reading.formats == (Format(prefix),)
     assert reading.problems == ()
     assert len(reading.sessions) == 1
+    assert reading.sessions[0].message_lines == ()
 
 
 @pytest.mark.parametrize("name", ["session", "state_dict", "bare_messages"])
