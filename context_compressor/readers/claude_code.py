@@ -93,9 +93,7 @@ def read(document: Document) -> Iterator[Session]:
             if record.uuid is not None:
                 agent_of[record.uuid] = agent
     for name, records in (("", main), *agents.items()):
-        session = _read_conversation(document, records, "/".join(part for part in (session_id, name) if part))
-        if session.messages:
-            yield session
+        yield _read_conversation(document, records, "/".join(part for part in (session_id, name) if part))
 
 
 def _agent_of(value: dict[str, Any], record: _Record, agent_of: dict[str, str], known: int) -> str | None:

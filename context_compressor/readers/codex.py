@@ -52,9 +52,7 @@ def read(document: Document) -> Iterator[Session]:
             document.reject(error, line)
     count = rollout.taken_back
     notes = (f"turns left out because they were rolled back: {count}",) if count else ()
-    session = to_session(document, FORMAT, rollout.transcript, rollout.id, notes)
-    if session.messages:
-        yield session
+    yield to_session(document, FORMAT, rollout.transcript, rollout.id, notes)
 
 
 class _Rollout:
