@@ -27,6 +27,8 @@ _MARKS = frozenset(
     }
 )
 """Block types by which content is told from that of chat dicts; `image` counts where it has a `source`."""
+_NEEDED = {"text": ("text",), "tool_use": ("id", "name"), "tool_result": ("tool_use_id",)}
+"""Keys that must hold strings in a block of a type."""
 
 
 def has_mark(content: Any) -> bool:
@@ -57,16 +59,9 @@ def blocks_of(content: Any) -> list[dict[str, Any]]:
     for index, block in enumerate(blocks):
         if not isinstance(block, dict):
             raise UnreadableError(f"content[{index}]: expected a block, got {kind_of(block)}")
-        _check(block, f"content[{index}].")
+        for key in _NEEDED.get(str(block.get("type")), ()):
+            string(block, key, f"content[{index}].")
     return blocks
-
-
-def _check(block: dict[str, Any], path: str) -> None:
-    kind = block.get("type")
-    for key in {"text": ("text",), "tool_use": ("id", "name"), "tool_result": ("tool_use_id",)}.get(
-        str(kind), ()
-    ):
-        string(block, key, path)
 
 
 def add_user(transcript: Transcript, content: Any, line: int) -> None:

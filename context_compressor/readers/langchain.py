@@ -21,15 +21,7 @@ from context_compressor.readers.transcript import (
 
 FORMAT = Format.LANGCHAIN
 
-_KINDS = {
-    "human": "human",
-    "ai": "ai",
-    "tool": "tool",
-    "system": "system",
-    "function": "function",
-    "chat": "chat",
-    "remove": "remove",
-}
+_KINDS = {kind: kind for kind in ("human", "ai", "tool", "system", "function", "chat", "remove")}
 _CLASSES = {f"{kind.capitalize()}Message": kind for kind in _KINDS} | {"AIMessage": "ai"}
 _KINDS |= {f"{name}Chunk": kind for name, kind in _CLASSES.items()}
 _ROLES = {"human": "user", "user": "user", "ai": "assistant", "assistant": "assistant", "system": "system"}
