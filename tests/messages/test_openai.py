@@ -433,6 +433,10 @@ TEXT = {"type": "text", "text": "so"}
             [{"role": "assistant", "content": "so", "tool_calls": ["a", "b"]}],
         ),
         (
+            Msg("Friday", [{**TEXT, "cache_control": {}}, use("a")], "assistant"),
+            [{"role": "assistant", "content": [{**TEXT, "cache_control": {}}], "tool_calls": ["a"]}],
+        ),
+        (
             Msg("Friday", [TEXT, TEXT, use("a")], "assistant"),
             [{"role": "assistant", "content": [TEXT, TEXT], "tool_calls": ["a"]}],
         ),

@@ -287,6 +287,13 @@ def test_a_header_before_messages_is_named_and_the_messages_are_read(case):
     assert [problem.line for problem in reading.problems] == [1, 2]
 
 
+@pytest.mark.parametrize("other", [{"messages": 5}, {"messages": None}, [7], 7])
+def test_what_is_no_session_among_sessions_is_named(other):
+    reading = read_lines([CHAT_SESSION, other, CHAT_SESSION])
+    assert [session.line for session in reading.sessions] == [1, 3]
+    assert [problem.line for problem in reading.problems] == [2]
+
+
 def test_a_message_among_sessions_stays_one_that_is_none():
     reading = read_lines([HEADER, CHAT_SESSION, CHAT["plain"][0], CHAT_SESSION])
     assert [session.line for session in reading.sessions] == [2, 4]

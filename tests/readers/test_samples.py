@@ -240,12 +240,24 @@ def test_anthropic_lists_lines_and_answers_are_read_like_requests():
     assert two[0].messages == two[1].messages == whole.messages
 
 
+def test_a_system_prompt_that_cannot_be_read_is_named_and_the_rest_is_read():
+    request = {"system": [5], "messages": [{"role": "user", "content": "hi"}]}
+    reading = read_text(json.dumps(request))
+
+    assert outline(reading.sessions[0].messages) == [("user", "hi")]
+    assert reading.problems[0].why == "system: content[0]: expected a block, got int"
+
+
 def test_responses_request():
     (session,) = read_sample("responses_request.json").sessions
 
     found = outline(session.messages)
     assert found[:2] == [("system", "Be brief."), ("user", "What does a.txt say?")]
-    assert [part["type"] for part in found[2][1]] == ["text", "image_url", "file"]
+    assert found[2][1] == [
+        {"type": "text", "text": "and this"},
+        {"type": "image_url", "image_url": {"url": PNG, "detail": "auto"}},
+        {"type": "file", "file": {"filename": "d.pdf", "file_data": "data:application/pdf;base64,JVBERi0="}},
+    ]
     assert found[3:] == [
         ("assistant", (("Looking.", "look"), ("ws_1", "web_search"))),
         ("tool ws_1", "(completed)"),

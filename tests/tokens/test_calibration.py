@@ -151,6 +151,8 @@ def test_new_schemas_are_believed_with_the_second_report() -> None:
 def test_a_view_that_costs_more_than_the_limit_is_over_the_budget() -> None:
     found = reported(*((ours, int(1.3 * ours) + 4_000) for ours in (8_000, 9_000, 10_000, 11_000)))
     assert budget(found) <= (LIMIT - 4_000) / 1.3
+    # Of a single one nobody knows the ratio: each token of ours is taken to be no more than one of theirs.
+    assert budget(reported((10_000, 20_000))) < 10_000 - (20_000 - LIMIT)
 
 
 def test_a_view_that_was_accepted_within_the_limit_may_stay() -> None:
