@@ -278,6 +278,23 @@ def test_the_stream_of_a_run_without_terminal_is_read_too():
     assert [said for _, said in outline(session.messages)] == ["hi", "hello"]
 
 
+def test_a_sub_agent_in_such_a_stream_is_known_by_the_call_that_began_it():
+    spoken = {"type": "assistant", "message": {"id": "m", "role": "assistant", "content": text("main")}}
+    below = {"type": "assistant", "message": {"id": "n", "role": "assistant", "content": text("sub")}}
+    main, sub = read_lines(
+        [
+            {**spoken, "parent_tool_use_id": None, "session_id": "s2"},
+            {**below, "parent_tool_use_id": "t1", "session_id": "s2"},
+        ]
+    ).sessions
+
+    assert (main.id, sub.id) == ("s2", "s2/agent-t1")
+    assert [outline(session.messages) for session in (main, sub)] == [
+        [("assistant", "main")],
+        [("assistant", "sub")],
+    ]
+
+
 def test_a_record_that_is_none_is_named():
     reading = read_lines(
         [

@@ -112,11 +112,12 @@ def test_turns_that_were_rolled_back_are_left_out_and_counted():
             said("user", "two"),
             item("function_call", name="shell", arguments="{}", call_id="c1"),
             line("event_msg", type="thread_rolled_back", num_turns=1),
+            item("function_call_output", call_id="c1", output="late"),
             said("user", "three"),
         ]
     ).sessions
 
-    assert [text for _, text in outline(session.messages)] == ["one", "first", "three"]
+    assert [text for _, text in outline(session.messages)] == ["one", "first", "late", "three"]
     assert session.notes == ("turns left out because they were rolled back: 1",)
 
 
