@@ -181,6 +181,7 @@ def test_what_is_of_the_wrong_kind_breaks_no_reader_wherever_it_stands(seed, jun
     format = detect_format(value)
     for container, key in places(value):
         kept, container[key] = container[key], junk
+        detect_format(value)
         try:
             for session in read_lines(value, format).sessions:
                 from_openai(session.messages)
