@@ -37,6 +37,13 @@ def test_any_message_comes_back_field_for_field(msg: Msg) -> None:
     assert fields_of(msg) == before
 
 
+def test_content_may_be_a_tuple() -> None:
+    msg = Msg("Friday", "", "assistant")
+    blocks = ({"type": "text", "text": "hi"},)
+    msg.content = blocks
+    assert from_agentscope(msg).content == list(blocks)
+
+
 @pytest.fixture(scope="module", params=(None, *KINDS))
 def any_place(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, redis_port: Any

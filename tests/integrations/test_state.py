@@ -157,6 +157,14 @@ async def test_a_bad_state_changes_nothing(state: Any, told: str, tmp_path: Path
     assert [msg.content for msg in await memory.get_memory()] == ["hi"]
 
 
+async def test_a_state_that_names_a_namespace_loads_where_there_is_no_directory(tmp_path: Path) -> None:
+    saved = AgentScopeCompressedMemory(store_dir=str(tmp_path))
+    await saved.add(user("hi"))
+    memory = AgentScopeCompressedMemory()
+    memory.load_state_dict(saved.state_dict())
+    assert [msg.content for msg in await memory.get_memory()] == ["hi"]
+
+
 # AgentScope's memories under our own
 
 

@@ -475,6 +475,12 @@ def test_of_results_in_one_message_those_without_an_open_call_stand_apart() -> N
     assert len({(message.key, message.part) for message in shown}) == len(shown)
 
 
+def test_results_in_one_message_none_of_which_has_an_open_call_are_told_apart() -> None:
+    blocks = [{"type": "tool_result", "id": id, "name": "tool", "output": id} for id in ("x", "y")]
+    shown = [message for (message,) in build_exchanges([("0", Msg("tool", blocks, "system"))])]
+    assert len({message.msg.id for message in shown}) == len({message.part for message in shown}) == 2
+
+
 def test_a_result_without_an_open_call_leaves_out_texts_that_are_empty() -> None:
     """Providers refuse an empty text among parts."""
     parts = [{"type": "text", "text": ""}, {"type": "text", "text": "late"}]

@@ -68,6 +68,7 @@ def test_chat_dicts_stay_chat_dicts(case):
         ([{"type": "queue-operation", "operation": "enqueue"}], Format.CLAUDE_CODE),
         ([{"name": "x", "version": "1"}], None),
         ([{"output": ["x"]}], None),
+        ([{"type": "user", "message": {"role": "user", "content": "hi"}}], None),
         ([7, "text", None], None),
         ([], None),
     ],
