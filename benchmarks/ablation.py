@@ -63,6 +63,7 @@ ENGINE = "context_compressor.compression.engine"
 SEGMENTS = "context_compressor.compression.segmenting"
 MATERIAL = "context_compressor.compression.material"
 DRAFT = "context_compressor.compression.draft"
+ARTIFACTS = "context_compressor.summarizers.extracts.artifacts"
 compress = Draft.compress
 
 
@@ -109,9 +110,7 @@ MECHANISMS = {
     "index": Off(
         names={f"{SEGMENTS}.PROSE_SHARE": 1.0, f"{SEGMENTS}.index_artifacts": lambda *_, **__: Artifacts()}
     ),
-    "requests-and-outcomes": Off(
-        names={"context_compressor.summarizers.extracts.artifacts.STATE_SHARE": 0.0}
-    ),
+    "requests-and-outcomes": Off(names={f"{ARTIFACTS}.STATE_SHARE": 0.0, f"{ARTIFACTS}._WISHES_SHARE": 0.0}),
     "said-once": Off(names={f"{ENGINE}.identifiers_in_view": lambda _: frozenset()}),
     "whole-texts": Off(names={f"{MATERIAL}.shown_message": ShowStubbed()}),
     "abridging": Off(names={f"{SEGMENTS}.tokens_read": tokens_whole}),

@@ -70,6 +70,42 @@ def test_of_a_talk_what_users_said_outlasts_merges() -> None:
     assert all(f"user: {rule}" in merged for rule in RULES)
 
 
+WISHES = [
+    "Keep the old entry point for reference; put yours into main_new.py.",
+    "Test sessions from end to end only, never with mocks.",
+    "Call it rpc-mode wherever it is shown to anyone.",
+]
+
+
+def test_what_users_asked_for_in_the_midst_of_the_work_outlasts_merges() -> None:
+    def work(n: int) -> list[Msg]:
+        code = "\n".join(f"def load_{n}_{i}(key_{n}_{i}): ..." for i in range(60))
+        calls = [call("read", f"{n}{i}", path=f"src/module_{n}_{i}.py") for i in range(3)]
+        return [m for i, read in enumerate(calls) for m in (read, result(f"{n}{i}", code))]
+
+    merged = index_of(*(m for n, wish in enumerate(WISHES) for m in (user(wish), *work(n))), max_tokens=420)
+    for n in range(3, 7):
+        assert [line for line in merged.splitlines() if line.startswith("user: ")] == [
+            f"user: {wish}" for wish in WISHES
+        ]
+        earlier = segment("[Summary by the memory.]\n## Index\n- " + merged.replace("\n", "\n- "))
+        merged = index_of(earlier, *work(n), max_tokens=420)
+
+
+def test_questions_and_calls_have_none_of_the_room_that_is_kept_for_wishes() -> None:
+    done = [m for n in range(40) for m in (call("count", f"{n}", of=f"t_{n}"), result(f"{n}", f"{n}17 rows"))]
+    question, wish = (
+        "has how many rows by now, and how many will it have?",
+        "shall never be written to again.",
+    )
+    asked, wished = (
+        index_of(*(user(f"Table_{n} of the warehouse {end}") for n in range(40)), *done, max_tokens=1200)
+        for end in (question, wish)
+    )
+    assert wished.count(wish) > 1.2 * asked.count(question) > 5
+    assert " rows" not in wished
+
+
 def test_each_line_says_where_its_names_come_from() -> None:
     line = next(line for line in index_of().splitlines() if "ISO_FORMAT" in line)
     assert line.startswith("read_file dates.py: ")

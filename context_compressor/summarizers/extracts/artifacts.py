@@ -27,9 +27,11 @@ from context_compressor.summarizers.identifiers.uses import NO_NAMES, Names, Use
 from context_compressor.tokens.protocol import TokenCounter
 
 STATE_SHARE = 0.15
-"""Share of the room for what the user asked for and what calls came to; the rest is for identifiers."""
+"""Share of the room for what users asked for and what calls came to; the rest is for identifiers."""
+_WISHES_SHARE = 0.2
+"""The same where wishes of users alone fill it: what shall hold stands in no file, and is never said again."""
 _TALK_SHARE = 0.85
-"""The same of a talk: what is decided and shall hold there names little, and stands in no file."""
+"""The same of a talk, in which what is decided names little, too."""
 _LEAST_STATE_CHARS, _MOST_STATE_SHARE = 280, 0.4
 """What these may fill in any room, up to that share: names say nothing without what was wanted and done."""
 _FRAME_CHARS = 9
@@ -66,7 +68,7 @@ def index_artifacts(
     digest.standing = told_calls(standing)
     sources = [carried_source(line) for line in digest.carried] + digest.sources
     ranked, names = rank_identifiers(sources, before)
-    share = _TALK_SHARE if is_talk(digest) else STATE_SHARE
+    share = _TALK_SHARE if is_talk(digest) else _WISHES_SHARE
     index = Index(sources, [identifier for identifier in ranked if identifier.text not in known])
     states = _state_lines(digest, ranked)
 
@@ -97,10 +99,10 @@ def _fill(states: Sequence[Line], index: Index, room: float, share: float) -> tu
     chosen: list[Line] = []
     least = min(_LEAST_STATE_CHARS, _MOST_STATE_SHARE * room)
     left = max(share * room, least)
-    beyond = left - max(STATE_SHARE * room, least)  # not for questions, which were answered
+    beyond = left - max(STATE_SHARE * room, least)  # for wishes; what was asked as a question was answered
     for line in sorted(states, key=lambda line: line.section == "done"):  # what was wanted comes first
         cost = len(line.text) + _FRAME_CHARS
-        if cost <= (left - beyond if line.asks else left):
+        if cost <= (left - beyond if line.asks or line.is_call else left):
             chosen.append(line)
             left -= cost
     chosen.sort(key=lambda line: (line.section == "done", line.position))

@@ -40,7 +40,7 @@ GOAL_CHARS = 420
 
 _CARRIED_VALUES = {
     "goal": 2.0,
-    "instructions": 0.3,
+    "instructions": 0.8,
     "decisions": 0.35,
     "facts": 0.4,
     "done": 0.15,
@@ -185,11 +185,10 @@ def collect_lines(digest: Digest, make: _Make) -> list[Line]:
 def collect_state_lines(digest: Digest, make: _Make) -> list[Line]:
     """Return what users asked for and what calls came to, most valuable first, none twice.
 
-    Of a talk, what they asked for as earlier summaries quote it, too: its prose has no room for all of that.
+    What they asked for as earlier summaries quote it, too: prose has no room for all of that.
     """
     calls = (make("done", *weighed) for weighed in weigh_calls(digest))
-    carried = _carried_lines(digest, make) if is_talk(digest) else ()
-    asked = (line for line in carried if line.section == "instructions")
+    asked = (line for line in _carried_lines(digest, make) if line.section == "instructions")
     return _unique([*asked, *_request_lines(digest, make), *calls])
 
 
@@ -266,7 +265,7 @@ def _request_lines(digest: Digest, make: _Make) -> Iterator[Line]:
             line = make("goal", said.quoted(quote(said.text, GOAL_CHARS)), 1.0, -0.5)
         else:
             text = _told_request(said.text)
-            value = 0.5 + 0.2 * said.position + _weight_of_wish(text)
+            value = 0.8 + 0.2 * said.position + _weight_of_wish(text)
             is_word = text.isascii() and " " not in text
             value -= 0.3 if is_word else 0.0
             line = make("instructions", said.quoted(text), value, said.position)
