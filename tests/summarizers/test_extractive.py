@@ -70,7 +70,7 @@ async def test_each_section_is_drawn_from_the_messages():
     assert "I will use fromisoformat instead of strptime." in found["decisions"]
     tally = "bash: pytest tests/test_dates.py → 1 failed, 3 passed in 0.21s: "
     assert any(line.startswith(tally) and "ValueError" in line for line in found["done"])
-    assert any(line.startswith("read: src/utils/dates.py → import datetime") for line in found["done"])
+    assert any(line.startswith("read: src/utils/dates.py → def parse_date (") for line in found["done"])
     assert found["progress"] == ["One test fails. Next step: handle the Z suffix."]
     assert "next" not in found, "a sentence that was just quoted is not said again"
 

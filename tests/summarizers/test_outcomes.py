@@ -707,6 +707,54 @@ def test_one_match_of_several_is_not_told_as_the_only_one():
     )
 
 
+CODE = """
+# Licensed to nobody in particular.
+import os
+
+class Reader(Base):
+    def read(self):
+        pass
+
+export async function load_all() {
+}
+class Reader(Base):
+    x = 1
+"""
+
+
+def test_of_code_that_was_read_what_it_defines_is_told():
+    numbered = "\n".join(f"{number:6}\t{line}" for number, line in enumerate(CODE.split("\n"), 1))
+    arrows = numbered.replace("\t", "→")
+    for shown in (CODE, numbered, arrows, f"Here's the result of running `cat -n` on /a.py:\n{numbered}"):
+        told, failed = read_outcome(shown, is_read=True)
+        assert told.startswith("class Reader, export async function load_all (1")
+        assert told.endswith(" lines)")
+        assert not failed
+    inner = "\n".join(
+        f"{number}\t    {line}" for number, line in enumerate(["", "def a():", "  x", "def b():"], 40)
+    )
+    assert read_outcome(inner, is_read=True)[0] == "def a, def b (4 lines)"
+    many = "\n".join(f"def function_number_{number}(): ..." for number in range(9))
+    told = ", ".join(f"def function_number_{number}" for number in range(3))
+    assert read_outcome(many, is_read=True)[0] == f"{told} … (9 lines)"
+    prose = "The default\nfunction of it\nis this.\nNo more."
+    assert read_outcome(prose, is_read=True)[0] == "The default | function of it | is this. | No more."
+    assert "class Reader, " not in read_outcome(CODE)[0]
+
+
+def test_of_a_numbered_file_the_first_words_are_told_and_not_the_first_number():
+    numbered = "\n".join(
+        f"{number:6}\t{line}" for number, line in enumerate(["", "", "alpha", "beta", "gamma"], 9)
+    )
+    assert read_outcome(numbered, is_read=True)[0] == "alpha | beta | gamma"
+    assert read_outcome(numbered * 9, is_read=True)[0].startswith("alpha (")
+    # Numbers that are all there is, and those of a table, are what the file holds.
+    assert read_outcome("12\n13\n14\nend\n", is_read=True)[0] == "12 | 13 | 14 | end"
+    assert read_outcome("7\tann\n3\tben\n9\teve\n8\tzoe", is_read=True)[0].startswith(
+        "7\tann".replace("\t", " ")
+    )
+
+
 def test_what_any_page_begins_with_says_nothing_of_it():
     page = f'<!DOCTYPE html>\n<html>\n<meta charset="utf-8"><title>Lamps</title>\n{"<p>more</p>" * 9}'
     assert read_outcome(page)[0] == "Lamps"

@@ -29,7 +29,7 @@ from context_compressor.tokens.protocol import TokenCounter
 STATE_SHARE = 0.15
 """Share of the room for what users asked for and what calls came to; the rest is for identifiers."""
 _WISHES_SHARE = 0.2
-"""The same where wishes of users alone fill it: what shall hold stands in no file, and is never said again."""
+"""The same where wishes of users alone fill it: what shall hold stands in no file, and is said but once."""
 _TALK_SHARE = 0.85
 """The same of a talk, in which what is decided names little, too."""
 _LEAST_STATE_CHARS, _MOST_STATE_SHARE = 280, 0.4

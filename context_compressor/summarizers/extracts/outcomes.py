@@ -9,6 +9,7 @@ from itertools import takewhile
 
 from context_compressor.summarizers.cleaning import clean
 from context_compressor.summarizers.cutting import ELLIPSIS, cut, cut_middle, quote
+from context_compressor.summarizers.extracts.code import definitions, without_numbers
 from context_compressor.summarizers.extracts.failures import find_error, find_failed_tests, find_logged_error
 
 _READ_CHARS = 6_000
@@ -291,7 +292,10 @@ def _first_words(text: str, lines: int, *, is_read: bool = False) -> str:
         return cut(" ".join(filter(None, page.groups())), 140)
     if _IS_XML.match(text):
         text = _ELEMENT.sub(r"\2: \3", _NAMESPACE.sub("", text).replace("><", ">\n<"))
-    telling = [plain for line in text.splitlines() if any(map(str.isalnum, plain := _plain(line)))]
+    shown = without_numbers(text.splitlines()) if is_read else text.splitlines()
+    telling = [plain for line in shown if any(map(str.isalnum, plain := _plain(line)))]
+    if is_read and (defined := definitions(shown)):
+        return f"{defined} ({lines or len(shown)} lines)"
     first = telling[0] if telling else ""
     succeeded = _SUCCESS.match(first) is not None
     if lines and not succeeded and len(pairs := _pairs(telling)) > 1:
