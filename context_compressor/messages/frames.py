@@ -42,11 +42,13 @@ _HEADED = re.compile(
 """Codex."""
 _HEADED_STATUS = re.compile(r"^(?:Exit code:|Process exited with code) *(-?\d+)", re.MULTILINE)
 _ENDED = re.compile(
-    r"(?:\A|\n)(?:\[The command [^\n]{1,500}\]\n)?(?:\[Current working directory: [^\n]{1,500}\]\n)?"
-    r"(?:\[Python interpreter: [^\n]{1,500}\]\n)?\[Command finished with exit code (-?\d{1,10})\]\s{0,9}\Z"
+    r"(?:\A|\n|(?=\[Python Interpreter: ))"
+    r"(?:\[The command [^\n]{1,500}\]\n)?(?:\[Current working directory: [^\n]{1,500}\]\n)?"
+    r"(?:\[Python [Ii]nterpreter: [^\n]{1,500}\]\n)?(?:[^\s@]{1,60}@[^\s:]{1,60}:[^\n]{1,300}[#$] ?\n)?"
+    r"\[Command finished with exit code (-?\d{1,10})\]\s{0,9}\Z"
 )
 _ENDED_CHARS = 2_000
-"""OpenHands: what stands below an output, and how long it may be."""
+"""OpenHands: what stands below an output, earlier behind it with a prompt, and how long it may be."""
 _LISTED = ("Command: ", "Output: ", "Stdout: ")
 """How reports of Gemini CLI and Qwen Code begin."""
 _LISTED_END = re.compile(r"(?:Error|Exit Code|Signal|Background PIDs|Process Group PGID): ([^\n]*)")

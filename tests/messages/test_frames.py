@@ -206,3 +206,5 @@ def test_what_only_resembles_a_printed_answer_is_left_alone(text: str):
 def test_what_openhands_writes_below_an_output_is_no_part_of_it(said: str, below: str):
     above = f"{said}\n" if said else ""
     assert unframe(f"{above}{below}[Command finished with exit code 2]") == Report(said, "2")
+    before = "[Python Interpreter: /usr/bin/python]\nroot@openhands-workspace:/w # \n"
+    assert unframe(f"{said}{before}[Command finished with exit code 2]") == Report(said, "2")

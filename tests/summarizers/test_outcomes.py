@@ -697,6 +697,27 @@ def test_on_a_screen_what_stands_above_a_command_is_not_its_outcome(command: str
     assert read_outcome(SCREEN, command=command) == (outcome, failed)
 
 
+@pytest.mark.parametrize(
+    ("command", "status", "outcome"),
+    [
+        ("grep -n 'def load' a.py", "1", "no match"),
+        ('cd src && git grep "a|b; c"', "1", "no match"),
+        ("find . -name '*.py' | xargs -0 grep -l \"it's\"", "123", "no match"),
+        ("python t.py 2>&1 | rg -i error", "1", "no match"),
+        ("grep -n x a.py", "2", "exit code 2"),
+        ("grep -q x a.py; false", "1", "exit code 1"),
+        ("python grep.py", "1", "exit code 1"),
+        ("", "1", "exit code 1"),
+    ],
+)
+def test_a_search_that_finds_nothing_did_not_fail(command: str, status: str, outcome: str):
+    assert read_outcome("", command=command, status=status) == (outcome, outcome != "no match")
+
+
+def test_a_search_that_says_why_it_found_nothing_failed():
+    assert read_outcome("grep: a.py: No such file or directory", command="grep x a.py", status="1")[1]
+
+
 def test_one_match_of_several_is_not_told_as_the_only_one():
     found = "\n".join(f"django/contrib/app_{number}/models_of_{number}.py" for number in range(5))
     ends = "django/contrib/app_0/models_of_0.py … django/contrib/app_4/models_of_4.py (5 lines)"
@@ -758,6 +779,20 @@ def test_of_a_numbered_file_the_first_words_are_told_and_not_the_first_number():
 def test_what_any_page_begins_with_says_nothing_of_it():
     page = f'<!DOCTYPE html>\n<html>\n<meta charset="utf-8"><title>Lamps</title>\n{"<p>more</p>" * 9}'
     assert read_outcome(page)[0] == "Lamps"
+
+
+def test_what_an_answer_repeats_of_its_call_is_not_told():
+    query = 'lamps for reading, "low"'
+    found = {"query": query, "engine": "any", "total": 2, "results": [{"title": "Lamps"}]}
+    for text in (json.dumps(found), json.dumps(found, indent=1)):
+        told, _ = read_outcome(text, arguments=[query, 2, None, "any", ["x"]])
+        assert told == "engine: any, total: 2, results: title: Lamps"
+        assert read_outcome(text)[0].startswith("query: lamps")
+    # Only what stands there as a value of its own, and nothing of a text.
+    longer = json.dumps(f"{query} and more")
+    told = read_outcome(f'{{"query": {longer}, "n": 1}}', arguments=[query])[0]
+    assert told.endswith("and more, n: 1")
+    assert read_outcome(f"lamps: {json.dumps(query)}, two", arguments=[query])[0].startswith("lamps: ")
 
 
 def test_what_became_of_an_object_is_told_where_it_stands_last():

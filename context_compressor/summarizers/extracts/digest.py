@@ -227,7 +227,12 @@ def _take_result(digest: Digest, call: Call, output: str, position: float) -> No
     report = unframe(output)
     text = _ends(_as_shown(without_surroundings(report.said)), _READ_CHARS)
     call.outcome, call.failed = read_outcome(
-        text, command=call.command, is_read=call.is_reading, status=report.status, is_error=report.is_error
+        text,
+        command=call.command,
+        arguments=call.arguments.values(),
+        is_read=call.is_reading,
+        status=report.status,
+        is_error=report.is_error,
     )
     where, _, rest = call.outcome.partition(" ")
     # Where a browser is after it went there need not be said twice; it may add a slash to the address.

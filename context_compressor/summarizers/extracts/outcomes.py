@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
-from itertools import takewhile
+from collections.abc import Iterable, Sequence
 
 from context_compressor.summarizers.cleaning import clean
 from context_compressor.summarizers.cutting import ELLIPSIS, cut, cut_middle, quote
 from context_compressor.summarizers.extracts.code import definitions, without_numbers
+from context_compressor.summarizers.extracts.echoes import (
+    DATA,
+    below_command,
+    without_arguments,
+    without_echo,
+)
 from context_compressor.summarizers.extracts.failures import find_error, find_failed_tests, find_logged_error
 
 _READ_CHARS = 6_000
@@ -43,10 +48,6 @@ _STATUS = re.compile(
     r"(?:</\w+>)?[^\w\n]*$",
     re.IGNORECASE | re.MULTILINE,
 )
-_DATA = re.compile(
-    r"\s*(?:\{|\[\s*(?:[\[{(\"'\]]|(?:null|true|false|None|True|False)\b|-?\d[\d.eE+-]*\s*(?:,|\]\s*$)))"
-)
-"""Begins JSON, or data as Python prints it, and no log whose lines begin with a level or a time."""
 _DATA_MARKS = str.maketrans({"{": " ", "}": " ", "[": " ", "]": " ", '"': None})
 _DATA_CHARS = 140
 """How much of data is told."""
@@ -116,6 +117,11 @@ _FAILED_CELL = re.compile(
     re.IGNORECASE,
 )
 """A cell of a table, as kubectl, docker and gh print them."""
+_SEARCH = re.compile(r"\s*(?:xargs +(?:-\S+ +)*|git +)?(?:[efz]?grep|rg|ag|ack)\b")
+_NO_MATCH_STATUS = ("1", "123")
+"""With which they end where they find nothing, and with which xargs says so."""
+_QUOTED = re.compile(r"\"[^\"]*\"|'[^']*'")
+_BETWEEN_COMMANDS = re.compile(r"[|&;\n]+")
 _PAIR = re.compile(r"(?:- )?[\"']?[^\W\d_][\w .-]{0,30}[\"']?: +[^\s|>].*")
 """A key with its value, on a line of YAML or of a record."""
 _PAIRS_CHARS = 120
@@ -129,7 +135,13 @@ def shown_of(text: str) -> str:
 
 
 def read_outcome(
-    text: str, *, command: str = "", is_read: bool = False, status: str = "", is_error: bool = False
+    text: str,
+    *,
+    command: str = "",
+    arguments: Iterable[object] = (),
+    is_read: bool = False,
+    status: str = "",
+    is_error: bool = False,
 ) -> tuple[str, bool]:
     """Return a result's outcome on one line, and whether it reports a failure.
 
@@ -140,11 +152,13 @@ def read_outcome(
     Args:
         text: the result.
         command: what was executed, which terminals repeat above what it printed.
+        arguments: values of the call's, which services repeat in their answers.
         is_read: whether it is a text that the call showed, in which errors are somebody else's.
         status: with which the command ended, where a frame around the result told (see `frames`).
         is_error: whether the result was marked as an error.
     """
-    text, command = _below_command(text, command)
+    executed = command
+    text, command = below_command(text, command)
     lines = text.count("\n") + 1 if len(text) > _SHORT_CHARS else 0
     ends = clean(cut_middle(text, _READ_CHARS))
     if REF in ends[:300]:  # the memory's own words about a text that left
@@ -152,18 +166,25 @@ def read_outcome(
         lines = int(left[1]) if left else lines
         ends = _OWN_LINE.sub("", ends)
     is_error = is_error or _IS_ERROR.search(ends) is not None
-    said, told = _without_status(_without_echo(ends, command))
+    said, told = _without_status(without_echo(ends, command))
     status = status or told
     if is_read and not is_error and said.count("\n") >= _READ_LINES:
         if status not in ("", "0") and (why := _error_at_end(said)):
             return f"exit code {status}: {quote(why, _ERROR_CHARS)}", True
         return _logged_error(said, lines) or _first_words(said, lines, is_read=True), False
-    outcome, failed = _what_is_said(said, lines, ended_well=status in ("", "0"))
+    outcome, failed = _what_is_said(without_arguments(said, arguments), lines, ended_well=status in ("", "0"))
+    if outcome in ("", "ok") and status in _NO_MATCH_STATUS and _seeks(executed):
+        return "no match", False
     if is_error and not outcome:
         return "error", True
     if failed or is_error or status in ("", "0"):
         return outcome, failed or is_error
     return f"exit code {status}" + (f": {outcome}" if outcome not in ("", "ok") else ""), True
+
+
+def _seeks(command: str) -> bool:
+    """Tell whether a search ends a command: with what it found nothing by, nothing else failed."""
+    return _SEARCH.match(_BETWEEN_COMMANDS.split(_QUOTED.sub("", command).rstrip())[-1]) is not None
 
 
 def _error_at_end(text: str) -> str | None:
@@ -174,38 +195,6 @@ def _error_at_end(text: str) -> str | None:
 def is_tally(outcome: str) -> bool:
     """Tell whether an outcome is what test runners, builds and their like say in the end."""
     return _TALLY.match(outcome) is not None
-
-
-def _below_command(text: str, command: str) -> tuple[str, str]:
-    """Return what a screen shows below a command, as it was typed last, and the lines typed below its first.
-
-    Above it stands what older commands printed, and at the end the prompt that waits. Any other text is
-    returned as it is, with the whole command.
-    """
-    first, _, more = command.strip().partition("\n")
-    if not first or first not in text:
-        return text, command
-    typed = re.compile(rf"^([^\n]{{0,120}}[$#>%❯]) ?{re.escape(first)}[ \t]*(?:\n|\Z)", re.MULTILINE)
-    last = next(reversed(list(typed.finditer(text))), None)
-    if last is None:
-        return text, command
-    shown, _, waits = text[last.end() :].rstrip().rpartition("\n")
-    is_prompt = waits.startswith(last[1][:4]) and waits.endswith(last[1][-1])
-    return (shown if is_prompt else text[last.end() :]), more
-
-
-def _without_echo(text: str, command: str) -> str:
-    """Return a result without the command above it."""
-    if not command:
-        return text
-    output, typed = text.split("\n"), command.strip().split("\n")
-    echoed = takewhile(lambda pair: _typed(pair[0]) == _typed(pair[1]), zip(output, typed, strict=False))
-    return "\n".join(output[len(list(echoed)) :])
-
-
-def _typed(line: str) -> str:
-    """Return a line without the prompt before it."""
-    return line.strip().lstrip("$#>% ")
 
 
 def _without_status(text: str) -> tuple[str, str]:
@@ -220,7 +209,7 @@ def _without_status(text: str) -> tuple[str, str]:
 
 
 def _what_is_said(text: str, lines: int, *, ended_well: bool) -> tuple[str, bool]:
-    if _DATA.match(text):
+    if DATA.match(text):
         if logged := _logged_error(text, lines):
             return logged, False
         said = cut(_verdict(text) + _as_words(text[:800]), _DATA_CHARS)
