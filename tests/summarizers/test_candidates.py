@@ -386,6 +386,13 @@ async def test_words_that_only_announce_a_call_are_nothing_done_and_no_state(asi
         ("现在更新 dates.py 的解析器，并处理空的输入和时区后缀，然后再运行一次全部的测试：", None),
         ("The 3 failures are gone. Now I mend the parser:", "The 3 failures are gone."),
         ("3 个失败都没有了。现在更新 dates.py：", "3 个失败都没有了。"),
+        (
+            "The 3 failures are gone. Now let me see that test_dates.py still holds.",
+            "The 3 failures are gone.",
+        ),
+        ("Good. First, let's see that nothing else in test_dates.py is broken by it.", "Good."),
+        ("3 个失败都没有了。让我再看一下 dates.py 的其他部分。", "3 个失败都没有了。"),
+        ("They let me run test_dates.py, and it holds.", "They let me run test_dates.py, and it holds."),
         ("The 3 failures are gone, see:\ntest_dates", "The 3 failures are gone, see: test_dates"),
     ],
 )

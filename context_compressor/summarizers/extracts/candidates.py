@@ -20,6 +20,7 @@ from context_compressor.summarizers.extracts.weighing import (
     weigh_carried_calls,
 )
 from context_compressor.summarizers.extracts.wording import (
+    ANNOUNCEMENT,
     ASSENT,
     ASSENT_CHARS,
     DECISION,
@@ -342,10 +343,13 @@ def _is_aside(said: Statement) -> bool:
 
 
 def _without_announcement(said: Statement, text: str) -> str:
-    """Return words beside a call without what announces it, "Now I mend the parser:" say, at their end."""
-    if not (said.with_call and text.endswith((":", "："))):
+    """Return words beside a call without what announces it at their end: "Let me mend the parser." say."""
+    if not said.with_call:
         return text
-    return text[: max((end.start() for end in _SENTENCE_ENDS.finditer(text)), default=0)]
+    ends = (end.end() for end in _SENTENCE_ENDS.finditer(text))
+    last = max((end for end in ends if end < len(text)), default=0)
+    announces = text.endswith((":", "：")) or ANNOUNCEMENT.match(text, last)
+    return text[:last].rstrip() if announces else text
 
 
 def _sentences(text: str) -> Iterator[str]:

@@ -49,6 +49,12 @@ PENDING = re.compile(
     r"|\b(?:следующ\w+ шаг\w*|осталось)\b|接下来|下一步|剩下|还需要|尚未|次に|残り|다음으로|남은",
     re.IGNORECASE,
 )
+ANNOUNCEMENT = re.compile(
+    r"(?:(?:now|next|first|then|ok(?:ay)?|so|good|great)\b[,.!:]? *){0,3}(?:let me|let's|lass(?:en Sie)? mich"
+    r"|laissez-moi|d[eé]j[ae]me|vou|давайте|позвольте)\b|(?:现在|接下来|首先)?[,，]?(?:让我|我来)",
+    re.IGNORECASE,
+)
+"""How a sentence begins that announces what is called beside it."""
 ASSENT = re.compile(
     r"\W*(?:(?:yes|yeah|yep|yup|no|nope|ok(?:ay)?|sure|thanks?|thank you|go ahead|go for it|go on|continue"
     r"|proceed|do it|please|great|perfect|good|fine|cool|nice|right|correct|exactly|agreed|sounds good"
