@@ -9,6 +9,7 @@ from typing import Any
 
 from context_compressor.messages.msg import Block, Msg, copy_json
 from context_compressor.messages.openai.common import REMARK, remark_of
+from context_compressor.messages.openai.parts import block_to_part
 from context_compressor.messages.parts import text_block_like
 
 MISSING_RESULT = "[No result was recorded for this call.]"
@@ -44,7 +45,7 @@ def _is_blank(block: Block) -> bool:
     if kind == "text":
         return not block["text"].strip()
     typeless = kind is None or remark_of(block).get("form") == "typeless"
-    if typeless and not any(value for key, value in block.items() if key not in ("type", REMARK)):
+    if typeless and not any(value for key, value in block_to_part(block).items() if key != "type"):
         return True
     return kind == "thinking" or _is_refusal_field(block)
 

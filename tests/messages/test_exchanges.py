@@ -240,7 +240,9 @@ def test_arguments_that_are_no_object_are_wrapped(arguments: str) -> None:
     assert json.loads(wire[0]["tool_calls"][0]["function"]["arguments"]) == {"arguments": arguments}
 
 
-@pytest.mark.parametrize("content", [None, "", [], "  \n"])
+@pytest.mark.parametrize(
+    "content", [None, "", [], "  \n", [{"image": ""}], [{"image": None}], [{"text": " "}]]
+)
 def test_an_empty_assistant_message_is_left_out(content: Any) -> None:
     assert fed([user("u"), {"role": "assistant", "content": content}, user("on")])[0] == [
         user("u"),

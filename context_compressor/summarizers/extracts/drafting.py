@@ -22,9 +22,10 @@ from context_compressor.summarizers.sections import is_chinese, render_sections
 SHARES = {"goal": 0.12, "instructions": 0.4, "done": 0.18, "decisions": 0.06, "progress": 0.05, "next": 0.04}
 """What part of the room each section may fill at first. The rest, and what they leave, is for facts:
 identifiers are what an agent cannot reconstruct. Measured on recorded sessions, each tenth moved from facts
-to calls costs 2 to 3 % of the identifiers that are needed later; without calls a reader is lost."""
+to calls costs 2 to 3 % of the identifiers that are needed later; without calls a reader is lost. Beside an
+index, where most of the prose is calls, what users asked for in its place costs none."""
 LEAST_CHARS = {"goal": 160, "instructions": 120}
-"""What these may fill in any room, up to thrice their share: a goal of three words says nothing."""
+"""What these may fill in any room, up to thrice their share and half of it: a goal of three words is none."""
 CARRIED_FACTS_SHARE = 0.35
 """What part of the room for facts the sentences of earlier summaries may fill at first."""
 
@@ -75,7 +76,7 @@ class SummaryDraft:
         left: list[Line] = []
         spent = 0
         for section, share in SHARES.items():
-            least = min(LEAST_CHARS.get(section, 0), 3 * share * room)
+            least = min(LEAST_CHARS.get(section, 0), 3 * share * room, room / 2)
             spent += _take(self._by_section[section], max(share * room, least), chosen, left)
         spent += _take(self._by_section["facts"], CARRIED_FACTS_SHARE * (room - spent), chosen, left)
         covered = self._covered.union(*(line.identifiers for line in chosen))

@@ -48,8 +48,10 @@ def without_arguments(text: str, arguments: Iterable[object]) -> str:
         return text
     head = text[:_REPEATED_CHARS]
     for value in arguments:
-        written = json.dumps(value, ensure_ascii=False) if isinstance(value, str) else ""
-        if len(written) >= _LEAST_REPEATED_CHARS and written in head:
+        if not isinstance(value, str) or not _LEAST_REPEATED_CHARS <= len(value) < _REPEATED_CHARS:
+            continue
+        written = json.dumps(value, ensure_ascii=False)
+        if written in head:
             head = re.sub(rf'"[\w-]{{1,40}}"\s*:\s*{re.escape(written)}\s*,\s*', "", head, count=1)
     return head + text[_REPEATED_CHARS:]
 
