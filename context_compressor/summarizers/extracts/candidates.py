@@ -189,7 +189,7 @@ def collect_state_lines(digest: Digest, make: _Make) -> list[Line]:
     What they asked for as earlier summaries quote it, too: prose has no room for all of that.
     """
     calls = (make("done", *weighed) for weighed in weigh_calls(digest))
-    asked = (line for line in _carried_lines(digest, make) if line.section == "instructions")
+    asked = _carried_lines(digest, make, only="instructions")
     return _unique([*asked, *_request_lines(digest, make), *calls])
 
 
@@ -233,7 +233,7 @@ def _unique(lines: list[Line]) -> list[Line]:
     return sorted(unique.values(), key=lambda line: -line.value)
 
 
-def _carried_lines(digest: Digest, make: _Make) -> Iterator[Line]:
+def _carried_lines(digest: Digest, make: _Make, only: str | None = None) -> Iterator[Line]:
     goals = 0
     planners = digest.planners
     for line in digest.carried:
@@ -248,6 +248,8 @@ def _carried_lines(digest: Digest, make: _Make) -> Iterator[Line]:
             section = "goal" if goals == 1 else "instructions"
         elif section == "facts" and (quoted := _QUOTED.fullmatch(text)):
             section, text = "instructions", quoted[1]  # the index had quoted it
+        if only is not None and section != only:
+            continue
         value = _CARRIED_VALUES.get(section, 0.0) + 0.3 * line.position - 0.1 * line.rank
         value += _weight_of_wish(text) if section == "instructions" else 0.0
         yield make(section, text, value, line.place)

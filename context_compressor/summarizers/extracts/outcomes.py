@@ -282,9 +282,9 @@ def _first_words(text: str, lines: int, *, is_read: bool = False) -> str:
     if _IS_XML.match(text):
         text = _ELEMENT.sub(r"\2: \3", _NAMESPACE.sub("", text).replace("><", ">\n<"))
     shown = without_numbers(text.splitlines()) if is_read else text.splitlines()
-    telling = [plain for line in shown if any(map(str.isalnum, plain := _plain(line)))]
     if is_read and (defined := definitions(shown)):
         return f"{defined} ({lines or len(shown)} lines)"
+    telling = [plain for line in shown if any(map(str.isalnum, plain := _plain(line)))]
     first = telling[0] if telling else ""
     succeeded = _SUCCESS.match(first) is not None
     if lines and not succeeded and len(pairs := _pairs(telling)) > 1:
