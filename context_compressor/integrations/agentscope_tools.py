@@ -33,12 +33,22 @@ def register_offload_tools(
         What answers the calls.
 
     Raises:
-        ValueError: the toolkit has no such group, or has a tool of one of these names already.
+        ValueError: the toolkit has no such group, or has a tool of one of these names already; then none of
+            them is registered.
     """
     tools = OffloadTools(memory)
+    registered: list[str] = []
     for schema in tools.schemas:
-        function = _tool_function(tools, schema["function"]["name"])
-        toolkit.register_tool_function(function, group_name=group_name, json_schema=schema)
+        name = schema["function"]["name"]
+        try:
+            toolkit.register_tool_function(
+                _tool_function(tools, name), group_name=group_name, json_schema=schema
+            )
+        except ValueError:
+            for earlier in registered:
+                toolkit.remove_tool_function(earlier)
+            raise
+        registered.append(name)
     return tools
 
 

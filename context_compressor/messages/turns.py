@@ -56,7 +56,8 @@ def _joined(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
     else:
         content = [part for held in contents for part in _parts(held)]
     names = {message.get("name") for message in (first, second)}
-    kept = {key: value for key, value in {**first, **second}.items() if key != "name" or len(names) == 1}
+    held = {**first, **{key: value for key, value in second.items() if value is not None}}
+    kept = {key: value for key, value in held.items() if key != "name" or len(names) == 1}
     for key in THOUGHT_KEYS:
         thoughts = [message[key] for message in (first, second) if isinstance(message.get(key), str)]
         if any(thoughts):

@@ -161,3 +161,17 @@ async def test_the_tools_go_on_after_a_state_was_loaded(tmp_path: Any) -> None:
     register_offload_tools(toolkit, memory)
     memory.load_state_dict(saved.state_dict())
     assert "part_3" in await ask(toolkit, "grep_offloaded", pattern="part_3")
+
+
+async def test_where_a_name_is_taken_no_tool_is_registered() -> None:
+    toolkit = Toolkit()
+
+    def search_history(query: str) -> ToolResponse:
+        """Search what the user wrote."""
+        return ToolResponse(content=[{"type": "text", "text": query}])
+
+    toolkit.register_tool_function(search_history)
+    with pytest.raises(ValueError, match="search_history"):
+        register_offload_tools(toolkit, AgentScopeCompressedMemory())
+    assert list(toolkit.tools) == ["search_history"]
+    assert toolkit.tools["search_history"].original_func is search_history

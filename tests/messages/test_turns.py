@@ -130,6 +130,11 @@ def test_what_neighbours_thought_stays(thoughts: list[str | None], kept: str) ->
     assert in_turn(messages) == [says("assistant", "said\n\nsaid", reasoning_content=kept)]
 
 
+def test_what_a_neighbour_does_not_say_takes_nothing_away() -> None:
+    messages = [says("assistant", None, refusal="No."), says("assistant", "Well.", refusal=None)]
+    assert in_turn(messages) == [says("assistant", "Well.", refusal="No.")]
+
+
 def test_calls_that_were_interrupted_get_an_answer() -> None:
     call = {"id": "c", "type": "function", "function": {"name": "read", "arguments": "{}"}}
     result = says("tool", "no", tool_call_id="c")

@@ -714,6 +714,22 @@ def test_a_search_that_finds_nothing_did_not_fail(command: str, status: str, out
     assert read_outcome("", command=command, status=status) == (outcome, outcome != "no match")
 
 
+@pytest.mark.parametrize(
+    ("command", "status", "failed"),
+    [
+        ("diff a.txt b.txt", "1", False),
+        ("make && git diff --exit-code", "1", False),
+        ("cmp a b", "1", False),
+        ("diff a.txt b.txt", "2", True),
+        ("diff a b && make", "1", True),
+        ("./difference a b", "1", True),
+    ],
+)
+def test_a_comparison_that_finds_a_difference_did_not_fail(command: str, status: str, failed: bool):
+    outcome = read_outcome("1c1\n< old\n---\n> new", command=command, status=status)
+    assert outcome == ("exit code 1: "[: 13 * failed].replace("1", status) + "1c1 | < old | > new", failed)
+
+
 def test_a_search_that_says_why_it_found_nothing_failed():
     assert read_outcome("grep: a.py: No such file or directory", command="grep x a.py", status="1")[1]
 

@@ -120,6 +120,8 @@ _FAILED_CELL = re.compile(
 _SEARCH = re.compile(r"\s*(?:xargs +(?:-\S+ +)*|git +)?(?:[efz]?grep|rg|ag|ack)\b")
 _NO_MATCH_STATUS = ("1", "123")
 """With which they end where they find nothing, and with which xargs says so."""
+_COMPARISON = re.compile(r"\s*(?:(?:git +)?diff|cmp)\b")
+"""With 1 these end where they find a difference."""
 _QUOTED = re.compile(r"\"[^\"]*\"|'[^']*'")
 _BETWEEN_COMMANDS = re.compile(r"[|&;\n]+")
 _PAIR = re.compile(r"(?:- )?[\"']?[^\W\d_][\w .-]{0,30}[\"']?: +[^\s|>].*")
@@ -168,12 +170,14 @@ def read_outcome(
     is_error = is_error or _IS_ERROR.search(ends) is not None
     said, told = _without_status(without_echo(ends, command))
     status = status or told
+    if status == "1" and _ends_with(_COMPARISON, executed):
+        status = ""
     if is_read and not is_error and said.count("\n") >= _READ_LINES:
         if status not in ("", "0") and (why := _error_at_end(said)):
             return f"exit code {status}: {quote(why, _ERROR_CHARS)}", True
         return _logged_error(said, lines) or _first_words(said, lines, is_read=True), False
     outcome, failed = _what_is_said(without_arguments(said, arguments), lines, ended_well=status in ("", "0"))
-    if outcome in ("", "ok") and status in _NO_MATCH_STATUS and _seeks(executed):
+    if outcome in ("", "ok") and status in _NO_MATCH_STATUS and _ends_with(_SEARCH, executed):
         return "no match", False
     if is_error and not outcome:
         return "error", True
@@ -182,9 +186,9 @@ def read_outcome(
     return f"exit code {status}" + (f": {outcome}" if outcome not in ("", "ok") else ""), True
 
 
-def _seeks(command: str) -> bool:
-    """Tell whether a search ends a command: with what it found nothing by, nothing else failed."""
-    return _SEARCH.match(_BETWEEN_COMMANDS.split(_QUOTED.sub("", command).rstrip())[-1]) is not None
+def _ends_with(program: re.Pattern[str], command: str) -> bool:
+    """Tell whether a program ends a command, so that its status is the command's."""
+    return program.match(_BETWEEN_COMMANDS.split(_QUOTED.sub("", command).rstrip())[-1]) is not None
 
 
 def _error_at_end(text: str) -> str | None:
