@@ -13,14 +13,13 @@ from typing import NamedTuple
 from context_compressor.messages.msg import Msg
 from context_compressor.summarizers.cutting import fill_tokens
 from context_compressor.summarizers.extracts.candidates import (
-    Line,
     carried_source,
     collect_state_lines,
     is_talk,
-    line_maker,
 )
 from context_compressor.summarizers.extracts.digest import Digest, digest_messages
 from context_compressor.summarizers.extracts.index import Index
+from context_compressor.summarizers.extracts.lines import Line, line_maker
 from context_compressor.summarizers.extracts.weighing import told_calls
 from context_compressor.summarizers.identifiers.ranking import Identifier, name_uses, rank_identifiers
 from context_compressor.summarizers.identifiers.uses import NO_NAMES, Names, Uses

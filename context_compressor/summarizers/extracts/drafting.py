@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 
 from context_compressor.summarizers.extracts.candidates import (
-    Line,
     carried_source,
     collect_lines,
     collect_spare_lines,
-    line_maker,
 )
 from context_compressor.summarizers.extracts.digest import Digest
 from context_compressor.summarizers.extracts.index import Index
+from context_compressor.summarizers.extracts.lines import Line, line_maker
 from context_compressor.summarizers.extracts.weighing import ARROW, told_subject
 from context_compressor.summarizers.identifiers.finding import find_identifiers
 from context_compressor.summarizers.identifiers.ranking import rank_identifiers

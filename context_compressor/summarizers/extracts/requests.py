@@ -1,0 +1,65 @@
+"""What users asked for, as lines of a summary."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from context_compressor.summarizers.cutting import cut, quote
+from context_compressor.summarizers.extracts.digest import Digest, Statement
+from context_compressor.summarizers.extracts.lines import Line, Make, sentences
+from context_compressor.summarizers.extracts.wording import ASSENT, ASSENT_CHARS, IMPERATIVE, QUESTION_MARKS
+
+STATEMENT_CHARS = 280
+"""No single quote is longer: a summary quotes sentences, and does not repeat messages (see `validation`)."""
+GOAL_CHARS = 420
+"""The same for the goal, which is quoted in two pieces, head and tail."""
+
+
+def request_lines(digest: Digest, make: Make) -> Iterator[Line]:
+    """Yield a line for each request; the first that says something is the goal."""
+    requests = [said for said in digest.requests if not is_assent(said.text)]
+    has_goal = any(line.section == "goal" for line in digest.carried)
+    # What is asked in the midst of the work is one more request, and the goal was stated before.
+    done = [said.position for said in digest.replies] + [call.position for call in digest.calls]
+    begun = min(done, default=1.0)
+    opening = [said for said in requests if said.position <= begun]
+    first = None if has_goal else _first_request(opening)
+    for said in requests:
+        if said is first:
+            line = make("goal", said.quoted(quote(said.text, GOAL_CHARS)), 1.0, -0.5)
+        else:
+            text = _told_request(said.text)
+            value = 0.8 + 0.2 * said.position + weight_of_wish(text)
+            is_word = text.isascii() and " " not in text
+            value -= 0.3 if is_word else 0.0
+            line = make("instructions", said.quoted(text), value, said.position)
+        line.speaker = said.speaker
+        yield line
+
+
+def _told_request(text: str) -> str:
+    """Return a request on one line; of a long one its head, and the last wish that stands behind that."""
+    line = cut(text, STATEMENT_CHARS)
+    if not line.endswith("…"):
+        return line
+    wishes = [said for said in sentences(text) if said not in line and IMPERATIVE.search(said)]
+    wish = cut(wishes[-1], STATEMENT_CHARS // 2) if wishes else ""
+    return f"{cut(text, STATEMENT_CHARS - len(wish) - 1)} {wish}" if wish else line
+
+
+def is_assent(text: str) -> bool:
+    """Tell whether a text only agrees, declines or thanks."""
+    return ASSENT.fullmatch(text[:ASSENT_CHARS]) is not None
+
+
+def weight_of_wish(text: str) -> float:
+    """Return what to add to a request's value: what shall hold outweighs a question answered later."""
+    return (0.3 if IMPERATIVE.search(text) else 0.0) - (0.3 if text.endswith(QUESTION_MARKS) else 0.0)
+
+
+def _first_request(requests: list[Statement]) -> Statement | None:
+    """Return the first request that says something, else the longest of all."""
+    for said in requests:
+        if len(said.text) >= 40:
+            return said
+    return max(requests, key=lambda said: len(said.text), default=None)
