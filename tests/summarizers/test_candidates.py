@@ -183,7 +183,7 @@ Sí, por favor. / Oui, s'il vous plaît. / Merci beaucoup. / Да, пожалу�
 
 @pytest.mark.parametrize("said", ASSENTS.strip().replace("\n", " / ").split(" / "))
 async def test_an_assent_in_any_words_is_no_request(said: str):
-    assert "instructions" not in await sections(GOAL, assistant("Shall I?"), user(said))
+    assert "instructions" not in await sections(GOAL, assistant("So I will."), user(said))
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ async def test_an_assent_in_any_words_is_no_request(said: str):
     ],
 )
 async def test_more_than_an_assent_is_a_request(said: str):
-    assert said in (await sections(GOAL, assistant("Shall I?"), user(said)))["instructions"]
+    assert said in (await sections(GOAL, assistant("So I will."), user(said)))["instructions"]
 
 
 async def test_a_request_that_is_said_again_is_told_once():

@@ -37,7 +37,7 @@ _TALK_REQUESTS = 4
 _INDEX_LINE = re.compile(r"(.{1,70}?): (.+)")
 _QUOTED = re.compile(r"user: (.+)")
 """A line in which an index quotes what the user asked for."""
-_SENTENCE = re.compile(r"user: .*(?:[，。！？；।؟]|[.!?]$)")
+_SENTENCE = re.compile(r"user: .*(?:[，。！？；।؟]|[.!?]$|”\)$)")
 """Such a line, and no list of what the user named: items hold no such marks."""
 
 
@@ -94,7 +94,8 @@ def collect_state_lines(digest: Digest, make: Make) -> list[Line]:
     """
     calls = (make("done", *weighed) for weighed in weigh_calls(digest))
     asked = _carried_lines(digest, make, only="instructions")
-    return _unique([*asked, *request_lines(digest, make), *calls])
+    wishes = (line for line in request_lines(digest, make) if line.section != "decisions")
+    return _unique([*asked, *wishes, *calls])
 
 
 def is_talk(digest: Digest) -> bool:

@@ -67,6 +67,8 @@ class Statement:
     """Whether a call stands in the same message: the words may only announce it."""
     name: str = ""
     """Which of several users it was: a colleague, another agent; "" where none is told."""
+    answered: str = ""
+    """The reply right before it, which may have asked for it; "" for none."""
 
     def quoted(self, text: str) -> str:
         """Return words of it behind the name of who said it."""
@@ -156,6 +158,8 @@ def _read(digest: Digest, msg: Msg, position: float, open_calls: dict[str, Call]
     is_named = speaker == "user" and msg.name.casefold() not in _NO_NAMES
     name = cut(msg.name, _NAME_CHARS) if is_named else ""
     with_call = any(block.get("type") == "tool_use" for block in blocks)
+    before = digest.sources[-1] if digest.sources else None
+    answered = before.text if before and before.kind == "assistant" and speaker == "user" else ""
     for block in blocks:
         kind = block.get("type")
         if _is_said(block):
@@ -166,7 +170,7 @@ def _read(digest: Digest, msg: Msg, position: float, open_calls: dict[str, Call]
                     continue
             if text and not is_placeholder(text):
                 by_user = speaker != "assistant"
-                said = Statement(text, position, speaker, with_call, name)
+                said = Statement(text, position, speaker, with_call, name, answered)
                 (digest.requests if by_user else digest.replies).append(said)
                 label = f"{speaker} {name}".rstrip()
                 digest.sources.append(Source("user" if by_user else "assistant", label, text, position))

@@ -2,21 +2,44 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from context_compressor.summarizers.cutting import cut, quote
 from context_compressor.summarizers.extracts.digest import Digest, Statement
-from context_compressor.summarizers.extracts.lines import Line, Make, sentences
-from context_compressor.summarizers.extracts.wording import ASSENT, ASSENT_CHARS, IMPERATIVE, QUESTION_MARKS
+from context_compressor.summarizers.extracts.lines import SENTENCE_ENDS, Line, Make, sentences
+from context_compressor.summarizers.extracts.wording import (
+    ASSENT,
+    ASSENT_CHARS,
+    DECLINE,
+    IMPERATIVE,
+    OFFER,
+    QUESTION_MARKS,
+)
+from context_compressor.summarizers.identifiers.finding import find_identifiers
+from context_compressor.summarizers.sections import strip_bullet
 
 STATEMENT_CHARS = 280
 """No single quote is longer: a summary quotes sentences, and does not repeat messages (see `validation`)."""
 GOAL_CHARS = 420
 """The same for the goal, which is quoted in two pieces, head and tail."""
+_ANSWER_BYTES = 40
+"""A text of so few bytes, without a name in it, may tell nothing without the question that it answers."""
+_ASKED_CHARS = 600
+"""How much of a reply, from its end, is searched for the question."""
+_QUESTION_CHARS = 160
+_VAGUE_CHARS = 60
+"""A question of fewer characters, "Shall I go on?" say, is told with the sentence before it."""
+_QUESTION_MARK = re.compile(r"[?？؟](?![\w=&%\"”'’])")
+_DRAWING = frozenset("│─|└┘+=`{}")
+"""In a table, a drawing or code."""
 
 
 def request_lines(digest: Digest, make: Make) -> Iterator[Line]:
-    """Yield a line for each request; the first that says something is the goal."""
+    """Yield a line for each request; the first that says something is the goal.
+
+    An answer of few words stands beside its question; a yes is a decision, and without a question nothing.
+    """
     requests = [said for said in digest.requests if not is_assent(said.text)]
     has_goal = any(line.section == "goal" for line in digest.carried)
     # What is asked in the midst of the work is one more request, and the goal was stated before.
@@ -24,17 +47,39 @@ def request_lines(digest: Digest, make: Make) -> Iterator[Line]:
     begun = min(done, default=1.0)
     opening = [said for said in requests if said.position <= begun]
     first = None if has_goal else _first_request(opening)
-    for said in requests:
+    for said in digest.requests:
+        text, question = _told_request(said.text), _question_of(said)
+        told = f"{text} (asked: “{question}”)" if question else text
         if said is first:
             line = make("goal", said.quoted(quote(said.text, GOAL_CHARS)), 1.0, -0.5)
-        else:
-            text = _told_request(said.text)
+        elif not is_assent(said.text) or (question and DECLINE.match(said.text)):
             value = 0.8 + 0.2 * said.position + weight_of_wish(text)
-            is_word = text.isascii() and " " not in text
+            is_word = told.isascii() and " " not in told
             value -= 0.3 if is_word else 0.0
-            line = make("instructions", said.quoted(text), value, said.position)
+            line = make("instructions", said.quoted(told), value, said.position)
+        elif question:
+            line = make("decisions", f"user: {said.quoted(told)}", 0.3 + 0.4 * said.position, said.position)
+        else:
+            continue
         line.speaker = said.speaker
         yield line
+
+
+def _question_of(said: Statement) -> str:
+    """Return the question that a statement of few words answers, on one line; "" where there is none."""
+    is_short = len(said.text.encode(errors="surrogatepass")) <= _ANSWER_BYTES
+    if not is_short or said.text.endswith(QUESTION_MARKS) or find_identifiers(said.text):
+        return ""
+    parts = list(filter(None, map(strip_bullet, SENTENCE_ENDS.split(said.answered[-_ASKED_CHARS:]))))
+    for place in reversed(range(len(parts))):
+        ends = [found.end() for found in _QUESTION_MARK.finditer(parts[place])]
+        if ends:
+            question = cut(parts[place][: ends[-1]].replace("**", ""), _QUESTION_CHARS)
+            lead = parts[place - 1].replace("**", "") if place and len(question) < _VAGUE_CHARS else ""
+            if lead and _DRAWING.isdisjoint(lead):
+                question = f"{cut(lead, _QUESTION_CHARS - len(question))} {question}"
+            return "" if OFFER.search(question) else question
+    return ""
 
 
 def _told_request(text: str) -> str:

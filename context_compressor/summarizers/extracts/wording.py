@@ -76,6 +76,18 @@ ASSENT = re.compile(
     r"|cảm ơn|हाँ|ठीक है|धन्यवाद|tak|dziękuję|terima kasih)\W*)*",
     re.IGNORECASE,
 )
+DECLINE = re.compile(
+    r"\W*(?:(?:no|nope|nein|non|não|нет|لا|לא|nee|hayır|nie|không)\b|不(?:用|要|是|行|对)?|いいえ|아니)",
+    re.IGNORECASE,
+)
+"""How a no begins."""
+OFFER = re.compile(
+    r"\b(?:any|some)thing (?:else|more)\b|\bany other (?:questions?|requests?|concerns?)\b"
+    r"|还有(?:什么|其他|别的)|他に(?:何か|ご)|sonst noch|noch etwas|autre chose|algo más"
+    r"|mais alguma|что-нибудь ещ[её]|더 (?:필요|도와)",
+    re.IGNORECASE,
+)
+"""What an agent asks when all is done."""
 ASSENT_CHARS = 80
 """Of a message, looked at for whether it is but an assent."""
 QUESTION_MARKS = ("?", "？", "؟")

@@ -1,0 +1,88 @@
+"""Answers of few words, which stand beside the question that they answer."""
+
+import pytest
+
+from context_compressor.messages.msg import Msg
+from context_compressor.summarizers.extractive import ExtractiveSummarizer
+from context_compressor.summarizers.sections import parse_sections
+from tests.summarizers.support import PieceCounter, assistant, call, request, result, segment, user
+
+GOAL = user("Please plan a trip to the mountains for the five of us, in the first week of May.")
+
+
+async def sections(*messages: Msg, max_tokens: int = 600) -> dict[str, list[str]]:
+    wanted = request(*messages, max_tokens=max_tokens)
+    return parse_sections((await ExtractiveSummarizer(PieceCounter()).summarize(wanted)).text)
+
+
+@pytest.mark.parametrize(
+    ("asked", "answer", "told"),
+    [
+        (
+            "There are two. Do you want the hut by the lake or the one on the ridge?",
+            "the second",
+            "the second (asked: “There are two. Do you want the hut by the lake or the one on the ridge?”)",
+        ),
+        (
+            "I would take the train, since parking is dear there.\n\n**Is that all right?**",
+            "rather not",
+            "rather not (asked: “I would take the train, since parking is dear there. Is that all right?”)",
+        ),
+        ("要带狗吗？", "带", "带 (asked: “要带狗吗？”)"),
+        ("Shall the dog come along? (yes/no)", "No.", "No. (asked: “Shall the dog come along?”)"),
+        (
+            "Shall the dog come along? See https://a.io/b?c=1 for the rules.",
+            "nein",
+            "nein (asked: “Shall the dog come along?”)",
+        ),
+    ],
+)
+async def test_an_answer_stands_beside_its_question(asked: str, answer: str, told: str):
+    found = await sections(GOAL, assistant(asked), user(answer), assistant("I see."), user("And the food?"))
+    assert told in found["instructions"]
+
+
+async def test_a_yes_is_a_decision():
+    asked = assistant("We could sleep in the hut on the ridge, which has no shower. Do you agree?")
+    found = await sections(GOAL, asked, user("Yes!"), assistant("Fine."), user("And what is the food like?"))
+    told = "user: Yes! (asked: “We could sleep in the hut on the ridge, which has no shower. Do you agree?”)"
+    assert told in found["decisions"]
+    assert not [line for line in found["instructions"] if "Yes" in line]
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ("Here is the plan.", "Nice, go on with the hut"),
+        ("Do you want the hut by the lake?", "Why is it so dear there?"),
+        ("Do you want the hut by the lake?", "Both, but the one by the lake first, and then the one above."),
+        ("Which one is it?", "The one in huts/lake_side.txt"),
+        ("Is there anything else that I can do?", "Show the map"),
+        ('I wrote them an ad: "Tired of the town?" stands on it.', "Write another one"),
+    ],
+    ids=["no question", "asks itself", "says enough", "names something", "an offer", "quoted"],
+)
+async def test_what_says_enough_stands_alone(asked: str, said: str):
+    found = await sections(GOAL, assistant(asked), user(said), assistant("I see."), user("And the food?"))
+    assert said in found["instructions"]
+
+
+@pytest.mark.parametrize("said", ["Yes!", "No, thanks."])
+async def test_an_assent_to_nothing_says_nothing(said: str):
+    asked = assistant("Is there anything else that I can do?")
+    found = await sections(GOAL, asked, user(said), assistant("I see."), user("And what is the food like?"))
+    assert said.strip("!.") not in str(found)
+
+
+async def test_what_comes_behind_a_result_answers_no_question():
+    asked = assistant("Shall I look for a hut?")
+    messages = [GOAL, asked, call("search", "c", q="huts"), result("c", "found 3"), user("the second")]
+    found = await sections(*messages, user("And what is the food like?"))
+    assert "the second" in found["instructions"]
+
+
+async def test_answers_outlast_a_merge():
+    told = "the second (asked: “Do you want the hut by src/lake.py, or the one on the ridge?”)"
+    earlier = segment(f"## Goal\n- Plan a trip\n\n## Index\n- user: {told}")
+    found = await sections(earlier, user("And what is the food like?"), assistant("It is good."))
+    assert told in found["instructions"]
