@@ -49,6 +49,8 @@ _ENDED = re.compile(
 )
 _ENDED_CHARS = 2_000
 """OpenHands: what stands below an output, earlier behind it with a prompt, and how long it may be."""
+_RETURNED = re.compile(r"(?:The result of executing that last command is:\s{1,4})?Command \w{1,64} returned: ")
+"""AutoGPT, and agents made from it."""
 _LISTED = ("Command: ", "Output: ", "Stdout: ")
 """How reports of Gemini CLI and Qwen Code begin."""
 _LISTED_END = re.compile(r"(?:Error|Exit Code|Signal|Background PIDs|Process Group PGID): ([^\n]*)")
@@ -164,6 +166,8 @@ def _unframe_lines(text: str) -> Report | None:
     if found := _HEADED.match(text):
         status = _HEADED_STATUS.search(found[0])
         return Report(text[found.end() :], status[1] if status else "")
+    if found := _RETURNED.match(text):
+        return Report(text[found.end() :])
     return _unframe_list(text) if text.startswith(_LISTED) else None
 
 

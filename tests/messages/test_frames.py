@@ -46,6 +46,8 @@ def test_the_report_of_a_command_is_told_apart_from_what_the_command_printed(fra
         ),
         ('{"output": "half \\ud83d of a pair"}', ("half \\ud83d of a pair", "", False)),
         ("Output: (empty)\nProcess Group PGID: 20496", ("", "", False)),
+        ("Command read_file returned: a\nb", ("a\nb", "", False)),
+        ("The result of executing that last command is:\n Command fix returned: Done.", ("Done.", "", False)),
     ],
 )
 def test_what_a_frame_tells_besides_the_output_is_told(framed: str, report: tuple[str, str, bool]):
