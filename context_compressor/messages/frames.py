@@ -49,7 +49,9 @@ _ENDED = re.compile(
 )
 _ENDED_CHARS = 2_000
 """OpenHands: what stands below an output, earlier behind it with a prompt, and how long it may be."""
-_RETURNED = re.compile(r"(?:The result of executing that last command is:\s{1,4})?Command \w{1,64} returned: ")
+_RETURNED = re.compile(
+    r"(?:The result of executing that last command is:\s{1,4})?Command \w{1,64} returned: "
+)
 """AutoGPT, and agents made from it."""
 _LISTED = ("Command: ", "Output: ", "Stdout: ")
 """How reports of Gemini CLI and Qwen Code begin."""
