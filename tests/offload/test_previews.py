@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import base64
 import json
+import random
 import re
 
 import pytest
@@ -257,6 +259,12 @@ class TestNames:
         assert names_of(text, "", 200) == (
             "[also contains: 销售明细_v2.xlsx, 项目/服务.py, src/服务/用户.py, os.path]"
         )
+
+    def test_of_base64_in_a_text_no_names_are_made(self) -> None:
+        data = base64.b64encode(random.Random(1).randbytes(3_000))
+        lines = base64.encodebytes(data).decode()
+        for text in (f'{{"id": "A-2093", "data": "{data.decode()}"}}', f"key of A-2093:\n{lines}"):
+            assert names_of(text, "", 200).removesuffix("]").endswith("A-2093")
 
     def test_relative_paths_do_not_become_absolute(self) -> None:
         assert names_of("./src/a.py ../lib/b.py /etc/hosts", "", 99) == (

@@ -24,6 +24,12 @@ _FOREIGN = re.compile(r"[\x80-\xbf\xd7\xf7\u0250-\u02ff\u0530-\u1dff\u2000-\U001
 _SPLITTING = bytes(i if _IN_NAMES.match(bytes([i])) else ord(" ") for i in range(256))
 _MARKUP = re.compile(r"</[\w.:-]+>|&(?:#\w{1,6}|[a-z]{2,8});")
 """Closing tags, which repeat the names of others, and characters by their names."""
+_DATA = re.compile(
+    r"(?<![A-Za-z0-9+/=_-])[A-Za-z0-9+/=_-]{200,}+"
+    r"|^(?:[A-Za-z0-9+/]{60,76}\r?\n){3,}(?:[A-Za-z0-9+/]{2,76}={1,2}|[A-Za-z0-9+/]{20,76})?",
+    re.MULTILINE,
+)
+"""Base64, in one piece or in lines, as of an image or a key that stands in a text."""
 _NAME_LIKE = re.compile(rb"[0-9_]|\w/|[a-z][A-Z]|\w\.\w|[\xe3-\xe9]")
 """What tells an identifier from a word of prose: a digit, an underscore, a slash, a hump, an inner dot,
 a character of a Chinese file."""
@@ -86,7 +92,7 @@ def find_names(text: str, tokens: float) -> list[Name]:
     if sample.count("\\n") > sample.count("\n"):  # escaped line feeds and tabs, not paths of Windows
         sample = sample.replace("\\n", "\n").replace("\\t", "\t")
     sample = with_letters(sample)
-    files, rest = take_asian_files(without_escapes(sample))
+    files, rest = take_asian_files(without_escapes(_DATA.sub(" ", sample)))
     if "<" in rest:
         rest = _MARKUP.sub(" ", rest)
     if not rest.isascii():

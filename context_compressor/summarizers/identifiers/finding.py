@@ -32,6 +32,9 @@ _LEADING = "-~+"
 _TRAILING = ".,:;-#/~+"
 _RULES = "_./@#~+-"
 """Of these alone consist the lines that divide a text."""
+_DATA_CHARS = 60
+_DATA = re.compile(r"(?=(?:[^0-9]*[0-9]){3})(?=.*[a-z])(?=.*[A-Z])[A-Za-z0-9+/]*")
+"""A line of base64, as keys and certificates have many, is so long at least; a path has other signs, too."""
 _NUMBER = re.compile(
     r"[0-9.,:/TZ+-]+|\+[0-9 ()-]+|[0-9.,年月日号년월일 \u00a0\u202f€₽₺₫zł万億亿만円元원]+"
     r"|[0-9.]+(?:[nµ]s|min)|(?:[0-9.]+(?:ms|[dhms]))+|[0-9.]+(?:[KMGT]i?B?|kB)",
@@ -100,6 +103,8 @@ def _name_in(token: str) -> str | None:
         return None
     name = token.rstrip(_TRAILING).lstrip("./" if token.startswith(".") else _LEADING)
     if not MIN_CHARS <= len(name) <= MAX_CHARS or name.startswith("//") or not name.strip(_RULES):
+        return None
+    if len(name) >= _DATA_CHARS and _DATA.fullmatch(name) and not name.startswith("/"):
         return None
     return name if _TELLING.search(name) else None
 
