@@ -6,9 +6,10 @@ import logging
 from dataclasses import dataclass, field
 
 from context_compressor.compression.edits import ItemKey, SegmentEdit, StubEdit
+from context_compressor.errors import SummarizerError
 from context_compressor.events import NoteFate
 from context_compressor.messages.parts import PartPath
-from context_compressor.summarizers.attempts import Paid
+from context_compressor.summarizers.attempts import Attempts, Paid
 from context_compressor.summarizers.identifiers.uses import Names
 from context_compressor.summarizers.protocol import Summary
 
@@ -32,6 +33,11 @@ class SummaryUse:
         self.output_tokens += paid.output_tokens
         self.remote_input_tokens += paid.input_tokens
         self.remote_output_tokens += paid.output_tokens
+
+    def take_off_local(self, local: Paid) -> None:
+        """Take off what was added as a model's, and was not."""
+        self.remote_input_tokens = max(0, self.remote_input_tokens - local.input_tokens)
+        self.remote_output_tokens = max(0, self.remote_output_tokens - local.output_tokens)
 
 
 @dataclass(slots=True)
@@ -58,3 +64,10 @@ class Performed:
         text = f"{type(error).__name__}: {error}"
         if text not in self.failures:
             self.failures.append(text)
+
+    def settle(self, attempts: Attempts) -> None:
+        """Add what only those know who were asked: what was paid for nothing, and who was passed over."""
+        for failure in attempts.take_passed_over():
+            self.fail(SummarizerError(failure))
+        self.use.add_remote(attempts.take_unused())
+        self.use.take_off_local(attempts.take_local())

@@ -76,7 +76,7 @@ class Preparation:
             finally:
                 self.seconds = time.monotonic() - began
                 self.done.use.calls = attempts.taken
-                self.done.use.add_remote(attempts.take_unused())
+                self.done.settle(attempts)
                 totals.add(self.done.use, self.seconds)
 
     @property

@@ -312,7 +312,7 @@ class EventRunner:
         finally:
             seconds = time.monotonic() - began
             done.use.calls = attempts.taken - taken
-            done.use.add_remote(attempts.take_unused())
+            done.settle(attempts)
             self.housekeeping.note_unwanted(done.attempted)
             self.totals.add(done.use, seconds)
         self._background.start_anew()

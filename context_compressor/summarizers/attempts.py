@@ -6,7 +6,7 @@ and together they would multiply. Within `attempt_budget` they share one bound.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -37,6 +37,10 @@ class Attempts:
     """Why the last one that failed did."""
     unused: Paid = field(default_factory=Paid)
     """Of answers of which nothing came into a summary."""
+    local: Paid = field(default_factory=Paid)
+    """Of answers that stand in for a model's, and that no model gave."""
+    passed_over: list[str] = field(default_factory=list)
+    """Why those failed in whose place another one answered."""
 
     @property
     def left(self) -> int:
@@ -47,6 +51,16 @@ class Attempts:
         """Return what was paid for nothing since the last call."""
         unused, self.unused = self.unused, Paid()
         return unused
+
+    def take_local(self) -> Paid:
+        """Return what was counted as paid since the last call, and was not."""
+        local, self.local = self.local, Paid()
+        return local
+
+    def take_passed_over(self) -> list[str]:
+        """Return why those failed that were passed over since the last call."""
+        passed_over, self.passed_over = self.passed_over, []
+        return passed_over
 
 
 # Tasks and threads copy the context, and share the object in it.
@@ -97,6 +111,20 @@ def note_failure(failure: SummarizerError) -> None:
     budget = _budget.get()
     if budget is not None:
         budget.failure = str(failure)
+
+
+def note_passed_over(failures: Iterable[str]) -> None:
+    """Remember why summarisers failed although there is a summary, for those who are to be told."""
+    budget = _budget.get()
+    if budget is not None:
+        budget.passed_over += failures
+
+
+def note_local(input_tokens: int, output_tokens: int) -> None:
+    """Remember that an answer which will count as a model's is none."""
+    budget = _budget.get()
+    if budget is not None:
+        budget.local.add(input_tokens, output_tokens)
 
 
 @contextmanager

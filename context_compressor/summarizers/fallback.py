@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 
 from context_compressor.errors import SummarizerError
+from context_compressor.summarizers.attempts import note_local, note_passed_over
 from context_compressor.summarizers.map_reduce import InParts
 from context_compressor.summarizers.protocol import (
     Summarizer,
@@ -22,7 +23,8 @@ from context_compressor.tokens.tiktoken_counter import TiktokenCounter
 class FallbackSummarizer:
     """Return the first summary that passes the checks, asking each summariser in turn.
 
-    Each gets a request that is larger than it reads in parts, as `InParts` does.
+    Each gets a request that is larger than it reads in parts, as `InParts` does. In a memory an event of kind
+    `failure` says who was passed over, and why.
 
     Args:
         first, second, more: who to ask, in this order.
@@ -67,7 +69,7 @@ class FallbackSummarizer:
         failures: list[str] = []
         for summarizer in self._in_parts:
             try:
-                return await summarize_checked(
+                summary = await summarize_checked(
                     summarizer,
                     request,
                     self._counter,
@@ -77,6 +79,11 @@ class FallbackSummarizer:
                 )
             except SummarizerError as error:
                 failures.append(f"{name_of(summarizer)}: {error}")
+                continue
+            note_passed_over(failures)
+            if self.remote and not summarizer.remote:
+                note_local(summary.input_tokens, summary.output_tokens)
+            return summary
         raise SummarizerError(f"all {len(failures)} summarisers failed: {'; '.join(failures)}")
 
     async def aclose(self) -> None:

@@ -12,6 +12,7 @@ import pytest
 from context_compressor import (
     CompressedMemory,
     CompressionEvent,
+    FallbackSummarizer,
     InMemoryMemory,
     InMemoryOffloadStore,
     Msg,
@@ -422,6 +423,31 @@ async def test_a_failure_event_names_the_error() -> None:
     (failure,) = [event for event in events if event.kind == "failure"]
     assert "ConnectionError: no route to model" in (failure.error or "")
     assert failure.tokens_before > failure.tokens_after
+
+
+@pytest.mark.parametrize("ratio", [None, 0.5], ids=["in line", "in the background"])
+async def test_who_was_passed_over_is_told_and_an_extract_is_not_counted_as_a_models(
+    ratio: float | None,
+) -> None:
+    events: list[CompressionEvent] = []
+    async with ModelServer() as server:
+        server.script(status(401))
+        model = OpenAISummarizer("small-model", base_url=server.url, api_key="wrong")
+        chain = FallbackSummarizer(model, ExtractiveSummarizer())
+        memory = new_memory(config(background_ratio=ratio), summarizer=chain, on_event=events.append)
+        await filled(memory, LONG[:-4])
+        await memory.get_memory()
+        await asyncio.gather(*(task for task in asyncio.all_tasks() if task.get_name().startswith("prepare")))
+        await memory.add(from_openai(LONG[-4:]))
+        await memory.get_memory()
+        assert server.requests
+    failure, event = events
+    assert (failure.kind, event.kind) == ("failure", "compress")
+    assert "OpenAISummarizer: small-model: HTTP 401" in (failure.error or "")
+    assert event.summary_input_tokens > 0
+    stats = memory.stats()
+    assert stats.summarizer_calls == 1
+    assert (stats.summarizer_input_tokens, stats.summarizer_output_tokens) == (0, 0)
 
 
 async def test_where_extracts_fail_too_a_segment_only_names_its_ref(monkeypatch: pytest.MonkeyPatch) -> None:
