@@ -74,7 +74,7 @@ def read_stream(
     document = Document(name, as_text_bytes(stream), problems)
     known = detect_format(document.sample) if format is None else format
     if known is None and document.is_lines:
-        raise UnreadableError("its lines are no messages or sessions of a known format")
+        raise UnreadableError(_unknown_lines(document.sample))
     # One value of no known format is refused in the words of the plainest.
     reader = _reader_of(known or Format.OPENAI)
     before = len(problems)
@@ -87,6 +87,16 @@ def read_stream(
             yield session
     if empty and len(problems) == before:
         raise UnreadableError(f"holds no message (read as: {reader.FORMAT.title})")
+
+
+def _unknown_lines(sample: Sequence[Any]) -> str:
+    """Return what is wrong with lines of no known format, and how those of chat look."""
+    first = next((value for value in sample if isinstance(value, dict)), {})
+    keys = ", ".join(list(first)[:5]) or "none"
+    return (
+        f"its lines are no messages or sessions of a known format (keys found: {keys}); a chat message has a "
+        f'role, a session is {{"messages": [...]}} or a list of messages'
+    )
 
 
 def _reader_of(format: Format) -> Reader:

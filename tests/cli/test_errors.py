@@ -63,7 +63,14 @@ BAD_FILES = {
         b'{"role": "robot"}\n\n{"role": "user"}\n',
         ["f.json, line 1: messages[0].role:", "and 1 more"],
     ),
-    "lines of something else": (b'{"a": 1}\n{"a": 2}\n', ["f.json: its lines are no messages or sessions"]),
+    "lines of something else": (
+        b'{"id": 1, "conversation": []}\n{"id": 2, "conversation": []}\n',
+        [
+            "f.json: its lines are no messages or sessions",
+            "(keys found: id, conversation)",
+            'a session is {"messages": [...]}',
+        ],
+    ),
     "binary": (b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR", ["f.json: is a binary file"]),
     "gzipped binary": (gzip.compress(b"ustar\x00\x00"), ["f.json: is a binary file"]),
     "UTF-16": ("[]".encode("utf-16"), ["f.json: is UTF-16 text; save the file as UTF-8"]),
