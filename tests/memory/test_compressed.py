@@ -1130,6 +1130,17 @@ async def test_a_page_is_not_stored_again_but_named_by_source_and_lines(named: s
         assert not any(page in stored for stored in memory.store.texts().values())
 
 
+@pytest.mark.parametrize("named", ["read_offloaded", "mcp__memory__read_offloaded"])
+async def test_pages_take_a_quarter_of_the_budget_with_the_messages_that_hold_them(named: str) -> None:
+    memory = new_memory(config(2_000))
+    lines = "\n".join("ab"[n % 2] for n in range(3_000))  # short ones, which fill a page to the last token
+    await filled(memory, [user("go"), call("big"), result("big", lines)])
+    ref = REF.findall(wire_text(await memory.get_memory()))[0]
+    for n in range(3):
+        await memory.add(from_openai(await read_back(memory, ref, f"call_{n}", named=named)))
+    assert 400 < memory.standing_page_tokens() <= 2_000 // 4
+
+
 async def test_what_other_tools_print_in_the_form_of_a_page_takes_no_room_from_pages() -> None:
     """A web page could keep the agent from reading back at all."""
     memory = new_memory(config(8_000))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from context_compressor.messages.msg import Msg
 from context_compressor.offload.fitting import largest_fitting
 from context_compressor.offload.tools.arguments import FinalAnswer
+from context_compressor.offload.tools.schemas import SEARCH_TOOL
 from context_compressor.offload.tools.source import OffloadSource
 
 MAX_PAGE_TOKENS = 2000
@@ -15,6 +17,14 @@ STANDING_SHARE = 4
 """All pages in the view take at most this part of the budget; the rest stays for the conversation."""
 MIN_PAGE_TOKENS = 100
 """Below this, a page is mostly frame: refuse rather than shrink further."""
+_NO_PAGE = Msg(
+    SEARCH_TOOL,
+    [{"type": "tool_result", "id": "call_" + 24 * "0", "name": SEARCH_TOOL, "output": ""}],
+    "system",
+    timestamp="",
+    id="",
+)
+"""What carries a page, under an id as long as OpenAI's."""
 
 
 class Allowance:
@@ -41,6 +51,8 @@ class Allowance:
         """
         allowed, standing = self.standing_tokens, self._memory.standing_page_tokens()
         room = min(self.page_tokens, allowed - standing)
+        if standing:  # a page stands in a message, which counts as well
+            room = min(room, allowed - standing - self._memory.counter.count_messages([_NO_PAGE]))
         if room < min(MIN_PAGE_TOKENS, self.page_tokens):
             raise FinalAnswer(
                 f"Not shown: pages already in view take {standing} of the {allowed} tokens allowed to pages. "
