@@ -42,6 +42,8 @@ _ASSENT = re.compile(
     r"|好的?|是的?|明白了?|收到)\W*)+",
     re.IGNORECASE,
 )
+_REF = re.compile(r"ctx://[0-9a-f]{16}(?![0-9a-f])")
+_NO_REF = "[no such ref]"
 _LINE_MARKS = re.compile(r"^(?:\[[^\]\n]*\]$|=== [^\n]* ===$|[\s>|*•#-]+)", re.MULTILINE)
 
 
@@ -129,7 +131,7 @@ async def summarize_checked(
 
 
 def check_summary(summary: object, request: SummaryRequest, material: str | None = None) -> str:
-    """Return the text of a summary, cleaned of reasoning, wrapping and what cannot be seen.
+    """Return the text of a summary, cleaned of reasoning, wrapping, invented refs and what cannot be seen.
 
     Lengths are not checked here.
 
@@ -161,7 +163,17 @@ def check_summary(summary: object, request: SummaryRequest, material: str | None
         raise SummaryRejectedError(
             "summary rejected: it repeats the material or the prompt instead of summarising"
         )
-    return text
+    return _without_invented_refs(text, request, material)
+
+
+def _without_invented_refs(text: str, request: SummaryRequest, material: str | None) -> str:
+    """Take out refs that nothing names which the summariser was given: no text can be read back by them."""
+    if not _REF.search(text):
+        return text
+    told = (material, request.previous, request.note, request.instructions, *request.facts)
+    given = "\n".join([render_conversation(request.messages), *filter(None, told)])
+    known = set(_REF.findall(given))
+    return _REF.sub(lambda ref: ref[0] if ref[0] in known else _NO_REF, text)
 
 
 def _check_says_something(text: str, reason: str) -> None:

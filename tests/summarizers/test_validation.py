@@ -268,6 +268,16 @@ async def test_summaries_about_errors_pass(text: str):
     assert (await checked(Scripted(text))).text == text
 
 
+async def test_refs_stay_that_the_material_names_and_no_others():
+    """A model mistypes digits, or makes them up: the agent would ask for a text that is nowhere."""
+    refs = [f"ctx://{digit * 16}" for digit in "abcdef"]
+    asked = request(
+        user(f"The log is {refs[0]}."), previous=f"See {refs[1]}", facts=(refs[2],), instructions=refs[3]
+    )
+    summary = await checked(Scripted("They read " + ", ".join(refs)), asked, material=f"Also {refs[4]}")
+    assert summary.text == "They read " + ", ".join([*refs[:5], "[no such ref]"])
+
+
 async def test_reasoning_alone_is_no_summary():
     with pytest.raises(SummaryRejectedError, match="says nothing"):
         await checked(Scripted("<think>The user wants a fix for parse_date"))
