@@ -29,14 +29,15 @@ def segment_text(
         notes: what the agent asked to keep, each on one line.
         guide: a sentence on how to read back what left the view.
     """
+    messages = "message" if message_count == 1 else "messages"
     where = f"Full text: {ref}." + (f" {guide}." if guide else "")
     if summary is None:
-        label = f"[Earlier conversation: {message_count} messages left the view. {where}]"
+        label = f"[Earlier conversation: {message_count} {messages} left the view. {where}]"
         if guide:  # it has to fit where only the ref was reckoned with
-            label = f"[{message_count} earlier messages: {ref}; {guide}]"
+            label = f"[{message_count} earlier {messages}: {ref}; {guide}]"
         return label + notes_section(notes)
     return (
-        f"[Summary by the memory, not by the user, of {message_count} earlier messages. {where}]\n{summary}"
+        f"[Summary by the memory, not by the user, of {message_count} earlier {messages}. {where}]\n{summary}"
         + notes_section(notes)
         + _section(INDEX_HEADING, facts)
     )

@@ -106,5 +106,6 @@ def _title(hit: Hit) -> str:
         where += f" line {hit.lines[0]}"
         if hit.column > MAX_PASSAGE_CHARACTERS:  # else a page that begins with the line shows it
             where += f" column {hit.column}"
-    ago = "now" if hit.messages_ago == 0 else f"{hit.messages_ago} messages ago"
+    messages = "message" if hit.messages_ago == 1 else "messages"
+    ago = "now" if hit.messages_ago == 0 else f"{hit.messages_ago} {messages} ago"
     return f"{where}, {' '.join(what.split()).translate(_NOT_IN_TITLES)}, {ago}"
