@@ -72,7 +72,7 @@ async def acompress_messages(
         summarizer: who writes summaries; extractive when None.
         counter: measures messages; offline tiktoken when None.
         on_event: receives every event.
-        state: what an earlier call returned, for a conversation that goes on.
+        state: what an earlier call returned, for a conversation that goes on; None or empty for a new one.
         prompt_tokens: what the provider counted for the request with the earlier call's messages, as
             `CompressedMemory.record_usage` takes it.
         refused: whether the provider refused that request as too long; these messages then take clearly less.
@@ -184,7 +184,7 @@ def compress_messages(
 
 
 def _check_state(state: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    if state is None:
+    if state is None or state == {}:  # what `states.get(key, {})` returns
         return {}
     if not isinstance(state, Mapping):
         raise InvalidStateError(f"state: expected a dict, got {type(state).__name__}")

@@ -181,6 +181,10 @@ def test_without_what_is_malformed_a_state_loads_as_the_error_says() -> None:
     assert compress(turns(8), state).messages == compress(turns(8)).messages
 
 
+def test_an_empty_state_is_none() -> None:
+    assert compress_messages(turns(8), state={}).messages == compress_messages(turns(8)).messages
+
+
 def test_what_is_no_state_is_refused() -> None:
     for state in (5, "text", [1]):
         with pytest.raises(InvalidStateError, match="expected a dict"):
