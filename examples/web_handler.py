@@ -30,9 +30,8 @@ class Handler(BaseHTTPRequestHandler):
         except ContextOverflowError as error:  # what may not leave, a system prompt above all, is too long
             self._answer(413, {"error": str(error)})
         except (ContextCompressorError, KeyError, TypeError, ValueError) as error:
-            self._answer(
-                400, {"error": str(error)}
-            )  # not messages, or not a state of ours: the text says where
+            # Not messages, or not a state of ours: the text says where.
+            self._answer(400, {"error": str(error)})
         else:
             self._answer(200, {"messages": result.messages, "state": result.state})
 
