@@ -329,6 +329,8 @@ def test_what_did_not_succeed_is_not_called_ok():
 def test_a_short_result_is_told_as_a_whole():
     assert read_outcome(" max_connections \n-----\n 200\n(1 row)\n")[0] == "max_connections | 200 | (1 row)"
     assert read_outcome("name\n" + "row\n" * 30)[0] == "name … row (32 lines)"
+    line = "It leaves out lines " + ", ".join(map(str, range(721, 741)))
+    assert read_outcome(line)[0] == line
 
 
 @pytest.mark.parametrize(

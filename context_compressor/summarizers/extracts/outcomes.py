@@ -28,6 +28,9 @@ _ERROR_CHARS = 160
 _FIRST_CHARS, _ENDS_CHARS = 50, 100
 """How much is told of the first line of an output at most, and of the first and the last together."""
 
+_LINE_CHARS = 140
+"""How much is told of a result of one line."""
+
 _SHORT_CHARS = 100
 """A result of so few characters is told as a whole, its lines beside each other."""
 
@@ -303,7 +306,7 @@ def _first_words(text: str, lines: int, *, is_read: bool = False) -> str:
     if not lines:
         first = " | ".join(filter(None, (first, *others)))
     if not (first and lines and others):
-        return cut(first, 100)
+        return cut(first, _LINE_CHARS)
     # One of several matches or rows is not to be read as the only one.
     count = lines if lines > 12 else 1 + len(others)
     if is_read or text.lstrip().startswith("<"):
