@@ -28,6 +28,12 @@ async def sections(*messages: Msg, max_tokens: int = 600) -> dict[str, list[str]
             "rather not",
             "rather not (asked: “I would take the train, since parking is dear there. Is that all right?”)",
         ),
+        (
+            "I would rename `load` to `read`.\nDo you agree?",
+            "rather not",
+            "rather not (asked: “I would rename `load` to `read`. Do you agree?”)",
+        ),
+        ("| hut | 40 |\nWhich one is it?", "rather not", "rather not (asked: “Which one is it?”)"),
         ("要带狗吗？", "带", "带 (asked: “要带狗吗？”)"),
         ("Shall the dog come along? (yes/no)", "No.", "No. (asked: “Shall the dog come along?”)"),
         (

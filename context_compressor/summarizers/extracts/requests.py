@@ -31,8 +31,8 @@ _QUESTION_CHARS = 160
 _VAGUE_CHARS = 60
 """A question of fewer characters, "Shall I go on?" say, is told with the sentence before it."""
 _QUESTION_MARK = re.compile(r"[?？؟](?![\w=&%\"”'’])")
-_DRAWING = frozenset("│─|└┘+=`{}")
-"""In a table, a drawing or code."""
+_NO_SENTENCE = re.compile(r"[│─└┘|{}]|```")
+"""In a table, a drawing or a block of code."""
 
 
 def request_lines(digest: Digest, make: Make) -> Iterator[Line]:
@@ -76,7 +76,7 @@ def _question_of(said: Statement) -> str:
         if ends:
             question = cut(parts[place][: ends[-1]].replace("**", ""), _QUESTION_CHARS)
             lead = parts[place - 1].replace("**", "") if place and len(question) < _VAGUE_CHARS else ""
-            if lead and _DRAWING.isdisjoint(lead):
+            if lead and not _NO_SENTENCE.search(lead):
                 question = f"{cut(lead, _QUESTION_CHARS - len(question))} {question}"
             return "" if OFFER.search(question) else question
     return ""
