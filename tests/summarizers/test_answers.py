@@ -48,6 +48,48 @@ async def test_an_answer_stands_beside_its_question(asked: str, answer: str, tol
     assert told in found["instructions"]
 
 
+OPTIONS = """Three ways lead there.
+
+**Option A: By train** and bus
+- B) By car, all the way
+
+1. **The hut** by the lake
+2) The one on the ridge
+(3) None
+
+Which one?"""
+
+
+@pytest.mark.parametrize(
+    ("answer", "chosen"),
+    [
+        ("A", "Option A: By train and bus"),
+        ("Let's go with b.", "B) By car, all the way"),
+        ("option 2", "2) The one on the ridge"),
+        ("1 and 3", "1. The hut by the lake (3) None"),
+        ("选3", "(3) None"),
+        ("7", ""),
+        ("the last", ""),
+        ("A hut", ""),
+    ],
+)
+async def test_an_option_is_told_that_was_chosen_by_its_letter_or_number(answer: str, chosen: str):
+    found = await sections(GOAL, assistant(OPTIONS), user(answer), assistant("I see."), user("And the food?"))
+    assert f"{answer} (asked: “{f'{chosen} Which one?'.strip()}”)" in found["instructions"]
+
+
+async def test_an_option_is_told_where_nothing_is_asked():
+    told = assistant("1. The hut by the lake\n2. The one on the ridge\n\nTell me what you want.")
+    found = await sections(GOAL, told, user("2"), assistant("I see."), user("And what is the food like?"))
+    assert "2 (asked: “2. The one on the ridge”)" in found["instructions"]
+
+
+async def test_what_was_done_in_steps_is_nothing_to_choose_from():
+    told = assistant("I did this:\n1. Found a hut\n2. Asked for the price\n\nIt is dear.\nShall I book it?")
+    found = await sections(GOAL, told, user("rather not"), assistant("I see."), user("And the food?"))
+    assert "rather not (asked: “It is dear. Shall I book it?”)" in found["instructions"]
+
+
 async def test_a_yes_is_a_decision():
     asked = assistant("We could sleep in the hut on the ridge, which has no shower. Do you agree?")
     found = await sections(GOAL, asked, user("Yes!"), assistant("Fine."), user("And what is the food like?"))

@@ -2,37 +2,24 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from context_compressor.summarizers.cutting import cut, quote
+from context_compressor.summarizers.extracts.answers import question_of
 from context_compressor.summarizers.extracts.digest import Digest, Statement
-from context_compressor.summarizers.extracts.lines import SENTENCE_ENDS, Line, Make, sentences
+from context_compressor.summarizers.extracts.lines import Line, Make, sentences
 from context_compressor.summarizers.extracts.wording import (
     ASSENT,
     ASSENT_CHARS,
     DECLINE,
     IMPERATIVE,
-    OFFER,
     QUESTION_MARKS,
 )
-from context_compressor.summarizers.identifiers.finding import find_identifiers
-from context_compressor.summarizers.sections import strip_bullet
 
 STATEMENT_CHARS = 280
 """No single quote is longer: a summary quotes sentences, and does not repeat messages (see `validation`)."""
 GOAL_CHARS = 420
 """The same for the goal, which is quoted in two pieces, head and tail."""
-_ANSWER_BYTES = 40
-"""A text of so few bytes, without a name in it, may tell nothing without the question that it answers."""
-_ASKED_CHARS = 600
-"""How much of a reply, from its end, is searched for the question."""
-_QUESTION_CHARS = 160
-_VAGUE_CHARS = 60
-"""A question of fewer characters, "Shall I go on?" say, is told with the sentence before it."""
-_QUESTION_MARK = re.compile(r"[?？؟](?![\w=&%\"”'’])")
-_NO_SENTENCE = re.compile(r"[│─└┘|{}]|```")
-"""In a table, a drawing or a block of code."""
 
 
 def request_lines(digest: Digest, make: Make) -> Iterator[Line]:
@@ -48,7 +35,7 @@ def request_lines(digest: Digest, make: Make) -> Iterator[Line]:
     opening = [said for said in requests if said.position <= begun]
     first = None if has_goal else _first_request(opening)
     for said in digest.requests:
-        text, question = _told_request(said.text), _question_of(said)
+        text, question = _told_request(said.text), question_of(said)
         told = f"{text} (asked: “{question}”)" if question else text
         if said is first:
             line = make("goal", said.quoted(quote(said.text, GOAL_CHARS)), 1.0, -0.5)
@@ -63,23 +50,6 @@ def request_lines(digest: Digest, make: Make) -> Iterator[Line]:
             continue
         line.speaker = said.speaker
         yield line
-
-
-def _question_of(said: Statement) -> str:
-    """Return the question that a statement of few words answers, on one line; "" where there is none."""
-    is_short = len(said.text.encode(errors="surrogatepass")) <= _ANSWER_BYTES
-    if not is_short or said.text.endswith(QUESTION_MARKS) or find_identifiers(said.text):
-        return ""
-    parts = list(filter(None, map(strip_bullet, SENTENCE_ENDS.split(said.answered[-_ASKED_CHARS:]))))
-    for place in reversed(range(len(parts))):
-        ends = [found.end() for found in _QUESTION_MARK.finditer(parts[place])]
-        if ends:
-            question = cut(parts[place][: ends[-1]].replace("**", ""), _QUESTION_CHARS)
-            lead = parts[place - 1].replace("**", "") if place and len(question) < _VAGUE_CHARS else ""
-            if lead and not _NO_SENTENCE.search(lead):
-                question = f"{cut(lead, _QUESTION_CHARS - len(question))} {question}"
-            return "" if OFFER.search(question) else question
-    return ""
 
 
 def _told_request(text: str) -> str:

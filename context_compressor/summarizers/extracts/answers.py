@@ -1,0 +1,79 @@
+"""Find the question that an answer of few words belongs to."""
+
+from __future__ import annotations
+
+import re
+
+from context_compressor.summarizers.cutting import cut
+from context_compressor.summarizers.extracts.digest import Statement
+from context_compressor.summarizers.extracts.lines import SENTENCE_ENDS
+from context_compressor.summarizers.extracts.wording import OFFER, QUESTION_MARKS
+from context_compressor.summarizers.identifiers.finding import find_identifiers
+from context_compressor.summarizers.sections import strip_bullet
+
+_ANSWER_BYTES = 40
+"""A text of so few bytes, without a name in it, may tell nothing without the question that it answers."""
+_ASKED_CHARS, _OPTIONS_CHARS = 600, 4_000
+"""How much of a reply, from its end, is searched for the question, and for what there is to choose from."""
+_QUESTION_CHARS = 160
+_VAGUE_CHARS = 60
+"""A question of fewer characters, "Shall I go on?" say, is told with the sentence before it."""
+
+_QUESTION_MARK = re.compile(r"[?？؟](?![\w=&%\"”'’])")
+_NO_SENTENCE = re.compile(r"[│─└┘|{}]|```")
+"""In a table, a drawing or a block of code."""
+_LABEL = re.compile(r"(?<![^\W\d_])[a-h](?![^\W\d_])|\d{1,2}", re.IGNORECASE)
+"""The letter or number of an option."""
+_CHOICE = re.compile(
+    r"\W*(?:(?:let's |i'd )?(?:go|do|take|use|choose|pick|prefer) (?:with |for )?)?(?:the )?"
+    rf"(?:(?:option|number|plan)s? |方案|选项?|第)? *(?:{_LABEL.pattern})"
+    rf"(?:(?: *[,、&+/] *| and | und | et | y |和)(?:{_LABEL.pattern}))*[个种项]?\W*",
+    re.IGNORECASE,
+)
+"""An answer that names options: "B", "option 2", "1 and 3"."""
+_OPTION = re.compile(
+    r"^[ \t>*#-]*+((?:(?:(?:option|plan) |方案|选项) *)?[(\[]?([a-h]|\d{1,2})(?:[)\].:：、]| [–—-] )"
+    r"[* \t]*+\S.*)$",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""A line that begins with the letter or number of an option."""
+
+
+def question_of(said: Statement) -> str:
+    """Return the question that a statement of few words answers, on one line; "" where there is none.
+
+    With the options before it that were chosen, or where it is vague, with the sentence before.
+    """
+    is_short = len(said.text.encode(errors="surrogatepass")) <= _ANSWER_BYTES
+    if not is_short or said.text.endswith(QUESTION_MARKS) or find_identifiers(said.text):
+        return ""
+    lead, question = _last_question(said.answered[-_ASKED_CHARS:])
+    if OFFER.search(question):
+        return ""
+    options = {
+        label.casefold(): _plain(line) for line, label in _OPTION.findall(said.answered[-_OPTIONS_CHARS:])
+    }
+    if chosen := [options[label] for label in _labels(said.text) if label in options]:
+        lead = " ".join(chosen)
+    elif len(question) >= _VAGUE_CHARS or any(lead in line for line in options.values()):
+        lead = ""
+    return f"{cut(lead, _QUESTION_CHARS - len(question))} {question}".strip()
+
+
+def _labels(answer: str) -> list[str]:
+    return [label.casefold() for label in _LABEL.findall(answer)] if _CHOICE.fullmatch(answer) else []
+
+
+def _last_question(text: str) -> tuple[str, str]:
+    """Return the last question of a text and the sentence before it, each on one line; "" for none."""
+    parts = list(filter(None, map(strip_bullet, SENTENCE_ENDS.split(text))))
+    for before, part in reversed(list(zip(["", *parts], parts, strict=False))):
+        ends = [found.end() for found in _QUESTION_MARK.finditer(part)]
+        if ends:
+            lead = "" if _NO_SENTENCE.search(before) else _plain(before)
+            return lead, cut(_plain(part[: ends[-1]]), _QUESTION_CHARS)
+    return "", ""
+
+
+def _plain(text: str) -> str:
+    return text.replace("**", "").strip()
