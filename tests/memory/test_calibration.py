@@ -335,6 +335,19 @@ class TestState:
             changed += lower != view
         assert changed
 
+    @pytest.mark.parametrize(("said", "limit"), [(NEAR, None), ([], 1_000)], ids=["refusal", "limit"])
+    async def test_a_refusal_or_a_limit_alone_outlasts_a_restart(
+        self, said: list[Dict], limit: int | None
+    ) -> None:
+        memory = new_memory()
+        await filled(memory, said)
+        if said:
+            await good_view(memory)
+        memory.record_overflow(limit)
+        resumed = new_memory()
+        resumed.load_state_dict(json.loads(json.dumps(memory.state_dict())))
+        assert resumed.budget_tokens == memory.budget_tokens < BUDGET
+
     async def test_what_was_conceded_is_conceded_after_a_restart(self) -> None:
         memory, events = await viewed([user(text("u", 10))])
         rules = [await filled(memory, [user(text(tag, 30))]) for tag in "ab"]

@@ -141,6 +141,12 @@ def test_a_first_report_that_cannot_be_has_to_be_said_twice() -> None:
     assert budget(reported((500, 60_000), (700, 60_000))) == LEAST
 
 
+@pytest.mark.parametrize("nothing", [(0, 100), (100, 0)])
+def test_a_report_of_nothing_is_none(nothing: tuple[int, int]) -> None:
+    assert reported(nothing).is_empty
+    assert reported(*STEADY, nothing).to_dict() == reported(*STEADY).to_dict()
+
+
 def test_new_schemas_are_believed_with_the_second_report() -> None:
     longer = [(ours, int(1.3 * ours) + 7_000) for ours in (3_000, 3_500)]
     before, _, after = (budget(reported(*STEADY, *longer[:n])) for n in range(3))
@@ -164,6 +170,21 @@ class TestRefusals:
     def test_one_leads_to_a_clearly_smaller_view(self) -> None:
         found = reported(*STEADY)
         found.record_overflow(9_000)
+        assert budget(found) == 7_200
+        found.end_shrinking()
+        assert budget(found) == 7_200
+
+    def test_another_before_anything_was_accepted_leads_to_half(self) -> None:
+        found = reported(*STEADY)
+        found.record_overflow(9_000)
+        found.record_overflow(7_200)
+        assert budget(found) == 3_600
+
+    def test_the_smallest_refused_view_counts(self) -> None:
+        found = Calibration()
+        found.record_overflow(9_000)
+        found.record_usage(5_000, 9_000)
+        found.record_overflow(12_000)
         assert budget(found) == 7_200
 
     def test_one_out_of_the_blue_leads_to_half(self) -> None:
@@ -205,6 +226,12 @@ class TestRefusals:
         found.end_shrinking()
         assert budget(found) == int(0.8 * 0.8 * 16_000)
 
+    def test_a_named_limit_far_above_the_budget_is_believed_in_part(self) -> None:
+        found = Calibration()
+        found.record_overflow(16_000, 1_000_000)
+        found.end_shrinking()
+        assert budget(found) == int(0.8 * 0.5 * 16_000)
+
     def test_a_view_that_cannot_become_smaller_is_tried_unless_that_is_ruled_out(self) -> None:
         found = Calibration()
         found.record_overflow(10_000)
@@ -212,13 +239,32 @@ class TestRefusals:
         assert found.concede(9_500, LIMIT)
         assert budget(found) == 9_500
         found.record_overflow(9_500)
+        assert budget(found) < 9_500
         assert not found.concede(9_500, LIMIT)
+
+    def test_what_was_conceded_holds_until_the_next_report(self) -> None:
+        found = Calibration()
+        found.record_overflow(10_000)
+        assert found.concede(9_500, LIMIT)
+        found.record_usage(9_500, 20_000)
+        assert budget(found) < 9_500
+
+    def test_what_was_conceded_is_forgotten_with_the_refusals(self) -> None:
+        found = reported((6_000, 14_000))
+        assert found.concede(7_500, LIMIT)
+        found.forget_refusals()
+        assert budget(found) < 7_500
 
     def test_reports_rule_out_what_does_not_fit_at_any_ratio(self) -> None:
         found = reported((6_000, 14_000))
         assert budget(found) < 7_500
         assert found.concede(7_500, LIMIT)
         assert not found.concede(8_500, LIMIT)
+        found.record_overflow(None, 14_000)
+        assert not found.concede(7_500, LIMIT)
+
+    def test_one_odd_report_rules_out_nothing(self) -> None:
+        assert reported((6_000, 14_000), (6_000, 14_000), (6_000, 60_000)).concede(7_500, LIMIT)
 
 
 class TestState:
