@@ -645,6 +645,29 @@ async def test_a_process_that_was_forked_in_the_middle_of_a_search_searches(
     assert await searching
 
 
+async def test_a_part_of_a_message_that_left_later_than_another_is_found_where_it_went() -> None:
+    """What the user said beside a result stays while it is what was asked for last."""
+    call = {"type": "tool_use", "id": "z", "name": "look", "input": {}}
+    answer = {"type": "tool_result", "id": "z", "name": "look", "output": "zebra\n" + LOG}
+    said = {"type": "text", "text": "quokka\n" + LOG}
+    memory = memory_of(settings={"mode": "compress"})
+    await memory.add(
+        [Msg("u", "go", "user"), Msg("a", [call], "assistant"), Msg("u", [answer, said], "user")]
+    )
+    for number in range(60):
+        if number == 40:
+            await memory.add(Msg("u", "go on", "user"))
+        await memory.add(turn(number))
+        await memory.get_memory()
+    hits = [await first(memory, word) for word in ("zebra", "quokka")]
+    assert len({hit.ref for hit in hits}) == 2
+    for hit in hits:
+        assert hit.ref is not None
+        assert hit.lines is not None
+        stored = (await memory.read_ref(hit.ref)).split("\n")
+        assert "\n".join(stored[hit.lines[0] - 1 : hit.lines[1]]).strip() == hit.text.strip()
+
+
 async def test_of_two_arguments_the_one_with_the_passage_is_named() -> None:
     memory = memory_of()
     texts = {name: "\n".join(f"{name}_{n} = load({n})" for n in range(300)) for name in ("alpha", "beta")}

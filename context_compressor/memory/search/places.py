@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from context_compressor.compression.edits import ItemKey, SegmentEdit, StubEdit, message_id
+from context_compressor.compression.edits import ItemKey, StubEdit, message_id
 from context_compressor.compression.redaction import shown_message
 from context_compressor.compression.transcript import call_text
 from context_compressor.memory.search.sayings import Sayings
@@ -43,14 +43,14 @@ class Place(NamedTuple):
     found: Found
     shown: Sequence[Msg]
     stubs: Sequence[StubEdit]
-    segment: SegmentEdit | None
-    share: float
-    """How far into the segment the message stands: 0 its beginning, 1 its end."""
+    segments: Mapping[str, float]
+    """The refs of the segments that hold parts of the message, and how far into each these stand: 0 its
+    beginning, 1 its end."""
     messages_ago: int
     msg: Msg | None
     """The message itself, for the call that the passage is of."""
     stand_ins: Mapping[PartPath, str]
-    """What stands in the segment for single texts of the message."""
+    """What stands in a segment for single texts of the message."""
 
     @property
     def is_call(self) -> bool:
@@ -65,8 +65,7 @@ class Place(NamedTuple):
     @property
     def refs(self) -> list[str]:
         """The refs of the texts that tell its lines."""
-        segment = [] if self.segment is None else [self.segment.ref]
-        return [stub.ref for stub in self.arguments] + segment
+        return [*(stub.ref for stub in self.arguments), *self.segments]
 
 
 class Places:
@@ -93,13 +92,13 @@ class Places:
         items = [ItemKey(key, part) for part in ("", "#results", "#text", *orphans)]
         shown = [item.msg for item in state.items if item.key.key == key and item.kind != "segment"]
         stubs = [stub for item in items for stub in state.ledger.stubs_of(item).values() if not stub.page]
-        segment, share = None, 0.0
+        segments: dict[str, float] = {}
         for item in items:
             held = state.ledger.segment_of(item)
-            if held is not None and segment is None:
-                segment, share = held, held.items.index(item) / len(held.items)
+            if held is not None:
+                segments.setdefault(held.ref, held.items.index(item) / len(held.items))
         stand_ins = {path: stub.text for path, stub in state.ledger.stubs_of(items[0]).items()}
-        return Place(found, shown, stubs, segment, share, messages_ago, msg, stand_ins)
+        return Place(found, shown, stubs, segments, messages_ago, msg, stand_ins)
 
     def _call_of(self, place: Place) -> str:
         """Return the call of a passage as a transcript has it; empty where its message is another by now."""
@@ -133,13 +132,8 @@ class Places:
             ref, lines = whole, _lines_of(document.text, found.start, found.end)
         elif argument is not None:
             ref, lines = argument
-        elif place.segment is not None:
-            ref = place.segment.ref
-            transcript = texts.get(ref, "")
-            if place.is_call:
-                lines = _lines_of_call(transcript, self._call_of(place), place, sought)
-            else:
-                lines = _lines_in(transcript, found, place.share)
+        elif place.segments:
+            ref, lines = self._in_segments(place, texts, sought)
         return Hit(
             text=found.text,
             ref=ref,
@@ -151,6 +145,21 @@ class Places:
             messages_ago=place.messages_ago,
             column=1 if lines is None else lines.column,
         )
+
+    def _in_segments(
+        self, place: Place, texts: Mapping[str, str], sought: Sequence[tuple[int, int]]
+    ) -> tuple[str, _Lines | None]:
+        """Return ref and lines of the segment with a passage: the parts of a message may leave apart."""
+        call = self._call_of(place) if place.is_call else ""
+        for ref, share in place.segments.items():
+            transcript = texts.get(ref, "")
+            if place.is_call:
+                lines = _lines_of_call(transcript, call, place.found.text, share, sought)
+            else:
+                lines = _lines_in(transcript, place.found, share)
+            if lines is not None:
+                return ref, lines
+        return next(iter(place.segments)), None
 
 
 def _lines_sought(text: str, query: str) -> list[tuple[int, int]]:
@@ -186,17 +195,16 @@ def _argument_with(
 
 
 def _lines_of_call(
-    transcript: str, call: str, place: Place, sought: Sequence[tuple[int, int]]
+    transcript: str, call: str, text: str, share: float, sought: Sequence[tuple[int, int]]
 ) -> _Lines | None:
     """Return the lines of a call in the transcript with it, of those the ones with what was sought.
 
     Where the call is not found as a whole, what was sought tells them if it stands there just once.
     """
-    text = place.found.text
     places = _places_of(call, transcript)
     begin, end = 0, len(transcript)
     if places:
-        at = _nearest(places, transcript, place.share)
+        at = _nearest(places, transcript, share)
         begin, end = at + call.index("\n") + 1, at + len(call)
     for start, stop in sought if places else sought[:1]:
         line = text[start:stop]
