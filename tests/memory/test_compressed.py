@@ -682,6 +682,15 @@ async def test_an_instruction_that_comes_later_does_not_move_the_summary() -> No
     assert [msg.content for msg in await good_view(memory)] == ["be brief", "be exact", "so much so far"]
 
 
+async def test_where_an_instruction_before_the_summary_is_deleted_it_still_follows_the_others() -> None:
+    memory = new_memory()
+    _, [exact], _ = [await filled(memory, [said]) for said in (system("a"), system("b"), user("hi"))]
+    await memory.update_compressed_summary("so far")
+    assert [msg.content for msg in await good_view(memory)] == ["a", "b", "so far", "hi"]
+    await memory.delete([exact.id])
+    assert [msg.content for msg in await good_view(memory)] == ["a", "so far", "hi"]
+
+
 async def test_a_summary_that_no_view_has_shown_stands_behind_the_instructions() -> None:
     memory = new_memory()
     await memory.update_compressed_summary("so far")

@@ -106,6 +106,11 @@ def test_what_was_reserved_is_not_counted_twice() -> None:
 def test_a_small_overhead_takes_no_more_than_itself() -> None:
     for ours in (50, 1_500, 15_000):
         assert LIMIT - 52 <= budget(reported((ours, ours + 50))) <= LIMIT - 50
+    assert LIMIT - 152 <= budget(reported((10_000, 10_150))) <= LIMIT - 150
+
+
+def test_however_reports_scatter_they_take_a_twentieth_of_the_limit_at_most() -> None:
+    assert budget(reported(*[(5_000, 8_000), (5_000, 12_000)] * 4)) > 7_000 - LIMIT / 20 - 100
 
 
 def test_one_report_of_a_small_view_is_taken_on_the_safe_side() -> None:
