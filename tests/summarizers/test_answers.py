@@ -34,6 +34,27 @@ async def sections(*messages: Msg, max_tokens: int = 600) -> dict[str, list[str]
             "rather not (asked: “I would rename `load` to `read`. Do you agree?”)",
         ),
         ("| hut | 40 |\nWhich one is it?", "rather not", "rather not (asked: “Which one is it?”)"),
+        (
+            "Where do we start? And on which day of the week shall we be back home, on Sunday or on Monday?",
+            "Sunday",
+            "Sunday (asked: “And on which day of the week shall we be back home, on Sunday or on Monday?”)",
+        ),
+        (
+            "**Let us take the train**, all of us. Is that all right?",
+            "rather not",
+            "rather not (asked: “Let us take the train, all of us. Is that all right?”)",
+        ),
+        (
+            "| hut | price |\nIs that all right?",
+            "rather not",
+            "rather not (asked: “Is that all right?”)",
+        ),
+        ("Shall the dog come along?(yes/no)", "No.", "No. (asked: “Shall the dog come along?”)"),
+        (
+            "Shall we take the dog (or the cat?) along?",
+            "the dog",
+            "the dog (asked: “Shall we take the dog (or the cat?) along?”)",
+        ),
         ("要带狗吗？", "带", "带 (asked: “要带狗吗？”)"),
         ("Shall the dog come along? (yes/no)", "No.", "No. (asked: “Shall the dog come along?”)"),
         (
@@ -106,9 +127,10 @@ async def test_a_yes_is_a_decision():
         ("Do you want the hut by the lake?", "Both, but the one by the lake first, and then the one above."),
         ("Which one is it?", "The one in huts/lake_side.txt"),
         ("Is there anything else that I can do?", "Show the map"),
+        (f"Shall we go? {'It rains on the ridge. ' * 30}", "the second"),
         ('I wrote them an ad: "Tired of the town?" stands on it.', "Write another one"),
     ],
-    ids=["no question", "asks itself", "says enough", "names something", "an offer", "quoted"],
+    ids=["no question", "asks itself", "says enough", "names something", "an offer", "long before", "quoted"],
 )
 async def test_what_says_enough_stands_alone(asked: str, said: str):
     found = await sections(GOAL, assistant(asked), user(said), assistant("I see."), user("And the food?"))

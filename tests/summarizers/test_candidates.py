@@ -140,6 +140,30 @@ async def test_of_a_long_request_a_wish_far_behind_its_head_is_told():
     assert len(line) <= 280
 
 
+async def test_of_several_wishes_in_a_long_request_the_last_is_told():
+    told = " ".join(f"On day {n} we walked by lake {n} until it rained again." for n in range(12))
+    wishes = "Never book a room without a view. And never book a room on the ground floor again."
+    said = f"{told} {wishes} The weather was good on the other days."
+    found = await sections(GOAL, assistant("Done."), user(said), user("Go by train."))
+    [line] = [line for line in found["instructions"] if "ground floor" in line]
+    assert line.startswith("On day 0 we walked by lake 0")
+    assert line.endswith("And never book a room on the ground floor again.")
+
+
+async def test_the_newest_next_steps_are_preferred():
+    said = [assistant(f"Hut {n} is nice. The next step is to call the owner of hut {n}.") for n in range(20)]
+    found = await sections(GOAL, *said, user("And what is the food like?"), max_tokens=150)
+    assert any("hut 19" in line for line in found["next"])
+    assert not any("hut 0" in line for line in found["next"])
+
+
+async def test_what_is_said_beside_calls_is_not_what_was_done():
+    said = assistant("The night train leaves at nine from the main station.")
+    work = (call("click", "1", bid="402"), result("1", "closed"))
+    found = await sections(GOAL, said, *work, assistant("It is closed."), user("And the food?"))
+    assert said.content not in found["done"]
+
+
 TOLD = """
 The lake is near. / I don't know it. / They do not know. / Es ist nicht weit. / Heute war kein Bus da.
 Il ne tient pas. / O lago não veio. / Het is niet ver. / Лучше, чем вчера. / Дом, не знаю. / Tôi không biết.
@@ -505,10 +529,11 @@ async def test_of_each_answer_in_a_talk_a_sentence_is_told_and_no_heading():
         "The night train leaves at nine from the main station.",
         "The hut has room for all of us on both nights.",
     )
+    more = "The path is an easy one for all who have good shoes on."
     opened = "Of course, here is what I found out about the second day:"
     found = await sections(
         *(GOAL, assistant(first), user("And the second night, with all of us, what about that one?")),
-        assistant(f"{opened}\n\n**All that was found about the hut**\n\n- {last}\n- The path is easy."),
+        assistant(f"{opened}\n\n**All that was found about the hut**\n\n- {last}\n- {more}"),
         user("Go on then, with the train first."),
     )
     assert found["done"] == [first, last]

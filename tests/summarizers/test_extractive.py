@@ -231,6 +231,30 @@ async def test_what_is_asked_amid_the_work_is_not_the_goal():
     assert REPAIR[5].content in found["instructions"]
 
 
+async def test_what_is_asked_behind_the_first_reply_is_not_the_goal():
+    later = "It is the one for dates, which loses the time zone of every value it reads."
+    found = await sections(user("Fix the parser."), assistant("Which one do you mean?"), user(later))
+    assert found["goal"] == ["Fix the parser."]
+    assert later in found["instructions"]
+
+
+async def test_a_goal_is_carried_forward_and_no_second_one_is_stated():
+    found = await sections(REPAIR[0], previous="## Goal\n- Release version 2")
+    assert found["goal"] == ["Release version 2"]
+    assert found["instructions"] == [REPAIR[0].content]
+
+
+async def test_of_a_screen_what_stands_below_the_newest_prompt_is_told():
+    screen = (
+        "user@host:~$ make check\n3 failed\nuser@host:~$ make check\n5 passed\nthe rate is 7$\nuser@host:~$"
+    )
+    found = await sections(user("Fix it."), call("bash", "1", command="make check"), result("1", screen))
+    [line] = found["done"]
+    assert "5 passed" in line
+    assert "failed" not in line
+    assert "host" not in line
+
+
 async def test_the_state_is_not_told_again_as_a_next_step():
     found = await sections(user("Fix it."), assistant("Now let me check the remaining errors."))
     assert found["progress"] == ["Now let me check the remaining errors."]
