@@ -202,3 +202,26 @@ def test_no_passage_and_no_name_can_pass_for_the_title_of_another() -> None:
         "[end]",
     ]
     assert is_hits_page(shown)
+
+
+@pytest.mark.parametrize(
+    ("found", "title"),
+    [
+        (("assistant", None, None, False, 1), "not stored, assistant, 1 message ago"),
+        (("assistant", "look", None, False, 0), "not stored, call of look, now"),
+        (
+            ("tool", "look", "ctx://0123456789abcdef", False, 2),
+            "ctx://0123456789abcdef line 3, result of look, 2 messages ago",
+        ),
+        (("user", None, "ctx://0123456789abcdef", True, 2), "in view, user, 2 messages ago"),
+    ],
+)
+def test_a_title_says_where_a_passage_stands_and_whose_it_is(
+    found: tuple[str, str | None, str | None, bool, int], title: str
+) -> None:
+    role, tool, ref, in_view, ago = found
+    hit = Hit("zebra", ref, ("m",), role, tool, (3, 4) if ref else None, in_view, ago)
+    page = hits_page([hit], "zebra", TiktokenCounter(), 100)
+    assert page == f"[{title}]\nzebra\n[end]"
+    assert is_hits_page(page)
+    assert not is_hits_page(page.removesuffix("\n[end]"))

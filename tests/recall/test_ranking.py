@@ -159,6 +159,12 @@ def test_the_name_of_a_tool_finds_its_results() -> None:
     history = History(FILLER)
     history.add("result", "sunny, 21 degrees", role="tool", tool="get_forecast")
     assert history.keys(SearchIndex(), "get_forecast degrees")[0] == "result"
+    assert history.keys(SearchIndex(), "get_forecast") == ["result"]
+
+
+def test_words_by_which_nothing_is_found_count_where_there_are_no_others() -> None:
+    history = History(["who are they", *FILLER])
+    assert history.keys(SearchIndex(), "who are they?") == ["m0"]
 
 
 def test_passages_make_up_the_text() -> None:
