@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeGuard
 
 from context_compressor.errors import ContextCompressorError
 from context_compressor.events import CompressionEvent, NoteFate
@@ -26,7 +26,6 @@ _NOTE_ANSWERS: dict[NoteFate, str] = {
 }
 
 
-@runtime_checkable
 class SearchableSource(Protocol):
     """What `search_history` needs of a memory."""
 
@@ -44,7 +43,6 @@ class SearchableSource(Protocol):
         ...
 
 
-@runtime_checkable
 class CompressibleSource(Protocol):
     """What `compress_context` needs of a memory."""
 
@@ -55,6 +53,19 @@ class CompressibleSource(Protocol):
             ContextCompressorError: it could not be compressed.
         """
         ...
+
+
+def can_search(memory: object) -> TypeGuard[SearchableSource]:
+    """Tell whether a memory searches its history, be it by handing that on to one that it wraps.
+
+    Not by `isinstance`: since Python 3.12 that does not ask `__getattr__`.
+    """
+    return callable(getattr(memory, "search_history", None))
+
+
+def can_compress(memory: object) -> TypeGuard[CompressibleSource]:
+    """Tell likewise whether a memory can be compressed by hand."""
+    return callable(getattr(memory, "compress_now", None))
 
 
 async def answer_search(memory: SearchableSource, allowance: Allowance, arguments: Arguments) -> str:

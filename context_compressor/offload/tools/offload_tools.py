@@ -13,10 +13,10 @@ from context_compressor.messages.msg import copy_json
 from context_compressor.offload.tools.allowance import Allowance
 from context_compressor.offload.tools.arguments import Arguments, FinalAnswer, as_arguments, show_value
 from context_compressor.offload.tools.history import (
-    CompressibleSource,
-    SearchableSource,
     answer_compress,
     answer_search,
+    can_compress,
+    can_search,
 )
 from context_compressor.offload.tools.media import Wire, answer_load, find_media, media_part
 from context_compressor.offload.tools.patterns import PatternError
@@ -62,9 +62,9 @@ class OffloadTools:
             GREP_TOOL: partial(answer_grep, memory, allowance),
             LOAD_TOOL: partial(answer_load, memory, allowance),
         }
-        if isinstance(memory, SearchableSource):
+        if can_search(memory):
             self._handlers[SEARCH_TOOL] = partial(answer_search, memory, allowance)
-        if isinstance(memory, CompressibleSource):
+        if can_compress(memory):
             self._handlers[COMPRESS_TOOL] = partial(answer_compress, memory)
 
     @property
