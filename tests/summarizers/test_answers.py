@@ -156,3 +156,15 @@ async def test_answers_outlast_a_merge():
     earlier = segment(f"## Goal\n- Plan a trip\n\n## Index\n- user: {told}")
     found = await sections(earlier, user("And what is the food like?"), assistant("It is good."))
     assert told in found["instructions"]
+
+
+async def test_a_question_that_left_before_its_answer_is_told_with_what_led_to_it():
+    """What the user said last stays longer than what it answers."""
+    plan = "We could sleep in the hut on the ridge. " + "It has no shower, but a fine view of the lake. " * 8
+    found = await sections(GOAL, user("And the nights?"), assistant(f"{plan}Is that all right?"))
+    [state] = found["progress"]
+    assert state.startswith("We could sleep in the hut")
+    assert state.endswith("Is that all right?")
+    earlier = segment("## Goal\n- A trip\n\n## In progress\n- Take the train, or the car? Which one?")
+    found = await sections(earlier, user("rather the train"), assistant("I book it."), user("And the food?"))
+    assert "rather the train (asked: “Take the train, or the car? Which one?”)" in found["instructions"]

@@ -158,8 +158,7 @@ def _read(digest: Digest, msg: Msg, position: float, open_calls: dict[str, Call]
     is_named = speaker == "user" and msg.name.casefold() not in _NO_NAMES
     name = cut(msg.name, _NAME_CHARS) if is_named else ""
     with_call = any(block.get("type") == "tool_use" for block in blocks)
-    before = digest.sources[-1] if digest.sources else None
-    answered = before.text if before and before.kind == "assistant" and speaker == "user" else ""
+    answered = _reply_before(digest) if speaker == "user" else ""
     for block in blocks:
         kind = block.get("type")
         if _is_said(block):
@@ -178,6 +177,14 @@ def _read(digest: Digest, msg: Msg, position: float, open_calls: dict[str, Call]
             open_calls[block["id"]] = _take_call(digest, block["name"], block["input"], position)
         elif kind == "tool_result":
             _read_result(digest, block, position, open_calls)
+
+
+def _reply_before(digest: Digest) -> str:
+    """Return the reply right before what is read next; of one that left earlier what was told of it."""
+    if digest.sources:
+        last = digest.sources[-1]
+        return last.text if last.kind == "assistant" else ""
+    return next((line.text for line in reversed(digest.carried) if line.section == "progress"), "")
 
 
 def _is_said(block: Block) -> bool:

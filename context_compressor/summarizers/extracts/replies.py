@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from context_compressor.summarizers.cutting import cut
+from context_compressor.summarizers.cutting import cut, quote
 from context_compressor.summarizers.extracts.digest import Digest, Statement
 from context_compressor.summarizers.extracts.lines import (
     SENTENCE_CHARS,
@@ -38,7 +38,8 @@ def reply_lines(digest: Digest, make: Make, *, talks: bool) -> Iterator[Line]:
     others = [call.position for call in digest.calls] + [said.position for said in digest.requests]
     # What was said before other work was done is not under way any more.
     if last and last.position >= max(others, default=0.0):
-        state = cut(last.text, 240)
+        # What comes next may answer a question at its end.
+        state = (quote if last.text.endswith(QUESTION_MARKS) else cut)(last.text, 240)
         yield make("progress", state, 1.0, last.position)
     for said in replies:
         text = said.text[:_REPLY_CHARS]

@@ -45,7 +45,7 @@ def request_lines(digest: Digest, make: Make) -> Iterator[Line]:
             value -= 0.3 if is_word else 0.0
             line = make("instructions", said.quoted(told), value, said.position)
         elif question:
-            line = make("decisions", f"user: {said.quoted(told)}", 0.3 + 0.4 * said.position, said.position)
+            line = make("decisions", f"user: {said.quoted(told)}", 0.5 + 0.4 * said.position, said.position)
         else:
             continue
         line.speaker = said.speaker
