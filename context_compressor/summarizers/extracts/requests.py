@@ -27,27 +27,28 @@ def request_lines(digest: Digest, make: Make) -> Iterator[Line]:
 
     An answer of few words stands beside its question; a yes is a decision, and without a question nothing.
     """
-    requests = [said for said in digest.requests if not is_assent(said.text)]
+    requests = [(said, is_assent(said.text)) for said in digest.requests]
     has_goal = any(line.section == "goal" for line in digest.carried)
     # What is asked in the midst of the work is one more request, and the goal was stated before.
     done = [said.position for said in digest.replies] + [call.position for call in digest.calls]
     begun = min(done, default=1.0)
-    opening = [said for said in requests if said.position <= begun]
+    opening = [said for said, agrees in requests if not agrees and said.position <= begun]
     first = None if has_goal else _first_request(opening)
-    for said in digest.requests:
-        text, question = _told_request(said.text), question_of(said)
+    for said, agrees in requests:
+        question = question_of(said)
+        if agrees and not question:
+            continue
+        text = _told_request(said.text)
         told = f"{text} (asked: “{question}”)" if question else text
         if said is first:
             line = make("goal", said.quoted(quote(said.text, GOAL_CHARS)), 1.0, -0.5)
-        elif not is_assent(said.text) or (question and DECLINE.match(said.text)):
+        elif agrees and not DECLINE.match(said.text):
+            line = make("decisions", f"user: {said.quoted(told)}", 0.5 + 0.4 * said.position, said.position)
+        else:
             value = 0.8 + 0.2 * said.position + weight_of_wish(text)
             is_word = told.isascii() and " " not in told
             value -= 0.3 if is_word else 0.0
             line = make("instructions", said.quoted(told), value, said.position)
-        elif question:
-            line = make("decisions", f"user: {said.quoted(told)}", 0.5 + 0.4 * said.position, said.position)
-        else:
-            continue
         line.speaker = said.speaker
         yield line
 
