@@ -32,6 +32,10 @@ from context_compressor.summarizers.identifiers.ranking import Source, rank_iden
         ("to ann+invoices@example.com, +49", ["ann+invoices@example.com"]),
         ("naïve Größe über Straße, 3×4", []),
         ("plain words, Sentences. And so on... v1 a_b", []),
+        (
+            "33-from django.conf import x\n82-class Meta, a 2-digit year of 2024-q1",
+            ["django.conf", "2024-q1"],
+        ),
         ("<output>\\nNext</output>", []),
         ("Promise<OrderLine> of <app.Door object>", ["OrderLine", "app.Door"]),
         (

@@ -35,6 +35,8 @@ _RULES = "_./@#~+-"
 _DATA_CHARS = 60
 _DATA = re.compile(r"(?=(?:[^0-9]*[0-9]){3})(?=.*[a-z])(?=.*[A-Z])[A-Za-z0-9+/]*")
 """A line of base64, as keys and certificates have many, is so long at least; a path has other signs, too."""
+_COUNTED = re.compile(r"[0-9]+-[a-z]+")
+"""A word behind a number: a line that `grep` shows beside a match (`33-from`), or a measure (`2-digit`)."""
 _NUMBER = re.compile(
     r"[0-9.,:/TZ+-]+|\+[0-9 ()-]+|[0-9.,年月日号년월일 \u00a0\u202f€₽₺₫zł万億亿만円元원]+"
     r"|[0-9.]+(?:[nµ]s|min)|(?:[0-9.]+(?:ms|[dhms]))+|[0-9.]+(?:[KMGT]i?B?|kB)",
@@ -105,6 +107,8 @@ def _name_in(token: str) -> str | None:
     if not MIN_CHARS <= len(name) <= MAX_CHARS or name.startswith("//") or not name.strip(_RULES):
         return None
     if len(name) >= _DATA_CHARS and _DATA.fullmatch(name) and not name.startswith("/"):
+        return None
+    if _COUNTED.fullmatch(name):
         return None
     return name if _TELLING.search(name) else None
 
