@@ -103,6 +103,18 @@ def test_a_reply_without_a_call_stays_whole():
     assert read_calls(reply) == (reply, [])
 
 
+def test_a_call_that_stands_in_the_reply_as_well_is_told_once():
+    call = {"id": "c", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
+    replies = [
+        f'{said}<tool_call>\n{{"name": "add", "arguments": {{"a": {a}}}}}\n</tool_call>'
+        for said, a in [("", 1), ("I add. ", 1), ("As in ", 2)]
+    ]
+    messages = [{"role": "assistant", "content": text, "tool_calls": [call]} for text in replies]
+    digest = digest_messages(from_openai(messages), None)
+    assert [reply.text for reply in digest.replies] == ["I add.", replies[2]]
+    assert [call.name for call in digest.calls] == ["add"] * 3
+
+
 def test_what_an_editor_adds_to_a_message_is_not_what_the_user_says():
     assert without_surroundings(f"Rename it.{TABS}") == "Rename it."
     quoted = "What does <environment_details> mean?"

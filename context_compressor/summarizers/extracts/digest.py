@@ -157,7 +157,7 @@ def _read(digest: Digest, msg: Msg, position: float, open_calls: dict[str, Call]
         blocks = [block for block in blocks if not _is_said(block)]
     is_named = speaker == "user" and msg.name.casefold() not in _NO_NAMES
     name = cut(msg.name, _NAME_CHARS) if is_named else ""
-    with_call = any(block.get("type") == "tool_use" for block in blocks)
+    made = [SpokenCall(block["name"], block["input"]) for block in blocks if block.get("type") == "tool_use"]
     answered = _reply_before(digest) if speaker == "user" else ""
     for block in blocks:
         kind = block.get("type")
@@ -167,9 +167,11 @@ def _read(digest: Digest, msg: Msg, position: float, open_calls: dict[str, Call]
                 text = without_surroundings(text)
                 if is_nudge(text):
                     continue
+            elif any(call.name in text for call in made):
+                text = _without_calls(text, made)
             if text and not is_placeholder(text):
                 by_user = speaker != "assistant"
-                said = Statement(text, position, speaker, with_call, name, answered)
+                said = Statement(text, position, speaker, bool(made), name, answered)
                 (digest.requests if by_user else digest.replies).append(said)
                 label = f"{speaker} {name}".rstrip()
                 digest.sources.append(Source("user" if by_user else "assistant", label, text, position))
@@ -177,6 +179,12 @@ def _read(digest: Digest, msg: Msg, position: float, open_calls: dict[str, Call]
             open_calls[block["id"]] = _take_call(digest, block["name"], block["input"], position)
         elif kind == "tool_result":
             _read_result(digest, block, position, open_calls)
+
+
+def _without_calls(text: str, made: Sequence[SpokenCall]) -> str:
+    """Return a reply without the calls in plain text that a server has read, and handed on beside it."""
+    said, calls = read_calls(text)
+    return said if all(call in made for call in calls) else text
 
 
 def _reply_before(digest: Digest) -> str:
