@@ -36,6 +36,10 @@ from context_compressor.summarizers.identifiers.ranking import Source, rank_iden
             "33-from django.conf import x\n82-class Meta, a 2-digit year of 2024-q1",
             ["django.conf", "2024-q1"],
         ),
+        (
+            "https://example.org/a/b... or https://example.org/c...(cut), a_1__...__a_n, see lib/x_y...",
+            ["lib/x_y"],
+        ),
         ("<output>\\nNext</output>", []),
         ("Promise<OrderLine> of <app.Door object>", ["OrderLine", "app.Door"]),
         (

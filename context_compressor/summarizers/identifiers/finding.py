@@ -108,7 +108,7 @@ def _name_in(token: str) -> str | None:
         return None
     if len(name) >= _DATA_CHARS and _DATA.fullmatch(name) and not name.startswith("/"):
         return None
-    if _COUNTED.fullmatch(name):
+    if _COUNTED.fullmatch(name) or "..." in (token if "://" in token else name):  # cut, or a placeholder
         return None
     return name if _TELLING.search(name) else None
 
