@@ -14,6 +14,14 @@ from context_compressor.summarizers.extracts.outcomes import read_outcome
         ("<returncode>0</returncode>\n<output>\nall good here\n</output>", "all good here", False),
         ("Successfully replaced text in /a/very/long/path.py. Changed 4 lines.", "ok", False),
         ("The file /x/y.py has been edited. Here's the result...", "ok", False),
+        ("success: true", "ok", False),
+        ("success: true\nticket: T-4711\nqueue: billing", "ticket: T-4711 | queue: billing", False),
+        (
+            "ok: true\nmatched_tools:\n"
+            + "- server_name: docs\n  tool_name: convert\n  note: |\n    x\n" * 9,
+            "server_name: docs, tool_name: convert (39 lines)",
+            False,
+        ),
         ("File updated. Please review the changes.\n[File: /x/y.py (9 lines total)]\n1:a", "ok", False),
         (
             "Your proposed edit has introduced new syntax error(s).\n\nERRORS:\n- E999 unexpected indent\n"

@@ -98,6 +98,8 @@ _SUCCESS = re.compile(
     r"|the file \S+ has been|file (?:created|updated)\b|(?:edited|applied) (?!0\b))",
     re.IGNORECASE,
 )
+_GRANTED = re.compile(r"(?:success|ok): true", re.IGNORECASE)
+"""The first line of a record that goes on."""
 _ANNOUNCEMENT = re.compile(r"(?:[^\s(]+ +){3,}[^\s(]+[:：]|[^\W\d_]+[:：]")
 """A sentence, or one word, that only announces what follows."""
 _SENTENCE_END = re.compile(r"[.!?]\s|[。！？]")
@@ -292,6 +294,8 @@ def _first_words(text: str, lines: int, *, is_read: bool = False) -> str:
     if is_read and (defined := definitions(shown)):
         return f"{defined} ({lines or len(shown)} lines)"
     telling = [plain for line in shown if any(map(str.isalnum, plain := _plain(line)))]
+    if telling[1:] and _GRANTED.fullmatch(telling[0]):
+        del telling[0]
     first = telling[0] if telling else ""
     succeeded = _SUCCESS.match(first) is not None
     if lines and not succeeded and len(pairs := _pairs(telling)) > 1:
@@ -333,7 +337,7 @@ def _pairs(telling: Sequence[str]) -> list[str]:
             if key in said:
                 break
             said[key] = pair
-        elif not (said and line.endswith(":")):
+        elif not (line.endswith(":") and (said or " " not in line)):
             break
     return list(said.values())
 
