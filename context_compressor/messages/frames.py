@@ -31,16 +31,30 @@ _ANSWER_KEYS = frozenset({"content", "isError", "is_error", "_meta", "meta", "st
 """Keys of what an MCP server answers."""
 _JSON = re.compile(
     rf"\s*(?:\{{\s*\"(?:{'|'.join((*_PRINTED_KEYS, *_STATUS_KEYS, 'metadata', 'command', 'success'))}"
-    r"|content|isError|is_error|_?meta)\"\s*:|\[\s*\{\s*\"(?:type|text)\"\s*:)"
+    r"|result|content|isError|is_error|_?meta)\"\s*:|\[\s*\{\s*\"(?:type|text)\"\s*:)"
 )
-_TAGGED = re.compile(r"\s{0,9}<returncode>(-?\d{1,10})</returncode>\s{0,9}(?=<(?:stdout|output)>)")
-"""AgentScope's shell and Python tools, mini-swe-agent."""
+_TAGGED = re.compile(
+    r"\s{0,9}(?=(?:<\w{2,30}>[^<>\n]{0,100}</\w{2,30}>\s{0,9}){0,7}<(?:returncode|exit_code|status)>)"
+    r"(?:<(?!stdout|stderr|output)(\w{2,30})>[^<>\n]{0,100}</\1>\s{0,9}){1,8}(?=<(?:stdout|stderr|output)>)"
+)
+"""AgentScope's shell and Python tools, mini-swe-agent, what Claude Code tells of tasks in the background."""
+_TAGGED_STATUS = re.compile(r"<(?:returncode|exit_code)>(-?\d{1,10})<")
+_TAGGED_FAILURE = re.compile(r"<status>(?:failed|error|killed)<")
+_TAGGED_TEXT = re.compile(r"<(stdout|stderr|output)>")
+_UNTRUSTED = re.compile(r"^<(untrusted[\w-]{0,60})>\n", re.MULTILINE)
+_UNTRUSTED_CHARS = 800
+"""What servers put around data that comes from strangers, and how much of a warning before and behind it."""
 _HEADED = re.compile(
     r"(?:(?:Chunk ID|Wall time|Original token count|Total output lines|Exit code): *+[^\n]*+\n"
-    r"|Process (?:exited with code (-?\d+)|running with session ID \d+)\n){1,6}\n?Output:[ \n]?"
+    r"|Process (?:exited with code -?\d+|running with session ID \d+)\n){1,6}\n?Output:[ \n]?"
+    r"|Command executed\b[^\n]{0,600}\n(?:Exit code: -?\d+[^\n]{0,80}\n)?Output:\n"
+    r"|exitcode: -?\d+ \(execution \w+\)\nCode output: ?\n?"
+    r"|The script ran, then exited with Unix exit code: -?\d+\nIts output was:\n"
 )
-"""Codex."""
-_HEADED_STATUS = re.compile(r"^(?:Exit code:|Process exited with code) *(-?\d+)", re.MULTILINE)
+"""Codex; Cline and Roo; AutoGen, twice."""
+_HEADED_STATUS = re.compile(r"(?:[Ee]xit ?code:|Process exited with code) *(-?\d+)")
+_LOGGED, _LOGGED_LAST = "Execution logs:\n", "Last output from code snippet:\n"
+"""smolagents: above what its code printed, and above the value of the last line."""
 _ENDED = re.compile(
     r"(?:\A|\n|(?=\[Python Interpreter: ))"
     r"(?:\[The command [^\n]{1,500}\]\n)?(?:\[Current working directory: [^\n]{1,500}\]\n)?"
@@ -51,8 +65,9 @@ _ENDED_CHARS = 2_000
 """OpenHands: what stands below an output, earlier behind it with a prompt, and how long it may be."""
 _RETURNED = re.compile(
     r"(?:The result of executing that last command is:\s{1,4})?Command \w{1,64} returned: "
+    r"|Observation:\s{1,4}(?=\S)"
 )
-"""AutoGPT, and agents made from it."""
+"""AutoGPT, and agents made from it; ReAct."""
 _LISTED = ("Command: ", "Output: ", "Stdout: ")
 """How reports of Gemini CLI and Qwen Code begin."""
 _LISTED_END = re.compile(r"(?:Error|Exit Code|Signal|Background PIDs|Process Group PGID): ([^\n]*)")
@@ -65,6 +80,13 @@ _PRINTED_TEXT = re.compile(
 """What a server of tools answered, as Python prints it, and a text in it."""
 _MOST_TEXTS = 1_000
 _PRINTED_ERROR = re.compile(r"isError=True\W*\Z")
+_CLOCK = re.compile(
+    r"^(?:#\d{1,4} \d{1,6}\.\d{1,3} |(?:[^\t\n]{1,80}\t){0,2}\ufeff?\d{4}-\d\d-\d\dT[\d:]{8}\.\d{3,9}Z )",
+    re.MULTILINE,
+)
+"""What stands before each line that a step of a Docker build, or of a GitHub workflow, printed."""
+_CLOCKED, _CLOCKED_CHARS = 3, 10_000
+"""Lines that have it, at least, of a text's head."""
 _NOTHING = frozenset({"", "(none)", "(empty)"})
 
 
@@ -96,6 +118,14 @@ def unframe(text: str) -> Report:
     return report
 
 
+def without_clock(text: str) -> str:
+    """Return a text without the time that stands before each of its lines; any other text as it is."""
+    head = text[:_CLOCKED_CHARS]
+    if head.count("Z ") < _CLOCKED and head.count("\n#") < _CLOCKED:
+        return text
+    return _CLOCK.sub("", text) if len(_CLOCK.findall(head)) >= _CLOCKED else text
+
+
 def _unframe_json(text: str) -> Report | None:
     if not _JSON.match(text):
         return None
@@ -111,6 +141,8 @@ def _unframe_json(text: str) -> Report | None:
         report = _unframe_blocks(value.get("content"), is_error=is_error)
     elif value.keys() <= _REPORT_KEYS:
         report = _unframe_report(value)
+    elif len(value) == 1 and isinstance(value.get("result"), str):  # FastMCP and ADK, of a tool's text
+        report = Report(value["result"])
     # What was an escape in the text, and is half a character, is one again.
     return report and report._replace(said=sendable(report.said))
 
@@ -144,13 +176,25 @@ def _unframe_tags(text: str) -> Report | None:
     found = _TAGGED.match(text)
     if found is None:
         return None
-    body = text[found.end() :].rstrip()
-    if body.startswith("<output>") and body.endswith("</output>"):
-        return Report(body[8:-9].strip("\n"), found[1])
-    if body.startswith("<stdout>") and body.endswith("</stderr>") and "</stdout><stderr>" in body:
-        printed = body[8:-9].split("</stdout><stderr>", 1)
-        return Report(_join(part.strip("\n") for part in printed), found[1])
-    return None
+    printed, rest = [], text[found.end() :].strip()
+    while opening := _TAGGED_TEXT.match(rest):
+        closing = f"</{opening[1]}>"
+        end = rest.find(closing) if "<stderr>" in rest[opening.end() :] else rest.rfind(closing)
+        if end < 0:
+            return None
+        printed.append(rest[opening.end() : end].strip("\n"))
+        rest = rest[end + len(closing) :].strip()
+    status = _TAGGED_STATUS.search(found[0])
+    is_error = _TAGGED_FAILURE.search(found[0]) is not None
+    return None if rest else Report(_join(printed), status[1] if status else "", is_error)
+
+
+def _unframe_untrusted(text: str) -> Report | None:
+    found = _UNTRUSTED.search(text, 0, _UNTRUSTED_CHARS) if "<untrusted" in text[:_UNTRUSTED_CHARS] else None
+    end = text.rfind(f"\n</{found[1]}>") if found else -1
+    if found is None or not found.end() <= end or len(text) - end > _UNTRUSTED_CHARS:
+        return None
+    return Report(text[found.end() : end])
 
 
 def _unframe_printed(text: str) -> Report | None:
@@ -170,6 +214,9 @@ def _unframe_lines(text: str) -> Report | None:
         return Report(text[found.end() :], status[1] if status else "")
     if found := _RETURNED.match(text):
         return Report(text[found.end() :])
+    if text.startswith(_LOGGED):
+        printed, _, last = text[len(_LOGGED) :].partition(_LOGGED_LAST)
+        return Report(_join((printed.rstrip("\n"), "" if last.strip() == "None" else last)))
     return _unframe_list(text) if text.startswith(_LISTED) else None
 
 
@@ -203,7 +250,9 @@ def _unframe_list(text: str) -> Report | None:
     return Report(said, "" if status in _NOTHING else status)
 
 
-_READERS = (_unframe_json, _unframe_printed, _unframe_tags, _unframe_lines, _unframe_ended)
+_READERS = (
+    *(_unframe_json, _unframe_printed, _unframe_tags, _unframe_untrusted, _unframe_lines, _unframe_ended),
+)
 
 
 def _join(parts: Iterable[str]) -> str:
