@@ -238,6 +238,18 @@ def test_progress_that_was_overwritten_is_no_outcome():
     assert fetch.outcome == "fetched 9 parts | merged"
 
 
+def test_what_git_tells_of_a_transfer_is_no_outcome():
+    shown = (
+        "Enumerating objects: 11, done.\nCounting objects: 100% (11/11), done.\n"
+        "Delta compression using up to 8 threads\nWriting objects: 100% (6/6), 1.02 KiB | 1.02 MiB/s, done.\n"
+        "Total 6 (delta 5), reused 0 (delta 0), pack-reused 0\n"
+        "remote: Resolving deltas: 100% (5/5), completed with 5 local objects.\n"
+        "To github.com:acme/web.git\n   1a2b3c4..9f8e7d6  main -> main\n"
+    )
+    [push] = digest_messages([result("a", shown, "sh")], None).calls
+    assert push.outcome == "To github.com:acme/web.git | 1a2b3c4..9f8e7d6 main -> main"
+
+
 def test_the_table_of_a_transfer_is_no_outcome_and_names_nothing():
     table = (
         "  % Total    % Received % Xferd  Average Speed   Time    Time     Time  Current\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from context_compressor.messages.frames import Report, unframe
+from context_compressor.messages.frames import Report, unframe, without_clock
 from context_compressor.offload.fitting import CHARS_PER_TOKEN_BOUND, largest_fitting
 from context_compressor.offload.previews.code import show_code
 from context_compressor.offload.previews.diagnostics import show_diagnostics
@@ -91,6 +91,7 @@ def preview(
         return ""
     if "\x1b" in text:
         text = _COLOURS.sub("", text)
+    text = without_clock(text)
     density = _DENSER * min(max(characters_per_token, 0.25), CHARS_PER_TOKEN_BOUND)
     report = unframe(text) if _FRAMED.match(text) and not plain else Report(text)
     is_framed = report.said is not text

@@ -9,7 +9,7 @@ from typing import Any
 
 from context_compressor.messages.escapes import with_letters
 from context_compressor.messages.file_names import with_line_feeds
-from context_compressor.messages.frames import unframe
+from context_compressor.messages.frames import unframe, without_clock
 from context_compressor.messages.msg import Block, Msg, is_instruction
 from context_compressor.messages.parts import argument_lines
 from context_compressor.messages.provenance import provenance_of
@@ -37,6 +37,13 @@ _METER = re.compile(
     re.MULTILINE,
 )
 """What curl prints of a transfer that goes into a file or a pipe."""
+_TRANSFER = re.compile(
+    r"^(?:remote: )?(?:(?:Enumerating|Counting|Compressing|Writing|Receiving|Unpacking) objects"
+    r"|Resolving deltas): [^\n]*\n|^Delta compression using [^\n]*\n"
+    r"|^(?:remote: )?Total \d+ \(delta [^\n]*\n",
+    re.MULTILINE,
+)
+"""What git tells of what it sends and gets."""
 _OBJECT = re.compile(r" (?:object )?at 0x[0-9A-Fa-f]{6,16}(?=>)")
 """Where in a process's memory an object was that Python printed."""
 _HANDLE = re.compile(r" \[ref=\w{1,16}\]")
@@ -244,7 +251,7 @@ def _take_call(digest: Digest, name: str, arguments: Mapping[str, Any], position
 
 def _take_result(digest: Digest, call: Call, output: str, position: float) -> None:
     report = unframe(output)
-    text = _ends(_as_shown(without_surroundings(report.said)), _READ_CHARS)
+    text = _ends(_as_shown(without_clock(without_surroundings(report.said))), _READ_CHARS)
     call.outcome, call.failed = read_outcome(
         text,
         command=call.command,
@@ -264,6 +271,8 @@ def _as_shown(text: str) -> str:
     """Return what a terminal shows of an output in the end, without what is of no use later."""
     if "Xferd" in text:
         text = _METER.sub("", text)
+    if " objects: " in text:
+        text = _TRANSFER.sub("", text)
     if " at 0x" in text:
         text = _OBJECT.sub("", text)
     if "[ref=" in text:
