@@ -190,7 +190,48 @@ def test_a_status_amid_the_output_is_not_that_of_the_command():
             "docker: Error response from daemon: denied.",
         ),
         ("curl: (6) Could not resolve host: a.example", "curl: (6) Could not resolve host: a.example"),
-        ("HTTP/1.1 503 Service Unavailable\n\nbusy", "HTTP/1.1 503 Service Unavailable"),
+        ("HTTP/1.1 503 Service Unavailable\n\nbusy", "HTTP/1.1 503 Service Unavailable busy"),
+        (
+            'HTTP/2 401\r\nx-id: 7\r\n\r\n{"code":"token_expired"}',
+            'HTTP/2 401 {"code":"token_expired"}',
+        ),
+        (
+            "error[E0382]: borrow of moved value: `tx`\n  --> src/ledger.rs:88:20\n   |\n"
+            "error: could not compile `wallet` (lib test) due to 1 previous error",
+            "error[E0382]: borrow of moved value: `tx` --> src/ledger.rs:88:20",
+        ),
+        (
+            "---\nUnidentifiedImage                Traceback (most recent call last)\nCell In[9], line 1\n"
+            "----> 1 next(it)\n\nUnidentifiedImage: cannot identify 'a.jpg'\n",
+            "UnidentifiedImage: cannot identify 'a.jpg'",
+        ),
+        (
+            "KeyboardInterrupt                Traceback (most recent call last)\nCell In[9], line 1\n"
+            "----> 1 run()\n\nKeyboardInterrupt: \n",
+            "KeyboardInterrupt",
+        ),
+        ('{"error":{"message":"ERROR: no table"}}', "error: message:ERROR: no table"),
+        ("The user denied this operation.", "The user denied this operation."),
+        ("User rejected the edit of a.py", "User rejected the edit of a.py"),
+        ("[Request interrupted by user for tool use]", "[Request interrupted by user for tool use]"),
+        (
+            "Failed to compile.\n\nModule not found: Error: Can't resolve './b'\n",
+            "Module not found: Error: Can't resolve './b'",
+        ),
+        (
+            "main.c:(.text+0x1f): undefined reference to `f'\ncollect2: error: ld returned 1 exit status",
+            "main.c:(.text+0x1f): undefined reference to `f'",
+        ),
+        (
+            'npm error code E404\nERROR: failed to solve: process "/bin/sh -c npm ci" did not complete',
+            "npm error code E404",
+        ),
+        ("00:01 +3: loads\n00:02 +11 -1: Some tests failed.\n", "00:02 +11 -1: Some tests failed."),
+        ("│ Passing:      2 │\n│ Failing:      1 │\n", "Failing: 1"),
+        (
+            "F.\n\n  1) Cart totals\n     expected 3\n\n2 examples, 1 failure",
+            "2 examples, 1 failure: Cart totals",
+        ),
         ("Tool call timed out.", "Tool call timed out."),
         (
             "dial tcp 10.0.0.1:6443: connect: connection refused",
@@ -326,6 +367,22 @@ def test_of_a_long_error_its_head_and_its_tail_are_told():
 )
 def test_the_line_is_told_that_says_why(text: str, outcome: str):
     assert read_outcome(text) == (outcome, True)
+
+
+def test_of_a_long_record_the_line_is_told_that_failed():
+    rows = [f"key {n}:  value {n}" for n in range(20)]
+    record = "\n".join(["Name:    web-1", "Status:  Running", *rows, "State:", "    Reason:     OOMKilled"])
+    outcome, failed = read_outcome(record)
+    assert outcome.startswith("Name: web-1, Status: Running, ")
+    assert outcome.endswith(" … Reason: OOMKilled (24 lines)")
+    assert not failed
+
+
+def test_what_pandas_says_of_a_frame_first_is_what_it_is():
+    info = "<class 'pandas.core.frame.DataFrame'>\nRangeIndex: 891 entries\n" + "  0  a  891 non-null\n" * 5
+    assert read_outcome(f"{info}memory usage: 83.7+ KB")[0].startswith(
+        "RangeIndex: 891 entries … memory usage"
+    )
 
 
 def test_what_did_not_succeed_is_not_called_ok():
@@ -561,6 +618,14 @@ Host key verification failed. ¦ nginx: [emerg] unknown directive "foo" in /etc/
 {"kind": "Status", "status": "Failure", "reason": "NotFound"}
 {"status": "error", "message": "no such order"} ¦ {"msg": "参数错误"} ¦ {"message": "操作失败"}
 {"result": "失败"} ¦ {"status": "支付失败"} ¦ {"reason": "参数错误"} ¦ {"detail": "参数错误"}
+I encountered an error while trying to use the tool. This was the error: no such key.
+Module not found: Error: Can't resolve './a' ¦ Type error: Property 'a' does not exist on type 'B'.
+a.c:(.text+0x1f): undefined reference to `f' ¦ Undefined symbols for architecture arm64: "_f"
+Code execution failed at line 'import os' due to: Import of os is not allowed.
+apply_patch verification failed: Failed to find lines ¦ # 1 SEARCH/REPLACE block failed to match!
+予約の取得に失敗しました: 見つかりません ¦ 执行状态：失败 ¦ No se pudo completar la operación: sin saldo
+Não foi possível concluir ¦ Impossible de joindre le service ¦ Échec de la connexion ¦ Impossibile aprire
+ls: impossible d'accéder à 'a': Aucun fichier ou dossier de ce nom ¦ cat: a: 没有那个文件或目录
 {"结果": "支付失败"} ¦ {"状态": "失败"} ¦ {"消息": "查询失败"}
 """
 
@@ -584,6 +649,8 @@ Successfully built 1a2b3c ¦ 错误处理.md ¦ 未失败！ ¦ {"title": "错�
 {'error': False} ¦ {"errors": {}} ¦ Error rate: 0.2 % ¦ Error count: 3 ¦ Checks failed: none ¦ Tests failed: 0
 HTTP 2 is in use ¦ Latency error: 3 ms ¦ エラーが発生しませんでした。 ¦ 오류가 발생하지 않았습니다.
 没有发生错误。 ¦ エラーが発生していません。 ¦ エラーが発生した場合は再試行 ¦ 오류가 발생하면 다시 시도
+Standard error: see below ¦ Validation error: 0.12 ¦ Title: Error: lock timeout ¦ 3 × 4 cells
+Failing: 0 ¦ Tests failed: no ¦ [{"id": 7, "status": "failed"}] ¦ The user declined 3 offers
 如果发生错误，请重试 ¦ 429 Too Many Requests is sent to clients
 """
 
@@ -598,7 +665,7 @@ def test_the_status_that_a_server_answers_with_is_a_failure(status: str):
 
 @pytest.mark.parametrize("text", re.split(r"\n| ¦ ", NO_ERRORS.strip()))
 def test_what_reads_like_a_failure_is_none(text: str):
-    assert not read_outcome(text if text.startswith("{") else f"{MANY}\n{text}")[1]
+    assert not read_outcome(text if text.startswith(("{", "[{")) else f"{MANY}\n{text}")[1]
 
 
 @pytest.mark.parametrize("text", ["Destroy complete! Resources: 3 destroyed.", "Successfully built 1a2b3c"])

@@ -16,13 +16,18 @@ _ERROR_LINE = re.compile(
     r"|thread '[^'\n]{0,80}' (?:\(\d+\) )?panicked at [^\n]{1,200}\n(?=\S)"  # says why below
     r"|<tool_use_error>|curl: \(\d|make(?:\[\d+\])?: \*\*\* (?=No )"
     r"|(?!warning)[a-z]{2,10}: cannot [a-z ]{3,24} ['‘]"
-    r"|[\w.-]{1,30}: (?:line \d+: )?(?:fatal |parse |syntax )?[Ee]rror(?=:| response\b| near\b| \(at )"
+    r"|(?!(?:Title|Subject|Question|Summary|Content|Snippet|Description):)"
+    r"[\w.-]{1,30}: (?:line \d+: )?(?:fatal |parse |syntax )?[Ee]rror(?=:| response\b| near\b| \(at )"
     r"|HTTP(?:/[\d.]+ (?=[45]\d\d\b)| (?=[45]\d\d(?::| [A-Z])))"
     r"|CMake Error(?:: | at [^\n]{1,200}\n[ \t]+)(?=\S)|Failure(?=:)"
     r"|Execution failed for task\b|E: (?=Unable|Could|Package|Failed|Sub-process|Unmet|The repository)"
-    r"|(?:PHP )?(?:Fatal|Parse|Runtime) error(?=:| near )|(?:Validation|Connection|rsync) error(?=:)"
-    r"|[A-Z][\w-]{2,20}(?: [a-z]{2,12}){0,2} failed: (?=[A-Za-z'\"])(?!none\b|no\b)"
-    r"|An error occurred(?=:| \()|\(error\) |\*\* \(\w+Error\)|\w+: \[emerg\] "
+    r"|(?:PHP )?(?:Fatal|Parse|Runtime) error(?=:| near )|rsync error(?=:)"
+    r"|(?!Standard|Mean|Relative|Absolute|Rounding)[A-Z][a-z]{2,14} error(?=: +[^\s\d.+-])"
+    r"|[A-Za-z][\w-]{2,20}(?: [a-z]{2,12}){0,2} failed: (?=[A-Za-z'\"])(?!none\b|no\b)"
+    r"|[A-Z][a-z]{2,20} (?:[a-z]{2,12} )?failed at line\b"
+    r"|An error occurred(?=:| \()|I encountered an error(?= while)|Module not found:|  × (?=[A-Z])"
+    r"|(?:[^\s:]{1,200}:){1,2} undefined reference to|Undefined symbols for architecture"
+    r"|\(error\) |\*\* \(\w+Error\)|\w+: \[emerg\] "
     r"|! (?=LaTeX Error|Undefined control sequence|Emergency stop|Package \w+ Error)"
     r"|psql:[^\s:]{1,200}:\d+: (?:ERROR|FATAL):"
     r"|[^\n]{3,300}+\n(?=At [^\n]{1,200}:\d+ char:\d)"  # PowerShell
@@ -30,7 +35,9 @@ _ERROR_LINE = re.compile(
     r"|terminate called after throwing\b"
     r"|[\u4e00-\u9fff]{1,6}(?<!没有)(?<![未无])失败(?=[：:，,。！!])"
     r"|(?=[^\n]{0,30}(?:エラーが発生し(?:ました|た(?!場合|際|とき|ら))|(?:오류|에러)가 발생(?:했|하였)"
-    r"|(?<!没有)(?<!如果)(?<![未若当])发生了?错误))"
+    r"|(?<!没有)(?<!如果)(?<![未若当])发生了?错误|に失敗しました))"
+    r"|(?=[\u4e00-\u9fff]{0,4}(?:状态|结果)[：:] ?(?:失败|错误|异常))"
+    r"|No se pu(?:do|ede)\b|N[ãa]o foi possível\b|Impossible d(?:e |')|Impossibile\b|Échec\b"
     r"|(?:エラー|오류|에러|Fehler|Erreur|Erro|Errore|Hata|Lỗi|Ошибка|خطأ)(?= ?[：:]))"
     r"(?![-/]|\.\w| (?:handl|messages|codes|rates?\b|counts?\b|bars?\b|budget))"
     # The word may be but a part of a name such as `error.log`, or of a heading.
@@ -42,6 +49,8 @@ _ERROR_LINE = re.compile(
     r"|^(?:Segmentation fault|Aborted|Killed)\s*\Z"
     r"|\A\s{0,9}[45]\d\d (?:Bad (?:Request|Gateway)|Unauthorized|Forbidden|Not Found|Too Many Requests"
     r"|Internal Server Error|Service Unavailable|Gateway Time-?out)\b[^\n]*"
+    r"|\A\s{0,9}(?:The )?[Uu]ser (?:has )?(?:denied|rejected|declined|cancell?ed|doesn't want to)\b[^\n]*"
+    r"|\A\[Request interrupted by user[^\n]*"
     r"|\A\s{0,9}(?:[Ee]rror|ERROR|错误)[:：][ \t]*\n[^\n]{3,}",  # alone on its line, above what it is
     re.MULTILINE,
 )
@@ -49,17 +58,19 @@ _FLUSH_LEVEL = re.compile(r"^\[ERROR\] \S", re.MULTILINE)
 """In a text with such a line, as of Maven, what is indented behind the level belongs to the line above."""
 _BARE_VERDICT = re.compile(
     r"(?:\[INFO\] |\*\* )?BUILD FAIL|error: (?:could not compile|aborting due to)|error Command failed"
-    r"|FAILED: Build did NOT|Execution failed for task\b"
+    r"|FAILED: Build did NOT|Execution failed for task\b|Failed to compile\.$|collect2: error: ld returned"
+    r"|(?:ERROR: failed to solve|#\d+ ERROR): process "
 )
 """Begins a line that only says that a build failed; another above it says why."""
 _ERROR_WORDS = (
     *("rror", "xception", "fatal", "fail", "Fail", "FAIL", "ERR", "not ok", "Traceback", "panic:"),
     *("egmentation", "curl: (", "HTTP/", "received signal", "panicked", "Aborted", "Killed", ".go:", "E: "),
     *("*** No", ": cannot ", "terminate called"),
-    *("错误", "失败", "エラー", "Fehler", "Erreur", "Ошибка"),
+    *("错误", "失败", "失敗しました", "异常", "エラー", "Fehler", "Erreur", "Ошибка"),
     *("오류", "에러", "خطأ", "Hata", "Erro", "Lỗi", "HTTP ", " char:", "[emerg]"),
     *("Undefined control", "Emergency stop", "Bad ", "nauthorized", "Forbidden", "Not Found", "Too Many"),
-    *("Unavailable", "Gateway Time"),
+    *("Unavailable", "Gateway Time", "denied", "rejected", "declined", "doesn't want", "interrupted"),
+    *("ncountered", "not found:", "  × ", "ndefined ", "No se pu", "foi possível", "Impossib", "Échec"),
 )
 """Without one of these no pattern matches; to look for words is ten times as fast."""
 _ERROR_PHRASES = (
@@ -69,8 +80,11 @@ _ERROR_PHRASES = (
     *("peration timed out", "is not recognized as ", "o replacement was performed", "in @INC ("),
     *("ould not resolve host", "Host key verification failed", "equest failed with status code"),
     *("annot connect to the Docker daemon", "nable to resolve host", ": Assertion `", "Assertion failed: ("),
-    "manifest unknown",
+    *("manifest unknown", "failed to match", "Aucun fichier ou dossier", "No existe el fichero o el"),
+    *("Datei oder Verzeichnis nicht", "没有那个文件或目录", "そのようなファイルやディレクトリはありません"),
 )
+_NUMBERED_TEST = re.compile(r"^ {0,4}\d{1,3}\) (\S[^\n]{3,120})$", re.MULTILINE)
+"""A test that failed, as RSpec, PHPUnit, ExUnit and Mocha number it."""
 _LOG_ERROR = re.compile(
     r"^(?:[\w./-]{1,120}:\d+: ?|\d+\t)?(?:\[?\d{4}-\d\d-\d\d[T ]|\[?\d\d:\d\d:\d\d"
     r"|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:|\{\"|(?:time|ts)=|(?=level=))[^\n]{0,80}?(?<![\w-])"
@@ -82,6 +96,8 @@ _LOG_WORDS = ("ERROR", "FATAL", "CRITICAL", "error", "fatal", "critical")
 _TRACEBACK = re.compile(
     r"^Traceback \(most recent call last\):[ \t]*\n(?:[ \t][^\n]*+\n)*+([A-Za-z_][^\n]*)", re.MULTILINE
 )
+_IPYTHON_TRACEBACK = re.compile(r"^([A-Za-z_][\w.]*) {2,}Traceback \(most recent call last\)", re.MULTILINE)
+"""How notebooks begin a traceback; the last line begins with the same name."""
 _FAILED_TEST = re.compile(
     r"^[ \t]*(?:FAILED|(?:--- )?FAIL:) +([\w./-]{3,120}(?:::[\w.:\[\]-]{1,120})*)"
     r"|^test ([\w:]{3,120}) \.\.\. FAILED$"
@@ -99,8 +115,7 @@ def find_error(text: str) -> str | None:
         if told:
             telling = (found for found in reversed(told) if not _BARE_VERDICT.match(found[1]))
             at, line = next(telling, told[0])
-            rest = text[at + len(line) :].lstrip().split("\n", 1)[0] if line.endswith(":") else ""
-            return f"{line} {rest}".rstrip()
+            return f"{line} {_said_below(text[at + len(line) :], line)}".rstrip()
     for phrase in _ERROR_PHRASES:
         at = text.rfind(phrase)
         if at >= 0:
@@ -108,6 +123,16 @@ def find_error(text: str) -> str | None:
             if len(line) <= 200:
                 return line
     return None
+
+
+def _said_below(text: str, line: str) -> str:
+    """Return what belongs to an error line of what stands below: what it is, where, or a server's answer."""
+    below = text.lstrip().split("\n", 1)[0]
+    if line.endswith(":") or below.startswith("--> "):
+        return below
+    if line.startswith("HTTP/"):
+        return text.partition("\n\n")[2].lstrip().split("\n", 1)[0]
+    return ""
 
 
 def _error_lines(text: str) -> Iterator[tuple[int, str]]:
@@ -119,11 +144,21 @@ def _error_lines(text: str) -> Iterator[tuple[int, str]]:
     # Many exceptions are not called an error.
     for raised in _TRACEBACK.finditer(text):
         yield raised.start(1), raised[1]
+    for raised in _IPYTHON_TRACEBACK.finditer(text):
+        at = text.rfind(f"\n{raised[1]}:", raised.end()) + 1
+        if at:
+            yield at, text[at:].split("\n", 1)[0].rstrip(": ")
 
 
 def find_failed_tests(text: str) -> list[str]:
     """Return the names of the tests that failed, in their order."""
     return list(dict.fromkeys(found[found.lastindex or 0] for found in _FAILED_TEST.finditer(text)))
+
+
+def find_numbered_test(text: str) -> str:
+    """Return the first test of a numbered list of those that failed; "" for none."""
+    found = _NUMBERED_TEST.search(text)
+    return found[1] if found else ""
 
 
 def find_logged_error(text: str) -> str | None:

@@ -15,7 +15,12 @@ from context_compressor.summarizers.extracts.echoes import (
     without_arguments,
     without_echo,
 )
-from context_compressor.summarizers.extracts.failures import find_error, find_failed_tests, find_logged_error
+from context_compressor.summarizers.extracts.failures import (
+    find_error,
+    find_failed_tests,
+    find_logged_error,
+    find_numbered_test,
+)
 
 _READ_CHARS = 6_000
 """How much of a result is read, half from each end, where its outcome stands."""
@@ -73,7 +78,7 @@ _IS_ERROR = re.compile(r"isError(?:=True|[\"']\s*:\s*true)\W*\Z")
 
 _TALLY = re.compile(
     r"^[^\n]*\b(?:\d+ (?:tests )?(?:passed|failed|failing|failures?|rejected|errors?)(?![-/]|\.\w)"
-    r"|(?:Failures|Failed): *\d+)\b[^\n]*$"
+    r"|(?:Failures|Failed|Failing): *\d+|Some tests failed)\b[^\n]*$"
     r"|^(?:Ran \d+ tests?|FAILED \(|Plan: \d+ to add|(?:Apply|Destroy) complete!"
     r"|(?:\[INFO\] )?BUILD SUCCESS(?:FUL)?\b|Successfully (?:installed|built) )[^\n]*$",
     re.MULTILINE,
@@ -83,14 +88,15 @@ _TALLY = re.compile(
 A file that is named so, `08:32 error.h` in a listing, is none."""
 _FAILED_TALLY = re.compile(
     r"\b[1-9]\d* (?:failed|failing|failures?|rejected|errors?)\b(?![-/]|\.\w| \(\d+ fixed, 0 remaining)"
-    r"|\b(?:Failures|Errors|Failed): *[1-9]|^FAILED|\b[1-9]\d* tests failed\b|\bfailed=[1-9]"
+    r"|\b(?:Failures|Errors|Failed|Failing): *[1-9]|\bSome tests failed|^FAILED"
+    r"|\b[1-9]\d* tests failed\b|\bfailed=[1-9]"
 )
 _EMPTY_TALLY = re.compile(r"(?<![\d.,])(?:0 (?:tests )?passed|Ran 0 tests)\b")
 """Says that nothing was run, as of a suite without tests that ran behind others."""
 _MOST_FAILED_TESTS = 3
 """Names of failed tests that an outcome tells."""
 _TALLY_WORDS = (
-    *("passed", "failed", "failing", "rejected", "error", "ailure", "Ran ", "FAILED", "Failed:"),
+    *("passed", "failed", "ailing", "rejected", "error", "ailure", "Ran ", "FAILED", "Failed:"),
     *("to add", "complete!", "BUILD SUCC", "Successfully "),
 )
 _SUCCESS = re.compile(
@@ -105,8 +111,10 @@ _ANNOUNCEMENT = re.compile(r"(?:[^\s(]+ +){3,}[^\s(]+[:：]|[^\W\d_]+[:：]")
 _SENTENCE_END = re.compile(r"[.!?]\s|[。！？]")
 _TAG = re.compile(r"</?[\w:.-]+>|^```\S*$")
 """What stands around a text: tags, and the fences of Markdown."""
-_PROLOGUE = re.compile(r"<(?:\?xml|!doctype|html|head|body|meta|link|base)\b[^<>]*>?", re.IGNORECASE)
-"""A line with which any XML or HTML begins."""
+_PROLOGUE = re.compile(
+    r"<(?:\?xml|!doctype|html|head|body|meta|link|base)\b[^<>]*>?|<class '[\w.]{1,80}'>", re.IGNORECASE
+)
+"""A line with which any XML or HTML begins, and what `DataFrame.info` prints of pandas."""
 _ELEMENT = re.compile(r"<((?:[\w.-]{1,30}:)?([^\W\d][\w.-]{0,40}))(?: [^<>]{0,200})?>([^<>\n]{1,200})</\1>")
 _NAMESPACE = re.compile(r" xmlns(?::[\w.-]{1,30})?=(?:\"[^\"<>]{0,300}\"|'[^'<>]{0,300}')")
 _IS_XML = re.compile(r"\s*<(?:\?xml\b|(?!html\b|body\b|div\b)[^\W\d][\w.:-]*>\s*<[^\W\d][\w.:-]*>)")
@@ -219,22 +227,21 @@ def _without_status(text: str) -> tuple[str, str]:
 
 def _what_is_said(text: str, lines: int, *, ended_well: bool) -> tuple[str, bool]:
     if DATA.match(text):
-        if logged := _logged_error(text, lines):
+        if not text.startswith('{"error"') and (logged := _logged_error(text, lines)):
             return logged, False
         said = cut(_verdict(text) + _as_words(text[:800]), _DATA_CHARS)
-        failure = _DATA_ERROR.search(text)
-        return said or cut(text, 20), failure is not None and failure.start() < _DATA_HEAD_CHARS
+        return said or cut(text, 20), _is_failure(text)
     if fault := _XML_FAILURE.match(text):
         return _first_words(text[fault.end() :], lines), True
     tallies = list(_TALLY.finditer(text)) if any(map(text.__contains__, _TALLY_WORDS)) else []
     if tallies:
-        told = [tally[0].strip("= ") for tally in tallies]
+        told = [tally[0].strip("=│ ") for tally in tallies]
         last = next((tally for tally in reversed(told) if not _EMPTY_TALLY.search(tally)), told[-1])
         failed = next((tally for tally in reversed(told) if _FAILED_TALLY.search(tally)), None)
         if failed is not None:
             # One of several runs may have failed, and the last not.
             outcome = cut(failed, 120) if failed == last else f"{cut(failed, 80)}, {cut(last, 60)}"
-            why = find_failed_tests(text) or [find_error(text) or ""]
+            why = find_failed_tests(text) or [find_error(text) or find_numbered_test(text)]
             return _with_failed_tests(outcome, why), True
         later = find_error(text[tallies[-1].end() :])
         return (quote(later, _ERROR_CHARS), True) if later else (cut(last, 120), False)
@@ -246,6 +253,14 @@ def _what_is_said(text: str, lines: int, *, ended_well: bool) -> tuple[str, bool
     if lines and not ended_well and (last := text.rstrip().rpartition("\n")[2].strip()):
         return f"{cut(last, 100)} ({lines} lines)", False
     return _first_words(text, lines), False
+
+
+def _is_failure(data: str) -> bool:
+    """Tell whether data says in the beginning that a call failed; what a row of a list says is its own."""
+    failure = _DATA_ERROR.search(data)
+    if failure is None or failure.start() >= _DATA_HEAD_CHARS:
+        return False
+    return not (data.lstrip().startswith("[") and failure[0][1:].startswith("status"))
 
 
 def _logged_error(text: str, lines: int) -> str:
@@ -299,8 +314,12 @@ def _first_words(text: str, lines: int, *, is_read: bool = False) -> str:
     first = telling[0] if telling else ""
     succeeded = _SUCCESS.match(first) is not None
     if lines and not succeeded and len(pairs := _pairs(telling)) > 1:
-        said = cut(", ".join(pairs), _PAIRS_CHARS)
-        return f"{said} ({lines} lines)" if lines > 12 else said
+        said = ", ".join(pairs)
+        if lines <= 12:
+            return cut(said, _PAIRS_CHARS)
+        row = cut(_failed_row(telling) or "", _FIRST_CHARS)
+        said = cut(said, _PAIRS_CHARS if row in said else _PAIRS_CHARS - len(row))
+        return " ".join(filter(None, (said, "" if row in said else row, f"({lines} lines)")))
     announces = _ANNOUNCEMENT.fullmatch(first) and not (succeeded or _SENTENCE_END.search(first))
     others = telling[1:]
     if announces and others:
@@ -313,7 +332,7 @@ def _first_words(text: str, lines: int, *, is_read: bool = False) -> str:
         return cut(first, _LINE_CHARS)
     # One of several matches or rows is not to be read as the only one.
     count = lines if lines > 12 else 1 + len(others)
-    if is_read or text.lstrip().startswith("<"):
+    if is_read or (text.lstrip().startswith("<") and not text.lstrip().startswith("<class '")):
         return f"{cut(first, 60)} ({count} lines)" if count > 2 else cut(first, 100)
     head = cut(first, _FIRST_CHARS)
     tail = cut(_failed_row(others) or others[-1], _ENDS_CHARS - len(head))
