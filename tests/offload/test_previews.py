@@ -134,6 +134,8 @@ class TestText:
             "npm ERR! code ELIFECYCLE",
             "编译失败：缺少文件",
             "发生错误",
+            "web-2    0/1     CrashLoopBackOff   12",
+            "0a1   job:1   Exited (137) 2 minutes ago   job",
         ],
     )
     def test_a_line_about_an_error_is_kept_with_its_neighbours(self, line: str) -> None:
@@ -246,6 +248,11 @@ class TestNames:
             names_of(text, "", 60) == "[also contains: ref e100, took 100ms, ref e101, took 101ms, DOC-88127]"
         )
 
+    def test_moments_do_not_push_out_the_rest(self) -> None:
+        log = "".join(f"2025-03-04T09:31:{n}Z\n" for n in range(10, 60))
+        names = [name.text for name in find_names(f"{log}see part_7 of it", 90)]
+        assert names == ["2025-03-04T09:31:10Z", "2025-03-04T09:31:11Z", "part_7"]
+
     def test_figures_and_ends_of_numbers_are_no_names(self) -> None:
         text = "2024 38.4 50ms 1042 5,500mAh 1,000-1,500 10:4:7 v1.2 200-300 7,100234"
         assert names_of(text, "", 200) == "[also contains: 10:4:7, v1.2, 200-300, 100234]"
@@ -291,6 +298,13 @@ class TestNames:
 
     def test_base64_is_no_name(self) -> None:
         assert names_of("QUJD" * 1000, "", 100) == ""
+
+    def test_the_time_before_each_line_takes_no_room(self) -> None:
+        log = "".join(f"2025-03-04T09:31:{n}.1234567Z step {n} of it\n" for n in range(10, 60))
+        shown = preview(log, 60, COUNT)
+        assert "[lines 1-" in shown
+        assert "\nstep 10 of it\n" in shown
+        assert "2025" not in shown
 
     def test_colours_stick_to_no_name(self) -> None:
         text = "\n".join(f"\x1b[1mrow\x1b[0mauth_{i}x \x1b[32mok\x1b[0m" for i in range(400))

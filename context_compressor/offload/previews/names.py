@@ -38,8 +38,10 @@ _MAX_ALIKE = 8
 """Names shown that differ in their digits only: timestamps and running numbers would push out all others."""
 
 _SHORT_CHARACTERS = 6
+_MOMENT = b"--T::"
 _MAX_SHORT_ALIKE = 2
-"""The same for short ones of digits and one or two letters: durations, numbered parts of a page."""
+"""The same for short ones of digits and one or two letters, and for moments: durations, times of a log,
+numbered parts of a page."""
 
 _MAX_FIGURES_ALIKE = 5
 """The same for dates, times and numbers, by which tables would be told instead of by the names in them."""
@@ -108,6 +110,7 @@ def find_names(text: str, tokens: float) -> list[Name]:
         shape = word.translate(None, _DIGITS)
         alike[shape] = alike.get(shape, 0) + 1
         is_short = len(word) <= _SHORT_CHARACTERS and len(shape) <= 2 and shape.isalpha()
+        is_short = is_short or shape.startswith(_MOMENT)
         is_figure = not shape.strip(_RULES)
         if alike[shape] > (_MAX_SHORT_ALIKE if is_short else _MAX_FIGURES_ALIKE if is_figure else _MAX_ALIKE):
             continue

@@ -40,6 +40,7 @@ _ERROR_WORDS = (
     "denied",
     "not ok ",
     "npm err!",
+    *("loopbackoff", "pullbackoff", "oomkilled", "unhealthy", "exited (1", "exited (2"),  # rows of tables
     "错误",
     "失败",
     "异常",
