@@ -351,6 +351,24 @@ class TestJson:
         for place, item in ((int(found[2]), first), (int(found[3]), last)):
             assert f'"id": {4_000 + item},' in "".join(lines[place - 1 : place + 1])
 
+    def test_objects_without_room_for_them_are_told_by_their_titles(self) -> None:
+        runs = [
+            {"id": n, "name": f"run {n}", "conclusion": "failure" if n == 7 else "success", "body": "x " * 90}
+            for n in range(30)
+        ]
+        shown = preview(json.dumps({"total": 30, "runs": runs}), 80, COUNT)
+        assert shown.startswith('{"total": 30, "runs": [30 objects, keys id, name, conclusion, body; name: ')
+        assert "name: run 7 (failure); run 0; run 1; run 2" in shown
+        same = preview(json.dumps([{**run, "name": "same"} for run in runs[:5]]), 40, COUNT)
+        assert same.startswith("[5 objects, keys id, name, conclusion, body]")
+
+    def test_of_lines_of_a_log_one_that_failed_is_shown(self) -> None:
+        lines = [{"level": "error" if n == 50 else "info", "msg": f"batch {n}"} for n in range(200)]
+        shown = preview("\n".join(map(json.dumps, lines)), 120, COUNT)
+        assert '", … ' not in shown
+        assert '{"level": "error", "msg": "batch 50"}' in shown
+        assert "more, lines 52-" in shown
+
     def test_items_in_a_frame_have_no_line_numbers(self) -> None:
         """The lines of what stands in it are not those of the text that is stored."""
         items = json.dumps([{"id": i, "text": "word " * 20} for i in range(200)], indent=1)

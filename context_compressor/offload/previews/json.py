@@ -61,6 +61,24 @@ _DETAILS = (
 """From the poorest to the richest, more or less: the richest that fits is shown."""
 
 
+_LEVEL_KEYS = ("level", "severity", "levelname", "conclusion", "status", "state")
+_FAILED = frozenset({"error", "fatal", "critical", "failed", "failure", "panic", "crashed", "timed_out"})
+"""Under which keys an object says so that it tells of a failure, and how."""
+_TITLE_KEYS = (
+    "title",
+    "subject",
+    "summary",
+    "name",
+    "headline",
+    "full_name",
+    "msg",
+    "message",
+    "标题",
+    "名称",
+)
+"""What objects of a list are told by."""
+_MAX_TITLE, _MIN_TITLES = 60, 3
+
 _WORDS = {None: "null", True: "true", False: "false"}
 _encode = json.JSONEncoder(ensure_ascii=False).encode
 
@@ -149,6 +167,25 @@ def show_json(text: str, *, is_numbered: bool = True) -> Show | None:
     return show
 
 
+def _failure_of(item: Any) -> str:
+    """Return the word by which an object of a list says that something failed: a line of a log, a run."""
+    said = (item.get(key) for key in _LEVEL_KEYS) if isinstance(item, dict) else ()
+    return next((word for word in said if isinstance(word, str) and word.lower() in _FAILED), "")
+
+
+def _are_objects(value: list[Any]) -> bool:
+    return all(isinstance(item, dict) for item in value)
+
+
+def _titled(item: Any, title: str) -> str:
+    failure = _failure_of(item)
+    return f"{title[:_MAX_TITLE].strip()} ({failure})" if failure else title[:_MAX_TITLE].strip()
+
+
+def _is_title(value: Any) -> bool:
+    return isinstance(value, str) and value.strip() != "" and "\n" not in value
+
+
 class _Renderer:
     """Write a value at one level of detail, and give up beyond `room` characters."""
 
@@ -208,18 +245,49 @@ class _Renderer:
     def _array(self, value: list[Any], depth: int) -> str:
         if not value:
             return self._spend("[]")
-        if depth >= self._detail.depth or self._detail.head == 0:
+        is_last = depth + 1 == self._detail.depth and len(value) >= _MIN_TITLES
+        # Objects of which only the keys would be shown are told together.
+        if depth >= self._detail.depth or self._detail.head == 0 or (is_last and _are_objects(value)):
             where = self._lines(value, 0, len(value))
-            return self._spend(f"[{self._count(value)}{where}{self._common_keys(value)}]")
+            said = self._spend(f"[{self._count(value)}{where}{self._common_keys(value)}]")
+            return f"{said[:-1]}{self._titles(value)}]"
         head, tail = self._detail.head, self._detail.tail
         if len(value) <= head + tail:
             return f"[{self._items(value, depth)}]"
-        left_out = len(value) - head - tail
-        where = self._lines(value, head, len(value) - tail)
-        parts = [self._items(value[:head], depth), self._spend(f"… {left_out} more{where} …")]
+        parts = [self._items(value[:head], depth)]
+        end = len(value) - tail
+        failed = next((at for at in range(head, end) if _failure_of(value[at])), None)
+        if failed is not None:
+            parts += [self._left_out(value, head, failed), self.render(value[failed], depth + 1)]
+            head = failed + 1
+        parts = [*filter(None, parts), self._left_out(value, head, end)]
         if tail:
             parts.append(self._items(value[-tail:], depth))
-        return f"[{self._spend(self._count(value))}: {', '.join(parts)}]"
+        return f"[{self._spend(self._count(value))}: {', '.join(filter(None, parts))}]"
+
+    def _left_out(self, value: list[Any], first: int, end: int) -> str:
+        if first == end:
+            return ""
+        return self._spend(f"… {end - first} more{self._lines(value, first, end)} …")
+
+    def _titles(self, value: list[Any]) -> str:
+        """Return what the first objects of a list are told by, as long as there is room."""
+        if len(value) < _MIN_TITLES or not all(isinstance(item, dict) for item in value[:_MIN_TITLES]):
+            return ""
+        objects = [item for item in value if isinstance(item, dict)]
+        first = objects[:_MIN_TITLES]
+        key = next((key for key in _TITLE_KEYS if all(_is_title(item.get(key)) for item in first)), "")
+        failed = [item for item in objects if _failure_of(item)]
+        titles = dict.fromkeys(
+            _titled(item, item[key]) for item in (*failed, *objects) if key and _is_title(item.get(key))
+        )
+        said = ""
+        for title in titles if len(titles) >= _MIN_TITLES or failed else ():
+            written = f"{said}; {sendable(title)}" if said else f"; {key}: {sendable(title)}"
+            if len(written) + 3 > self._room:
+                return self._spend(f"{said}, …") if said else ""
+            said = written
+        return self._spend(said)
 
     def _items(self, items: Iterable[Any], depth: int) -> str:
         return ", ".join(self.render(item, depth + 1) for item in items)
@@ -235,7 +303,7 @@ class _Renderer:
 
     @staticmethod
     def _count(value: list[Any]) -> str:
-        return counted(len(value), "object" if all(isinstance(item, dict) for item in value) else "item")
+        return counted(len(value), "object" if _are_objects(value) else "item")
 
     def _common_keys(self, value: list[Any]) -> str:
         if not isinstance(value[0], dict):
