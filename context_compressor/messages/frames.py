@@ -41,6 +41,7 @@ _TAGGED = re.compile(
 _TAGGED_STATUS = re.compile(r"<(?:returncode|exit_code)>(-?\d{1,10})<")
 _TAGGED_FAILURE = re.compile(r"<status>(?:failed|error|killed)<")
 _TAGGED_TEXT = re.compile(r"<(stdout|stderr|output)>")
+_ERROR_TAG = re.compile(r"\s{0,9}<(tool_use_error|error)>(?=[^<])")
 _UNTRUSTED = re.compile(r"^<(untrusted[\w-]{0,60})>\n", re.MULTILINE)
 _UNTRUSTED_CHARS = 800
 """What servers put around data that comes from strangers, and how much of a warning before and behind it."""
@@ -189,6 +190,13 @@ def _unframe_tags(text: str) -> Report | None:
     return None if rest else Report(_join(printed), status[1] if status else "", is_error)
 
 
+def _unframe_error(text: str) -> Report | None:
+    found = _ERROR_TAG.match(text)
+    said = text[found.end() :].rstrip() if found else ""
+    closing = f"</{found[1]}>" if found else "-"
+    return Report(said.removesuffix(closing).strip(), is_error=True) if said.endswith(closing) else None
+
+
 def _unframe_untrusted(text: str) -> Report | None:
     found = _UNTRUSTED.search(text, 0, _UNTRUSTED_CHARS) if "<untrusted" in text[:_UNTRUSTED_CHARS] else None
     end = text.rfind(f"\n</{found[1]}>") if found else -1
@@ -251,7 +259,15 @@ def _unframe_list(text: str) -> Report | None:
 
 
 _READERS = (
-    *(_unframe_json, _unframe_printed, _unframe_tags, _unframe_untrusted, _unframe_lines, _unframe_ended),
+    *(
+        _unframe_json,
+        _unframe_printed,
+        _unframe_tags,
+        _unframe_error,
+        _unframe_untrusted,
+        _unframe_lines,
+        _unframe_ended,
+    ),
 )
 
 

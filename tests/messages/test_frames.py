@@ -65,6 +65,7 @@ def test_the_report_of_a_command_is_told_apart_from_what_the_command_printed(fra
             '<untrusted-data-1f>\\n[{\\"id\\": 7}]\\n</untrusted-data-1f>\\n\\nGo on."}',
             ('[{"id": 7}]', "", False),
         ),
+        ("<tool_use_error>No match in a.py</tool_use_error>\n", ("No match in a.py", "", True)),
         (
             "<task_id>b0</task_id>\n<status>failed</status>\n<output>\ngave up\n</output>",
             ("gave up", "", True),
@@ -94,6 +95,8 @@ def test_what_a_frame_tells_besides_the_output_is_told(framed: str, report: tupl
         '{"result": "a", "id": 4}',
         '{"result": {"id": 4}}',
         "<untrusted-data-1f>\ncut off",
+        "<tool_use_error>cut off",
+        "<error><code>7</code></error>",
         "Output: a list of things\nthat goes on",
         "Command: none of ours",
         "Error: no such file",
