@@ -238,6 +238,15 @@ def test_progress_that_was_overwritten_is_no_outcome():
     assert fetch.outcome == "fetched 9 parts | merged"
 
 
+@pytest.mark.parametrize("tag", ["think", "thinking"])
+def test_what_a_model_thinks_in_tags_is_not_what_it_says(tag: str):
+    messages = [Msg("assistant", f"<{tag}>maybe /a/wrong.py\n</{tag}>\n\nI fixed /a/right.py", "assistant")]
+    digest = digest_messages(messages, None)
+    assert [reply.text for reply in digest.replies] == ["I fixed /a/right.py"]
+    quoted = [Msg("assistant", f"Models write <{tag}> before they answer", "assistant")]
+    assert [reply.text for reply in digest_messages(quoted, None).replies] == [quoted[0].content]
+
+
 def test_what_git_tells_of_a_transfer_is_no_outcome():
     shown = (
         "Enumerating objects: 11, done.\nCounting objects: 100% (11/11), done.\n"

@@ -378,6 +378,25 @@ def test_of_a_long_record_the_line_is_told_that_failed():
     assert not failed
 
 
+def test_a_page_in_one_line_is_told_by_its_title():
+    page = f"<!doctype html><html><head><title>Incident 4711</title></head><body>{'<p>a</p>' * 40}</body>"
+    assert read_outcome(page) == ("Incident 4711", False)
+    assert read_outcome(f"{page}{chr(10) * 20}", is_read=True) == ("Incident 4711 (21 lines)", False)
+
+
+def test_a_diff_of_several_files_is_told_by_these():
+    parts = [f"diff --git a/src/{name}.ts b/src/{name}.ts\n@@ -1 +1 @@\n-a\n+b\n" for name in ("cart", "tax")]
+    assert read_outcome("".join(parts)) == ("diff of 2 files: src/cart.ts, src/tax.ts", False)
+
+
+def test_data_that_was_read_is_told_without_its_marks():
+    data = json.dumps({"name": "web", "private": True, "scripts": {"test": "vitest"}}, indent=2)
+    assert read_outcome(data, is_read=True) == (
+        "name: web, private: true, scripts: test: vitest (7 lines)",
+        False,
+    )
+
+
 def test_what_pandas_says_of_a_frame_first_is_what_it_is():
     info = "<class 'pandas.core.frame.DataFrame'>\nRangeIndex: 891 entries\n" + "  0  a  891 non-null\n" * 5
     assert read_outcome(f"{info}memory usage: 83.7+ KB")[0].startswith(

@@ -25,6 +25,7 @@ from context_compressor.summarizers.extracts.spoken import (
     without_surroundings,
 )
 from context_compressor.summarizers.identifiers.ranking import Source
+from context_compressor.summarizers.reasoning import strip_reasoning
 from context_compressor.summarizers.sections import is_placeholder, parse_sections
 
 _READ_CHARS = 60_000
@@ -169,7 +170,10 @@ def _read(digest: Digest, msg: Msg, position: float, open_calls: dict[str, Call]
     for block in blocks:
         kind = block.get("type")
         if _is_said(block):
-            text = _ends(shown_of(block["text"]), _READ_CHARS)
+            text = shown_of(block["text"])
+            if speaker == "assistant" and text.lstrip().startswith("<"):
+                text = strip_reasoning(text)
+            text = _ends(text, _READ_CHARS)
             if speaker == "user":
                 text = without_surroundings(text)
                 if is_nudge(text):

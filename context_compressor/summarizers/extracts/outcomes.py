@@ -140,6 +140,8 @@ _BETWEEN_COMMANDS = re.compile(r"[|&;\n]+")
 _PAIR = re.compile(r"(?:- )?[\"']?[^\W\d_][\w .-]{0,30}[\"']?: +[^\s|>].*")
 """A key with its value, on a line of YAML or of a record."""
 _PAIRS_CHARS = 120
+_TITLE = re.compile(r"<title\b[^<>]{0,100}>\s{0,200}([^<>]{2,200})</title>", re.IGNORECASE)
+_DIFF = re.compile(r"^diff --git \S+ b/(\S+)", re.MULTILINE)
 _PAGE = re.compile(r"^- Page URL: (\S+)(?:\n- Page Title: ([^\n]+))?", re.MULTILINE)
 """Where a browser is after a step, as Playwright's server of tools says below the code that it ran."""
 
@@ -303,6 +305,14 @@ def _first_words(text: str, lines: int, *, is_read: bool = False) -> str:
     """
     if "- Page URL: " in text and (page := _PAGE.search(text)):
         return cut(" ".join(filter(None, page.groups())), 140)
+    if text.startswith("diff --git ") and len(files := _DIFF.findall(text)) > 1:
+        return cut(f"diff of {len(files)} files: {', '.join(files)}", _LINE_CHARS)
+    if lines and text[:1_000].lstrip()[:1] == "<" and (title := _TITLE.search(text)):
+        return cut(title[1], _LINE_CHARS) + (f" ({lines} lines)" if lines > 12 else "")
+    if is_read and DATA.match(text):
+        return (
+            f"{cut(_as_words(' '.join(text[:800].split())), 60)} ({lines or text.count(chr(10)) + 1} lines)"
+        )
     if _IS_XML.match(text):
         text = _ELEMENT.sub(r"\2: \3", _NAMESPACE.sub("", text).replace("><", ">\n<"))
     shown = without_numbers(text.splitlines()) if is_read else text.splitlines()
