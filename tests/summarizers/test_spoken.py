@@ -20,6 +20,9 @@ PROMPT = "(Open file: /a/b.py)\n(Current directory: /a)\nbash-$"
         ("<tool_response>\n42\n</tool_response>", "42", ""),
         ("Observation: 3 rows", " 3 rows", ""),
         ("OBSERVATION:\nfile edited", "file edited", ""),
+        ("工具调用结果：\n工具名称：ls\n执行状态：成功", "工具名称：ls\n执行状态：成功", ""),
+        ("Action result: Navigated to https://a.example", " Navigated to https://a.example", ""),
+        ("Action error: Element 99 is gone", "error: Element 99 is gone", ""),
         ("New Terminal Output:\n\nroot@box:/# ls", "root@box:/# ls", ""),
         (
             "Previous response had warnings:\nWARNINGS: - Extra text\n\nNew Terminal Output:\n\nroot@box:/#",

@@ -1,8 +1,8 @@
 """Read calls and results that stand in plain text, as agents without tool calls exchange them.
 
 Such an agent writes its call as a tag or a code fence, and what came of it is the next user's message: Cline,
-Roo, mini-swe-agent, SWE-agent, Terminus, ReAct, and models whose template has no tools. Read as what people
-said, a session's outputs would crowd out what the user asked for.
+Roo, mini-swe-agent, SWE-agent, Terminus, browser-use, ReAct, and models whose template has no tools. Read as
+what people said, a session's outputs would crowd out what the user asked for.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ _OPENING = re.compile(
     r"\s{0,9}(?:(?=<returncode>)|<(tool_response|tool_result|tool_output|function_results?|observation)>"
     r"|\[(\w[\w.-]{0,63})(?: for [^\n]*)?\] Result:|EXECUTION RESULT of \[([\w.-]{1,64})\]:"
     r"|(?:Previous response had [^\n]*\n(?:[^\n]+\n){1,9}\n)?(?:New Terminal Output|Current Terminal Screen):"
-    r"|(?:Observation|OBSERVATION):)"
+    r"|(?:Observation|OBSERVATION):|(?:🔧 ?)?工具(?:调用|执行)结果[：:][ \t]*\n"
+    r"|Action (?:result(?: \d+/\d+)?:|(?=error(?: \d+/\d+)?: )))"
 )
 """How the results of such agents begin."""
 _PROMPT = re.compile(
