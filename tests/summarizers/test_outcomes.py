@@ -668,8 +668,9 @@ Successfully built 1a2b3c ¦ 错误处理.md ¦ 未失败！ ¦ {"title": "错�
 {'error': False} ¦ {"errors": {}} ¦ Error rate: 0.2 % ¦ Error count: 3 ¦ Checks failed: none ¦ Tests failed: 0
 HTTP 2 is in use ¦ Latency error: 3 ms ¦ エラーが発生しませんでした。 ¦ 오류가 발생하지 않았습니다.
 没有发生错误。 ¦ エラーが発生していません。 ¦ エラーが発生した場合は再試行 ¦ 오류가 발생하면 다시 시도
-Standard error: see below ¦ Validation error: 0.12 ¦ Title: Error: lock timeout ¦ 3 × 4 cells
-Failing: 0 ¦ Tests failed: no ¦ [{"id": 7, "status": "failed"}] ¦ The user declined 3 offers
+Standard error: see below ¦ Expected error: no key ¦ Validation error: 0.12 ¦ 3 × 4 cells
+Title: Error: lock timeout ¦ Failing: 0 ¦ Tests failed: no
+[{"id": 7, "status": "failed"}] ¦ The user declined 3 offers
 如果发生错误，请重试 ¦ 429 Too Many Requests is sent to clients
 """
 

@@ -112,7 +112,8 @@ _SENTENCE_END = re.compile(r"[.!?]\s|[。！？]")
 _TAG = re.compile(r"</?[\w:.-]+>|^```\S*$")
 """What stands around a text: tags, and the fences of Markdown."""
 _PROLOGUE = re.compile(
-    r"<(?:\?xml|!doctype|html|head|body|meta|link|base)\b[^<>]*>?|<class '[\w.]{1,80}'>", re.IGNORECASE
+    r"<(?:\?xml|!doctype|html|head|body|meta|link|base)\b[^<>]*>?|<class 'pandas\.[\w.]{1,80}'>",
+    re.IGNORECASE,
 )
 """A line with which any XML or HTML begins, and what `DataFrame.info` prints of pandas."""
 _ELEMENT = re.compile(r"<((?:[\w.-]{1,30}:)?([^\W\d][\w.-]{0,40}))(?: [^<>]{0,200})?>([^<>\n]{1,200})</\1>")
@@ -342,7 +343,7 @@ def _first_words(text: str, lines: int, *, is_read: bool = False) -> str:
         return cut(first, _LINE_CHARS)
     # One of several matches or rows is not to be read as the only one.
     count = lines if lines > 12 else 1 + len(others)
-    if is_read or (text.lstrip().startswith("<") and not text.lstrip().startswith("<class '")):
+    if is_read or (text.lstrip().startswith("<") and not text.lstrip().startswith("<class 'pandas.")):
         return f"{cut(first, 60)} ({count} lines)" if count > 2 else cut(first, 100)
     head = cut(first, _FIRST_CHARS)
     tail = cut(_failed_row(others) or others[-1], _ENDS_CHARS - len(head))
