@@ -397,6 +397,11 @@ def test_data_that_was_read_is_told_without_its_marks():
     )
 
 
+def test_a_template_that_was_read_is_no_data():
+    template = "{% load static %}\nclass StaticNode(Node):\n    def render(self):\n        return 1\n"
+    assert read_outcome(template, is_read=True)[0].startswith("class StaticNode")
+
+
 def test_what_pandas_says_of_a_frame_first_is_what_it_is():
     info = "<class 'pandas.core.frame.DataFrame'>\nRangeIndex: 891 entries\n" + "  0  a  891 non-null\n" * 5
     assert read_outcome(f"{info}memory usage: 83.7+ KB")[0].startswith(

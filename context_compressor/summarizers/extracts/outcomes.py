@@ -142,6 +142,8 @@ _PAIR = re.compile(r"(?:- )?[\"']?[^\W\d_][\w .-]{0,30}[\"']?: +[^\s|>].*")
 """A key with its value, on a line of YAML or of a record."""
 _PAIRS_CHARS = 120
 _TITLE = re.compile(r"<title\b[^<>]{0,100}>\s{0,200}([^<>]{2,200})</title>", re.IGNORECASE)
+_READ_DATA = re.compile(r"\s{0,9}(?:\{\s{0,99}\"|\[\s{0,99}[\[{\"])")
+"""Begins JSON, and no template, in a text that was read."""
 _DIFF = re.compile(r"^diff --git \S+ b/(\S+)", re.MULTILINE)
 _PAGE = re.compile(r"^- Page URL: (\S+)(?:\n- Page Title: ([^\n]+))?", re.MULTILINE)
 """Where a browser is after a step, as Playwright's server of tools says below the code that it ran."""
@@ -310,7 +312,7 @@ def _first_words(text: str, lines: int, *, is_read: bool = False) -> str:
         return cut(f"diff of {len(files)} files: {', '.join(files)}", _LINE_CHARS)
     if lines and text[:1_000].lstrip()[:1] == "<" and (title := _TITLE.search(text)):
         return cut(title[1], _LINE_CHARS) + (f" ({lines} lines)" if lines > 12 else "")
-    if is_read and DATA.match(text):
+    if is_read and _READ_DATA.match(text):
         return (
             f"{cut(_as_words(' '.join(text[:800].split())), 60)} ({lines or text.count(chr(10)) + 1} lines)"
         )
