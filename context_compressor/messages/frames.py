@@ -259,15 +259,8 @@ def _unframe_list(text: str) -> Report | None:
 
 
 _READERS = (
-    *(
-        _unframe_json,
-        _unframe_printed,
-        _unframe_tags,
-        _unframe_error,
-        _unframe_untrusted,
-        _unframe_lines,
-        _unframe_ended,
-    ),
+    *(_unframe_json, _unframe_printed, _unframe_tags, _unframe_error),
+    *(_unframe_untrusted, _unframe_lines, _unframe_ended),
 )
 
 
