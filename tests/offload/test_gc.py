@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from context_compressor.errors import InvalidArgumentError, OffloadError
+from context_compressor.errors import InvalidArgumentError, OffloadError, OffloadPermissionError
 from context_compressor.offload import files
 from context_compressor.offload.directory import gc, locking
 from context_compressor.offload.directory.gc import choose, collect_garbage
@@ -219,7 +219,8 @@ class TestWhatStays:
         real = gc.choose
 
         def remove_meanwhile(*arguments: object) -> object:
-            (tmp_path / "a").rename(tmp_path / ".store" / "removing-0")
+            if (tmp_path / "a").exists():
+                (tmp_path / "a").rename(tmp_path / ".store" / "removing-0")
             return real(*arguments)  # type: ignore[arg-type]
 
         monkeypatch.setattr(gc, "choose", remove_meanwhile)
@@ -321,6 +322,48 @@ class TestRemoving:
             with pytest.raises(OffloadError, match=rf"{tmp_path} could not be tidied \({tmp_path}/a\)"):
                 collect_garbage(tmp_path, max_bytes=0)
         assert namespaces_in(tmp_path) == ["a"]
+
+    async def test_one_that_may_not_be_removed_is_named_and_others_go_in_its_place(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """As one that a run as another user left where all may read: it must not stop every collection."""
+        for age, name in enumerate(("new", "old", "of-root")):
+            await put(tmp_path, name, age_seconds=9 + age)
+        real = Path.rename
+
+        def rename(directory: Path, target: Path) -> Path:
+            if directory.name == "of-root":
+                raise PermissionError(13, "Permission denied", str(directory))
+            return real(directory, target)
+
+        monkeypatch.setattr(Path, "rename", rename)
+        done = collect_garbage(tmp_path, max_bytes=2_000)
+        assert ([each.name for each in done.removed], done.bytes_after) == (["old"], 2_000)
+        assert namespaces_in(tmp_path) == ["new", "of-root"]
+        assert f"{tmp_path / 'of-root'} may not be removed: Permission denied" in caplog.text
+        assert [each.name for each in collect_garbage(tmp_path, max_bytes=0).removed] == ["new"]
+        with pytest.raises(
+            OffloadPermissionError, match="of-root"
+        ):  # where nothing goes, somebody has to act
+            collect_garbage(tmp_path, max_bytes=0)
+
+    async def test_what_was_set_aside_and_may_not_be_removed_keeps_nothing_else(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        await put(tmp_path, "a")
+        aside = tmp_path / ".store" / "removing-0"
+        (tmp_path / "a").rename(aside)
+        await put(tmp_path, "b")
+        real = Path.unlink
+
+        def unlink(file: Path, missing_ok: bool = False) -> None:
+            if file.parent == aside:
+                raise PermissionError(1, "Operation not permitted", str(file))
+            real(file, missing_ok)
+
+        monkeypatch.setattr(Path, "unlink", unlink)
+        assert [each.name for each in collect_garbage(tmp_path, max_bytes=0).removed] == ["b"]
+        assert namespaces_in(tmp_path) == []
 
     async def test_many_at_once_from_several_threads(self, tmp_path: Path) -> None:
         kept = FileOffloadStore(tmp_path, "kept")

@@ -6,6 +6,7 @@ use while a store for it is open in any living process: so nothing that a ledger
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import time
@@ -33,6 +34,8 @@ from context_compressor.offload.directory.namespaces import (
     find_namespaces,
 )
 from context_compressor.offload.directory.usage import Usage
+
+logger = logging.getLogger(__name__)
 
 _BATCH = 50
 """Namespaces set aside under one lock: some milliseconds, for which nobody can open another one."""
@@ -99,7 +102,8 @@ def collect_garbage(
     Raises:
         ValueError: the path is empty, or a limit is below 0.
         InvalidArgumentError: an argument is of the wrong type.
-        OffloadPermissionError: this process may not look through the directory, or may not write there.
+        OffloadPermissionError: this process may not look through the directory, or may not remove any of what
+            is to go.
         OffloadError: the disk failed otherwise.
     """
     root = as_root(path)
@@ -116,6 +120,8 @@ def collect_garbage(
 
 
 _Chosen = tuple[FoundNamespace, Reason]
+_Limits = tuple[int | None, float | None, int]
+"""Bytes, seconds of age, and the time now in nanoseconds, as `choose` takes them."""
 
 
 def _collect(
@@ -129,18 +135,19 @@ def _collect(
     begun = usage.begin_counting() if is_counted else 0
     if not dry_run:
         for directory in being_removed(path):  # what an earlier collection did not get done
-            empty(directory)
+            _empty_aside(directory)
     found = find_namespaces(path)
     if not found and not (path / STORE_FOLDER).exists():
         return nothing  # no store was ever here
     with _deciding(path, look_only=dry_run) as is_locked:
         taken = _in_use(path, found, is_locked)
     before = sum(namespace.bytes for namespace in found)
-    chosen = choose(found, taken | keep, max_bytes, max_age_seconds, time.time_ns())
+    limits = max_bytes, max_age_seconds, time.time_ns()
     if dry_run:
+        chosen = choose(found, taken | keep, *limits)
         freed = sum(namespace.bytes for namespace, _ in chosen)
     else:
-        chosen, freed = _remove(path, chosen)
+        chosen, freed = _remove_enough(path, found, taken | keep, limits)
     if is_counted:
         usage.end_counting(before - freed, begun)
     now = time.time()
@@ -179,10 +186,44 @@ def _in_use(path: Path, found: Collection[FoundNamespace], is_locked: bool) -> f
     return names.union(namespace.name for namespace in found if namespace.used_ns > oldest)
 
 
-def _remove(path: Path, chosen: Sequence[_Chosen]) -> tuple[list[_Chosen], int]:
-    """Remove what was chosen and is still as it was found; return that, and the bytes that are gone."""
+def _remove_enough(
+    path: Path, found: Sequence[FoundNamespace], protected: Collection[str], limits: _Limits
+) -> tuple[list[_Chosen], int]:
+    """Remove what is to go; where some of it has to stay, others go in its place.
+
+    Returns:
+        What was removed, and the bytes that are gone.
+
+    Raises:
+        PermissionError: nothing that is to go may be removed.
+    """
     removed: list[_Chosen] = []
-    freed = 0
+    refused: list[PermissionError] = []
+    left, tried = {namespace.name: namespace for namespace in found}, set(protected)
+    while chosen := choose(list(left.values()), tried, *limits):
+        removed += _remove(path, chosen, left, refused)
+        tried.update(namespace.name for namespace, _ in chosen)
+    if refused and not removed:
+        raise refused[0]
+    freed = sum(namespace.bytes for namespace in found if namespace.name not in left)
+    return removed, freed
+
+
+def _remove(
+    path: Path,
+    chosen: Sequence[_Chosen],
+    left: dict[str, FoundNamespace],
+    refused: list[PermissionError],
+) -> list[_Chosen]:
+    """Remove what was chosen, is still as it was found and may be removed; return that.
+
+    Args:
+        path: the directory of the stores.
+        chosen: what is to go.
+        left: what is gone is taken out.
+        refused: receives why something may not be removed.
+    """
+    removed: list[_Chosen] = []
     for start in range(0, len(chosen), _BATCH):
         batch = chosen[start : start + _BATCH]
         aside: list[Path] = []
@@ -197,11 +238,23 @@ def _remove(path: Path, chosen: Sequence[_Chosen]) -> tuple[list[_Chosen], int]:
                     removed.append((namespace, reason))
                 except FileNotFoundError:
                     pass  # another collection was faster
-                freed += namespace.bytes
+                except PermissionError as error:
+                    logger.warning("%s may not be removed: %s", path / namespace.name, error.strerror)
+                    refused.append(error)
+                    continue
+                del left[namespace.name]
         sync_directory(path)
         for directory in aside:
-            empty(directory)
-    return removed, freed
+            _empty_aside(directory)
+    return removed
+
+
+def _empty_aside(directory: Path) -> None:
+    """Remove what was set aside; what may not be removed is logged, and keeps nothing else from going."""
+    try:
+        empty(directory)
+    except PermissionError as error:
+        logger.warning("%s may not be removed: %s", directory, error.strerror)
 
 
 def _set_aside(path: Path, namespace: FoundNamespace, aside: list[Path]) -> bool:
@@ -209,6 +262,7 @@ def _set_aside(path: Path, namespace: FoundNamespace, aside: list[Path]) -> bool
 
     Raises:
         FileNotFoundError: it is gone already.
+        PermissionError: this process may not remove it.
     """
     directory = path / namespace.name
     if directory.lstat().st_mtime_ns != namespace.used_ns:
