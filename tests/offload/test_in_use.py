@@ -39,6 +39,19 @@ class TestOneProcess:
         await other.refs()
         assert namespaces_in_use(tmp_path) == {"a"}
 
+    async def test_a_file_that_was_damaged_stops_no_collection(self, tmp_path: Path) -> None:
+        """Lines that are whole count; what nobody holds and has no end is not read."""
+        stores = [FileOffloadStore(tmp_path, name) for name in "ab"]
+        for store in stores:
+            await store.write(store.directory.name)
+        [file] = files_in(tmp_path)
+        with (tmp_path / ".store" / file).open("ab") as stream:
+            stream.write(b"\n+\xff\x00;\n-a\xff;")
+        os.mkfifo(tmp_path / ".store" / "open-1-abc")
+        assert namespaces_in_use(tmp_path) >= {"a", "b"}
+        assert collect_garbage(tmp_path, max_bytes=0).removed == ()
+        assert files_in(tmp_path) == [file]
+
     @pytest.mark.parametrize("how", ["closed", "died"])
     async def test_what_is_removed_is_closed_before(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str

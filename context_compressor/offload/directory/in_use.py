@@ -205,7 +205,7 @@ def _names_in(file: str) -> set[str]:
     try:
         has_ended = _has_ended(descriptor)
         with os.fdopen(descriptor, "rb", closefd=False) as stream:
-            written = stream.read()
+            written = b"" if has_ended else stream.read()  # what nobody holds may be a pipe, without an end
     finally:
         os.close(descriptor)
     if has_ended:
@@ -213,7 +213,7 @@ def _names_in(file: str) -> set[str]:
             Path(file).unlink()
         return set()
     names: set[str] = set()
-    for line in written.decode().split("\n"):
+    for line in written.decode(errors="replace").split("\n"):  # what was damaged says nothing, the rest does
         if line.startswith("+") and line.endswith(";"):
             names.add(line[1:-1])
         elif line.startswith("-") and line.endswith(";"):
