@@ -86,6 +86,8 @@ async def to_its_end(work: Coroutine[Any, Any, T]) -> T:
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
+        # Whoever has gone need not be told how it ends, and asyncio would report an error as lost.
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
         await asyncio.wait([task])
         raise
 

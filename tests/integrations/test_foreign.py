@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 from enum import Enum
 from typing import Any
@@ -157,6 +158,31 @@ async def test_a_call_that_is_cancelled_goes_on_to_its_end(theirs: Any) -> None:
             task.cancel()
             await asyncio.wait([task])
     assert await base.size() == 9  # the first was cancelled before it began
+
+
+async def test_a_call_that_fails_when_its_caller_was_cancelled_says_nothing() -> None:
+    """A database that is gone is mostly given up by a time limit first; nobody asks for its error then."""
+    told: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+    asked, gone = asyncio.Event(), asyncio.Event()
+
+    class Gone(Notes):
+        async def size(self) -> int:
+            asked.set()
+            await gone.wait()
+            raise ConnectionError("gone")
+
+    task = asyncio.create_task(AdaptedMemory(Gone()).size())
+    await asked.wait()
+    task.cancel()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    gone.set()
+    await asyncio.wait([task])
+    assert task.cancelled()
+    del task  # which refers to all that it called
+    gc.collect()
+    assert told == []
 
 
 async def test_no_call_names_more_ids_than_an_old_database_takes() -> None:
