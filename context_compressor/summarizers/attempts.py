@@ -7,7 +7,7 @@ and together they would multiply. Within `attempt_budget` they share one bound.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
@@ -82,7 +82,8 @@ def attempt_budget(limit: int) -> Iterator[Attempts]:
     try:
         yield budget
     finally:
-        _budget.reset(token)
+        with suppress(ValueError):  # a task whose loop was closed is ended by Python, outside of its context
+            _budget.reset(token)
 
 
 def attempts_left() -> int | None:

@@ -1,4 +1,5 @@
 import asyncio
+from contextvars import copy_context
 
 import pytest
 
@@ -22,6 +23,14 @@ async def checked(summarizer, asked=ASKED):
 
 def model(server: ModelServer, **kw) -> OpenAISummarizer:
     return OpenAISummarizer("scripted", base_url=server.url, api_key="none", backoff_seconds=0.0, **kw)
+
+
+def test_a_task_that_python_ends_when_its_loop_is_gone_says_nothing():
+    """It is ended in the context of whoever runs then, where its budget was never set."""
+    budget = attempt_budget(1)
+    copy_context().run(budget.__enter__)
+    budget.__exit__(None, None, None)
+    assert attempts_left() is None
 
 
 def test_without_a_budget_nothing_is_bounded():
