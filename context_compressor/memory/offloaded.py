@@ -105,6 +105,8 @@ class OffloadedTexts:
 
     async def sweep(self, ledger: Ledger) -> None:
         """Remove from the store what nothing names any more; it stays unwanted where that fails."""
+        refused = 0
+        refusal: Exception | None = None
         for ref in sorted(ledger.unwanted):
             if not ledger.is_live(ref):
                 self._lost.add(ref)
@@ -115,7 +117,9 @@ class OffloadedTexts:
                     logger.warning("%s could not be removed in time, it is tried again", ref)
                     return
                 except Exception as error:
-                    logger.warning("%s could not be removed, it is tried again: %r", ref, error)
+                    refused, refusal = refused + 1, error
                     continue
                 self._lost.discard(ref)
             ledger.unwanted.discard(ref)
+        if refusal is not None:  # one line for all: a disk may be read-only for long
+            logger.warning("texts not removed, tried again: %d, the last for: %r", refused, refusal)

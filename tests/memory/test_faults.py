@@ -768,6 +768,16 @@ async def test_a_failed_removal_is_tried_again_at_the_next_event() -> None:
     assert not any("result-secret:" in stored for stored in store.texts().values())
 
 
+async def test_removals_that_fail_are_told_in_one_line_each_time(caplog: pytest.LogCaptureFixture) -> None:
+    """A disk may be read-only for long, and every turn tries again to remove all that is unwanted."""
+    memory = new_memory(store=FaultyStore(refusing(REFUSALS["OSError"], operation="delete")))
+    added = await filled(memory, [user("go"), *exchange("one", 60), *exchange("two", 60), *turns(2)])
+    await memory.get_memory()
+    await memory.delete([msg.id for msg in added[1:5]])
+    assert [record.getMessage().partition(",")[0] for record in caplog.records] == ["texts not removed"]
+    assert "tried again: 2, the last for: OSError(" in caplog.text
+
+
 async def test_a_removal_that_comes_late_is_made_up_for_at_the_next_event() -> None:
     """A store that was asked in vain may remove the text all the same, when it is named again."""
     late: list[str] = []
