@@ -10,6 +10,7 @@ from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.edits import ItemKey
 from context_compressor.compression.view import ViewItem
 from context_compressor.messages.exchanges import ORPHAN_REPAIR
+from context_compressor.messages.handed import is_handed
 from context_compressor.messages.msg import is_instruction
 
 
@@ -48,13 +49,14 @@ class Unit:
 
     @property
     def is_request(self) -> bool:
-        """Whether it is something that the user said, and no hint that comes and goes."""
+        """Whether it is something that the user said: no hint that comes and goes, nothing handed over."""
         first = self.items[0]
         return (
             first.kind == "message"
             and first.source.role == "user"
             and first.repair != ORPHAN_REPAIR
             and not self.volatile
+            and not is_handed(first.source)
         )
 
 

@@ -16,6 +16,7 @@ from context_compressor import (
     to_openai,
 )
 from context_compressor.errors import InvalidArgumentError, OffloadError
+from context_compressor.offload.protocol import ref_of
 from tests.memory.scripted import REF
 from tests.support.media import png_url
 from tests.support.validity import problems
@@ -209,6 +210,19 @@ class TestMedia:
             )
         )
         assert images(await view_of(memory))[-1] == url  # it does not leave again at once
+
+    async def test_what_was_loaded_does_not_take_the_place_of_the_request(self) -> None:
+        memory = memory_of(6_000, keep_images=0, keep_first_user=False)
+        await memory.add(from_openai([*screenshot(0), *write(0)]))
+        await memory.compress_now()
+        request = {"role": "user", "content": "Which screen is blue?"}
+        loaded = {"ref": ref_of(png_url(seed=0))}
+        attached = await OffloadTools(memory).attachment("load_offloaded", loaded)
+        assert attached is not None
+        await memory.add(from_openai([request, *write(1), attached]))
+        for number in range(2, 20):
+            await memory.add(from_openai(write(number)))
+            assert request in await view_of(memory)
 
     async def test_parts_for_dashscopes_own_endpoint_have_its_form(self) -> None:
         memory = memory_of(2_000, keep_images=1, keep_recent_count=0, mode="compact")

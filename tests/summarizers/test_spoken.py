@@ -223,3 +223,13 @@ def test_a_result_with_no_open_call_is_that_of_the_call_in_the_reply_before():
     ]
     digest = digest_messages(from_openai(messages), None)
     assert [(made.title, made.outcome) for made in digest.calls] == [("lookup: A-4521", "status: active")]
+
+
+def test_what_was_retrieved_or_loaded_for_the_agent_is_nobodys_wish():
+    note = "[ctx://0123456789abcdef, loaded by load_offloaded]"
+    said = ["Which depot is open?", "<long_term_memory>Depot 7 closes at noon.</long_term_memory>", note]
+    digest = digest_messages(from_openai([{"role": "user", "content": text} for text in said]), None)
+    assert [request.text for request in digest.requests] == said[:1]
+    assert [(call.name, call.outcome) for call in digest.calls] == [
+        ("long_term_memory", "Depot 7 closes at noon.")
+    ]

@@ -8,6 +8,7 @@ from typing import Any, get_args
 
 from context_compressor.errors import InvalidArgumentError, OffloadError, check_members
 from context_compressor.messages.escapes import sendable
+from context_compressor.messages.handed import loaded_note
 from context_compressor.messages.media import is_data_url
 from context_compressor.messages.msg import copy_json
 from context_compressor.offload.tools.allowance import Allowance
@@ -132,6 +133,6 @@ class OffloadTools:
             )
         except FinalAnswer:
             return None
-        note = f"[{ref}, loaded by {LOAD_TOOL}]"
+        note = loaded_note(ref, LOAD_TOOL)
         text = {"text": note} if self._wire == "dashscope" else {"type": "text", "text": note}
         return {"role": "user", "content": [text, media_part(url, self._wire)]}

@@ -10,6 +10,7 @@ from typing import Any
 from context_compressor.messages.escapes import with_letters
 from context_compressor.messages.file_names import with_line_feeds
 from context_compressor.messages.frames import unframe, without_clock
+from context_compressor.messages.handed import is_loaded_note
 from context_compressor.messages.msg import Block, Msg, is_instruction
 from context_compressor.messages.parts import argument_lines
 from context_compressor.messages.provenance import provenance_of
@@ -176,7 +177,7 @@ def _read(digest: Digest, msg: Msg, position: float, open_calls: dict[str, Call]
             text = _ends(text, _READ_CHARS)
             if speaker == "user":
                 text = without_surroundings(text)
-                if is_nudge(text):
+                if is_nudge(text) or is_loaded_note(text):
                     continue
             elif any(call.name in text for call in made):
                 text = _without_calls(text, made)

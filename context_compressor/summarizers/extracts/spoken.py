@@ -12,6 +12,8 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from context_compressor.messages.handed import retrieved_by
+
 _READ_CHARS = 20_000
 """How much of a reply is searched for calls, from its end, where they stand."""
 
@@ -94,8 +96,13 @@ def is_nudge(text: str) -> bool:
 
 
 def read_result(parts: Sequence[str]) -> Result | None:
-    """Return the result that a user's message of these texts reports; None where a person speaks."""
+    """Return the result that a user's message of these texts reports; None where a person speaks.
+
+    What an agent had retrieved is one, named by its tag.
+    """
     text = "\n".join(parts)
+    if tag := retrieved_by(parts):
+        return Result(text[len(tag) + 2 : -len(tag) - 3].strip("\n"), tag)
     found = _OPENING.match(text)
     prompt = _PROMPT.search(text, max(0, len(text) - _PROMPT_CHARS))
     if found is None and (prompt is None or _TASK in text):

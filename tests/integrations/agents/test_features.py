@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from agentscope.agent import ReActAgent
 from agentscope.memory import LongTermMemoryBase
-from agentscope.message import Msg
+from agentscope.message import Msg, TextBlock
 from agentscope.plan import PlanNotebook
+from agentscope.rag import DocMetadata, Document, KnowledgeBase
 from agentscope.token import CharTokenCounter
 from pydantic import BaseModel
 
@@ -170,6 +171,43 @@ async def test_long_term_memory_adds_to_the_history_and_records_the_view(wire: W
     last = notes.recorded[-1][-1]
     assert last is not None
     assert last.get_text_content() == "That was part 4."
+
+
+class Shelf(KnowledgeBase):
+    """A knowledge base that always finds the same."""
+
+    def __init__(self) -> None:
+        pass
+
+    async def retrieve(
+        self, query: str, limit: int = 5, score_threshold: float | None = None, **_: Any
+    ) -> list[Document]:
+        texts = [f"Shelf {number} holds amber parcels. " * 10 for number in range(3)]
+        blocks = [TextBlock(type="text", text=text) for text in texts]
+        return [Document(DocMetadata(block, doc_id="d", chunk_id=0, total_chunks=1)) for block in blocks]
+
+    async def add_documents(self, documents: list[Document], **_: Any) -> None:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize("found_by", ["long-term memory", "knowledge"])
+async def test_what_is_retrieved_does_not_take_the_place_of_the_request(found_by: str, depots: Path) -> None:
+    """AgentScope adds it as a message of the user's, behind the request."""
+    settings: dict[str, Any] = {"knowledge": Shelf(), "enable_rewrite_query": False}
+    if found_by == "long-term memory":
+        settings = {"long_term_memory": Notes(), "long_term_memory_mode": "static_control"}
+    async with ModelServer(window_tokens=SMALL_WINDOW) as server, OPENAI.model(server) as model:
+        memory = WatchedMemory(SMALL_BUDGET)
+        agent = make_agent(OPENAI, model, make_toolkit(depots), memory, max_iters=30, **settings)
+        for number in range(2):
+            request = f"Part {number}: which courier carried the most amber parcels?"
+            server.script(*[answer(tool_calls=[read(n)]) for n in range(20)], answer("Ilse."))
+            asked = len(server.requests)
+            await agent(user(request))
+            for received in server.requests[asked:]:
+                assert request in map(text_of, received.messages)
+        await assert_sound(server, memory)
+    assert memory.stats().segments > 0
 
 
 def calls_of(msg: Msg) -> list[str]:
