@@ -181,6 +181,21 @@ async def test_a_result_that_is_pinned_keeps_its_exchange() -> None:
     assert to_openai(await good_view(memory))[:3] == said[:3]
 
 
+@pytest.mark.parametrize(
+    "form", ["Observation: {}", "[read_file for 'a.py'] Result:\n{}", "{}\n(Current directory: /a)\nbash-$"]
+)
+async def test_what_an_agent_without_tool_calls_reads_does_not_take_the_place_of_the_request(
+    form: str,
+) -> None:
+    memory = new_memory()
+    request = user("Which of the gates is the slowest?")
+    await memory.add(from_openai([user("Look at the depot."), assistant("I shall."), request]))
+    for number in range(40):
+        observed = user(form.format(text(f"gate {number}", 10)))
+        await memory.add(from_openai([assistant(f"Gate {number} is next."), observed]))
+        assert request in to_openai(await good_view(memory))
+
+
 async def test_what_becomes_pinned_returns() -> None:
     events: list[CompressionEvent] = []
     memory = new_memory(on_event=events.append)

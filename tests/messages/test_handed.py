@@ -3,8 +3,11 @@
 import pytest
 
 from context_compressor import Msg, from_openai
-from context_compressor.messages.handed import is_handed, loaded_note
+from context_compressor.messages.handed import is_handed, loaded_note, read_result, without_surroundings
 
+TABS = "\n\n<environment_details>\n# VSCode Open Tabs\nsrc/app.ts\n</environment_details>"
+PROMPT = "(Open file: /a/b.py)\n(Current directory: /a)\nbash-$"
+REMINDER = "<system-reminder>\nYour todo list has changed. You MUST go on.\n</system-reminder>"
 NOTE = loaded_note("ctx://0123456789abcdef", "load_offloaded")
 IMAGE = {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}
 
@@ -20,9 +23,15 @@ def blocks(*texts: str) -> list[dict[str, str]]:
         blocks("<retrieved_knowledge>Use the following:\n", "One.", "Two.", "</retrieved_knowledge>"),
         [{"type": "text", "text": NOTE}, IMAGE],
         [{"text": NOTE}, {"image": "https://example.com/a.png"}],
+        "Observation: 3 rows",
+        blocks("[read_file for 'src/app.ts'] Result:", "import x"),
+        f"[File: /a/b.py (9 lines)]\n1:import x\n{PROMPT}",
+        "Your last output did not use any tool calls!",
+        REMINDER,
+        blocks(REMINDER, REMINDER),
     ],
 )
-def test_what_a_program_retrieved_or_loaded_was_said_by_nobody(content):
+def test_what_a_program_wrote_was_said_by_nobody(content):
     assert is_handed(from_openai([{"role": "user", "content": content}])[0])
 
 
@@ -36,8 +45,66 @@ def test_what_a_program_retrieved_or_loaded_was_said_by_nobody(content):
         blocks("<retrieved_knowledge>Use", "</retrieved_knowledge>", "Which one?"),
         f"{NOTE} What is that?",
         [*blocks(NOTE, "What is that?"), IMAGE],
+        [*blocks(REMINDER, "What is that?")],
+        [*blocks(REMINDER), IMAGE],
+        f"Rename it.{TABS}",
         [IMAGE],
     ],
 )
 def test_a_person_speaks(content):
     assert not is_handed(Msg("user", content, "user"))
+
+
+@pytest.mark.parametrize(
+    ("message", "text", "name"),
+    [
+        ("[read_file for 'src/app.ts'] Result:\n\nimport x", "import x", "read_file"),
+        ("[list_files for '.'] Result:\n", "", "list_files"),
+        ("EXECUTION RESULT of [execute_bash]:\n/workspace", "/workspace", "execute_bash"),
+        ("<tool_response>\n42\n</tool_response>", "42", ""),
+        ("Observation: 3 rows", " 3 rows", ""),
+        ("OBSERVATION:\nfile edited", "file edited", ""),
+        ("工具调用结果：\n工具名称：ls\n执行状态：成功", "工具名称：ls\n执行状态：成功", ""),
+        ("Action result: Navigated to https://a.example", " Navigated to https://a.example", ""),
+        ("Action error: Element 99 is gone", "error: Element 99 is gone", ""),
+        ("New Terminal Output:\n\nroot@box:/# ls", "root@box:/# ls", ""),
+        (
+            "Previous response had warnings:\nWARNINGS: - Extra text\n\nNew Terminal Output:\n\nroot@box:/#",
+            "root@box:/#",
+            "",
+        ),
+        ("<returncode>0</returncode>\nok", "<returncode>0</returncode>\nok", ""),
+        (f"[File: /a/b.py (9 lines)]\n1:import x\n{PROMPT}", "[File: /a/b.py (9 lines)]\n1:import x", ""),
+        (f"OBSERVATION:\n4 passed\n{PROMPT}", "4 passed", ""),
+        (PROMPT, "", ""),
+    ],
+)
+def test_what_a_tool_printed_is_told_apart_from_what_a_user_says(message: str, text: str, name: str):
+    assert read_result([message]) == (text, name)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "",
+        "Result: it fails. Please look again.",
+        "[urgent] the results are wrong",
+        "My observation: it is slow",
+        "<task>\nRename the widget\n</task>",
+        "<instructions>Use tabs</instructions>",
+        "The output is\n<output>3</output>",
+        f"ISSUE:\nIt fails.\n\nINSTRUCTIONS:\nSolve it on your own.\n{PROMPT}",
+        "What does (Current directory: /a) mean?",
+    ],
+)
+def test_a_person_reports_no_result(message: str):
+    assert read_result([message]) is None
+
+
+def test_what_an_editor_adds_to_a_message_is_not_what_the_user_says():
+    assert without_surroundings(f"Rename it.{TABS}") == "Rename it."
+    quoted = "What does <environment_details> mean?"
+    assert without_surroundings(quoted) == quoted
+    assert without_surroundings(f"{REMINDER}\nUse UTC.\n\n{REMINDER}") == "Use UTC."
+    assert without_surroundings(f"Use{REMINDER}{REMINDER} UTC.") == "Use\n UTC."
+    assert without_surroundings("What is <system-reminder>?") == "What is <system-reminder>?"

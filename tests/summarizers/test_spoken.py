@@ -5,56 +5,10 @@ import pytest
 
 from context_compressor import ExtractiveSummarizer, SummaryRequest, from_openai
 from context_compressor.summarizers.extracts.digest import digest_messages
-from context_compressor.summarizers.extracts.spoken import read_calls, read_result, without_surroundings
+from context_compressor.summarizers.extracts.spoken import read_calls
 
 TABS = "\n\n<environment_details>\n# VSCode Open Tabs\nsrc/app.ts\n</environment_details>"
 PROMPT = "(Open file: /a/b.py)\n(Current directory: /a)\nbash-$"
-
-
-@pytest.mark.parametrize(
-    ("message", "text", "name"),
-    [
-        ("[read_file for 'src/app.ts'] Result:\n\nimport x", "import x", "read_file"),
-        ("[list_files for '.'] Result:\n", "", "list_files"),
-        ("EXECUTION RESULT of [execute_bash]:\n/workspace", "/workspace", "execute_bash"),
-        ("<tool_response>\n42\n</tool_response>", "42", ""),
-        ("Observation: 3 rows", " 3 rows", ""),
-        ("OBSERVATION:\nfile edited", "file edited", ""),
-        ("工具调用结果：\n工具名称：ls\n执行状态：成功", "工具名称：ls\n执行状态：成功", ""),
-        ("Action result: Navigated to https://a.example", " Navigated to https://a.example", ""),
-        ("Action error: Element 99 is gone", "error: Element 99 is gone", ""),
-        ("New Terminal Output:\n\nroot@box:/# ls", "root@box:/# ls", ""),
-        (
-            "Previous response had warnings:\nWARNINGS: - Extra text\n\nNew Terminal Output:\n\nroot@box:/#",
-            "root@box:/#",
-            "",
-        ),
-        ("<returncode>0</returncode>\nok", "<returncode>0</returncode>\nok", ""),
-        (f"[File: /a/b.py (9 lines)]\n1:import x\n{PROMPT}", "[File: /a/b.py (9 lines)]\n1:import x", ""),
-        (f"OBSERVATION:\n4 passed\n{PROMPT}", "4 passed", ""),
-        (PROMPT, "", ""),
-    ],
-)
-def test_what_a_tool_printed_is_told_apart_from_what_a_user_says(message: str, text: str, name: str):
-    assert read_result([message]) == (text, name)
-
-
-@pytest.mark.parametrize(
-    "message",
-    [
-        "",
-        "Result: it fails. Please look again.",
-        "[urgent] the results are wrong",
-        "My observation: it is slow",
-        "<task>\nRename the widget\n</task>",
-        "<instructions>Use tabs</instructions>",
-        "The output is\n<output>3</output>",
-        f"ISSUE:\nIt fails.\n\nINSTRUCTIONS:\nSolve it on your own.\n{PROMPT}",
-        "What does (Current directory: /a) mean?",
-    ],
-)
-def test_a_person_reports_no_result(message: str):
-    assert read_result([message]) is None
 
 
 @pytest.mark.parametrize(
@@ -118,17 +72,8 @@ def test_a_call_that_stands_in_the_reply_as_well_is_told_once():
     assert [call.name for call in digest.calls] == ["add"] * 3
 
 
-def test_what_an_editor_adds_to_a_message_is_not_what_the_user_says():
-    assert without_surroundings(f"Rename it.{TABS}") == "Rename it."
-    quoted = "What does <environment_details> mean?"
-    assert without_surroundings(quoted) == quoted
-
-
 def test_what_claude_code_reminds_of_is_said_by_nobody():
     reminder = "<system-reminder>\nYour todo list has changed. You MUST go on.\n</system-reminder>"
-    assert without_surroundings(f"{reminder}\nUse UTC.\n\n{reminder}") == "Use UTC."
-    assert without_surroundings(f"Use{reminder}{reminder} UTC.") == "Use\n UTC."
-    assert without_surroundings("What is <system-reminder>?") == "What is <system-reminder>?"
     call = {"id": "c", "type": "function", "function": {"name": "Bash", "arguments": '{"command": "make"}'}}
     messages = [
         {"role": "user", "content": [{"type": "text", "text": text} for text in (reminder, "Use UTC.")]},

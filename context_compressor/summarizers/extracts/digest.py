@@ -10,7 +10,12 @@ from typing import Any
 from context_compressor.messages.escapes import with_letters
 from context_compressor.messages.file_names import with_line_feeds
 from context_compressor.messages.frames import unframe, without_clock
-from context_compressor.messages.handed import is_loaded_note
+from context_compressor.messages.handed import (
+    is_loaded_note,
+    is_nudge,
+    read_result,
+    without_surroundings,
+)
 from context_compressor.messages.msg import Block, Msg, is_instruction
 from context_compressor.messages.parts import argument_lines
 from context_compressor.messages.provenance import provenance_of
@@ -18,13 +23,7 @@ from context_compressor.summarizers.cleaning import clean
 from context_compressor.summarizers.cutting import cut, cut_middle
 from context_compressor.summarizers.extracts.calls import Call
 from context_compressor.summarizers.extracts.outcomes import REF, read_outcome, shown_of
-from context_compressor.summarizers.extracts.spoken import (
-    SpokenCall,
-    is_nudge,
-    read_calls,
-    read_result,
-    without_surroundings,
-)
+from context_compressor.summarizers.extracts.spoken import SpokenCall, read_calls
 from context_compressor.summarizers.identifiers.ranking import Source
 from context_compressor.summarizers.reasoning import strip_reasoning
 from context_compressor.summarizers.sections import is_placeholder, parse_sections

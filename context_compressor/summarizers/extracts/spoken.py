@@ -1,52 +1,17 @@
-"""Read calls and results that stand in plain text, as agents without tool calls exchange them.
+"""Read calls that stand in plain text, as a tag or a code fence: those of agents without tool calls.
 
-Such an agent writes its call as a tag or a code fence, and what came of it is the next user's message: Cline,
-Roo, mini-swe-agent, SWE-agent, Terminus, browser-use, ReAct, and models whose template has no tools. Read as
-what people said, a session's outputs would crowd out what the user asked for.
+What came of such a call is the next user's message, see `messages.handed`.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
-
-from context_compressor.messages.handed import retrieved_by
 
 _READ_CHARS = 20_000
 """How much of a reply is searched for calls, from its end, where they stand."""
-
-_OPENING = re.compile(
-    r"\s{0,9}(?:(?=<returncode>)|<(tool_response|tool_result|tool_output|function_results?|observation)>"
-    r"|\[(\w[\w.-]{0,63})(?: for [^\n]*)?\] Result:|EXECUTION RESULT of \[([\w.-]{1,64})\]:"
-    r"|(?:Previous response had [^\n]*\n(?:[^\n]+\n){1,9}\n)?(?:New Terminal Output|Current Terminal Screen):"
-    r"|(?:Observation|OBSERVATION):|(?:🔧 ?)?工具(?:调用|执行)结果[：:][ \t]*\n"
-    r"|Action (?:result(?: \d+/\d+)?:|(?=error(?: \d+/\d+)?: )))"
-)
-"""How the results of such agents begin."""
-_PROMPT = re.compile(
-    r"\n?(?:\(Open file: [^\n]{1,300}\)\n)?\(Current directory: [^\n]{1,300}\)\nbash-\$\s{0,9}\Z"
-)
-"""How those of SWE-agent end, and the task, too."""
-_PROMPT_CHARS = 700
-_TASK = "\nINSTRUCTIONS:"
-"""Stands in SWE-agent's task."""
-_SURROUNDINGS = ("<environment_details>", "</environment_details>")
-"""What Cline and Roo add to each message: open tabs, the time, tokens used."""
-_REMINDER = ("<system-reminder>", "</system-reminder>")
-"""What Claude Code adds to messages and results: its list of tasks, how to read a file."""
-
-_NUDGES = (
-    "Please continue working on the task on whatever approach you think is suitable.",  # OpenHands
-    "Please proceed to the next step using your best judgement.",  # OpenHands, SWE-agent
-    "Please always provide EXACTLY ONE action in triple backticks",  # mini-swe-agent
-    "No tool calls found in the response.",
-    "Your output was not formatted correctly. You must always include one discussion",  # SWE-agent
-    "Your last output did not use any tool calls!",
-    "[ERROR] You did not use a tool in your previous response!",  # Cline, Roo
-)
-"""How messages begin that a frame writes where the agent called no tool: nobody asks for anything there."""
 
 _JSON_OPENING = re.compile(r"<tool_call>")
 _FUNCTION_OPENING = re.compile(r"<function=([\w.-]{1,64})>")
@@ -57,63 +22,11 @@ _ACTION_CALL = re.compile(r"^Action: *([^\n]{1,64})\n+Action Input: *([^\n].*)",
 _FENCE = re.compile(r"^```(bash|sh|shell|python|py|json)?[ \t]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
-class Result(NamedTuple):
-    """What came of a call."""
-
-    text: str
-    name: str
-    """The tool that it names; "" for none."""
-
-
 class SpokenCall(NamedTuple):
     """A call that stood in a reply."""
 
     name: str
     arguments: dict[str, Any]
-
-
-def without_surroundings(text: str) -> str:
-    """Return a text without what the editor added: open files and the time at its end, reminders anywhere."""
-    text = _without_reminders(text)
-    head, opening, tail = text.rpartition(_SURROUNDINGS[0])
-    return head.rstrip() if opening and tail.rstrip().endswith(_SURROUNDINGS[1]) else text
-
-
-def _without_reminders(text: str) -> str:
-    opening, closing = _REMINDER
-    kept, end = [], 0
-    while (start := text.find(opening, end)) >= 0 and (close := text.find(closing, start)) >= 0:
-        kept.append(text[end:start])
-        end = close + len(closing)
-    if not kept:
-        return text
-    return "\n".join(filter(None, (part.strip("\n") for part in (*kept, text[end:]))))
-
-
-def is_nudge(text: str) -> bool:
-    """Tell whether a user's text is only what a frame says to an agent that called no tool."""
-    return text.lstrip().startswith(_NUDGES)
-
-
-def read_result(parts: Sequence[str]) -> Result | None:
-    """Return the result that a user's message of these texts reports; None where a person speaks.
-
-    What an agent had retrieved is one, named by its tag.
-    """
-    text = "\n".join(parts)
-    if tag := retrieved_by(parts):
-        return Result(text[len(tag) + 2 : -len(tag) - 3].strip("\n"), tag)
-    found = _OPENING.match(text)
-    prompt = _PROMPT.search(text, max(0, len(text) - _PROMPT_CHARS))
-    if found is None and (prompt is None or _TASK in text):
-        return None
-    body = text[found.end() if found else 0 : prompt.start() if prompt else None]
-    body = without_surroundings(body).strip("\r\n")
-    if found is None:
-        return Result(body, "")
-    if found[1]:
-        body = body.rstrip().removesuffix(f"</{found[1]}>").rstrip()
-    return Result(body, found[2] or found[3] or "")
 
 
 def read_calls(reply: str) -> tuple[str, list[SpokenCall]]:
