@@ -362,6 +362,15 @@ class TestJson:
         same = preview(json.dumps([{**run, "name": "same"} for run in runs[:5]]), 40, COUNT)
         assert same.startswith("[5 objects, keys id, name, conclusion, body]")
 
+    def test_titles_leave_room_for_what_stands_behind_them(self) -> None:
+        steps = [{"n": n, "title": f"step {n}", "state": "ok"} for n in range(6)]
+        runs = [{"id": n, "name": f"run {n}", "status": "success", "steps": steps} for n in range(80)]
+        text = json.dumps({"total": 80, "runs": runs, "next": None, "jobs": runs}, indent=1)
+        for tokens in (100, 150, 200, 300, 600):
+            shown = preview(text, tokens, COUNT)
+            assert shown.startswith('{"total": 80, "runs": [80 objects')
+            assert '"next": null, "jobs": [80 objects' in shown
+
     def test_of_lines_of_a_log_one_that_failed_is_shown(self) -> None:
         lines = [{"level": "error" if n == 50 else "info", "msg": f"batch {n}"} for n in range(200)]
         shown = preview("\n".join(map(json.dumps, lines)), 120, COUNT)

@@ -11,6 +11,7 @@ from typing import Any
 
 from context_compressor.messages.escapes import sendable
 from context_compressor.offload.previews.lines import Show, counted
+from context_compressor.offload.previews.objects import Objects, look_through
 
 MAX_JSON_CHARACTERS = 2_000_000
 """Longer texts are previewed as plain text: parsing takes some 20 ms per million characters."""
@@ -40,6 +41,7 @@ class _Detail:
 _DETAILS = (
     _Detail(24, 0, 0, 6, 1),
     _Detail(32, 1, 0, 8, 2),
+    _Detail(100, 1, 0, 12, 2),
     _Detail(40, 1, 1, 10, 3),
     _Detail(50, 1, 1, 14, 3),
     _Detail(40, 1, 0, 10, 5),
@@ -59,25 +61,6 @@ _DETAILS = (
     _Detail(1000, 40, 20, 100, 12),
 )
 """From the poorest to the richest, more or less: the richest that fits is shown."""
-
-
-_LEVEL_KEYS = ("level", "severity", "levelname", "conclusion", "status", "state")
-_FAILED = frozenset({"error", "fatal", "critical", "failed", "failure", "panic", "crashed", "timed_out"})
-"""Under which keys an object says so that it tells of a failure, and how."""
-_TITLE_KEYS = (
-    "title",
-    "subject",
-    "summary",
-    "name",
-    "headline",
-    "full_name",
-    "msg",
-    "message",
-    "标题",
-    "名称",
-)
-"""What objects of a list are told by."""
-_MAX_TITLE, _MIN_TITLES = 60, 3
 
 _WORDS = {None: "null", True: "true", False: "false"}
 _encode = json.JSONEncoder(ensure_ascii=False).encode
@@ -154,9 +137,11 @@ def show_json(text: str, *, is_numbered: bool = True) -> Show | None:
     except (ValueError, RecursionError):
         return None
 
+    seen: dict[int, Objects] = {}
+
     def render(level: int, characters: int) -> str:
         try:
-            return _Renderer(_DETAILS[level], characters, text).render(value, 0)
+            return _Renderer(_DETAILS[level], characters, text, seen).render(value, 0)
         except (_TooLong, RecursionError):
             return ""
 
@@ -167,32 +152,17 @@ def show_json(text: str, *, is_numbered: bool = True) -> Show | None:
     return show
 
 
-def _failure_of(item: Any) -> str:
-    """Return the word by which an object of a list says that something failed: a line of a log, a run."""
-    said = (item.get(key) for key in _LEVEL_KEYS) if isinstance(item, dict) else ()
-    return next((word for word in said if isinstance(word, str) and word.lower() in _FAILED), "")
-
-
-def _are_objects(value: list[Any]) -> bool:
-    return all(isinstance(item, dict) for item in value)
-
-
-def _titled(item: Any, title: str) -> str:
-    failure = _failure_of(item)
-    return f"{title[:_MAX_TITLE].strip()} ({failure})" if failure else title[:_MAX_TITLE].strip()
-
-
-def _is_title(value: Any) -> bool:
-    return isinstance(value, str) and value.strip() != "" and "\n" not in value
-
-
 class _Renderer:
-    """Write a value at one level of detail, and give up beyond `room` characters."""
+    """Write a value at one level of detail, and give up beyond `room` characters.
 
-    def __init__(self, detail: _Detail, room: int, text: str) -> None:
+    Arrays are looked through once; `seen` has what they tell of their objects, by their identity.
+    """
+
+    def __init__(self, detail: _Detail, room: int, text: str, seen: dict[int, Objects]) -> None:
         self._detail = detail
         self._room = room
         self._text = text
+        self._seen = seen
 
     def render(self, value: Any, depth: int) -> str:
         if isinstance(value, dict):
@@ -245,49 +215,46 @@ class _Renderer:
     def _array(self, value: list[Any], depth: int) -> str:
         if not value:
             return self._spend("[]")
-        is_last = depth + 1 == self._detail.depth and len(value) >= _MIN_TITLES
+        objects = self._objects(value)
         # Objects of which only the keys would be shown are told together.
-        if depth >= self._detail.depth or self._detail.head == 0 or (is_last and _are_objects(value)):
+        is_told = self._detail.head == 0 or (objects.titles != () and depth + 1 == self._detail.depth)
+        if depth >= self._detail.depth or is_told:
             where = self._lines(value, 0, len(value))
-            said = self._spend(f"[{self._count(value)}{where}{self._common_keys(value)}]")
-            return f"{said[:-1]}{self._titles(value)}]"
+            titles = self._titles(objects) if self._detail.head else ""
+            return self._spend(f"[{self._count(value)}{where}{self._common_keys(value)}{titles}]")
         head, tail = self._detail.head, self._detail.tail
         if len(value) <= head + tail:
             return f"[{self._items(value, depth)}]"
         parts = [self._items(value[:head], depth)]
         end = len(value) - tail
-        failed = next((at for at in range(head, end) if _failure_of(value[at])), None)
+        failed = next((at for at in objects.failed if head <= at < end), None)
         if failed is not None:
             parts += [self._left_out(value, head, failed), self.render(value[failed], depth + 1)]
             head = failed + 1
-        parts = [*filter(None, parts), self._left_out(value, head, end)]
+        parts.append(self._left_out(value, head, end))
         if tail:
             parts.append(self._items(value[-tail:], depth))
         return f"[{self._spend(self._count(value))}: {', '.join(filter(None, parts))}]"
+
+    def _objects(self, value: list[Any]) -> Objects:
+        if id(value) not in self._seen:
+            self._seen[id(value)] = look_through(value)
+        return self._seen[id(value)]
 
     def _left_out(self, value: list[Any], first: int, end: int) -> str:
         if first == end:
             return ""
         return self._spend(f"… {end - first} more{self._lines(value, first, end)} …")
 
-    def _titles(self, value: list[Any]) -> str:
-        """Return what the first objects of a list are told by, as long as there is room."""
-        if len(value) < _MIN_TITLES or not all(isinstance(item, dict) for item in value[:_MIN_TITLES]):
+    def _titles(self, objects: Objects) -> str:
+        """Return the titles of a list's objects, in as many characters as one string more than items has."""
+        if not objects.titles:
             return ""
-        objects = [item for item in value if isinstance(item, dict)]
-        first = objects[:_MIN_TITLES]
-        key = next((key for key in _TITLE_KEYS if all(_is_title(item.get(key)) for item in first)), "")
-        failed = [item for item in objects if _failure_of(item)]
-        titles = dict.fromkeys(
-            _titled(item, item[key]) for item in (*failed, *objects) if key and _is_title(item.get(key))
-        )
-        said = ""
-        for title in titles if len(titles) >= _MIN_TITLES or failed else ():
-            written = f"{said}; {sendable(title)}" if said else f"; {key}: {sendable(title)}"
-            if len(written) + 3 > self._room:
-                return self._spend(f"{said}, …") if said else ""
-            said = written
-        return self._spend(said)
+        said = "; ".join(objects.titles)
+        most = self._detail.string * (self._detail.head + self._detail.tail + 1)
+        if len(said) > most:
+            said = f"{said[:most].rpartition('; ')[0] or said[:most]}; …"
+        return f"; {objects.key}: {said}"
 
     def _items(self, items: Iterable[Any], depth: int) -> str:
         return ", ".join(self.render(item, depth + 1) for item in items)
@@ -301,9 +268,8 @@ class _Renderer:
         lines_after = self._text.count("\n", start, last)
         return f", lines {line}-{line + lines_after}" if lines_after else ""
 
-    @staticmethod
-    def _count(value: list[Any]) -> str:
-        return counted(len(value), "object" if _are_objects(value) else "item")
+    def _count(self, value: list[Any]) -> str:
+        return counted(len(value), "object" if self._objects(value).are_all else "item")
 
     def _common_keys(self, value: list[Any]) -> str:
         if not isinstance(value[0], dict):
