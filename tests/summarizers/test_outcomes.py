@@ -457,6 +457,10 @@ def test_what_a_program_says_in_the_end_outweighs_what_it_began_with(text: str, 
             "FAILED (failures=1): test_sum",
         ),
         (
+            "Running\nFAIL: Got ValueError for a null byte\n\nSome tests failed!",
+            "Some tests failed!: FAIL: Got ValueError for a null byte",
+        ),
+        (
             "test money::adds ... ok\ntest money::splits ... FAILED\ntest result: FAILED. 1 passed; 1 failed",
             "test result: FAILED. 1 passed; 1 failed: money::splits",
         ),

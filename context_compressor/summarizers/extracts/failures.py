@@ -100,7 +100,8 @@ _TRACEBACK = re.compile(
 _IPYTHON_TRACEBACK = re.compile(r"^([A-Za-z_][\w.]*) {2,}Traceback \(most recent call last\)", re.MULTILINE)
 """How notebooks begin a traceback; the last line begins with the same name."""
 _FAILED_TEST = re.compile(
-    r"^[ \t]*(?:FAILED|(?:--- )?FAIL:) +([\w./-]{3,120}(?:::[\w.:\[\]-]{1,120})*)"
+    r"^[ \t]*FAILED +([\w./-]{3,120}(?:::[\w.:\[\]-]{1,120})*)"
+    r"|^[ \t]*(?:--- )?FAIL: +([\w./-]{3,120})(?= \(|[ \t]*$)"
     r"|^test ([\w:]{3,120}) \.\.\. FAILED$"
     r"|^\[ERROR\] +([\w.$]{3,160}) (?:-- |\S)[^\n]{0,80}<<< (?:ERROR|FAILURE)!"
     r"|^[ \t]*(?:●|FAIL) +([^\n]{1,100} [›>] [^\n]{1,120})$|^(\w[\w.]{2,120} > [^\n]{1,120}) FAILED$",
