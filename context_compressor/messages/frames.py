@@ -82,10 +82,11 @@ _PRINTED_TEXT = re.compile(
 _MOST_TEXTS = 1_000
 _PRINTED_ERROR = re.compile(r"isError=True\W*\Z")
 _CLOCK = re.compile(
-    r"^(?:#\d{1,4} \d{1,6}\.\d{1,3} |(?:[^\t\n]{1,80}\t){0,2}\ufeff?\d{4}-\d\d-\d\dT[\d:]{8}\.\d{3,9}Z )",
+    r"^(?:#\d{1,4} \d{1,6}\.\d{1,3} |(?:[^\t\n]{1,80}\t){0,2}\ufeff?\d{4}-\d\d-\d\dT[\d:]{8}\.\d{7,9}Z )",
     re.MULTILINE,
 )
-"""What stands before each line that a step of a Docker build, or of a GitHub workflow, printed."""
+"""What stands before each line that a step of a Docker build, or of a GitHub workflow, printed: their times
+are finer than those of logs, by which lines of logs are known."""
 _CLOCKED, _CLOCKED_CHARS = 3, 10_000
 """Lines that have it, at least, of a text's head."""
 _NOTHING = frozenset({"", "(none)", "(empty)"})

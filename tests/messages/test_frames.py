@@ -245,9 +245,14 @@ def test_what_openhands_writes_below_an_output_is_no_part_of_it(said: str, below
 
 
 @pytest.mark.parametrize(
-    "before", ["2025-03-04T09:31:0{}.1234567Z ", "e2e\tRun it\t2025-03-04T09:31:0{}.123Z ", "#7 0.12{} "]
+    "before", ["2025-03-04T09:31:0{}.1234567Z ", "e2e\tRun it\t2025-03-04T09:31:0{}.1234567Z ", "#7 0.12{} "]
 )
 def test_the_time_before_each_line_is_no_part_of_a_log(before: str):
     log = "".join(f"{before.format(n)}step {n}\n" for n in range(4))
     assert without_clock(log) == "step 0\nstep 1\nstep 2\nstep 3\n"
     assert without_clock(log.replace(" step 3", "").splitlines()[0]) == log.splitlines()[0]
+
+
+def test_the_time_of_a_log_of_its_own_stays():
+    log = "".join(f"2025-03-04T09:31:0{n}.123Z ERROR [a] step {n}\n" for n in range(4))
+    assert without_clock(log) == log
