@@ -168,3 +168,27 @@ async def test_a_question_that_left_before_its_answer_is_told_with_what_led_to_i
     earlier = segment("## Goal\n- A trip\n\n## In progress\n- Take the train, or the car? Which one?")
     found = await sections(earlier, user("rather the train"), assistant("I book it."), user("And the food?"))
     assert "rather the train (asked: “Take the train, or the car? Which one?”)" in found["instructions"]
+
+
+async def test_where_the_sentence_before_a_vague_question_says_little_more_is_told():
+    """Of 'Here is X. Breakfast is included. Shall I?' the yes stood beside the breakfast alone."""
+    asked = assistant("We could sleep at Ridge House for 118 euros. Breakfast is included. Do you agree?")
+    found = await sections(GOAL, asked, user("Yes!"), assistant("Fine."), user("And what is the food like?"))
+    told = "We could sleep at Ridge House for 118 euros. Breakfast is included. Do you agree?"
+    assert f"user: Yes! (asked: “{told}”)" in found["decisions"]
+
+
+@pytest.mark.parametrize("said", ["Sounds good", "ok do that", "Perfect, let us do so."])
+async def test_what_was_proposed_without_a_question_stands_beside_the_agreement(said: str):
+    """A yes to a proposal was left out, and 'ok do that' told nothing."""
+    proposed = assistant("There are two. I'd recommend the hut on the ridge. It has a terrace.")
+    found = await sections(GOAL, proposed, user(said), assistant("Fine."), user("And what is the food like?"))
+    told = [*found.get("decisions", []), *found["instructions"]]
+    assert any(f"{said} (asked: “I'd recommend the hut on the ridge.”)" in line for line in told)
+
+
+@pytest.mark.parametrize("said", ["Thanks!", "I see, thank you.", "Merci"])
+async def test_thanks_agree_to_nothing(said: str):
+    proposed = assistant("There are two. I'd recommend the hut on the ridge.")
+    found = await sections(GOAL, proposed, user(said), assistant("Fine."), user("And what is the food like?"))
+    assert not any("asked" in line for lines in found.values() for line in lines)

@@ -6,8 +6,8 @@ import re
 
 from context_compressor.summarizers.cutting import cut
 from context_compressor.summarizers.extracts.digest import Statement
-from context_compressor.summarizers.extracts.lines import SENTENCE_ENDS
-from context_compressor.summarizers.extracts.wording import OFFER, QUESTION_MARKS
+from context_compressor.summarizers.extracts.lines import SENTENCE_ENDS, sentences
+from context_compressor.summarizers.extracts.wording import OFFER, PROPOSAL, QUESTION_MARKS, THANKS
 from context_compressor.summarizers.identifiers.finding import find_identifiers
 from context_compressor.summarizers.sections import strip_bullet
 
@@ -17,7 +17,7 @@ _ASKED_CHARS, _OPTIONS_CHARS = 600, 4_000
 """How much of a reply, from its end, is searched for the question, and for what there is to choose from."""
 _QUESTION_CHARS = 160
 _VAGUE_CHARS = 60
-"""A question of fewer characters, "Shall I go on?" say, is told with the sentence before it."""
+"""A question of fewer characters, "Shall I go on?" say, is told with so much of what was said before it."""
 
 _QUESTION_MARK = re.compile(r"[?？؟](?![\w=&%\"”'’])")
 _NO_SENTENCE = re.compile(r"[│─└┘|{}]|```")
@@ -42,7 +42,8 @@ _OPTION = re.compile(
 def question_of(said: Statement) -> str:
     """Return the question that a statement of few words answers, on one line; "" where there is none.
 
-    With the options before it that were chosen, or where it is vague, with the sentence before.
+    With the options before it that were chosen, or where it is vague, with what was said before it. Where
+    nothing was asked, what was proposed.
     """
     is_short = len(said.text.encode(errors="surrogatepass")) <= _ANSWER_BYTES
     if not is_short or said.text.endswith(QUESTION_MARKS) or find_identifiers(said.text):
@@ -55,6 +56,8 @@ def question_of(said: Statement) -> str:
     }
     if chosen := [options[label] for label in _labels(said.text) if label in options]:
         lead = " ".join(chosen)
+    elif not question:
+        lead = "" if THANKS.search(said.text) else _last_proposal(said.answered)
     elif len(question) >= _VAGUE_CHARS or any(lead in line for line in options.values()):
         lead = ""
     return f"{cut(lead, _QUESTION_CHARS - len(question))} {question}".strip()
@@ -65,14 +68,32 @@ def _labels(answer: str) -> list[str]:
 
 
 def _last_question(text: str) -> tuple[str, str]:
-    """Return the last question of a text and the sentence before it, each on one line; "" for none."""
-    parts = list(filter(None, map(strip_bullet, SENTENCE_ENDS.split(text))))
-    for before, part in reversed(list(zip(["", *parts], parts, strict=False))):
-        ends = [found.end() for found in _QUESTION_MARK.finditer(part)]
-        if ends:
-            lead = "" if _NO_SENTENCE.search(before) else _plain(before)
-            return lead, cut(_plain(part[: ends[-1]]), _QUESTION_CHARS)
+    """Return the last question of a text and what was said right before it, each on one line; "" for none."""
+    lines = [list(filter(None, map(strip_bullet, SENTENCE_ENDS.split(line)))) for line in text.split("\n")]
+    while lines:
+        parts = lines.pop()
+        for index, part in reversed(list(enumerate(parts))):
+            ends = [found.end() for found in _QUESTION_MARK.finditer(part)]
+            if ends:
+                before = parts[:index] or next(filter(None, reversed(lines)), [])
+                return _lead(before), cut(_plain(part[: ends[-1]]), _QUESTION_CHARS)
     return "", ""
+
+
+def _lead(parts: list[str]) -> str:
+    """Return the last sentences of a line, as many as it takes to say something."""
+    lead = ""
+    for part in reversed(parts):
+        if len(lead) >= _VAGUE_CHARS or _NO_SENTENCE.search(part):
+            break
+        lead = f"{_plain(part)} {lead}".rstrip()
+    return lead
+
+
+def _last_proposal(text: str) -> str:
+    """Return the last sentence of a text that proposes something, on one line; "" for none."""
+    proposals = [part for part in sentences(text) if PROPOSAL.search(part)]
+    return cut(_plain(proposals[-1]), _QUESTION_CHARS) if proposals else ""
 
 
 def _plain(text: str) -> str:

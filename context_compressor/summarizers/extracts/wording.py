@@ -88,6 +88,21 @@ OFFER = re.compile(
     re.IGNORECASE,
 )
 """What an agent asks when all is done."""
+PROPOSAL = re.compile(
+    r"\b(?:I(?:'d| would)(?: rather)? (?:suggest|recommend|propose|go (?:with|for)|take|choose|pick|use|put)"
+    r"|I (?:suggest|recommend|propose)|my (?:suggestion|recommendation|proposal)"
+    r"|ich (?:würde|schlage|empfehle)|mein Vorschlag|je (?:propose|recommande|suggère|conseille|prendrais)"
+    r"|(?:te |le |os )?(?:recomiendo|sugiero|propongo|aconsejo)|предлагаю|советую|рекомендую|я бы)\b"
+    r"|建议|推荐|おすすめ|お勧め|提案|추천|제안|أقترح|أنصح|सुझाव|मेरी राय",
+    re.IGNORECASE,
+)
+"""How an agent proposes something without asking whether it may."""
+THANKS = re.compile(
+    r"thank|\b(?:i see|got it|helps|helpful|danke|merci|gracias|obrigad|grazie|спасибо|شكرا|teşekkür|धन्यवाद)"
+    r"|谢|ありがと|감사|고마",
+    re.IGNORECASE,
+)
+"""What is said to any answer, and agrees to nothing."""
 ASSENT_CHARS = 80
 """Of a message, looked at for whether it is but an assent."""
 QUESTION_MARKS = ("?", "？", "؟")
