@@ -62,6 +62,27 @@ def test_of_a_talk_what_users_said_is_kept_before_what_was_named() -> None:
     assert sum("table" in line for line in lines) < len(RULES)
 
 
+def test_of_a_talk_what_users_agreed_to_is_kept() -> None:
+    """What the assistant proposed and the user only said yes to stood in no index."""
+    asked = "Shall we sleep at Ridge House, which has room for all of us and no stairs?"
+    lines = index_of(*talk(), assistant(asked), user("Yes."), *talk(), max_tokens=200).splitlines()
+    assert f"user: Yes. (asked: “{asked}”)" in lines
+
+
+def test_of_a_talk_what_asks_to_be_told_something_gives_way_to_what_users_said() -> None:
+    """'Please tell me more' was taken for a wish that shall hold, and crowded out what users told."""
+    asked = [user(f"Could you please explain number {n} in a bit more detail, please?") for n in range(20)]
+    lines = index_of(*talk(), *asked, max_tokens=160).splitlines()
+    assert [line for line in lines if "table" in line] == [f"user: {rule}" for rule in RULES]
+
+
+def test_of_a_talk_what_is_told_beside_a_question_outweighs_mere_questions() -> None:
+    """What a message told before it ended with a question was weighed as the question."""
+    told = "We moved to 19 Mill Lane. What does that mean for the seats?"
+    asked = [user(f"What does it cost at no. {n} then, and who brings it there?") for n in range(20)]
+    assert f"user: {told}" in index_of(user(told), assistant("Fine."), *asked, max_tokens=100).splitlines()
+
+
 def test_of_a_talk_what_users_said_outlasts_merges() -> None:
     merged = index_of(*talk(), max_tokens=160)
     for _ in range(3):

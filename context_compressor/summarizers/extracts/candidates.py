@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from context_compressor.summarizers.cutting import cut
 from context_compressor.summarizers.extracts.digest import CarriedLine, Digest
@@ -94,7 +95,11 @@ def collect_state_lines(digest: Digest, make: Make) -> list[Line]:
     """
     calls = (make("done", *weighed) for weighed in weigh_calls(digest))
     asked = _carried_lines(digest, make, only="instructions")
-    wishes = (line for line in request_lines(digest, make) if line.section != "decisions")
+    wishes = list(request_lines(digest, make))
+    if is_talk(digest):  # what was agreed to names little there, and stands in no file
+        wishes = [replace(line, text=line.text.removeprefix("user: ")) for line in wishes]
+    else:
+        wishes = [line for line in wishes if line.section != "decisions"]
     return _unique([*asked, *wishes, *calls])
 
 

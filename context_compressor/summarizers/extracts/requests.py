@@ -43,7 +43,7 @@ def request_lines(digest: Digest, make: Make) -> Iterator[Line]:
         if said is first:
             line = make("goal", said.quoted(quote(said.text, GOAL_CHARS)), 1.0, -0.5)
         elif agrees and not DECLINE.match(said.text):
-            line = make("decisions", f"user: {said.quoted(told)}", 0.5 + 0.4 * said.position, said.position)
+            line = make("decisions", f"user: {said.quoted(told)}", 0.8 + 0.2 * said.position, said.position)
         else:
             value = 0.8 + 0.2 * said.position + weight_of_wish(text)
             is_word = told.isascii() and " " not in told
