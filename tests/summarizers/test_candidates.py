@@ -11,6 +11,8 @@ from context_compressor.summarizers.cutting import cut, quote
 from context_compressor.summarizers.extractive import ExtractiveSummarizer
 from context_compressor.summarizers.extracts.candidates import index_items
 from context_compressor.summarizers.extracts.digest import CarriedLine
+from context_compressor.summarizers.extracts.lines import is_question
+from context_compressor.summarizers.extracts.requests import weight_of_wish
 from context_compressor.summarizers.identifiers.describing import describe
 from context_compressor.summarizers.identifiers.ranking import Source
 from context_compressor.summarizers.sections import parse_sections
@@ -126,6 +128,74 @@ async def test_a_wish_in_few_words_is_preferred(wish: str):
     told = [user(f"{n} m") for n in range(90)]
     found = await sections(GOAL, user(wish), *told, max_tokens=60)
     assert wish in found["instructions"]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        *(
+            "Tell me more about trains.",
+            "Could you please explain trains?",
+            "what is a tram then",
+        ),
+        *(
+            "Erzähl mir bitte mehr von Zügen.",
+            "Parle-moi des trains, s'il te plaît.",
+            "Cuéntame más, por favor.",
+        ),
+        *(
+            "Расскажи, пожалуйста, про поезда.",
+            "请给我讲讲火车。",
+            "電車について教えてください。",
+            "कृपया बताइए।",
+        ),
+    ],
+)
+def test_what_asks_to_be_told_something_is_a_question(said: str):
+    """It is answered at once, and is no wish that shall hold."""
+    assert is_question(said)
+    assert weight_of_wish(said) < 0
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        *("Always explain trains in plain words.", "Explain every train in plain words, never in French."),
+        *("Tell me the price of each train from now on.", "Explain trains. And never book a bus."),
+        *("Erklär mir Züge immer auf Deutsch.", "以后必须给我讲讲火车。", "必ず電車も教えてください。"),
+    ],
+)
+def test_a_rule_for_every_answer_is_no_question(said: str):
+    assert not is_question(said)
+    assert weight_of_wish(said) > 0
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        *(
+            "Actually the train leaves at noon.",
+            "Forget the window seat.",
+            "Scratch the boat.",
+            "Skip the museum.",
+        ),
+        *("Vergiss den Fensterplatz.", "Finalement le train part le soir.", "Olvida lo del coche."),
+        *("Забудьте про люк.", "刚才说错了，是晚上。", "日程を変更します。"),
+    ],
+)
+def test_what_corrects_or_takes_back_what_was_said_weighs_as_a_wish(said: str):
+    """What it corrects stood in the view alone, and was taken for what holds."""
+    assert weight_of_wish(said) > weight_of_wish("The train leaves at noon.")
+
+
+def test_should_i_is_no_wish():
+    assert weight_of_wish("Should I be worried?") == weight_of_wish("Is it far?")
+
+
+def test_what_is_told_beside_a_question_outweighs_the_question():
+    told = "Ann sits by the door."
+    assert weight_of_wish(told) > weight_of_wish(f"{told} Is that far?") > weight_of_wish("Is that far?")
+    assert weight_of_wish("Ann sits at table 3.") > weight_of_wish(told)
 
 
 async def test_of_a_long_request_a_wish_far_behind_its_head_is_told():

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from context_compressor.summarizers.cutting import cut, quote
 from context_compressor.summarizers.extracts.weighing import ARROW, is_excerpt, subject_of, told_subject
-from context_compressor.summarizers.extracts.wording import QUESTION_MARKS
+from context_compressor.summarizers.extracts.wording import ASSENT, ASSENT_CHARS, INQUIRY, QUESTION_MARKS
 from context_compressor.summarizers.identifiers.finding import find_identifiers
 from context_compressor.summarizers.sections import strip_bullet
 
@@ -55,8 +55,8 @@ class Line:
 
     @property
     def asks(self) -> bool:
-        """Whether it is a question, or ends with one."""
-        return self.text.endswith(QUESTION_MARKS)
+        """Whether it only asks (see `is_question`)."""
+        return is_question(self.text)
 
     def shortened(self, max_chars: int) -> Line:
         """Return the line with its text quoted in at most `max_chars` characters."""
@@ -68,6 +68,19 @@ class Line:
         else:
             text = quote(self.text, max_chars)
         return Line(self.section, text, self.value, self.position, find_identifiers(text), self)
+
+
+def is_question(text: str) -> bool:
+    """Tell whether a text only asks: what is told beside a question holds when that was answered."""
+    return all(map(_asks, filter(None, SENTENCE_ENDS.split(text))))
+
+
+def _asks(sentence: str) -> bool:
+    return bool(
+        sentence.endswith(QUESTION_MARKS)
+        or INQUIRY.match(sentence)
+        or ASSENT.fullmatch(sentence[:ASSENT_CHARS])
+    )
 
 
 Make = Callable[[str, str, float, float], Line]

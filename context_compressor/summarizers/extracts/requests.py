@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from context_compressor.summarizers.cutting import cut, quote
 from context_compressor.summarizers.extracts.answers import question_of
 from context_compressor.summarizers.extracts.digest import Digest, Statement
-from context_compressor.summarizers.extracts.lines import Line, Make, sentences
+from context_compressor.summarizers.extracts.lines import SENTENCE_ENDS, Line, Make, is_question, sentences
 from context_compressor.summarizers.extracts.wording import (
     ASSENT,
     ASSENT_CHARS,
     DECLINE,
     IMPERATIVE,
-    QUESTION_MARKS,
+    INQUIRY,
 )
 
 STATEMENT_CHARS = 280
 """No single quote is longer: a summary quotes sentences, and does not repeat messages (see `validation`)."""
 GOAL_CHARS = 420
 """The same for the goal, which is quoted in two pieces, head and tail."""
+
+_DIGIT = re.compile(r"\d")
 
 
 def request_lines(digest: Digest, make: Make) -> Iterator[Line]:
@@ -69,8 +72,16 @@ def is_assent(text: str) -> bool:
 
 
 def weight_of_wish(text: str) -> float:
-    """Return what to add to a request's value: what shall hold outweighs a question answered later."""
-    return (0.3 if IMPERATIVE.search(text) else 0.0) - (0.3 if text.endswith(QUESTION_MARKS) else 0.0)
+    """Return what to add to a request's value: what shall hold outweighs a question answered later.
+
+    What is told beside a question holds when that was answered, the more so where it tells a number.
+    """
+    parts = list(filter(None, SENTENCE_ENDS.split(text)))
+    is_wish = any(IMPERATIVE.search(part) and not INQUIRY.match(part) for part in parts)
+    value = 0.3 if is_wish else 0.0
+    if is_question(text):
+        return value - 0.3
+    return value - (0.15 if is_question("".join(parts[-1:])) else 0.0) + (0.1 if _DIGIT.search(text) else 0.0)
 
 
 def _first_request(requests: list[Statement]) -> Statement | None:

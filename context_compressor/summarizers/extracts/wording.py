@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 IMPERATIVE = re.compile(
-    r"\b(?:must|never|always|only|instead|should|make sure|please|need|want|prefer|rather|stop"
+    r"\b(?:must|never|always|only|instead|should(?! (?:I|we)\b)|make sure|please|need|want|prefer|rather|stop"
     r"|(?<!\bI )(?<!\bwe )(?<!\bthey )(?:don't|do not)|from now on|avoid|remember|remind"
     r"|important|no longer|change|cancel)\b"
     r"|请|必须|不要|别|务必|只|改|需要|应该|希望|记住|提醒|不能|禁止"
@@ -23,6 +23,11 @@ IMPERATIVE = re.compile(
     r"|\b(?:proszę|nigdy|zawsze|tylko|mohon|tolong|jangan|hanya|harus)\b|कृपया|केवल|चाहिए|रद्द"
     r"|\b(?:בבקשה|תמיד|אף פעם|לעולם|אסור|חייב\w*|צרי(?:ך|כה|כים)|רק|מעכשיו|תבטל|תשנה)\b|\bאל ת\w+"
     r"|从现在起|从今以后|今後|これから|앞으로"
+    # What takes back or corrects what was said before.
+    r"|\b(?:actually|correction|I meant|(?:changed|change) my mind|forget|scratch|drop|skip|ignore)\b"
+    r"|\b(?:doch lieber|vergiss|vergessen Sie|Korrektur|verschieb\w*|finalement|en fait|oubli(?:e|ez))\b"
+    r"|\b(?:olvid[ae]\w*|en realidad|забудь\w*|на самом деле|ошиб\w+|dimentica\w*|esque(?:ce|ça)\w*)\b"
+    r"|算了|更正|说错|変更|訂正|やめ(?:ます|て)|取り消|변경|취소|아니라|\b(?:انس|بدلا|تغير|تصحيح)\b|भूल जा|बदल"
     r"|(?:\A|[.!?]\s)\w+ (?:nicht|kein\w{0,2})\b"
     r"|(?<![\w,;] )\b(?:nicht|kein\w{0,2}|ne \w+ pas|não|не|لا|không|niet)\b",
     re.IGNORECASE,
@@ -31,6 +36,30 @@ IMPERATIVE = re.compile(
 
 A negation is one where it begins a clause, or, in German, follows the verb that begins a sentence; within, as
 in "not as bad as yesterday", it only tells.
+"""
+INQUIRY = re.compile(
+    r"(?:[^\W\d_][\w .-]{0,38}: )?"  # who of several says it
+    r"(?!.*\b(?:always|never|every|each|immer|nie|toujours|jamais|siempre|nunca|всегда|никогда|from now on)\b"
+    r"|.*(?:一直|总是|以后|必ず|いつも|常に|항상|دائما|हमेशा))"
+    r"(?:(?:(?:and|so|now|then|well|ok(?:ay)?|hm+|please|bitte|пожалуйста|(?:can|could|would|will) you"
+    r"|I(?:'d| would) like you to)\b[ ,]*)*"
+    r"(?:(?:tell me|explain|describe|elaborate|recommend|suggest|summari[sz]e|compare|show me|walk me through"
+    r"|help me understand"
+    r"|give me (?:\w+ ){1,4}?(?:overview|summary|examples?|ideas?|tips|details|information|advice))\b"
+    r"|(?:what|how|why|who|which|when|where)(?:'s| \w+)? (?:is|are|was|were|do|does|did|can|could|should"
+    r"|would|will|has|have)\b"
+    r"|(?:erzähl|erklär|beschreib|zeig|vergleich)\w*\b|sag(?:en Sie)? mir\b"
+    r"|(?:parle|explique|raconte|décri|montre|compare)\w*\b|dites?-moi\b"
+    r"|(?:cu[eé]nta|expl[ií]ca|háblame|d[ií]me|muéstra|compara|spiega|dimmi|raccontami)\w*\b"
+    r"|(?:расскажи|объясни|опиши|покажи|сравни)\w*\b|(?:حدثني|اشرح|أخبرني)\b"
+    r"|[请再帮给跟我能你您]*(?:讲讲|说说|谈谈|介绍|解释|讲解|告诉))"
+    r"[^.!?。！？।]*[.!?。！？।]*\Z"
+    r"|[^.!?。！？।]*(?:教えて|説明して|聞かせて|알려 ?주|설명해 ?주|बताइए|बताओ|समझाइए)\w*[.。।]?\Z)",
+    re.IGNORECASE,
+)
+"""What asks to be told something, with no question mark at its end: as a question, it is answered at once.
+
+One sentence; a word by which it holds for every answer makes it a rule.
 """
 DECISION = re.compile(
     r"\b(?:(?<!to )decid\w+|instead of|root cause"
