@@ -230,7 +230,8 @@ def _unframe_lines(text: str) -> Report | None:
 
 
 def _unframe_ended(text: str) -> Report | None:
-    found = _ENDED.search(text, max(0, len(text) - _ENDED_CHARS))
+    start = max(0, len(text) - _ENDED_CHARS)
+    found = _ENDED.search(text, start) if text.find("[Command finished", start) >= 0 else None
     return Report(text[: found.start()], found[1]) if found else None
 
 
