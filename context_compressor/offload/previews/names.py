@@ -30,6 +30,8 @@ _DATA = re.compile(
     re.MULTILINE,
 )
 """Base64, in one piece or in lines, as of an image or a key that stands in a text."""
+_DATA_CHARACTERS = 60
+"""A text with such data has a word of so many, between blanks. Most texts have none."""
 _NAME_LIKE = re.compile(rb"[0-9_]|\w/|[a-z][A-Z]|\w\.\w|[\xe3-\xe9]")
 """What tells an identifier from a word of prose: a digit, an underscore, a slash, a hump, an inner dot,
 a character of a Chinese file."""
@@ -94,7 +96,9 @@ def find_names(text: str, tokens: float) -> list[Name]:
     if sample.count("\\n") > sample.count("\n"):  # escaped line feeds and tabs, not paths of Windows
         sample = sample.replace("\\n", "\n").replace("\\t", "\t")
     sample = with_letters(sample)
-    files, rest = take_asian_files(without_escapes(_DATA.sub(" ", sample)))
+    has_data = max(map(len, sample.split()), default=0) >= _DATA_CHARACTERS
+    rest = _DATA.sub(" ", sample) if has_data else sample
+    files, rest = take_asian_files(without_escapes(rest))
     if "<" in rest:
         rest = _MARKUP.sub(" ", rest)
     if not rest.isascii():
