@@ -31,8 +31,10 @@ _ENGLISH_DATE = re.compile(
     re.ASCII,
 )
 """Dates in English words, with their year, which `date` prints behind the time."""
-_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_A_MONTH = re.compile(_MONTH, re.ASCII)
 _YEAR = re.compile(r" (?:19|20)\d\d\b", re.ASCII)
+_BEFORE_YEAR_CHARS = 40
+"""The month and all that may stand between it and its year have fewer."""
 _JOINT = "\x00"
 """Stands for a blank that divides nothing; no line of a summary holds it."""
 _IBAN = re.compile(r"\b[A-Z]{2}\d{2}(?: [A-Z0-9]{4}){2,7}(?: [A-Z0-9]{1,3}\b)?", re.ASCII)
@@ -55,7 +57,7 @@ def take_values(text: str) -> tuple[list[str], str]:
         text = _PHONE.sub(take, text)
     if "IBAN" in text:
         text = _IBAN.sub(take, text)
-    if (" 20" in text or " 19" in text) and any(map(text.__contains__, _MONTHS)) and _YEAR.search(text):
+    if (" 20" in text or " 19" in text) and _has_dated_year(text):
         text = _ENGLISH_DATE.sub(take, text)
     if not text.isascii():
         if any(map(text.__contains__, _EAST_ASIAN_SIGNS)):
@@ -63,6 +65,12 @@ def take_values(text: str) -> tuple[list[str], str]:
         if any(map(text.__contains__, _MONEY_SIGNS)):
             text = _MONEY.sub(take, text)
     return found, text
+
+
+def _has_dated_year(text: str) -> bool:
+    """Tell whether a month stands before a year, as in every date in English words."""
+    starts = (year.start() for year in _YEAR.finditer(text))
+    return any(_A_MONTH.search(text, max(0, start - _BEFORE_YEAR_CHARS), start) for start in starts)
 
 
 def with_dates_as_words(text: str) -> str:
