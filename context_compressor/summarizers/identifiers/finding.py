@@ -23,6 +23,8 @@ _TOKEN = re.compile(rf"<?https?://[^\s\"'`<>\\)\]}}，。]++|[<\\]?[{LETTERS}0-9
 """With what stands before it, where that is `<` or a backslash: a lookbehind takes four times as long."""
 _WORD = re.compile(rf"[{LETTERS}0-9_@/.#~+<\\-]{{5,}}+")
 """Holds every token that is no URL; to find one class of characters takes half the time of alternatives."""
+_SPLITTING = "".join(chr(i) if re.fullmatch(r"[\w@/.#~+<\\-]", chr(i), re.ASCII) else " " for i in range(128))
+"""Leaves of ASCII the words alone; to divide by it takes half the time again."""
 _TELLING = re.compile(r"[0-9_@/]|[^.]\.[^.]|[a-z][A-Z]|[A-Z]{2}[a-z]{2}")
 """A digit, underscore, slash, at sign, inner dot or camel case makes a token an identifier."""
 _TORN = re.compile(rf"(?<![{LETTERS}0-9_@/.:#~+\\-])[{LETTERS}0-9_@/.:#~+\\-]++\Z")
@@ -51,6 +53,8 @@ def count_identifiers(text: str) -> dict[str, int]:
     # Distinct words are few, so all but `findall` and `Counter`, which run in C, works on those.
     whole, text = _take_whole(text)
     for word, count in Counter(_words(text)).items():
+        if len(word) < MIN_CHARS:
+            continue
         for name in _names_in(word) if len(word) <= _REMEMBERED_CHARS else _read_word(word):
             counts[name] = counts.get(name, 0) + count
     for name in whole:
@@ -81,8 +85,10 @@ def _without_torn_end(text: str) -> str:
 
 
 def _words(text: str) -> list[str]:
-    words: list[str] = (_TOKEN if "http" in text else _WORD).findall(text)
-    return words
+    """Return the words that may hold identifiers, and shorter ones."""
+    if "http" in text:
+        return _TOKEN.findall(text)
+    return text.translate(_SPLITTING).split() if text.isascii() else _WORD.findall(text)
 
 
 def _read_word(word: str) -> tuple[str, ...]:
