@@ -11,7 +11,7 @@ from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.units import Unit
 from context_compressor.compression.view import ViewItem
 from context_compressor.messages.handed import is_handed
-from context_compressor.messages.msg import Msg, is_instruction
+from context_compressor.messages.msg import is_instruction
 
 SUMMARY_RATIO = 0.136
 """Tokens of summary and index per token that leaves. Lower saves more, higher loses less of what is needed
@@ -91,21 +91,17 @@ def missing_growth(items: Sequence[ViewItem], config: CompressionConfig) -> floa
     tokens = [item.tokens for item in live]
     recent = _count_recent(live, config)
     old = tokens[: len(live) - recent]
-    turns = sum(item.source.role == "assistant" for item in live)
-    request = next((n for n in reversed(range(len(live))) if _is_asked(live[n].source)), None)
+    roles = [item.source.role for item in live]
+    asked = (n for n in reversed(range(len(live))) if roles[n] == "user" and not is_handed(live[n].source))
+    request = next(asked, None)
     if request is not None and request < len(old):
         old[request] = 0  # what was asked last stays
     leaving = sum(old)
     if not leaving:
         return inf
-    growth = growth_that_pays(
-        sum(tokens) - leaving + SUMMARY_RATIO * leaving, sum(tokens) / max(1, turns), config
-    )
+    per_turn = sum(tokens) / max(1, roles.count("assistant"))
+    growth = growth_that_pays(sum(tokens) - leaving + SUMMARY_RATIO * leaving, per_turn, config)
     return growth / (1 - SUMMARY_RATIO) - leaving
-
-
-def _is_asked(msg: Msg) -> bool:
-    return msg.role == "user" and not is_handed(msg)
 
 
 def _is_instruction(item: ViewItem) -> bool:
