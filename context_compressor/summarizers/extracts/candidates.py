@@ -147,7 +147,7 @@ def _carried_lines(digest: Digest, make: Make, only: str | None = None) -> Itera
     goals = 0
     planners = digest.planners
     for line in digest.carried:
-        if tells_call(line) or index_items(line) or (line.section == "progress" and digest.replies):
+        if tells_call(line) or (line.section == "progress" and digest.replies):
             continue
         if KINDS.get(line.section) == "call" and name_of(line.text) in planners:
             continue  # there is a newer plan
@@ -158,7 +158,7 @@ def _carried_lines(digest: Digest, make: Make, only: str | None = None) -> Itera
             section = "goal" if goals == 1 else "instructions"
         elif section == "facts" and (quoted := _QUOTED.fullmatch(text)):
             section, text = "instructions", quoted[1]  # the index had quoted it
-        if only is not None and section != only:
+        if (only is not None and section != only) or index_items(line):
             continue
         value = _CARRIED_VALUES.get(section, 0.0) + 0.3 * line.position - 0.1 * line.rank
         value += weight_of_wish(text) if section == "instructions" else 0.0
