@@ -90,13 +90,11 @@ async def summarize_checked(
     loop = asyncio.get_running_loop()
     deadline = None if timeout_seconds is None else loop.time() + timeout_seconds
 
-    chars = text_characters(request.messages)
-
     async def attempt(asked: SummaryRequest) -> _Attempt:
         left = None if deadline is None else max(0.0, deadline - loop.time())
         summary = await _call(summarizer, asked, left, timeout_seconds)
         said = str(getattr(summary, "text", ""))
-        size = (chars if material is None else len(material)) + len(said)
+        size = (text_characters(request.messages) if material is None else len(material)) + len(said)
         read = _reported(getattr(summary, "input_tokens", 0)) or input_tokens_estimate
         written = _reported(getattr(summary, "output_tokens", 0))
         try:
