@@ -106,6 +106,6 @@ def _fill(states: Sequence[Line], index: Index, room: float, share: float) -> tu
             left -= cost
     chosen.sort(key=lambda line: (line.section == "done", line.position))
     said = [line.text if line.section == "done" else f"{line.speaker}: {line.text}" for line in chosen]
-    covered = frozenset().union(*(line.identifiers for line in chosen))
+    covered = frozenset().union(*(line.identifiers() for line in chosen))
     named, _, complete = index.lines(covered, room - sum(len(text) + 3 for text in said))
     return said + named, complete

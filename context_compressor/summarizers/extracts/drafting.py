@@ -78,7 +78,7 @@ class SummaryDraft:
             least = min(LEAST_CHARS.get(section, 0), 3 * share * room, room / 2)
             spent += _take(self._by_section[section], max(share * room, least), chosen, left)
         spent += _take(self._by_section["facts"], CARRIED_FACTS_SHARE * (room - spent), chosen, left)
-        covered = self._covered.union(*(line.identifiers for line in chosen))
+        covered = self._covered.union(*(line.identifiers() for line in chosen))
         # What the facts leave out is known elsewhere.
         index, used, complete = ([], 0, False) if self._covered else self._index.lines(covered, room - spent)
         left.sort(key=lambda line: -line.value)

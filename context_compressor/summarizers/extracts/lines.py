@@ -37,11 +37,17 @@ class Line:
     value: float
     position: float
     """Where in its section it stands: 0 oldest, 1 newest; below 0 what earlier summaries said."""
-    identifiers: frozenset[str] = frozenset()
+    _identifiers: frozenset[str] | None = None
     whole: Line | None = None
     """What this line is cut from, if it is."""
     speaker: str = "user"
     """Who said it, of a request."""
+
+    def identifiers(self) -> frozenset[str]:
+        """Return the identifiers that it names; found at first need, and kept."""
+        if self._identifiers is None:
+            self._identifiers = find_identifiers(self.text)
+        return self._identifiers
 
     @property
     def is_call(self) -> bool:
@@ -67,7 +73,7 @@ class Line:
             text = cut(said, max_chars - len(outcome)) + outcome
         else:
             text = quote(self.text, max_chars)
-        return Line(self.section, text, self.value, self.position, find_identifiers(text), self)
+        return Line(self.section, text, self.value, self.position, whole=self)
 
 
 def is_question(text: str) -> bool:
@@ -95,12 +101,13 @@ def line_maker(values: Mapping[str, float], keywords: frozenset[str]) -> Make:
     """
 
     def make(section: str, text: str, value: float, position: float) -> Line:
-        identifiers = find_identifiers(text)
-        telling = find_identifiers(subject_of(text)) if is_excerpt(text) else identifiers
+        shows_some = is_excerpt(text)
+        telling = find_identifiers(subject_of(text) if shows_some else text)
         named = sorted((values.get(name, 0.0) for name in telling), reverse=True)
         folded = text.casefold() if keywords else ""
         minded = 1.0 if any(word in folded for word in keywords) else 0.0
-        return Line(section, text, value + minded + 0.3 * sum(named[:4]), position, identifiers)
+        value = value + minded + 0.3 * sum(named[:4])
+        return Line(section, text, value, position, None if shows_some else telling)
 
     return make
 

@@ -83,10 +83,11 @@ def weigh_calls(digest: Digest) -> Iterator[Weighed]:
     """Yield the calls of the messages that say something."""
     newest = {call.name: call for call in digest.calls}
     newest_of_kind = {call.kind: call for call in digest.calls}
-    newest_alike = {_alike(call.title): call for call in digest.calls}
+    alike = [_alike(call.title) for call in digest.calls]
+    newest_alike = dict(zip(alike, digest.calls, strict=True))
     failures = _standing_failures(digest.calls)
     last_failure = next(iter(failures), None)
-    for call in digest.calls:
+    for call, title in zip(digest.calls, alike, strict=True):
         if not call.subject and call.outcome in {"", "ok"}:
             continue
         if call.plan and newest[call.name] is not call:
@@ -100,7 +101,7 @@ def weigh_calls(digest: Digest) -> Iterator[Weighed]:
         value += _VERDICT if is_newest and is_tally(call.outcome) else 0.0
         value += _OTHERWISE if _outdates(text, digest.standing) else 0.0
         # Pages, parts and rows in turn: the newest stands for the others.
-        value -= 0.0 if newest_alike[_alike(call.title)] is call and not is_mended else _ALIKE
+        value -= 0.0 if newest_alike[title] is call and not is_mended else _ALIKE
         yield Weighed(text, value, call.position)
 
 
