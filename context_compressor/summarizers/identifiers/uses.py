@@ -147,13 +147,14 @@ def _read_names(data: Mapping[str, Any], field: str) -> set[str]:
     return set(names)
 
 
-def tally(sources: Iterable[tuple[bool, Iterable[str]]]) -> Names:
-    """Return the names in texts, each given as whether the agent wrote it, and its identifiers."""
-    used: Counter[str] = Counter()
+def tally(sources: Iterable[tuple[bool, Mapping[str, int]]]) -> Names:
+    """Return the names in texts, each given as whether the agent wrote it, and how often it names what."""
+    used: dict[str, int] = {}
     given: set[str] = set()
     for by_agent, names in sources:
         if by_agent:
-            used.update(names)
+            for name, count in names.items():
+                used[name] = used.get(name, 0) + count
         else:
             given.update(names)
     return Names(used, given)
