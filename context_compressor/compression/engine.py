@@ -120,8 +120,8 @@ class Engine:
                 return await self._stubs.make(planned, item, names, done)
 
         staying = [item for item in items if item.exchange not in leaving] if plan.segments else []
-        shown = [item.msg for item in staying]
-        known = await run_off_loop(text_characters(shown), identifiers_in_view, staying)
+        said = [item for item in staying if item.source.role == "user"]
+        known = await run_off_loop(text_characters(item.msg for item in said), identifiers_in_view, said)
         before = await self._read_uses() if plan.needs_summary else Uses()
         bounded = None
         if note:
@@ -172,9 +172,9 @@ class Engine:
                 done.note = "kept" if made.note == note else "cut"
 
 
-def identifiers_in_view(staying: Iterable[ViewItem]) -> frozenset[str]:
+def identifiers_in_view(said: Iterable[ViewItem]) -> frozenset[str]:
     """Return the identifiers that users and segments name in what stays in the view."""
-    return frozenset().union(*(item.identifiers() for item in staying if item.source.role == "user"))
+    return frozenset().union(*(item.identifiers() for item in said))
 
 
 def _age(segment: PlannedSegment) -> tuple[bool, bool, int]:
