@@ -160,13 +160,13 @@ class ExchangeBuilder:
 
     def _open(self, key: str, msg: Msg, calls: list[Block], repair: str | None) -> list[ExchangeMessage]:
         repaired: dict[int, Block] = {}
-        alike = Counter[str]()
+        alike: dict[str, int] = {}
         turn: list[ExchangeMessage] = []
         for call in calls:
             call_id = self._claim_id(call["id"])
             block = named_call(wrapped_arguments(call))
-            alike[call["id"]] += 1
-            place = call["id"] + (f" {alike[call['id']]}" if alike[call["id"]] > 1 else "")
+            number = alike[call["id"]] = alike.get(call["id"], 0) + 1
+            place = call["id"] + (f" {number}" if number > 1 else "")
             opened = _OpenCall(call_id, block["name"], is_legacy_call(call), place, call["id"], turn)
             self._calls.append(opened)
             self._unanswered.setdefault((call["id"], opened.legacy), deque()).append(opened)

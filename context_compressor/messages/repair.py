@@ -221,9 +221,10 @@ def _orphan_label(name: str) -> str:
 
 def is_orphan(msg: Msg) -> bool:
     """Tell whether a message is one of `orphan_message`: a user's by its role, and no word of theirs."""
+    if msg.role != "user":
+        return False
     blocks = msg.get_content_blocks()
-    label = _orphan_label(msg.name)
-    return msg.role == "user" and bool(blocks) and str(blocks[0].get("text") or "").startswith(label)
+    return bool(blocks) and str(blocks[0].get("text") or "").startswith(_orphan_label(msg.name))
 
 
 def orphan_as_result(msg: Msg) -> Msg:
