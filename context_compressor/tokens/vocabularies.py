@@ -65,11 +65,15 @@ _NAME_CHARACTERS = 64
 """Longer names are not remembered, or a hostile one would be held for ever."""
 _ITEM_CHARACTERS = 256
 """The same for items of lists; the lines of an index are no longer."""
+_STUB_CHARACTERS, _STUBS = 4_000, 16
+"""The same for whole texts, and how many of these: a stub is counted as it is made, then in its message."""
 
 
-def _remembering(count: Callable[[str], int], most_characters: int) -> Callable[[str], int]:
+def _remembering(
+    count: Callable[[str], int], most_characters: int, most_texts: int = 4_096
+) -> Callable[[str], int]:
     """Return what counts as `count` does, and remembers texts of at most so many characters."""
-    remembered = lru_cache(maxsize=4_096)(count)
+    remembered = lru_cache(maxsize=most_texts)(count)
     return lambda text: remembered(text) if len(text) <= most_characters else count(text)
 
 
@@ -105,11 +109,12 @@ def _by_items(count: Callable[[str], int]) -> Callable[[str], int]:
     vocabularies for chats break between a line feed and a dash, so that the sum is exact.
     """
     count_item = _remembering(count, _ITEM_CHARACTERS)
+    count_whole = _remembering(count, _STUB_CHARACTERS, _STUBS)
 
     def count_list(text: str) -> int:
         head, *items = text.split("\n- ")
         if not items:
-            return count(text)
+            return count_whole(text)
         pieces = [f"{head}\n", *(f"- {item}\n" for item in items[:-1]), f"- {items[-1]}"]
         return sum(map(count_item, pieces))
 
