@@ -289,4 +289,4 @@ def _ends(text: str, max_chars: int) -> str:
     if "\x1b" in text:  # colours, which would glue to the words that follow
         text = clean(text)
     # Text inside JSON inside text: its line breaks are escapes, and would glue `n` to the words that follow.
-    return with_line_feeds(text) if text.count("\\n") > 2 else text
+    return with_line_feeds(text) if "\\" in text and text.count("\\n") > 2 else text

@@ -321,7 +321,8 @@ def _first_words(text: str, lines: int, *, is_read: bool = False) -> str:
     shown = without_numbers(text.splitlines()) if is_read else text.splitlines()
     if is_read and (defined := definitions(shown)):
         return f"{defined} ({lines or len(shown)} lines)"
-    telling = [plain for line in shown if any(map(str.isalnum, plain := _plain(line)))]
+    plain = [_plain(line) if "<" in line or "`" in line else line.strip() for line in shown]
+    telling = [line for line in plain if line[:1].isalnum() or any(map(str.isalnum, line))]
     if telling[1:] and _GRANTED.fullmatch(telling[0]):
         del telling[0]
     first = telling[0] if telling else ""
