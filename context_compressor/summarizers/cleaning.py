@@ -18,17 +18,29 @@ _HIDDEN = re.compile(
     "]"
 )
 _PLAIN = bytes([*b"\n\t", *range(0x20, 0x7F)])
-_TEMPLATE_MARK = re.compile(r"<(?=[|｜][\w▁:/ -]{1,40}[|｜]>)")
+_TEMPLATE_MARK = re.compile(
+    r"<(?=[|｜][\w▁:/ -]{1,40}[|｜]>|/?s>|(?:start|end)_of_turn>|</?SYS>>)"
+    r"|\[(?=/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_(?:CALLS|RESULTS))\])"
+)
+"""ChatML and its kin; Mistral and Llama, whose `</s>` ends a text; Gemma."""
+_TEMPLATE_PARTS = ("<|", "s>", "_of_turn>", "SYS>>", "INST]", "S]", "SYSTEM_PROMPT]")
+"""One stands in each mark of ASCII."""
 
 
 def clean(text: str) -> str:
     r"""Return `text` with lines ended by `\n` only, and without control, escape and invisible characters.
 
     Lone surrogates, which no request body can carry, become question marks. The marks of chat templates
-    (`<|im_start|>`), which some servers take for their own wherever they stand, get a space that breaks them.
+    (`<|im_start|>`, `[INST]`), which some servers take for their own wherever they stand, get a space that
+    breaks them.
     """
     if text.isascii() and not text.encode().translate(None, _PLAIN):
-        return _TEMPLATE_MARK.sub("< ", text) if "<|" in text else text
+        return _break_marks(text)
     text = _ESCAPES.sub("", text) if "\x1b" in text else text
     text = _HIDDEN.sub("", _LINE_ENDS.sub("\n", text))
-    return _TEMPLATE_MARK.sub("< ", text.encode("utf-8", "replace").decode("utf-8"))
+    return _break_marks(text.encode("utf-8", "replace").decode("utf-8"))
+
+
+def _break_marks(text: str) -> str:
+    has_mark = "｜>" in text or any(part in text for part in _TEMPLATE_PARTS)
+    return _TEMPLATE_MARK.sub(r"\g<0> ", text) if has_mark else text
