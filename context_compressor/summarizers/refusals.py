@@ -1,4 +1,4 @@
-"""Recognise what is answered in place of a summary: errors and refusals, and introductions to nothing."""
+"""Recognise what is answered in place of a summary: errors, refusals, calls, and introductions to nothing."""
 
 from __future__ import annotations
 
@@ -79,6 +79,11 @@ _INTRODUCTION = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 _HTML = re.compile(r"\s*(?:[45]\d\d\s+)?<(?:!doctype html|html)\b", re.IGNORECASE)
+_CALL = re.compile(
+    r"\s*[<\[][ |｜]{0,2}(?:tool_calls?>|function_calls?>|function=[\w.-]{1,64}>|tool_use>|TOOL_CALLS\]"
+    r"|python_tag\|>|tool[_▁]calls?[_▁](?:section[_▁])?begin[|｜]>)"
+)
+"""How a call of a tool begins where a server left it in the text."""
 _ERROR_KEYS = ("error", "errors", "detail", "error_message")
 
 
@@ -89,8 +94,8 @@ def _apology() -> re.Pattern[str]:
 
 
 def is_error_text(text: str) -> bool:
-    """Tell whether a text is an error or a refusal, or asks for what was to be summarised."""
-    if _HTML.match(text):
+    """Tell whether a text is an error, a refusal or a call, or asks for what was to be summarised."""
+    if _HTML.match(text) or _CALL.match(text):
         return True
     if text.startswith(("{", "[")):
         try:
@@ -100,7 +105,8 @@ def is_error_text(text: str) -> bool:
         if isinstance(data, list) and len(data) == 1:
             data = data[0]  # as Gemini answers
         if isinstance(data, dict):
-            return any(data.get(key) for key in _ERROR_KEYS)
+            is_call = isinstance(data.get("name"), str) and not {"arguments", "parameters"}.isdisjoint(data)
+            return is_call or any(data.get(key) for key in _ERROR_KEYS)
     head = text[:_MAX_APOLOGY_CHARS].replace("’", "'")
     if _DECLINED.match(head):
         return True

@@ -220,6 +220,33 @@ def test_what_servers_and_models_say_in_place_of_a_summary_is_rejected(text: str
 @pytest.mark.parametrize(
     "text",
     [
+        '{"name": "rm", "arguments": {"path": "/"}}',
+        '[{"name": "rm", "parameters": {}}]',
+        '<tool_call>\n{"name": "rm", "arguments": {}}\n</tool_call>',
+        '<function_calls>\n<invoke name="rm">\n</invoke>\n</function_calls>',
+        "<function=rm>\n<parameter=path>/</parameter>\n</function>",
+        '[TOOL_CALLS] [{"name": "rm", "arguments": {}}]',
+        "<|python_tag|>rm(path='/')",
+        "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>rm",
+        "<|tool_calls_section_begin|><|tool_call_begin|>functions.rm:0",
+    ],
+)
+def test_a_call_in_place_of_a_summary_is_rejected(text: str):
+    """Servers hand a call on as text where they were not told of tools."""
+    with pytest.raises(SummaryRejectedError, match="not a summary"):
+        check_summary(Summary(text=text), request(user("x")))
+
+
+@pytest.mark.parametrize(
+    "text", ['{"name": "ann", "goal": "find the bug"}', "- tool_call of rm failed", "tool_calls were made"]
+)
+def test_what_speaks_of_calls_is_a_summary(text: str):
+    assert check_summary(Summary(text=text), request(user("x"))) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
         "Okay, here is a summary of our chat:",
         "Certainly! Below is the summary.",
         "Of course, here's a summary:",
