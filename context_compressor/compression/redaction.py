@@ -41,7 +41,9 @@ def redacted_text(text: str, redact: Redact | None) -> str:
     try:
         result = redact(text)
     except Exception as error:
-        raise RedactionError(f"redact failed on a text of {len(text)} characters: {error!r}") from error
+        # What it says may quote the text, and this is logged, and told to the model that searched.
+        name = type(error).__name__
+        raise RedactionError(f"redact failed on a text of {len(text)} characters: {name}") from error
     if not isinstance(result, str):
         raise RedactionError(f"redact must return a string, returned {type(result).__name__}")
     return result

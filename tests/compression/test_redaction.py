@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from context_compressor import Msg, from_openai, to_openai
-from context_compressor.compression.redaction import Redact, shown_message
+from context_compressor.compression.redaction import Redact, redacted_text, shown_message
 from context_compressor.compression.transcript import render_transcript
+from context_compressor.errors import RedactionError
 from tests.memory.scripted import assistant, call, result, user
 
 PNG = "data:image/png;base64," + "iVBORw0KGgo" * 100
@@ -105,3 +106,14 @@ def test_keys_that_become_one_keep_their_values() -> None:
     (msg,) = from_openai([call("c1", arguments=json.dumps({"a@x": 1, "b@x": 2, "plain": 3}))])
     shown = shown_message(msg, {}, {}, lambda text: re.sub(r"\b\w@x\b", "[mail]", text))
     assert shown.get_content_blocks()[0]["input"] == {"[mail]": 1, "[mail] 2": 2, "plain": 3}
+
+
+def test_a_redaction_that_fails_does_not_tell_the_text() -> None:
+    """Errors are logged, and `search_history` answers with them."""
+
+    def refuse(text: str) -> str:
+        raise ValueError(f"cannot parse {text!r}")
+
+    with pytest.raises(RedactionError, match=r"a text of 7 characters: ValueError$") as caught:
+        redacted_text("hunter2", refuse)
+    assert isinstance(caught.value.__cause__, ValueError)
