@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 INDEX_HEADING = "## Index"
 NOTES_HEADING = "## Notes"
+_LIKE_INDEX = re.compile(rf"^#+ *(?={INDEX_HEADING.lstrip('# ')} *$)", re.MULTILINE)
+"""What a summary's own heading has in common with that of the index, which is taken off before a merge."""
 
 
 def segment_text(
@@ -36,6 +39,7 @@ def segment_text(
         if guide:  # it has to fit where only the ref was reckoned with
             label = f"[{message_count} earlier {messages}: {ref}; {guide}]"
         return label + notes_section(notes)
+    summary = _LIKE_INDEX.sub("", summary)
     return (
         f"[Summary by the memory, not by the user, of {message_count} earlier {messages}. {where}]\n{summary}"
         + notes_section(notes)
