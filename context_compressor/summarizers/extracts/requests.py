@@ -44,7 +44,7 @@ def request_lines(digest: Digest, make: Make) -> Iterator[Line]:
         text = _told_request(said.text)
         told = f"{text} (asked: “{question}”)" if question else text
         if said is first:
-            line = make("goal", said.quoted(quote(said.text, GOAL_CHARS)), 1.0, -0.5)
+            line = make("goal", said.quoted(quote(said.text, GOAL_CHARS)), 1.1, -0.5)
         elif agrees and not DECLINE.match(said.text):
             line = make("decisions", f"user: {said.quoted(told)}", 0.8 + 0.2 * said.position, said.position)
         else:
