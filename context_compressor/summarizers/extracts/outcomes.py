@@ -7,8 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from context_compressor.summarizers.cleaning import clean
-from context_compressor.summarizers.cutting import ELLIPSIS, cut, cut_middle, quote
-from context_compressor.summarizers.extracts.code import definitions, without_numbers
+from context_compressor.summarizers.cutting import cut, cut_middle, quote
 from context_compressor.summarizers.extracts.echoes import (
     DATA,
     below_command,
@@ -21,6 +20,7 @@ from context_compressor.summarizers.extracts.failures import (
     find_logged_error,
     find_numbered_test,
 )
+from context_compressor.summarizers.extracts.printed import as_words, first_words
 
 _READ_CHARS = 6_000
 """How much of a result is read, half from each end, where its outcome stands."""
@@ -30,11 +30,6 @@ _READ_LINES = 3
 _ERROR_CHARS = 160
 """How much of an error is told: its head, where it happened, and its tail, where it often says why."""
 
-_FIRST_CHARS, _ENDS_CHARS = 50, 100
-"""How much is told of the first line of an output at most, and of the first and the last together."""
-
-_LINE_CHARS = 140
-"""How much is told of a result of one line."""
 
 _SHORT_CHARS = 100
 """A result of so few characters is told as a whole, its lines beside each other."""
@@ -56,7 +51,6 @@ _STATUS = re.compile(
     r"(?:</\w+>)?[^\w\n]*$",
     re.IGNORECASE | re.MULTILINE,
 )
-_DATA_MARKS = str.maketrans({"{": " ", "}": " ", "[": " ", "]": " ", '"': None})
 _DATA_CHARS = 140
 """How much of data is told."""
 _VERDICT_KEYS = ("error", "status", "state")
@@ -99,38 +93,12 @@ _TALLY_WORDS = (
     *("passed", "failed", "ailing", "rejected", "error", "ailure", "Ran ", "FAILED", "Failed:"),
     *("to add", "complete!", "BUILD SUCC", "Successfully "),
 )
-_SUCCESS = re.compile(
-    r"\W*(?:(?:ok|done|no output)\W*$|success(?:ful(?:ly)?)?\b(?! rate|[:=] ?false)"
-    r"|the file \S+ has been|file (?:created|updated)\b|(?:edited|applied) (?!0\b))",
-    re.IGNORECASE,
-)
-_GRANTED = re.compile(r"(?:success|ok): true", re.IGNORECASE)
-"""The first line of a record that goes on."""
-_ANNOUNCEMENT = re.compile(r"(?:[^\s(]+ +){3,}[^\s(]+[:：]|[^\W\d_]+[:：]")
-"""A sentence, or one word, that only announces what follows."""
-_SENTENCE_END = re.compile(r"[.!?]\s|[。！？]")
-_TAG = re.compile(r"</?[\w:.-]+>|^```\S*$")
-"""What stands around a text: tags, and the fences of Markdown."""
-_PROLOGUE = re.compile(
-    r"<(?:\?xml|!doctype|html|head|body|meta|link|base)\b[^<>]*>?|<class 'pandas\.[\w.]{1,80}'>",
-    re.IGNORECASE,
-)
-"""A line with which any XML or HTML begins, and what `DataFrame.info` prints of pandas."""
-_ELEMENT = re.compile(r"<((?:[\w.-]{1,30}:)?([^\W\d][\w.-]{0,40}))(?: [^<>]{0,200})?>([^<>\n]{1,200})</\1>")
-_NAMESPACE = re.compile(r" xmlns(?::[\w.-]{1,30})?=(?:\"[^\"<>]{0,300}\"|'[^'<>]{0,300}')")
-_IS_XML = re.compile(r"\s*<(?:\?xml\b|(?!html\b|body\b|div\b)[^\W\d][\w.:-]*>\s*<[^\W\d][\w.:-]*>)")
 _XML_FAILURE = re.compile(
     r"\s*(?:<\?xml[^<>]{0,200}>\s*)?"
     r"(?:<(?:[\w.-]{1,30}:)?(?:Envelope|Header|Body|Response|ErrorResponse)\b[^<>]{0,500}>\s*){0,4}"
     r"(?=<(?:[\w.-]{1,30}:)?(?:Fault|Errors?)(?: [^<>]{0,300})?>)"
 )
 """What stands before the element in which a service that answers XML tells why it failed."""
-_FAILED_CELL = re.compile(
-    r"(?:(?<=[\t|])|(?<=  )|(?<=\| ))(?:fail(?:ed|ing|ure)?|error|unhealthy|evicted|OOMKilled"
-    r"|\w{3,20}BackOff|Err[A-Z]\w{3,20}|Exited \([1-9]\d{0,2}\)[^\t|]{0,30}?)(?=\t| {2}| *\||\Z)",
-    re.IGNORECASE,
-)
-"""A cell of a table, as kubectl, docker and gh print them."""
 _SEARCH = re.compile(r"\s*(?:xargs +(?:-\S+ +)*|git +)?(?:[efz]?grep|rg|ag|ack)\b")
 _NO_MATCH_STATUS = ("1", "123")
 """With which they end where they find nothing, and with which xargs says so."""
@@ -138,15 +106,6 @@ _COMPARISON = re.compile(r"\s*(?:(?:git +)?diff|cmp)\b")
 """With 1 these end where they find a difference."""
 _QUOTED = re.compile(r"\"[^\"]*\"|'[^']*'")
 _BETWEEN_COMMANDS = re.compile(r"[|&;\n]+")
-_PAIR = re.compile(r"(?:- )?[\"']?[^\W\d_][\w .-]{0,30}[\"']?: +[^\s|>].*")
-"""A key with its value, on a line of YAML or of a record."""
-_PAIRS_CHARS = 120
-_TITLE = re.compile(r"<title\b[^<>]{0,100}>\s{0,200}([^<>]{2,200})</title>", re.IGNORECASE)
-_READ_DATA = re.compile(r"\s{0,9}(?:\{\s{0,99}\"|\[\s{0,99}[\[{\"])")
-"""Begins JSON, and no template, in a text that was read."""
-_DIFF = re.compile(r"^diff --git \S+ b/(\S+)", re.MULTILINE)
-_PAGE = re.compile(r"^- Page URL: (\S+)(?:\n- Page Title: ([^\n]+))?", re.MULTILINE)
-"""Where a browser is after a step, as Playwright's server of tools says below the code that it ran."""
 
 
 def shown_of(text: str) -> str:
@@ -193,7 +152,7 @@ def read_outcome(
     if is_read and not is_error and said.count("\n") >= _READ_LINES:
         if status not in ("", "0") and (why := _error_at_end(said)):
             return f"exit code {status}: {quote(why, _ERROR_CHARS)}", True
-        return _logged_error(said, lines) or _first_words(said, lines, is_read=True), False
+        return _logged_error(said, lines) or first_words(said, lines, is_read=True), False
     outcome, failed = _what_is_said(without_arguments(said, arguments), lines, ended_well=status in ("", "0"))
     if outcome in ("", "ok") and status in _NO_MATCH_STATUS and _ends_with(_SEARCH, executed):
         return "no match", False
@@ -234,10 +193,10 @@ def _what_is_said(text: str, lines: int, *, ended_well: bool) -> tuple[str, bool
     if DATA.match(text):
         if not text.startswith('{"error"') and (logged := _logged_error(text, lines)):
             return logged, False
-        said = cut(_verdict(text) + _as_words(text[:800]), _DATA_CHARS)
+        said = cut(_verdict(text) + as_words(text[:800]), _DATA_CHARS)
         return said or cut(text, 20), _is_failure(text)
     if fault := _XML_FAILURE.match(text):
-        return _first_words(text[fault.end() :], lines), True
+        return first_words(text[fault.end() :], lines), True
     tallies = list(_TALLY.finditer(text)) if any(map(text.__contains__, _TALLY_WORDS)) else []
     if tallies:
         told = [tally[0].strip("=│ ") for tally in tallies]
@@ -257,7 +216,7 @@ def _what_is_said(text: str, lines: int, *, ended_well: bool) -> tuple[str, bool
         return logged, False
     if lines and not ended_well and (last := text.rstrip().rpartition("\n")[2].strip()):
         return f"{cut(last, 100)} ({lines} lines)", False
-    return _first_words(text, lines), False
+    return first_words(text, lines), False
 
 
 def _is_failure(data: str) -> bool:
@@ -271,7 +230,7 @@ def _is_failure(data: str) -> bool:
 def _logged_error(text: str, lines: int) -> str:
     """Return the last error that a long text tells of as logs do, beside its lines; "" for none."""
     logged = find_logged_error(text) if lines > 1 else None
-    return f"{cut(_as_words(logged), 140)} ({lines} lines)" if logged else ""
+    return f"{cut(as_words(logged), 140)} ({lines} lines)" if logged else ""
 
 
 def _verdict(text: str) -> str:
@@ -290,93 +249,7 @@ def _verdict(text: str) -> str:
     )
 
 
-def _as_words(data: str) -> str:
-    return data.replace('\\"', '"').translate(_DATA_MARKS)
-
-
 def _with_failed_tests(told: str, failed: Sequence[str]) -> str:
     """Return what is told of a failure, with the first of what failed that it does not name."""
     why = cut(", ".join([name for name in failed if name and name not in told][:_MOST_FAILED_TESTS]), 120)
     return f"{told}: {why}" if why else told
-
-
-def _first_words(text: str, lines: int, *, is_read: bool = False) -> str:
-    """Return the first line that says anything, and how many there are; all of a short text.
-
-    Of what a program printed also the last: many begin with what they are about to do. Of a text or a page
-    that was shown not: it ends anywhere.
-    """
-    if "- Page URL: " in text and (page := _PAGE.search(text)):
-        return cut(" ".join(filter(None, page.groups())), 140)
-    if text.startswith("diff --git ") and len(files := _DIFF.findall(text)) > 1:
-        return cut(f"diff of {len(files)} files: {', '.join(files)}", _LINE_CHARS)
-    if lines and text[:1_000].lstrip()[:1] == "<" and (title := _TITLE.search(text)):
-        return cut(title[1], _LINE_CHARS) + (f" ({lines} lines)" if lines > 12 else "")
-    if is_read and _READ_DATA.match(text):
-        return (
-            f"{cut(_as_words(' '.join(text[:800].split())), 60)} ({lines or text.count(chr(10)) + 1} lines)"
-        )
-    if _IS_XML.match(text):
-        text = _ELEMENT.sub(r"\2: \3", _NAMESPACE.sub("", text).replace("><", ">\n<"))
-    shown = without_numbers(text.splitlines()) if is_read else text.splitlines()
-    if is_read and (defined := definitions(shown)):
-        return f"{defined} ({lines or len(shown)} lines)"
-    plain = [_plain(line) if "<" in line or "`" in line else line.strip() for line in shown]
-    telling = [line for line in plain if line[:1].isalnum() or any(map(str.isalnum, line))]
-    if telling[1:] and _GRANTED.fullmatch(telling[0]):
-        del telling[0]
-    first = telling[0] if telling else ""
-    succeeded = _SUCCESS.match(first) is not None
-    if lines and not succeeded and len(pairs := _pairs(telling)) > 1:
-        said = ", ".join(pairs)
-        if lines <= 12:
-            return cut(said, _PAIRS_CHARS)
-        row = cut(_failed_row(telling) or "", _FIRST_CHARS)
-        said = cut(said, _PAIRS_CHARS if row in said else _PAIRS_CHARS - len(row))
-        return " ".join(filter(None, (said, "" if row in said else row, f"({lines} lines)")))
-    announces = _ANNOUNCEMENT.fullmatch(first) and not (succeeded or _SENTENCE_END.search(first))
-    others = telling[1:]
-    if announces and others:
-        first, *others = others
-    if _SUCCESS.match(first):
-        return "ok"
-    if not lines:
-        first = " | ".join(filter(None, (first, *others)))
-    if not (first and lines and others):
-        return cut(first, _LINE_CHARS)
-    # One of several matches or rows is not to be read as the only one.
-    count = lines if lines > 12 else 1 + len(others)
-    if is_read or (text.lstrip().startswith("<") and not text.lstrip().startswith("<class 'pandas.")):
-        return f"{cut(first, 60)} ({count} lines)" if count > 2 else cut(first, 100)
-    head = cut(first, _FIRST_CHARS)
-    tail = cut(_failed_row(others) or others[-1], _ENDS_CHARS - len(head))
-    return f"{head}{'' if head.endswith(ELLIPSIS[-1]) else ELLIPSIS} {tail} ({count} lines)"
-
-
-def _failed_row(rows: Sequence[str]) -> str | None:
-    """Return the last row of a table that has a cell which says that something failed."""
-    return next((row for row in reversed(rows) if _FAILED_CELL.search(row)), None)
-
-
-def _pairs(telling: Sequence[str]) -> list[str]:
-    """Return the keys with their values that a text begins with; where one comes again, a record ends."""
-    said: dict[str, str] = {}
-    for line in telling:
-        if sum(map(len, said.values())) > _PAIRS_CHARS:
-            break
-        if _PAIR.fullmatch(line):
-            pair = line if said else line.removeprefix("- ")
-            key = pair.partition(": ")[0]
-            if key in said:
-                break
-            said[key] = pair
-        elif not (line.endswith(":") and (said or " " not in line)):
-            break
-    return list(said.values())
-
-
-def _plain(line: str) -> str:
-    line = line.strip()
-    if "<" in line or line.startswith("```"):
-        return _TAG.sub("", _PROLOGUE.sub("", line) if line.startswith("<") else line).strip()
-    return line
