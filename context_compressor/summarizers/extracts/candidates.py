@@ -9,9 +9,16 @@ from dataclasses import replace
 from context_compressor.summarizers.cutting import cut
 from context_compressor.summarizers.extracts.digest import CarriedLine, Digest
 from context_compressor.summarizers.extracts.index import split_items
-from context_compressor.summarizers.extracts.lines import KINDS, SENTENCE_CHARS, Line, Make, sentences
+from context_compressor.summarizers.extracts.lines import (
+    KINDS,
+    SENTENCE_CHARS,
+    Line,
+    Make,
+    is_assent,
+    sentences,
+)
 from context_compressor.summarizers.extracts.replies import reply_lines
-from context_compressor.summarizers.extracts.requests import is_assent, request_lines, weight_of_wish
+from context_compressor.summarizers.extracts.requests import request_lines, weight_of_wish
 from context_compressor.summarizers.extracts.weighing import (
     ARROW,
     name_of,

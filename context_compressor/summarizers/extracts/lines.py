@@ -78,15 +78,17 @@ class Line:
 
 def is_question(text: str) -> bool:
     """Tell whether a text only asks: what is told beside a question holds when that was answered."""
-    return all(map(_asks, filter(None, SENTENCE_ENDS.split(text))))
+    return all(map(asks, filter(None, SENTENCE_ENDS.split(text))))
 
 
-def _asks(sentence: str) -> bool:
-    return bool(
-        sentence.endswith(QUESTION_MARKS)
-        or INQUIRY.match(sentence)
-        or ASSENT.fullmatch(sentence[:ASSENT_CHARS])
-    )
+def asks(sentence: str) -> bool:
+    """Tell whether a sentence asks, or but agrees."""
+    return sentence.endswith(QUESTION_MARKS) or INQUIRY.match(sentence) is not None or is_assent(sentence)
+
+
+def is_assent(text: str) -> bool:
+    """Tell whether a text only agrees, declines or thanks."""
+    return ASSENT.fullmatch(text[:ASSENT_CHARS]) is not None
 
 
 Make = Callable[[str, str, float, float], Line]

@@ -8,10 +8,15 @@ from collections.abc import Iterator
 from context_compressor.summarizers.cutting import cut, quote
 from context_compressor.summarizers.extracts.answers import question_of
 from context_compressor.summarizers.extracts.digest import Digest, Statement
-from context_compressor.summarizers.extracts.lines import SENTENCE_ENDS, Line, Make, is_question, sentences
+from context_compressor.summarizers.extracts.lines import (
+    SENTENCE_ENDS,
+    Line,
+    Make,
+    asks,
+    is_assent,
+    sentences,
+)
 from context_compressor.summarizers.extracts.wording import (
-    ASSENT,
-    ASSENT_CHARS,
     DECLINE,
     IMPERATIVE,
     INQUIRY,
@@ -66,22 +71,18 @@ def _told_request(text: str) -> str:
     return f"{cut(text, STATEMENT_CHARS - len(wish) - 1)} {wish}" if wish else line
 
 
-def is_assent(text: str) -> bool:
-    """Tell whether a text only agrees, declines or thanks."""
-    return ASSENT.fullmatch(text[:ASSENT_CHARS]) is not None
-
-
 def weight_of_wish(text: str) -> float:
     """Return what to add to a request's value: what shall hold outweighs a question answered later.
 
     What is told beside a question holds when that was answered, the more so where it tells a number.
     """
     parts = list(filter(None, SENTENCE_ENDS.split(text)))
+    asked = list(map(asks, parts))
     is_wish = any(IMPERATIVE.search(part) and not INQUIRY.match(part) for part in parts)
     value = 0.3 if is_wish else 0.0
-    if is_question(text):
+    if all(asked):
         return value - 0.3
-    return value - (0.15 if is_question("".join(parts[-1:])) else 0.0) + (0.1 if _DIGIT.search(text) else 0.0)
+    return value - (0.15 if asked[-1] else 0.0) + (0.1 if _DIGIT.search(text) else 0.0)
 
 
 def _first_request(requests: list[Statement]) -> Statement | None:
