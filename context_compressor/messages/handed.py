@@ -69,7 +69,7 @@ def is_handed(msg: Msg) -> bool:
 
 
 def _is_programs(text: str) -> bool:
-    return is_nudge(text) or is_loaded_note(text) or (text != "" and without_surroundings(text) == "")
+    return is_notice(text) or (text != "" and without_surroundings(text) == "")
 
 
 def without_surroundings(text: str) -> str:
@@ -90,9 +90,9 @@ def _without_reminders(text: str) -> str:
     return "\n".join(filter(None, (part.strip("\n") for part in (*kept, text[end:]))))
 
 
-def is_nudge(text: str) -> bool:
-    """Tell whether a user's text is only what a frame says to an agent that called no tool."""
-    return text.lstrip().startswith(_NUDGES)
+def is_notice(text: str) -> bool:
+    """Tell whether a user's text is a frame's to an agent that called no tool, or one of `loaded_note`."""
+    return text.lstrip().startswith(_NUDGES) or is_loaded_note(text)
 
 
 def loaded_note(ref: str, tool: str) -> str:

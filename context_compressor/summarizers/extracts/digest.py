@@ -11,8 +11,7 @@ from context_compressor.messages.escapes import with_letters
 from context_compressor.messages.file_names import with_line_feeds
 from context_compressor.messages.frames import unframe, without_clock
 from context_compressor.messages.handed import (
-    is_loaded_note,
-    is_nudge,
+    is_notice,
     read_result,
     without_surroundings,
 )
@@ -176,7 +175,7 @@ def _read(digest: Digest, msg: Msg, position: float, open_calls: dict[str, Call]
             text = _ends(text, _READ_CHARS)
             if speaker == "user":
                 text = without_surroundings(text)
-                if is_nudge(text) or is_loaded_note(text):
+                if is_notice(text):
                     continue
             elif any(call.name in text for call in made):
                 text = _without_calls(text, made)
