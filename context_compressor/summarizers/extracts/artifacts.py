@@ -101,7 +101,7 @@ def _fill(states: Sequence[Line], index: Index, room: float, share: float) -> tu
     beyond = left - max(STATE_SHARE * room, least)  # for wishes; what was asked as a question was answered
     for line in sorted(states, key=lambda line: line.section == "done"):  # what was wanted comes first
         cost = len(line.text) + _FRAME_CHARS
-        if cost <= (left - beyond if line.asks or line.is_call else left):
+        if cost <= (left - beyond if line.is_call or line.asks else left):
             chosen.append(line)
             left -= cost
     chosen.sort(key=lambda line: (line.section == "done", line.position))
