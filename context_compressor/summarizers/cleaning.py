@@ -42,5 +42,7 @@ def clean(text: str) -> str:
 
 
 def _break_marks(text: str) -> str:
-    has_mark = "｜>" in text or any(part in text for part in _TEMPLATE_PARTS)
+    if "<" not in text and "[" not in text:
+        return text
+    has_mark = "｜>" in text or any(map(text.__contains__, _TEMPLATE_PARTS))
     return _TEMPLATE_MARK.sub(r"\g<0> ", text) if has_mark else text
