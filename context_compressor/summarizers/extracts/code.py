@@ -17,8 +17,11 @@ _DEFINITION = re.compile(
 )
 
 
-def without_numbers(lines: Sequence[str]) -> Sequence[str]:
+def without_numbers(text: str) -> Sequence[str]:
     """Return the lines of a shown file without their numbers, where they have any."""
+    lines = text.splitlines()
+    if "\t" not in text and "→" not in text:
+        return lines
     found = [(line, _NUMBERED.match(line)) for line in lines]
     numbers = [int(number[1]) for _, number in found if number]
     texts = [line[number.end() :] for line, number in found if number]

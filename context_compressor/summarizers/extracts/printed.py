@@ -65,7 +65,7 @@ def first_words(text: str, lines: int, *, is_read: bool = False) -> str:
         return told
     if _IS_XML.match(text):
         text = _ELEMENT.sub(r"\2: \3", _NAMESPACE.sub("", text).replace("><", ">\n<"))
-    shown = without_numbers(text.splitlines()) if is_read else text.splitlines()
+    shown = without_numbers(text) if is_read else text.splitlines()
     if is_read and (defined := definitions(shown)):
         return f"{defined} ({lines or len(shown)} lines)"
     plain = [_plain(line) if "<" in line or "`" in line else line.strip() for line in shown]
