@@ -33,6 +33,12 @@ async def sections(*messages: Msg, max_tokens: int = 600) -> dict[str, list[str]
             "rather not",
             "rather not (asked: “I would rename `load` to `read`. Do you agree?”)",
         ),
+        (
+            "Between the town and the ridge it rains on two days of three, and the path is steep there, so "
+            "that a hut is dear to many. I would take the one by the lake. Do you agree?",
+            "rather not",
+            "rather not (asked: “I would take the one by the lake. Do you agree?”)",
+        ),
         ("| hut | 40 |\nWhich one is it?", "rather not", "rather not (asked: “Which one is it?”)"),
         (
             "Where do we start? And on which day of the week shall we be back home, on Sunday or on Monday?",

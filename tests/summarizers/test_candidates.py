@@ -181,6 +181,12 @@ def test_a_rule_for_every_answer_is_no_question(said: str):
         ),
         *("Vergiss den Fensterplatz.", "Finalement le train part le soir.", "Olvida lo del coche."),
         *("Забудьте про люк.", "刚才说错了，是晚上。", "日程を変更します。"),
+        *(
+            "It leaves at noon, not at dawn.",
+            "Noon works better than dawn.",
+            "Der Zug geht nicht morgens, sondern mittags.",
+        ),
+        *("其实火车中午开。", "火车不是早上开，是中午开。"),
     ],
 )
 def test_what_corrects_or_takes_back_what_was_said_weighs_as_a_wish(said: str):
@@ -190,6 +196,30 @@ def test_what_corrects_or_takes_back_what_was_said_weighs_as_a_wish(said: str):
 
 def test_should_i_is_no_wish():
     assert weight_of_wish("Should I be worried?") == weight_of_wish("Is it far?")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        *(
+            "Ann sits at table three.",
+            "Ann is sixty-two.",
+            "Ann has half a loaf.",
+            "Ann brings a dozen eggs.",
+        ),
+        *("Anna ist dreißig.", "Anna wiegt achtzig Kilo.", "Ana tiene cincuenta.", "Anne a quarante ans."),
+        *("安有两个孩子。", "安要三百块。", "Анне сорок лет."),
+    ],
+)
+def test_a_number_in_words_weighs_as_one_in_digits(said: str):
+    assert weight_of_wish(said) == pytest.approx(weight_of_wish("Ann sits at table 3."))
+
+
+@pytest.mark.parametrize(
+    "said", ["Ann sits by the door.", "One sits by the door.", "安坐在门边。", "她一直坐着。"]
+)
+def test_what_tells_no_number_does_not(said: str):
+    assert weight_of_wish(said) < weight_of_wish("Ann sits at table 3.")
 
 
 def test_what_is_told_beside_a_question_outweighs_the_question():

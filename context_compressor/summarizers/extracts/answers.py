@@ -76,17 +76,19 @@ def _last_question(text: str) -> tuple[str, str]:
             ends = [found.end() for found in _QUESTION_MARK.finditer(part)]
             if ends:
                 before = parts[:index] or next(filter(None, reversed(lines)), [])
-                return _lead(before), cut(_plain(part[: ends[-1]]), _QUESTION_CHARS)
+                question = cut(_plain(part[: ends[-1]]), _QUESTION_CHARS)
+                return _lead(before, _QUESTION_CHARS - len(question)), question
     return "", ""
 
 
-def _lead(parts: list[str]) -> str:
-    """Return the last sentences of a line, as many as it takes to say something."""
+def _lead(parts: list[str], room_chars: int) -> str:
+    """Return the last sentences of a line, as many as it takes to say something, and the last in any room."""
     lead = ""
     for part in reversed(parts):
-        if len(lead) >= _VAGUE_CHARS or _NO_SENTENCE.search(part):
+        more = f"{_plain(part)} {lead}".rstrip()
+        if len(lead) >= _VAGUE_CHARS or _NO_SENTENCE.search(part) or (lead and len(more) > room_chars):
             break
-        lead = f"{_plain(part)} {lead}".rstrip()
+        lead = more
     return lead
 
 

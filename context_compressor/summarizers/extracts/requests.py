@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from context_compressor.summarizers.cutting import cut, quote
@@ -20,14 +19,13 @@ from context_compressor.summarizers.extracts.wording import (
     DECLINE,
     IMPERATIVE,
     INQUIRY,
+    NUMBER,
 )
 
 STATEMENT_CHARS = 280
 """No single quote is longer: a summary quotes sentences, and does not repeat messages (see `validation`)."""
 GOAL_CHARS = 420
 """The same for the goal, which is quoted in two pieces, head and tail."""
-
-_DIGIT = re.compile(r"\d")
 
 
 def request_lines(digest: Digest, make: Make) -> Iterator[Line]:
@@ -82,7 +80,7 @@ def weight_of_wish(text: str) -> float:
     value = 0.3 if is_wish else 0.0
     if all(asked):
         return value - 0.3
-    return value - (0.15 if asked[-1] else 0.0) + (0.1 if _DIGIT.search(text) else 0.0)
+    return value - (0.15 if asked[-1] else 0.0) + (0.1 if NUMBER.search(text) else 0.0)
 
 
 def _first_request(requests: list[Statement]) -> Statement | None:

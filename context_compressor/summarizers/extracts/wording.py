@@ -25,6 +25,8 @@ IMPERATIVE = re.compile(
     r"|从现在起|从今以后|今後|これから|앞으로"
     # What takes back or corrects what was said before.
     r"|\b(?:actually|correction|I meant|(?:changed|change) my mind|forget|scratch|drop|skip|ignore)\b"
+    r"|, not (?!only|sure|to mention)|\b(?:better than|turns out|sondern|sino|plutôt que)\b"
+    r"|[,，]不是|(?<!是)不是[^?？]*是|而是|其实"
     r"|\b(?:doch lieber|vergiss|vergessen Sie|Korrektur|verschieb\w*|finalement|en fait|oubli(?:e|ez))\b"
     r"|\b(?:olvid[ae]\w*|en realidad|забудь\w*|на самом деле|ошиб\w+|dimentica\w*|esque(?:ce|ça)\w*)\b"
     r"|算了|更正|说错|変更|訂正|やめ(?:ます|て)|取り消|변경|취소|아니라|\b(?:انس|بدلا|تغير|تصحيح)\b|भूल जा|बदल"
@@ -37,6 +39,17 @@ IMPERATIVE = re.compile(
 A negation is one where it begins a clause, or, in German, follows the verb that begins a sentence; within, as
 in "not as bad as yesterday", it only tells.
 """
+NUMBER = re.compile(
+    r"\d|\b(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w+teen|hundred|thousand|million|half"
+    r"|(?:twen|thir|for|fif|six|seven|eigh|nine)ty(?:-\w+)?|dozens?"
+    r"|zwei|drei|vier|fünf|sechs|sieben|acht|neun|zehn|elf|zwölf|\w+zehn|\w+[zß]ig|\w*(?:hundert|tausend)\w*"
+    r"|deux|trois|quatre|cinq|sept|huit|neuf|dix|onze|douze|quinze|vingt|\w+ante|cent|mille"
+    r"|dos|tres|cuatro|cinco|seis|siete|ocho|nueve|diez|doce|\w+[cs]ientos|cien|mil|\w+enta"
+    r"|две?|три|четыре|пять|шесть|семь|восемь|девять|десять|\w+(?:надцать|десят)|сорок|сто|тысяч\w*)\b"
+    r"|[一二三四五六七八九十百千万两半]{2,}|[二三四五六七八九十百千万两半](?=[^\W一二三四五六七八九十])",
+    re.IGNORECASE,
+)
+"""A number, in digits or in words; "one" is seldom told for its own sake."""
 INQUIRY = re.compile(
     r"(?:[^\W\d_][\w .-]{0,38}: )?"  # who of several says it
     r"(?!.*\b(?:always|never|every|each|immer|nie|toujours|jamais|siempre|nunca|всегда|никогда|from now on)\b"
