@@ -581,6 +581,10 @@ MANY = "\n".join(f"step {number}" for number in range(40))
         ),
         ("50% tests passed, 1 tests failed out of 2", "50% tests passed, 1 tests failed out of 2", True),
         ("host1 : ok=10 unreachable=0 failed=1", "host1 : ok=10 unreachable=0 failed=1", True),
+        ("Done. PASS=3 WARN=0 ERROR=1 SKIP=2", "Done. PASS=3 WARN=0 ERROR=1 SKIP=2", True),
+        ("Done. PASS=3 WARN=0 ERROR=0 SKIP=2", "Done. PASS=3 WARN=0 ERROR=0 SKIP=2", False),
+        ("Database Error in model orders (a.sql)", "Database Error in model orders (a.sql)", True),
+        ("Validation Error: no such field", "Validation Error: no such field", True),
         ("E: Unable to locate package foo", "E: Unable to locate package foo", True),
         ("[INFO] BUILD SUCCESS\n[INFO] Total time: 3 s", "[INFO] BUILD SUCCESS", False),
     ],
@@ -947,3 +951,20 @@ def test_of_a_table_the_row_that_failed_is_told(rows: str, told: str) -> None:
     outcome, failed = read_outcome(f"{rows}\n{' ' * 100}")
     assert f" … {told} (" in outcome
     assert not failed  # the command itself did what it was to
+
+
+@pytest.mark.parametrize(
+    ("said", "failed"),
+    [
+        ('{"ок": false, "ошибка": "нет на складе"}', True),
+        ('{"ок": true, "ошибка": null}', False),
+        ('{"успех": false}', True),
+        ('{"成功": false, "说明": "超过期限"}', True),
+        ('{"成功": true, "错误码": 0}', False),
+        ('{"状态": "x", "错误信息": "超过期限"}', True),
+        ('{"エラー": "満室です"}', True),
+        ('{"نجاح": false}', True),
+    ],
+)
+def test_data_in_other_languages_tell_of_failures_too(said: str, failed: bool):
+    assert read_outcome(said)[1] is failed

@@ -22,6 +22,7 @@ _ERROR_LINE = re.compile(
     r"|CMake Error(?:: | at [^\n]{1,200}\n[ \t]+)(?=\S)|Failure(?=:)"
     r"|Execution failed for task\b|E: (?=Unable|Could|Package|Failed|Sub-process|Unmet|The repository)"
     r"|(?:PHP )?(?:Fatal|Parse|Runtime) error(?=:| near )|rsync error(?=:)"
+    r"|[A-Z][a-z]{2,12} Error(?= in [a-z]+ \S|: \S)"
     r"|(?:Type|Syntax|Build|Compil(?:e|ation|er)|Network|Internal|Database|Query|Server|Request|Timeout"
     r"|Validation|Connection|Config(?:uration)?|Authentication|Import|Unexpected) error(?=: +[^\s\d.+-])"
     r"|[A-Za-z][\w-]{2,20}(?: [a-z]{2,12}){0,2} failed: (?=[A-Za-z'\"])(?!none\b|no\b)"

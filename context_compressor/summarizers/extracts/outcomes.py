@@ -60,7 +60,11 @@ _DATA_ERROR = re.compile(
     r"|[\"']err_?(?:code|no)[\"']\s*:\s*[\"']?(?!0\b)-?\d"
     r"|[\"']status(?:_?code)?[\"']\s*:\s*[45]\d\d\b"
     r"|[\"']code[\"']\s*:\s*[\"']?(?:-\d+|[45]\d\d)[\"']?\s*,\s*[\"'](?:msg|message)[\"']"
-    r"|[\"'](?:success|ok)[\"']\s*:\s*false\b|[\"']status[\"']\s*:\s*[\"'](?:fail(?:ed|ure)?|error)\b"
+    r"|[\"'](?:success|ok|ок|успе[хш]\w*|成功|是否成功|成否|성공|sucesso|éxito|erfolgreich|succès|نجاح|สำเร็จ)[\"']"
+    r"\s*:\s*false\b"
+    r"|[\"'](?:ошибка|错误(?:码|信息|原因)?|失败原因|エラー|오류|خطأ|fehler|erreur|hata|lỗi|ข้อผิดพลาด)[\"']"
+    r"\s*:\s*+(?!null|None|false|[\"']?0\b|\"\"|\[\s*\])"
+    r"|[\"']status[\"']\s*:\s*[\"'](?:fail(?:ed|ure)?|error)\b"
     r"|[\"'](?:\w*(?:msg|message|result|status|reason|detail)|结果|状态|消息)[\"']"
     r"\s*:\s*[\"'][^\"'\n]{0,12}(?<!没有)(?<![未无])(?:失败|错误)",
     re.IGNORECASE,
@@ -72,7 +76,7 @@ _IS_ERROR = re.compile(r"isError(?:=True|[\"']\s*:\s*true)\W*\Z")
 
 _TALLY = re.compile(
     r"^[^\n]*\b(?:\d+ (?:tests )?(?:passed|failed|failing|failures?|rejected|errors?)(?![-/]|\.\w)"
-    r"|(?:Failures|Failed|Failing): *\d+|Some tests failed)\b[^\n]*$"
+    r"|(?:Failures|Failed|Failing): *\d+|Some tests failed|PASS=\d+ [^\n]{0,40}\bERROR=\d+)\b[^\n]*$"
     r"|^(?:Ran \d+ tests?|FAILED \(|Plan: \d+ to add|(?:Apply|Destroy) complete!"
     r"|(?:\[INFO\] )?BUILD SUCCESS(?:FUL)?\b|Successfully (?:installed|built) )[^\n]*$",
     re.MULTILINE,
@@ -83,7 +87,7 @@ A file that is named so, `08:32 error.h` in a listing, is none."""
 _FAILED_TALLY = re.compile(
     r"\b[1-9]\d* (?:failed|failing|failures?|rejected|errors?)\b(?![-/]|\.\w| \(\d+ fixed, 0 remaining)"
     r"|\b(?:Failures|Errors|Failed|Failing): *[1-9]|\bSome tests failed|^FAILED"
-    r"|\b[1-9]\d* tests failed\b|\bfailed=[1-9]"
+    r"|\b[1-9]\d* tests failed\b|\b(?:failed|ERROR)=[1-9]"
 )
 _EMPTY_TALLY = re.compile(r"(?<![\d.,])(?:0 (?:tests )?passed|Ran 0 tests)\b")
 """Says that nothing was run, as of a suite without tests that ran behind others."""
@@ -91,7 +95,7 @@ _MOST_FAILED_TESTS = 3
 """Names of failed tests that an outcome tells."""
 _TALLY_WORDS = (
     *("passed", "failed", "ailing", "rejected", "error", "ailure", "Ran ", "FAILED", "Failed:"),
-    *("to add", "complete!", "BUILD SUCC", "Successfully "),
+    *("to add", "complete!", "BUILD SUCC", "Successfully ", "PASS="),
 )
 _XML_FAILURE = re.compile(
     r"\s*(?:<\?xml[^<>]{0,200}>\s*)?"
