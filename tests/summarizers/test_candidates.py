@@ -639,7 +639,7 @@ async def test_of_each_answer_in_a_talk_a_sentence_is_told_and_no_heading():
     assert found["done"] == [first, last]
 
 
-@pytest.mark.parametrize("short", ["Ms.", "Dr.", "Prof.", "e.g.", "Frau Dr.", "vs."])
+@pytest.mark.parametrize("short", ["Ms.", "Dr.", "Prof.", "e.g.", "Frau Dr.", "vs.", "H."])
 async def test_an_abbreviation_ends_no_sentence(short: str):
     said = f"The second night goes to {short} Lindqvist and to nobody else."
     found = await sections(
@@ -713,3 +713,65 @@ async def test_an_error_that_a_log_told_of_is_not_outdated_by_the_next_look_at_t
     assert summary.count("--since=60s → ") == 2
     again = await summarize(segment(summary), *poll(9, fine), *poll(10, fine))
     assert again.count(told) == 1
+
+
+LOOKED = (call("look", "1", at="hut"), result("1", "no beds"))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Done so far are 7 of 11 nights, all others wait.",
+        "The new best is hut 3 with its two stoves.",
+        "The path is shut due to rockfall at km 4.",
+        "We cannot pay at hut 3 with a card.",
+        "Hut 3 works only with the key from the valley.",
+        "The booking of hut 3 failed at the last page.",
+        "Hut 3 ist voll und das geht nicht mehr.",
+        "До приюта 3 нельзя дойти пешком.",
+        "三号小屋 H3 的预订失败了，需要换一间。",
+        "H3 の小屋は満室なので予約できませんでした。",
+    ],
+)
+async def test_what_later_work_rests_on_is_told_beside_calls(said: str):
+    """Of what agents said between calls only decisions and their reasons stood in a summary."""
+    found = await sections(GOAL, *LOOKED, assistant(said), assistant("I go on."), user("Go on then, please."))
+    assert [line for line in found["decisions"] if line.startswith(said[:30])]
+
+
+async def test_what_is_told_between_calls_with_a_number_is_a_finding_in_any_words():
+    said = "The path from the valley takes 72 minutes."
+    found = await sections(GOAL, *LOOKED, assistant(said), assistant("I go on."), user("Go on then, please."))
+    assert found["decisions"] == [said]
+
+
+@pytest.mark.parametrize(
+    "said", ["That failed, so I look again here.", "Did the hut H3 refuse, so that it failed?"]
+)
+async def test_a_finding_names_something_and_asks_nothing(said: str):
+    found = await sections(GOAL, *LOOKED, assistant(said), assistant("I go on."), user("Go on then, please."))
+    assert "decisions" not in found
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "I will ask for a room below and tell you when they answer.",
+        "I'll come back to the second hut at the end.",
+        "I will send the plan by Thursday to all.",
+        "Ms Lindqvist will call you back on Tuesday.",
+        "Ich melde mich, sobald die Hütte antwortet.",
+        "Как только приют ответит, я вам позвоню.",
+        "预订完成之后，我会把票发到您的邮箱里。",
+        "空きが出ましたら、すぐにお知らせします。",
+    ],
+)
+async def test_what_an_agent_promised_for_later_is_a_next_step(said: str):
+    found = await sections(GOAL, *LOOKED, assistant(said), user("Go on then, with the train first."))
+    assert found["next"] == [said]
+
+
+async def test_what_it_would_do_at_once_is_no_promise():
+    said = "I will book it when you say so, and not before."
+    found = await sections(GOAL, *LOOKED, assistant(said), user("Go on then, with the train first."))
+    assert "next" not in found

@@ -23,8 +23,9 @@ SHARES = {"goal": 0.12, "instructions": 0.4, "done": 0.18, "decisions": 0.06, "p
 identifiers are what an agent cannot reconstruct. Measured on recorded sessions, each tenth moved from facts
 to calls costs 2 to 3 % of the identifiers that are needed later; without calls a reader is lost. Beside an
 index, where most of the prose is calls, what users asked for in its place costs none."""
-LEAST_CHARS = {"goal": 160, "instructions": 120}
-"""What these may fill in any room, up to thrice their share and half of it: a goal of three words is none."""
+LEAST_CHARS = {"goal": 160, "instructions": 120, "decisions": 160, "next": 120}
+"""What these may fill in any room, up to thrice their share and half of it: a goal of three words is none,
+and a finding that does not fit is lost."""
 CARRIED_FACTS_SHARE = 0.35
 """What part of the room for facts the sentences of earlier summaries may fill at first."""
 

@@ -22,7 +22,7 @@ _ABBREVIATIONS = "Mr Mrs Ms Dr Prof St Sr Jr Mme Sra Srta Hr Fr Nr vs e.g i.e z.
 SENTENCE_ENDS = re.compile(
     r"(?<=[.!?؟।])"
     + "".join(rf"(?<!\b{re.escape(short)}\.)" for short in _ABBREVIATIONS.split())
-    + r"\s+|(?<=[。！？])|\n+"
+    + r"(?<!\b[A-Z]\.)\s+|(?<=[。！？])|\n+"
 )
 _BOLD = re.compile(r"\*\*[^*]+\*\*:?")
 """A line in bold type is a heading."""

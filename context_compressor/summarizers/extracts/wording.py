@@ -84,6 +84,29 @@ DECISION = re.compile(
 )
 REASON = re.compile(r"\b(?:because|weil|parce que|porque|потому что)\b|因为|때문", re.IGNORECASE)
 """What a finding gives beside calls; in a talk, whatever is explained."""
+FINDING = re.compile(
+    r"\d (?:out )?of (?:the )?\d|\b(?:root )?(?:causes?|caused by|culprit|due to|so far|new best)\b"
+    r"|\b(?:can ?not|can't|(?:does|do|did)(?: not|n't) (?:work|fit|try|retry|use|support)|never (?:use|try)"
+    r"|works? only|only works?|must (?:not )?be|no longer|impossible|hopeless|refused|rejected|blocked by"
+    r"|locked|is (?:disabled|broken|missing|gone)|diverges|fail(?:s|ed))\b"
+    r"|\b(?:geht nicht|funktioniert nicht|nur mit|impossible de|ne marche pas|no funciona|no se puede)\b"
+    r"|\b(?:нельзя|невозможно|не работает|не удалось)\b"
+    r"|根因|失败|不能|无法|目前最|できません|失敗|안 됩니다|실패|لا يمكن|لم ينجح|ไม่ได้",
+    re.IGNORECASE,
+)
+"""What a finding sounds like on which later work rests: how far it got, what is at fault, what fails."""
+PROMISE = re.compile(
+    r"\bI(?:'ll| will| shall)\b(?=[^?]*\b(?:(?:when|once|as soon as|after|until|before) (?!you\b)|at the end"
+    r"|later|tomorrow|remind you|tell you|let you know|come back|call (?:you )?back"
+    r"|by (?:(?:mon|tues|wednes|thurs|fri|satur|sun)day|noon|tonight)\b))"
+    r"|\bwill (?:call|get back to) you\b"
+    r"|\bich (?:melde mich|sage \w+ Bescheid)\b|\bje (?:vous|te) (?:rappelle|préviens|tiens)\b"
+    r"|\b(?:le|te) aviso\b"
+    r"|\bкак только\b.*\bя\b|(?:完成|之后|到时|届时|明天).{0,8}我会|我会.{0,20}(?:之后|到时|提醒|通知)"
+    r"|お知らせします|ご連絡します|연락드리|알려드리겠",
+    re.IGNORECASE,
+)
+"""What an agent said that it would do later."""
 PENDING = re.compile(
     r"\b(?:next step|next(?=,)|remaining|still need|todo|to do(?= ?:| next| is\b|$)"
     r"|(?:left|still|remains|have) to do|not yet|will now)\b"
