@@ -41,6 +41,25 @@ _TAGGED = re.compile(
 _TAGGED_STATUS = re.compile(r"<(?:returncode|exit_code)>(-?\d{1,10})<")
 _TAGGED_FAILURE = re.compile(r"<status>(?:failed|error|killed)<")
 _TAGGED_TEXT = re.compile(r"<(stdout|stderr|output)>")
+_EXCEPTION, _EXCEPTION_END = "<exception>", "</exception>"
+"""Where mini-swe-agent says why a command could not be run, or did not end."""
+_LONG = re.compile(
+    r"\s{0,9}<returncode>(-?\d{1,10})</returncode>\s{0,9}"
+    r"(?:<warning>[^<]{0,2000}</warning>\s{0,9})?<output_head>([^\0]*?)</output_head>"
+    r"[^\0]{0,200}?<output_tail>([^\0]*)</output_tail>\s{0,9}\Z"
+)
+"""Its report on a long output: head and tail."""
+_METADATA = re.compile(r"\n\s{0,9}<(\w{2,20}_metadata)>([^<]{0,800})</\1>\s{0,9}\Z")
+_METADATA_CHARS = 900
+_STOPPED = re.compile(r"terminated|timed out|timeout|aborted", re.IGNORECASE)
+"""opencode: what stands below an output, and what it says of one that did not end."""
+_FILE = re.compile(
+    r"(?:<path>[^<>\n]{1,500}</path>\s{0,9})?(?:<type>file</type>\s{0,9})?<(file|content)>\n(?=\s{0,9}\d{1,6}[:|])"
+    r"|\s{0,9}IMPORTANT: The file content has been truncated\.\n(?:[^\n]{0,600}\n){1,4}"
+    r"--- FILE CONTENT \(truncated\) ---\n"
+)
+_FILE_END = re.compile(r"\n\n?\([^()\n]{1,200}\)\s{0,9}\Z")
+"""opencode, Gemini CLI and Qwen Code: what stands around a file that was shown."""
 _ERROR_TAG = re.compile(r"\s{0,9}<(tool_use_error|error)>(?=[^<])")
 _UNTRUSTED = re.compile(r"^<(untrusted[\w-]{0,60})>\n", re.MULTILINE)
 _UNTRUSTED_CHARS = 800
@@ -61,6 +80,15 @@ _ENDED = re.compile(
     r"(?:\[The command [^\n]{1,500}\]\n)?(?:\[Current working directory: [^\n]{1,500}\]\n)?"
     r"(?:\[Python [Ii]nterpreter: [^\n]{1,500}\]\n)?(?:[^\s@]{1,60}@[^\s:]{1,60}:[^\n]{1,300}[#$] ?\n)?"
     r"\[Command finished with exit code (-?\d{1,10})\]\s{0,9}\Z"
+)
+_UNFINISHED = re.compile(
+    r"(?:\A|\n)\[(The command (?:timed out|has no new output) after [\d.]{1,12} seconds\.)[^\n]{0,900}\]"
+    r"(?:\n\[(?:Current working directory|Python interpreter): [^\n]{1,500}\]){0,2}"
+    r"(?:\n\[Command finished with exit code -1\])?\s{0,9}\Z"
+)
+_NOTEBOOK = re.compile(
+    r"(?:\A|\n)\[Jupyter current working directory: [^\n]{1,500}\]"
+    r"(?:\n\[Jupyter Python interpreter: [^\n]{1,500}\])?\s{0,9}\Z"
 )
 _ENDED_CHARS = 2_000
 """OpenHands: what stands below an output, earlier behind it with a prompt, and how long it may be."""
@@ -175,6 +203,11 @@ def _unframe_report(value: Mapping[str, Any]) -> Report | None:
 
 
 def _unframe_tags(text: str) -> Report | None:
+    if text.startswith(_EXCEPTION) and (end := text.find(_EXCEPTION_END)) > 0:
+        report = _unframe_tags(text[end + len(_EXCEPTION_END) :])
+        return report and Report(_join((report.said, text[len(_EXCEPTION) : end])), report.status, True)
+    if "<output_head>" in text and (found := _LONG.match(text)):
+        return Report(_join((found[2].strip("\n"), found[3].strip("\n"))), found[1])
     found = _TAGGED.match(text)
     if found is None:
         return None
@@ -231,8 +264,34 @@ def _unframe_lines(text: str) -> Report | None:
 
 def _unframe_ended(text: str) -> Report | None:
     start = max(0, len(text) - _ENDED_CHARS)
+    if text.find("[The command ", start) >= 0 and (found := _UNFINISHED.search(text, start)):
+        return Report(_join((text[: found.start()], found[1])))
+    if text.find("[Jupyter ", start) >= 0 and (found := _NOTEBOOK.search(text, start)):
+        return Report(text[: found.start()])
     found = _ENDED.search(text, start) if text.find("[Command finished", start) >= 0 else None
     return Report(text[: found.start()], found[1]) if found else None
+
+
+def _unframe_metadata(text: str) -> Report | None:
+    start = max(0, len(text) - _METADATA_CHARS)
+    found = _METADATA.search(text, start) if text.find("_metadata>", start) >= 0 else None
+    if found is None:
+        return None
+    if _STOPPED.search(found[2]):
+        return Report(_join((text[: found.start()].rstrip(), found[2].strip())), is_error=True)
+    return Report(text[: found.start()].rstrip())
+
+
+def _unframe_file(text: str) -> Report | None:
+    found = _FILE.match(text)
+    if found is None:
+        return None
+    said = text[found.end() :].rstrip()
+    closing = f"</{found[1]}>" if found[1] else ""
+    if not said.endswith(closing):
+        return None
+    said = said.removesuffix(closing)
+    return Report(_FILE_END.sub("", said) if closing else said)
 
 
 def _unframe_list(text: str) -> Report | None:
@@ -262,7 +321,7 @@ def _unframe_list(text: str) -> Report | None:
 
 _READERS = (
     *(_unframe_json, _unframe_printed, _unframe_tags, _unframe_error),
-    *(_unframe_untrusted, _unframe_lines, _unframe_ended),
+    *(_unframe_untrusted, _unframe_lines, _unframe_ended, _unframe_metadata, _unframe_file),
 )
 
 

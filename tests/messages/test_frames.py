@@ -71,6 +71,30 @@ def test_the_report_of_a_command_is_told_apart_from_what_the_command_printed(fra
             ("gave up", "", True),
         ),
         ("The result of executing that last command is:\n Command fix returned: Done.", ("Done.", "", False)),
+        (
+            "<returncode>1</returncode>\n<warning>\nToo long.\n</warning><output_head>\na\n</output_head>\n"
+            "<elided_chars>\n9 characters elided\n</elided_chars>\n<output_tail>\nz\n</output_tail>",
+            ("a\nz", "1", False),
+        ),
+        (
+            "<exception>'x <a>' timed out</exception>\n<returncode>-1</returncode>\n<output>\n</output>",
+            ("'x <a>' timed out", "-1", True),
+        ),
+        ("done\n\n<task_metadata>\nsession_id: s1\n</task_metadata>", ("done", "", False)),
+        (
+            "building\n\n<bash_metadata>\nterminated command after 9 ms\n</bash_metadata>",
+            ("building\nterminated command after 9 ms", "", True),
+        ),
+        (
+            "<path>/a</path>\n<type>file</type>\n<content>\n1: a\n\n(End of file - 1 line)\n</content>",
+            ("1: a", "", False),
+        ),
+        ("<file>\n00001| a\n\n(End of file - total 1 lines)\n</file>", ("00001| a", "", False)),
+        (
+            "\nIMPORTANT: The file content has been truncated.\nStatus: Showing lines 1-2 of 9 total lines.\n"
+            "Action: Read on.\n\n--- FILE CONTENT (truncated) ---\na\nb",
+            ("a\nb", "", False),
+        ),
     ],
 )
 def test_what_a_frame_tells_besides_the_output_is_told(framed: str, report: tuple[str, str, bool]):
@@ -96,6 +120,10 @@ def test_what_a_frame_tells_besides_the_output_is_told(framed: str, report: tupl
         '{"result": {"id": 4}}',
         "<untrusted-data-1f>\ncut off",
         "<tool_use_error>cut off",
+        "<exception>cut off</exception>",
+        "<returncode>0</returncode><output_head>cut off",
+        "<file>\nno number\n</file>",
+        "<metadata>none of a tool's</metadata>",
         "<error><code>7</code></error>",
         "Output: a list of things\nthat goes on",
         "Command: none of ours",
@@ -119,8 +147,18 @@ def test_a_list_tells_each_thing_once_and_what_says_it_again_was_printed():
         "Output: " + "Error: x\n" * 300_000,
         "<a1>x</a1>" * 100_000,
         "<status>x</status>" + "<stdout>" * 100_000,
+        "<returncode>1</returncode><output_head>" + "</output_head>" * 100_000,
+        "<exception>" * 100_000 + "</exception>",
     ],
-    ids=["a line without end", "blanks", "a list without end", "tags", "tags that open"],
+    ids=[
+        "a line without end",
+        "blanks",
+        "a list without end",
+        "tags",
+        "tags that open",
+        "ends",
+        "exceptions",
+    ],
 )
 def test_what_looks_like_a_frame_is_read_in_linear_time(text: str):
     for framed in (text, json.dumps({"output": text})):
@@ -242,6 +280,21 @@ def test_what_openhands_writes_below_an_output_is_no_part_of_it(said: str, below
     assert unframe(f"{above}{below}[Command finished with exit code 2]") == Report(said, "2")
     before = "[Python Interpreter: /usr/bin/python]\nroot@openhands-workspace:/w # \n"
     assert unframe(f"{said}{before}[Command finished with exit code 2]") == Report(said, "2")
+
+
+@pytest.mark.parametrize(
+    "why", ["The command timed out after 120.0 seconds.", "The command has no new output after 30 seconds."]
+)
+@pytest.mark.parametrize("below", ["", "\n[Current working directory: /w]", "\n[Python interpreter: /p]"])
+def test_a_command_that_goes_on_is_told_as_such(why: str, below: str):
+    hint = " You may wait longer, or send keys to interrupt/kill the command.]"
+    assert unframe(f"Serving\n[{why}{hint}{below}") == Report(f"Serving\n{why}")
+    assert unframe(f"[{why}{hint}{below}\n[Command finished with exit code -1]") == Report(why)
+
+
+def test_where_a_notebook_runs_is_no_part_of_what_it_printed():
+    below = "[Jupyter current working directory: /w]\n[Jupyter Python interpreter: /p]"
+    assert unframe(f"42\n{below}") == Report("42")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from context_compressor.summarizers.cutting import ELLIPSIS
 
 _DEFINED_CHARS = 80
-_NUMBERED = re.compile(r"\s*+(\d{1,6})(?:[\t→]|\s*\Z)")
+_NUMBERED = re.compile(r"\s*+(\d{1,6})(?:[\t→]|[:|] ?|\s*\Z)")
 """How tools that show a file begin each line: with its number."""
 _DEFINITION = re.compile(
     r"(\s*+)(?=[acdefipstu])"  # each of the words begins with one of these
