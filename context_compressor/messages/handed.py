@@ -79,6 +79,12 @@ def without_surroundings(text: str) -> str:
     return head.rstrip() if opening and tail.rstrip().endswith(_SURROUNDINGS[1]) else text
 
 
+def without_prompt(text: str) -> str:
+    """Return a result without the prompt with which SWE-agent ends it."""
+    prompt = _PROMPT.search(text, max(0, len(text) - _PROMPT_CHARS)) if "bash-$" in text[-20:] else None
+    return text[: prompt.start()] if prompt else text
+
+
 def _without_reminders(text: str) -> str:
     opening, closing = _REMINDER
     kept, end = [], 0

@@ -309,3 +309,17 @@ def test_the_time_before_each_line_is_no_part_of_a_log(before: str):
 def test_the_time_of_a_log_of_its_own_stays():
     log = "".join(f"2025-03-04T09:31:0{n}.123Z ERROR [a] step {n}\n" for n in range(4))
     assert without_clock(log) == log
+
+
+def test_the_prompt_of_a_terminal_is_no_part_of_what_a_call_came_to():
+    prompt = "(Open file: /d/a.py)\n(Current directory: /d)\nbash-$"
+    assert call_of(f"345\n{prompt}", {"command": "python a.py"}).outcome == "345"
+    shown = f"[File: /d/a.py (3 lines total)]\n1:class A:\n2:    pass\n3:def load():\n{prompt}"
+    assert call_of(shown, {"command": "cat a.py"}).outcome == "class A, def load (4 lines)"
+
+
+def test_what_pip_says_of_a_newer_pip_is_not_told():
+    said = (
+        "Requirement already satisfied: numpy\n\n[notice] A new release of pip is available: 23.0 -> 24.0\n"
+    )
+    assert call_of(said, {"command": "pip install numpy"}).outcome == "Requirement already satisfied: numpy"

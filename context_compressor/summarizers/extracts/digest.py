@@ -13,6 +13,7 @@ from context_compressor.messages.frames import unframe, without_clock
 from context_compressor.messages.handed import (
     is_notice,
     read_result,
+    without_prompt,
     without_surroundings,
 )
 from context_compressor.messages.msg import Block, Msg, is_instruction
@@ -44,6 +45,8 @@ _TRANSFER = re.compile(
     re.MULTILINE,
 )
 """What git tells of what it sends and gets."""
+_NOTICE = re.compile(r"^\[notice\] [^\n]*\n?", re.MULTILINE)
+"""What pip says of a newer pip."""
 _OBJECT = re.compile(r" (?:object )?at 0x[0-9A-Fa-f]{6,16}(?=>)")
 """Where in a process's memory an object was that Python printed."""
 _HANDLE = re.compile(r" \[ref=\w{1,16}\]")
@@ -254,7 +257,8 @@ def _take_call(digest: Digest, name: str, arguments: Mapping[str, Any], position
 
 def _take_result(digest: Digest, call: Call, output: str, position: float) -> None:
     report = unframe(output)
-    text = _ends(_as_shown(without_clock(without_surroundings(report.said))), _READ_CHARS)
+    said = without_prompt(without_surroundings(report.said))
+    text = _ends(_as_shown(without_clock(said)), _READ_CHARS)
     call.outcome, call.failed = read_outcome(
         text,
         command=call.command,
@@ -276,6 +280,8 @@ def _as_shown(text: str) -> str:
         text = _METER.sub("", text)
     if " objects: " in text:
         text = _TRANSFER.sub("", text)
+    if "[notice] " in text:
+        text = _NOTICE.sub("", text)
     if " at 0x" in text:
         text = _OBJECT.sub("", text)
     if "[ref=" in text:
