@@ -361,7 +361,7 @@ def test_of_a_long_error_its_head_and_its_tail_are_told():
         ),
         (
             "  Failed Cart.Adds [12 ms]\n  Error Message:\n   Expected 19\nFailed!  - Failed: 1, Passed: 2",
-            "Failed! - Failed: 1, Passed: 2: Error Message: Expected 19",
+            "Failed! - Failed: 1, Passed: 2: Cart.Adds",
         ),
     ],
 )
@@ -646,7 +646,8 @@ No replacement was performed, old_str `x` did not appear verbatim ¦ Request fai
 rsync error: some files were not transferred (code 23) ¦ Could not resolve host: api.example.com
 Host key verification failed. ¦ nginx: [emerg] unknown directive "foo" in /etc/nginx/nginx.conf:3
 {"error_message": "You must use an API key", "status": "REQUEST_DENIED"} ¦ {"errno": -6, "request_id": 1}
-{"code": -32601, "message": "Method not found"}
+{"code": -32601, "message": "Method not found"} ¦ {"detail": "Not Found"} ¦ {"message": "Bad credentials"}
+{"message": "Not Found", "status": "404"}
 {"kind": "Status", "status": "Failure", "reason": "NotFound"}
 {"status": "error", "message": "no such order"} ¦ {"msg": "参数错误"} ¦ {"message": "操作失败"}
 {"result": "失败"} ¦ {"status": "支付失败"} ¦ {"reason": "参数错误"} ¦ {"detail": "参数错误"}
@@ -670,6 +671,104 @@ def test_what_programs_say_of_a_failure_is_told(text: str):
     assert is_data or outcome.startswith(" ".join(text.split())[:40])
 
 
+REFUSALS = """
+exec command rejected by user ¦ No changes to apply. The old_string and new_string are identical in file: a.ts
+File already exists, cannot create: a.ts ¦ you must read the file before editing it. Use the View tool first
+old_string appears multiple times in the file. ¦ new content is the same. No changes made.
+file /r/a.go has been modified since it was last read (mod time: 10:00) ¦ EXECUTION TIMED OUT
+Google search Timeout, return None, Please try again later. ¦ relation "nope" does not exist
+Unable to locate credentials. You can configure credentials by running "aws configure".
+(AuthorizationFailed) The client 'x' does not have authorization ¦ Unknown tool name: 'get_weathr'.
+Could not find the exact text in a.ts. The old text must match exactly. ¦ [visit] Failed to read page.
+文件不存在：/a ¦ 请求超时，请稍后重试 ¦ 权限不足，无法访问该资源 ¦ 无法连接到服务器
+"""
+
+
+@pytest.mark.parametrize("text", re.split(r"\n| ¦ ", REFUSALS.strip()))
+def test_an_answer_that_nothing_was_done_is_a_failure(text: str):
+    assert read_outcome(text) == (text, True)
+    assert not read_outcome(f"{MANY}\n{text}\n{MANY}")[1]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Made a/; b/ already exists, skipped", "Timeout: 30", "连接不会超时", "12 users, 3 already invited"],
+)
+def test_an_answer_that_something_was_done_is_none(text: str):
+    assert read_outcome(text) == (text, False)
+
+
+def test_a_page_with_which_a_server_refuses_is_a_failure():
+    page = "<html>\n<head><title>{}</title></head>\n<body>nginx</body></html>"
+    assert read_outcome(page.format("502 Bad Gateway")) == ("502 Bad Gateway | nginx", True)
+    assert not read_outcome(page.format("502 ways to cook"))[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "outcome"),
+    [
+        (
+            "To a:b.git\n ! [rejected]  main -> main (fetch first)\nerror: failed to push some refs to 'a:b'",
+            "! [rejected] main -> main (fetch first)",
+        ),
+        (
+            "Auto-merging a\nCONFLICT (content): Merge conflict in a.py\nAuto-merging b\n"
+            "CONFLICT (content): Merge conflict in b.py\nAutomatic merge failed; fix conflicts.",
+            "CONFLICT (content): Merge conflict in b.py: a.py",
+        ),
+        ("ok: a.c:2: main: Assertion `x > 0' failed.\nAborted", "ok: a.c:2: main: Assertion `x > 0' failed."),
+        (
+            "--- FAIL: TestF (0.00s)\n    a_test.go:3: F() = 1, want 2\nFAIL\nFAIL\ta/b\t0.1s",
+            "--- FAIL: TestF (0.00s) a_test.go:3: F() = 1, want 2",
+        ),
+        (
+            "E   ModuleNotFoundError: No module named 'x'\nERROR test_b.py\n==== 1 error in 0.30s ====",
+            "1 error in 0.30s: E ModuleNotFoundError: No module named 'x'",
+        ),
+        ("ERROR: test_b (t.T.test_b)\nKeyError: 'k'\nFAILED (errors=1)", "FAILED (errors=1): test_b"),
+        (
+            "50% tests passed, 1 tests failed out of 2\n\nThe following tests FAILED:\n\t  2 - bad (Failed)",
+            "50% tests passed, 1 tests failed out of 2: bad",
+        ),
+        (
+            "  ✘  2 b.spec.ts:5:1 › pays (5.1s)\n  1 failed\n  2 passed (8.0s)",
+            "1 failed, 2 passed (8.0s): b.spec.ts:5:1 › pays",
+        ),
+        (
+            "/r/a.ts\n  3:7  error  'x' is never used  no-unused-vars\n\n✖ 1 problem (1 error, 0 warnings)",
+            "✖ 1 problem (1 error, 0 warnings): 'x' is never used",
+        ),
+        (
+            "F401 [*] `os` imported but unused\n --> a.py:2:16\n\nFound 1 error.",
+            "Found 1 error.: F401 [*] `os` imported but unused",
+        ),
+        (
+            "1 validation error for get_weather\ncity\n  Field required [type=missing]\n\nFix the errors.",
+            "1 validation error for get_weather city Field required [type=missing]",
+        ),
+        (
+            "It has errors\n\nERRORS:\n- E999 SyntaxError: unmatched ')'\n\nAll have NOT been applied.",
+            "- E999 SyntaxError: unmatched ')' (NOT applied)",
+        ),
+        (
+            "      x.c:3:10: fatal error: Python.h: missing\n  ERROR: Failed building wheel for x",
+            "x.c:3:10: fatal error: Python.h: missing",
+        ),
+        (
+            "ERROR: Cannot install a and b: they conflict\nERROR: ResolutionImpossible: for help visit x",
+            "ERROR: Cannot install a and b: they conflict",
+        ),
+        ("error:\n\n```\nTimeout: the code took too long.\n```", "error: Timeout: the code took too long."),
+        (
+            "An error occurred while running the tool. Error: 503",
+            "An error occurred while running the tool. Error: 503",
+        ),
+    ],
+)
+def test_of_a_failure_is_told_what_it_was(text: str, outcome: str):
+    assert read_outcome(text) == (outcome, True)
+
+
 NO_ERRORS = """
 Fatal error handling was improved in v2 ¦ Unhandled exception handlers are listed below ¦ Error handling
 Error messages are translated ¦ Error codes are listed in docs/codes.md ¦ Killed 3 processes
@@ -682,7 +781,7 @@ Successfully built 1a2b3c ¦ 错误处理.md ¦ 未失败！ ¦ {"title": "错�
 HTTP 2 is in use ¦ Latency error: 3 ms ¦ エラーが発生しませんでした。 ¦ 오류가 발생하지 않았습니다.
 没有发生错误。 ¦ エラーが発生していません。 ¦ エラーが発生した場合は再試行 ¦ 오류가 발생하면 다시 시도
 Standard error: see below ¦ Expected error: no key ¦ Validation error: 0.12 ¦ 3 × 4 cells
-Title: Error: lock timeout ¦ Failing: 0 ¦ Tests failed: no
+ERROR: Pipe to stdout was broken ¦ Title: Error: lock timeout ¦ Failing: 0 ¦ Tests failed: no
 [{"id": 7, "status": "failed"}] ¦ The user declined 3 offers
 如果发生错误，请重试 ¦ 429 Too Many Requests is sent to clients
 """

@@ -6,8 +6,10 @@ import re
 from collections.abc import Iterator
 
 _ERROR_LINE = re.compile(
-    r"^(?!\[ERROR\] *(?:-> |\[Help|To see the full|Re-run Maven|For more info|After correcting))"
-    r"(?:[ \t>E│]*\[?(?:(?:Caused by: |Uncaught )?[\w.]*(?:Error|Exception)\b|Unhandled exception(?=[.:])"
+    r"^(?!ERROR: Pipe to stdout"
+    r"|\[ERROR\] *(?:-> |\[Help|To see the full|Re-run Maven|For more info|After correcting))"
+    r"(?:[ \t>E│]*(?:- [EF]\d{3} )?\[?(?:(?:Caused by: |Uncaught )?[\w.]*(?:Error|Exception)\b"
+    r"|Unhandled exception(?=[.:])|CONFLICT(?= \([\w/ ]{1,30}\): )| ?! \[(?:remote )?rejected\](?= )"
     r"|(?:error|fatal|failed|failure|FAILED|ERROR|错误)\b"
     r"|(?:--- )?FAIL\b|not ok\b|MCP error\b|Failed to\b|panic:"
     r"|(?:[^\s:]{1,40}: )?(?:line \d+: +\d+ )?(?:Segmentation fault|Aborted|Killed|Bus error)"
@@ -27,13 +29,13 @@ _ERROR_LINE = re.compile(
     r"|Validation|Connection|Config(?:uration)?|Authentication|Import|Unexpected) error(?=: +[^\s\d.+-])"
     r"|[A-Za-z][\w-]{2,20}(?: [a-z]{2,12}){0,2} failed: (?=[A-Za-z'\"])(?!none\b|no\b)"
     r"|[A-Z][a-z]{2,20} (?:[a-z]{2,12} )?failed at line\b"
-    r"|An error occurred(?=:| \()|I encountered an error(?= while)|Module not found:|  × (?=[A-Z])"
+    r"|An error occurred(?=:| \(| while\b)|I encountered an error(?= while)|Module not found:|  × (?=[A-Z])"
     r"|(?:[^\s:]{1,200}:){1,2} undefined reference to|Undefined symbols for architecture"
     r"|\(error\) |\*\* \(\w+Error\)|\w+: \[emerg\] "
     r"|! (?=LaTeX Error|Undefined control sequence|Emergency stop|Package \w+ Error)"
     r"|psql:[^\s:]{1,200}:\d+: (?:ERROR|FATAL):"
     r"|[^\n]{3,300}+\n(?=At [^\n]{1,200}:\d+ char:\d)"  # PowerShell
-    r"|ERR_PNPM_|e: (?=file://)"
+    r"|ERR_PNPM_|e: (?=file://)|\d{1,3} validation errors? for (?=\S+$)"
     r"|terminate called after throwing\b"
     r"|[\u4e00-\u9fff]{1,6}(?<!没有)(?<![未无])失败(?=[：:，,。！!])"
     r"|(?=[^\n]{0,30}(?:エラーが発生し(?:ました|た(?!場合|際|とき|ら))|(?:오류|에러)가 발생(?:했|하였)"
@@ -44,7 +46,8 @@ _ERROR_LINE = re.compile(
     r"(?![-/]|\.\w| (?:handl|messages|codes|rates?\b|counts?\b|bars?\b|budget))"
     # The word may be but a part of a name such as `error.log`, or of a heading.
     # What compilers say; those of Go without the word.
-    r"|(?:[A-Za-z]:)?[^\s:()]{1,200}[:(]\d[\d:,]*\)?:?(?: -)? (?:fatal |runtime )?error(?: [A-Z]+\d+)?:"
+    r"|(?:[A-Za-z]:|[ \t]{1,8})?[^\s:()]{1,200}[:(]\d[\d:,]*\)?:?(?: -)? (?:fatal |runtime )?"
+    r"error(?: [A-Z]+\d+)?:"
     r"|[^\s:]{1,200}\.go:\d+:\d+:(?= \S))[^\n]{3,}"
     r"|^(?:\[INFO\] |\*\* )?BUILD FAIL(?:ED|URE)\b[^\n]*"
     r"|^npm (?:ERR!|error)[^\n]*(?:\nnpm (?:ERR!|error)[^\n]*)*"  # what npm says first tells most
@@ -53,21 +56,29 @@ _ERROR_LINE = re.compile(
     r"|Internal Server Error|Service Unavailable|Gateway Time-?out)\b[^\n]*"
     r"|\A\s{0,9}(?:The )?[Uu]ser (?:has )?(?:denied|rejected|declined|cancell?ed|doesn't want to)\b[^\n]*"
     r"|\A\[Request interrupted by user[^\n]*"
-    r"|\A\s{0,9}(?:[Ee]rror|ERROR|错误)[:：][ \t]*\n[^\n]{3,}",  # alone on its line, above what it is
+    r"|\A\s{0,9}(?:[Ee]rror|ERROR|错误)[:：][ \t]*\n\s{0,4}(?:```\w*\n)?[^\n]{3,}"  # above what it is
+    r"|\A\s{0,9}\[[A-Za-z][\w .-]{1,40}\] (?:Failed to |\w*Error: )[^\n]{3,}",
     re.MULTILINE,
 )
 _FLUSH_LEVEL = re.compile(r"^\[ERROR\] \S", re.MULTILINE)
 """In a text with such a line, as of Maven, what is indented behind the level belongs to the line above."""
 _BARE_VERDICT = re.compile(
-    r"(?:\[INFO\] |\*\* )?BUILD FAIL|error: (?:could not compile|aborting due to)|error Command failed"
+    r"\s*(?:Aborted|Killed|Segmentation fault)\s*\Z|FAIL(?:\t|\Z)"
+    r"|ERROR +[\w./-]+(?:::[\w.:\[\]-]+)?(?: - |\Z)"
+    r"|error: (?:failed to push some refs|fatalError\Z)"
+    r"|\s*ERROR: (?:Could not build wheels|Failed (?:building|to build)"
+    r"|ResolutionImpossible)|\s*error: (?:subprocess-exited-with-error|command '[^']{1,99}' failed)"
+    r"|(?:\[INFO\] |\*\* )?BUILD FAIL|error: (?:could not compile|aborting due to)|error Command failed"
     r"|FAILED: Build did NOT|Execution failed for task\b|Failed to compile\.$|collect2: error: ld returned"
     r"|(?:ERROR: failed to solve|#\d+ ERROR): process "
 )
 """Begins a line that only says that a build failed; another above it says why."""
+_GO_TEST = "--- FAIL"
+"""Names a test of Go that failed, above why."""
 _ERROR_WORDS = (
     *("rror", "xception", "fatal", "fail", "Fail", "FAIL", "ERR", "not ok", "Traceback", "panic:"),
     *("egmentation", "curl: (", "HTTP/", "received signal", "panicked", "Aborted", "Killed", ".go:", "E: "),
-    *("*** No", ": cannot ", "terminate called"),
+    *("*** No", ": cannot ", "terminate called", "CONFLICT (", "rejected]", "validation err"),
     *("错误", "失败", "失敗しました", "异常", "エラー", "Fehler", "Erreur", "Ошибка"),
     *("오류", "에러", "خطأ", "Hata", "Erro", "Lỗi", "HTTP ", " char:", "[emerg]"),
     *("Undefined control", "Emergency stop", "Bad ", "nauthorized", "Forbidden", "Not Found", "Too Many"),
@@ -82,11 +93,17 @@ _ERROR_PHRASES = (
     *("peration timed out", "is not recognized as ", "o replacement was performed", "in @INC ("),
     *("ould not resolve host", "Host key verification failed", "equest failed with status code"),
     *("annot connect to the Docker daemon", "nable to resolve host", ": Assertion `", "Assertion failed: ("),
+    *("ould not be accessed", "no required module provides package"),
     *("manifest unknown", "failed to match", "Aucun fichier ou dossier", "No existe el fichero o el"),
     *("Datei oder Verzeichnis nicht", "没有那个文件或目录", "そのようなファイルやディレクトリはありません"),
 )
-_NUMBERED_TEST = re.compile(r"^ {0,4}\d{1,3}\) (\S[^\n]{3,120})$", re.MULTILINE)
-"""A test that failed, as RSpec, PHPUnit, ExUnit and Mocha number it."""
+_NUMBERED_TEST = re.compile(
+    r"^ {0,4}\d{1,3}\) (\S[^\n]{3,120})$"
+    r"|^[ \t]{1,8}\d+:\d+[ \t]+error[ \t]+(\S[^\n]{3,120}?)(?:[ \t]{2,}\S+)?$"
+    r"|^([A-Z]{1,5}\d{2,5} [^\n]{3,120})\n {0,4}--> ",
+    re.MULTILINE,
+)
+"""A test that failed, as RSpec, PHPUnit, ExUnit and Mocha number it, or what ESLint or Ruff found."""
 _LOG_ERROR = re.compile(
     r"^(?:[\w./-]{1,120}:\d+: ?|\d+\t)?(?:\[?\d{4}-\d\d-\d\d[T ]|\[?\d\d:\d\d:\d\d"
     r"|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:|\{\"|(?:time|ts)=|(?=level=))[^\n]{0,80}?(?<![\w-])"
@@ -95,6 +112,15 @@ _LOG_ERROR = re.compile(
 )
 """A line of a log, perhaps numbered or found by grep, in which a program told of an error."""
 _LOG_WORDS = ("ERROR", "FATAL", "CRITICAL", "error", "fatal", "critical")
+_REFUSAL = re.compile(
+    r"\s*(?:(?:Unable to|Could(?: not|n't)|Can(?:not|'t)) [a-z]|Unknown (?:tool|function|command)\b"
+    r"|No changes (?:to apply|made)|\w+ failed for |\([A-Z]\w{2,40}(?:Failed|Found|Denied|Exceeded|Error)\) "
+    r"|无法|未能)[^\n]*"
+    r"|[^\n]{0,160}?(?:\b(?:(?:does not|doesn't) exist|already exists|rejected by (?:the )?user|must read"
+    r"|appears multiple times|modified since|No changes made|[Tt]imeout(?=[,.])|(?i:timed out))\b"
+    r"|(?<![不未没无会])(?:超时|不存在|权限不足|没有权限|无权|余额不足|被拒绝))(?![^\n]*\bskipp)[^\n]*"
+)
+_REFUSAL_CHARS = 800
 _TRACEBACK = re.compile(
     r"^Traceback \(most recent call last\):[ \t]*\n(?:[ \t][^\n]*+\n)*+([A-Za-z_][^\n]*)", re.MULTILINE
 )
@@ -105,34 +131,57 @@ _FAILED_TEST = re.compile(
     r"|^[ \t]*(?:--- )?FAIL: +([\w./-]{3,120})(?= \(|[ \t]*$)"
     r"|^test ([\w:]{3,120}) \.\.\. FAILED$"
     r"|^\[ERROR\] +([\w.$]{3,160}) (?:-- |\S)[^\n]{0,80}<<< (?:ERROR|FAILURE)!"
-    r"|^[ \t]*(?:●|FAIL) +([^\n]{1,100} [›>] [^\n]{1,120})$|^(\w[\w.]{2,120} > [^\n]{1,120}) FAILED$",
+    r"|^[ \t]*(?:●|FAIL) +([^\n]{1,100} [›>] [^\n]{1,120})$|^(\w[\w.]{2,120} > [^\n]{1,120}) FAILED$"
+    r"|^ERROR: +([\w./-]{3,120})(?= \()"
+    r"|^[ \t]*\d+ - ([\w./:-]{1,120}) \((?:Failed|Timeout|SEGFAULT|Not Run)\)$"
+    r"|^ +Failed ([\w.]{3,120}(?:\([^\n]{0,80}\))?) \["
+    r"|^[ \t]*[✘✕] +(?:\d+ +)?(\S[^\n]{2,120}?)(?: \(\d[\d.]* ?m?s\))?$"
+    r"|^CONFLICT \([\w/ ]{1,30}\): (?:Merge conflict in )?(\S{1,200})",
     re.MULTILINE,
 )
-"""A test that failed, as pytest, unittest, Go, Cargo, Maven, Jest, Vitest and Gradle name it."""
+"""A test that failed, as pytest, unittest, Go, Cargo, Maven, Jest, Vitest, Gradle, CTest, .NET and Playwright
+name it, or a file that git could not merge."""
 
 
 def find_error(text: str) -> str | None:
     """Return the last line that tells of an error, one that says more than that where there is one."""
-    if any(map(text.__contains__, _ERROR_WORDS)):
-        told = sorted(_error_lines(text))
-        if told:
-            telling = (found for found in reversed(told) if not _BARE_VERDICT.match(found[1]))
-            at, line = next(telling, told[0])
-            return f"{line} {_said_below(text[at + len(line) :], line)}".rstrip()
-    for phrase in _ERROR_PHRASES:
-        at = text.rfind(phrase)
-        if at >= 0:
-            line = text[text.rfind("\n", 0, at) + 1 :].split("\n", 1)[0]
-            if len(line) <= 200:
-                return line
-    return None
+    told = sorted(_error_lines(text)) if any(map(text.__contains__, _ERROR_WORDS)) else []
+    telling = next((found for found in reversed(told) if not _BARE_VERDICT.match(found[1])), None)
+    if telling is None:
+        for phrase in _ERROR_PHRASES:
+            at = text.rfind(phrase)
+            if at >= 0:
+                line = text[text.rfind("\n", 0, at) + 1 :].split("\n", 1)[0]
+                if len(line) <= 200:
+                    return line
+    if not told:
+        return None
+    at, line = telling or told[0]
+    below = _said_below(text[at + len(line) :], line)
+    if not below and line.lstrip().startswith(_GO_TEST):
+        line = told[-1][1]  # names the package
+    return f"{line.replace('```', '')} {below}".rstrip()
+
+
+def find_refusal(text: str) -> str | None:
+    """Return the first line of a short answer, where it says that what was asked for was not done."""
+    found = _REFUSAL.match(text) if len(text) < _REFUSAL_CHARS and text.count("\n") < 3 else None
+    return found and found[0].strip()
 
 
 def _said_below(text: str, line: str) -> str:
     """Return what belongs to an error line of what stands below: what it is, where, or a server's answer."""
-    below = text.lstrip().split("\n", 1)[0]
-    if line.endswith(":") or below.startswith("--> "):
-        return below
+    below, _, next_below = text.lstrip().partition("\n")
+    if " validation error" in line:  # of pydantic, below the name of the field
+        return f"{below} {next_below.partition(chr(10))[0].strip()}"
+    if (
+        line.endswith(":")
+        or below.startswith("--> ")
+        or (line.lstrip().startswith(_GO_TEST) and text[1:2] in " \t")
+    ):
+        return below.partition("\n")[0]
+    if "have NOT been applied" in text:
+        return "(NOT applied)"
     if line.startswith("HTTP/"):
         return text.partition("\n\n")[2].lstrip().split("\n", 1)[0]
     return ""
@@ -161,7 +210,7 @@ def find_failed_tests(text: str) -> list[str]:
 def find_numbered_test(text: str) -> str:
     """Return the first test of a numbered list of those that failed; "" for none."""
     found = _NUMBERED_TEST.search(text)
-    return found[1] if found else ""
+    return found[found.lastindex or 0] if found else ""
 
 
 def find_logged_error(text: str) -> str | None:

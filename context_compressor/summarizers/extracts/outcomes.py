@@ -19,6 +19,7 @@ from context_compressor.summarizers.extracts.failures import (
     find_failed_tests,
     find_logged_error,
     find_numbered_test,
+    find_refusal,
 )
 from context_compressor.summarizers.extracts.printed import as_words, first_words
 
@@ -58,7 +59,9 @@ _VERDICT_KEYS = ("error", "status", "state")
 _DATA_ERROR = re.compile(
     r"[\"']error(?:s|_?code|_?messages?)?[\"']\s*:\s*+(?!null|None|false|[\"']?0\b|\"\"|''|\[\s*\]|\{\s*\})"
     r"|[\"']err_?(?:code|no)[\"']\s*:\s*[\"']?(?!0\b)-?\d"
-    r"|[\"']status(?:_?code)?[\"']\s*:\s*[45]\d\d\b"
+    r"|[\"']status(?:_?code)?[\"']\s*:\s*[\"']?[45]\d\d\b"
+    r"|[\"'](?:detail|message|msg)[\"']\s*:\s*[\"'](?:Not (?:Found|authenticated)|Unauthorized|Forbidden"
+    r"|Bad credentials|Method Not Allowed|Internal Server Error|(?:Access|Permission) denied)[.\"']"
     r"|[\"']code[\"']\s*:\s*[\"']?(?:-\d+|[45]\d\d)[\"']?\s*,\s*[\"'](?:msg|message)[\"']"
     r"|[\"'](?:success|ok|ок|успе[хш]\w*|成功|是否成功|成否|성공|sucesso|éxito|erfolgreich|succès|نجاح|สำเร็จ)[\"']"
     r"\s*:\s*false\b"
@@ -78,7 +81,10 @@ _TALLY = re.compile(
     r"^[^\n]*\b(?:\d+ (?:tests )?(?:passed|failed|failing|failures?|rejected|errors?)(?![-/]|\.\w)"
     r"|(?:Failures|Failed|Failing): *\d+|Some tests failed|PASS=\d+ [^\n]{0,40}\bERROR=\d+)\b[^\n]*$"
     r"|^(?:Ran \d+ tests?|FAILED \(|Plan: \d+ to add|(?:Apply|Destroy) complete!"
-    r"|(?:\[INFO\] )?BUILD SUCCESS(?:FUL)?\b|Successfully (?:installed|built) )[^\n]*$",
+    r"|(?:\[INFO\] )?BUILD SUCCESS(?:FUL)?\b|Build succeeded\.|Successfully (?:installed|built) "
+    r"|(?:added|removed|changed|Installed|Uninstalled) \d+ packages?\b"
+    r"|up to date, audited|No changes\.|OK \(\d+ tests?"
+    r")[^\n]*$",
     re.MULTILINE,
 )
 """What test runners say in the end, and other programs whose output begins with what they are about to do.
@@ -95,7 +101,8 @@ _MOST_FAILED_TESTS = 3
 """Names of failed tests that an outcome tells."""
 _TALLY_WORDS = (
     *("passed", "failed", "ailing", "rejected", "error", "ailure", "Ran ", "FAILED", "Failed:"),
-    *("to add", "complete!", "BUILD SUCC", "Successfully ", "PASS="),
+    *("to add", "complete!", "BUILD SUCC", "Build succ", "Successfully ", " package", "up to date,"),
+    *("No changes.", "OK (", "PASS="),
 )
 _XML_FAILURE = re.compile(
     r"\s*(?:<\?xml[^<>]{0,200}>\s*)?"
@@ -103,6 +110,11 @@ _XML_FAILURE = re.compile(
     r"(?=<(?:[\w.-]{1,30}:)?(?:Fault|Errors?)(?: [^<>]{0,300})?>)"
 )
 """What stands before the element in which a service that answers XML tells why it failed."""
+_SERVER_ERROR = re.compile(
+    r"\s*<(?:!doctype )?html\b[^<>]{0,200}>\s*(?:<[^<>]{1,200}>\s*){0,4}<title>\s*[45]\d\d (?-i:[A-Z])",
+    re.IGNORECASE,
+)
+"""Begins the page with which a server refuses."""
 _SEARCH = re.compile(r"\s*(?:xargs +(?:-\S+ +)*|git +)?(?:[efz]?grep|rg|ag|ack)\b")
 _NO_MATCH_STATUS = ("1", "123")
 """With which they end where they find nothing, and with which xargs says so."""
@@ -216,8 +228,12 @@ def _what_is_said(text: str, lines: int, *, ended_well: bool) -> tuple[str, bool
     error = find_error(text)
     if error:
         return _with_failed_tests(quote(error, _ERROR_CHARS), find_failed_tests(text)), True
+    if refused := find_refusal(text):
+        return quote(refused, _ERROR_CHARS), True
     if logged := _logged_error(text, lines):
         return logged, False
+    if _SERVER_ERROR.match(text):
+        return first_words(text, lines), True
     if lines and not ended_well and (last := text.rstrip().rpartition("\n")[2].strip()):
         return f"{cut(last, 100)} ({lines} lines)", False
     return first_words(text, lines), False
