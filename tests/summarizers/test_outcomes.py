@@ -248,7 +248,7 @@ def test_a_failure_is_found_however_it_is_written(text: str, outcome: str):
     [
         ("ApiError.ts\nerror.log\nerror-pages/", "ApiError.ts | error.log | error-pages/"),
         ('{"error": null, "id": "7"}', "error: null, id: 7"),
-        ('{"errorCode": "0", "errors": [], "id": "7"}', "errorCode: 0, errors: , id: 7"),
+        ('{"errorCode": "0", "errors": [], "id": "7"}', "errorCode: 0, errors: none, id: 7"),
         ("[]", "[]"),
         ("[('Oslo', 3)]", "('Oslo', 3)"),
         ("[12:00:01] served 7", "[12:00:01] served 7"),

@@ -21,6 +21,7 @@ from context_compressor.summarizers.extracts.failures import (
     find_numbered_test,
     find_refusal,
 )
+from context_compressor.summarizers.extracts.listings import told_objects
 from context_compressor.summarizers.extracts.printed import as_words, first_words
 
 _READ_CHARS = 6_000
@@ -209,7 +210,10 @@ def _what_is_said(text: str, lines: int, *, ended_well: bool) -> tuple[str, bool
     if DATA.match(text):
         if not text.startswith('{"error"') and (logged := _logged_error(text, lines)):
             return logged, False
-        said = cut(_verdict(text) + as_words(text[:800]), _DATA_CHARS)
+        data = as_words(text[:800])
+        if len(data) > _DATA_CHARS:
+            data = " | ".join(filter(None, (told_objects(text), data)))
+        said = cut(_verdict(text) + data, _DATA_CHARS)
         return said or cut(text, 20), _is_failure(text)
     if fault := _XML_FAILURE.match(text):
         return first_words(text[fault.end() :], lines), True

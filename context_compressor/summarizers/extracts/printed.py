@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from context_compressor.summarizers.cutting import ELLIPSIS, cut
 from context_compressor.summarizers.extracts.code import definitions, without_numbers
+from context_compressor.summarizers.extracts.listings import told_changes, told_directory, told_hits
 
 _FIRST_CHARS, _ENDS_CHARS = 50, 100
 """How much is told of the first line of an output at most, and of the first and the last together."""
@@ -20,8 +21,12 @@ _SUCCESS = re.compile(
 )
 _GRANTED = re.compile(r"(?:success|ok): true", re.IGNORECASE)
 """The first line of a record that goes on."""
-_ANNOUNCEMENT = re.compile(r"(?:[^\s(]+ +){3,}[^\s(]+[:：]|[^\W\d_]+[:：]")
-"""A sentence, or one word, that only announces what follows."""
+_ANNOUNCEMENT = re.compile(r"(?:[^\s(]+ +){3,}[^\s(]+[:：]|[^\W\d]+[:：]|#{1,6} (?:\w+ )?(?:Results?|Output)")
+"""A sentence, one word, or a heading, that only announces what follows."""
+_HEADING = re.compile(r"#{2,6} .*|[A-Z][\w ]{0,40}:")
+"""What may stand below an announcement, and still above what is announced."""
+_NOTHING = re.compile(r"(?<=[\"']:)\s*(?:\[\s*\]|\{\s*\})")
+"""A value of an object that holds nothing."""
 _SENTENCE_END = re.compile(r"[.!?]\s|[。！？]")
 _TAG = re.compile(r"</?[\w:.-]+>|^```\S*$")
 """What stands around a text: tags, and the fences of Markdown."""
@@ -43,7 +48,6 @@ _PAIR = re.compile(r"(?:- )?[\"']?[^\W\d_][\w .-]{0,30}[\"']?: +[^\s|>].*")
 """A key with its value, on a line of YAML or of a record."""
 _PAIRS_CHARS = 120
 _TITLE = re.compile(r"<title\b[^<>]{0,100}>\s{0,200}([^<>]{2,200})</title>", re.IGNORECASE)
-_DIFF = re.compile(r"^diff --git \S+ b/(\S+)", re.MULTILINE)
 _READ_DATA = re.compile(r"\s{0,9}(?:\{\s{0,99}\"|\[\s{0,99}[\[{\"])")
 """Begins JSON, and no template, in a text that was read."""
 _PAGE = re.compile(r"^- Page URL: (\S+)(?:\n- Page Title: ([^\n]+))?", re.MULTILINE)
@@ -52,7 +56,7 @@ _PAGE = re.compile(r"^- Page URL: (\S+)(?:\n- Page Title: ([^\n]+))?", re.MULTIL
 
 def as_words(data: str) -> str:
     """Return data in JSON without its marks."""
-    return data.replace('\\"', '"').translate(_DATA_MARKS)
+    return _NOTHING.sub(" none", data).replace('\\"', '"').translate(_DATA_MARKS)
 
 
 def first_words(text: str, lines: int, *, is_read: bool = False) -> str:
@@ -70,6 +74,8 @@ def first_words(text: str, lines: int, *, is_read: bool = False) -> str:
         return f"{defined} ({lines or len(shown)} lines)"
     plain = [_plain(line) if "<" in line or "`" in line else line.strip() for line in shown]
     telling = [line for line in plain if line[:1].isalnum() or any(map(str.isalnum, line))]
+    if is_read and (names := told_directory(telling[bool(telling and _announces(telling[0])) :])):
+        return f"{names} ({lines or len(shown)} lines)"
     if telling[1:] and _GRANTED.fullmatch(telling[0]):
         del telling[0]
     first = telling[0] if telling else ""
@@ -81,10 +87,11 @@ def first_words(text: str, lines: int, *, is_read: bool = False) -> str:
         row = cut(_failed_row(telling) or "", _FIRST_CHARS)
         said = cut(said, _PAIRS_CHARS if row in said else _PAIRS_CHARS - len(row))
         return " ".join(filter(None, (said, "" if row in said else row, f"({lines} lines)")))
-    announces = _ANNOUNCEMENT.fullmatch(first) and not (succeeded or _SENTENCE_END.search(first))
     others = telling[1:]
-    if announces and others:
+    if others and not succeeded and _announces(first):
         first, *others = others
+        while others[1:] and not is_read and _HEADING.fullmatch(first):
+            first, *others = others
     if _SUCCESS.match(first):
         return "ok"
     if not lines:
@@ -100,14 +107,21 @@ def first_words(text: str, lines: int, *, is_read: bool = False) -> str:
     return f"{head}{'' if head.endswith(ELLIPSIS[-1]) else ELLIPSIS} {tail} ({count} lines)"
 
 
+def _announces(line: str) -> bool:
+    return _ANNOUNCEMENT.fullmatch(line) is not None and not _SENTENCE_END.search(line)
+
+
 def _of_a_kind(text: str, lines: int, *, is_read: bool) -> str:
-    """Return what tells a page, a diff of several files, or data that was read; "" for any other text."""
+    """Return what tells a page, changes, hits of a search, or data that was read; "" for any other text."""
     if "- Page URL: " in text and (page := _PAGE.search(text)):
         return cut(" ".join(filter(None, page.groups())), 140)
-    if text.startswith("diff --git ") and len(files := _DIFF.findall(text)) > 1:
-        return cut(f"diff of {len(files)} files: {', '.join(files)}", _LINE_CHARS)
+    many = f" ({lines} lines)" if lines > 12 else ""
+    if told := told_changes(text, f" ({lines} lines)" if lines else ""):
+        return told
+    if not is_read and (told := told_hits(text)):
+        return told + many
     if lines and text[:1_000].lstrip()[:1] == "<" and (title := _TITLE.search(text)):
-        return cut(title[1], _LINE_CHARS) + (f" ({lines} lines)" if lines > 12 else "")
+        return cut(title[1], _LINE_CHARS) + many
     if is_read and _READ_DATA.match(text):
         return f"{cut(as_words(' '.join(text[:800].split())), 60)} ({lines or text.count(chr(10)) + 1} lines)"
     return ""
