@@ -10,6 +10,7 @@ from context_compressor.summarizers.cutting import ELLIPSIS
 _DEFINED_CHARS = 80
 _NUMBERED = re.compile(r"\s*+(\d{1,6})(?:[\t→]|[:|] ?|\s*\Z)")
 """How tools that show a file begin each line: with its number."""
+_ANY_NUMBER = re.compile(r"^\s*+\d{1,6}[\t→:|]", re.MULTILINE)
 _DEFINITION = re.compile(
     r"(\s*+)(?=[acdefipstu])"  # each of the words begins with one of these
     r"((?:(?:export|default|public|private|protected|internal|static|abstract|final|async|pub|unsafe) +)*"
@@ -20,7 +21,7 @@ _DEFINITION = re.compile(
 def without_numbers(text: str) -> Sequence[str]:
     """Return the lines of a shown file without their numbers, where they have any."""
     lines = text.splitlines()
-    if "\t" not in text and "→" not in text:
+    if not _ANY_NUMBER.search(text):
         return lines
     found = [(line, _NUMBERED.match(line)) for line in lines]
     numbers = [int(number[1]) for _, number in found if number]
