@@ -739,12 +739,6 @@ async def test_what_later_work_rests_on_is_told_beside_calls(said: str):
     assert [line for line in found["decisions"] if line.startswith(said[:30])]
 
 
-async def test_what_is_told_between_calls_with_a_number_is_a_finding_in_any_words():
-    said = "The path from the valley takes 72 minutes."
-    found = await sections(GOAL, *LOOKED, assistant(said), assistant("I go on."), user("Go on then, please."))
-    assert found["decisions"] == [said]
-
-
 @pytest.mark.parametrize(
     "said", ["That failed, so I look again here.", "Did the hut H3 refuse, so that it failed?"]
 )

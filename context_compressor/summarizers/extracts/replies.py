@@ -46,7 +46,7 @@ def reply_lines(digest: Digest, make: Make, *, talks: bool) -> Iterator[Line]:
     for said in replies:
         text = said.text[:_REPLY_CHARS]
         decides, plans = _decides(text, talks), PENDING.search(text) or PROMISE.search(text)
-        finds = not talks and (FINDING.search(text) or not said.with_call)
+        finds = not talks and FINDING.search(text)
         if said is last and not talks and not (state or decides or plans or text.endswith(QUESTION_MARKS)):
             if done := _without_announcement(said, text):
                 yield make("done", cut(done, 240), 1.0, said.position)
@@ -62,8 +62,8 @@ def reply_lines(digest: Digest, make: Make, *, talks: bool) -> Iterator[Line]:
             elif plans and PROMISE.search(sentence):
                 value = 0.3 + 0.4 * said.position
                 yield make("next", cut(sentence, SENTENCE_CHARS), value, said.position)
-            elif finds and (weight := _weight_of_finding(sentence, said)):
-                value = weight + 0.4 * said.position
+            elif finds and _finds(sentence):
+                value = 0.2 + 0.4 * said.position
                 yield make("decisions", cut(sentence, SENTENCE_CHARS), value, said.position)
             elif plans and PENDING.search(sentence):
                 yield make("next", cut(sentence, SENTENCE_CHARS), said.position**2, said.position)
@@ -76,15 +76,10 @@ def _decides(text: str, talks: bool) -> bool:
     return bool(DECISION.search(text) or (not talks and REASON.search(text)))
 
 
-def _weight_of_finding(sentence: str, said: Statement) -> float:
-    """Return what a sentence weighs on which later work may rest; 0 for one that names nothing, or asks."""
-    is_numbered = _DIGIT.search(sentence) is not None
-    if sentence.endswith(QUESTION_MARKS) or not (is_numbered or find_identifiers(sentence)):
-        return 0.0
-    if FINDING.search(sentence):
-        return 0.2
-    # Between calls an agent may tell what it has found in any words; beside one, what it is about to do.
-    return 0.05 if is_numbered and not said.with_call else 0.0
+def _finds(sentence: str) -> bool:
+    """Tell whether a sentence tells of something named what later work may rest on, and does not ask."""
+    is_named = _DIGIT.search(sentence) or find_identifiers(sentence)
+    return bool(FINDING.search(sentence) and is_named and not sentence.endswith(QUESTION_MARKS))
 
 
 def _is_aside(said: Statement) -> bool:
