@@ -23,10 +23,17 @@ def blocks(*texts: str) -> list[dict[str, str]]:
         blocks("<retrieved_knowledge>Use the following:\n", "One.", "Two.", "</retrieved_knowledge>"),
         [{"type": "text", "text": NOTE}, IMAGE],
         [{"text": NOTE}, {"image": "https://example.com/a.png"}],
+        [*blocks(NOTE, REMINDER), IMAGE],
         "Observation: 3 rows",
         blocks("[read_file for 'src/app.ts'] Result:", "import x"),
         f"[File: /a/b.py (9 lines)]\n1:import x\n{PROMPT}",
+        "Please continue working on the task on whatever approach you think is suitable.\nWhen done, say so.",
+        "Please proceed to the next step using your best judgement.\nWhen done, say so.",
+        "\nPlease always provide EXACTLY ONE action in triple backticks, found 0 actions.",
+        "No tool calls found in the response. Every response MUST hold one.",
+        "Your output was not formatted correctly. You must always include one discussion and one command.",
         "Your last output did not use any tool calls!",
+        "[ERROR] You did not use a tool in your previous response! Please retry with a tool use.",
         REMINDER,
         blocks(REMINDER, REMINDER),
     ],
@@ -43,6 +50,7 @@ def test_what_a_program_wrote_was_said_by_nobody(content):
         "Which <long_term_memory> is that?",
         "<long_term_memory>Depot 7.</long_term_memory> Which one is that?",
         blocks("<retrieved_knowledge>Use", "</retrieved_knowledge>", "Which one?"),
+        "Is that all?</long_term_memory>",
         f"{NOTE} What is that?",
         [*blocks(NOTE, "What is that?"), IMAGE],
         [*blocks(REMINDER, "What is that?")],
@@ -61,7 +69,9 @@ def test_a_person_speaks(content):
         ("[read_file for 'src/app.ts'] Result:\n\nimport x", "import x", "read_file"),
         ("[list_files for '.'] Result:\n", "", "list_files"),
         ("EXECUTION RESULT of [execute_bash]:\n/workspace", "/workspace", "execute_bash"),
-        ("<tool_response>\n42\n</tool_response>", "42", ""),
+        ("<tool_response>\n42\n</tool_response> \n", "42", ""),
+        ("<long_term_memory>Depot 7.</long_term_memory>", "Depot 7.", "long_term_memory"),
+        ("<retrieved_knowledge>\nDepot 7.\n</retrieved_knowledge>", "Depot 7.", "retrieved_knowledge"),
         ("Observation: 3 rows", " 3 rows", ""),
         ("OBSERVATION:\nfile edited", "file edited", ""),
         ("工具调用结果：\n工具名称：ls\n执行状态：成功", "工具名称：ls\n执行状态：成功", ""),
@@ -102,9 +112,9 @@ def test_a_person_reports_no_result(message: str):
 
 
 def test_what_an_editor_adds_to_a_message_is_not_what_the_user_says():
-    assert without_surroundings(f"Rename it.{TABS}") == "Rename it."
-    quoted = "What does <environment_details> mean?"
-    assert without_surroundings(quoted) == quoted
+    assert without_surroundings(f"Rename it.{TABS}\n") == "Rename it."
+    for said in ("What is <environment_details>?", "What is </environment_details>", "\nUse tabs.\n"):
+        assert without_surroundings(said) == said
     assert without_surroundings(f"{REMINDER}\nUse UTC.\n\n{REMINDER}") == "Use UTC."
     assert without_surroundings(f"Use{REMINDER}{REMINDER} UTC.") == "Use\n UTC."
     assert without_surroundings("What is <system-reminder>?") == "What is <system-reminder>?"
