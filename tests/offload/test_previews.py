@@ -362,6 +362,51 @@ class TestJson:
         same = preview(json.dumps([{**run, "name": "same"} for run in runs[:5]]), 40, COUNT)
         assert same.startswith("[5 objects, keys id, name, conclusion, body]")
 
+    @pytest.mark.parametrize(
+        ("key", "level", "word"),
+        [
+            ("title", "level", "error"),
+            ("subject", "severity", "FATAL"),
+            ("summary", "levelname", "CRITICAL"),
+            ("headline", "conclusion", "timed_out"),
+            ("full_name", "status", "failed"),
+            ("msg", "state", "crashed"),
+            ("message", "level", "panic"),
+            ("标题", "status", "failure"),
+            ("名称", "level", "Error"),
+        ],
+    )
+    def test_a_title_may_have_many_keys_and_a_failure_many_words(
+        self, key: str, level: str, word: str
+    ) -> None:
+        items = [{key: f"run {n}", level: word if n == 7 else "fine", "body": "x " * 90} for n in range(30)]
+        shown = preview(json.dumps({"total": 30, "items": items}), 80, COUNT)
+        assert f"; {key}: run 7 ({word}); run 0; run 1" in shown
+
+    @pytest.mark.parametrize(
+        ("names", "told"),
+        [
+            (["a", " b", "c "], "a; b; c"),
+            (["a", "b", "c", "", 7, "c", "d\ne", "f"], "a; b; c; f"),
+            (["a", "a", "a", {"status": "failed"}], "a"),
+            (["a", "b"], ""),
+            (["a", "b", "b"], ""),
+            (["a", "b", "c\nd"], ""),
+            (["a", "", "c", "d", "e"], ""),
+            (["a", "b", "c", None], ""),
+        ],
+    )
+    def test_a_list_is_told_by_titles_that_its_first_objects_have_and_that_differ(
+        self, names: list[object], told: str
+    ) -> None:
+        """Or where one says that it failed."""
+        runs = [
+            {"name": name, "body": {"text": "x " * 90}} if isinstance(name, str | int) else name
+            for name in names
+        ]
+        shown = preview(json.dumps({"runs": runs}), 30, COUNT)
+        assert shown.partition("; name: ")[2].removesuffix("]}") == told
+
     def test_titles_leave_room_for_what_stands_behind_them(self) -> None:
         steps = [{"n": n, "title": f"step {n}", "state": "ok"} for n in range(6)]
         runs = [{"id": n, "name": f"run {n}", "status": "success", "steps": steps} for n in range(80)]
