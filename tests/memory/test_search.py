@@ -470,6 +470,18 @@ async def test_what_was_deleted_as_the_process_died_leaves_the_index_with_the_ne
     assert terms_in(tmp_path), "what is still there stays"
 
 
+async def test_the_index_stays_until_the_history_was_read(tmp_path: Path) -> None:
+    """Before that a resumed memory knows of no message that it has."""
+    memory = await play(memory_of(store=FileOffloadStore(tmp_path)))
+    await first(memory, "handler_0")
+    state, held = memory.state_dict(), terms_in(tmp_path)
+    await memory.aclose()
+    again = memory_of(store=FileOffloadStore(tmp_path))
+    again.load_state_dict(state)
+    assert await again.remove_orphans() == []
+    assert terms_in(tmp_path) == held
+
+
 async def test_a_deletion_that_is_cancelled_leaves_the_index_with_the_next_call(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
