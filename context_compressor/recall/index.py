@@ -97,9 +97,8 @@ class SearchIndex:
         """
         stamps = {key_stamp(key) for key in keys}
         with self._lock:
-            if stamps:
-                self._reader.clear()
-                self._erase(lambda storage: self._remove(storage, stamps.__contains__))
+            self._reader.clear()
+            self._erase(lambda storage: self._remove(storage, stamps.__contains__))
 
     def keep(self, keys: Iterable[str]) -> None:
         """Drop all messages but these now, as `remove` does: a process that died may have left some."""

@@ -293,7 +293,7 @@ def ends_of(name: str, text: str) -> Iterator[int]:
 def _goes_on(name: str, text: str, end: int) -> bool:
     """Tell whether a name that ends there begins a longer one of its kind, as `a.b` begins `a.b.c`."""
     joint, beginning = text[end : end + 1], text[end + 1 : end + 2]
-    return bool(beginning) and _is_inner(beginning) and joint in f"{name}/\\"
+    return _is_inner(beginning) and joint in f"{name}/\\"
 
 
 def _is_inner(character: str) -> bool:

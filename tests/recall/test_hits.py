@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from context_compressor.recall.excerpts import excerpt, find_places
+from context_compressor.recall.excerpts import excerpt, find_places, places_in
 from context_compressor.recall.hits import Hit, hits_page, is_hits_page
 from context_compressor.recall.query import read_query
 from context_compressor.recall.terms import TermReader
@@ -43,6 +43,37 @@ def test_a_space_early_in_a_text_does_not_cut_it_there() -> None:
     assert cut(text, "", 200) == text[:200] + " …"
 
 
+def test_the_end_of_a_text_takes_all_the_width() -> None:
+    assert cut(CHINESE + "zebra", "zebra", 200) == f"… {CHINESE[-195:]}zebra"
+
+
+@pytest.mark.parametrize("words", range(20, 43))
+def test_what_is_asked_for_is_shown_whole_as_far_as_the_width_goes(words: int) -> None:
+    sought = f"zebra{' ab' * words} tiger"
+    assert sought in cut("amber " * 100 + sought + " basil" * 100, "zebra tiger", 140)
+
+
+def test_of_two_places_the_one_where_the_words_stand_closer_is_shown() -> None:
+    text = "amber " * 50 + "zebra tiger" + " cedar" * 50 + " zebra " + "delta " * 15 + "tiger" + " basil" * 50
+    assert "zebra tiger" in cut(text, "zebra tiger", 140)
+
+
+@pytest.mark.parametrize(
+    ("text", "query", "said"),
+    [
+        ("the port, 端口是八零，端口", "端口", {"端口"}),
+        ("ﾃﾞﾓ and デモ", "デモ", {"ﾃﾞﾓ", "デモ"}),
+        (r"a \u674e\u96ea\u6885 b", "雪梅", {r"\u96ea\u6885"}),
+        ("it loads, and loading", "loads", {"loads", "loading"}),
+        (f"see /srv{'/folder' * 20}/zebra.py there", "zebra.py", {"zebra.py", "py"}),
+        (f"see /srv/zebra{'/folder' * 20} there", "zebra", {f"zebra{'/folder' * 20}"[:60]}),
+    ],
+)
+def test_it_is_known_where_what_is_asked_for_stands(text: str, query: str, said: set[str]) -> None:
+    """Of a long path the part that is asked for."""
+    assert {text[place.start : place.end] for place in places_in(text, query)} == said
+
+
 def test_words_asked_for_stand_in_the_middle() -> None:
     text = "amber " * 100 + "the zebra sleeps " + "basil " * 100
     shown = cut(text, "zebra", 140)
@@ -59,6 +90,7 @@ def test_words_asked_for_stand_in_the_middle() -> None:
         ("loads the migrations", "the migration was loading"),
         ("parse date", "see parse_date.py"),
         ("parse_date", "see parseDate"),
+        ("test_id", "see my_test_ids"),
         ("ｐｏｒｔ", "the Port"),
         ("デモ", "ﾃﾞﾓ"),
         ("デモ", unicodedata.normalize("NFD", "デモ")),
@@ -72,7 +104,7 @@ def test_what_the_search_found_is_shown(query: str, said: str) -> None:
         assert said in cut(f"{filler} {said} {filler}", query, 140)
 
 
-@pytest.mark.parametrize("query", ["zebra.py", "zebra"])
+@pytest.mark.parametrize("query", ["zebra.py", "zebra", "folder_19/zebra"])
 def test_of_a_name_longer_than_the_width_the_part_asked_for_is_shown(query: str) -> None:
     name = "/srv/" + "/".join(f"folder_{n}" for n in range(20)) + "/zebra.py"
     assert "zebra.py" in cut("amber " * 100 + name + " basil" * 100, query, 140)
@@ -103,7 +135,9 @@ def page(texts: list[str], query: str) -> str:
 
 def test_a_word_that_other_hits_do_not_hold_is_shown() -> None:
     rare = "Marvin signs off. " + "amber basil cedar delta " * 30 + "The deployment of billing is planned."
-    assert "Marvin" in page([rare, *["deployment of billing"] * 4], "Marvin billing deployment")
+    assert "Marvin" in page([rare, *["deployment of billing"] * 4], "Marvin billing deployment tomorrow")
+    held_twice = "The deployment is planned. " + "amber basil cedar delta " * 30 + "Marvin signs off."
+    assert "Marvin" in page([held_twice, "deployment"], "Marvin deployment")
 
 
 def test_one_hit_is_shown_whole_where_there_is_room() -> None:
@@ -167,8 +201,9 @@ def test_a_name_is_shown_before_words() -> None:
 )
 def test_a_name_is_shown_as_it_was_asked_for(name: str, otherwise: str) -> None:
     """What is written otherwise is found by the same term."""
-    said = f"by {otherwise}, " + "amber basil cedar delta " * 30 + f"then by this.{name} at last"
-    assert name in page([said, "a", "b"], name)
+    filler = "amber basil cedar delta " * 30
+    assert name in page([f"by {otherwise}, {filler}then by this.{name} at last", "a", "b"], name)
+    assert name in page([f"{name} is it, {filler}then a zebra by {otherwise}", "a", "b"], f"zebra {name}")
 
 
 def test_of_a_hash_the_part_that_begins_as_asked_is_shown() -> None:
@@ -188,6 +223,7 @@ def test_an_excerpt_stands_in_its_text_and_keeps_to_the_width(text: str, width: 
     shown = cut(text, "aa 你", width)
     inner = shown.removeprefix("… ").removesuffix(" …")
     assert inner in text
+    assert inner == inner.strip()
     assert len(inner) <= width
 
 

@@ -95,6 +95,7 @@ def test_removing_reads_nothing_that_is_known(tmp_path: Path, monkeypatch: pytes
     for key in ("m0", "unknown", "m1"):
         index.remove([key])
     assert reads == []
+    assert b"zebra" not in (tmp_path / "i.sqlite3").read_bytes()
     del history.documents["m0"], history.documents["m1"]
     assert history.keys(index, "about") == history.keys(SearchIndex(), "about") == ["m3", "m2"]
 
@@ -138,7 +139,9 @@ def test_an_error_of_the_reader_comes_through(tmp_path: Path) -> None:
     history = History(["lion", "zebra"])
 
     def fail(keys: object) -> list[Document]:
-        raise sqlite3.DatabaseError("of the caller's own database")
+        error = sqlite3.DatabaseError("of the caller's own database")
+        error.sqlite_errorname = "SQLITE_CORRUPT"
+        raise error
 
     with pytest.raises(sqlite3.DatabaseError, match="caller's own"):
         index.search("lion", 5, history.entries, fail)
@@ -147,6 +150,12 @@ def test_an_error_of_the_reader_comes_through(tmp_path: Path) -> None:
     with pytest.raises(sqlite3.DatabaseError, match="caller's own"):
         index.search("lion", 5, history.entries, fail)
     assert history.keys(index, "zebra") == ["m1"]
+    history.add("m2", "heron")
+    with pytest.raises(sqlite3.DatabaseError, match="caller's own"):
+        index.update(history.entries, fail)
+    history.reads.clear()
+    index.update(history.entries, history.read)
+    assert history.reads == ["m2"]
 
 
 def test_odd_keys_and_texts_are_taken() -> None:
@@ -154,6 +163,12 @@ def test_odd_keys_and_texts_are_taken() -> None:
     for key in ("", "\0", "a\0b", "\ud800", "键", "x" * 10_000):
         history.add(key, f"zebra \ud83d {'键'} \0 end")
     assert len(history.keys(SearchIndex(), "zebra 键", 50)) == 6
+
+
+def test_a_passage_of_many_terms_is_taken() -> None:
+    """Chinese without a word that comes again: each two characters are a term."""
+    said = "".join(chr(0x4E00 + 7 * number) for number in range(600))
+    assert History([said]).keys(SearchIndex(), said[300:302]) == ["m0"]
 
 
 def test_messages_without_texts_are_no_harm() -> None:
@@ -176,7 +191,7 @@ def test_a_message_that_is_named_twice_is_taken_once() -> None:
 def test_a_limit_is_kept() -> None:
     history = History(["zebra"] * 9)
     assert len(history.keys(SearchIndex(), "zebra", 4)) == 4
-    assert history.keys(SearchIndex(), "zebra", 0) == []
+    assert history.keys(SearchIndex(), "zebra", 0) == history.keys(SearchIndex(), "zebra", -1) == []
     assert SearchIndex().search("zebra", 5, [], history.read) == []
 
 
@@ -344,6 +359,6 @@ def test_all_can_be_dropped_at_once(tmp_path: Path, in_file: bool) -> None:
 
 def test_removing_makes_no_file(tmp_path: Path) -> None:
     index = SearchIndex(tmp_path / "i.sqlite3")
-    index.remove(["m0"])
-    index.clear()
-    assert list(tmp_path.iterdir()) == []
+    for forget in (lambda: index.remove(["m0"]), index.clear):
+        forget()
+        assert list(tmp_path.iterdir()) == []

@@ -77,6 +77,36 @@ def test_rare_words_count_most() -> None:
     assert history.keys(SearchIndex(), "notes on the weather and a quetzal")[0] == "m41"
 
 
+def test_of_passages_that_hold_a_word_the_one_that_is_about_it_comes_first() -> None:
+    """The shorter one, the one that holds it more often, and the one that holds all that is sought."""
+    around = "among much else that has another subject"
+    history = History(["one zebra there", *FILLER, f"one zebra there {around}"])
+    assert history.keys(SearchIndex(), "a zebra")[:2] == ["m0", "m41"]
+    history = History([f"zebra and zebra, a zebra {around}", *FILLER, f"zebra and lion, a tiger {around}"])
+    assert history.keys(SearchIndex(), "a zebra")[:2] == ["m0", "m41"]
+    history = History([f"zebra {around * 2} crossing", *FILLER, "zebra, a zebra"])
+    assert history.keys(SearchIndex(), "zebra crossing")[:2] == ["m0", "m41"]
+
+
+def test_a_name_letter_for_letter_comes_before_its_parts_beside_other_words() -> None:
+    history = History(["set the user_order garden", *FILLER, "set the user-order garden"])
+    assert history.keys(SearchIndex(), "user_order garden")[:2] == ["m0", "m41"]
+
+
+def test_what_is_best_is_found_behind_many_that_hold_less_of_what_is_sought() -> None:
+    """More than are read, all of them later."""
+    later = [f"a zebra number {n}, among much else on subject {n}" for n in range(ROUNDS * CANDIDATES + 1)]
+    for said in ("a zebra", "a zebra crossing, among much else on another subject"):
+        assert History([said, *later]).keys(SearchIndex(), "a zebra crossing")[0] == "m0"
+
+
+def test_of_many_that_hold_a_name_the_latest_comes_first() -> None:
+    """However long it is: more hold the name than are read."""
+    often = [f"app/config.py {number}" for number in range(CANDIDATES + 20)]
+    history = History([*often, "among much else that has another subject there is app/config.py"])
+    assert history.keys(SearchIndex(), "app/config.py")[0] == f"m{len(often)}"
+
+
 def test_of_equal_passages_the_latest_comes_first() -> None:
     history = History([*FILLER, "the code is heron", "unrelated", "the code is heron"])
     assert history.keys(SearchIndex(), "heron code")[:2] == ["m42", "m40"]
@@ -157,7 +187,7 @@ def test_passages_are_short_and_say_what_they_are() -> None:
 
 def test_the_name_of_a_tool_finds_its_results() -> None:
     history = History(FILLER)
-    history.add("result", "sunny, 21 degrees", role="tool", tool="get_forecast")
+    history.add("result", "sunny, 21 degrees", " \n", role="tool", tool="get_forecast")
     assert history.keys(SearchIndex(), "get_forecast degrees")[0] == "result"
     assert history.keys(SearchIndex(), "get_forecast") == ["result"]
 
@@ -204,6 +234,11 @@ def test_a_name_is_found_behind_many_texts_with_its_parts(said: str, query: str,
     assert history.keys(SearchIndex(), query)[0] == "m0"
 
 
+def test_a_whole_name_is_found_behind_any_number_of_texts_with_its_parts() -> None:
+    parts = [f"the test number {number} of the suite has an id" for number in range(ROUNDS * CANDIDATES + 1)]
+    assert History(["set test_id to forty", *parts]).keys(SearchIndex(), "test_id")[0] == "m0"
+
+
 def test_a_name_said_long_ago_is_found_behind_many_that_are_written_otherwise() -> None:
     history = History(["call getUserName", *[f"call get_user_name {number}" for number in range(120)]])
     assert history.keys(SearchIndex(), "getUserName")[0] == "m0"
@@ -230,6 +265,14 @@ def test_few_passages_are_read() -> None:
     history.reads.clear()
     assert len(history.keys(index, "test_id")) == 5
     assert len(history.reads) == ROUNDS * CANDIDATES
+    history.reads.clear()
+    assert len(history.keys(index, "which test")) == 5
+    assert len(history.reads) == CANDIDATES
+
+
+def test_a_hash_is_found_by_its_beginning() -> None:
+    said = ["see 9f8e7d6c5b4a39281706f5e4d3c2b1a098765432", "see 1f8e7d6c5b4a39281706f5e4d3c2b1a098765432"]
+    assert History([*said, *FILLER]).keys(SearchIndex(), "9f8e7d6") == ["m0"]
 
 
 def test_names_in_data_without_spaces_are_cut_nowhere() -> None:

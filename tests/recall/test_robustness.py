@@ -66,8 +66,9 @@ def test_a_truncated_file_is_written_anew(tmp_path: Path, size: int) -> None:
 
 
 @pytest.mark.parametrize("is_on_disk", [True, False])
-def test_an_index_that_nobody_closes_is_closed_when_it_is_dropped(
-    tmp_path: Path, is_on_disk: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("is_dropped", [True, False])
+def test_an_index_is_closed_by_its_user_or_when_it_is_dropped(
+    tmp_path: Path, is_on_disk: bool, is_dropped: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Python 3.13 warns of every connection that is not."""
     closed: list[sqlite3.Connection] = []
@@ -80,9 +81,12 @@ def test_an_index_that_nobody_closes_is_closed_when_it_is_dropped(
     monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Connection))
     index = SearchIndex(tmp_path / "i.sqlite3" if is_on_disk else None)
     History(TEXTS).search(index, "zebra 17")
-    del index
-    gc.collect()
-    assert len(closed) == 1
+    if is_dropped:
+        del index
+        gc.collect()
+    else:
+        index.close()
+    assert len(set(closed)) == 1
 
 
 def test_zeros_are_written_anew(tmp_path: Path) -> None:
