@@ -14,6 +14,7 @@ from context_compressor.summarizers.extracts.outcomes import read_outcome
         ("<returncode>0</returncode>\n<output>\nall good here\n</output>", "all good here", False),
         ("Successfully replaced text in /a/very/long/path.py. Changed 4 lines.", "ok", False),
         ("The file /x/y.py has been edited. Here's the result...", "ok", False),
+        ("The file /x/y.py has been edited as follows:\n1:a\n2:b", "ok", False),
         ("success: true", "ok", False),
         ("success: true\nticket: T-4711\nqueue: billing", "ticket: T-4711 | queue: billing", False),
         (
@@ -36,6 +37,7 @@ from context_compressor.summarizers.extracts.outcomes import read_outcome
         ("bash: line 1: foo: command not found", "bash: line 1: foo: command not found", True),
         ("cat: a.txt: No such file or directory\n", "cat: a.txt: No such file or directory", True),
         ('{"status": "open", "items": [{"id": "7"}]}', "status: open, items: id: 7", False),
+        ('{"said": "a \\"b\\" c"}', "said: a b c", False),
         ('{"error": "order not found"}', "error: order not found", True),
         ("```diff\n--- a.md\n+++ a.md\n```", "--- a.md | +++ a.md", False),
         ("\n".join(f"line {n}" for n in range(40)), "line 0 … line 39 (40 lines)", False),
@@ -276,6 +278,8 @@ def test_a_text_that_left_has_the_lines_that_it_had():
     stub = "[Offloaded tool result ctx://0123456789abcdef: 68 lines, 7000 characters, 3000 tokens]\n"
     shown = "".join(f"[line {n}]\nrow {n}\n" for n in range(1, 40, 3))
     assert read_outcome(stub + shown) == ("row 1 … row 37 (68 lines)", False)
+    code = f"{stub}[lines 1-4]\nimport os\n\nclass Reader:\n    pass\n\nclass Writer:\n"
+    assert read_outcome(code, is_read=True)[0] == "class Reader, class Writer (68 lines)"
 
 
 def test_a_number_of_lines_beyond_what_python_reads_is_no_number():
@@ -316,6 +320,11 @@ def test_what_a_server_of_tools_marks_as_an_error_is_one(is_error: bool):
             "\nCreating pull request for fix/lines into main, in the repository a.example/shop\n\n"
             "https://a.example/shop/pull/482\n",
             "Creating pull request for fix/lines into main, … https://a.example/shop/pull/482 (2 lines)",
+        ),
+        (
+            "\n".join(f"{number} {'and goes on ' * 9}" for number in range(14)),
+            "0 and goes on and goes on and goes on and goes … "
+            "13 and goes on and goes on and goes on and goes … (14 lines)",
         ),
     ],
 )
@@ -375,6 +384,7 @@ def test_of_a_long_record_the_line_is_told_that_failed():
     outcome, failed = read_outcome(record)
     assert outcome.startswith("Name: web-1, Status: Running, ")
     assert outcome.endswith(" … Reason: OOMKilled (24 lines)")
+    assert len(outcome) <= 135
     assert not failed
 
 
@@ -387,6 +397,8 @@ def test_a_page_in_one_line_is_told_by_its_title():
 def test_a_diff_of_several_files_is_told_by_these():
     parts = [f"diff --git a/src/{name}.ts b/src/{name}.ts\n@@ -1 +1 @@\n-a\n+b\n" for name in ("cart", "tax")]
     assert read_outcome("".join(parts)) == ("diff of 2 files: src/cart.ts, src/tax.ts", False)
+    assert read_outcome(f"commit 1a2b\n\n    Mend it\n\n{''.join(parts)}")[0].startswith("commit 1a2b … ")
+    assert read_outcome(parts[0])[0].startswith("diff --git a/src/cart.ts b/src/cart.ts | @@")
 
 
 def test_data_that_was_read_is_told_without_its_marks():
@@ -499,7 +511,13 @@ LONG = "\n" + "more to say\n" * 20
             "</s:Body></s:Envelope>" + LONG,
             "id: K-1, of: Ada (22 lines)",
         ),
-        ('<!DOCTYPE html>\n<html lang="de">\n<head>\n<title>Shop</title>' + LONG, "Shop (25 lines)"),
+        ('\n<!DOCTYPE html>\n<html lang="de">\n<head>\n<title>Shop</title>' + LONG, "Shop (26 lines)"),
+        ("See <title>Shop</title> there" + LONG, "See Shop there … more to say (22 lines)"),
+        ("\n<div><b>alpha</b>\n<i>beta</i></div>" + LONG, "alpha (24 lines)"),
+        ("id: K-1\nname: Ada\nid: K-2\nname: Bob" + LONG, "id: K-1, name: Ada (25 lines)"),
+        ("id: K-1\nbilling address:\n  city: Oslo" + LONG, "id: K-1, city: Oslo (24 lines)"),
+        ("name:    web-1\nstatus:  failed" + LONG, "name: web-1, status: failed (23 lines)"),
+        ("Successfully created: yes\nid: K-1" + LONG, "ok"),
         ("Note: all of it is there" + LONG, "Note: all of it is there … more to say (22 lines)"),
     ],
 )
@@ -897,13 +915,19 @@ root@a1:/app# """
     ("command", "outcome", "failed"),
     [
         ("ls", "t.sh", False),
-        ("ls\n", "t.sh", False),
+        ("\nls\n", "t.sh", False),
         ("pwd", "m.c:3:12: error: x undeclared", True),
         ("cat > t.sh\nmake\nEOF", "root@a1:/app# ls | t.sh", False),
     ],
 )
 def test_on_a_screen_what_stands_above_a_command_is_not_its_outcome(command: str, outcome: str, failed: bool):
     assert read_outcome(SCREEN, command=command) == (outcome, failed)
+
+
+@pytest.mark.parametrize("last", ["t.sh", "t.sh | rootfs.img", "t.sh | c#"])
+def test_a_screen_on_which_no_prompt_waits_is_told_to_its_end(last: str):
+    screen = SCREEN.removesuffix("t.sh\nroot@a1:/app# ") + last.replace(" | ", "\n")
+    assert read_outcome(screen, command="ls") == (last, False)
 
 
 @pytest.mark.parametrize(
@@ -986,6 +1010,7 @@ def test_of_code_that_was_read_what_it_defines_is_told():
     prose = "The default\nfunction of it\nis this.\nNo more."
     assert read_outcome(prose, is_read=True)[0] == "The default | function of it | is this. | No more."
     assert "class Reader, " not in read_outcome(CODE)[0]
+    assert read_outcome("1\tann\n2\tben\n3\teve\n4\tzoe")[0] == "1 ann | 2 ben | 3 eve | 4 zoe"
 
 
 def test_of_a_numbered_file_the_first_words_are_told_and_not_the_first_number():
@@ -1030,7 +1055,7 @@ def test_what_became_of_an_object_is_told_where_it_stands_last():
 @pytest.mark.parametrize(
     ("rows", "told"),
     [
-        ("build\tpass\t1m3s\nlint\tpass\t30s\ntest\tfail\t3m1s\ndeploy\tpending\t0", "test fail 3m1s"),
+        ("build\tfail\t1m3s\nlint\tpass\t30s\ntest\tfail\t3m1s\ndeploy\tpending\t0", "test fail 3m1s"),
         (
             "NAME    READY   STATUS             RESTARTS\nweb-1   1/1     Running            0\n"
             "web-2   0/1     CrashLoopBackOff   12\nweb-3   1/1     Running            0",

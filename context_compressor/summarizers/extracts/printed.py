@@ -95,8 +95,8 @@ def first_words(text: str, lines: int, *, is_read: bool = False) -> str:
     if _SUCCESS.match(first):
         return "ok"
     if not lines:
-        first = " | ".join(filter(None, (first, *others)))
-    if not (first and lines and others):
+        first = " | ".join((first, *others))
+    if not (lines and others):
         return cut(first, _LINE_CHARS)
     # One of several matches or rows is not to be read as the only one.
     count = lines if lines > 12 else 1 + len(others)
@@ -151,6 +151,4 @@ def _pairs(telling: Sequence[str]) -> list[str]:
 
 def _plain(line: str) -> str:
     line = line.strip()
-    if "<" in line or line.startswith("```"):
-        return _TAG.sub("", _PROLOGUE.sub("", line) if line.startswith("<") else line).strip()
-    return line
+    return _TAG.sub("", _PROLOGUE.sub("", line) if line.startswith("<") else line).strip()
