@@ -39,6 +39,18 @@ async def sections(*messages: Msg, max_tokens: int = 600) -> dict[str, list[str]
             "rather not",
             "rather not (asked: “I would take the one by the lake. Do you agree?”)",
         ),
+        (
+            "It rains. I would take the hut by the lake, the only one that has a free room. Do you agree?",
+            "rather not",
+            "rather not (asked: “I would take the hut by the lake, the only one that has a free room. "
+            "Do you agree?”)",
+        ),
+        (
+            f"It rains. I would take the hut by the lake{', which is far' * 10}. Do you agree?",
+            "rather not",
+            f"rather not (asked: “I would take the hut by the lake{', which is far' * 7}, which is … "
+            "Do you agree?”)",
+        ),
         ("| hut | 40 |\nWhich one is it?", "rather not", "rather not (asked: “Which one is it?”)"),
         (
             "Where do we start? And on which day of the week shall we be back home, on Sunday or on Monday?",

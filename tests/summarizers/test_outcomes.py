@@ -1043,6 +1043,15 @@ def test_what_an_answer_repeats_of_its_call_is_not_told():
     told = read_outcome(f'{{"query": {longer}, "n": 1}}', arguments=[query])[0]
     assert told.endswith("and more, n: 1")
     assert read_outcome(f"lamps: {json.dumps(query)}, two", arguments=[query])[0].startswith("lamps: ")
+    assert "low" in read_outcome(f'sent "query": {json.dumps(query)}, all', arguments=[query])[0]
+    # What stands far behind it is told as ever.
+    found = {"query": query, "items": ["lamp"] * 200, "status": "return requested"}
+    told = read_outcome(json.dumps(found), arguments=[query])[0]
+    assert told.startswith("status: return requested, items: lamp, lamp")
+
+
+def test_a_command_above_its_output_is_not_told():
+    assert read_outcome("  make all \nbuilt 3 parts", command="\nmake all\n")[0] == "built 3 parts"
 
 
 def test_what_became_of_an_object_is_told_where_it_stands_last():
