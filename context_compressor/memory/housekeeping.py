@@ -97,8 +97,8 @@ class Housekeeping:
                 await self._recall.keep(list(upkeep.state.known.tokens))
             else:
                 await self._recall.forget(gone)
-        except BaseException:  # cancelled, it is done at the next call
-            upkeep.gone = None if gone is None or upkeep.gone is None else gone | upkeep.gone
+        except BaseException:  # cancelled, the next call drops whatever is not in the history
+            upkeep.gone = None
             raise
 
     async def sweep(self) -> None:

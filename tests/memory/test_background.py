@@ -501,6 +501,21 @@ async def test_asking_for_compression_takes_the_place_of_the_preparation() -> No
     assert memory.stats().summarizer_calls == len(summarizer.requests) == 2
 
 
+async def test_what_is_prepared_is_no_orphan() -> None:
+    memory = new_memory(config(4_000, background_ratio=0.8), summarizer=Noting())
+    for message in turns(60):
+        await filled(memory, [message])
+        await memory.get_memory()
+        if memory.stats().segments and preparation(memory):
+            break
+    await ended(memory)
+    stored = await memory.store.refs()
+    assert set(stored) > set(await memory.reachable_refs())
+    orphan = await memory.store.write("an orphan")
+    assert await memory.remove_orphans() == [orphan]
+    assert await memory.store.refs() == stored
+
+
 async def test_a_text_that_was_removed_meanwhile_is_not_named_without_being_stored() -> None:
     summarizer = Gated()
     memory, _ = await preparing(summarizer)

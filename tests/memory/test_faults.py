@@ -820,7 +820,7 @@ async def test_a_failed_removal_is_tried_again_after_a_restart() -> None:
 # Hooks
 
 
-async def test_a_hook_that_raises_is_contained() -> None:
+async def test_a_hook_that_raises_is_contained(caplog: pytest.LogCaptureFixture) -> None:
     delivered: list[str] = []
 
     def hook(event: CompressionEvent) -> None:
@@ -836,6 +836,16 @@ async def test_a_hook_that_raises_is_contained() -> None:
         await filled(memory, LONG)
         await nothing_lost(memory, LONG)
         assert delivered == ["compress"]
+    logged = [record.getMessage() for record in caplog.records]
+    assert logged == ["on_event failed for an event of kind compress"] * 2
+
+
+async def test_a_hook_need_not_be_async(caplog: pytest.LogCaptureFixture) -> None:
+    events: list[CompressionEvent] = []
+    memory = new_memory(on_event=events.append)
+    await filled(memory, LONG)
+    await memory.get_memory()
+    assert (len(events), caplog.records) == (1, [])
 
 
 async def test_a_hook_that_waits_for_something_cancelled_cancels_nobody_else() -> None:
