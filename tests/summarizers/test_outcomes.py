@@ -1029,6 +1029,8 @@ def test_of_a_numbered_file_the_first_words_are_told_and_not_the_first_number():
 def test_what_any_page_begins_with_says_nothing_of_it():
     page = f'<!DOCTYPE html>\n<html>\n<meta charset="utf-8"><title>Lamps</title>\n{"<p>more</p>" * 9}'
     assert read_outcome(page)[0] == "Lamps"
+    page = f'<html>\n  <link rel="icon" href="a.png">\n  <p>Lamps</p>{LONG}</html>'
+    assert read_outcome(page)[0] == "Lamps (24 lines)"
 
 
 def test_what_an_answer_repeats_of_its_call_is_not_told():
@@ -1064,7 +1066,7 @@ def test_what_became_of_an_object_is_told_where_it_stands_last():
 @pytest.mark.parametrize(
     ("rows", "told"),
     [
-        ("build\tfail\t1m3s\nlint\tpass\t30s\ntest\tfail\t3m1s\ndeploy\tpending\t0", "test fail 3m1s"),
+        ("build\tpass\t1m3s\nlint\tfail\t30s\ntest\tfail\t3m1s\ndeploy\tpending\t0", "test fail 3m1s"),
         (
             "NAME    READY   STATUS             RESTARTS\nweb-1   1/1     Running            0\n"
             "web-2   0/1     CrashLoopBackOff   12\nweb-3   1/1     Running            0",
