@@ -206,6 +206,11 @@ def test_a_name_is_shown_as_it_was_asked_for(name: str, otherwise: str) -> None:
     assert name in page([f"{name} is it, {filler}then a zebra by {otherwise}", "a", "b"], f"zebra {name}")
 
 
+def test_a_name_within_a_longer_word_is_shown_before_one_that_is_written_otherwise() -> None:
+    said = "by testId, " + "amber basil cedar delta " * 30 + "then by my_test_ids at last"
+    assert "my_test_ids" in page([said, "a", "b"], "test_id")
+
+
 def test_of_a_hash_the_part_that_begins_as_asked_is_shown() -> None:
     said = "commit 9f8e7d6c5b4a39281706f5e4d3c2b1a098765432"
     assert said in cut("amber " * 100 + said + " basil" * 100, "9f8e7d6", 140)

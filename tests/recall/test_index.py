@@ -38,6 +38,8 @@ def test_a_file_is_taken_up_again(tmp_path: Path) -> None:
     for number in range(30):
         history.add(f"m{number}", f"zebra {number}")
         index.update(history.entries, history.read)
+    del history.documents["m7"]
+    index.update(history.entries, history.read)
     index.close()
     history.reads.clear()
     again = SearchIndex(tmp_path / "i.sqlite3")
@@ -92,12 +94,44 @@ def test_removing_reads_nothing_that_is_known(tmp_path: Path, monkeypatch: pytes
     index.remove(["unknown"])
     history.add("m3", "about okapis")
     assert history.keys(index, "okapi") == ["m3"]
-    for key in ("m0", "unknown", "m1"):
+    for key in ("m0", "unknown", "m1", "m0"):
         index.remove([key])
     assert reads == []
     assert b"zebra" not in (tmp_path / "i.sqlite3").read_bytes()
     del history.documents["m0"], history.documents["m1"]
+    history.reads.clear()
+    index.update(history.entries, history.read)
+    assert history.reads == []
     assert history.keys(index, "about") == history.keys(SearchIndex(), "about") == ["m3", "m2"]
+
+
+@pytest.mark.parametrize("in_file", [False, True])
+def test_what_was_removed_is_read_anew(tmp_path: Path, in_file: bool) -> None:
+    history = History(["lion", "zebra"])
+    index = SearchIndex(tmp_path / "i.sqlite3" if in_file else None)
+    index.update(history.entries, history.read)
+    history.reads.clear()
+    index.remove(["m0"])
+    index.update(history.entries, history.read)
+    assert history.reads == ["m0"]
+    assert history.keys(index, "lion") == ["m0"]
+
+
+def test_two_indexes_of_one_file_follow_each_other(tmp_path: Path) -> None:
+    one, other = (SearchIndex(tmp_path / "i.sqlite3") for _ in range(2))
+    lions, zebras = History(["a lion"]), History(["a zebra"])
+    for _ in range(3):
+        assert (lions.keys(one, "lion"), lions.keys(one, "zebra")) == (["m0"], [])
+        assert (zebras.keys(other, "zebra"), zebras.keys(other, "lion")) == (["m0"], [])
+
+
+def test_the_texts_of_a_message_may_be_read_in_any_order() -> None:
+    history = History()
+    history.add("m0", "a lion", "a zebra")
+    index = SearchIndex()
+    index.update(history.entries, history.read)
+    (found,) = index.search("zebra", 5, history.entries, lambda keys: history.read(keys)[::-1])
+    assert found.text == "a zebra"
 
 
 def test_a_fresh_index_removes_from_a_file(tmp_path: Path) -> None:
@@ -156,6 +190,15 @@ def test_an_error_of_the_reader_comes_through(tmp_path: Path) -> None:
     history.reads.clear()
     index.update(history.entries, history.read)
     assert history.reads == ["m2"]
+
+
+def test_a_text_that_is_read_back_shorter_than_it_was_is_no_harm() -> None:
+    history = History()
+    history.add("m0", "and so on it goes. " * 90 + "a zebra")
+    index, entries = SearchIndex(), history.entries
+    index.update(entries, history.read)
+    history.add("m0", "cut short")
+    assert index.search("zebra", 5, entries, history.read) == []
 
 
 def test_odd_keys_and_texts_are_taken() -> None:

@@ -245,6 +245,12 @@ def test_a_lock_is_waited_for_again(
         history.reads.clear()
         index.update(history.entries, history.read)
         assert (index.path, history.reads) == (path, [])
+    other.execute("BEGIN EXCLUSIVE")
+    check(index, history)
+    other.execute("ROLLBACK")
+    index.close()
+    check(index, history)
+    assert index.path == path
     assert len(caplog.records) == 1
 
 
