@@ -45,8 +45,7 @@ _EXCEPTION, _EXCEPTION_END = "<exception>", "</exception>"
 """Where mini-swe-agent says why a command could not be run, or did not end."""
 _LONG = re.compile(
     r"\s{0,9}<returncode>(-?\d{1,10})</returncode>\s{0,9}"
-    r"(?:<warning>[^<]{0,2000}</warning>\s{0,9})?<output_head>([^\0]*?)</output_head>"
-    r"[^\0]{0,200}?<output_tail>([^\0]*)</output_tail>\s{0,9}\Z"
+    r"(?:<warning>[^<]{0,2000}</warning>\s{0,9})?<output_head>"
 )
 """Its report on a long output: head and tail."""
 _METADATA = re.compile(r"\n\s{0,9}<(\w{2,20}_metadata)>([^<]{0,800})</\1>\s{0,9}\Z")
@@ -207,7 +206,11 @@ def _unframe_tags(text: str) -> Report | None:
         report = _unframe_tags(text[end + len(_EXCEPTION_END) :])
         return report and Report(_join((report.said, text[len(_EXCEPTION) : end])), report.status, True)
     if "<output_head>" in text and (found := _LONG.match(text)):
-        return Report(_join((found[2].strip("\n"), found[3].strip("\n"))), found[1])
+        head, _, rest = text[found.end() :].partition("</output_head>")
+        tail = rest.partition("<output_tail>")[2].rstrip()
+        if tail.endswith("</output_tail>"):
+            tail = tail.removesuffix("</output_tail>")
+            return Report(_join((head.strip("\n"), tail.strip("\n"))), found[1])
     found = _TAGGED.match(text)
     if found is None:
         return None

@@ -10,7 +10,7 @@ from context_compressor.summarizers.cutting import ELLIPSIS
 _DEFINED_CHARS = 80
 _NUMBERED = re.compile(r"\s*+(\d{1,6})(?:[\t→]|[:|] ?|\s*\Z)")
 """How tools that show a file begin each line: with its number."""
-_ANY_NUMBER = re.compile(r"^\s*+\d{1,6}[\t→:|]", re.MULTILINE)
+_ANY_NUMBER = re.compile(r"^[ \t]*+\d{1,6}[\t→:|]", re.MULTILINE)
 _DEFINITION = re.compile(
     r"(\s*+)(?=[acdefipstu])"  # each of the words begins with one of these
     r"((?:(?:export|default|public|private|protected|internal|static|abstract|final|async|pub|unsafe) +)*"

@@ -113,13 +113,16 @@ _LOG_ERROR = re.compile(
 """A line of a log, perhaps numbered or found by grep, in which a program told of an error."""
 _LOG_WORDS = ("ERROR", "FATAL", "CRITICAL", "error", "fatal", "critical")
 _REFUSAL = re.compile(
-    r"\s*(?:(?:Unable to|Could(?: not|n't)|Can(?:not|'t)) [a-z]|Unknown (?:tool|function|command)\b"
-    r"|No changes (?:to apply|made)|\w+ failed for |\([A-Z]\w{2,40}(?:Failed|Found|Denied|Exceeded|Error)\) "
-    r"|无法|未能)[^\n]*"
-    r"|[^\n]{0,160}?(?:\b(?:(?:does not|doesn't) exist|already exists|rejected by (?:the )?user|must read"
-    r"|appears multiple times|modified since|No changes made|[Tt]imeout(?=[,.])|(?i:timed out))\b"
-    r"|(?<![不未没无会])(?:超时|不存在|权限不足|没有权限|无权|余额不足|被拒绝))(?![^\n]*\bskipp)[^\n]*"
+    r"\s*(?:(?:Unable to|Could(?: not|n't)|Cannot) [a-z]|Unknown (?:tool|function|command)\b"
+    r"|(?:[^\n]{1,80}\. )?No changes (?:to apply|made)|\w+ failed for |无法|未能"
+    r"|\([A-Z]\w{2,40}(?:Failed|Found|Denied|Exceeded|Error)\) )[^\n]*"
+    r"|(?![^\n]*\b(?i:if|when|what|whether|how|why|skip\w*)\b)(?:[^\n,;?，。]{0,160}?"
+    r"\b(?:(?:does not|doesn't) exist|already exists|rejected by (?:the )?user|must read"
+    r"|appears multiple times|modified since|[Tt]imeout(?=[,.])|(?i:timed out))\b[^\n;?]*"
+    r"|[^\n,;?，。]{0,40}?(?<![不未没无会])(?:超时|不存在|权限不足|没有权限|无权|余额不足|被拒绝)"
+    r"(?:[，。：,.:!！][^\n]*|\s*\Z))"
 )
+"""What a tool answers that did not do what was asked for, as a sentence on a line of its own."""
 _REFUSAL_CHARS = 800
 _TRACEBACK = re.compile(
     r"^Traceback \(most recent call last\):[ \t]*\n(?:[ \t][^\n]*+\n)*+([A-Za-z_][^\n]*)", re.MULTILINE
@@ -164,7 +167,7 @@ def find_error(text: str) -> str | None:
 
 
 def find_refusal(text: str) -> str | None:
-    """Return the first line of a short answer, where it says that what was asked for was not done."""
+    """Return the first line of a tool's short answer, where it says that what was asked for was not done."""
     found = _REFUSAL.match(text) if len(text) < _REFUSAL_CHARS and text.count("\n") < 3 else None
     return found and found[0].strip()
 

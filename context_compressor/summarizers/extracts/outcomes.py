@@ -170,12 +170,13 @@ def read_outcome(
         if status not in ("", "0") and (why := _error_at_end(said)):
             return f"exit code {status}: {quote(why, _ERROR_CHARS)}", True
         return _logged_error(said, lines) or first_words(said, lines, is_read=True), False
-    outcome, failed = _what_is_said(without_arguments(said, arguments), lines, ended_well=status in ("", "0"))
+    answer, ended_well = without_arguments(said, arguments), status in ("", "0")
+    outcome, failed = _what_is_said(answer, lines, is_answer=not executed, ended_well=ended_well)
     if outcome in ("", "ok") and status in _NO_MATCH_STATUS and _ends_with(_SEARCH, executed):
         return "no match", False
     if is_error and not outcome:
         return "error", True
-    if failed or is_error or status in ("", "0"):
+    if failed or is_error or ended_well:
         return outcome, failed or is_error
     return f"exit code {status}" + (f": {outcome}" if outcome not in ("", "ok") else ""), True
 
@@ -206,7 +207,7 @@ def _without_status(text: str) -> tuple[str, str]:
     return text, ""
 
 
-def _what_is_said(text: str, lines: int, *, ended_well: bool) -> tuple[str, bool]:
+def _what_is_said(text: str, lines: int, *, is_answer: bool, ended_well: bool) -> tuple[str, bool]:
     if DATA.match(text):
         if not text.startswith('{"error"') and (logged := _logged_error(text, lines)):
             return logged, False
@@ -232,7 +233,7 @@ def _what_is_said(text: str, lines: int, *, ended_well: bool) -> tuple[str, bool
     error = find_error(text)
     if error:
         return _with_failed_tests(quote(error, _ERROR_CHARS), find_failed_tests(text)), True
-    if refused := find_refusal(text):
+    if is_answer and (refused := find_refusal(text)):  # what a command prints may be anybody's words
         return quote(refused, _ERROR_CHARS), True
     if logged := _logged_error(text, lines):
         return logged, False
