@@ -401,6 +401,14 @@ def test_a_diff_of_several_files_is_told_by_these():
     assert read_outcome(parts[0])[0].startswith("diff --git a/src/cart.ts b/src/cart.ts | @@")
 
 
+def test_what_is_cut_out_of_a_long_list_is_not_counted():
+    hits = [f"{n}. [Hut {n}](https://huts.example/{n})\n{'A hut. ' * 40}\n" for n in range(1, 31)]
+    assert read_outcome("\n".join(hits[:3]))[0].startswith("3 found: Hut 1; Hut 2; Hut 3")
+    assert read_outcome("\n".join(hits))[0].startswith("found: Hut 1; Hut 2; ")
+    diff = "".join(f"diff --git a/{n}.py b/{n}.py\n+{'x' * 400}\n" for n in range(30))
+    assert read_outcome(diff)[0].startswith("diff of files: 0.py, 1.py, ")
+
+
 def test_data_that_was_read_is_told_without_its_marks():
     data = json.dumps({"name": "web", "private": True, "scripts": {"test": "vitest"}}, indent=2)
     assert read_outcome(data, is_read=True) == (

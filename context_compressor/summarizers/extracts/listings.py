@@ -29,15 +29,16 @@ _NAMES = (("title", "name", "标题", "名称"), ("number", "id", "key", "code")
 """Keys that end so tell one object from another, best first."""
 
 
-def told_changes(text: str, many: str) -> str:
+def told_changes(text: str, many: str, *, is_whole: bool) -> str:
     """Return which files a diff of several, or `git status`, says were changed, or which commits there are.
 
     Args:
         text: what was printed.
         many: what says of how many lines that was.
+        is_whole: whether that is all, so that what is in it may be counted.
     """
     if text.startswith("diff --git ") and len(files := _DIFF.findall(text)) > 1:
-        return cut(f"diff of {len(files)} files: {', '.join(files)}", _CHARS)
+        return cut(f"diff of {f'{len(files)} files' if is_whole else 'files'}: {', '.join(files)}", _CHARS)
     if branch := _BRANCH.match(text):
         changes = (f"{how} {path}" if how else path for how, path in _CHANGE.findall(text))
         told = ", ".join(changes)
@@ -47,10 +48,11 @@ def told_changes(text: str, many: str) -> str:
     return ""
 
 
-def told_hits(text: str) -> str:
-    """Return the titles of what a search found; "" where it tells of no two."""
+def told_hits(text: str, *, is_whole: bool) -> str:
+    """Return the titles of what a search found, of a whole text with their number; "" for fewer than two."""
     titles = [link or title for link, title in _TITLE.findall(text)]
-    return cut(f"{len(titles)} found: {'; '.join(titles)}", _CHARS) if len(titles) > 1 else ""
+    count = f"{len(titles)} " if is_whole else ""
+    return cut(f"{count}found: {'; '.join(titles)}", _CHARS) if len(titles) > 1 else ""
 
 
 def told_directory(lines: Sequence[str]) -> str:

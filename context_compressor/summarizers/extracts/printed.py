@@ -116,9 +116,10 @@ def _of_a_kind(text: str, lines: int, *, is_read: bool) -> str:
     if "- Page URL: " in text and (page := _PAGE.search(text)):
         return cut(" ".join(filter(None, page.groups())), 140)
     many = f" ({lines} lines)" if lines > 12 else ""
-    if told := told_changes(text, f" ({lines} lines)" if lines else ""):
+    is_whole = text.count("\n") + 1 >= lines
+    if told := told_changes(text, f" ({lines} lines)" if lines else "", is_whole=is_whole):
         return told
-    if not is_read and (told := told_hits(text)):
+    if not is_read and (told := told_hits(text, is_whole=is_whole)):
         return told + many
     if lines and text[:1_000].lstrip()[:1] == "<" and (title := _TITLE.search(text)):
         return cut(title[1], _LINE_CHARS) + many
