@@ -203,7 +203,8 @@ def _unframe_report(value: Mapping[str, Any]) -> Report | None:
 
 def _unframe_tags(text: str) -> Report | None:
     if text.startswith(_EXCEPTION) and (end := text.find(_EXCEPTION_END)) > 0:
-        report = _unframe_tags(text[end + len(_EXCEPTION_END) :])
+        below = text[end + len(_EXCEPTION_END) :]
+        report = None if below.startswith(_EXCEPTION) else _unframe_tags(below)
         return report and Report(_join((report.said, text[len(_EXCEPTION) : end])), report.status, True)
     if "<output_head>" in text and (found := _LONG.match(text)):
         head, _, rest = text[found.end() :].partition("</output_head>")

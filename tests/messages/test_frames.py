@@ -149,6 +149,8 @@ def test_a_list_tells_each_thing_once_and_what_says_it_again_was_printed():
         "<status>x</status>" + "<stdout>" * 100_000,
         "<returncode>1</returncode><output_head>" + "</output_head>" * 100_000,
         "<exception>" * 100_000 + "</exception>",
+        "<exception>x</exception>" * 100_000,
+        "<returncode>1</returncode><output_head>" + "</output_head><output_tail>" * 100_000,
     ],
     ids=[
         "a line without end",
@@ -158,6 +160,8 @@ def test_a_list_tells_each_thing_once_and_what_says_it_again_was_printed():
         "tags that open",
         "ends",
         "exceptions",
+        "one exception after the other",
+        "tails",
     ],
 )
 def test_what_looks_like_a_frame_is_read_in_linear_time(text: str):
