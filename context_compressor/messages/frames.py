@@ -267,23 +267,28 @@ def _unframe_lines(text: str) -> Report | None:
 
 
 def _unframe_ended(text: str) -> Report | None:
-    start = max(0, len(text) - _ENDED_CHARS)
-    if text.find("[The command ", start) >= 0 and (found := _UNFINISHED.search(text, start)):
+    if found := _search_end(_UNFINISHED, "[The command ", text, _ENDED_CHARS):
         return Report(_join((text[: found.start()], found[1])))
-    if text.find("[Jupyter ", start) >= 0 and (found := _NOTEBOOK.search(text, start)):
+    if found := _search_end(_NOTEBOOK, "[Jupyter ", text, _ENDED_CHARS):
         return Report(text[: found.start()])
-    found = _ENDED.search(text, start) if text.find("[Command finished", start) >= 0 else None
+    found = _search_end(_ENDED, "[Command finished", text, _ENDED_CHARS)
     return Report(text[: found.start()], found[1]) if found else None
 
 
 def _unframe_metadata(text: str) -> Report | None:
-    start = max(0, len(text) - _METADATA_CHARS)
-    found = _METADATA.search(text, start) if text.find("_metadata>", start) >= 0 else None
+    found = _search_end(_METADATA, "_metadata>", text, _METADATA_CHARS)
     if found is None:
         return None
+    said = text[: found.start()].rstrip()
     if _STOPPED.search(found[2]):
-        return Report(_join((text[: found.start()].rstrip(), found[2].strip())), is_error=True)
-    return Report(text[: found.start()].rstrip())
+        return Report(_join((said, found[2].strip())), is_error=True)
+    return Report(said)
+
+
+def _search_end(pattern: re.Pattern[str], part: str, text: str, chars: int) -> re.Match[str] | None:
+    """Search the last characters of a text for a pattern; `part` stands in all that it matches."""
+    start = max(0, len(text) - chars)
+    return pattern.search(text, start) if text.find(part, start) >= 0 else None
 
 
 def _unframe_file(text: str) -> Report | None:

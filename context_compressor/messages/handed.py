@@ -81,8 +81,12 @@ def without_surroundings(text: str) -> str:
 
 def without_prompt(text: str) -> str:
     """Return a result without the prompt with which SWE-agent ends it."""
-    prompt = _PROMPT.search(text, max(0, len(text) - _PROMPT_CHARS)) if "bash-$" in text[-20:] else None
+    prompt = _prompt_of(text)
     return text[: prompt.start()] if prompt else text
+
+
+def _prompt_of(text: str) -> re.Match[str] | None:
+    return _PROMPT.search(text, max(0, len(text) - _PROMPT_CHARS)) if "bash-$" in text[-20:] else None
 
 
 def _without_reminders(text: str) -> str:
@@ -120,7 +124,7 @@ def read_result(parts: Sequence[str]) -> Result | None:
     if tag := _retrieved_by(parts):
         return Result(text[len(tag) + 2 : -len(tag) - 3].strip("\n"), tag)
     found = _OPENING.match(text)
-    prompt = _PROMPT.search(text, max(0, len(text) - _PROMPT_CHARS))
+    prompt = _prompt_of(text)
     if found is None and (prompt is None or _TASK in text):
         return None
     body = text[found.end() if found else 0 : prompt.start() if prompt else None]

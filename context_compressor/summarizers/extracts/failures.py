@@ -177,12 +177,9 @@ def _said_below(text: str, line: str) -> str:
     below, _, next_below = text.lstrip().partition("\n")
     if " validation error" in line:  # of pydantic, below the name of the field
         return f"{below} {next_below.partition(chr(10))[0].strip()}"
-    if (
-        line.endswith(":")
-        or below.startswith("--> ")
-        or (line.lstrip().startswith(_GO_TEST) and text[1:2] in " \t")
-    ):
-        return below.partition("\n")[0]
+    is_of_go = line.lstrip().startswith(_GO_TEST) and text[1:2] in " \t"
+    if is_of_go or line.endswith(":") or below.startswith("--> "):
+        return below
     if "have NOT been applied" in text:
         return "(NOT applied)"
     if line.startswith("HTTP/"):

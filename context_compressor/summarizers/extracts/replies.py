@@ -54,22 +54,20 @@ def reply_lines(digest: Digest, make: Make, *, talks: bool) -> Iterator[Line]:
         # In a conversation without tools, what was answered is what was done.
         answers = not digest.calls
         for sentence in sentences(text) if decides or plans or finds or answers else ():
-            if cut(sentence, SENTENCE_CHARS) in state:
+            told = cut(sentence, SENTENCE_CHARS)
+            if told in state:
                 continue
             if decides and _decides(sentence, talks):
-                value = 0.3 + 0.4 * said.position
-                yield make("decisions", cut(sentence, SENTENCE_CHARS), value, said.position)
+                yield make("decisions", told, 0.3 + 0.4 * said.position, said.position)
             elif plans and PROMISE.search(sentence):
-                value = 0.3 + 0.4 * said.position
-                yield make("next", cut(sentence, SENTENCE_CHARS), value, said.position)
+                yield make("next", told, 0.3 + 0.4 * said.position, said.position)
             elif finds and _finds(sentence):
-                value = 0.2 + 0.4 * said.position
-                yield make("decisions", cut(sentence, SENTENCE_CHARS), value, said.position)
+                yield make("decisions", told, 0.2 + 0.4 * said.position, said.position)
             elif plans and PENDING.search(sentence):
-                yield make("next", cut(sentence, SENTENCE_CHARS), said.position**2, said.position)
+                yield make("next", told, said.position**2, said.position)
             elif answers and len(sentence) > 40 and sentence[-1] not in "!:：":
                 answers = False
-                yield make("done", cut(sentence, SENTENCE_CHARS), 0.1 + 0.3 * said.position, said.position)
+                yield make("done", told, 0.1 + 0.3 * said.position, said.position)
 
 
 def _decides(text: str, talks: bool) -> bool:
@@ -78,14 +76,18 @@ def _decides(text: str, talks: bool) -> bool:
 
 def _finds(sentence: str) -> bool:
     """Tell whether a sentence tells of something named what later work may rest on, and does not ask."""
-    is_named = _DIGIT.search(sentence) or find_identifiers(sentence)
-    return bool(FINDING.search(sentence) and is_named and not sentence.endswith(QUESTION_MARKS))
+    return bool(FINDING.search(sentence)) and not sentence.endswith(QUESTION_MARKS) and _is_telling(sentence)
+
+
+def _is_telling(text: str) -> bool:
+    """Tell whether a text has a number or a name in it."""
+    return bool(_DIGIT.search(text) or find_identifiers(text))
 
 
 def _is_aside(said: Statement) -> bool:
     """Tell whether words beside a call, "Let me check." say, only announce it: short, and naming nothing."""
     is_short = said.with_call and len(said.text.encode(errors="surrogatepass")) < _ASIDE_BYTES
-    return is_short and not (_DIGIT.search(said.text) or find_identifiers(said.text))
+    return is_short and not _is_telling(said.text)
 
 
 def _without_announcement(said: Statement, text: str) -> str:
