@@ -34,6 +34,15 @@ def test_files_ids_addresses_outcomes_and_wishes_are_named() -> None:
     assert "user: Please fix parse_date" in index
 
 
+def test_of_a_plan_that_is_handed_again_and_again_only_the_newest_state_is_told() -> None:
+    plans = [
+        user(f"Work by this plan. [{first}] Collect all the sources [{then}] Write the report")
+        for first, then in ((" ", " "), ("x", " "), ("x", "x"))
+    ]
+    index = index_of(*plans)
+    assert index == "user: Work by this plan. [x] Collect all the sources [x] Write the report"
+
+
 def test_what_the_system_says_later_is_not_called_the_users() -> None:
     later = Msg("system", "No files have been uploaded yet.", "system")
     assert index_of(later) == "system: No files have been uploaded yet."

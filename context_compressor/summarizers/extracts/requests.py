@@ -20,6 +20,7 @@ from context_compressor.summarizers.extracts.wording import (
     IMPERATIVE,
     INQUIRY,
     NUMBER,
+    STEP_MARK,
 )
 
 STATEMENT_CHARS = 280
@@ -33,7 +34,7 @@ def request_lines(digest: Digest, make: Make) -> Iterator[Line]:
 
     An answer of few words stands beside its question; a yes is a decision, and without a question nothing.
     """
-    requests = [(said, is_assent(said.text)) for said in digest.requests]
+    requests = [(said, is_assent(said.text)) for said in _standing(digest.requests)]
     has_goal = any(line.section == "goal" for line in digest.carried)
     # What is asked in the midst of the work is one more request, and the goal was stated before.
     done = [said.position for said in digest.replies] + [call.position for call in digest.calls]
@@ -57,6 +58,13 @@ def request_lines(digest: Digest, make: Make) -> Iterator[Line]:
             line = make("instructions", said.quoted(told), value, said.position)
         line.speaker = said.speaker
         yield line
+
+
+def _standing(requests: list[Statement]) -> list[Statement]:
+    """Leave out a plan that was handed again with other steps done."""
+    plans = [STEP_MARK.sub("", said.text) for said in requests]
+    newest = dict(zip(plans, requests, strict=True))
+    return [said for plan, said in zip(plans, requests, strict=True) if newest[plan].text == said.text]
 
 
 def _told_request(text: str) -> str:

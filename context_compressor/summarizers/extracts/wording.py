@@ -171,3 +171,8 @@ THANKS = re.compile(
 ASSENT_CHARS = 80
 """Of a message, looked at for whether it is but an assent."""
 QUESTION_MARKS = ("?", "？", "؟")
+STEP_MARK = re.compile(
+    r"\[(?:[x ~-]|todo|done|pending|completed|in[ _]progress)\]|[☐☑✅⬜✔]\N{VARIATION SELECTOR-16}?",
+    re.IGNORECASE,
+)
+"""How far a step of a plan is."""
