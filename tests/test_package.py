@@ -65,8 +65,15 @@ HEAVY = (
 )
 """Packages that only a summariser, a framework or the command line needs, most of them slow to import."""
 
-LATE = ("regex", "context_compressor.recall.index", "context_compressor.recall.terms")
+SEARCH = ("regex", "context_compressor.recall.index", "context_compressor.recall.terms")
 """What takes long to import, and only a search needs."""
+RULES = (
+    "context_compressor.compression.segmenting",
+    "context_compressor.offload.previews.making",
+    "context_compressor.summarizers.extracts",
+    "context_compressor.summarizers.validation",
+)
+"""What takes longest, and only an event needs."""
 
 SHARED = {"errors", "events"}
 MAY_IMPORT = {
@@ -115,6 +122,7 @@ MEETS_THE_OUTSIDE = {
     "compression/notes.py": {"summarizers"},
     "compression/segmenting.py": {"summarizers"},
     "compression/stubbing.py": {"offload"},
+    "compression/surroundings.py": {"summarizers"},
     "compression/performed.py": {"summarizers"},
     "compression/writing.py": {"offload"},
     "compression/ledger.py": {"offload"},
@@ -164,7 +172,37 @@ def modules_after(statement: str) -> set[str]:
 
 def test_import_is_light() -> None:
     """No public name pulls in a provider SDK, anything of the command line, or anything to search by."""
-    assert modules_after("from context_compressor import *").isdisjoint((*HEAVY, *LATE))
+    assert modules_after("from context_compressor import *").isdisjoint((*HEAVY, *SEARCH))
+
+
+def test_a_memory_imports_no_rules() -> None:
+    """Rules are read from hundreds of patterns, and to compile these takes longer than all the rest."""
+    statement = "from context_compressor import CompressedMemory, compress_messages, from_openai"
+    assert modules_after(statement).isdisjoint((*HEAVY, *SEARCH, *RULES))
+
+
+def test_rules_are_imported_beside_the_event_loop() -> None:
+    """The first event of a process imports them in a thread: others go on meanwhile."""
+    code = """
+import asyncio, sys, threading
+from context_compressor import CompressedMemory, CompressionConfig, Msg
+
+class Spy:
+    def find_spec(self, name, path=None, target=None):
+        if name == "context_compressor.compression.segmenting":
+            print(threading.current_thread() is threading.main_thread())
+
+async def main():
+    memory = CompressedMemory(config=CompressionConfig(max_total_tokens=500))
+    await memory.add([Msg("user", f"number {n} " * 20, "user") for n in range(40)])
+    await memory.get_memory()
+    print(memory.stats().segments)
+
+sys.meta_path.insert(0, Spy())
+asyncio.run(main())
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "1"]
 
 
 def test_a_public_name_is_imported_when_it_is_used() -> None:

@@ -10,7 +10,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
 from itertools import takewhile
+from typing import TYPE_CHECKING
 
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.edits import ItemKey, StubEdit
@@ -20,9 +22,9 @@ from context_compressor.compression.notes import bounded_note
 from context_compressor.compression.performed import Performed
 from context_compressor.compression.plans import Costs, Plan, PlannedSegment, PlannedStub
 from context_compressor.compression.redaction import redacted_text
-from context_compressor.compression.segmenting import MadeSegment, SegmentMaker, Surroundings
 from context_compressor.compression.stubbing import StubMaker
-from context_compressor.compression.view import ViewItem
+from context_compressor.compression.surroundings import Surroundings
+from context_compressor.compression.view import ViewItem, segment_tokens
 from context_compressor.compression.writing import Writer
 from context_compressor.messages.escapes import sendable
 from context_compressor.messages.msg import tool_names
@@ -30,10 +32,12 @@ from context_compressor.messages.parts import PartPath
 from context_compressor.offload.protocol import OffloadStore
 from context_compressor.offload.stubs import media_stub, minimal_stub
 from context_compressor.summarizers.identifiers.uses import Uses
-from context_compressor.summarizers.map_reduce import InParts
 from context_compressor.summarizers.protocol import Summarizer
 from context_compressor.tokens.off_loop import gather, run_off_loop, text_characters
 from context_compressor.tokens.protocol import TokenCounter
+
+if TYPE_CHECKING:
+    from context_compressor.compression.segmenting import MadeSegment, SegmentMaker
 
 _CONCURRENT_CALLS = 8
 """Summaries and writes of one event that run at the same time."""
@@ -69,10 +73,10 @@ class Engine:
         self._config = config
         self._read_uses = read_uses
         self._counter = counter
-        writer = Writer(config, store)
-        self._stubs = StubMaker(writer, counter, config.redact, read_ref)
-        asked = InParts(summarizer, counter)
-        self._segments = SegmentMaker(config, writer, self._stubs, asked, fallback, counter)
+        self._writer = Writer(config, store)
+        self._stubs = StubMaker(self._writer, counter, config.redact, read_ref)
+        self._summarizer, self._fallback = summarizer, fallback
+        self._segments: SegmentMaker | None = None
         self._costs: Costs | None = None
 
     def costs(self) -> Costs:
@@ -82,9 +86,24 @@ class Engine:
             self._costs = Costs(
                 stub=self._counter.count_text(minimal_stub(_SAMPLE_REF)),
                 media=self._counter.count_text(media_stub(_SAMPLE_MEDIA, _SAMPLE_REF, "image")) + 20,
-                segment=self._segments.cost_of(segment_text(_SAMPLE_REF, 9_999_999, "x")),
+                segment=segment_tokens(segment_text(_SAMPLE_REF, 9_999_999, "x"), self._counter),
             )
         return self._costs
+
+    async def _segment_maker(self) -> SegmentMaker:
+        """Return what makes segments.
+
+        The first event of a process imports the rules that it reads messages by, which takes a tenth of a
+        second: in a thread. A session that stays within its budget needs none of them.
+        """
+        if self._segments is None:
+            await asyncio.to_thread(import_module, "context_compressor.compression.segmenting")
+            from context_compressor.compression.segmenting import SegmentMaker
+
+            self._segments = SegmentMaker(
+                self._config, self._writer, self._stubs, self._summarizer, self._fallback, self._counter
+            )
+        return self._segments
 
     async def perform(
         self,
@@ -108,6 +127,7 @@ class Engine:
             RedactionError: the user's callable failed.
             OffloadError, SummarizerError: a store or summariser failed and `on_failure` is "raise".
         """
+        segments = await self._segment_maker()
         by_key = {item.key: item for item in items}
         leaving = {unit.key for planned in plan.segments for unit in planned.units}
         leaving.update(by_key[planned.item].exchange for planned in plan.stubs)
@@ -153,7 +173,7 @@ class Engine:
                     for item in earlier
                     if item.kind == "segment" and item.exchange not in leaving
                 )
-                return await self._segments.make(
+                return await segments.make(
                     planned,
                     surroundings(standing=standing),
                     done,

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
 from context_compressor.compression.abridging import abridge, tokens_read
 from context_compressor.compression.config import CompressionConfig
-from context_compressor.compression.edits import ItemKey, SegmentEdit
+from context_compressor.compression.edits import SegmentEdit
 from context_compressor.compression.labels import segment_text, summary_of, without_index
 from context_compressor.compression.material import Material, gather_material
 from context_compressor.compression.notes import fit_notes, newest_once, notes_tokens
 from context_compressor.compression.performed import Performed
 from context_compressor.compression.plans import PlannedSegment
 from context_compressor.compression.stubbing import StubMaker
+from context_compressor.compression.surroundings import Surroundings
 from context_compressor.compression.transcript import render_transcript
-from context_compressor.compression.view import SEGMENT_NAME
+from context_compressor.compression.view import segment_tokens
 from context_compressor.compression.writing import Writer
 from context_compressor.errors import SummarizerError
 from context_compressor.messages.escapes import sendable
 from context_compressor.messages.msg import Msg
-from context_compressor.messages.parts import PartPath
 from context_compressor.summarizers.extracts.artifacts import Artifacts, index_artifacts, names_in
-from context_compressor.summarizers.identifiers.uses import Names, Uses
+from context_compressor.summarizers.identifiers.uses import Names
+from context_compressor.summarizers.map_reduce import InParts
 from context_compressor.summarizers.protocol import Summarizer, SummaryRequest
 from context_compressor.summarizers.validation import summarize_checked
 from context_compressor.tokens.off_loop import run_off_loop, text_characters
@@ -75,25 +76,6 @@ class MadeSegment(NamedTuple):
     """What the agent asked it to keep, as its text says it; None where that says nothing of it."""
 
 
-class Surroundings(NamedTuple):
-    """What a segment is made with beside what it stands for; the same for all of an event but `standing`."""
-
-    new_stubs: Mapping[ItemKey, Mapping[PartPath, str]]
-    """The stubs that the event has made."""
-    names: Mapping[str, str]
-    """Tool names by call id."""
-    known: frozenset[str]
-    """Identifiers that an index need not name."""
-    standing: tuple[str, ...]
-    """The texts of the segments that stay before the one to be made."""
-    before: Uses
-    """What the agent named in what left earlier."""
-    bare_tokens: int
-    """What a segment costs that only names its ref."""
-    note: str | None
-    """What the agent asked to keep; summarisers are to mind it."""
-
-
 class SegmentMaker:
     """Make segments: render and store what leaves, index and summarise it, and put that into words that fit.
 
@@ -118,13 +100,9 @@ class SegmentMaker:
         self._config = config
         self._writer = writer
         self._stubs = stubs
-        self._summarizer = summarizer
+        self._summarizer = InParts(summarizer, counter)
         self._fallback = fallback
         self._counter = counter
-
-    def cost_of(self, text: str) -> int:
-        """Return what a segment with this text costs in a view."""
-        return self._counter.count_messages([Msg(SEGMENT_NAME, text, "user", timestamp="")])
 
     async def make(
         self,
@@ -164,19 +142,25 @@ class SegmentMaker:
         else:
             said = await self._say_nothing(material)
         text_with = partial(segment_text, ref, material.message_count, said.summary)
-        if guide and not planned.summary_tokens and self.cost_of(text_with(guide=guide)) > bare_tokens:
+        if (
+            guide
+            and not planned.summary_tokens
+            and segment_tokens(text_with(guide=guide), self._counter) > bare_tokens
+        ):
             guide = ""
         shown = room.notes
         if own and shown[-1:] != (own.text,):
             # The note was cut or left out for room: the index may have left some, as may the view's gain.
             most = min(bare_tokens + planned.summary_tokens + own.room, replaced_tokens - 1)
-            found = fit_notes(notes, most - self.cost_of(text_with(said.facts, guide=guide)), self._counter)
+            without = segment_tokens(text_with(said.facts, guide=guide), self._counter)
+            found = fit_notes(notes, most - without, self._counter)
             shown = max(shown, found, key=lambda kept: len(kept[-1]) if kept else 0)
         # Texts are reckoned alone, and a counter may find more in a message, as its JSON is longer.
         bare = segment_text(ref, material.message_count, None)
         indices = (said.facts, ()) if said.facts else ((),)
         texts = (sendable(text_with(facts, notes=shown, guide=guide)) for facts in indices)
-        text = next((text for text in texts if self.cost_of(text) < replaced_tokens), None)
+        fitting = (text for text in texts if segment_tokens(text, self._counter) < replaced_tokens)
+        text = next(fitting, None)
         if text is None:
             said, shown, text = said._replace(summary=None), (), bare
         edit = SegmentEdit(

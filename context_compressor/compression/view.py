@@ -22,6 +22,7 @@ from context_compressor.messages.parts import (
 from context_compressor.messages.provenance import PROVENANCE
 from context_compressor.summarizers.identifiers.finding import find_identifiers
 from context_compressor.tokens.measure import MessageTokens
+from context_compressor.tokens.protocol import TokenCounter
 
 Measure = Callable[[Msg], MessageTokens]
 """Counts a message that was not counted before."""
@@ -216,6 +217,11 @@ def segment_item(segment: SegmentEdit, ledger: Ledger, measure: Measure) -> View
         covered=covered,
         notes=segment.notes,
     )
+
+
+def segment_tokens(text: str, counter: TokenCounter) -> int:
+    """Return what a segment with this text costs in a view."""
+    return counter.count_messages([Msg(SEGMENT_NAME, text, "user", timestamp="")])
 
 
 def _note(msg: Msg, kind: str, covered: tuple[str, ...], refs: list[str]) -> None:

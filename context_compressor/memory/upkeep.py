@@ -16,7 +16,6 @@ from context_compressor.memory.known import KnownMessages
 from context_compressor.memory.locks import LoopLock
 from context_compressor.memory.state import MemoryState
 from context_compressor.messages.msg import Msg
-from context_compressor.summarizers.extracts.artifacts import names_in
 from context_compressor.summarizers.identifiers.uses import Uses
 from context_compressor.tokens.measure import MessageTokens, measure_off_loop
 from context_compressor.tokens.off_loop import run_off_loop, text_characters
@@ -227,6 +226,8 @@ class Upkeep:
         """
         state, redact = self.state, self._config.redact
         if missing := state.segments_to_note():
+            from context_compressor.summarizers.extracts.artifacts import names_in  # late, as in `Engine`
+
             history = await self.history.peek()
             characters = text_characters(msg for _, msg in history)
             recovery = await run_off_loop(characters, Recovery, history, state.ledger, redact)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 
 _SCRIPTS = r"\u0531-\u1cff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3"
 """Those of Asia: what looks for names takes none of their letters for a part of a word."""
-_ENDING = re.compile(rf"[{_SCRIPTS}](?:(?:\d{{0,8}}|[_-][A-Za-z0-9_-]{{0,20}})\.[a-z]|/[A-Za-z0-9_])")
+_ENDING = rf"[{_SCRIPTS}](?:(?:\d{{0,8}}|[_-][A-Za-z0-9_-]{{0,20}})\.[a-z]|/[A-Za-z0-9_])"
 """Every such file has one, few texts have; to look for it takes a fraction of the time."""
-_ASIAN_FILE = re.compile(
+_ASIAN_FILE = (
     r"(?<![\w@.~/-])(?:[\u3400-\u9fff]*(?=[A-Za-z0-9_.~-]+/))?"  # of `打开src/服务.py` the verb is no part
     rf"([\w{_SCRIPTS}@.~/-]{{0,100}}?[{_SCRIPTS}](?:\d{{0,8}}|[_-][A-Za-z0-9_-]{{0,20}}|/[A-Za-z0-9_/-]{{1,100}})"
     r"\.[a-z]{1,4}\d?)"
@@ -17,13 +18,19 @@ _ASIAN_FILE = re.compile(
 """A letter of these, at most a number, a marked ending such as `_v2` or what lies below, and an extension."""
 
 
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """Compile what has classes of thousands of letters, which takes milliseconds, when it is first needed."""
+    return re.compile(pattern)
+
+
 def take_asian_files(text: str) -> tuple[list[str], str]:
     """Return the files with Asian names in `text`, paths included, and the text without them.
 
     Words without an extension cannot be told from prose; prose that stands right before a bare name, as in
     `打开报告.pdf`, stays with it.
     """
-    if text.isascii() or not _ENDING.search(text):
+    if text.isascii() or not _compiled(_ENDING).search(text):
         return [], text
     found: list[str] = []
 
@@ -31,7 +38,7 @@ def take_asian_files(text: str) -> tuple[list[str], str]:
         found.append(match[1])
         return " "
 
-    rest = _ASIAN_FILE.sub(take, text)
+    rest = _compiled(_ASIAN_FILE).sub(take, text)
     return found, rest
 
 

@@ -5,13 +5,19 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator
+from functools import cache
 from typing import Literal
 
 _MOST_MARKS = 30
 """Unicode's stream-safe texts have no more in a row (UAX #15): no script needs as many on one letter."""
 _MARK = r"[^\x00-\u02ff\u0370-\u0482\u048a-\u0590\u3000-\u3029\u3030-\u3098\u309b-\u9fff\uac00-\ud7ff\w\s]"
 """Any combining mark, and other signs without harm. Most letters are told by the ranges, which is faster."""
-_MANY_MARKS = re.compile(f"{_MARK}{_MARK}{{{_MOST_MARKS - 1}}}")  # looks for the first by its class alone
+
+
+@cache
+def _many_marks() -> re.Pattern[str]:
+    """Compile the pattern, which takes milliseconds, for the first text that may need it."""
+    return re.compile(f"{_MARK}{_MARK}{{{_MOST_MARKS - 1}}}")  # looks for the first by its class alone
 
 
 def normalize(form: Literal["NFC", "NFKC", "NFKD"], text: str) -> str:
@@ -29,7 +35,7 @@ def normalize(form: Literal["NFC", "NFKC", "NFKD"], text: str) -> str:
 
 def _pieces(text: str) -> Iterator[str]:
     start = 0
-    for found in _MANY_MARKS.finditer(text):
+    for found in _many_marks().finditer(text):
         yield text[start : found.end()]
         start = found.end()
     yield text[start:]

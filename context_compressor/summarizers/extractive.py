@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from context_compressor.summarizers.cutting import cut_to_tokens, fill_tokens
-from context_compressor.summarizers.extracts.digest import digest_messages
-from context_compressor.summarizers.extracts.drafting import SummaryDraft
 from context_compressor.summarizers.protocol import Summary, SummaryRequest
 from context_compressor.tokens.off_loop import run_off_loop, text_characters
 from context_compressor.tokens.protocol import TokenCounter, check_counter
@@ -36,6 +34,10 @@ class ExtractiveSummarizer:
         return Summary(text=await run_off_loop(text_characters(request.messages), self._write, request))
 
     def _write(self, request: SummaryRequest) -> str:
+        # The rules take a tenth of a second to import: not before there is something to summarise.
+        from context_compressor.summarizers.extracts.digest import digest_messages
+        from context_compressor.summarizers.extracts.drafting import SummaryDraft
+
         counter = self._counter
         draft = SummaryDraft(digest_messages(request.messages, request.previous), request)
 

@@ -385,7 +385,7 @@ class Narrow(Noting):
         return await super().summarize(request)
 
 
-@mistake(replaced(ROOM + "compression.engine.InParts", lambda summarizer, _: summarizer))
+@mistake(replaced(ROOM + "compression.segmenting.InParts", lambda summarizer, _: summarizer))
 async def test_the_conversation_to_summarise_does_not_fit_the_summariser() -> None:
     """claude-code #23047, letta #3279: compression fails for ever; nobody splits the work."""
     summarizer = Narrow()

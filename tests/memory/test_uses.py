@@ -86,7 +86,7 @@ async def test_a_memory_that_is_taken_up_weighs_names_as_before(load: Callable[[
 async def test_a_memory_that_never_ended_reads_no_history_for_names(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where a tight budget leaves some segments nothing but their refs."""
     memory = new_memory(config(500, keep_recent_count=2))
-    monkeypatch.setattr("context_compressor.memory.upkeep.names_in", None)
+    monkeypatch.setattr("context_compressor.memory.upkeep.Recovery.messages_of", None)
     for message in session():
         await memory.add(from_openai([message]))
         await good_view(memory)
@@ -175,7 +175,7 @@ async def test_a_long_history_is_not_read_on_the_event_loop(monkeypatch: pytest.
         threads.add(threading.current_thread().name)
         return names_in(messages)
 
-    monkeypatch.setattr("context_compressor.memory.upkeep.names_in", noting)
+    monkeypatch.setattr("context_compressor.summarizers.extracts.artifacts.names_in", noting)
     uses = await again._upkeep.uses()
     assert len(uses.segments) > 1
     assert threading.current_thread().name not in threads
