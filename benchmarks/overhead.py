@@ -4,12 +4,14 @@
     python benchmarks/overhead.py --profile
     python benchmarks/overhead.py --memory
 
-Three ratios, each the median of several runs:
+Four ratios, each the median of several runs:
 
 - `add` and `get_memory` over a session of 1,000 turns, with a summariser that returns a constant, to a bare
   tiktoken loop over the same texts;
 - `get_memory` without an event on a view of 1,000 messages, to `list(view)`;
-- `get_memory` with 100,000 messages in history to the same with 1,000, at the same view size, with events.
+- `get_memory` with 100,000 messages in history to the same with 1,000, at the same view size, with events;
+- the longest that other tasks of the event loop had to wait during such a session, to the longest
+  `get_memory`.
 
 `--profile` and `--memory` show instead where the time and the memory of such a session go: the first entries
 of cProfile, and of tracemalloc at the session's end.
@@ -71,6 +73,8 @@ RESULT_SIZES = (
 )
 """How many of 9,842 tool results in 449 recorded agent sessions have how many tokens (from, to)."""
 TOKENS_PER_LINE = 16
+PAUSE_SECONDS = 0.0005
+"""Between two looks at whether the event loop is free."""
 
 
 def make_session(turns: int, seed: int = 7) -> list[dict[str, Any]]:
@@ -181,7 +185,7 @@ def show_memory(turns: int, budget: int, top: int) -> None:
 
 def write_report(results: dict[str, dict[str, float]], folder: Path) -> None:
     """Write the figures as JSON and Markdown."""
-    session, still, history = results["session"], results["still"], results["history"]
+    session, still, history, loop = (results[name] for name in ("session", "still", "history", "loop"))
     rows = [
         [
             f"a session of {session['tokens']:,.0f} tokens, {session['events']:.0f} events, to counting it",
@@ -200,6 +204,12 @@ def write_report(results: dict[str, dict[str, float]], folder: Path) -> None:
             f"{history['large_seconds']:.3f} s",
             f"{history['small_seconds']:.3f} s",
             f"{history['ratio']:.2f}",
+        ],
+        [
+            "longest wait of other tasks in such a session, to its longest event",
+            f"{loop['held_milliseconds']:.1f} ms",
+            f"{loop['event_milliseconds']:.1f} ms",
+            f"{loop['ratio']:.2f}",
         ],
     ]
     text = markdown_table(("what, and beside what", "figure", "beside", "ratio"), rows)
@@ -252,6 +262,38 @@ def measure_still(messages: int, repeats: int) -> dict[str, float]:
     runs = [asyncio.run(run()) for _ in range(repeats)]
     asked, copied = (statistics.median(column) / loops * 1e6 for column in zip(*runs, strict=True))
     return {"get_memory_microseconds": asked, "list_microseconds": copied, "ratio": asked / copied}
+
+
+def measure_loop(turns: int, budget: int, repeats: int) -> dict[str, float]:
+    """Return how long a session keeps the event loop from other tasks at the most, beside its longest event."""
+
+    async def run() -> tuple[float, float]:
+        memory = CompressedMemory(config=CompressionConfig(max_total_tokens=budget), summarizer=Constant())
+        loop = asyncio.get_running_loop()
+        longest = held = 0.0
+        seen = time.perf_counter()
+
+        def look() -> None:
+            nonlocal held, seen, timer
+            now = time.perf_counter()
+            held, seen = max(held, now - seen - PAUSE_SECONDS), now
+            timer = loop.call_later(PAUSE_SECONDS, look)
+
+        timer = loop.call_later(PAUSE_SECONDS, look)
+        for group in groups:
+            await memory.add(group)
+            begun = time.perf_counter()
+            await memory.get_memory()
+            longest = max(longest, time.perf_counter() - begun)
+            await asyncio.sleep(0)
+        timer.cancel()
+        return held, longest
+
+    groups = grouped(make_session(turns))
+    asyncio.run(play(groups[:50], budget))  # what is loaded once is loaded
+    runs = [asyncio.run(run()) for _ in range(repeats)]
+    held, longest = (statistics.median(column) for column in zip(*runs, strict=True))
+    return {"held_milliseconds": held * 1e3, "event_milliseconds": longest * 1e3, "ratio": held / longest}
 
 
 def measure_history(small: int, large: int, repeats: int) -> dict[str, float]:
@@ -316,6 +358,7 @@ def main() -> int:
         "session": measure_session(options.turns, options.budget, options.repeats),
         "still": measure_still(1_000, options.repeats),
         "history": measure_history(1_000, 100_000, options.repeats),
+        "loop": measure_loop(options.turns, options.budget, options.repeats),
     }
     if options.results:
         write_report(results, options.results)
@@ -323,7 +366,8 @@ def main() -> int:
         print(json.dumps(results, indent=2))
     else:
         for name, figures in results.items():
-            print(f"{name}: ratio {figures['ratio']:.2f} (at most {LIMITS[name]:g})")
+            limit = f" (at most {LIMITS[name]:g})" if name in LIMITS else ""
+            print(f"{name}: ratio {figures['ratio']:.2f}{limit}")
             for key, value in figures.items():
                 if key != "ratio":
                     print(

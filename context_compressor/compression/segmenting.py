@@ -28,7 +28,7 @@ from context_compressor.summarizers.identifiers.uses import Names
 from context_compressor.summarizers.map_reduce import InParts
 from context_compressor.summarizers.protocol import Summarizer, SummaryRequest
 from context_compressor.summarizers.validation import summarize_checked
-from context_compressor.tokens.off_loop import run_off_loop, text_characters
+from context_compressor.tokens.off_loop import run_rules_off_loop, text_characters
 from context_compressor.tokens.protocol import TokenCounter
 
 PROSE_SHARE = 0.15
@@ -200,7 +200,9 @@ class SegmentMaker:
         """Note who named what: an index may ask later, unless there is never to be one."""
         if self._config.mode == "compact":
             return _Said()
-        return _Said(names=await run_off_loop(text_characters(material.whole), names_in, material.whole))
+        return _Said(
+            names=await run_rules_off_loop(text_characters(material.whole), names_in, material.whole)
+        )
 
     def _divide(
         self, summary_tokens: int, notes: Sequence[str], own: _OwnNote | None, gain: int, guide: str
@@ -229,7 +231,7 @@ class SegmentMaker:
             standing=around.standing,
         )
         try:
-            return await run_off_loop(text_characters(messages), index)
+            return await run_rules_off_loop(text_characters(messages), index)
         except Exception as error:
             done.fail(error)
             return Artifacts()
@@ -300,7 +302,7 @@ class SegmentMaker:
         shorten = partial(
             abridge, request.messages, self._config.preview_tokens, counter, indices=not has_index
         )
-        messages = await run_off_loop(text_characters(request.messages), shorten)
+        messages = await run_rules_off_loop(text_characters(request.messages), shorten)
         previous = request.previous
         return replace(
             request,

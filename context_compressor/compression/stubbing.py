@@ -21,7 +21,7 @@ from context_compressor.offload.stubs import media_stub, stub_text
 from context_compressor.offload.tools.pages import page_matches, page_stub, parse_page
 from context_compressor.offload.tools.schemas import is_own_tool
 from context_compressor.tokens.measure import measure
-from context_compressor.tokens.off_loop import run_off_loop
+from context_compressor.tokens.off_loop import run_off_loop, run_rules_off_loop
 from context_compressor.tokens.protocol import TokenCounter
 
 _STUB_NAMES = {"text": "message", "tool_result": "tool result", "argument": "argument"}
@@ -90,7 +90,7 @@ class StubMaker:
                 done.fail(error)
                 done.blocked.add((planned.item, planned.path))
                 return None
-            text = await run_off_loop(
+            text = await run_rules_off_loop(
                 len(source),
                 self._stub_text,
                 part,
@@ -115,7 +115,7 @@ class StubMaker:
             return None
         source = stored_text(part, self._redact)
         tokens = item.text_tokens(part.path)
-        text = await run_off_loop(
+        text = await run_rules_off_loop(
             len(source), self._stub_text, part, source, made.ref, tokens, planned.max_tokens, True
         )
         cost = self._counter.count_text(text)

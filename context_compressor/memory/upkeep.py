@@ -18,7 +18,7 @@ from context_compressor.memory.state import MemoryState
 from context_compressor.messages.msg import Msg
 from context_compressor.summarizers.identifiers.uses import Uses
 from context_compressor.tokens.measure import MessageTokens, measure_off_loop
-from context_compressor.tokens.off_loop import run_off_loop, text_characters
+from context_compressor.tokens.off_loop import run_off_loop, run_rules_off_loop, text_characters
 from context_compressor.tokens.protocol import TokenCounter
 
 
@@ -231,7 +231,7 @@ class Upkeep:
             history = await self.history.peek()
             characters = text_characters(msg for _, msg in history)
             recovery = await run_off_loop(characters, Recovery, history, state.ledger, redact)
-            found = await run_off_loop(
+            found = await run_rules_off_loop(
                 characters, lambda: [names_in(recovery.messages_of(s)) for s in missing]
             )
             for segment, names in zip(missing, found, strict=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from context_compressor.summarizers.cutting import cut_to_tokens, fill_tokens
 from context_compressor.summarizers.protocol import Summary, SummaryRequest
-from context_compressor.tokens.off_loop import run_off_loop, text_characters
+from context_compressor.tokens.off_loop import run_rules_off_loop, text_characters
 from context_compressor.tokens.protocol import TokenCounter, check_counter
 from context_compressor.tokens.tiktoken_counter import TiktokenCounter
 
@@ -14,7 +14,7 @@ class ExtractiveSummarizer:
 
     Deterministic, and never longer than asked. Fills the room it is given: what each section leaves goes to
     the identifiers (paths, ids, names) that the agent is likeliest to use again, each beside a word that says
-    what it is. Some 8 ms for 10,000 tokens of messages.
+    what it is. Takes 10 to 20 ms for 10,000 tokens of messages, in a thread.
 
     Args:
         counter: measures the summary; a `TiktokenCounter()` when None.
@@ -31,7 +31,7 @@ class ExtractiveSummarizer:
 
     async def summarize(self, request: SummaryRequest) -> Summary:
         """Return a summary of `request.messages` in at most `request.max_tokens` tokens."""
-        return Summary(text=await run_off_loop(text_characters(request.messages), self._write, request))
+        return Summary(text=await run_rules_off_loop(text_characters(request.messages), self._write, request))
 
     def _write(self, request: SummaryRequest) -> str:
         # The rules take a tenth of a second to import: not before there is something to summarise.

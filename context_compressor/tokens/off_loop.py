@@ -7,14 +7,17 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 from context_compressor.messages.msg import Msg
-from context_compressor.messages.parts import plain_texts
+from context_compressor.tokens.measure import count_characters
 
 T = TypeVar("T")
 P = ParamSpec("P")
 
 OFF_LOOP_CHARACTERS = 100_000
-"""Hashing, previewing or checking more than this holds the event loop for some 10 ms; a hop to a thread costs
-some 0.1 ms. Counting, which is slower, has a limit of its own (`tokens.measure`)."""
+"""Hashing or checking more than this holds the event loop for some 5 ms; a hop to a thread costs some 0.1 ms.
+Counting, which is slower, has a limit of its own (`tokens.measure`)."""
+RULES_OFF_LOOP_CHARACTERS = 4_000
+"""The same of what reads texts by rules, to preview, index or summarise them: a megabyte of an agent's work
+takes them about a second, and one event of it 20 to 100 ms."""
 
 
 async def run_off_loop(characters: int, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -24,9 +27,18 @@ async def run_off_loop(characters: int, function: Callable[P, T], *args: P.args,
     return function(*args, **kwargs)
 
 
+async def run_rules_off_loop(
+    characters: int, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+) -> T:
+    """Call a function that reads so many characters by rules; in a thread unless they are few."""
+    if characters > RULES_OFF_LOOP_CHARACTERS:
+        return await asyncio.to_thread(function, *args, **kwargs)
+    return function(*args, **kwargs)
+
+
 def text_characters(messages: Iterable[Msg]) -> int:
-    """Return the characters of the texts and tool results of messages."""
-    return sum([len(text) for msg in messages for text in plain_texts(msg)])
+    """Return the characters of messages: of texts, results, reasoning, names and arguments."""
+    return sum(map(count_characters, messages))
 
 
 async def gather(awaitables: Sequence[Coroutine[Any, Any, T]]) -> list[T]:

@@ -12,6 +12,9 @@ import pytest
 from context_compressor import CompressedMemory, CompressionEvent, InMemoryMemory, Msg, from_openai, to_openai
 from context_compressor.errors import InvalidArgumentError, InvalidStateError
 from context_compressor.messages.exchanges import ExchangeBuilder
+from context_compressor.offload.previews import making
+from context_compressor.summarizers.extracts import digest
+from context_compressor.summarizers.extracts.digest import Digest
 from context_compressor.tokens import off_loop
 from context_compressor.tokens.measure import MessageTokens
 from tests.memory.scripted import (
@@ -260,3 +263,42 @@ async def test_a_long_history_is_read_anew_beside_the_event_loop(
     monkeypatch.undo()
     again = await resumed(changed, "")
     assert to_openai(await again.get_memory()) == to_openai(await changed.get_memory())
+
+
+@pytest.mark.parametrize(("lines", "is_on_loop"), [(400, False), (30, True)])
+async def test_rules_read_what_leaves_beside_the_event_loop(
+    monkeypatch: pytest.MonkeyPatch, lines: int, is_on_loop: bool
+) -> None:
+    """To index and to summarise a few pages takes tens of milliseconds; small texts are not worth a hop."""
+    read: dict[str, bool] = {}
+
+    def watch(module: str) -> None:
+        real = digest.digest_messages
+
+        def watched(*args: Any) -> Digest:
+            read[module] = threading.current_thread() is threading.main_thread()
+            return real(*args)
+
+        monkeypatch.setattr(f"context_compressor.summarizers.extracts.{module}.digest_messages", watched)
+
+    watch("artifacts")
+    watch("digest")
+    memory = new_memory(config(64_000, mode="compress"))
+    await filled(memory, [user("look"), *exchange("a", lines), *exchange("b", lines), *exchange("c", 1)])
+    assert await memory.compress_now()
+    assert read == {"artifacts": is_on_loop, "digest": is_on_loop}
+
+
+async def test_a_preview_is_made_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes some 5 to 15 ms."""
+    made, real = list[bool](), making.preview
+
+    def watched(*args: Any, **kwargs: Any) -> str:
+        made.append(threading.current_thread() is threading.main_thread())
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(making, "preview", watched)
+    memory = new_memory(config(8_000))
+    await filled(memory, [user("look"), *exchange("a", 400)])
+    await memory.get_memory()
+    assert made and not any(made)
