@@ -265,7 +265,7 @@ def measure_still(messages: int, repeats: int) -> dict[str, float]:
 
 
 def measure_loop(turns: int, budget: int, repeats: int) -> dict[str, float]:
-    """Return how long a session keeps the event loop from other tasks at the most, beside its longest event."""
+    """Return how long a session keeps the event loop from other tasks, beside its longest event."""
 
     async def run() -> tuple[float, float]:
         memory = CompressedMemory(config=CompressionConfig(max_total_tokens=budget), summarizer=Constant())

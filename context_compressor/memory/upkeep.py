@@ -17,7 +17,7 @@ from context_compressor.memory.locks import LoopLock
 from context_compressor.memory.state import MemoryState
 from context_compressor.messages.msg import Msg
 from context_compressor.summarizers.identifiers.uses import Uses
-from context_compressor.tokens.measure import MessageTokens, measure_off_loop
+from context_compressor.tokens.measure import MessageTokens, measure_all_off_loop
 from context_compressor.tokens.off_loop import run_off_loop, run_rules_off_loop, text_characters
 from context_compressor.tokens.protocol import TokenCounter
 
@@ -180,11 +180,13 @@ class Upkeep:
         recovery = await run_off_loop(characters, Recovery, history, ledger, self._config.redact)
         await recovery.withdraw_outdated(characters)
         ledger.drop_withdrawn()
-        for key, msg in history:
-            covered = ledger.top_segment_of(ItemKey(key)) is not None
-            if key not in counted and not (covered and key in known):
-                counted[key] = await measure_off_loop(self._counter, msg)
-        return counted
+        missing = {
+            key: msg
+            for key, msg in history
+            if key not in counted and not (key in known and ledger.top_segment_of(ItemKey(key)) is not None)
+        }
+        counts = await measure_all_off_loop(self._counter, list(missing.values()))
+        return counted | dict(zip(missing, counts, strict=True))
 
     def _still_valid(self, history: Sequence[tuple[str, Msg]]) -> dict[str, MessageTokens]:
         """Return the counts of messages whose content is as it was when they were counted."""

@@ -66,15 +66,6 @@ def measure(counter: TokenCounter, msg: Msg) -> MessageTokens:
     return MessageTokens(total, tuple(total * len(text) // characters for text in plain_texts(msg)))
 
 
-async def measure_off_loop(counter: TokenCounter, msg: Msg) -> MessageTokens:
-    """Measure a message as `measure` does; a large one in a thread, a small one at once.
-
-    Raises:
-        InvalidArgumentError: the counter returned anything but a number of tokens.
-    """
-    return (await measure_all_off_loop(counter, [msg]))[0]
-
-
 async def measure_all_off_loop(counter: TokenCounter, messages: Sequence[Msg]) -> list[MessageTokens]:
     """Measure messages as `measure` does: together in one thread if they are large together, else at once.
 

@@ -301,4 +301,5 @@ async def test_a_preview_is_made_beside_the_event_loop(monkeypatch: pytest.Monke
     memory = new_memory(config(8_000))
     await filled(memory, [user("look"), *exchange("a", 400)])
     await memory.get_memory()
-    assert made and not any(made)
+    assert made
+    assert not any(made)

@@ -16,7 +16,6 @@ from context_compressor.tokens.measure import (
     count_characters,
     measure,
     measure_all_off_loop,
-    measure_off_loop,
 )
 from context_compressor.tokens.tiktoken_counter import TiktokenCounter
 from tests.support.strategies import messages
@@ -103,8 +102,8 @@ def test_a_measure_that_does_not_fit_the_message_is_named(answer: Any) -> None:
 async def test_small_messages_are_counted_on_the_loop_and_large_ones_off_it() -> None:
     here = threading.get_ident()
     counter = Counter()
-    await measure_off_loop(counter, said("small"))
-    await measure_off_loop(counter, said("x" * (COUNT_OFF_LOOP_CHARACTERS + 1)))
+    await measure_all_off_loop(counter, [said("small")])
+    await measure_all_off_loop(counter, [said("x" * (COUNT_OFF_LOOP_CHARACTERS + 1))])
     assert counter.threads[0] == here
     assert counter.threads[1] != here
 
@@ -132,7 +131,7 @@ async def test_a_vocabulary_is_read_off_the_loop() -> None:
             return 1
 
     here, counter = threading.get_ident(), Reading()
-    await measure_off_loop(counter, said("x" * (COUNT_OFF_LOOP_CHARACTERS + 1)))
+    await measure_all_off_loop(counter, [said("x" * (COUNT_OFF_LOOP_CHARACTERS + 1))])
     assert counter.read_in not in (None, here)
     assert counter.threads[0] == here
     assert counter.threads[1] != here
@@ -140,12 +139,12 @@ async def test_a_vocabulary_is_read_off_the_loop() -> None:
 
 async def test_off_the_loop_the_numbers_are_the_same(qwen: TiktokenCounter) -> None:
     for msg in (said("small"), said("large " * 5_000)):
-        assert await measure_off_loop(qwen, msg) == measure(qwen, msg)
+        assert await measure_all_off_loop(qwen, [msg]) == [measure(qwen, msg)]
 
 
 async def test_an_error_of_a_counter_reaches_the_caller_from_a_thread() -> None:
     with pytest.raises(InvalidArgumentError, match="count_messages returned -1"):
-        await measure_off_loop(Counter(-1), said("x" * 20_000))
+        await measure_all_off_loop(Counter(-1), [said("x" * 20_000)])
 
 
 def test_encoded_media_are_no_characters_and_texts_always_are() -> None:
