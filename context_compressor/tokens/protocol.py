@@ -14,8 +14,8 @@ class TokenCounter(Protocol):
     """Measure texts and messages in tokens.
 
     A counter should be additive: a list of messages costs no more than the sum of its messages counted alone,
-    because the wrapper counts each message once in its life and adds up. It may be called from several threads
-    at once: much text is counted, and what stands in for text is made, beside the event loop.
+    because the wrapper counts each message once in its life and adds up. Several threads may call it at once:
+    much text is counted, and what stands in for text is made, beside the event loop.
     """
 
     def count_text(self, text: str) -> int:
