@@ -15,9 +15,10 @@ P = ParamSpec("P")
 OFF_LOOP_CHARACTERS = 100_000
 """Hashing or checking more than this holds the event loop for some 5 ms; a hop to a thread costs some 0.1 ms.
 Counting, which is slower, has a limit of its own (`tokens.measure`)."""
-RULES_OFF_LOOP_CHARACTERS = 4_000
-"""The same of what reads texts by rules, to preview, index or summarise them: a megabyte of an agent's work
-takes them about a second, and one event of it 20 to 100 ms."""
+RULES_SLOWNESS = 25
+"""How much longer a character takes what reads texts by rules, to preview, index or summarise them: on the
+loop it reads at most 4,000. A megabyte of an agent's work takes it about a second, an event of it 20 to 100
+ms."""
 
 
 async def run_off_loop(characters: int, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -31,9 +32,7 @@ async def run_rules_off_loop(
     characters: int, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
 ) -> T:
     """Call a function that reads so many characters by rules; in a thread unless they are few."""
-    if characters > RULES_OFF_LOOP_CHARACTERS:
-        return await asyncio.to_thread(function, *args, **kwargs)
-    return function(*args, **kwargs)
+    return await run_off_loop(RULES_SLOWNESS * characters, function, *args, **kwargs)
 
 
 def text_characters(messages: Iterable[Msg]) -> int:
