@@ -71,6 +71,10 @@ _ENDPOINTS = (
     "/api/v1/services/aigc/multimodal-generation/generation",
 )
 _CLOSING_SECONDS = 60.0
+_SHUTDOWN_SECONDS = 5.0  # 0 would be no limit
+_ROUNDS_OF_ACCEPTING = 5
+"""Of the event loop. A connection that asyncio is just accepting when its server closes is never closed, and
+whichever test runs when that is noticed fails."""
 
 
 class ModelServer:
@@ -163,7 +167,7 @@ class ModelServer:
     async def __aenter__(self) -> Self:
         app = web.Application(client_max_size=64 * 2**20)
         app.router.add_post("/{tail:.*}", self._answer)
-        self._runner = web.AppRunner(app, shutdown_timeout=0)
+        self._runner = web.AppRunner(app, shutdown_timeout=_SHUTDOWN_SECONDS)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", self._port)
         await site.start()
@@ -177,6 +181,8 @@ class ModelServer:
     async def __aexit__(self, kind: type[BaseException] | None, *rest: object) -> None:
         self.released.set()
         assert self._runner is not None
+        for _ in range(_ROUNDS_OF_ACCEPTING):
+            await asyncio.sleep(0)
         await self._runner.cleanup()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._errors and kind is None:

@@ -1,12 +1,15 @@
 """Faults on command, as the real SDKs show them."""
 
 import asyncio
+import gc
 import json
+import socket
 import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 import openai
@@ -179,6 +182,17 @@ async def test_closing_the_server_ends_what_hangs():
     with pytest.raises((RefusedError, openai.APIConnectionError)):
         await task
     assert server.open_connections == 0
+
+
+@pytest.mark.parametrize("rounds", range(5))
+async def test_a_connection_that_is_just_accepted_is_closed_with_the_server(rounds: int):
+    async with ModelServer() as server:
+        address = urlsplit(server.url)
+        client = socket.create_connection((address.hostname, address.port))
+        for _ in range(rounds):
+            await asyncio.sleep(0)
+    client.close()
+    gc.collect()  # what was left open is told of, and that is an error
 
 
 def test_it_runs_as_a_program():
