@@ -14,7 +14,7 @@ from context_compressor.errors import InvalidMessageError
 from context_compressor.messages.msg import Msg
 from context_compressor.readers.anthropic_messages import speaks_chat
 from context_compressor.readers.documents import Document, Numbered
-from context_compressor.readers.grouped import to_session
+from context_compressor.readers.grouped import read_groups, to_session
 from context_compressor.readers.session import Format, Session, UnreadableError
 from context_compressor.readers.transcript import (
     Part,
@@ -101,23 +101,20 @@ def _summary(value: Any) -> str | list[Any]:
 
 
 def read(document: Document) -> Iterator[Session]:
-    """Yield a session per memory, or one of all lines where these are messages.
+    """Yield a session per memory, or one of all lines where these are messages."""
+    for line, value, held in read_groups(document, _is_entry, _unwrap):
+        if value is None:
+            yield _read_memory(document, "", "", list(held))
+        else:
+            for name, summary, entries in held:
+                yield _read_memory(document, name, summary, [(line, entry) for entry in entries], line)
 
-    The first value that is either decides which; what stands before it, a header say, is rejected.
-    """
-    values = document.values()
-    is_held = False
-    for line, value in values:
-        if not is_held and _is_entry(value):
-            yield _read_memory(document, "", "", [(line, value), *values])
-            return
-        memories = list(_memories(value))
-        for name, summary, found in memories:
-            yield _read_memory(document, name, summary, [(line, entry) for entry in found], line)
-        is_held = is_held or bool(memories)
-        if not memories:
-            why = f"expected the state of an AgentScope memory, got {kind_of(value)} without one"
-            document.reject(UnreadableError(why), line)
+
+def _unwrap(value: Any) -> list[_Memory]:
+    memories = list(_memories(value))
+    if not memories:
+        raise UnreadableError(f"expected the state of an AgentScope memory, got {kind_of(value)} without one")
+    return memories
 
 
 def _read_memory(

@@ -22,14 +22,9 @@ def recognises(sample: Sequence[Any]) -> bool:
     return any(_is_session(value) for value in sample)
 
 
-def speaks_chat(value: Any) -> bool:
-    """Tell whether a value holds messages, one of which only chat completions have."""
-    return _speaks_chat(_held(value) or ())
-
-
 def _is_session(value: Any) -> bool:
     messages = _held(value)
-    if messages is None or _speaks_chat(messages):
+    if messages is None or speaks_chat(messages):
         return False
     has_system = isinstance(value, dict) and isinstance(value.get("system"), str | list)
     return (has_system and not _has_instruction(messages)) or _are_messages(messages)
@@ -42,7 +37,7 @@ def _held(value: Any) -> list[Any] | None:
 
 
 def _are_messages(messages: Sequence[Any]) -> bool:
-    if _speaks_chat(messages):
+    if speaks_chat(messages):
         return False
     return any(
         is_message(m) and (blocks.has_mark(m.get("content")) or ("stop_reason" in m and "usage" in m))
@@ -50,9 +45,10 @@ def _are_messages(messages: Sequence[Any]) -> bool:
     )
 
 
-def _speaks_chat(messages: Sequence[Any]) -> bool:
-    """Tell whether a message is one that only chat completions have."""
+def speaks_chat(value: Any) -> bool:
+    """Tell whether a value holds messages, one of which only chat completions have."""
     roles = ("tool", "function", "developer")
+    messages = _held(value) or ()
     return any(isinstance(m, dict) and (m.get("role") in roles or "tool_calls" in m) for m in messages)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from context_compressor.readers.documents import Document, Numbered
@@ -30,6 +31,28 @@ def to_session(
         message_lines=lines if document.is_lines and held_at is None else (),
         notes=notes,
     )
+
+
+def read_groups(
+    document: Document, is_item: Callable[[Any], bool], unwrap: Callable[[Any], Any]
+) -> Iterator[tuple[int, Any, Any]]:
+    """Yield `(line, value, what unwrap makes of it)` of each value; or, of all lines, `(line, None, items)`.
+
+    The first value that is an item or holds some decides which; what stands before it, a header, is rejected.
+    """
+    values = document.values()
+    is_held = False
+    for line, value in values:
+        if not is_held and is_item(value):
+            yield line, None, chain([(line, value)], values)
+            return
+        try:
+            held = unwrap(value)
+        except UnreadableError as error:
+            document.reject(error, line)
+            continue
+        is_held = is_held or bool(held)
+        yield line, value, held
 
 
 def _begin_with_nothing(_transcript: Transcript, _holder: Any, _line: int) -> list[Numbered]:
@@ -60,7 +83,8 @@ class GroupReader:
 
     def read(self, document: Document) -> Iterator[Session]:
         """Yield a session per value that holds items, or one of all lines."""
-        for holder, line, items in self._groups(document):
+        for line, holder, held in read_groups(document, self.is_item, self.unwrap):
+            items = list(held) if holder is None else [(line, item) for item in held]
             transcript = Transcript()
             try:
                 items = self.begin(transcript, holder, line) + items
@@ -74,25 +98,6 @@ class GroupReader:
                     document.reject(UnreadableError(place + error.why), number)
             held_at = None if holder is None else line
             yield to_session(document, self.format, transcript, self._id_of(holder), held_at=held_at)
-
-    def _groups(self, document: Document) -> Iterator[tuple[Any, int, list[Numbered]]]:
-        """Yield `(holder, line, items)` of each session: the items of all lines, or those that a value holds.
-
-        The first value that is either decides which; what stands before it, a header say, is rejected.
-        """
-        values = document.values()
-        is_held = False
-        for line, value in values:
-            if not is_held and self.is_item(value):
-                yield None, line, [(line, value), *values]
-                return
-            try:
-                items = self.unwrap(value)
-            except UnreadableError as error:
-                document.reject(error, line)
-                continue
-            is_held = is_held or bool(items)
-            yield value, line, [(line, item) for item in items]
 
     def _id_of(self, holder: Any) -> str | None:
         found = [holder.get(key) for key in self.id_keys] if isinstance(holder, dict) else []

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import chain
 from typing import Any
 
 from context_compressor.errors import InvalidMessageError
 from context_compressor.messages.openai import from_openai
-from context_compressor.readers.documents import Document
+from context_compressor.readers.documents import Document, Numbered
+from context_compressor.readers.grouped import read_groups
 from context_compressor.readers.session import Form, Format, Session, UnreadableError
 from context_compressor.readers.transcript import is_message, kind_of
 
@@ -25,30 +25,29 @@ def recognises(sample: Sequence[Any]) -> bool:
 
 
 def read(document: Document) -> Iterator[Session]:
-    """Yield a session per value, or one of all values where these are messages.
-
-    The first value that is either decides which; what stands before it, a header say, is rejected.
-    """
-    values = document.values()
-    is_held = False
-    for line, value in values:
-        if not is_held and is_message(value):
-            yield _read_message_lines(document, chain([(line, value)], values))
+    """Yield a session per value, or one of all values where these are messages."""
+    for line, value, held in read_groups(document, is_message, _unwrap):
+        if value is None:
+            yield _read_message_lines(document, held)
             return
-        try:
-            session = _read_session(document, line, value)
-        except UnreadableError as error:
-            document.reject(error, line)
-            continue
-        is_held = True
-        yield session
+        messages, frame = held
+        yield Session(
+            messages,
+            document.name,
+            FORMAT,
+            Form.SESSION_LINES if document.is_lines else Form.ONE,
+            id=_id_of(frame),
+            frame=frame,
+            line=line if document.is_lines else None,
+            is_indented=document.is_indented,
+        )
 
 
 def _holds_messages(value: Any) -> bool:
     return isinstance(value, dict) and "messages" in value and "role" not in value
 
 
-def _read_message_lines(document: Document, values: Iterator[tuple[int, Any]]) -> Session:
+def _read_message_lines(document: Document, values: Iterator[Numbered]) -> Session:
     messages: list[Any] = []
     lines: list[int] = []
     for line, value in values:
@@ -62,7 +61,8 @@ def _read_message_lines(document: Document, values: Iterator[tuple[int, Any]]) -
     return Session(messages, document.name, FORMAT, Form.MESSAGE_LINES, message_lines=tuple(lines))
 
 
-def _read_session(document: Document, line: int, value: Any) -> Session:
+def _unwrap(value: Any) -> tuple[list[Any], dict[str, Any] | None]:
+    """Return the messages that a value holds, and the object around them, if there is one."""
     frame = value if isinstance(value, dict) else None
     messages = value if frame is None else frame.get("messages")
     if frame is not None and "messages" not in frame:
@@ -79,16 +79,7 @@ def _read_session(document: Document, line: int, value: Any) -> Session:
     if messages and all(isinstance(one, list) or _holds_messages(one) for one in messages):
         raise UnreadableError("is a list of sessions; write one per line, as `jq -c '.[]'` does (JSONL)")
     _check(messages, 0)
-    return Session(
-        messages,
-        document.name,
-        FORMAT,
-        Form.SESSION_LINES if document.is_lines else Form.ONE,
-        id=_id_of(frame),
-        frame=frame,
-        line=line if document.is_lines else None,
-        is_indented=document.is_indented,
-    )
+    return messages, frame
 
 
 def _check(messages: list[Any], start: int) -> None:
