@@ -14,10 +14,10 @@ from context_compressor.offload.previews.lines import (
     SHOWN_CHARACTERS,
     Line,
     Show,
+    choose_lines,
     counted,
     head_lines,
     looked_at,
-    shorten,
 )
 
 MIN_DIAGNOSTICS = 3
@@ -73,16 +73,8 @@ def show_diagnostics(text: str) -> Show | None:
 
     def show(characters: int) -> str:
         size = min(max(characters // _LINES_AIMED_AT, _LEAST_SHOWN), SHOWN_CHARACTERS)
-        room = characters - len(note)
-        chosen: dict[int, str] = {}
-        for number, said in ranked:
-            if number not in chosen:
-                shown = shorten(said, size)
-                room -= len(shown) + 1
-                if room < 0 and chosen:
-                    break
-                chosen[number] = shown
-        return "\n".join((note, *(shown for _, shown in sorted(chosen.items()))))
+        chosen = choose_lines(ranked, size, characters - len(note))
+        return "\n".join((note, *(line.text for line in chosen)))
 
     return show
 

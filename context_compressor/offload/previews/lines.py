@@ -90,9 +90,7 @@ def counted(count: int, thing: str) -> str:
 
 def first_line(lines: Sequence[str], characters: int) -> str:
     """Return the first line that is not blank, under its number: it often says what the text is."""
-    number = next((number for number, line in enumerate(lines) if line.strip()), None)
-    if number is None:
-        return ""
+    number = next(number for number, line in enumerate(lines) if line.strip())
     shown = shorten(lines[number], max(20, min(SHOWN_CHARACTERS, characters // 2)))
     return f"[line {number + 1}]\n{shown}"
 
@@ -108,23 +106,30 @@ def show_lines(ranked: Iterable[Line], note: str = "") -> Show:
 
     def show(characters: int) -> str:
         size = min(max(characters // 3, 20), SHOWN_CHARACTERS)
-        room = characters - len(note)
-        chosen: dict[int, str] = {}
-        for number, text in lines:
-            if number in chosen:
-                continue
-            # Every fourth line follows the one before, more or less: it needs no number of its own.
-            shown = shorten(text, size)
-            room -= len(shown) + 1 + _NUMBER_CHARACTERS * 3 // 4
-            if room < 0 and chosen:
-                break
-            chosen[number] = shown
-        return "\n".join(filter(None, (note, *_under_numbers(sorted(chosen.items())))))
+        # Every fourth line follows the one before, more or less: it needs no number of its own.
+        chosen = choose_lines(lines, size, characters - len(note), _NUMBER_CHARACTERS * 3 // 4)
+        return "\n".join(filter(None, (note, *_under_numbers(chosen))))
 
     return show
 
 
-def _under_numbers(lines: Sequence[tuple[int, str]]) -> list[str]:
+def choose_lines(ranked: Iterable[Line], size: int, room: int, frame: int = 0) -> list[Line]:
+    """Return the first of `ranked` that fit into `room` characters, at least one, in the order of the text.
+
+    Each is cut to `size` characters, and costs `frame` more than it has.
+    """
+    chosen: dict[int, str] = {}
+    for number, text in ranked:
+        if number not in chosen:
+            shown = shorten(text, size)
+            room -= len(shown) + 1 + frame
+            if room < 0 and chosen:
+                break
+            chosen[number] = shown
+    return [Line(number, shown) for number, shown in sorted(chosen.items())]
+
+
+def _under_numbers(lines: Sequence[Line]) -> list[str]:
     """Return the lines, each unbroken run of them under its numbers."""
     output: list[str] = []
     run: list[str] = []

@@ -199,7 +199,7 @@ def _ranked(files: Sequence[str], directories: Mapping[str, int]) -> list[tuple[
         siblings = Counter[str]()
         entries, later = [*later, *sorted(levels[level], key=lambda entry: -entry[1])], []
         for entry in entries:
-            parent = entry[0].rstrip("/").rpartition("/")[0]
+            parent = _parent(entry[0])
             siblings[parent] += 1
             (ranked if siblings[parent] <= MAX_SIBLINGS else later).append(entry)
     return ranked + later

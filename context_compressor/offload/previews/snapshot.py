@@ -20,7 +20,7 @@ NAME_CHARACTERS = 48
 URL_CHARACTERS = 160
 
 _NODE = re.compile(
-    r"[ \t]*(?:- (?:/url:|text:|[a-z]+(?: [\"\[]|:|$))"
+    r"[ \t]*(?:- (?:/url:|[a-z]+(?: [\"\[]|:|$))"
     r"|\[[a-z]{0,4}\d+\] [A-Za-z]+\b|(?:StaticText|RootWebArea) ['\"])"
 )
 _HELD = re.compile(r"[ \t]*(?:- [a-z]+ [^\n]*\[ref=\w+\]|\[[a-z]{0,4}\d+\] [A-Za-z]+ ['\"])")
@@ -49,7 +49,8 @@ _ROLES = (
 def show_snapshot(text: str) -> Show | None:
     """Return what shows a snapshot: its address and title, then nodes by role; None for other texts."""
     sample = sample_lines(text)
-    if share(map(bool, map(_NODE.match, sample))) < NODE_SHARE or sum(map(_is_held, sample)) < MIN_HELD:
+    held = sum(map(bool, map(_HELD.match, sample)))
+    if held < MIN_HELD or share(map(bool, map(_NODE.match, sample))) < NODE_SHARE:
         return None
     lines = head_lines(text)
     places = [line.strip() for line in lines if _PLACE.match(line)][:3]
@@ -70,10 +71,6 @@ def show_snapshot(text: str) -> Show | None:
         return "\n".join(said + [f"{role}: {', '.join(shown[role])}" for role in _ROLES if role in shown])
 
     return show
-
-
-def _is_held(line: str) -> bool:
-    return _HELD.match(line) is not None
 
 
 def _nodes_by_role(lines: Sequence[str]) -> dict[str, list[str]]:
