@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from context_compressor.errors import InvalidArgumentError, InvalidMessageError
-from context_compressor.messages.msg import Msg, copy_json
-
-_FIELDS = ("id", "name", "role", "content", "metadata", "timestamp", "invocation_id")
+from context_compressor.messages.msg import FIELDS, Msg, copy_json
 
 NO_METADATA = {"context_compressor": "no metadata"}
 """Stands for metadata None where AgentScope writes a message down: it reads None back as {}."""
@@ -25,20 +23,20 @@ def from_agentscope(msg: object, place: str = "message") -> Msg:
     """
     if isinstance(msg, Msg):
         return msg.copy()
-    missing = [name for name in _FIELDS[:4] if not hasattr(msg, name)]
+    missing = [name for name in FIELDS[:4] if not hasattr(msg, name)]
     if missing:
         shown = repr(msg)
         raise InvalidArgumentError(
             f"{place}: expected a Msg of AgentScope's, got {shown[:200]} ({type(msg).__name__})"
             + (f" without {missing[0]}" if len(missing) < 4 else "")
         )
-    unknown = [name for name in getattr(msg, "__dict__", {}) if name not in _FIELDS]
+    unknown = [name for name in getattr(msg, "__dict__", {}) if name not in FIELDS]
     if unknown:
         raise InvalidMessageError(
             f"{place}.{unknown[0]}: no field of a Msg ({type(msg).__name__} adds it), and no memory would "
             "keep it; put it into metadata"
         )
-    data = {name: getattr(msg, name, None) for name in _FIELDS}
+    data = {name: getattr(msg, name, None) for name in FIELDS}
     if isinstance(data["content"], tuple):
         data["content"] = list(data["content"])
     if data["metadata"] == NO_METADATA:
@@ -56,7 +54,7 @@ def to_agentscope(msg: Msg, kind: type[Any]) -> Any:
     """
     # The class's own constructor makes an id, and turns metadata None into {} and a timestamp "" into now.
     made = object.__new__(kind)
-    for name in _FIELDS:
+    for name in FIELDS:
         setattr(made, name, getattr(msg, name))
     return made
 
@@ -78,7 +76,7 @@ def stored_kind(kind: type[Any]) -> type[Any]:
 
 def saved_form(msg: Any) -> dict[str, Any]:
     """Return AgentScope's `Msg` in the form that it reads without loss."""
-    data: dict[str, Any] = {name: copy_json(getattr(msg, name, None)) for name in _FIELDS}
+    data: dict[str, Any] = {name: copy_json(getattr(msg, name, None)) for name in FIELDS}
     if data["metadata"] is None:
         data["metadata"] = dict(NO_METADATA)
     if data["invocation_id"] is None:

@@ -44,8 +44,4 @@ def dump_sendable(value: Any, **options: Any) -> str:
         TypeError, ValueError, RecursionError: as `json.dumps`, which gets the options.
     """
     text = json.dumps(value, ensure_ascii=False, **options)
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return json.dumps(value, **options)
-    return text
+    return text if sendable(text) is text else json.dumps(value, **options)

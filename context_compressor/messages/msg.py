@@ -16,6 +16,7 @@ Block = dict[str, Any]
 file, or anything else, which is carried along untouched."""
 
 ROLES = ("user", "assistant", "system")
+FIELDS = ("id", "name", "role", "content", "metadata", "timestamp", "invocation_id")
 
 
 def new_id() -> str:
@@ -99,7 +100,7 @@ class Msg:
         InvalidMessageError: an argument is not of its kind; the text names the field.
     """
 
-    __slots__ = ("content", "id", "invocation_id", "metadata", "name", "role", "timestamp")
+    __slots__ = FIELDS
 
     def __init__(
         self,
@@ -201,17 +202,13 @@ class Msg:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Msg):
             return NotImplemented
-        return all(getattr(self, name) == getattr(other, name) for name in Msg.__slots__)
+        return all(getattr(self, name) == getattr(other, name) for name in FIELDS)
 
     def __hash__(self) -> int:
         return hash(self.id)
 
     def __repr__(self) -> str:
-        fields = ", ".join(
-            f"{name}={getattr(self, name)!r}"
-            for name in ("id", "name", "role", "content", "metadata", "timestamp", "invocation_id")
-        )
-        return f"Msg({fields})"
+        return f"Msg({', '.join(f'{name}={getattr(self, name)!r}' for name in FIELDS)})"
 
 
 def _check_blocks(content: object) -> None:
