@@ -19,7 +19,7 @@ from context_compressor.summarizers.extracts.candidates import (
 )
 from context_compressor.summarizers.extracts.digest import Digest, digest_messages
 from context_compressor.summarizers.extracts.index import Index
-from context_compressor.summarizers.extracts.lines import Line, line_maker
+from context_compressor.summarizers.extracts.lines import Line, is_question, line_maker
 from context_compressor.summarizers.extracts.weighing import told_calls
 from context_compressor.summarizers.identifiers.ranking import Identifier, name_uses, rank_identifiers
 from context_compressor.summarizers.identifiers.uses import NO_NAMES, Names, Uses
@@ -101,7 +101,7 @@ def _fill(states: Sequence[Line], index: Index, room: float, share: float) -> tu
     beyond = left - max(STATE_SHARE * room, least)  # for wishes; what was asked as a question was answered
     for line in sorted(states, key=lambda line: line.section == "done"):  # what was wanted comes first
         cost = len(line.text) + _FRAME_CHARS
-        if cost <= (left - beyond if line.is_call or line.asks else left):
+        if cost <= (left - beyond if line.is_call or is_question(line.text) else left):
             chosen.append(line)
             left -= cost
     chosen.sort(key=lambda line: (line.section == "done", line.position))

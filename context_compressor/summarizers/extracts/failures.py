@@ -78,10 +78,10 @@ _GO_TEST = "--- FAIL"
 _ERROR_WORDS = (
     *("rror", "xception", "fatal", "fail", "Fail", "FAIL", "ERR", "not ok", "Traceback", "panic:"),
     *("egmentation", "curl: (", "HTTP/", "received signal", "panicked", "Aborted", "Killed", ".go:", "E: "),
-    *("*** No", ": cannot ", "terminate called", "CONFLICT (", "rejected]", "validation err"),
+    *("*** No", ": cannot ", "terminate called", "CONFLICT ("),
     *("错误", "失败", "失敗しました", "异常", "エラー", "Fehler", "Erreur", "Ошибка"),
     *("오류", "에러", "خطأ", "Hata", "Erro", "Lỗi", "HTTP ", " char:", "[emerg]"),
-    *("Undefined control", "Emergency stop", "Bad ", "nauthorized", "Forbidden", "Not Found", "Too Many"),
+    *("Emergency stop", "Bad ", "nauthorized", "Forbidden", "Not Found", "Too Many"),
     *("Unavailable", "Gateway Time", "denied", "rejected", "declined", "doesn't want", "interrupted"),
     *("ncountered", "not found:", "  × ", "ndefined ", "No se pu", "foi possível", "Impossib", "Échec"),
 )

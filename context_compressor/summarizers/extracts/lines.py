@@ -59,11 +59,6 @@ class Line:
         """What it tells of (see `told_subject`), of a call; any other line is its own subject."""
         return told_subject(self.text) if self.is_call else self.text
 
-    @property
-    def asks(self) -> bool:
-        """Whether it only asks (see `is_question`)."""
-        return is_question(self.text)
-
     def shortened(self, max_chars: int) -> Line:
         """Return the line with its text quoted in at most `max_chars` characters."""
         said, arrow, outcome = self.text.partition(ARROW)

@@ -13,7 +13,7 @@ _FIRST_CHARS, _ENDS_CHARS = 50, 100
 """How much is told of the first line of an output at most, and of the first and the last together."""
 _LINE_CHARS = 140
 """How much is told of a result of one line."""
-_DATA_MARKS = str.maketrans({"{": " ", "}": " ", "[": " ", "]": " ", '"': None})
+_DATA_MARKS = str.maketrans("{}[]", "    ", '"')
 _SUCCESS = re.compile(
     r"\W*(?:(?:ok|done|no output)\W*$|success(?:ful(?:ly)?)?\b(?! rate|[:=] ?false)"
     r"|the file \S+ has been|file (?:created|updated)\b|(?:edited|applied) (?!0\b))",

@@ -122,11 +122,11 @@ ANNOUNCEMENT = re.compile(
 """How a sentence begins that announces what is called beside it."""
 ASSENT = re.compile(
     r"\W*(?:(?:yes|yeah|yep|yup|no|nope|ok(?:ay)?|sure|thanks?|thank you|go ahead|go for it|go on|continue"
-    r"|proceed|do it|please|great|perfect|good|fine|cool|nice|right|correct|exactly|agreed|sounds good"
+    r"|proceed|do it|please|great|perfect|good|fine|cool|nice|right|correct|exactly|agreed"
     r"|对的?|嗯|行|可以的?|没问题|没错|うん|ええ|了解(?:です|しました)?|[分わ]かりました|응|예|좋아요|좋습니다|그래요?"
     r"|genau|klar|gut|gerne?|d['’]accord|parfait|bien sûr|vale|claro|de acuerdo|perfecto|adelante|beleza"
     r"|ага|хорошо|ладно|конечно|حسنا|تمام|لا|certo|perfetto|d['’]accordo|nee|dank je|hayır|dobrze|जी"
-    r"|好的?|是的?|谢谢|继续|はい|ありがとう(?:ございます)?|네|감사합니다|ja|nein|danke|bitte|weiter|oui|non|merci"
+    r"|好的?|是的?|谢谢|はい|ありがとう(?:ございます)?|네|감사합니다|ja|nein|danke|bitte|weiter|oui|non|merci"
     r"|sí|gracias|sim|obrigad[oa]|да|нет|спасибо|نعم|شكرا|sì|grazie|va bene|evet|tamam|teşekkürler|vâng|được"
     r"|got it|i see|makes sense|(?:that|this|it) helps|understood|al(?:l )?right|next|uh[- ]huh"
     r"|\b(?:mm?-?)?hmm?\b|verstanden|alles klar|compris|ça marche|entendi(?:do)?|понятно|ясно|明白了?|知道了"
