@@ -9,13 +9,12 @@ from dataclasses import asdict
 from math import inf
 from typing import Any
 
-from rich.box import SIMPLE
 from rich.table import Table
 from rich.text import Text
 
 from context_compressor.cli.exits import DONE, CommandError, check_path, check_store
 from context_compressor.cli.outputs import check_stdout, make_console
-from context_compressor.cli.tables import print_table
+from context_compressor.cli.tables import TABLE_LOOK, print_table
 from context_compressor.cli.wording import counted, one_line
 from context_compressor.errors import OffloadError
 from context_compressor.offload.directory.gc import GarbageCollection, collect_garbage
@@ -105,7 +104,7 @@ def _print(done: GarbageCollection, store: str, max_bytes: int | None) -> None:
     console = make_console()
     verb = "would be removed" if done.is_dry_run else "removed"
     if done.removed:
-        table = Table(box=SIMPLE, pad_edge=False)
+        table = Table(**TABLE_LOOK)
         table.add_column("namespace", overflow="fold")
         for name in ("bytes", "texts", "unused for", "because of"):
             table.add_column(name, justify="right", no_wrap=True)
