@@ -26,14 +26,8 @@ THOUGHT_KEYS = ("reasoning_content", "reasoning")
 """Where providers write what a model thought, the usual key first; the other (vLLM, OpenRouter) is remembered
 as the block's `{"form": key}`."""
 ASSISTANT_KEYS = (
-    "role",
-    "content",
-    *THOUGHT_KEYS,
-    "refusal",
-    "audio",
-    "images",
-    "function_call",
-    "tool_calls",
+    *("role", "content", *THOUGHT_KEYS),
+    *("refusal", "audio", "images", "function_call", "tool_calls"),
 )
 RESULT_KEYS = {"tool": ("role", "tool_call_id", "content"), "function": ("role", "name", "content")}
 FIELD_BLOCKS: dict[str, tuple[type, str]] = {"refusal": (str, "a string"), "audio": (dict, "a dict")}
@@ -169,18 +163,12 @@ def is_plain_text(part: Mapping[str, Any]) -> bool:
 
 def _is_remark(value: object) -> bool:
     """Tell whether a value has the form of what the codec writes."""
-    if not isinstance(value, dict):
-        return False
-    for key, said in value.items():
-        if key == "keys":
-            if not isinstance(said, list) or not all(isinstance(name, str) for name in said):
-                return False
-        elif key == "extra":
-            if not isinstance(said, dict):
-                return False
-        elif key == "function":
-            if not _is_remark(said):
-                return False
-        elif not isinstance(said, str | None):
-            return False
-    return True
+    return isinstance(value, dict) and all(_may_say(key, said) for key, said in value.items())
+
+
+def _may_say(key: object, said: object) -> bool:
+    if key == "keys":
+        return isinstance(said, list) and all(isinstance(name, str) for name in said)
+    if key == "extra":
+        return isinstance(said, dict)
+    return _is_remark(said) if key == "function" else isinstance(said, str | None)
