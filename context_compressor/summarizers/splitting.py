@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 
 from context_compressor.messages.exchanges import ExchangeBuilder
 from context_compressor.messages.msg import Block, Msg, tool_names
@@ -88,37 +87,36 @@ def _split_exchange(exchange: Part, room: int, counter: TokenCounter) -> Iterato
         if tokens <= room:
             yield (named,), tokens
             continue
-        for make, text in _texts(named):
-            for piece, cost in split_text(text, room, partial(_count_piece, make, counter)):
-                yield (make(piece),), cost
+        for block, key, text in _texts(named):
+            yield from _split_text_of(named, block, key, text, room, counter)
 
 
-def _count_piece(make: Callable[[str], Msg], counter: TokenCounter, piece: str) -> int:
-    return count_material([make(piece)], counter)
-
-
-def _texts(msg: Msg) -> Iterator[tuple[Callable[[str], Msg], str]]:
-    """Yield the texts of a message, each with what makes a message of a piece of it."""
-
-    def maker(block: Block, key: str) -> Callable[[str], Msg]:
-        def make(piece: str) -> Msg:
-            other = msg.copy()
-            other.content = [{**block, key: piece}]
-            return other
-
-        return make
-
+def _texts(msg: Msg) -> Iterator[tuple[Block, str, str]]:
+    """Yield the texts of a message, each with the block that is to hold a piece of it, and the key there."""
+    quoting: Block = {"type": "text"}
     for block in msg.get_content_blocks():
         kind = block.get("type")
         if kind == "tool_result":
-            yield maker(block, "output"), render_output(block["output"])
+            yield block, "output", render_output(block["output"])
         elif kind == "tool_use":
             # A piece of arguments is no longer a call with arguments; it reads as one that is quoted.
-            yield maker({"type": "text"}, "text"), f"call of {block['name']}: {render_arguments(block)}"
+            yield quoting, "text", f"call of {block['name']}: {render_arguments(block)}"
         elif kind == "text":
-            yield maker(block, "text"), block["text"]
+            yield block, "text", block["text"]
         elif kind != "thinking":
-            yield maker({"type": "text"}, "text"), render_output([block])
+            yield quoting, "text", render_output([block])
+
+
+def _split_text_of(
+    msg: Msg, block: Block, key: str, text: str, room: int, counter: TokenCounter
+) -> Iterator[tuple[Part, int]]:
+    def part_of(piece: str) -> Part:
+        other = msg.copy()
+        other.content = [{**block, key: piece}]
+        return (other,)
+
+    for piece, tokens in split_text(text, room, lambda piece: count_material(part_of(piece), counter)):
+        yield part_of(piece), tokens
 
 
 def _with_result_names(msg: Msg, names: dict[str, str]) -> Msg:
