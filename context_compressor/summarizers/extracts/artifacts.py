@@ -17,11 +17,11 @@ from context_compressor.summarizers.extracts.candidates import (
     collect_state_lines,
     is_talk,
 )
-from context_compressor.summarizers.extracts.digest import Digest, digest_messages
+from context_compressor.summarizers.extracts.digest import digest_messages
 from context_compressor.summarizers.extracts.index import Index
 from context_compressor.summarizers.extracts.lines import Line, is_question, line_maker
 from context_compressor.summarizers.extracts.weighing import told_calls
-from context_compressor.summarizers.identifiers.ranking import Identifier, name_uses, rank_identifiers
+from context_compressor.summarizers.identifiers.ranking import name_uses, rank_identifiers
 from context_compressor.summarizers.identifiers.uses import NO_NAMES, Names, Uses
 from context_compressor.tokens.protocol import TokenCounter
 
@@ -69,7 +69,7 @@ def index_artifacts(
     ranked, names = rank_identifiers(sources, before)
     share = _TALK_SHARE if is_talk(digest) else _WISHES_SHARE
     index = Index(sources, [identifier for identifier in ranked if identifier.text not in known])
-    states = _state_lines(digest, ranked)
+    states = collect_state_lines(digest, line_maker(ranked))
 
     def write(room: float) -> tuple[list[str], str, bool]:
         lines, complete = _fill(states, index, room, share)
@@ -85,12 +85,6 @@ def names_in(messages: Sequence[Msg]) -> Names:
         return name_uses(digest_messages(messages, None).sources)
     except Exception:  # somebody wrote what breaks them; the event that makes an index tells of it
         return NO_NAMES
-
-
-def _state_lines(digest: Digest, ranked: Sequence[Identifier]) -> list[Line]:
-    """Return what the user asked for, and calls with their outcomes, the most telling first."""
-    make = line_maker({identifier.text: identifier.value for identifier in ranked}, frozenset())
-    return collect_state_lines(digest, make)
 
 
 def _fill(states: Sequence[Line], index: Index, room: float, share: float) -> tuple[list[str], bool]:

@@ -55,11 +55,9 @@ class SummaryDraft:
         sources = [carried_source(line) for line in digest.carried] + digest.sources
         ranked, _ = rank_identifiers(sources)
         self._index = Index(sources, ranked)
-        values = {identifier.text: identifier.value for identifier in ranked}
         wish = f"{request.instructions or ''} {request.note or ''}".casefold()
-        keywords = frozenset(_KEYWORD.findall(wish)) - _COMMON_WORDS
         self._digest = digest
-        self._make = line_maker(values, keywords)
+        self._make = line_maker(ranked, frozenset(_KEYWORD.findall(wish)) - _COMMON_WORDS)
         self._spare: list[Line] | None = None
         self._beside = beside = "\n".join(request.facts)
         told = {told_subject(fact) for fact in request.facts if ARROW in fact}

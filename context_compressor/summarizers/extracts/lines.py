@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import dataclass
 
 from context_compressor.summarizers.cutting import cut, quote
 from context_compressor.summarizers.extracts.weighing import ARROW, is_excerpt, subject_of, told_subject
 from context_compressor.summarizers.extracts.wording import ASSENT, ASSENT_CHARS, INQUIRY, QUESTION_MARKS
 from context_compressor.summarizers.identifiers.finding import find_identifiers
+from context_compressor.summarizers.identifiers.ranking import Identifier
 from context_compressor.summarizers.sections import strip_bullet
 
 KINDS = {"done": "call", "facts": "call", "goal": "request", "instructions": "request"}
@@ -89,13 +90,14 @@ def is_assent(text: str) -> bool:
 Make = Callable[[str, str, float, float], Line]
 
 
-def line_maker(values: Mapping[str, float], keywords: frozenset[str]) -> Make:
+def line_maker(ranked: Iterable[Identifier], keywords: Set[str] = frozenset()) -> Make:
     """Return what makes a line of section, text, value and position, and adds to its value what it names.
 
     Args:
-        values: of identifiers.
+        ranked: identifiers with their values.
         keywords: words, case-folded, that the user wants the summary to mind.
     """
+    values = {identifier.text: identifier.value for identifier in ranked}
 
     def make(section: str, text: str, value: float, position: float) -> Line:
         shows_some = is_excerpt(text)
