@@ -15,17 +15,7 @@ from context_compressor.readers.transcript import (
     text_part,
 )
 
-_MARKS = frozenset(
-    {
-        "tool_use",
-        "tool_result",
-        "thinking",
-        "redacted_thinking",
-        "server_tool_use",
-        "document",
-        "search_result",
-    }
-)
+_MARKS = ("tool_use", "thinking", "redacted_thinking", "server_tool_use", "document", "search_result")
 """Block types by which content is told from that of chat dicts; `image` counts where it has a `source`."""
 _NEEDED = {"text": ("text",), "tool_use": ("id", "name"), "tool_result": ("tool_use_id",)}
 """Keys that must hold strings in a block of a type."""
@@ -42,7 +32,7 @@ def _is_mark(block: Any) -> bool:
     kind = block.get("type")
     if kind == "tool_result":
         return "tool_use_id" in block
-    return (isinstance(kind, str) and kind in _MARKS) or (kind == "image" and "source" in block)
+    return kind in _MARKS or (kind == "image" and "source" in block)
 
 
 def blocks_of(content: Any) -> list[dict[str, Any]]:

@@ -32,41 +32,20 @@ _HOSTED = {
 
 _SILENT = frozenset(
     {
-        "item_reference",
-        "compaction",
-        "compaction_summary",
-        "compaction_trigger",
-        "context_compaction",
-        "ghost_snapshot",
-        "mcp_list_tools",
-        "mcp_approval_request",
-        "mcp_approval_response",
-        "additional_tools",
-        "other",
+        *("item_reference", "compaction", "compaction_summary", "compaction_trigger", "context_compaction"),
+        *("mcp_list_tools", "mcp_approval_request", "mcp_approval_response", "additional_tools"),
+        *("ghost_snapshot", "other"),
     }
 )
 """Items that say nothing that could be read: encrypted, pointers elsewhere, bookkeeping."""
 
 _ITEM_TYPES = (
     *_HOSTED,
-    "reasoning",
-    "function_call",
-    "function_call_output",
-    "custom_tool_call",
-    "custom_tool_call_output",
-    "local_shell_call",
-    "local_shell_call_output",
-    "shell_call",
-    "shell_call_output",
-    "apply_patch_call",
-    "apply_patch_call_output",
-    "computer_call",
-    "computer_call_output",
-    "tool_search_call",
-    "tool_search_output",
-    "item_reference",
-    "compaction",
-    "mcp_list_tools",
+    *("function_call", "custom_tool_call", "local_shell_call", "shell_call", "apply_patch_call"),
+    *("function_call_output", "custom_tool_call_output", "local_shell_call_output", "shell_call_output"),
+    *("apply_patch_call_output", "computer_call", "computer_call_output"),
+    *("tool_search_call", "tool_search_output", "reasoning"),
+    *("item_reference", "compaction", "mcp_list_tools"),
 )
 """Types by which an item is known; a tuple, since what is looked for may be anything."""
 _ACTIONS = ("arguments", "input", "action", "actions", "operation", "code")

@@ -45,16 +45,8 @@ _BULLET = re.compile(r"(?:(?:[-*•+]|\d{1,2}[.)、])(?:\s+|$))+")
 _PLACEHOLDERS = frozenset(
     {
         *("", "none", "n/a", "na", "null", "nil", "nothing", "empty", "undefined", "tbd", "todo", "...", "…"),
-        *(
-            "not applicable",
-            "none yet",
-            "not specified",
-            "unknown",
-            "no summary",
-            "summary",
-            "nothing to summarize",
-            "object object",
-        ),
+        *("not applicable", "none yet", "not specified", "unknown", "no summary", "summary"),
+        *("nothing to summarize", "object object"),
         *("no content", "-", "--", "---", "无", "暂无", "没有", "空", "未知", "不适用", "省略"),
         *(s.hint.casefold() for s in SECTIONS),
     }

@@ -28,23 +28,10 @@ _LINES_LOOKED_AT = 10_000
 """From either end: after so many blank lines nothing is worth the time."""
 
 _ERROR_WORDS = (
-    "error",
-    "exception",
-    "traceback",
-    "failed",
-    "failure",
-    "fatal",
-    "panic",
-    "segmentation fault",
-    "received signal",
-    "denied",
-    "not ok ",
-    "npm err!",
+    *("error", "exception", "traceback", "failed", "failure", "fatal", "panic", "denied"),
+    *("segmentation fault", "received signal", "not ok ", "npm err!"),
     *("loopbackoff", "pullbackoff", "oomkilled", "unhealthy", "exited (1", "exited (2"),  # rows of tables
-    "错误",
-    "失败",
-    "异常",
-    "报错",
+    *("错误", "失败", "异常", "报错"),
 )
 _ENGLISH_ERROR_WORDS = tuple(word for word in _ERROR_WORDS if word.isascii())
 _SHOUTED = "FAIL"
