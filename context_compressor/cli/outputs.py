@@ -15,7 +15,7 @@ from context_compressor.cli.exits import CommandError, check_path
 
 
 class _PipeConsole(Console):
-    """A console that leaves it to `main` what a broken pipe means."""
+    """A console that leaves it to `run` what a broken pipe means."""
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError

@@ -61,7 +61,7 @@ def _begin_with_nothing(_transcript: Transcript, _holder: Any, _line: int) -> li
 
 @dataclass(frozen=True, slots=True)
 class GroupReader:
-    """How such a format is read. All three may raise `UnreadableError`, which is told of and passed over.
+    """How such a format is read. What `unwrap`, `add` and `begin` raise as `UnreadableError` is told of.
 
     Args:
         format: which it is.

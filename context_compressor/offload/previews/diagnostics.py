@@ -94,7 +94,7 @@ def _diagnostics(lines: Sequence[str]) -> Iterator[_Diagnostic]:
             elif (found := _PLACED.match(line)) and (level := found["shouted"] or found["level"]):
                 is_error = level.lower() != "warning"
                 yield _diagnostic(Line(number, line), found["path"], is_error, line[found.end() :])
-        elif line and " " not in line and ("/" in line or "." in line):
+        elif " " not in line and ("/" in line or "." in line):
             heading = line
         above = line
 

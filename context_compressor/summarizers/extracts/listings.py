@@ -58,7 +58,7 @@ def told_hits(text: str, *, is_whole: bool) -> str:
 def told_directory(lines: Sequence[str]) -> str:
     """Return the names of what is in a directory that stands above them; "" for any other lines."""
     above = lines[0].rstrip("/") + "/" if lines else ""
-    if len(lines) < 2 or " " in above or not all(line.startswith(above) for line in lines[1:]):
+    if " " in above or not all(line.startswith(above) for line in lines[1:]):
         return ""
     return cut(", ".join(line.removeprefix(above) for line in lines[1:]), _PATHS_CHARS)
 
@@ -71,7 +71,7 @@ def told_objects(text: str) -> str:
         items = json.loads(text)
     except (ValueError, RecursionError):
         return ""
-    if not (isinstance(items, list) and len(items) > 1 and all(isinstance(item, dict) for item in items)):
+    if len(items) < 2 or not all(isinstance(item, dict) for item in items):
         return ""
     keys = (key for names in _NAMES for key in items[0] if key.lower().endswith(names))
     named = next(filter(None, (_named(items, key) for key in keys)), None)

@@ -79,8 +79,9 @@ def first_words(text: str, lines: int, *, is_read: bool = False) -> str:
     if telling[1:] and _GRANTED.fullmatch(telling[0]):
         del telling[0]
     first = telling[0] if telling else ""
-    succeeded = _SUCCESS.match(first) is not None
-    if lines and not succeeded and len(pairs := _pairs(telling)) > 1:
+    if _SUCCESS.match(first):
+        return "ok"
+    if lines and len(pairs := _pairs(telling)) > 1:
         said = ", ".join(pairs)
         if lines <= 12:
             return cut(said, _PAIRS_CHARS)
@@ -88,12 +89,12 @@ def first_words(text: str, lines: int, *, is_read: bool = False) -> str:
         said = cut(said, _PAIRS_CHARS if row in said else _PAIRS_CHARS - len(row))
         return " ".join(filter(None, (said, "" if row in said else row, f"({lines} lines)")))
     others = telling[1:]
-    if others and not succeeded and _announces(first):
+    if others and _announces(first):
         first, *others = others
         while others[1:] and not is_read and _HEADING.fullmatch(first):
             first, *others = others
-    if _SUCCESS.match(first):
-        return "ok"
+        if _SUCCESS.match(first):
+            return "ok"
     if not lines:
         first = " | ".join((first, *others))
     if not (lines and others):
