@@ -257,6 +257,9 @@ def test_what_git_tells_of_a_transfer_is_no_outcome():
     )
     [push] = digest_messages([result("a", shown, "sh")], None).calls
     assert push.outcome == "To github.com:acme/web.git | 1a2b3c4..9f8e7d6 main -> main"
+    for line in ("Resolving deltas: 100% (5/5), done.\n", "Total 6 (delta 5), reused 0 (delta 0)\n"):
+        [pull] = digest_messages([result("a", f"{line}1a2b3c4..9f8e7d6 main -> main", "sh")], None).calls
+        assert pull.outcome == "1a2b3c4..9f8e7d6 main -> main"
 
 
 def test_the_table_of_a_transfer_is_no_outcome_and_names_nothing():

@@ -235,6 +235,7 @@ def test_a_status_amid_the_output_is_not_that_of_the_command():
             "2 examples, 1 failure: Cart totals",
         ),
         ("Tool call timed out.", "Tool call timed out."),
+        ("The user cancelled this operation.", "The user cancelled this operation."),
         (
             "dial tcp 10.0.0.1:6443: connect: connection refused",
             "dial tcp 10.0.0.1:6443: connect: connection refused",
@@ -658,6 +659,9 @@ wget: unable to resolve host address 'nope.example'
 10 examples, 1 failure, 2 pending ¦ Tests run: 3, Failures: 0, Errors: 1, Skipped: 0
 {"errors": [{"message": "Field 'x' doesn't exist on type 'Query'"}]}
 {"errorMessages": ["Issue does not exist"], "errors": {}} ¦ {'status': 'fail', 'reason': 'x'}
+psql:/tmp/q.sql:3: FATAL:  terminating connection due to administrator command
+SUMMARY: ThreadSanitizer: data race /tmp/race.c:6 in inc
+e: file:///src/Main.kt:3:5 Unresolved reference: foo
 psql:/tmp/q.sql:3: ERROR:  syntax error at or near "FORM" ¦ (error) WRONGTYPE Operation against a key
 An error occurred (AccessDenied) when calling the PutObject operation: Access Denied
 ** BUILD FAILED ** ¦ ** (CompileError) lib/a.ex:3: undefined function foo/0 ¦ Failure: invalid move e2e5

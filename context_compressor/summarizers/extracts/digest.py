@@ -278,7 +278,7 @@ def _as_shown(text: str) -> str:
     """Return what a terminal shows of an output in the end, without what is of no use later."""
     if "Xferd" in text:
         text = _METER.sub("", text)
-    if " objects: " in text:
+    if " objects: " in text or "deltas: " in text or "(delta " in text:
         text = _TRANSFER.sub("", text)
     if "[notice] " in text:
         text = _NOTICE.sub("", text)

@@ -78,7 +78,7 @@ _GO_TEST = "--- FAIL"
 _ERROR_WORDS = (
     *("rror", "xception", "fatal", "fail", "Fail", "FAIL", "ERR", "not ok", "Traceback", "panic:"),
     *("egmentation", "curl: (", "HTTP/", "received signal", "panicked", "Aborted", "Killed", ".go:", "E: "),
-    *("*** No", ": cannot ", "terminate called", "CONFLICT ("),
+    *("*** No", ": cannot ", "terminate called", "CONFLICT (", "FATAL:", "Sanitizer:", "e: file:", "cancel"),
     *("错误", "失败", "失敗しました", "异常", "エラー", "Fehler", "Erreur", "Ошибка"),
     *("오류", "에러", "خطأ", "Hata", "Erro", "Lỗi", "HTTP ", " char:", "[emerg]"),
     *("Emergency stop", "Bad ", "nauthorized", "Forbidden", "Not Found", "Too Many"),
