@@ -63,18 +63,10 @@ class SegmentEdit:
     that it merged said it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Withdrawal:
-    """A segment, or all stubs of an item, no longer hold."""
-
-    segment: str | None = None
-    item: ItemKey | None = None
+Edit = StubEdit | SegmentEdit
 
 
-Edit = StubEdit | SegmentEdit | Withdrawal
-
-
-def refs_of(edit: StubEdit | SegmentEdit) -> tuple[str, ...]:
+def refs_of(edit: Edit) -> tuple[str, ...]:
     """Return the refs that an edit names."""
     return (edit.ref,) if isinstance(edit, StubEdit) else (edit.ref, *edit.media_refs)
 
@@ -91,8 +83,8 @@ def _item_from_json(data: Any) -> ItemKey:
     return ItemKey(_text(data[0]), _text(data[1]))
 
 
-def edit_to_dict(edit: StubEdit | SegmentEdit) -> dict[str, Any]:
-    """Return an edit that holds as JSON-like data; withdrawals need not be kept."""
+def edit_to_dict(edit: Edit) -> dict[str, Any]:
+    """Return an edit as JSON-like data."""
     if isinstance(edit, StubEdit):
         return {
             "type": "stub",
@@ -118,7 +110,7 @@ def edit_to_dict(edit: StubEdit | SegmentEdit) -> dict[str, Any]:
     return data
 
 
-def edit_from_dict(data: Mapping[str, Any]) -> StubEdit | SegmentEdit:
+def edit_from_dict(data: Mapping[str, Any]) -> Edit:
     """Read `edit_to_dict`'s form.
 
     Raises:

@@ -1,7 +1,7 @@
 """The ledger: the append-only record of edits to the view, and what follows from it.
 
-Edits are appended and never changed; a later stub of the same text replaces an earlier one, a withdrawal
-takes a segment or an item's stubs back. The serialised form is versioned.
+Edits are appended and never changed; one holds until a later stub of the same text replaces it, or it is
+withdrawn: a segment by itself, the stubs of an item together. The serialised form is versioned.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from context_compressor.compression.edits import (
     ItemKey,
     SegmentEdit,
     StubEdit,
-    Withdrawal,
     edit_from_dict,
     edit_to_dict,
     message_id,
@@ -124,8 +123,7 @@ class Ledger:
         """Return the refs that live edits name, those committed last first."""
         found: dict[str, None] = {}
         for edit in reversed(self.entries):
-            if not isinstance(edit, Withdrawal):
-                found.update((ref, None) for ref in refs_of(edit) if self._named[ref] > 0)
+            found.update((ref, None) for ref in refs_of(edit) if self._named[ref] > 0)
         return list(found)
 
     def refs_newest_first(self, places: Mapping[str, int]) -> list[str]:
@@ -173,34 +171,19 @@ class Ledger:
                 self.stub_count += 1
             else:
                 self._forget(earlier)
-        elif isinstance(edit, SegmentEdit):
+        else:
             self._segments[edit.id] = edit
             self._used_ids.add(edit.id)
             self._holder.update((item, edit.id) for item in edit.items)
             self._parent.update((child, edit.id) for child in edit.children)
             self._name(edit)
-        elif edit.segment is not None:
-            self._withdraw_segment(edit.segment)
-        elif edit.item is not None:
-            for stub in self._stubs.pop(edit.item, {}).values():
-                self.stub_count -= 1
-                self._forget(stub)
 
-    def _withdraw_segment(self, segment_id: str) -> None:
-        segment = self._segments.pop(segment_id)
-        self._ids_under.pop(segment_id, None)
-        for item in segment.items:
-            del self._holder[item]
-        for child in segment.children:
-            del self._parent[child]
-        self._forget(segment)
-
-    def _name(self, edit: StubEdit | SegmentEdit) -> None:
+    def _name(self, edit: Edit) -> None:
         refs = refs_of(edit)
         self._named.update(refs)
         self.unwanted.difference_update(refs)
 
-    def _forget(self, edit: StubEdit | SegmentEdit) -> None:
+    def _forget(self, edit: Edit) -> None:
         for ref in refs_of(edit):
             self._named[ref] -= 1
             if self._named[ref] <= 0:
@@ -216,8 +199,9 @@ class Ledger:
     def withdraw(self, item: ItemKey) -> None:
         """Withdraw whatever stands in for an item; nothing may."""
         self.withdraw_segments_over(item)
-        if self._stubs.get(item):
-            self.append(Withdrawal(item=item))
+        for stub in self._stubs.pop(item, {}).values():
+            self.stub_count -= 1
+            self._forget(stub)
 
     def withdraw_segments_over(self, item: ItemKey) -> None:
         """Withdraw every segment that covers `item`, the outermost first.
@@ -230,7 +214,16 @@ class Ledger:
             chain.append(holder)
             holder = self._parent.get(holder)
         for segment_id in reversed(chain):
-            self.append(Withdrawal(segment=segment_id))
+            self._withdraw_segment(segment_id)
+
+    def _withdraw_segment(self, segment_id: str) -> None:
+        segment = self._segments.pop(segment_id)
+        self._ids_under.pop(segment_id, None)
+        for item in segment.items:
+            del self._holder[item]
+        for child in segment.children:
+            del self._parent[child]
+        self._forget(segment)
 
     def drop_withdrawn(self) -> None:
         """Drop the edits that no longer hold, and with them their words."""
@@ -250,14 +243,12 @@ class Ledger:
             "entries": [edit_to_dict(edit) for edit in self._holding()],
         }
 
-    def _holding(self) -> Iterator[StubEdit | SegmentEdit]:
+    def _holding(self) -> Iterator[Edit]:
         for edit in self.entries:
             if isinstance(edit, StubEdit):
                 holds = self._stubs.get(edit.item, {}).get(edit.path) is edit
-            elif isinstance(edit, SegmentEdit):
-                holds = self._segments.get(edit.id) is edit
             else:
-                continue
+                holds = self._segments.get(edit.id) is edit
             if holds:
                 yield edit
 
@@ -289,7 +280,7 @@ class Ledger:
         ledger._used_ids.update(_list_of(data, "withdrawn_ids", str))
         return ledger
 
-    def _load(self, edit: StubEdit | SegmentEdit) -> None:
+    def _load(self, edit: Edit) -> None:
         """Append an edit from outside.
 
         Raises:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import takewhile
 
 from context_compressor.compression.config import CompressionConfig
-from context_compressor.compression.edits import ItemKey, SegmentEdit, StubEdit
+from context_compressor.compression.edits import Edit, ItemKey, SegmentEdit
 from context_compressor.compression.ledger import Ledger
 from context_compressor.compression.performed import Performed
 from context_compressor.compression.plans import Costs, Situation
@@ -178,7 +178,7 @@ class MemoryState:
         """Append an event's edits to the ledger and show them."""
         ledger = self.ledger
         durable = {ref for ref in done.pending if ledger.is_live(ref) and ref not in ledger.pending}
-        edits: list[StubEdit | SegmentEdit] = [*done.stubs, *done.segments]
+        edits: list[Edit] = [*done.stubs, *done.segments]
         if not self.segments_to_note():  # else they come first, once their messages are read
             for segment_id, names in done.names.items():
                 self.uses.note(segment_id, names)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from context_compressor.compression.edits import ItemKey, SegmentEdit, StubEdit, Withdrawal, message_id
+from context_compressor.compression.edits import ItemKey, SegmentEdit, StubEdit, message_id
 from context_compressor.compression.ledger import Ledger
 from context_compressor.errors import InvalidStateError
 
@@ -42,10 +42,11 @@ def test_a_later_stub_of_the_same_text_replaces_the_earlier() -> None:
 
 
 def test_a_ref_lives_while_any_edit_names_it() -> None:
-    ledger = ledger_of(stub("a", R[0]), stub("b", R[0]), Withdrawal(item=ItemKey("a")))
+    ledger = ledger_of(stub("a", R[0]), stub("b", R[0]))
+    ledger.withdraw(ItemKey("a"))
     assert ledger.is_live(R[0])
     assert ledger.unwanted == set()
-    ledger.append(Withdrawal(item=ItemKey("b")))
+    ledger.withdraw(ItemKey("b"))
     assert ledger.unwanted == {R[0]}
     ledger.append(stub("c", R[0]))
     assert ledger.unwanted == set()
@@ -92,15 +93,14 @@ def test_withdrawing_over_an_item_brings_the_other_segments_back() -> None:
     assert top.id == "s2"
     assert ledger.ids_under("s2") == ("c",)
     assert ledger.unwanted == {R[1], R[3]}
-    count = len(ledger.entries)
     ledger.withdraw_segments_over(ItemKey("a"))  # once is enough
-    assert len(ledger.entries) == count
+    assert ledger.refs() == [R[2]]
 
 
 def test_media_are_named_by_their_segment() -> None:
     ledger = ledger_of(segment("s", R[1], "a", media=(R[2], R[3])))
     assert all(ledger.is_live(ref) for ref in R[1:4])
-    ledger.append(Withdrawal(segment="s"))
+    ledger.withdraw_segments_over(ItemKey("a"))
     assert ledger.unwanted == {R[1], R[2], R[3]}
 
 
@@ -108,7 +108,7 @@ def test_the_id_of_a_withdrawn_segment_is_not_given_again() -> None:
     ledger = Ledger()
     first = ledger.new_segment_id(R[1])
     ledger.append(segment(first, R[1], "a"))
-    ledger.append(Withdrawal(segment=first))
+    ledger.withdraw_segments_over(ItemKey("a"))
     second = ledger.new_segment_id(R[1])
     assert second != first
     assert ledger.new_segment_id(R[1], {second}) not in (first, second)
@@ -127,10 +127,10 @@ def full() -> Ledger:
         segment("s2", R[2], "c\0002"),
         segment("m", R[3], children=("s1", "s2")),
         stub("d", R[6]),
-        Withdrawal(item=ItemKey("d")),
         segment("s3", R[7], "e"),
-        Withdrawal(segment="s3"),
     )
+    ledger.withdraw(ItemKey("d"))
+    ledger.withdraw(ItemKey("e"))
     ledger.pending = {R[2]}
     ledger.frontier = 12
     return ledger
@@ -151,9 +151,9 @@ def test_the_saved_form_is_the_one_of_the_first_day() -> None:
     ledger = ledger_of(
         stub("a", R[0], (1, -1)),
         segment("s1", R[1], "b"),
-        Withdrawal(segment="s1"),
         segment("s2", R[2], "c"),
     )
+    ledger.withdraw(ItemKey("b"))
     assert ledger.to_dict() == {
         "version": 1,
         "frontier": 0,
