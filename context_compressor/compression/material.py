@@ -1,9 +1,10 @@
-"""What a segment is to stand for, as transcripts, summarisers and the index read it."""
+"""What a segment is to stand for, as transcripts, summarisers and the index read it, and what it takes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from context_compressor.compression.edits import ItemKey
 from context_compressor.compression.labels import summary_of, without_notes
@@ -16,6 +17,26 @@ from context_compressor.compression.view import ViewItem
 from context_compressor.messages.msg import Msg
 from context_compressor.messages.parts import PartPath
 from context_compressor.messages.provenance import segment_metadata
+from context_compressor.summarizers.identifiers.uses import Uses
+
+
+class Surroundings(NamedTuple):
+    """What a segment is made with beside what it stands for; the same for all of an event but `standing`."""
+
+    new_stubs: Mapping[ItemKey, Mapping[PartPath, str]]
+    """The stubs that the event has made."""
+    names: Mapping[str, str]
+    """Tool names by call id."""
+    known: frozenset[str]
+    """Identifiers that an index need not name."""
+    standing: tuple[str, ...]
+    """The texts of the segments that stay before the one to be made."""
+    before: Uses
+    """What the agent named in what left earlier."""
+    bare_tokens: int
+    """What a segment costs that only names its ref."""
+    note: str | None
+    """What the agent asked to keep; summarisers are to mind it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,20 +81,14 @@ class Material:
 
 
 async def gather_material(
-    planned: PlannedSegment,
-    new_stubs: Mapping[ItemKey, Mapping[PartPath, str]],
-    names: Mapping[str, str],
-    stubs: StubMaker,
-    redact: Redact | None,
-    done: Performed,
+    planned: PlannedSegment, around: Surroundings, stubs: StubMaker, redact: Redact | None, done: Performed
 ) -> Material:
     """Return what is to leave, as it is read; pages in it are stubbed, their texts being stored.
 
     Args:
         planned: what that is.
-        new_stubs: the stubs that the event has made.
-        names: tool names by call id.
-        stubs: makes those of pages.
+        around: what the segment is made with.
+        stubs: makes stubs of pages.
         redact: what every text goes through, segments apart, which went through it when they were made.
         done: receives the stubs of pages.
 
@@ -83,9 +98,10 @@ async def gather_material(
     items = [item for unit in planned.units for item in unit.items]
     messages: list[Msg] = []
     whole: list[Msg] = []
-    have_pages = may_hold_pages(names)
+    names, have_pages = around.names, may_hold_pages(around.names)
     for item in items:
-        texts = {path: stub.text for path, stub in item.stubs.items()} | dict(new_stubs.get(item.key, {}))
+        texts = {path: stub.text for path, stub in item.stubs.items()}
+        texts |= around.new_stubs.get(item.key, {})
         if have_pages:
             texts |= await stubs.stub_pages(item, texts, names, done)
         own_redact = None if item.kind == "segment" else redact
