@@ -27,13 +27,10 @@ on; the others lack one mechanism each:
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import multiprocessing
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -42,8 +39,19 @@ from typing import Any
 from unittest.mock import patch
 
 from growth import Unread, count_events
-from reporting import markdown_table, write_results
-from savings import COUNTER, DEFAULT_DATA, GROUPS, Session, group_of, known_share, percent, read_sessions
+from reporting import make_parser, markdown_table, write_results
+from savings import (
+    COUNTER,
+    DEFAULT_DATA,
+    GROUPS,
+    Session,
+    group_of,
+    known_share,
+    map_sessions,
+    percent,
+    read_sessions,
+    report_none,
+)
 
 from context_compressor import CompressionConfig, Msg
 from context_compressor.compression.draft import Draft
@@ -187,9 +195,7 @@ def report(runs: Sequence[Run], names: Sequence[str]) -> tuple[str, list[dict[st
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = make_parser(__doc__)
     parser.add_argument("--data", type=Path, default=DEFAULT_DATA, help="folder of recorded sessions")
     parser.add_argument("--budget", type=int, default=16_000, help="tokens (default 16000)")
     parser.add_argument(
@@ -204,21 +210,10 @@ def main() -> int:
     began = time.perf_counter()
     names = [name for name in MECHANISMS if name == NOTHING or name in options.only]
     sessions = list(read_sessions(options.data, options.sessions, set()))
-    # The longest first, or the last process would run on alone.
-    sessions.sort(key=lambda session: -len(session[1]))
     run = partial(run_session, names=names, budget=options.budget, least=options.min_tokens)
-    if options.jobs > 1:
-        with ProcessPoolExecutor(options.jobs, multiprocessing.get_context("spawn")) as pool:
-            of_sessions = list(pool.map(run, sessions))
-    else:
-        of_sessions = list(map(run, sessions))
-    runs = [one for of_one in of_sessions for one in of_one]
+    runs = map_sessions(run, sessions, options.jobs)
     if not runs:
-        print(
-            f"No sessions in {options.data} that match. `python -m benchmarks.sessions` writes samples.",
-            file=sys.stderr,
-        )
-        return 1
+        return report_none(options.data)
     tables, told = report(runs, names)
     print(f"Budget {options.budget:,}\n\n{tables}\n\n{time.perf_counter() - began:.0f} s")
     if options.results:

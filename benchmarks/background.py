@@ -31,8 +31,8 @@ from pathlib import Path
 from typing import Any
 
 from aiohttp import web
-from reporting import markdown_table, write_results
-from savings import DEFAULT_DATA, GROUPS, Session, group_of, read_sessions
+from reporting import make_parser, markdown_table, notes_of, write_results
+from savings import DEFAULT_DATA, GROUPS, Session, group_of, read_sessions, report_none
 
 from context_compressor import (
     CompressedMemory,
@@ -217,9 +217,7 @@ async def time_groups(url: str, groups: int) -> float:
 
 
 def parse_options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = make_parser(__doc__)
     parser.add_argument("--data", type=Path, default=DEFAULT_DATA, help="folder of recorded sessions")
     parser.add_argument("--sessions", default="*", help="pattern of file/id, for example 'tau*'")
     parser.add_argument("--min-tokens", type=int, default=LONG_TOKENS, help="of a session, to take part")
@@ -239,11 +237,7 @@ def main() -> int:
         if (tokens := COUNTER.count_messages(from_openai(session[1]))) >= options.min_tokens
     ]
     if not sessions:
-        print(
-            f"No sessions in {options.data} that match. `python -m benchmarks.sessions` writes samples.",
-            file=sys.stderr,
-        )
-        return 1
+        return report_none(options.data)
     sessions.sort(key=lambda session: -len(session[1][1]))  # or the longest would run on alone
     tallies, one, eight = asyncio.run(run(sessions, options))
     rows, told, share = [], [], 0.0
@@ -272,7 +266,7 @@ def main() -> int:
             "one_group_seconds": one,
             "eight_groups_seconds": eight,
         }
-        notes = "- calls" + (__doc__ or "").partition("\n- calls")[2].rpartition("\n\n")[0]
+        notes = notes_of(__doc__, "calls").rpartition("\n\n")[0]
         text = f"{pace}\n\n{table}\n\n{groups}\n\n{notes}"
         write_results(options.results, "background", json.loads(json.dumps(data)), "Background", text)
     if share > MOST_THAT_WAIT:

@@ -25,7 +25,6 @@ evidence. Of each size:
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import random
 import sys
@@ -37,8 +36,8 @@ from math import log2
 from pathlib import Path
 from typing import Any
 
-from reporting import markdown_table, write_results
-from savings import COUNTER, DEFAULT_DATA, percent, read_sessions
+from reporting import make_parser, markdown_table, notes_of, write_results
+from savings import COUNTER, DEFAULT_DATA, percent, read_sessions, report_none
 
 from context_compressor.measure.chats import RESULT_ROLES, CachedCounter, Chat
 from context_compressor.measure.recording import FAR_MESSAGES, Recording
@@ -201,9 +200,7 @@ def row_of(figures: Mapping[str, Any], first: Mapping[str, Any]) -> list[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = make_parser(__doc__)
     parser.add_argument("--data", type=Path, default=DEFAULT_DATA, help="folder of recorded sessions")
     parser.add_argument("--budget", type=int, default=16_000, help="tokens (default 16000)")
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="tokens of a session, a row each")
@@ -229,16 +226,12 @@ def main() -> int:
                 told.add(recording, turns, size, options.fresh, options.budget)
     rows = [size.figures() for size in sizes.values() if size.sessions]
     if not rows:
-        print(
-            f"No sessions in {options.data} that would do. `python -m benchmarks.sessions` writes samples.",
-            file=sys.stderr,
-        )
-        return 1
+        return report_none(options.data)
     table = markdown_table(COLUMNS, [row_of(figures, rows[0]) for figures in rows])
     head = f"Budget {options.budget:,}, {options.orders} orders, begun late: {options.fresh:,} tokens"
     print(f"{head}\n\n{table}\n\n{time.perf_counter() - began:.0f} s")
     if options.results:
-        notes = "- tokens" + (__doc__ or "").partition("\n- tokens")[2]
+        notes = notes_of(__doc__, "tokens")
         data = {"budget": options.budget, "orders": options.orders, "fresh": options.fresh, "sizes": rows}
         write_results(options.results, "growth", data, "Growth", f"{head}\n\n{table}\n\n{notes}")
     return 0

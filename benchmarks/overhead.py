@@ -19,7 +19,6 @@ of cProfile, and of tracemalloc at the session's end.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import base64
 import cProfile
@@ -36,7 +35,7 @@ from pathlib import Path
 from typing import Any
 
 import tiktoken
-from reporting import markdown_table, write_results
+from reporting import make_parser, markdown_table, write_results
 
 from context_compressor import (
     CompressedMemory,
@@ -336,9 +335,7 @@ def measure_history(small: int, large: int, repeats: int) -> dict[str, float]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = make_parser(__doc__)
     parser.add_argument("--turns", type=int, default=1_000, help="turns of the session (default 1000)")
     parser.add_argument("--budget", type=int, default=16_000, help="tokens a view may cost (default 16000)")
     parser.add_argument("--repeats", type=int, default=5, help="runs per figure (default 5)")

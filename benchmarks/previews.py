@@ -18,7 +18,6 @@ there is no data.
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import hashlib
 import json
@@ -29,7 +28,10 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from reporting import make_parser
+
 from context_compressor import TiktokenCounter
+from context_compressor.measure.chats import content_text
 from context_compressor.measure.identifiers import identifier_spans, near
 from context_compressor.offload.fitting import largest_fitting
 from context_compressor.offload.previews import making
@@ -56,20 +58,12 @@ class Score(NamedTuple):
     tokens: int
 
 
-def text_of(message: dict[str, Any]) -> str:
-    content = message.get("content")
-    if isinstance(content, list):
-        texts = (block.get("text") for block in content if isinstance(block, dict))
-        return "\n".join(text for text in texts if isinstance(text, str))
-    return content if isinstance(content, str) else ""
-
-
 def used_next(messages: list[dict[str, Any]], after: int) -> str:
     """Return texts and call arguments of the next assistant messages, escapes in arguments resolved."""
     said: list[str] = []
     following = (message for message in messages[after + 1 :] if message["role"] == "assistant")
     for _, message in zip(range(MESSAGES_AHEAD), following, strict=False):
-        said.append(text_of(message))
+        said.append(content_text(message))
         for call in message.get("tool_calls") or []:
             function = call.get("function") or {}
             said.append(f"{function.get('name')} {function.get('arguments')}")
@@ -84,7 +78,7 @@ def read_cases(directory: Path) -> Iterator[Case]:
                 session = json.loads(line)
                 half = hashlib.sha256(str(session.get("id")).encode()).digest()[0] % 2
                 for i, message in enumerate(session["messages"]):
-                    text = text_of(message) if message["role"] == "tool" else ""
+                    text = content_text(message) if message["role"] == "tool" else ""
                     if len(text) < MIN_TOKENS or text in seen:
                         continue
                     tokens = COUNTER.count_text(text)
@@ -176,9 +170,7 @@ def report_time(cases: list[Case]) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = make_parser(__doc__)
     parser.add_argument("data", type=Path, help="a directory of recorded sessions (*.jsonl.gz)")
     parser.add_argument("--tokens", type=int, action="append", help="size of a preview (100, 200 and 400)")
     parser.add_argument("--half", type=int, choices=(0, 1), help="only these sessions")

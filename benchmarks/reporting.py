@@ -1,12 +1,23 @@
-"""Write results: JSON and Markdown that name the Python they come from, and neither dates nor machines."""
+"""What the programs share: their help, and results that name their Python, and neither days nor machines."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import platform
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+
+def make_parser(doc: str | None) -> argparse.ArgumentParser:
+    """Return a parser whose help is a program's docstring as it stands."""
+    return argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+
+
+def notes_of(doc: str | None, first: str) -> str:
+    """Return what a program's docstring says of its columns, from the one called `first` on."""
+    return f"- {first}" + (doc or "").partition(f"\n- {first}")[2]
 
 
 def python_version() -> str:

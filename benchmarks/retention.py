@@ -24,7 +24,6 @@ program ends with 1 if anything of that fails. Of each day:
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
 import sys
@@ -32,7 +31,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from reporting import markdown_table, write_results
+from reporting import make_parser, markdown_table, notes_of, write_results
 from retention_service import Day, Service, used_bytes
 
 from context_compressor.offload.directory.gc import collect_garbage
@@ -108,9 +107,7 @@ def row_of(day: Day, max_bytes: int) -> list[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = make_parser(__doc__)
     parser.add_argument("--sessions", type=int, default=10_000, help="altogether (default 10,000)")
     parser.add_argument("--days", type=int, default=30, help="(default 30)")
     parser.add_argument("--max-bytes", type=int, default=30_000_000, help="quota (default 30,000,000)")
@@ -132,7 +129,7 @@ def main() -> int:
     )
     if options.results:
         table = markdown_table(COLUMNS, [row_of(day, options.max_bytes) for day in days])
-        notes = "- open" + (__doc__ or "").partition("\n- open")[2]
+        notes = notes_of(__doc__, "open")
         data = {
             "max_bytes": options.max_bytes,
             "max_age_days": options.max_age_days,

@@ -9,7 +9,6 @@ held by all of them together: each is ready at once).
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import multiprocessing
@@ -20,6 +19,8 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from reporting import make_parser
+
 from context_compressor import (
     CompressedMemory,
     CompressionConfig,
@@ -29,6 +30,7 @@ from context_compressor import (
     to_openai,
 )
 
+BUDGET = 16_000
 Case = Callable[[str, str], Awaitable[str]]
 
 
@@ -70,14 +72,14 @@ def with_result(output: str) -> list[dict[str, Any]]:
     ]
 
 
-async def offloaded(output: str, folder: str, budget: int = 16_000) -> tuple[CompressedMemory, str]:
+async def offloaded(output: str, folder: str) -> tuple[CompressedMemory, str]:
     """Return a memory that holds a huge result, and the ref that stands for it."""
     memory = CompressedMemory(
-        config=CompressionConfig(max_total_tokens=budget), store=FileOffloadStore(folder)
+        config=CompressionConfig(max_total_tokens=BUDGET), store=FileOffloadStore(folder)
     )
     await memory.add(from_openai(with_result(output)))
     view = to_openai(await memory.get_memory())
-    assert memory.stats().view_tokens <= budget
+    assert memory.stats().view_tokens <= BUDGET
     (ref,) = await memory.reachable_refs()
     assert ref in view[-1]["content"]
     return memory, ref
@@ -155,9 +157,7 @@ def run(name: str, results: Any) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = make_parser(__doc__)
     parser.add_argument("--case", choices=CASES, help="only this one")
     options = parser.parse_args()
     context = multiprocessing.get_context("spawn")

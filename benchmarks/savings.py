@@ -35,11 +35,12 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from fnmatch import fnmatch
 from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeVar
 
 from peers import PEER_SYSTEMS, leave_out_missing
-from reporting import markdown_table, write_results
+from reporting import make_parser, markdown_table, notes_of, write_results
 from savings_chart import MISSING, draw
 
 from context_compressor import FileOffloadStore, TiktokenCounter
@@ -63,6 +64,7 @@ ALL_SYSTEMS: dict[str, Callable[[int, CachedCounter], System]] = {**SYSTEMS, **P
 GROUPS = (("above 100,000 tokens", 100_000), ("24,000 to 100,000 tokens", 24_000), ("below", 0))
 """Groups of sessions by the tokens of their messages, and what each has at least."""
 
+T = TypeVar("T")
 Session = tuple[str, list[dict[str, Any]]]
 Result = tuple[int, Replay]
 """Tokens of a session, and a replay of it."""
@@ -81,6 +83,25 @@ def read_sessions(folder: Path, pattern: str, included: set[str]) -> Iterator[Se
                 name = f"{file}/{data['id']}"
                 if fnmatch(name, pattern) and not any(fnmatch(name, glob) for glob in left_out):
                     yield name, data["messages"]
+
+
+def report_none(folder: Path) -> int:
+    """Say that no session was found; return the exit code."""
+    print(
+        f"No sessions in {folder} that match. `python -m benchmarks.sessions` writes samples.",
+        file=sys.stderr,
+    )
+    return 1
+
+
+def map_sessions(run: Callable[[Session], list[T]], sessions: list[Session], jobs: int) -> list[T]:
+    """Return what all sessions come to together, in so many processes."""
+    # The longest first, or the last process would run on alone.
+    ordered = sorted(sessions, key=lambda session: -len(session[1]))
+    if jobs <= 1:
+        return list(chain.from_iterable(map(run, ordered)))
+    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
+        return list(chain.from_iterable(pool.map(run, ordered)))
 
 
 def open_text(path: Path) -> TextIO:
@@ -224,7 +245,7 @@ def write_report(
                 title = f"## Budget {budget:,}, {found[0]['of'].sessions} sessions {group}"
                 parts.append(f"{title}\n\n{markdown_table(COLUMNS, rows)}")
     about = f"{len(sizes)} sessions of {min(sizes.values()):,} to {max(sizes.values()):,} tokens.\n\n"
-    notes = "- saved" + (__doc__ or "").partition("\n- saved")[2]
+    notes = notes_of(__doc__, "saved")
     data = {
         "sessions": [{"session": name, "tokens": sizes[name]} for name in sorted(sizes)],
         "all": overall,
@@ -243,9 +264,7 @@ def told_of(group: dict[str, Any]) -> dict[str, Any]:
 
 
 def parse_options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = make_parser(__doc__)
     parser.add_argument("--data", type=Path, default=DEFAULT_DATA, help="folder of recorded sessions")
     parser.add_argument("--budget", type=int, nargs="+", default=[16_000], help="tokens (default 16000)")
     parser.add_argument("--system", nargs="+", choices=list(ALL_SYSTEMS), default=list(SYSTEMS))
@@ -275,20 +294,9 @@ def main() -> int:
         most=options.max_tokens,
         files=options.files,
     )
-    # The longest first, or the last process would run on alone.
-    sessions.sort(key=lambda session: -len(session[1]))
-    if options.jobs > 1:
-        with ProcessPoolExecutor(options.jobs, multiprocessing.get_context("spawn")) as pool:
-            runs = list(pool.map(run, sessions))
-    else:
-        runs = list(map(run, sessions))
-    results = sorted((result for of_one in runs for result in of_one), key=lambda result: result[1].session)
+    results = sorted(map_sessions(run, sessions, options.jobs), key=lambda result: result[1].session)
     if not results:
-        print(
-            f"No sessions in {options.data} that match. `python -m benchmarks.sessions` writes samples.",
-            file=sys.stderr,
-        )
-        return 1
+        return report_none(options.data)
     groups = report(results, options.system, options.budget)
     print(f"\n{time.perf_counter() - began:.0f} s")
     if options.results:

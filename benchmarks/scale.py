@@ -15,7 +15,6 @@ case:
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import gc
 import json
@@ -30,8 +29,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from overhead import make_session
-from reporting import markdown_table, write_results
+from overhead import grouped, make_session
+from reporting import make_parser, markdown_table, notes_of, write_results
 from robustness import LoopWatch
 
 from context_compressor import CompressedMemory, CompressionConfig, FileOffloadStore, Msg, from_openai
@@ -81,8 +80,7 @@ def read_turns(turns: int, seed: int) -> tuple[list[list[Msg]], int]:
     """Return a session's messages turn by turn, and the bytes of their texts."""
     session = make_session(turns, seed)
     size = sum(len(json.dumps(message)) for message in session)
-    read = from_openai(session)
-    return [read[:2], *(read[i : i + 2] for i in range(2, len(read), 2))], size
+    return grouped(session), size
 
 
 class Case:
@@ -202,9 +200,7 @@ def row_of(figures: dict[str, Any]) -> list[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = make_parser(__doc__)
     parser.add_argument("--sessions", type=int, nargs="*", default=SESSIONS, help="at once, a case each")
     parser.add_argument("--turns", type=int, default=40, help="of each of them (default 40)")
     parser.add_argument(
@@ -224,7 +220,7 @@ def main() -> int:
         name, *cells = row_of(figures)
         print(f"{name}: {', '.join(f'{what} {cell}' for what, cell in zip(COLUMNS[1:], cells, strict=True))}")
     if options.results:
-        notes = "- turns" + (__doc__ or "").partition("\n- turns")[2]
+        notes = notes_of(__doc__, "turns")
         text = f"{markdown_table(COLUMNS, list(map(row_of, told)))}\n\n{notes}"
         write_results(options.results, "scale", {"budget": BUDGET, "cases": told}, "Scale", text)
     return 0

@@ -30,7 +30,6 @@ tenth of the session.
 
 from __future__ import annotations
 
-import argparse
 import random
 import sqlite3
 import statistics
@@ -43,8 +42,8 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from reporting import markdown_table, write_results
-from savings import DEFAULT_DATA
+from reporting import make_parser, markdown_table, notes_of, write_results
+from savings import DEFAULT_DATA, report_none
 from search_questions import (
     DRAWN,
     SEED,
@@ -264,9 +263,7 @@ def update_seconds(index: SearchIndex, documents: Sequence[Document]) -> float:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = make_parser(__doc__)
     parser.add_argument("--data", type=Path, default=DEFAULT_DATA, help="folder of recorded sessions")
     parser.add_argument("--tokens", type=int, default=1_000_000, help="of the session for times")
     parser.add_argument("--results", type=Path, help="folder to write search.json and search.md to")
@@ -274,10 +271,7 @@ def main() -> int:
     began = time.perf_counter()
     sessions = [session for session in read_sessions(options.data) if not session.name.startswith("shapes")]
     if not sessions:
-        print(
-            f"No sessions in {options.data}. `python -m benchmarks.sessions` writes samples.", file=sys.stderr
-        )
-        return 1
+        return report_none(options.data)
     with tempfile.TemporaryDirectory() as name:
         times = report_times(sessions, options.tokens, Path(name))
         sizes = report_sizes(sessions, Path(name))
@@ -287,7 +281,7 @@ def main() -> int:
     text = "\n\n".join(filter(None, told))
     print(f"{text}\n\n{time.perf_counter() - began:.0f} s")
     if options.results:
-        notes = "- names" + (__doc__ or "").partition("\n- names")[2]
+        notes = notes_of(__doc__, "names")
         data = {"ranks": ranks, "evidence": evidence, "sizes": sizes, "times": times}
         write_results(options.results, "search", data, "Search", f"{text}\n\n{notes}")
     return 0
