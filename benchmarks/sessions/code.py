@@ -18,11 +18,9 @@ from .files import Files, hits_of
 from .recorder import COUNTER, Recorder, listed
 
 SYSTEM = (
-    "You mend faults in a copy of some library modules. See a check fail before you change anything, "
-    "read the code "
-    "that is at fault, change as little as possible, and see the check pass. Tools: list_files, "
-    "read_file, grep, "
-    "edit_file, write_file, run_python."
+    "You mend faults in a copy of some library modules. See a check fail before you change anything, read "
+    "the code that is at fault, change as little as possible, and see the check pass. Tools: list_files, "
+    "read_file, grep, edit_file, write_file, run_python."
 )
 _SECONDS = 30.0
 
@@ -100,9 +98,8 @@ FAULTS = (
     ),
     Fault(
         "sched.py", "cancel", "self._queue.remove(event)", "self._queue.append(event)",
-        "import sched\nplan = sched.scheduler(lambda: 0.0, lambda seconds: None)\none = plan.enter(1, "
-        "1, print)\n"
-        "plan.cancel(one)\nassert plan.empty(), plan.queue",
+        "import sched\nplan = sched.scheduler(lambda: 0.0, lambda seconds: None)\none = plan.enter(1, 1, "
+        "print)\nplan.cancel(one)\nassert plan.empty(), plan.queue",
         "what was cancelled happens twice",
     ),
     Fault(
@@ -188,8 +185,8 @@ class MendSession:
         agent = self.agent
         agent.user(
             "This copy of some library modules has been tampered with. I tell you what people complain "
-            "about, one thing "
-            "at a time; find the fault, mend it, and show that it is mended. Keep a list in CHANGES.md."
+            "about, one thing at a time; find the fault, mend it, and show that it is mended. Keep a list "
+            "in CHANGES.md."
         )
         agent.one("First what is there.", "list_files")
         for number, fault in enumerate(self.faults):

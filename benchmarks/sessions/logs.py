@@ -1,5 +1,4 @@
-"""Log analysis: a shop's services log a morning in which several things go wrong, each for a reason of "
-"its own."""
+"""Log analysis: a shop's services log a morning in which several things go wrong, each for its own reason."""
 
 from __future__ import annotations
 
@@ -14,11 +13,9 @@ from .recorder import Recorder, listed
 
 SERVICES = ("gateway", "orders", "payments", "stock", "mailer")
 SYSTEM = (
-    "You are on call for a web shop. Work out what went wrong from the logs, mend the settings where "
-    "they are the "
-    "cause, and keep a report in report.md. Quote trace ids, hosts and lines. Tools: list_files, "
-    "read_file, grep, "
-    "edit_file, write_file."
+    "You are on call for a web shop. Work out what went wrong from the logs, mend the settings where they "
+    "are the cause, and keep a report in report.md. Quote trace ids, hosts and lines. Tools: list_files, "
+    "read_file, grep, edit_file, write_file."
 )
 
 
@@ -133,13 +130,13 @@ class LogSession:
         agent = self.agent
         agent.user(
             "Customers complain since about seven o'clock: failed payments, missing confirmations, slow "
-            "pages. Find "
-            "out what happened in logs/, one cause after the other, and mend the settings in etc/."
+            "pages. Find out what happened in logs/, one cause after the other, and mend the settings in "
+            "etc/."
         )
         agent.act(
-            "Plan: 1. see what is there; 2. take the gateway's errors by kind; 3. follow a trace of "
-            "each kind through "
-            "the services; 4. compare with the settings, mend them; 5. report. First what is there.",
+            "Plan: 1. see what is there; 2. take the gateway's errors by kind; 3. follow a trace of each "
+            "kind through the services; 4. compare with the settings, mend them; 5. report. First what is "
+            "there.",
             ("list_files", {}),
             ("grep", {"pattern": "log_level|workers", "path": "etc/"}),
         )

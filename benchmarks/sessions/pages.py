@@ -15,9 +15,8 @@ from .recorder import Recorder, Toolbox, listed
 SITE = "https://www.halden-networks.example"
 SYSTEM = (
     "You research on the web. Read pages before you say anything about a device, quote part numbers and "
-    "addresses, "
-    "and keep notes. Tools: fetch (the page as it is), read_text, list_links, find_in_page, save_note, "
-    "read_notes."
+    "addresses, and keep notes. Tools: fetch (the page as it is), read_text, list_links, find_in_page, "
+    "save_note, read_notes."
 )
 FAMILIES = ("switches", "routers", "access-points", "firewalls", "serial-servers")
 WORDS = (
@@ -237,11 +236,9 @@ class PageSession:
     def record(self) -> list[ChatDict]:
         agent = self.agent
         agent.user(
-            f"We need devices for a plant, from {SITE}: of every family the one with at least 8 ports "
-            f"that takes the "
-            "least power, with its price, the part number of its power supply and the firmware it must "
-            "have. Surges "
-            "are a worry: look whether ports may hang after one."
+            f"We need devices for a plant, from {SITE}: of every family the one with at least 8 ports that "
+            "takes the least power, with its price, the part number of its power supply and the firmware it "
+            "must have. Surges are a worry: look whether ports may hang after one."
         )
         links = agent.one(
             "Plan: the index, then family by family: list, data of each device, release notes of the "
@@ -283,8 +280,8 @@ class PageSession:
         flaw, release = re.findall(r"<h2>([\d.]+)</h2><p>Mends (HN-\d+): ports hang", told)[0][::-1]
         finding = (
             f"{family}: {best.model} ({SITE}{best.path}), {best.watts} W, EUR {best.price}, supply "
-            f"{best.supply}; "
-            f"{flaw} (ports hang after a surge) is mended in {release}, it ships with {best.firmware}"
+            f"{best.supply}; {flaw} (ports hang after a surge) is mended in {release}, it ships with "
+            f"{best.firmware}"
         )
         agent.one(f"{flaw} it is, mended in {release}.", "save_note", title=family, text=finding)
         agent.findings.append(finding)

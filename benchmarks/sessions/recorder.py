@@ -62,8 +62,7 @@ class Recorder:
         self._append({"role": "assistant", "content": text})
 
     def act(self, text: str, *calls: Call) -> list[str]:
-        """Let the agent call tools, all at once; return their answers. No text is a message without "
-        "content."""
+        """Let the agent call tools, all at once; return their answers. No text: a message without content."""
         ids = []
         for _ in calls:
             self._calls += 1

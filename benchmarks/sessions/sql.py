@@ -13,11 +13,9 @@ from context_compressor.cli.demo.tools import ToolFailed
 from .recorder import Recorder, Toolbox, listed
 
 SYSTEM = (
-    "You answer questions about the company's figures from its SQLite database. Look at tables before "
-    "you query "
-    "them, cite the ids of rows, and change data only to mend what is plainly wrong, saying what you "
-    "changed. "
-    "Tools: list_tables, describe_table, run_sql."
+    "You answer questions about the company's figures from its SQLite database. Look at tables before you "
+    "query them, cite the ids of rows, and change data only to mend what is plainly wrong, saying what you "
+    "changed. Tools: list_tables, describe_table, run_sql."
 )
 SCHEMA = """
 CREATE TABLE customers (customer_id TEXT PRIMARY KEY, name TEXT, email TEXT, region TEXT, since TEXT);
@@ -36,20 +34,8 @@ CARRIERS = ("Brisk", "Northline", "Parcelpost", "Quickvan")
 DEPOTS = ("AAR-1", "BRN-2", "LIL-1", "TRN-4")
 REASONS = ("broken on arrival", "wrong colour", "late", "not as described", "ordered twice")
 FIRST = (
-    "Ada",
-    "Bram",
-    "Carla",
-    "Dov",
-    "Elif",
-    "Finn",
-    "Greta",
-    "Hugo",
-    "Ines",
-    "Jonas",
-    "Kaja",
-    "Luca",
-    "Mila",
-)
+    "Ada", "Bram", "Carla", "Dov", "Elif", "Finn", "Greta", "Hugo", "Ines", "Jonas", "Kaja", "Luca", "Mila",
+)  # fmt: skip
 LAST = ("Abel", "Brandt", "Cole", "Dahl", "Engel", "Fabre", "Grau", "Holm", "Ito", "Jansen", "Kern", "Lopez")
 THINGS = ("lamp", "kettle", "chair", "shelf", "clock", "mirror", "stool", "basket", "vase", "tray")
 LOOKS = ("oak", "steel", "blue", "green", "folding", "small", "large", "woven", "white")
@@ -200,11 +186,9 @@ class SqlSession:
     def _record(self) -> list[ChatDict]:
         agent = self.agent
         agent.user(
-            "I need to know before the meeting: who delivers late and from where, which articles come "
-            "back, which "
-            "orders were sold far below list price, and whether stock agrees with its movements. Name "
-            "orders and "
-            "articles, please."
+            "I need to know before the meeting: who delivers late and from where, which articles come back, "
+            "which orders were sold far below list price, and whether stock agrees with its movements. Name "
+            "orders and articles, please."
         )
         agent.one(
             "Plan: look at the tables, then one question after the other. First the tables.", "list_tables"
@@ -250,8 +234,7 @@ class SqlSession:
         )
         agent.findings.append(
             f"{carrier} from {depot} was slow, {days} days on average in month {month}; {parcel} (order "
-            f"{order}, customer "
-            f"{customer}), say, was sent {sent} and arrived {arrived}"
+            f"{order}, customer {customer}), say, was sent {sent} and arrived {arrived}"
         )
 
     def _returns(self) -> None:
@@ -265,9 +248,8 @@ class SqlSession:
         self._sql(f"{number}: {reason}. Is it the supplier, {supplier}?", others, supplier=supplier)
         self.orders.append(order)
         agent.findings.append(
-            f"{sku} ({title}, {supplier}) came back {refunds} times for {amount}, such as {number} of "
-            f"order {order} "
-            f"by {customer}: {reason}"
+            f"{sku} ({title}, {supplier}) came back {refunds} times for {amount}, such as {number} of order "
+            f"{order} by {customer}: {reason}"
         )
 
     def _prices(self) -> None:

@@ -1,5 +1,4 @@
-"""A support desk: customers write in, one after the other; their records are JSON, and changes take "
-"effect."""
+"""A support desk: customers write in, one after the other; records are JSON, and changes take effect."""
 
 from __future__ import annotations
 
@@ -13,39 +12,19 @@ from context_compressor.cli.demo.tools import ToolFailed
 from .recorder import Recorder, Toolbox, listed
 
 SYSTEM = (
-    "You answer the inbox of a shop for household goods. Find the customer before you speak about "
-    "orders; ask the "
-    "policy before you pay; refund only what was delivered, and at most 200.00 without a ticket. Note "
-    "every change "
-    "on the customer's record. Tools: find_customer, get_customer, get_order, get_policy, refund_item, "
-    "change_address, replace_item, open_ticket, add_note."
+    "You answer the inbox of a shop for household goods. Find the customer before you speak about orders; "
+    "ask the policy before you pay; refund only what was delivered, and at most 200.00 without a ticket. "
+    "Note every change on the customer's record. Tools: find_customer, get_customer, get_order, get_policy, "
+    "refund_item, change_address, replace_item, open_ticket, add_note."
 )
 FIRST = (
-    "Mara",
-    "Nils",
-    "Olga",
-    "Pavel",
-    "Quinn",
-    "Rosa",
-    "Sami",
-    "Tove",
-    "Uma",
-    "Vera",
-    "Wim",
-    "Yara",
-    "Zeno",
-)
+    "Mara", "Nils", "Olga", "Pavel", "Quinn", "Rosa", "Sami", "Tove", "Uma", "Vera", "Wim", "Yara", "Zeno",
+)  # fmt: skip
 LAST = ("Lind", "Moreau", "Novak", "Okafor", "Peters", "Quist", "Rossi", "Silva", "Tanaka", "Urban", "Vogel")
 STREETS = ("Mill Lane", "Harbour Road", "Station Street", "Elm Walk", "Castle Hill", "Long Row")
 GOODS = (
-    "desk lamp",
-    "bread knife",
-    "wool blanket",
-    "garden chair",
-    "tea kettle",
-    "wall clock",
-    "picture frame",
-)
+    "desk lamp", "bread knife", "wool blanket", "garden chair", "tea kettle", "wall clock", "picture frame",
+)  # fmt: skip
 FINISHES = ("oak", "black", "brass", "linen", "sage", "ivory")
 POLICIES = {
     "damaged": "Broken on arrival: refund or replacement within 30 days of delivery, no return. Above "
@@ -263,9 +242,8 @@ class SupportSession:
         agent, order = self.agent, self.desk.orders[order_id]
         item = max(order["items"], key=lambda item: item["price"])
         agent.user(
-            f"[inbox {number + 1}] From {customer['email']}: Hello, the {item['name']} of order "
-            f"{order_id} came broken. "
-            f"I would like my money back. {customer['name']}"
+            f"[inbox {number + 1}] From {customer['email']}: Hello, the {item['name']} of order {order_id} "
+            f"came broken. I would like my money back. {customer['name']}"
         )
         self._look_up(customer, order_id, "damaged", number)
         refund = {"order_id": order_id, "item_id": item["item_id"]}
@@ -301,9 +279,8 @@ class SupportSession:
         last, parcel = order["parcel"]["scans"][-1], order["parcel"]["tracking"]
         item = order["items"][0]
         told = agent.one(
-            f"{parcel} was last seen at {last['place']} on {last['at']} (scan {last['scan_id']}). By "
-            f"the policy it is "
-            "sent again.",
+            f"{parcel} was last seen at {last['place']} on {last['at']} (scan {last['scan_id']}). By the "
+            "policy it is sent again.",
             "replace_item",
             order_id=order_id,
             item_id=item["item_id"],
@@ -320,8 +297,7 @@ class SupportSession:
         )
         agent.user(
             f"[inbox {number + 1}] From {customer['email']}: I have moved to {street}, {code}. Does "
-            f"{order_id} still go "
-            f"to the old place? {customer['name']}"
+            f"{order_id} still go to the old place? {customer['name']}"
         )
         order = self._look_up(customer, order_id, "address", number)
         customer_id = customer["customer_id"]
