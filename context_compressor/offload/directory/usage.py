@@ -57,9 +57,8 @@ class Usage:
         """
         if not self.is_kept():
             return None
-        with self._opened() as descriptor:
-            count = _read(descriptor)
-        return count.used if count.is_trusted else None
+        with self._opened() as (_, count):
+            return count.used if count.is_trusted else None
 
     def add(self, size: int, limit: int | None = None) -> bool:
         """Count bytes that come, unless they would exceed a limit; call when a file of that size is there.
@@ -76,8 +75,7 @@ class Usage:
         """
         if not self.is_kept():
             return False
-        with self._opened() as descriptor:
-            count = _read(descriptor)
+        with self._opened() as (descriptor, count):
             if limit is not None and (not count.is_trusted or count.used + size > limit):
                 return False
             _write(descriptor, _Count(count.used + size, count.added + size, count.counted_at))
@@ -91,8 +89,8 @@ class Usage:
         """
         if not self.is_kept():
             return 0
-        with self._opened() as descriptor:
-            return _read(descriptor).counted_at
+        with self._opened() as (_, count):
+            return count.counted_at
 
     def subtract(self, size: int, counted_at: int) -> None:
         """Count bytes that are gone, unless a look through the directory ended since, which may have missed
@@ -103,8 +101,7 @@ class Usage:
         """
         if not self.is_kept():
             return
-        with self._opened() as descriptor:
-            count = _read(descriptor)
+        with self._opened() as (descriptor, count):
             if count.counted_at == counted_at:
                 _write(descriptor, count._replace(used=max(count.used - size, 0)))
 
@@ -115,8 +112,8 @@ class Usage:
             OSError: the count cannot be read.
         """
         make_directory(self._file.parent)
-        with self._opened() as descriptor:
-            return _read(descriptor).added  # the file is there now, so what comes is noted
+        with self._opened() as (_, count):
+            return count.added  # the file is there now, so what comes is noted
 
     def end_counting(self, total: int, begun: int) -> None:
         """Set the count to what was found, and what came meanwhile.
@@ -124,16 +121,16 @@ class Usage:
         Raises:
             OSError: the count cannot be written.
         """
-        with self._opened() as descriptor:
-            added = _read(descriptor).added
+        with self._opened() as (descriptor, count):
             # What came meanwhile may have been found, too. Too much is harmless, and mended the next time.
-            used = total + max(added - begun, 0)
-            _write(descriptor, _Count(used, added, time.time_ns()))
+            used = total + max(count.added - begun, 0)
+            _write(descriptor, _Count(used, count.added, time.time_ns()))
 
     @contextmanager
-    def _opened(self) -> Iterator[int]:
+    def _opened(self) -> Iterator[tuple[int, _Count]]:
+        """Hold the lock of the file; give its descriptor and what it says."""
         with locked(self._file) as (descriptor, _):
-            yield descriptor
+            yield descriptor, _read(descriptor)
 
 
 def _read(descriptor: int) -> _Count:
