@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,8 +15,8 @@ from typing import Any, TypeVar
 from aiofiles.os import wrap
 
 from context_compressor.offload.directory.checks import as_root, check_limit, check_namespace
+from context_compressor.offload.directory.process import OnePerDirectory
 from context_compressor.offload.directory.tenant import Tenant
-from context_compressor.offload.directory.threads import DiskThreads, threads_of
 from context_compressor.offload.protocol import check_ref, check_text
 from context_compressor.offload.text_files import TextFiles
 
@@ -25,6 +26,27 @@ _GRACE_SECONDS = 5.0
 """How long a cancelled operation waits for its thread: an fsync on a busy disk can take seconds."""
 _OPENING_SECONDS = 0.1
 """How long making a store may take, which happens on the event loop; what fails is made up for later."""
+
+
+class _DiskThreads:
+    """Threads of one directory, which end when nobody has a store in it any more.
+
+    The event loop's are few and belong to everybody: a disk that hangs would take them all, one write each,
+    and whatever else needs one, such as counting a long text or looking up a host, would wait for the disk.
+    """
+
+    pool: ThreadPoolExecutor
+
+    def __init__(self) -> None:
+        self.start_as_child()
+
+    def start_as_child(self) -> None:
+        """Take over in a process that was forked, which has none of its parent's threads."""
+        self.pool = ThreadPoolExecutor(thread_name_prefix="offload")
+
+
+_threads_of = OnePerDirectory(lambda _: _DiskThreads())
+"""What one disk holds up, another does not."""
 
 
 class FileOffloadStore:
@@ -64,7 +86,7 @@ class FileOffloadStore:
         check_limit("max_age_seconds", max_age_seconds)
         self._files = TextFiles(root / namespace)
         self._tenant = Tenant(root, namespace, max_bytes, max_age_seconds)
-        self._threads = threads_of(root)
+        self._threads = _threads_of(root)
         # What lies there may be named by a ledger that is about to be loaded, and not used for long.
         self._tenant.enter(to_write=False, wait_seconds=_OPENING_SECONDS)
 
@@ -144,7 +166,7 @@ class FileOffloadStore:
         return await _off_loop(self._threads, enter_and_work)
 
 
-async def _off_loop(threads: DiskThreads, work: Callable[[threading.Event], T]) -> T:
+async def _off_loop(threads: _DiskThreads, work: Callable[[threading.Event], T]) -> T:
     """Run blocking work in a thread; cancelled, tell the work so and wait for its end.
 
     A thread cannot be interrupted. Left alone, it would go on writing behind the back of whoever cancelled.
