@@ -245,19 +245,20 @@ def as_summary(summary: object) -> str:
     raise InvalidArgumentError(f"summary: expected a string, got {_shown(summary)}")
 
 
-def check_mark_update(new_mark: object, old_mark: object, msg_ids: object) -> None:
-    """Check the arguments of `update_messages_mark`.
+def as_mark_update(
+    new_mark: object, old_mark: object, msg_ids: object
+) -> tuple[str | None, str | None, list[str] | None]:
+    """Return the arguments of `update_messages_mark`: marks as `as_mark` does, ids as `as_ids`, None for all.
 
     Raises:
         InvalidArgumentError: one of the wrong type.
         ValueError: neither mark is given.
     """
-    as_mark(new_mark, "new_mark")
-    as_mark(old_mark, "old_mark")
-    if msg_ids is not None:
-        as_ids(msg_ids)
-    if new_mark is None and old_mark is None:
+    new, old = as_mark(new_mark, "new_mark"), as_mark(old_mark, "old_mark")
+    ids = None if msg_ids is None else as_ids(msg_ids)
+    if new is None and old is None:
         raise ValueError("new_mark and old_mark are both None; name the mark to add, to replace or to remove")
+    return new, old, ids
 
 
 def summary_message(summary: str) -> Msg:

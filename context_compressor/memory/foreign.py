@@ -12,10 +12,10 @@ from context_compressor.memory.base import (
     MemoryBase,
     as_ids,
     as_mark,
+    as_mark_update,
     as_marks,
     as_messages,
     as_summary,
-    check_mark_update,
     summary_message,
 )
 from context_compressor.memory.locks import LoopLock
@@ -212,9 +212,8 @@ class AdaptedMemory(MemoryBase):
     async def update_messages_mark(
         self, new_mark: str | None, old_mark: str | None = None, msg_ids: list[str] | None = None
     ) -> int:
-        check_mark_update(new_mark, old_mark, msg_ids)
-        new, old = _filled(as_mark(new_mark, "new_mark")), _filled(as_mark(old_mark, "old_mark"))
-        ids = None if msg_ids is None else as_ids(msg_ids)
+        new, old, ids = as_mark_update(new_mark, old_mark, msg_ids)
+        new, old = _filled(new), _filled(old)
         if new == old:
             return 0
         async with self._lock:

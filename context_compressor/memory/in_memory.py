@@ -12,10 +12,10 @@ from context_compressor.memory.base import (
     as_id_set,
     as_ids,
     as_mark,
+    as_mark_update,
     as_marks,
     as_messages,
     as_summary,
-    check_mark_update,
     summary_message,
 )
 from context_compressor.messages.msg import Msg
@@ -133,14 +133,14 @@ class InMemoryMemory(MemoryBase):
     async def update_messages_mark(
         self, new_mark: str | None, old_mark: str | None = None, msg_ids: list[str] | None = None
     ) -> int:
-        check_mark_update(new_mark, old_mark, msg_ids)
-        if old_mark == new_mark:
+        new, old, ids = as_mark_update(new_mark, old_mark, msg_ids)
+        if old == new:
             return 0
         changed = 0
-        for number in self._numbers(old_mark, msg_ids):
-            is_changed = old_mark is not None and self._unmark(number, old_mark)
-            if new_mark is not None:
-                is_changed = self._mark(number, [new_mark]) or is_changed
+        for number in self._numbers(old, ids):
+            is_changed = old is not None and self._unmark(number, old)
+            if new is not None:
+                is_changed = self._mark(number, [new]) or is_changed
             changed += is_changed
         return changed
 
@@ -236,7 +236,7 @@ class InMemoryMemory(MemoryBase):
         if msg_ids is not None:
             return [
                 number
-                for msg_id in as_ids(msg_ids)
+                for msg_id in msg_ids
                 for number in self._numbers_by_id.get(msg_id, ())
                 if mark is None or mark in self._entries[number].marks
             ]
