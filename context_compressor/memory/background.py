@@ -160,11 +160,12 @@ class Background:
     def start_if_due(self, state: MemoryState) -> None:
         """Begin to prepare the coming event, where the view is near the budget, or an early event may pay.
 
+        Only where events are prepared ahead (`is_on`).
         Never while texts are removed from the store: one of them could be what is stored for the event.
         """
         tokens, budget = state.tokens, state.budget.due_tokens
         is_near = int(self._ratio * budget) <= tokens < budget
-        if not (is_near or self._may_pay(state)):
+        if not (is_near or (tokens < budget and state.may_pay())):
             self._tried_tokens = 0
             return
         self._tried_tokens = min(self._tried_tokens, tokens)
@@ -183,9 +184,6 @@ class Background:
         self.drop()
         self._prepared = Preparation(planned, state, self._engine, self.totals)
         return self._prepared
-
-    def _may_pay(self, state: MemoryState) -> bool:
-        return self.is_on and state.tokens < state.budget.due_tokens and state.may_pay()
 
     def standing(self, state: MemoryState) -> Preparation | None:
         """Return the preparation, under way or ready, that can be committed to this state; drop any other."""
