@@ -145,9 +145,7 @@ def grouped(session: list[dict[str, Any]]) -> list[list[Msg]]:
 async def play(groups: list[list[Msg]], budget: int) -> CompressedMemory:
     """Take a session's turns; return the memory at its end."""
     memory = CompressedMemory(
-        config=CompressionConfig(max_total_tokens=budget),
-        summarizer=Constant(),
-        counter=TiktokenCounter(),
+        config=CompressionConfig(max_total_tokens=budget), summarizer=Constant(), counter=TiktokenCounter()
     )
     for group in groups:
         await memory.add(group)

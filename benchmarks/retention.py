@@ -39,18 +39,8 @@ from context_compressor.offload.directory.namespaces import find_namespaces
 
 DAY_SECONDS = 86_400
 COLUMNS = (
-    "day",
-    "begun",
-    "open",
-    "resumed",
-    "crashed",
-    "removed",
-    "MB",
-    "peak, %",
-    "on disk, MB",
-    "refs",
-    "waiting",
-)
+    "day", "begun", "open", "resumed", "crashed", "removed", "MB", "peak, %", "on disk, MB", "refs", "waiting"
+)  # fmt: skip
 
 
 def turn_back(path: Path, seconds: float) -> None:

@@ -52,11 +52,7 @@ from context_compressor.measure.results import Found, Replay, Totals, total
 from context_compressor.measure.systems import SYSTEMS, Ours
 
 DEFAULT_DATA = Path(__file__).resolve().parents[1] / "build" / "sessions"
-LEFT_OUT = {
-    "shapes": "shapes/*",
-    "longmemeval_s": "longmemeval_s/*",
-    "windows": "*/pi/pi-refactor-window*",
-}
+LEFT_OUT = {"shapes": "shapes/*", "longmemeval_s": "longmemeval_s/*", "windows": "*/pi/pi-refactor-window*"}
 """What is left out unless asked for, by patterns of file and id: odd message forms, which are no sessions;
 chat without tools; and parts of a session that is there as a whole, which would count twice."""
 ALL_SYSTEMS: dict[str, Callable[[int, CachedCounter], System]] = {**SYSTEMS, **PEER_SYSTEMS}

@@ -82,14 +82,8 @@ def make_database(rng: random.Random, orders: int) -> sqlite3.Connection:
         for depot in DEPOTS:
             moves = [rng.randint(-30, 60) for _ in range(rng.randint(1, 4))]
             for quantity in moves:
-                insert(
-                    "stock_moves",
-                    f"MV-{rng.getrandbits(32):08x}",
-                    sku,
-                    depot,
-                    quantity,
-                    day(rng.randrange(336)),
-                )
+                move = f"MV-{rng.getrandbits(32):08x}"
+                insert("stock_moves", move, sku, depot, quantity, day(rng.randrange(336)))
             insert("stock", sku, depot, sum(moves) - (rng.randint(1, 40) if rng.random() < 0.1 else 0))
     base.commit()
     return base

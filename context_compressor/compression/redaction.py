@@ -59,10 +59,7 @@ def stored_text(part: Part, redact: Redact | None) -> str:
 
 
 def shown_message(
-    source: Msg,
-    stubs: Mapping[PartPath, str],
-    names: Mapping[str, str],
-    redact: Redact | None = None,
+    source: Msg, stubs: Mapping[PartPath, str], names: Mapping[str, str], redact: Redact | None = None
 ) -> Msg:
     """Return a message as summaries and transcripts read it: redacted, stubs in place, results named.
 

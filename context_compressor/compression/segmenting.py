@@ -252,12 +252,7 @@ class SegmentMaker:
         )
 
     async def _summarize(
-        self,
-        request: SummaryRequest,
-        replaced_tokens: int,
-        read_tokens: int,
-        material: str,
-        done: Performed,
+        self, request: SummaryRequest, replaced_tokens: int, read_tokens: int, material: str, done: Performed
     ) -> str | None:
         """Return a checked summary by the first means that gives one; None when none does."""
         for summarizer in (self._summarizer, self._fallback):

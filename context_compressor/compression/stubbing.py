@@ -56,11 +56,7 @@ class StubMaker:
         self._read_ref = read_ref
 
     async def make(
-        self,
-        planned: PlannedStub,
-        item: ViewItem,
-        names: Mapping[str, str],
-        done: Performed,
+        self, planned: PlannedStub, item: ViewItem, names: Mapping[str, str], done: Performed
     ) -> StubEdit | None:
         """Store a text and return its stub; None, and the text is noted as blocked, where none can be.
 

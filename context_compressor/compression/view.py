@@ -233,10 +233,7 @@ def _note(msg: Msg, kind: str, covered: tuple[str, ...], refs: list[str]) -> Non
 
 
 def apply_edits(
-    items: Sequence[ViewItem],
-    edits: Sequence[StubEdit | SegmentEdit],
-    ledger: Ledger,
-    measure: Measure,
+    items: Sequence[ViewItem], edits: Sequence[StubEdit | SegmentEdit], ledger: Ledger, measure: Measure
 ) -> list[ViewItem]:
     """Return the view after edits that the ledger already holds: stubs in place, covered items replaced."""
     stubbed = {edit.item for edit in edits if isinstance(edit, StubEdit)}

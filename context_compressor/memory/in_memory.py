@@ -70,11 +70,7 @@ class InMemoryMemory(MemoryBase):
         self._store(copies, names, allow_duplicates)
 
     async def add_owned(
-        self,
-        messages: list[Msg],
-        marks: list[str],
-        allow_duplicates: bool = False,
-        **kwargs: Any,
+        self, messages: list[Msg], marks: list[str], allow_duplicates: bool = False, **kwargs: Any
     ) -> None:
         """Append messages as they are, without copying; see `MemoryBase.add_owned`."""
         if type(self).add is not InMemoryMemory.add:  # a subclass does more in `add`

@@ -15,12 +15,7 @@ from context_compressor.compression.plans import ARRIVAL, Plan, Situation
 from context_compressor.compression.pricing import has_many_messages, is_crowded
 from context_compressor.compression.view import ViewItem
 from context_compressor.events import CompressionEvent, EventHook
-from context_compressor.memory.background import (
-    MAX_ATTEMPTS_PER_EVENT,
-    Background,
-    Preparation,
-    outlasts,
-)
+from context_compressor.memory.background import MAX_ATTEMPTS_PER_EVENT, Background, Preparation, outlasts
 from context_compressor.memory.housekeeping import Housekeeping
 from context_compressor.memory.offloaded import OffloadedTexts
 from context_compressor.memory.reporting import Totals, describe_event, overflow_error

@@ -18,12 +18,7 @@ from context_compressor.errors import (
     OffloadNotFoundError,
     OffloadWriteError,
 )
-from context_compressor.offload.directory.disk import (
-    PLAIN_FLAGS,
-    disk_error,
-    make_directory,
-    sync_directory,
-)
+from context_compressor.offload.directory.disk import PLAIN_FLAGS, disk_error, make_directory, sync_directory
 from context_compressor.offload.directory.namespaces import FILE_NAME, TEMPORARY_PREFIX, TEMPORARY_SUFFIX
 from context_compressor.offload.directory.tenant import Tenant
 from context_compressor.offload.protocol import REF_PREFIX, ref_of

@@ -301,10 +301,7 @@ def _is_inner(character: str) -> bool:
 
 
 def _read(
-    lookup: Lookup,
-    candidates: Sequence[int],
-    documents: Mapping[str, Sequence[Document]],
-    reader: TermReader,
+    lookup: Lookup, candidates: Sequence[int], documents: Mapping[str, Sequence[Document]], reader: TermReader
 ) -> Iterator[_Reading]:
     passages: dict[str, list[tuple[Document, int, int]]] = {}
     for row in candidates:

@@ -210,10 +210,7 @@ def _remove_enough(
 
 
 def _remove(
-    path: Path,
-    chosen: Sequence[_Chosen],
-    left: dict[str, FoundNamespace],
-    refused: list[PermissionError],
+    path: Path, chosen: Sequence[_Chosen], left: dict[str, FoundNamespace], refused: list[PermissionError]
 ) -> list[_Chosen]:
     """Remove what was chosen, is still as it was found and may be removed; return that.
 

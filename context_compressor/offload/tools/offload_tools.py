@@ -13,12 +13,7 @@ from context_compressor.messages.media import is_data_url
 from context_compressor.messages.msg import copy_json
 from context_compressor.offload.tools.allowance import Allowance
 from context_compressor.offload.tools.arguments import Arguments, FinalAnswer, as_arguments, show_value
-from context_compressor.offload.tools.history import (
-    answer_compress,
-    answer_search,
-    can_compress,
-    can_search,
-)
+from context_compressor.offload.tools.history import answer_compress, answer_search, can_compress, can_search
 from context_compressor.offload.tools.media import Wire, answer_load, find_media, media_part
 from context_compressor.offload.tools.patterns import PatternError
 from context_compressor.offload.tools.schemas import (

@@ -10,12 +10,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 from context_compressor.offload.fitting import largest_fitting
-from context_compressor.offload.tools.pages import (
-    FoundLine,
-    FoundSection,
-    closing_found,
-    found_page,
-)
+from context_compressor.offload.tools.pages import FoundLine, FoundSection, closing_found, found_page
 from context_compressor.offload.tools.patterns import PatternError, with_escapes
 from context_compressor.tokens.protocol import TokenCounter
 

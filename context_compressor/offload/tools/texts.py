@@ -13,12 +13,7 @@ from context_compressor.offload.tools.arguments import Arguments, FinalAnswer, s
 from context_compressor.offload.tools.patterns import compile_pattern
 from context_compressor.offload.tools.reading import read_page
 from context_compressor.offload.tools.schemas import LOAD_TOOL
-from context_compressor.offload.tools.searching import (
-    SEARCH_SECONDS,
-    TextMatches,
-    search_page,
-    search_text,
-)
+from context_compressor.offload.tools.searching import SEARCH_SECONDS, TextMatches, search_page, search_text
 from context_compressor.offload.tools.source import NEWEST_NAMED, OffloadSource, find_ref, text_of
 
 if TYPE_CHECKING:
@@ -45,14 +40,7 @@ async def answer_read(memory: OffloadSource, allowance: Allowance, arguments: Ar
     if is_data_url(text):
         raise FinalAnswer(f"{ref} is {media_type_of(text) or 'no text'}: show it with {LOAD_TOOL}.")
     return await asyncio.to_thread(
-        read_page,
-        text,
-        ref,
-        memory.counter,
-        max_tokens=max_tokens,
-        offset=offset,
-        column=column,
-        limit=limit,
+        read_page, text, ref, memory.counter, max_tokens=max_tokens, offset=offset, column=column, limit=limit
     )
 
 
