@@ -17,6 +17,8 @@ from context_compressor.messages.provenance import is_segment
 from context_compressor.offload.previews.making import preview
 from context_compressor.tokens.protocol import TokenCounter
 
+_ABRIDGED = ("tool_result", "argument")
+
 
 def abridge(
     messages: Iterable[Msg], max_tokens: int, counter: TokenCounter, *, indices: bool
@@ -42,7 +44,7 @@ def _without_index(msg: Msg) -> Msg:
 def _abridge(msg: Msg, max_tokens: int, counter: TokenCounter) -> Msg:
     shown: dict[PartPath, str] = {}
     for part in (*text_parts(msg), *other_parts(msg)):
-        if part.kind not in ("tool_result", "argument") or len(part.text) <= max_tokens:
+        if part.kind not in _ABRIDGED or len(part.text) <= max_tokens:
             continue
         tokens = counter.count_text(part.text)
         if tokens > max_tokens:
@@ -62,10 +64,7 @@ def tokens_read(items: Sequence[ViewItem], max_tokens: int, counter: TokenCounte
             text = str(item.source.content)
             tokens -= counter.count_text(text[len(without_index(text)) :])
         if item.kind == "message" and item.tokens > max_tokens:
-            for part, whole in item.texts():
-                if part.kind == "tool_result":
-                    tokens -= max(0, whole - max_tokens)
-            for part, whole in item.other_parts():
-                if part.kind == "argument":
+            for part, whole in (*item.texts(), *item.other_parts()):
+                if part.kind in _ABRIDGED:
                     tokens -= max(0, whole - max_tokens)
     return tokens

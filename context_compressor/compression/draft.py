@@ -149,8 +149,9 @@ class Draft(StubDraft):
         wanted = min(wanted, max(MIN_SUMMARY_TOKENS, self._share // 2 // groups))
         return wanted if self.situation.costs.segment + wanted < grouped_tokens else 0
 
-    def _merged_tokens(self, held: int) -> int:
-        """Return what the summary of segments that hold `held` tokens may cost."""
+    def _merged_tokens(self, segments: Iterable[Unit]) -> int:
+        """Return what the summary of segments that merge may cost."""
+        held = sum(unit.tokens for unit in segments)
         return 0 if self.refs_only else min(int(held * MERGE_RATIO), self._share // 2)
 
     @property
@@ -158,7 +159,7 @@ class Draft(StubDraft):
         """Tokens of the segment that stands for those that merge."""
         if not self.merging:
             return 0
-        return self.situation.costs.segment + self._merged_tokens(sum(unit.tokens for unit in self.merging))
+        return self.situation.costs.segment + self._merged_tokens(self.merging)
 
     def _settle(self) -> None:
         """Drop groups that would not gain, merge segments beyond their share, and reckon exactly."""
@@ -172,7 +173,7 @@ class Draft(StubDraft):
         crowded = len(standing) > 1 and (
             held + self._segments_cost > self._share or len(standing) > self._most_segments
         )
-        gains = self.situation.costs.segment + self._merged_tokens(held) < held
+        gains = self.situation.costs.segment + self._merged_tokens(standing) < held
         if not self.merging and crowded and gains:
             self.merging = standing
         self._reckon_staying()
@@ -292,14 +293,14 @@ class Draft(StubDraft):
         """Return the plan, or None when it would not make the view smaller."""
         segments = [PlannedSegment(tuple(group), summary) for group, _, summary in self._groups_with_tokens()]
         if self.merging:
-            held = self._merged_tokens(sum(unit.tokens for unit in self.merging))
+            merged = self._merged_tokens(self.merging)
             first = segments[0] if segments else None
             if first and first.summary_tokens:
                 # One segment for both: two indices would name the same, and that of what merges could not
                 # tell what is still in use.
-                segments[0] = PlannedSegment((*self.merging, *first.units), held + first.summary_tokens)
+                segments[0] = PlannedSegment((*self.merging, *first.units), merged + first.summary_tokens)
             else:
-                segments.append(PlannedSegment(tuple(self.merging), held))
+                segments.append(PlannedSegment(tuple(self.merging), merged))
         if not (self.stubs or segments) or self.projected >= self.tokens_now:
             return None
         return Plan(tuple(self.stubs.values()), tuple(segments), reason, self.projected)
