@@ -46,7 +46,6 @@ from savings import (
     GROUPS,
     Session,
     group_of,
-    known_share,
     map_sessions,
     percent,
     read_sessions,
@@ -169,8 +168,8 @@ def row_of(without: str, replays: Sequence[Replay]) -> list[str]:
         without,
         percent(totals.saved),
         *("-" if ratio is None else f"{ratio:.3f}" for ratio in (cost.spent_ratio, cost.as_if_model_ratio)),
-        known_share(totals.far),
-        known_share(totals.near),
+        percent(totals.far.known_share),
+        percent(totals.near.known_share),
         f"{sum(count_events(one.turns) for one in replays):,}",
     ]
 

@@ -48,7 +48,7 @@ from context_compressor.measure.chats import CachedCounter
 from context_compressor.measure.protocol import System
 from context_compressor.measure.recording import Recording
 from context_compressor.measure.replay import replay
-from context_compressor.measure.results import Found, Replay, Totals, total
+from context_compressor.measure.results import Replay, Totals, total
 from context_compressor.measure.systems import SYSTEMS, Ours
 
 DEFAULT_DATA = Path(__file__).resolve().parents[1] / "build" / "sessions"
@@ -149,9 +149,9 @@ def row_of(system: str, totals: Totals) -> list[str]:
         percent(totals.invalid / totals.turns),
         number(totals.cost.spent_ratio),
         number(totals.cost.as_if_model_ratio),
-        known_share(totals.far),
-        known_share(totals.near),
-        percent(totals.far.recoverable / totals.far.all if totals.far.all else None),
+        percent(totals.far.known_share),
+        percent(totals.near.known_share),
+        percent(totals.far.recoverable_share),
         f"{recovery.median_tokens}/{recovery.p90_tokens}" if recovery.answered else "-",
         f"{recovery.unanswered} of {recovery.missing}",
         f"{number(times.median_ms)}/{number(times.p99_ms)}",
@@ -165,10 +165,6 @@ def percent(share: float | None) -> str:
 
 def number(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}"
-
-
-def known_share(found: Found) -> str:
-    return percent(found.known / found.all if found.all else None)
 
 
 def print_table(rows: list[list[str]]) -> None:

@@ -51,9 +51,8 @@ def _draw_bars(axes: Any, replays: Sequence[Replay], systems: Sequence[str]) -> 
     known, recoverable, costs = [], [], []
     for system in systems:
         totals = total([replay for replay in replays if replay.system == system])
-        everything = totals.far.all or 1
-        known.append(100 * totals.far.known / everything)
-        recoverable.append(100 * totals.far.recoverable / everything)
+        known.append(100 * (totals.far.known_share or 0.0))
+        recoverable.append(100 * (totals.far.recoverable_share or 0.0))
         costs.append(100 * (totals.cost.as_if_model_ratio or 0.0))
     places = range(len(systems))
     width = 0.27
