@@ -39,7 +39,7 @@ class MemoryState:
         fresh: items that no view has shown yet, with their tokens.
         withheld: keys of messages that wait for results, which no view has shown either.
         blocked: texts that could not be stubbed.
-        uses: what the agent named in what left the view; of some segments that may still be to be noted.
+        uses: what the agent named in what left the view; some segments may yet have to be noted.
         generation: grows with every change that is not growth: an event planned before it is outdated.
     """
 

@@ -232,9 +232,8 @@ class ListFollower:
         A base memory that lasts may be ahead of the saved state: what it has of the list is synced as well.
         """
         read = [(msg.id, to_openai([msg])) for msg in await self._base.get_memory(prepend_summary=False)]
-        history = {
-            id: Synced.of(wires[0], id) for id, wires in read if len(wires) == 1
-        }  # as the list says it
+        # As the list says it; what takes several dicts to say did not come from there.
+        history = {id: Synced.of(wires[0], id) for id, wires in read if len(wires) == 1}
         loaded = dict(known.loaded)
         digests = [(digest_of(wire), wire) for wire in map(wire_of, said)]
         said_by_digest = dict(digests)

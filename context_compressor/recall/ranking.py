@@ -19,7 +19,7 @@ from context_compressor.recall.escapes import readings
 from context_compressor.recall.passages import Document, find_all, split_passages
 from context_compressor.recall.query import Query
 from context_compressor.recall.rows import Rows
-from context_compressor.recall.terms import TermReader, fold
+from context_compressor.recall.terms import RUN, TermReader, fold
 
 CANDIDATES = 80
 """Passages that are read, which takes some 8 ms; 120 answered no more questions of `benchmarks/search.py`."""
@@ -332,11 +332,11 @@ def _places_in(text: str, folded: str, query: Query, reader: TermReader) -> list
         for term, places in zip(query.terms, found, strict=True)
         if term.beginning is not None
     ]
-    for at, (words, wholes) in reader.runs(text):
-        for one in words if not wholes else words + wholes:
-            if one in wanted:
-                for places in wanted[one]:
-                    places.append(at)
+    for match in RUN.finditer(text):
+        at, (words, wholes) = match.start(), reader[match[0]]
+        for one in words + wholes:
+            for places in wanted.get(one, ()):
+                places.append(at)
             for beginning, places in beginnings:
                 if one.startswith(beginning) and one not in wanted:
                     places.append(at)

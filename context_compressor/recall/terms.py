@@ -92,11 +92,6 @@ class TermReader(dict[str, RunTerms]):
         super().clear()
         self._stems.clear()
 
-    def runs(self, text: str) -> Iterator[tuple[int, RunTerms]]:
-        """Yield the terms of each run of `text`, with the character where it begins."""
-        for match in RUN.finditer(text):
-            yield match.start(), self[match[0]]
-
     def terms(self, text: str) -> set[str]:
         """Return all terms of `text`."""
         found: set[str] = set()
