@@ -76,6 +76,31 @@ PAUSE_SECONDS = 0.0005
 """Between two looks at whether the event loop is free."""
 
 
+class LoopWatch:
+    """Measure how long the event loop is held, in seconds."""
+
+    def __init__(self) -> None:
+        self.longest = 0.0
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> LoopWatch:
+        self._task = asyncio.create_task(self._watch())
+        await asyncio.sleep(0.01)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._task is not None
+        self._task.cancel()
+
+    async def _watch(self) -> None:
+        last = time.perf_counter()
+        while True:
+            await asyncio.sleep(PAUSE_SECONDS)
+            now = time.perf_counter()
+            self.longest = max(self.longest, now - last - PAUSE_SECONDS)
+            last = now
+
+
 def make_session(turns: int, seed: int = 7) -> list[dict[str, Any]]:
     """Return chat dicts of an agent that reads code: a call and its result per turn.
 
@@ -266,25 +291,15 @@ def measure_loop(turns: int, budget: int, repeats: int) -> dict[str, float]:
 
     async def run() -> tuple[float, float]:
         memory = CompressedMemory(config=CompressionConfig(max_total_tokens=budget), summarizer=Constant())
-        loop = asyncio.get_running_loop()
-        longest = held = 0.0
-        seen = time.perf_counter()
-
-        def look() -> None:
-            nonlocal held, seen, timer
-            now = time.perf_counter()
-            held, seen = max(held, now - seen - PAUSE_SECONDS), now
-            timer = loop.call_later(PAUSE_SECONDS, look)
-
-        timer = loop.call_later(PAUSE_SECONDS, look)
-        for group in groups:
-            await memory.add(group)
-            begun = time.perf_counter()
-            await memory.get_memory()
-            longest = max(longest, time.perf_counter() - begun)
-            await asyncio.sleep(0)
-        timer.cancel()
-        return held, longest
+        longest = 0.0
+        async with LoopWatch() as watch:
+            for group in groups:
+                await memory.add(group)
+                begun = time.perf_counter()
+                await memory.get_memory()
+                longest = max(longest, time.perf_counter() - begun)
+                await asyncio.sleep(0)
+        return watch.longest, longest
 
     groups = grouped(make_session(turns))
     asyncio.run(play(groups[:50], budget))  # what is loaded once is loaded

@@ -19,6 +19,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from overhead import LoopWatch
 from reporting import make_parser
 
 from context_compressor import (
@@ -32,31 +33,6 @@ from context_compressor import (
 
 BUDGET = 16_000
 Case = Callable[[str, str], Awaitable[str]]
-
-
-class LoopWatch:
-    """Measure how long the event loop is held, in seconds."""
-
-    def __init__(self) -> None:
-        self.longest = 0.0
-        self._task: asyncio.Task[None] | None = None
-
-    async def __aenter__(self) -> LoopWatch:
-        self._task = asyncio.create_task(self._watch())
-        await asyncio.sleep(0.01)
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        assert self._task is not None
-        self._task.cancel()
-
-    async def _watch(self) -> None:
-        last = time.perf_counter()
-        while True:
-            await asyncio.sleep(0.001)
-            now = time.perf_counter()
-            self.longest = max(self.longest, now - last)
-            last = now
 
 
 def with_result(output: str) -> list[dict[str, Any]]:

@@ -29,9 +29,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from overhead import grouped, make_session
+from overhead import LoopWatch, grouped, make_session
 from reporting import make_parser, markdown_table, notes_of, write_results
-from robustness import LoopWatch
 
 from context_compressor import CompressedMemory, CompressionConfig, FileOffloadStore, Msg, from_openai
 
