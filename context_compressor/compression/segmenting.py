@@ -274,8 +274,6 @@ class SegmentMaker:
                 if self._config.on_failure == "raise":
                     raise
                 done.fail(error)
-                if summarizer is self._fallback:
-                    break
                 continue
             if summarizer.remote:
                 done.use.add_remote(summary)

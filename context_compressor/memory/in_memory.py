@@ -134,10 +134,10 @@ class InMemoryMemory(MemoryBase):
             return 0
         changed = 0
         for number in self._numbers(old, ids):
-            is_changed = old is not None and self._unmark(number, old)
-            if new is not None:
-                is_changed = self._mark(number, [new]) or is_changed
-            changed += is_changed
+            if old is not None:
+                self._unmark(number, old)
+            is_new = new is not None and self._mark(number, [new])
+            changed += is_new or old is not None
         return changed
 
     async def update_compressed_summary(self, summary: str) -> None:
@@ -189,14 +189,10 @@ class InMemoryMemory(MemoryBase):
         self._revision += len(new)
         return bool(new)
 
-    def _unmark(self, number: int, mark: str) -> bool:
-        entry = self._entries[number]
-        if mark not in entry.marks:
-            return False
-        del entry.marks[mark]
+    def _unmark(self, number: int, mark: str) -> None:
+        del self._entries[number].marks[mark]
         self._forget_mark(number, mark)
         self._revision += 1
-        return True
 
     def _remove(self, numbers: Iterable[int]) -> int:
         removed = 0
