@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import sys
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -268,7 +267,7 @@ def main() -> int:
         }
         notes = notes_of(__doc__, "calls").rpartition("\n\n")[0]
         text = f"{pace}\n\n{table}\n\n{groups}\n\n{notes}"
-        write_results(options.results, "background", json.loads(json.dumps(data)), "Background", text)
+        write_results(options.results, "background", data, "Background", text)
     if share > MOST_THAT_WAIT:
         print(f"{share:.1%} of the calls waited, {MOST_THAT_WAIT:.0%} may", file=sys.stderr)
         return 1

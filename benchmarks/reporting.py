@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import platform
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 def make_parser(doc: str | None) -> argparse.ArgumentParser:
@@ -18,6 +22,12 @@ def make_parser(doc: str | None) -> argparse.ArgumentParser:
 def notes_of(doc: str | None, first: str) -> str:
     """Return what a program's docstring says of its columns, from the one called `first` on."""
     return f"- {first}" + (doc or "").partition(f"\n- {first}")[2]
+
+
+def run_apart(work: Callable[..., T], *arguments: Any) -> T:
+    """Return what a function returns that is called in a process of its own."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(work, *arguments).result()
 
 
 def python_version() -> str:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import multiprocessing
 import resource
 import sys
 import tempfile
@@ -20,7 +19,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from overhead import LoopWatch
-from reporting import make_parser
+from reporting import make_parser, run_apart
 
 from context_compressor import (
     CompressedMemory,
@@ -112,7 +111,7 @@ CASES: dict[str, tuple[Case, Callable[[], str]]] = {
 }
 
 
-def run(name: str, results: Any) -> None:
+def run(name: str) -> dict[str, Any]:
     case, make_output = CASES[name]
     output = make_output()
 
@@ -129,24 +128,16 @@ def run(name: str, results: Any) -> None:
                     "note": note,
                 }
 
-    results.put(asyncio.run(measured()))
+    return asyncio.run(measured())
 
 
 def main() -> int:
     parser = make_parser(__doc__)
     parser.add_argument("--case", choices=CASES, help="only this one")
     options = parser.parse_args()
-    context = multiprocessing.get_context("spawn")
     print(f"{'case':16} {'seconds':>8} {'loop held':>10} {'peak MB':>8}")
     for name in [options.case] if options.case else CASES:
-        results = context.SimpleQueue()
-        process = context.Process(target=run, args=(name, results))
-        process.start()
-        process.join()
-        if process.exitcode:
-            print(f"{name:16} failed", file=sys.stderr)
-            return 1
-        found = results.get()
+        found = run_apart(run, name)
         print(
             f"{name:16} {found['seconds']:8.2f} {found['longest_hold_seconds']:8.3f} s "
             f"{found['peak_megabytes']:8.0f}  {found['note']}"

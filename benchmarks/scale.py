@@ -18,7 +18,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
-import multiprocessing
 import resource
 import sys
 import tempfile
@@ -30,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from overhead import LoopWatch, grouped, make_session
-from reporting import make_parser, markdown_table, notes_of, write_results
+from reporting import make_parser, markdown_table, notes_of, run_apart, write_results
 
 from context_compressor import CompressedMemory, CompressionConfig, FileOffloadStore, Msg, from_openai
 
@@ -125,8 +124,8 @@ class Case:
             await asyncio.sleep(0)
 
 
-def run_case(sessions: int, turns: int, results: Any) -> None:
-    """Put the figures of a case into a queue."""
+def run_case(sessions: int, turns: int) -> dict[str, Any]:
+    """Return the figures of a case."""
     holds = Holds()
 
     async def measured() -> dict[str, Any]:
@@ -164,20 +163,7 @@ def run_case(sessions: int, turns: int, results: Any) -> None:
             }
 
     with holds.watch():
-        results.put(asyncio.run(measured()))
-
-
-def run_apart(sessions: int, turns: int) -> dict[str, Any] | None:
-    """Run a case in a process of its own; return its figures, or None if it failed."""
-    context = multiprocessing.get_context("spawn")
-    results = context.SimpleQueue()
-    process = context.Process(target=run_case, args=(sessions, turns, results))
-    process.start()
-    while process.is_alive() and results.empty():
-        process.join(0.1)
-    figures: dict[str, Any] | None = None if results.empty() else results.get()
-    process.join()
-    return figures
+        return asyncio.run(measured())
 
 
 def row_of(figures: dict[str, Any]) -> list[str]:
@@ -211,10 +197,7 @@ def main() -> int:
     cases += [(1, messages // 2 - 1) for messages in options.messages]
     told = []
     for sessions, turns in cases:
-        figures = run_apart(sessions, turns)
-        if figures is None:
-            print(f"{sessions} sessions of {turns} turns: failed", file=sys.stderr)
-            return 1
+        figures = run_apart(run_case, sessions, turns)
         told.append(figures)
         name, *cells = row_of(figures)
         print(f"{name}: {', '.join(f'{what} {cell}' for what, cell in zip(COLUMNS[1:], cells, strict=True))}")
