@@ -7,7 +7,7 @@ withdrawn: a segment by itself, the stubs of an item together. The serialised fo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Reversible
 from itertools import chain
 from typing import Any
 
@@ -66,13 +66,9 @@ class Ledger:
         """Return a live segment, merged ones included, or None."""
         return self._segments.get(segment_id)
 
-    def segments(self) -> Iterator[SegmentEdit]:
-        """Yield every live segment, merged ones included, the oldest first."""
-        yield from self._segments.values()
-
-    def newest_segments(self) -> Iterator[SegmentEdit]:
-        """Yield every live segment, merged ones included, the newest first."""
-        yield from reversed(self._segments.values())
+    def segments(self) -> Reversible[SegmentEdit]:
+        """Return every live segment, merged ones included, the oldest first."""
+        return self._segments.values()
 
     @property
     def has_segments(self) -> bool:

@@ -233,7 +233,7 @@ class MemoryState:
 
         Segments are counted in their order, so the first that is counted ends the look back.
         """
-        recent = takewhile(lambda s: s.id not in self.uses.segments, self.ledger.newest_segments())
+        recent = takewhile(lambda s: s.id not in self.uses.segments, reversed(self.ledger.segments()))
         missing = [segment for segment in recent if segment.items]
         return missing[::-1]
 

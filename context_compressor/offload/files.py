@@ -10,7 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from aiofiles.os import wrap
 
@@ -179,15 +179,10 @@ async def _off_loop(threads: _DiskThreads, work: Callable[[threading.Event], T])
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         cancelled.set()
-        task.add_done_callback(_look_at)
+        # Of an error that nobody waits for asyncio would tell that it was lost.
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
         give_up = time.monotonic() + _GRACE_SECONDS
         while not task.done() and (left := give_up - time.monotonic()) > 0:
             with suppress(asyncio.CancelledError):
                 await asyncio.wait([task], timeout=left)
         raise
-
-
-def _look_at(task: asyncio.Future[Any]) -> None:
-    """Take note of an error nobody waits for, so that asyncio does not report it as lost."""
-    if not task.cancelled():
-        task.exception()
