@@ -56,9 +56,10 @@ def _tool_function(tools: OffloadTools, name: str) -> Callable[..., Coroutine[An
     async def call(**arguments: Any) -> ToolResponse:
         attached = await tools.attachment(name, arguments)
         if attached is None:
-            return _response([{"type": "text", "text": await tools.call(name, arguments)}])
-        blocks = from_openai([attached])[0].get_content_blocks()
-        return _response([_shown(block) for block in blocks])
+            blocks: list[Any] = [{"type": "text", "text": await tools.call(name, arguments)}]
+        else:
+            blocks = [_shown(block) for block in from_openai([attached])[0].get_content_blocks()]
+        return ToolResponse(content=blocks)  # plain dicts, which its typed ones are, too
 
     call.__name__ = name
     return call
@@ -68,7 +69,3 @@ def _shown(block: dict[str, Any]) -> dict[str, Any]:
     if block.get("type") in _RESPONSE_BLOCKS:
         return block
     return {"type": "text", "text": f"A {block.get('type')} cannot be shown in a tool's response here."}
-
-
-def _response(blocks: list[Any]) -> ToolResponse:
-    return ToolResponse(content=blocks)  # plain dicts, which its typed ones are, too
