@@ -312,9 +312,7 @@ class Upkeep:
 
 def _is_continued(before: Sequence[ViewItem], after: Sequence[ViewItem]) -> bool:
     """Tell whether a view begins with all that it showed before."""
-    return len(before) <= len(after) and all(
-        _shows_same(old, new) for old, new in zip(before, after, strict=False)
-    )
+    return len(before) <= len(after) and all(map(_shows_same, before, after))
 
 
 def _changed_ids(before: Sequence[ViewItem], after: Sequence[ViewItem]) -> list[str]:
