@@ -68,6 +68,7 @@ HEAVY = (
 SEARCH = ("regex", "context_compressor.recall.index", "context_compressor.recall.terms")
 """What takes long to import, and only a search needs."""
 RULES = (
+    "context_compressor.compression.material",
     "context_compressor.compression.segmenting",
     "context_compressor.offload.previews.making",
     "context_compressor.summarizers.extracts",
@@ -119,10 +120,10 @@ MEETS_THE_OUTSIDE = {
     "compression/abridging.py": {"offload"},
     "compression/engine.py": {"offload", "summarizers"},
     "compression/guiding.py": {"offload"},
-    "compression/material.py": {"summarizers"},
     "compression/notes.py": {"summarizers"},
     "compression/segmenting.py": {"summarizers"},
     "compression/stubbing.py": {"offload"},
+    "compression/surroundings.py": {"summarizers"},
     "compression/performed.py": {"summarizers"},
     "compression/writing.py": {"offload"},
     "compression/ledger.py": {"offload"},

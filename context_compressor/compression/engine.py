@@ -18,12 +18,12 @@ from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.edits import ItemKey, StubEdit
 from context_compressor.compression.guiding import place_guide
 from context_compressor.compression.labels import segment_text
-from context_compressor.compression.material import Surroundings
 from context_compressor.compression.notes import bounded_note
 from context_compressor.compression.performed import Performed
 from context_compressor.compression.plans import Costs, Plan, PlannedSegment, PlannedStub
 from context_compressor.compression.redaction import redacted_text
 from context_compressor.compression.stubbing import StubMaker
+from context_compressor.compression.surroundings import Surroundings
 from context_compressor.compression.view import ViewItem, segment_tokens
 from context_compressor.compression.writing import Writer
 from context_compressor.messages.escapes import sendable

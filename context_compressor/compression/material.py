@@ -1,42 +1,20 @@
-"""What a segment is to stand for, as transcripts, summarisers and the index read it, and what it takes."""
+"""What a segment is to stand for, as transcripts, summarisers and the index read it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
-from context_compressor.compression.edits import ItemKey
 from context_compressor.compression.labels import summary_of, without_notes
 from context_compressor.compression.notes import newest_once
 from context_compressor.compression.performed import Performed
 from context_compressor.compression.plans import PlannedSegment
 from context_compressor.compression.redaction import Redact, shown_message
 from context_compressor.compression.stubbing import StubMaker, may_hold_pages
+from context_compressor.compression.surroundings import Surroundings
 from context_compressor.compression.view import ViewItem
 from context_compressor.messages.msg import Msg
-from context_compressor.messages.parts import PartPath
 from context_compressor.messages.provenance import segment_metadata
-from context_compressor.summarizers.identifiers.uses import Uses
-
-
-class Surroundings(NamedTuple):
-    """What a segment is made with beside what it stands for; the same for all of an event but `standing`."""
-
-    new_stubs: Mapping[ItemKey, Mapping[PartPath, str]]
-    """The stubs that the event has made."""
-    names: Mapping[str, str]
-    """Tool names by call id."""
-    known: frozenset[str]
-    """Identifiers that an index need not name."""
-    standing: tuple[str, ...]
-    """The texts of the segments that stay before the one to be made."""
-    before: Uses
-    """What the agent named in what left earlier."""
-    bare_tokens: int
-    """What a segment costs that only names its ref."""
-    note: str | None
-    """What the agent asked to keep; summarisers are to mind it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,12 @@ from context_compressor.compression.abridging import abridge, tokens_read
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.edits import SegmentEdit
 from context_compressor.compression.labels import segment_text, summary_of, without_index
-from context_compressor.compression.material import Material, Surroundings, gather_material
+from context_compressor.compression.material import Material, gather_material
 from context_compressor.compression.notes import fit_notes, newest_once, notes_tokens
 from context_compressor.compression.performed import Performed
 from context_compressor.compression.plans import PlannedSegment
 from context_compressor.compression.stubbing import StubMaker
+from context_compressor.compression.surroundings import Surroundings
 from context_compressor.compression.transcript import render_transcript
 from context_compressor.compression.view import segment_tokens
 from context_compressor.compression.writing import Writer
