@@ -171,7 +171,9 @@ def render_output(output: str | list[Block]) -> str:
     return output if isinstance(output, str) else "\n".join(map(_render_block, output))
 
 
-def _render_block(block: Block) -> str:
+def _render_block(block: object) -> str:
+    if not isinstance(block, dict):
+        return str(block)
     text = block.get("text")
     return text if isinstance(text, str) else f"[{block.get('type') or 'block'}]"
 

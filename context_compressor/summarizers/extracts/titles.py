@@ -46,7 +46,7 @@ _ENCODE = json.JSONEncoder(ensure_ascii=False, default=str).encode
 
 def command_line(value: Any) -> Any:
     """Return a command that is given word for word, `["bash", "-lc", "ls"]` say, as it would be typed."""
-    if not (isinstance(value, list) and all(isinstance(word, str) for word in value)):
+    if not (isinstance(value, list) and value and all(isinstance(word, str) for word in value)):
         return value
     return value[2] if value[1:2] in (["-c"], ["-lc"]) and len(value) == 3 else " ".join(value)
 
