@@ -7,7 +7,14 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Literal
 
-from context_compressor.compression.edits import SEGMENT_PART, ItemKey, SegmentEdit, StubEdit, message_id
+from context_compressor.compression.edits import (
+    SEGMENT_PART,
+    Edit,
+    ItemKey,
+    SegmentEdit,
+    StubEdit,
+    message_id,
+)
 from context_compressor.compression.ledger import Ledger
 from context_compressor.messages.exchanges import ExchangeBuilder, ExchangeMessage
 from context_compressor.messages.msg import Msg
@@ -233,7 +240,7 @@ def _note(msg: Msg, kind: str, covered: tuple[str, ...], refs: list[str]) -> Non
 
 
 def apply_edits(
-    items: Sequence[ViewItem], edits: Sequence[StubEdit | SegmentEdit], ledger: Ledger, measure: Measure
+    items: Sequence[ViewItem], edits: Sequence[Edit], ledger: Ledger, measure: Measure
 ) -> list[ViewItem]:
     """Return the view after edits that the ledger already holds: stubs in place, covered items replaced."""
     stubbed = {edit.item for edit in edits if isinstance(edit, StubEdit)}

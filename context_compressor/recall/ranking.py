@@ -335,8 +335,9 @@ def _places_in(text: str, folded: str, query: Query, reader: TermReader) -> list
     for match in RUN.finditer(text):
         at, (words, wholes) = match.start(), reader[match[0]]
         for one in words + wholes:
-            for places in wanted.get(one, ()):
-                places.append(at)
+            if one in wanted:
+                for places in wanted[one]:
+                    places.append(at)
             for beginning, places in beginnings:
                 if one.startswith(beginning) and one not in wanted:
                     places.append(at)

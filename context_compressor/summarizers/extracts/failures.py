@@ -78,11 +78,12 @@ _GO_TEST = "--- FAIL"
 _ERROR_WORDS = (
     *("rror", "xception", "fatal", "fail", "Fail", "FAIL", "ERR", "not ok", "Traceback", "panic:"),
     *("egmentation", "curl: (", "HTTP/", "received signal", "panicked", "Aborted", "Killed", ".go:", "E: "),
-    *("*** No", ": cannot ", "terminate called", "CONFLICT (", "FATAL:", "Sanitizer:", "e: file:", "cancel"),
+    *("*** No", ": cannot ", "terminate called", "CONFLICT (", "FATAL:", "Sanitizer:", "e: file:"),
     *("错误", "失败", "失敗しました", "异常", "エラー", "Fehler", "Erreur", "Ошибка"),
     *("오류", "에러", "خطأ", "Hata", "Erro", "Lỗi", "HTTP ", " char:", "[emerg]"),
     *("Emergency stop", "Bad ", "nauthorized", "Forbidden", "Not Found", "Too Many"),
     *("Unavailable", "Gateway Time", "denied", "rejected", "declined", "doesn't want", "interrupted"),
+    *("ser cancel", "has cancel"),
     *("ncountered", "not found:", "  × ", "ndefined ", "No se pu", "foi possível", "Impossib", "Échec"),
 )
 """Without one of these no pattern matches; to look for words is ten times as fast."""
