@@ -14,6 +14,7 @@ on; the others lack one mechanism each:
 - index: the index of artifacts; without, all of a segment's room is for prose;
 - requests-and-outcomes: lines of the index about what the user asked for and what calls came to;
 - said-once: what other segments and user messages name is not named in an index again;
+- named-again: but what a segment before has from another tool; without, nothing is;
 - whole-texts: an index reads texts that had left the view before; without, it reads their stubs;
 - abridging: a model reads previews of long results; without, all of what leaves ("as if model" only);
 - arrivals: large results are compacted as they arrive, however recent;
@@ -71,6 +72,7 @@ SEGMENTS = "context_compressor.compression.segmenting"
 MATERIAL = "context_compressor.compression.material"
 DRAFT = "context_compressor.compression.draft"
 ARTIFACTS = "context_compressor.summarizers.extracts.artifacts"
+TOLD = "context_compressor.summarizers.extracts.index.ToldNames"
 compress = Draft.compress
 
 
@@ -118,7 +120,10 @@ MECHANISMS = {
         names={f"{SEGMENTS}.PROSE_SHARE": 1.0, f"{SEGMENTS}.index_artifacts": lambda *_, **__: Artifacts()}
     ),
     "requests-and-outcomes": Off(names={f"{ARTIFACTS}.STATE_SHARE": 0.0, f"{ARTIFACTS}._WISHES_SHARE": 0.0}),
-    "said-once": Off(names={f"{ENGINE}.identifiers_in_view": lambda _: frozenset()}),
+    "said-once": Off(
+        names={f"{ENGINE}.identifiers_in_view": lambda _: frozenset(), f"{TOLD}.covers": lambda *_: False}
+    ),
+    "named-again": Off(names={f"{TOLD}.covers": lambda told, name, _: name in told._labels}),
     "whole-texts": Off(names={f"{MATERIAL}.shown_message": ShowStubbed()}),
     "abridging": Off(names={f"{SEGMENTS}.tokens_read": tokens_whole}),
     "arrivals": Off({"arrival_ratio": 1.0}),

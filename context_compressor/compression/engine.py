@@ -141,7 +141,6 @@ class Engine:
 
         staying = [item for item in items if item.exchange not in leaving] if plan.segments else []
         said = [item for item in staying if item.source.role == "user"]
-        known = await run_off_loop(text_characters(item.msg for item in said), identifiers_in_view, said)
         before = await self._read_uses() if plan.needs_summary else Uses()
         bounded = None
         if note:
@@ -158,7 +157,6 @@ class Engine:
             Surroundings,
             new_stubs=new_stubs,
             names=names,
-            known=known,
             before=before,
             bare_tokens=self.costs().segment,
             note=bounded,
@@ -168,14 +166,17 @@ class Engine:
             async with limit:
                 first = planned.units[0].items[0].key
                 earlier = takewhile(lambda item: item.key != first, items)
-                standing = tuple(
-                    item.msg.get_text_content() or ""
+                standing = {
+                    item.key: item.msg.get_text_content() or ""
                     for item in earlier
                     if item.kind == "segment" and item.exchange not in leaving
-                )
+                }
+                others = [item for item in said if item.key not in standing]
+                characters = text_characters(item.msg for item in others)
+                known = await run_off_loop(characters, identifiers_in_view, others)
                 return await segments.make(
                     planned,
-                    surroundings(standing=standing),
+                    surroundings(known=known, standing=tuple(standing.values())),
                     done,
                     note_room=spare_tokens if planned is noted else None,
                     guide=form if planned is carrier else "",
@@ -193,7 +194,7 @@ class Engine:
 
 
 def identifiers_in_view(said: Iterable[ViewItem]) -> frozenset[str]:
-    """Return the identifiers that users and segments name in what stays in the view."""
+    """Return the identifiers that users and later segments name in what stays in the view."""
     return frozenset().union(*(item.identifiers() for item in said))
 
 

@@ -11,14 +11,17 @@ from context_compressor.summarizers.identifiers.uses import Uses
 
 
 class Surroundings(NamedTuple):
-    """What a segment is made with beside what it stands for; the same for all of an event but `standing`."""
+    """What a segment is made with beside what it stands for.
+
+    It is the same for all of an event but for `known` and `standing`.
+    """
 
     new_stubs: Mapping[ItemKey, Mapping[PartPath, str]]
     """The stubs that the event has made."""
     names: Mapping[str, str]
     """Tool names by call id."""
     known: frozenset[str]
-    """Identifiers that an index need not name."""
+    """Identifiers in users' messages and later segments of the view, which an index need not name."""
     standing: tuple[str, ...]
     """The texts of the segments that stay before the one to be made."""
     before: Uses

@@ -223,7 +223,7 @@ def test_ablation(tmp_path: Path) -> None:
         found.setdefault(one["without"], []).append({**one["totals"], "time": None})
     everything_on = found.pop("nothing")
     assert list(found) == [row[0] for row in rows[2:half]]
-    assert len(found) == 14
+    assert len(found) == 15
     assert [name for name, totals in found.items() if totals == everything_on] == []
 
 

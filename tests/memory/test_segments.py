@@ -232,6 +232,30 @@ async def test_what_a_standing_segment_tells_of_a_call_is_told_anew_once_it_chan
     assert told == [*failed, "- bash: python check_rows.py → checked 12 rows | all rows are fine"]
 
 
+async def test_what_comes_back_with_another_tool_is_named_again() -> None:
+    memory = new_memory(config(8_000, keep_recent_count=0))
+    await filled(memory, [user("Mend the import."), *ran("a", "cat rows.txt", "batch_77 failed")])
+    await filled(memory, ran_much("b"))
+    await memory.compress_now()
+    found = json.dumps({"pattern": "failed"})
+    await filled(memory, [call("c", name="search", arguments=found), result("c", "again in batch_77")])
+    await filled(memory, ran_much("d"))
+    await memory.compress_now()
+    segments = [str(msg.content) for msg in await good_view(memory) if kind_of(msg) == "segment"]
+    assert len(segments) == 2
+    assert all("batch_77" in segment for segment in segments)
+
+
+async def test_what_a_user_still_names_in_the_view_is_not_named_in_an_index() -> None:
+    memory = new_memory(config(8_000, keep_recent_count=1))
+    await filled(memory, [user("Mend the import."), *ran_much("b"), user("What about rows_9:0?")])
+    await memory.compress_now()
+    segment = next(str(msg.content) for msg in await good_view(memory) if kind_of(msg) == "segment")
+    named = [line for line in segment.splitlines() if "→" not in line]
+    assert any("rows_10:0" in line for line in named)
+    assert not any("rows_9:0" in line for line in named)
+
+
 async def test_an_index_is_made_beside_the_segments_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was done before a segment that stays, as what a deletion brought back, outdates nothing in it."""
     beside: list[int] = []

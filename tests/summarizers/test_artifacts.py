@@ -164,6 +164,40 @@ def test_what_stands_elsewhere_in_the_view_is_not_named_again() -> None:
     assert "https://docs.example.org/dates" in index_of(known=known)
 
 
+STANDING = "[Summary by the memory.]\n\n## Index\n- grep -n bad: value ISO_FORMAT, issue DATE-1432\n- done"
+
+
+def test_what_a_segment_before_it_names_is_named_again_beside_another_tool() -> None:
+    """In a long life an old segment had the name under other work: nobody took it for a part of this one."""
+    index = index_of(standing=[STANDING])
+    assert "ISO_FORMAT" in index
+    assert "DATE-1432" in index
+    known = find_identifiers("ISO_FORMAT")
+    assert "ISO_FORMAT" not in index_of(standing=[STANDING], known=known)
+
+
+def test_what_a_segment_before_it_names_beside_the_same_tool_is_not_named_again() -> None:
+    same = STANDING.replace("grep -n bad", "read_file other.py")
+    index = index_of(standing=[STANDING, same])
+    assert "ISO_FORMAT" not in index
+    assert "DATE-1432" not in index
+    assert "https://docs.example.org/dates" in index
+
+
+def test_what_a_segment_before_it_names_is_not_named_again_for_the_agents_own_words() -> None:
+    standing = "[Summary by the memory.]\n\n## Index\n- fetch: https://docs.example.org/dates"
+    assert "https://docs.example.org/dates" not in index_of(standing=[standing])
+    read = [*SESSION, call("curl", "3", url="docs"), result("3", "see https://docs.example.org/dates")]
+    assert "https://docs.example.org/dates" in index_of(*read, standing=[standing])
+
+
+def test_what_a_segment_before_it_names_is_not_carried_on_beside_it() -> None:
+    earlier = segment("[Summary by the memory.]\n\n## Index\n- open_issue: DATE-1432, DATE-1433")
+    again = index_of(earlier, user("Go on."), standing=[STANDING])
+    assert "DATE-1433" in again
+    assert "DATE-1432" not in again
+
+
 def test_an_index_that_merges_carries_on_what_earlier_ones_named() -> None:
     earlier = segment(
         "[Summary by the memory.]\n## Goal\n- fix dates\n\n## Index\n- read_file a.py: OLD_NAME_7"
@@ -314,6 +348,10 @@ def test_what_was_wanted_and_what_was_done_stand_in_the_order_of_the_session() -
     ]
 
 
+def outcomes(index: str) -> list[str]:
+    return [line for line in index.splitlines() if " → " in line]
+
+
 def test_what_a_standing_summary_tells_otherwise_of_a_call_is_told_first() -> None:
     """A test that failed would be read as failing still, however much is told of later calls."""
     again = [
@@ -323,15 +361,15 @@ def test_what_a_standing_summary_tells_otherwise_of_a_call_is_told_first() -> No
         result("2", "main -> main, 4 commits"),
     ]
     standing = "[Summary by the memory.]\n\n## Index\n- bash: python check_rows.py → KeyError: 'row_12'"
-    plain = index_of(*again, max_tokens=90)
-    assert "git push" in plain
-    assert "check_rows.py →" not in plain
+    plain = outcomes(index_of(*again, max_tokens=90))
+    assert len(plain) == 1
+    assert "git push" in plain[0]
     told = "bash: python check_rows.py → checked 12 rows | all rows are fine"
     assert told in index_of(*again, max_tokens=90, standing=[standing])
     same = f"[Summary by the memory.]\n\n## Index\n- {told}"
-    assert index_of(*again, max_tokens=90, standing=[same]) == plain
+    assert outcomes(index_of(*again, max_tokens=90, standing=[same])) == plain
     assert told in index_of(*again, max_tokens=90, standing=[same, standing])
-    assert index_of(*again, max_tokens=90, standing=[standing, same]) == plain
+    assert outcomes(index_of(*again, max_tokens=90, standing=[standing, same])) == plain
 
 
 def test_of_a_text_that_was_read_again_nothing_more_is_told() -> None:
@@ -343,10 +381,9 @@ def test_of_a_text_that_was_read_again_nothing_more_is_told() -> None:
         result("2", "nothing yet"),
     ]
     standing = "[Summary by the memory.]\n\n## Done\n- read: a.py → row_7 = 7 (98 lines)"
-    plain = index_of(*later, max_tokens=60)
-    assert "b.py → nothing yet" in plain
-    assert "a.py →" not in plain
-    assert index_of(*later, max_tokens=60, standing=[standing]) == plain
+    plain = outcomes(index_of(*later, max_tokens=60))
+    assert plain == ["read: b.py → nothing yet"]
+    assert outcomes(index_of(*later, max_tokens=60, standing=[standing])) == plain
 
 
 def test_nothing_to_name_gives_no_lines() -> None:

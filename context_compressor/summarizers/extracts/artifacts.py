@@ -18,7 +18,7 @@ from context_compressor.summarizers.extracts.candidates import (
     is_talk,
 )
 from context_compressor.summarizers.extracts.digest import digest_messages
-from context_compressor.summarizers.extracts.index import Index
+from context_compressor.summarizers.extracts.index import Index, ToldNames
 from context_compressor.summarizers.extracts.lines import Line, is_question, line_maker
 from context_compressor.summarizers.extracts.weighing import told_calls
 from context_compressor.summarizers.identifiers.ranking import name_uses, rank_identifiers
@@ -61,14 +61,17 @@ def index_artifacts(
         counter: measures them.
         known: identifiers that stay in the view elsewhere; naming them again would tell nobody anything.
         before: what the agent named in what left earlier.
-        standing: earlier segments' texts that stay in the view: what they tell of a call may have changed.
+        standing: earlier segments' texts that stay in the view: what they name need not be named again,
+            unless by what else brought it now; what they tell of a call may have changed.
     """
     digest = digest_messages(messages, None)
     digest.standing = told_calls(standing)
     sources = [carried_source(line) for line in digest.carried] + digest.sources
     ranked, names = rank_identifiers(sources, before)
     share = _TALK_SHARE if is_talk(digest) else _WISHES_SHARE
-    index = Index(sources, [identifier for identifier in ranked if identifier.text not in known])
+    told = ToldNames(standing)
+    unknown = (identifier for identifier in ranked if identifier.text not in known)
+    index = Index(sources, [one for one in unknown if not told.covers(one.text, sources[one.source])])
     states = collect_state_lines(digest, line_maker(ranked))
 
     def write(room: float) -> tuple[list[str], str, bool]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from context_compressor.summarizers.identifiers.describing import Described, describe
 from context_compressor.summarizers.identifiers.finding import find_identifiers, is_number
 from context_compressor.summarizers.identifiers.ranking import Identifier, Source
+from context_compressor.summarizers.sections import strip_bullet
 
 _LINE_CHARS = 190
 _MIN_ROOM_CHARS = 20
@@ -93,6 +94,35 @@ class Index:
             groups.setdefault(label, []).append((identifier.source, start, item))
         lines = (_wrap(label, [item for *_, item in sorted(group)]) for label, group in groups.items())
         return [line for wrapped in lines for line in wrapped], spent, complete
+
+
+class ToldNames:
+    """The names that segments tell of which stay in the view, and beside which tools they stand there.
+
+    Names come back with other work. An old segment that has one from another tool says nothing of what the
+    agent has it from now; whoever reads it there takes it for a part of what was done then.
+
+    Args:
+        segments: their texts.
+    """
+
+    def __init__(self, segments: Iterable[str]) -> None:
+        self._labels: dict[str, set[str]] = {}
+        for segment in segments:
+            for line in map(strip_bullet, segment.split("\n")):
+                label = _first_word(line.partition(": ")[0])
+                for name in find_identifiers(line):
+                    self._labels.setdefault(name, set()).add(label)
+
+    def covers(self, name: str, source: Source) -> bool:
+        """Tell whether the segments say of a name what an index would, from its newest source.
+
+        Sources that are the agent's own, or lines of earlier summaries, tell no more than any segment does.
+        """
+        labels = self._labels.get(name)
+        if labels is None:
+            return False
+        return source.is_carried or source.is_agents or _first_word(source.label) in labels
 
 
 def _first_word(label: str) -> str:
