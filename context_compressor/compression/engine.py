@@ -167,16 +167,18 @@ class Engine:
                 first = planned.units[0].items[0].key
                 earlier = takewhile(lambda item: item.key != first, items)
                 standing = {
-                    item.key: item.msg.get_text_content() or ""
+                    item.key: item
                     for item in earlier
                     if item.kind == "segment" and item.exchange not in leaving
                 }
                 others = [item for item in said if item.key not in standing]
                 characters = text_characters(item.msg for item in others)
-                known = await run_off_loop(characters, identifiers_in_view, others)
                 return await segments.make(
                     planned,
-                    surroundings(known=known, standing=tuple(standing.values())),
+                    surroundings(
+                        known=await run_off_loop(characters, identifiers_in_view, others),
+                        standing=tuple(line for item in standing.values() for line in item.lines()),
+                    ),
                     done,
                     note_room=spare_tokens if planned is noted else None,
                     guide=form if planned is carrier else "",
@@ -194,7 +196,7 @@ class Engine:
 
 
 def identifiers_in_view(said: Iterable[ViewItem]) -> frozenset[str]:
-    """Return the identifiers that users and later segments name in what stays in the view."""
+    """Return the identifiers that users and segments name in what stays in the view."""
     return frozenset().union(*(item.identifiers() for item in said))
 
 

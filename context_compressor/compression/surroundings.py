@@ -22,8 +22,8 @@ class Surroundings(NamedTuple):
     """Tool names by call id."""
     known: frozenset[str]
     """Identifiers in users' messages and later segments of the view, which an index need not name."""
-    standing: tuple[str, ...]
-    """The texts of the segments that stay before the one to be made."""
+    standing: tuple[tuple[str, frozenset[str]], ...]
+    """The lines of the segments that stay before the one to be made, each with the identifiers in it."""
     before: Uses
     """What the agent named in what left earlier."""
     bare_tokens: int

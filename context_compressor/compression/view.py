@@ -72,6 +72,7 @@ class ViewItem:
     notes: tuple[str, ...] = ()
     """Of a segment: what the agent asked to keep."""
     _identifiers: frozenset[str] | None = field(default=None, init=False, repr=False)
+    _lines: tuple[tuple[str, frozenset[str]], ...] | None = field(default=None, init=False, repr=False)
 
     def identifiers(self) -> frozenset[str]:
         """Return the identifiers in the plain texts that the view shows; found at first need, and kept."""
@@ -81,6 +82,13 @@ class ViewItem:
                 shown = replace_parts(shown, {path: stub.text for path, stub in self.stubs.items()})
             self._identifiers = find_identifiers(shown.get_text_content() or "")
         return self._identifiers
+
+    def lines(self) -> tuple[tuple[str, frozenset[str]], ...]:
+        """Return each line of a segment with the identifiers in it; found at first need, and kept."""
+        if self._lines is None:
+            lines = (self.source.get_text_content() or "").split("\n")
+            self._lines = tuple((line, find_identifiers(line)) for line in lines)
+        return self._lines
 
     def texts(self) -> Iterator[tuple[Part, int]]:
         """Yield each of `text_parts` with the tokens that it takes in the view: those of its stub, if any."""

@@ -26,6 +26,10 @@ def index_of(*messages, max_tokens: int = 400, **kw) -> str:
     return "\n".join(index_artifacts(messages or SESSION, max_tokens, COUNTER, **kw).lines)
 
 
+def lines_of(*segments: str) -> list[tuple[str, frozenset[str]]]:
+    return [(line, find_identifiers(line)) for segment in segments for line in segment.split("\n")]
+
+
 def test_files_ids_addresses_outcomes_and_wishes_are_named() -> None:
     index = index_of()
     for name in ("src/utils/dates.py", "ISO_FORMAT", "DATE-1432", "https://docs.example.org/dates"):
@@ -169,16 +173,16 @@ STANDING = "[Summary by the memory.]\n\n## Index\n- grep -n bad: value ISO_FORMA
 
 def test_what_a_segment_before_it_names_is_named_again_beside_another_tool() -> None:
     """In a long life an old segment had the name under other work: nobody took it for a part of this one."""
-    index = index_of(standing=[STANDING])
+    index = index_of(standing=lines_of(STANDING))
     assert "ISO_FORMAT" in index
     assert "DATE-1432" in index
     known = find_identifiers("ISO_FORMAT")
-    assert "ISO_FORMAT" not in index_of(standing=[STANDING], known=known)
+    assert "ISO_FORMAT" not in index_of(standing=lines_of(STANDING), known=known)
 
 
 def test_what_a_segment_before_it_names_beside_the_same_tool_is_not_named_again() -> None:
     same = STANDING.replace("grep -n bad", "read_file other.py")
-    index = index_of(standing=[STANDING, same])
+    index = index_of(standing=lines_of(STANDING, same))
     assert "ISO_FORMAT" not in index
     assert "DATE-1432" not in index
     assert "https://docs.example.org/dates" in index
@@ -186,14 +190,14 @@ def test_what_a_segment_before_it_names_beside_the_same_tool_is_not_named_again(
 
 def test_what_a_segment_before_it_names_is_not_named_again_for_the_agents_own_words() -> None:
     standing = "[Summary by the memory.]\n\n## Index\n- fetch: https://docs.example.org/dates"
-    assert "https://docs.example.org/dates" not in index_of(standing=[standing])
+    assert "https://docs.example.org/dates" not in index_of(standing=lines_of(standing))
     read = [*SESSION, call("curl", "3", url="docs"), result("3", "see https://docs.example.org/dates")]
-    assert "https://docs.example.org/dates" in index_of(*read, standing=[standing])
+    assert "https://docs.example.org/dates" in index_of(*read, standing=lines_of(standing))
 
 
 def test_what_a_segment_before_it_names_is_not_carried_on_beside_it() -> None:
     earlier = segment("[Summary by the memory.]\n\n## Index\n- open_issue: DATE-1432, DATE-1433")
-    again = index_of(earlier, user("Go on."), standing=[STANDING])
+    again = index_of(earlier, user("Go on."), standing=lines_of(STANDING))
     assert "DATE-1433" in again
     assert "DATE-1432" not in again
 
@@ -365,11 +369,11 @@ def test_what_a_standing_summary_tells_otherwise_of_a_call_is_told_first() -> No
     assert len(plain) == 1
     assert "git push" in plain[0]
     told = "bash: python check_rows.py → checked 12 rows | all rows are fine"
-    assert told in index_of(*again, max_tokens=90, standing=[standing])
+    assert told in index_of(*again, max_tokens=90, standing=lines_of(standing))
     same = f"[Summary by the memory.]\n\n## Index\n- {told}"
-    assert outcomes(index_of(*again, max_tokens=90, standing=[same])) == plain
-    assert told in index_of(*again, max_tokens=90, standing=[same, standing])
-    assert outcomes(index_of(*again, max_tokens=90, standing=[standing, same])) == plain
+    assert outcomes(index_of(*again, max_tokens=90, standing=lines_of(same))) == plain
+    assert told in index_of(*again, max_tokens=90, standing=lines_of(same, standing))
+    assert outcomes(index_of(*again, max_tokens=90, standing=lines_of(standing, same))) == plain
 
 
 def test_of_a_text_that_was_read_again_nothing_more_is_told() -> None:
@@ -383,7 +387,7 @@ def test_of_a_text_that_was_read_again_nothing_more_is_told() -> None:
     standing = "[Summary by the memory.]\n\n## Done\n- read: a.py → row_7 = 7 (98 lines)"
     plain = outcomes(index_of(*later, max_tokens=60))
     assert plain == ["read: b.py → nothing yet"]
-    assert outcomes(index_of(*later, max_tokens=60, standing=[standing])) == plain
+    assert outcomes(index_of(*later, max_tokens=60, standing=lines_of(standing))) == plain
 
 
 def test_nothing_to_name_gives_no_lines() -> None:

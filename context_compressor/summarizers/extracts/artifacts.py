@@ -51,7 +51,7 @@ def index_artifacts(
     *,
     known: Set[str] = frozenset(),
     before: Uses | None = None,
-    standing: Sequence[str] = (),
+    standing: Sequence[tuple[str, Set[str]]] = (),
 ) -> Artifacts:
     """Return lines that name what these messages named, in at most `max_tokens` tokens.
 
@@ -61,17 +61,17 @@ def index_artifacts(
         counter: measures them.
         known: identifiers that stay in the view elsewhere; naming them again would tell nobody anything.
         before: what the agent named in what left earlier.
-        standing: earlier segments' texts that stay in the view: what they name need not be named again,
-            unless by what else brought it now; what they tell of a call may have changed.
+        standing: lines of earlier segments that stay in the view, each with the identifiers in it: what they
+            tell of a call may have changed, and what they name is named again where another tool brought it.
     """
     digest = digest_messages(messages, None)
-    digest.standing = told_calls(standing)
+    digest.standing = told_calls(line for line, _ in standing)
     sources = [carried_source(line) for line in digest.carried] + digest.sources
     ranked, names = rank_identifiers(sources, before)
     share = _TALK_SHARE if is_talk(digest) else _WISHES_SHARE
     told = ToldNames(standing)
-    unknown = (identifier for identifier in ranked if identifier.text not in known)
-    index = Index(sources, [one for one in unknown if not told.covers(one.text, sources[one.source])])
+    unknown = (found for found in ranked if found.text not in known)
+    index = Index(sources, [found for found in unknown if not told.covers(found.text, sources[found.source])])
     states = collect_state_lines(digest, line_maker(ranked))
 
     def write(room: float) -> tuple[list[str], str, bool]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 
 from context_compressor.summarizers.identifiers.describing import Described, describe
 from context_compressor.summarizers.identifiers.finding import find_identifiers, is_number
@@ -103,15 +103,15 @@ class ToldNames:
     agent has it from now; whoever reads it there takes it for a part of what was done then.
 
     Args:
-        segments: their texts.
+        lines: those of the segments, each with the identifiers in it.
     """
 
-    def __init__(self, segments: Iterable[str]) -> None:
+    def __init__(self, lines: Iterable[tuple[str, Set[str]]]) -> None:
         self._labels: dict[str, set[str]] = {}
-        for segment in segments:
-            for line in map(strip_bullet, segment.split("\n")):
-                label = _first_word(line.partition(": ")[0])
-                for name in find_identifiers(line):
+        for line, names in lines:
+            if names:
+                label = _first_word(strip_bullet(line).partition(": ")[0])
+                for name in names:
                     self._labels.setdefault(name, set()).add(label)
 
     def covers(self, name: str, source: Source) -> bool:

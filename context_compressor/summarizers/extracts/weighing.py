@@ -68,9 +68,9 @@ def told_subject(text: str) -> str:
     return subject + arrow + outcome[:_LOGGED_CHARS] if find_logged_error(outcome) else subject
 
 
-def told_calls(summaries: Iterable[str]) -> dict[str, str]:
-    """Return the lines that tell what calls came to, by the call; the newest summary's of each."""
-    lines = (strip_bullet(line) for summary in summaries for line in summary.split("\n") if ARROW in line)
+def told_calls(told: Iterable[str]) -> dict[str, str]:
+    """Return the lines that tell what calls came to, by the call; the last of each."""
+    lines = (strip_bullet(line) for line in told if ARROW in line)
     return {subject_of(line): line for line in lines}
 
 
