@@ -120,7 +120,9 @@ MECHANISMS = {
         names={f"{SEGMENTS}.PROSE_SHARE": 1.0, f"{SEGMENTS}.index_artifacts": lambda *_, **__: Artifacts()}
     ),
     "requests-and-outcomes": Off(names={f"{ARTIFACTS}.STATE_SHARE": 0.0, f"{ARTIFACTS}._WISHES_SHARE": 0.0}),
-    "said-once": Off(names={f"{ENGINE}.identifiers_in_view": lambda _: frozenset()}),
+    "said-once": Off(
+        names={f"{ENGINE}.identifiers_in_view": lambda _: frozenset(), f"{TOLD}.covers": lambda *_: False}
+    ),
     "named-again": Off(names={f"{TOLD}.covers": lambda told, name, _: name in told._labels}),
     "whole-texts": Off(names={f"{MATERIAL}.shown_message": ShowStubbed()}),
     "abridging": Off(names={f"{SEGMENTS}.tokens_read": tokens_whole}),

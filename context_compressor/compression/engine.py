@@ -141,6 +141,8 @@ class Engine:
 
         staying = [item for item in items if item.exchange not in leaving] if plan.segments else []
         said = [item for item in staying if item.source.role == "user"]
+        # Off the loop, once for all segments: each item keeps what is found in it.
+        await run_off_loop(text_characters(item.msg for item in said), identifiers_in_view, said)
         before = await self._read_uses() if plan.needs_summary else Uses()
         bounded = None
         if note:
@@ -171,12 +173,10 @@ class Engine:
                     for item in earlier
                     if item.kind == "segment" and item.exchange not in leaving
                 }
-                others = [item for item in said if item.key not in standing]
-                characters = text_characters(item.msg for item in others)
                 return await segments.make(
                     planned,
                     surroundings(
-                        known=await run_off_loop(characters, identifiers_in_view, others),
+                        known=identifiers_in_view(item for item in said if item.key not in standing),
                         standing=tuple(line for item in standing.values() for line in item.lines()),
                     ),
                     done,

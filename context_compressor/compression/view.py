@@ -76,7 +76,9 @@ class ViewItem:
 
     def identifiers(self) -> frozenset[str]:
         """Return the identifiers in the plain texts that the view shows; found at first need, and kept."""
-        if self._identifiers is None:
+        if self._identifiers is None and self.kind == "segment":
+            self._identifiers = frozenset().union(*(names for _, names in self.lines()))
+        elif self._identifiers is None:
             shown = self.source  # not `msg`, which callers have in hand
             if self.stubs:
                 shown = replace_parts(shown, {path: stub.text for path, stub in self.stubs.items()})

@@ -352,8 +352,9 @@ def test_what_was_wanted_and_what_was_done_stand_in_the_order_of_the_session() -
     ]
 
 
-def outcomes(index: str) -> list[str]:
-    return [line for line in index.splitlines() if " → " in line]
+def calls_of(*segments: str) -> list[tuple[str, frozenset[str]]]:
+    """Return the lines of segments as if they named nothing: what they tell of calls is left."""
+    return [(line, frozenset()) for line, _ in lines_of(*segments)]
 
 
 def test_what_a_standing_summary_tells_otherwise_of_a_call_is_told_first() -> None:
@@ -365,15 +366,15 @@ def test_what_a_standing_summary_tells_otherwise_of_a_call_is_told_first() -> No
         result("2", "main -> main, 4 commits"),
     ]
     standing = "[Summary by the memory.]\n\n## Index\n- bash: python check_rows.py → KeyError: 'row_12'"
-    plain = outcomes(index_of(*again, max_tokens=90))
-    assert len(plain) == 1
-    assert "git push" in plain[0]
+    plain = index_of(*again, max_tokens=90)
+    assert "git push" in plain
+    assert "check_rows.py →" not in plain
     told = "bash: python check_rows.py → checked 12 rows | all rows are fine"
-    assert told in index_of(*again, max_tokens=90, standing=lines_of(standing))
+    assert told in index_of(*again, max_tokens=90, standing=calls_of(standing))
     same = f"[Summary by the memory.]\n\n## Index\n- {told}"
-    assert outcomes(index_of(*again, max_tokens=90, standing=lines_of(same))) == plain
-    assert told in index_of(*again, max_tokens=90, standing=lines_of(same, standing))
-    assert outcomes(index_of(*again, max_tokens=90, standing=lines_of(standing, same))) == plain
+    assert index_of(*again, max_tokens=90, standing=calls_of(same)) == plain
+    assert told in index_of(*again, max_tokens=90, standing=calls_of(same, standing))
+    assert index_of(*again, max_tokens=90, standing=calls_of(standing, same)) == plain
 
 
 def test_of_a_text_that_was_read_again_nothing_more_is_told() -> None:
@@ -385,9 +386,10 @@ def test_of_a_text_that_was_read_again_nothing_more_is_told() -> None:
         result("2", "nothing yet"),
     ]
     standing = "[Summary by the memory.]\n\n## Done\n- read: a.py → row_7 = 7 (98 lines)"
-    plain = outcomes(index_of(*later, max_tokens=60))
-    assert plain == ["read: b.py → nothing yet"]
-    assert outcomes(index_of(*later, max_tokens=60, standing=lines_of(standing))) == plain
+    plain = index_of(*later, max_tokens=60)
+    assert "b.py → nothing yet" in plain
+    assert "a.py →" not in plain
+    assert index_of(*later, max_tokens=60, standing=calls_of(standing)) == plain
 
 
 def test_nothing_to_name_gives_no_lines() -> None:
