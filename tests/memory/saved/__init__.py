@@ -1,0 +1,1 @@
+"""States that were saved once, with the views that they give: see `make.py`."""
