@@ -192,9 +192,9 @@ class OwnSummarizer:
         assert_type(request.messages, tuple[Msg, ...])
         assert_type(request.max_tokens, int)
         assert_type(request.previous, str | None)
-        assert_type(request.facts, tuple[str, ...])
+        assert_type(request.context, tuple[Msg, ...])
         assert_type(request.instructions, str | None)
-        SummaryRequest(request.messages, request.max_tokens, None, (), None)
+        SummaryRequest(request.messages, request.max_tokens, None, (), None, None)
         return Summary("", 1, 1)
 
 

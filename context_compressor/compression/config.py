@@ -51,9 +51,8 @@ class CompressionConfig(BaseModel):
     """Tokens of messages that one summary covers at most; None: all of an event in one group."""
     keep_recent_count: _Count = Field(default=10, ge=0)
     """Messages at the end that stay word for word as long as the budget allows. Where it was not set, they
-    are at most a third of `max_view_messages`, and only the newest of them stay, and the user's last message,
-    in a session whose exchanges are so large that the next event would follow before this one paid for
-    itself; 10 that were set stay."""
+    are at most a third of `max_view_messages`, and of large ones only as many stay as `target_ratio` has room
+    for; 10 that were set stay."""
     keep_recent_tokens: _Limit = Field(default=None, gt=0)
     """Tokens of the messages at the end that stay so, in place of their number; where `keep_recent_count` is
     set, too, what is reached first. The newest exchange stays even where it is larger. None: no limit."""
@@ -61,16 +60,10 @@ class CompressionConfig(BaseModel):
     """In `auto`, compacting is enough where it left at most this share of the tokens, and a quarter of the
     budget free."""
     target_ratio: Annotated[float, Field(gt=0, lt=1)] = 0.5
-    """Share of the budget beside the fixed messages that an event has to reach where compacting alone is to
-    be enough; where it summarises, everything but the recent messages leaves, and of those, where
-    `keep_recent_count` was not set, at most what stands above this share."""
+    """Share of the budget beside the fixed messages at which the view stands after an event: the oldest
+    exchanges leave until it does. Higher: more stays word for word, and events come more often."""
     arrival_ratio: _Ratio = 0.25
     """Share of the budget above which a tool result is compacted as it arrives, however recent."""
-    cached_price: Annotated[float, Field(ge=0, le=1)] = 0.1
-    """What an input token costs that the provider finds in its prompt cache, as a share of one that it reads
-    anew. Once a session has reached its budget, the next events come earlier where that is cheaper: where
-    reading on every turn what has grown costs more than an event. 0: only when the budget asks for them.
-    The room that an event should leave is reckoned by it, too."""
     keep_images: _Count = Field(default=5, ge=0)
     """The newest so many images, audios, videos and files with their data in the message stay in the view;
     older ones are offloaded at the next event."""
@@ -114,7 +107,7 @@ class CompressionConfig(BaseModel):
 
     @property
     def may_shrink_recent(self) -> bool:
-        """Whether fewer messages may stay where that is cheaper: not if the user set how many do."""
+        """Whether fewer messages may stay for `target_ratio`: not if the user set how many do."""
         return self.keep_recent_tokens is None and "keep_recent_count" not in self.model_fields_set
 
     @property
@@ -127,7 +120,7 @@ class CompressionConfig(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _accept_reme_name(cls, data: Any) -> Any:
+    def _read_old_names(cls, data: Any) -> Any:
         if isinstance(data, dict) and "working_summary_mode" in data:
             data = dict(data)
             alias = data.pop("working_summary_mode")
@@ -136,6 +129,12 @@ class CompressionConfig(BaseModel):
                     f"mode ({data['mode']!r}) and working_summary_mode ({alias!r}) are two names of one "
                     "field; give one of them"
                 )
+        if isinstance(data, dict) and "cached_price" in data:
+            raise ValueError(
+                "cached_price is gone: an event comes when the budget, a large arrival, "
+                "max_view_messages or a call asks for it, never because it would be cheaper; leave it "
+                "out, and say by target_ratio how much an event leaves"
+            )
         return data
 
     @model_validator(mode="after")

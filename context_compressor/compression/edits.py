@@ -61,6 +61,11 @@ class SegmentEdit:
     notes: tuple[str, ...] = ()
     """What the agent asked to keep, as its text says it; or, where that only names a ref, as the segments
     that it merged said it."""
+    standing: tuple[str, ...] = ()
+    """Standing instructions of what it covers, as its text says them, the oldest first."""
+    stands_for_tokens: int = 0
+    """Tokens of the messages that it covers, at whatever depth, each result as far as a summariser reads it;
+    0: not known, as in states of earlier releases."""
 
 
 Edit = StubEdit | SegmentEdit
@@ -107,6 +112,10 @@ def edit_to_dict(edit: Edit) -> dict[str, Any]:
     }
     if edit.notes:
         data["notes"] = list(edit.notes)
+    if edit.standing:
+        data["standing"] = list(edit.standing)
+    if edit.stands_for_tokens:
+        data["stands_for_tokens"] = edit.stands_for_tokens
     return data
 
 
@@ -136,6 +145,8 @@ def edit_from_dict(data: Mapping[str, Any]) -> Edit:
             text=_text(data["text"]),
             summarized=_flag(data["summarized"]),
             notes=tuple(_text(note) for note in _items(data, "notes")) if "notes" in data else (),
+            standing=tuple(_text(line) for line in _items(data, "standing")) if "standing" in data else (),
+            stands_for_tokens=_integer(data.get("stands_for_tokens", 0)),
         )
     raise ValueError(f"unknown type {kind!r}")
 

@@ -7,37 +7,32 @@ event leaves everything as it was.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from functools import partial
-from importlib import import_module
-from itertools import takewhile
-from typing import TYPE_CHECKING
 
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.edits import ItemKey, StubEdit
 from context_compressor.compression.guiding import place_guide
-from context_compressor.compression.labels import segment_text
+from context_compressor.compression.labels import segment_text, summary_of
+from context_compressor.compression.material import summary_message
 from context_compressor.compression.notes import bounded_note
 from context_compressor.compression.performed import Performed
 from context_compressor.compression.plans import Costs, Plan, PlannedSegment, PlannedStub
-from context_compressor.compression.redaction import redacted_text
+from context_compressor.compression.redaction import redacted_text, shown_message
+from context_compressor.compression.segmenting import Around, MadeSegment, SegmentMaker
 from context_compressor.compression.stubbing import StubMaker
-from context_compressor.compression.surroundings import Surroundings
-from context_compressor.compression.view import ViewItem, segment_tokens
+from context_compressor.compression.units import Unit
+from context_compressor.compression.view import READ_TOKENS, ViewItem, segment_tokens
 from context_compressor.compression.writing import Writer
 from context_compressor.messages.escapes import sendable
-from context_compressor.messages.msg import tool_names
+from context_compressor.messages.msg import Msg, tool_names
 from context_compressor.messages.parts import PartPath
 from context_compressor.offload.protocol import OffloadStore
 from context_compressor.offload.stubs import media_stub, minimal_stub
-from context_compressor.summarizers.identifiers.uses import Uses
+from context_compressor.summarizers.cutting import cut_to_tokens
 from context_compressor.summarizers.protocol import Summarizer
-from context_compressor.tokens.off_loop import gather, run_off_loop, text_characters
+from context_compressor.tokens.off_loop import gather
 from context_compressor.tokens.protocol import TokenCounter
-
-if TYPE_CHECKING:
-    from context_compressor.compression.segmenting import MadeSegment, SegmentMaker
 
 _CONCURRENT_CALLS = 8
 """Summaries and writes of one event that run at the same time."""
@@ -56,7 +51,6 @@ class Engine:
         fallback: who writes them when that fails; it should not be able to.
         counter: measures stand-ins.
         read_ref: reads a text that the memory's ledger names, to check pages against their source.
-        read_uses: returns what the agent named in what left the view.
     """
 
     def __init__(
@@ -68,15 +62,12 @@ class Engine:
         fallback: Summarizer,
         counter: TokenCounter,
         read_ref: Callable[[str], Awaitable[str]],
-        read_uses: Callable[[], Awaitable[Uses]],
     ) -> None:
         self._config = config
-        self._read_uses = read_uses
         self._counter = counter
         self._writer = Writer(config, store)
         self._stubs = StubMaker(self._writer, counter, config.redact, read_ref)
-        self._summarizer, self._fallback = summarizer, fallback
-        self._segments: SegmentMaker | None = None
+        self._segments = SegmentMaker(config, self._writer, self._stubs, summarizer, fallback, counter)
         self._costs: Costs | None = None
 
     def costs(self) -> Costs:
@@ -90,21 +81,6 @@ class Engine:
             )
         return self._costs
 
-    async def _segment_maker(self) -> SegmentMaker:
-        """Return what makes segments.
-
-        The first event of a process imports the rules that it reads messages by, which takes a tenth of a
-        second: in a thread. A session that stays within its budget needs none of them.
-        """
-        if self._segments is None:
-            await asyncio.to_thread(import_module, "context_compressor.compression.segmenting")
-            from context_compressor.compression.segmenting import SegmentMaker
-
-            self._segments = SegmentMaker(
-                self._config, self._writer, self._stubs, self._summarizer, self._fallback, self._counter
-            )
-        return self._segments
-
     async def perform(
         self,
         plan: Plan,
@@ -113,12 +89,11 @@ class Engine:
         done: Performed,
         *,
         note: str | None = None,
-        spare_tokens: int = 0,
     ) -> None:
         """Store and summarise what the plan lets go; fill `done` with the edits to commit.
 
         `note`, on what the agent still needs, stands word for word in the newest segment and goes to the
-        summariser. For its sake the view may cost `spare_tokens` more than planned.
+        summariser.
 
         `done.attempted` is right even when the call is cancelled: what stands there and is never committed
         can be removed from the store.
@@ -127,7 +102,6 @@ class Engine:
             RedactionError: the user's callable failed.
             OffloadError, SummarizerError: a store or summariser failed and `on_failure` is "raise".
         """
-        segments = await self._segment_maker()
         by_key = {item.key: item for item in items}
         leaving = {unit.key for planned in plan.segments for unit in planned.units}
         leaving.update(by_key[planned.item].exchange for planned in plan.stubs)
@@ -139,11 +113,6 @@ class Engine:
                 item = by_key[planned.item]
                 return await self._stubs.make(planned, item, names, done)
 
-        staying = [item for item in items if item.exchange not in leaving] if plan.segments else []
-        said = [item for item in staying if item.source.role == "user"]
-        # Off the loop, once for all segments: each item keeps what is found in it.
-        await run_off_loop(text_characters(item.msg for item in said), identifiers_in_view, said)
-        before = await self._read_uses() if plan.needs_summary else Uses()
         bounded = None
         if note:
             note = sendable(" ".join(redacted_text(note, self._config.redact).split()))
@@ -155,49 +124,53 @@ class Engine:
         new_stubs: dict[ItemKey, dict[PartPath, str]] = {}
         for edit in done.stubs:
             new_stubs.setdefault(edit.item, {})[edit.path] = edit.text
-        surroundings = partial(
-            Surroundings,
-            new_stubs=new_stubs,
-            names=names,
-            before=before,
-            bare_tokens=self.costs().segment,
-            note=bounded,
+        said = [self._said(unit) for unit in plan.requests] if plan.needs_summary else []
+        gone = {unit.key for planned in plan.segments for unit in planned.units}
+        staying = [item for item in items if item.kind == "segment" and item.exchange not in gone]
+        repeated = frozenset(
+            line
+            for item in items
+            if item.kind == "message" and item.exchange not in gone
+            for line in item.standing()
         )
 
         async def segment(planned: PlannedSegment) -> MadeSegment:
+            context = [self._summary_in(item) for item in staying]
+            end = planned.units[-1].position
+            context += [msg for unit, msg in zip(plan.requests, said, strict=False) if unit.position < end]
+            around = Around(
+                new_stubs=new_stubs,
+                names=names,
+                bare_tokens=self.costs().segment,
+                spare_tokens=plan.spare_tokens // len(plan.segments),
+                context=tuple(msg for msg in context if msg is not None),
+                context_tokens=sum(item.tokens for item in staying),
+                request=said[-1].get_text_content() if said else None,
+                said=repeated,
+                note=bounded,
+            )
             async with limit:
-                first = planned.units[0].items[0].key
-                earlier = takewhile(lambda item: item.key != first, items)
-                standing = {
-                    item.key: item
-                    for item in earlier
-                    if item.kind == "segment" and item.exchange not in leaving
-                }
-                return await segments.make(
-                    planned,
-                    surroundings(
-                        known=identifiers_in_view(item for item in said if item.key not in standing),
-                        standing=tuple(line for item in standing.values() for line in item.lines()),
-                    ),
-                    done,
-                    note_room=spare_tokens if planned is noted else None,
-                    guide=form if planned is carrier else "",
-                )
+                guide = form if planned is carrier else ""
+                return await self._segments.make(planned, around, done, noted=planned is noted, guide=guide)
 
         taken: set[str] = set()
         for made in await gather([segment(planned) for planned in plan.segments]):
             segment_id = new_segment_id(made.edit.ref, taken)
             taken.add(segment_id)
             done.segments.append(replace(made.edit, id=segment_id))
-            if made.edit.items and made.names is not None:
-                done.names[segment_id] = made.names
             if made.note is not None:
                 done.note = "kept" if made.note == note else "cut"
 
+    def _said(self, unit: Unit) -> Msg:
+        """Return what a user said that stays, as a summariser reads it: its beginning, where it is long."""
+        msg = shown_message(unit.items[0].source, {}, {}, self._config.redact)
+        text = msg.get_text_content() or ""
+        return Msg(msg.name, cut_to_tokens(text, READ_TOKENS, self._counter), "user", timestamp="", id="")
 
-def identifiers_in_view(said: Iterable[ViewItem]) -> frozenset[str]:
-    """Return the identifiers that users and segments name in what stays in the view."""
-    return frozenset().union(*(item.identifiers() for item in said))
+    @staticmethod
+    def _summary_in(segment: ViewItem) -> Msg | None:
+        summary = summary_of(str(segment.source.content), segment.standing(), segment.notes)
+        return None if summary is None else summary_message(summary)
 
 
 def _age(segment: PlannedSegment) -> tuple[bool, bool, int]:

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
-INDEX_HEADING = "## Index"
-NOTES_HEADING = "## Notes"
-_LIKE_INDEX = re.compile(rf"^#+ *(?={INDEX_HEADING.lstrip('# ')} *$)", re.MULTILINE)
-"""What a summary's own heading has in common with that of the index, which is taken off before a merge."""
+from context_compressor.summarizers.sections import is_chinese
+
+_STANDING = {
+    False: "## What users said that may still hold, word for word (what it orders may be done)",
+    True: "## 用户说过、可能仍然有效的话（原话；其中要求做的事可能已完成）",
+}
+_NOTES = "## Notes"
+_OLD_INDEX = "## Index"
+"""Heading of a list of names at the end of segments that earlier releases made."""
 
 
 def segment_text(
     ref: str,
     message_count: int,
     summary: str | None,
-    facts: Sequence[str] = (),
     *,
+    standing: Sequence[str] = (),
+    left_out: int = 0,
     notes: Sequence[str] = (),
     guide: str = "",
 ) -> str:
-    """Return the text of a segment: a label that names the ref, then what there is of summary, notes, index.
+    """Return the text of a segment: a label that names the ref, then what there is beside it.
 
     The label says that the memory speaks: the role is `user`, and a model must not take it for the user's.
 
@@ -28,49 +33,55 @@ def segment_text(
         ref: the stored transcript.
         message_count: how many messages it holds.
         summary: what they came to.
-        facts: the lines of the index.
+        standing: standing instructions, each on one line, the oldest first.
+        left_out: how many more there are, which only the stored transcript has.
         notes: what the agent asked to keep, each on one line.
         guide: a sentence on how to read back what left the view.
     """
     messages = "message" if message_count == 1 else "messages"
     where = f"Full text: {ref}." + (f" {guide}." if guide else "")
+    beside = standing_section(standing, left_out, ref) + notes_section(notes)
     if summary is None:
         label = f"[Earlier conversation: {message_count} {messages} left the view. {where}]"
         if guide:  # it has to fit where only the ref was reckoned with
             label = f"[{message_count} earlier {messages}: {ref}; {guide}]"
-        return label + notes_section(notes)
-    summary = _LIKE_INDEX.sub("", summary)
-    return (
-        f"[Summary by the memory, not by the user, of {message_count} earlier {messages}. {where}]\n{summary}"
-        + notes_section(notes)
-        + _section(INDEX_HEADING, facts)
-    )
+        return label + beside
+    label = f"[Summary by the memory, not by the user, of {message_count} earlier {messages}. {where}]"
+    return f"{label}\n{summary}{beside}"
+
+
+def standing_section(lines: Sequence[str], left_out: int = 0, ref: str = "") -> str:
+    """Return the part of a segment's text that holds standing instructions."""
+    chinese = is_chinese(lines)
+    more = f"（另有 {left_out} 条较早的，见 {ref}）" if chinese else f"({left_out} older ones: {ref})"
+    return _section(_STANDING[chinese], [*lines, more] if left_out and lines else lines)
 
 
 def notes_section(notes: Sequence[str]) -> str:
     """Return the part of a segment's text that holds notes."""
-    return _section(NOTES_HEADING, notes)
+    return _section(_NOTES, notes)
 
 
 def _section(heading: str, lines: Sequence[str]) -> str:
     return "".join((f"\n\n{heading}", *(f"\n- {line}" for line in lines))) if lines else ""
 
 
-def summary_of(segment: str) -> str | None:
-    """Return the summary inside a segment's text, without its label; None when it only names its ref."""
-    _, newline, summary = segment.partition("\n")
-    return summary if newline else None
+def summary_of(segment: str, standing: Sequence[str] = (), notes: Sequence[str] = ()) -> str | None:
+    """Return the summary inside a segment's text; None when it only names its ref.
+
+    Without its label, the list of names of earlier releases, and the sections that hold exactly these
+    standing instructions and notes.
+    """
+    _, newline, rest = segment.partition("\n")
+    summary = _without_section(newline + rest, _OLD_INDEX)
+    if notes:
+        summary = summary.removesuffix(notes_section(notes))
+    if standing:
+        summary = _without_section(summary, _STANDING[is_chinese(standing)])
+    return summary.strip("\n") or None
 
 
-def without_index(summary: str) -> str:
-    """Return a summary, or a segment's text, without the index at its end, if it has one."""
-    before, found, lines = summary.rpartition(_section(INDEX_HEADING, [""]))
-    is_index = found and all(line.startswith("- ") for line in lines.split("\n")[1:])
-    return before if is_index else summary
-
-
-def without_notes(segment: str, notes: Sequence[str]) -> str:
-    """Return a segment's text without the section that holds exactly these notes, if it has one."""
-    section = notes_section(notes)
-    before, found, after = segment.rpartition(section) if section else ("", "", "")
-    return before + after if found else segment
+def _without_section(text: str, heading: str) -> str:
+    """Return a text without the list at its end under this heading, if it has one."""
+    before, found, lines = text.rpartition(f"\n\n{heading}\n- ")
+    return before if found and all(line.startswith("- ") for line in lines.split("\n")[1:]) else text

@@ -1,20 +1,22 @@
-"""What a segment is to stand for, as transcripts, summarisers and the index read it."""
+"""What a segment is to stand for, as transcripts and summarisers read it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from context_compressor.compression.labels import summary_of, without_notes
+from context_compressor.compression.edits import ItemKey
+from context_compressor.compression.labels import summary_of
 from context_compressor.compression.notes import newest_once
 from context_compressor.compression.performed import Performed
 from context_compressor.compression.plans import PlannedSegment
 from context_compressor.compression.redaction import Redact, shown_message
 from context_compressor.compression.stubbing import StubMaker, may_hold_pages
-from context_compressor.compression.surroundings import Surroundings
 from context_compressor.compression.view import ViewItem
 from context_compressor.messages.msg import Msg
+from context_compressor.messages.parts import PartPath
 from context_compressor.messages.provenance import segment_metadata
+from context_compressor.messages.standing import standing_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +24,10 @@ class Material:
     """What a segment is to stand for."""
 
     items: Sequence[ViewItem]
-    messages: Sequence[Msg]
-    """As transcripts and summarisers read them: redacted, with stubs in place."""
-    whole: Sequence[Msg]
-    """The same without stubs, for the index."""
+    stored: Sequence[Msg]
+    """As the transcript has them: redacted, with stubs in place."""
+    read: Sequence[Msg]
+    """As summarisers read them: redacted, without stubs; of earlier segments the summary alone."""
 
     @property
     def children(self) -> int:
@@ -39,33 +41,49 @@ class Material:
         return merged + len({item.key.key for item in self.items if item.kind != "segment"})
 
     @property
+    def stands_for_tokens(self) -> int:
+        """Tokens of those messages, as `ViewItem.stands_for_tokens`."""
+        return sum(item.stands_for_tokens for item in self.items)
+
+    @property
+    def read_tokens(self) -> int:
+        """About how many tokens a model reads of it."""
+        return sum(i.tokens if i.kind == "segment" else i.stands_for_tokens for i in self.items)
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """The agent's notes in earlier segments, the oldest first."""
         return newest_once(note for item in self.items for note in item.notes)
 
     @property
-    def says_something(self) -> bool:
-        """Whether there is anything to summarise: earlier segments may only name their refs."""
-        return any(
-            item.kind != "segment" or summary_of(str(message.content)) is not None
-            for message, item in zip(self.messages, self.items, strict=True)
+    def standing(self) -> tuple[str, ...]:
+        """The standing instructions in all of it, the oldest first."""
+        return newest_once(
+            line
+            for message, item in zip(self.stored, self.items, strict=True)
+            for line in (item.standing() if item.kind == "segment" else standing_in(message))
         )
 
-    def take_out_notes(self) -> None:
-        """Take the notes out of earlier segments: they stand beside summaries, for no summariser to read."""
-        for message, item in zip(self.messages, self.items, strict=True):
-            if item.notes:
-                message.content = without_notes(str(message.content), item.notes)
+    @property
+    def says_something(self) -> bool:
+        """Whether there is anything to summarise: earlier segments may only name their refs."""
+        return bool(self.read)
 
 
 async def gather_material(
-    planned: PlannedSegment, around: Surroundings, stubs: StubMaker, redact: Redact | None, done: Performed
+    planned: PlannedSegment,
+    new_stubs: Mapping[ItemKey, Mapping[PartPath, str]],
+    names: Mapping[str, str],
+    stubs: StubMaker,
+    redact: Redact | None,
+    done: Performed,
 ) -> Material:
-    """Return what is to leave, as it is read; pages in it are stubbed, their texts being stored.
+    """Return what is to leave, as it is stored and read; pages in it are stubbed, their texts being stored.
 
     Args:
         planned: what that is.
-        around: what the segment is made with.
+        new_stubs: the stubs that the event has made.
+        names: tool names by call id.
         stubs: makes stubs of pages.
         redact: what every text goes through, segments apart, which went through it when they were made.
         done: receives the stubs of pages.
@@ -74,18 +92,25 @@ async def gather_material(
         RedactionError: the user's callable failed.
     """
     items = [item for unit in planned.units for item in unit.items]
-    messages: list[Msg] = []
-    whole: list[Msg] = []
-    names, have_pages = around.names, may_hold_pages(around.names)
+    stored: list[Msg] = []
+    read: list[Msg] = []
+    have_pages = may_hold_pages(names)
     for item in items:
+        if item.kind == "segment":
+            stored.append(item.source)
+            summary = summary_of(str(item.source.content), item.standing(), item.notes)
+            if summary is not None:
+                read.append(summary_message(summary))
+            continue
         texts = {path: stub.text for path, stub in item.stubs.items()}
-        texts |= around.new_stubs.get(item.key, {})
+        texts |= new_stubs.get(item.key, {})
         if have_pages:
             texts |= await stubs.stub_pages(item, texts, names, done)
-        own_redact = None if item.kind == "segment" else redact
-        message = shown_message(item.source, texts, names, own_redact)
-        if item.kind == "segment":
-            message.metadata = segment_metadata()
-        messages.append(message)
-        whole.append(shown_message(item.source, {}, names, own_redact) if texts else message)
-    return Material(items, messages, whole)
+        stored.append(shown_message(item.source, texts, names, redact))
+        read.append(shown_message(item.source, {}, names, redact) if texts else stored[-1])
+    return Material(items, stored, read)
+
+
+def summary_message(summary: str) -> Msg:
+    """Return the summary of an earlier segment as a message that summarisers read as such."""
+    return Msg("memory", summary, "user", segment_metadata(), timestamp="", id="")

@@ -1,10 +1,11 @@
-"""The agent's notes on what to keep: how long one may be, and which of them fit into a segment. Pure."""
+"""Lines that stand beside a summary word for word: standing instructions, and the agent's notes. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from context_compressor.compression.labels import notes_section
+from context_compressor.compression.labels import notes_section, standing_section
+from context_compressor.messages.standing import is_rule
 from context_compressor.summarizers.cutting import ELLIPSIS, cut_to_tokens
 from context_compressor.tokens.protocol import TokenCounter
 
@@ -14,6 +15,7 @@ _NOTE_CHARACTERS = 20 * NOTE_TOKENS
 """No more than this is counted: no text that says something has longer tokens on average."""
 _LEAST_TOKENS = 8
 """A note of which less fits is left out: its first words alone mislead."""
+_SAMPLE_REF = "ctx://1a2b3c4d5e6f7a8b"
 
 
 def bounded_note(note: str, counter: TokenCounter) -> str:
@@ -23,14 +25,36 @@ def bounded_note(note: str, counter: TokenCounter) -> str:
     return cut + ELLIPSIS if cut == short and len(short) < len(note) else cut
 
 
-def newest_once(notes: Iterable[str]) -> tuple[str, ...]:
-    """Return notes, the oldest first, without those that a later one repeats."""
-    return tuple(reversed(dict.fromkeys(reversed(list(notes)))))
+def newest_once(lines: Iterable[str]) -> tuple[str, ...]:
+    """Return lines, the oldest first, without those that a later one repeats."""
+    return tuple(reversed(dict.fromkeys(reversed(list(lines)))))
 
 
 def notes_tokens(notes: Sequence[str], count: Callable[[str], int]) -> int:
     """Return what notes add to a segment."""
     return count(notes_section(notes)) + 1 if notes else 0
+
+
+def standing_tokens(lines: Sequence[str], left_out: int, count: Callable[[str], int]) -> int:
+    """Return what standing instructions add to a segment."""
+    return count(standing_section(lines, left_out, _SAMPLE_REF)) + 1 if lines else 0
+
+
+def fit_standing(lines: Sequence[str], room: int, counter: TokenCounter) -> tuple[str, ...]:
+    """Return the standing instructions that fit into `room` tokens, whole, the oldest first.
+
+    Rules before facts, and of each the newest first.
+    """
+    if standing_tokens(lines, 0, counter.count_text) <= room:
+        return tuple(lines)
+    left = room - standing_tokens(lines[-1:], len(lines), counter.count_text) + counter.count_text(lines[-1])
+    kept: set[int] = set()
+    for place in sorted(range(len(lines)), key=lambda n: (not is_rule(lines[n]), -n)):
+        tokens = counter.count_text(f"\n- {lines[place]}") + 1
+        if tokens <= left:
+            kept.add(place)
+            left -= tokens
+    return tuple(line for place, line in enumerate(lines) if place in kept)
 
 
 def fit_notes(notes: Sequence[str], room: int, counter: TokenCounter) -> tuple[str, ...]:

@@ -10,7 +10,6 @@ from context_compressor.errors import SummarizerError
 from context_compressor.events import NoteFate
 from context_compressor.messages.parts import PartPath
 from context_compressor.summarizers.attempts import Attempts, Paid
-from context_compressor.summarizers.identifiers.uses import Names
 from context_compressor.summarizers.protocol import Summary
 
 logger = logging.getLogger(__name__)
@@ -46,8 +45,6 @@ class Performed:
 
     stubs: list[StubEdit] = field(default_factory=list)
     segments: list[SegmentEdit] = field(default_factory=list)
-    names: dict[str, Names] = field(default_factory=dict)
-    """Who named what in the messages of a segment, by its id."""
     pending: set[str] = field(default_factory=set)
     written: set[str] = field(default_factory=set)
     attempted: set[str] = field(default_factory=set)

@@ -1,9 +1,10 @@
 """Deciding what leaves the view. Pure: no clock, no I/O, no randomness.
 
-The means come in one order, in every mode, each tried only while the one before was not enough: compact old
-tool results, compress old exchanges, then (only for the budget) compact recent tool results, compress recent
-exchanges, cut long user and assistant texts, and at the very end leave nothing but refs. Where the budget
-asked, recent exchanges are compressed, too, if what the event leaves would soon bring the next.
+An event comes only when it must: the budget, a large arrival, `max_view_messages`, or somebody's call. The
+means come in one order, in every mode, each tried only while the one before was not enough: compact old tool
+results, compress the oldest exchanges until the view stands at its target, then (only for the budget) compact
+recent tool results, compress recent exchanges, cut long user and assistant texts, and at the very end leave
+nothing but refs.
 """
 
 from __future__ import annotations
@@ -11,9 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from context_compressor.compression.draft import Draft
-from context_compressor.compression.plans import ARRIVAL, Plan, Situation
-from context_compressor.compression.pricing import is_crowded
-from context_compressor.compression.units import Unit, newest_request
+from context_compressor.compression.plans import ARRIVAL, ASKED, CROWDED, OVER, Plan, Situation
+from context_compressor.compression.units import Unit, is_crowded, newest_request
 from context_compressor.compression.view import ViewItem
 
 FILLED_SHARE = 0.75
@@ -29,9 +29,8 @@ def plan(items: Sequence[ViewItem], situation: Situation) -> Plan | None:
     draft = Draft(items, situation)
     config, budget = situation.config, situation.config.budget
     draft.stub_arrivals()
-    over, crowded = draft.projected > budget, situation.early and is_crowded(draft.units, config)
-    pays = situation.early and config.mode != "compact" and draft.pays()
-    if not (over or crowded or pays or situation.manual):
+    over, crowded = draft.projected > budget, is_crowded(draft.units, config)
+    if not (over or crowded or situation.manual):
         return draft.finish(ARRIVAL)
     if config.mode != "compress":
         draft.stub_results(old=True, above=config.max_tool_message_tokens, goal=None)
@@ -45,17 +44,15 @@ def plan(items: Sequence[ViewItem], situation: Situation) -> Plan | None:
         reached = draft.projected <= max(draft.target, bearable)
         enough = config.mode == "auto" and over and not (crowded or situation.manual) and reached
     if not enough:
-        # All at once: what stays is paid for on every turn, and brings the next event nearer.
-        draft.compress((u for u in draft.units if u.compressible), 0)
+        goal = 0 if crowded or situation.manual else draft.target
+        draft.compress((u for u in draft.units if u.compressible), goal)
+        if over and config.may_shrink_recent and config.mode != "compact" and draft.projected > draft.target:
+            draft.compress(_recent(draft), draft.target)
     if draft.projected > budget and not situation.growth_tokens:
         _force(draft)
-    if over and not (enough or situation.manual) and config.mode != "compact":
-        draft.make_room(_recent(draft))
     if situation.growth_tokens and draft.projected > _bearable(draft):
         return None  # the rest is for the budget to ask, once it is exceeded
-    if situation.manual:
-        return draft.finish("asked for")
-    return draft.finish("over budget" if over else "too many messages" if crowded else "cheaper than to wait")
+    return draft.finish(ASKED if situation.manual else OVER if over else CROWDED)
 
 
 def _bearable(draft: Draft) -> int:

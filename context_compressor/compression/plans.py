@@ -12,6 +12,8 @@ from context_compressor.messages.parts import PartPath
 
 ARRIVAL = "arrival"
 """Reason of a plan that only compacts what is too large to enter the view whole."""
+OVER, CROWDED, ASKED = "over budget", "too many messages", "asked for"
+"""The other reasons: the budget, `max_view_messages`, and somebody's call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,8 @@ class PlannedSegment:
 
     units: tuple[Unit, ...]
     summary_tokens: int
+    standing_tokens: int = 0
+    """What of that is for standing instructions, word for word, if there are as many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,10 @@ class Plan:
     segments: tuple[PlannedSegment, ...]
     reason: str
     projected_tokens: int
+    spare_tokens: int = 0
+    """What the view may cost above that."""
+    requests: tuple[Unit, ...] = ()
+    """What users said that stays in the view, the oldest first."""
 
     @property
     def needs_summary(self) -> bool:
@@ -71,12 +79,8 @@ class Situation:
     """Texts that could not be stubbed (a collision, or no gain)."""
     extra_tokens: int = 0
     """Tokens of fixed messages that are not items: the base memory's own summary."""
-    history_tokens: int = 0
-    """Tokens of all that the view stands for."""
     growth_tokens: int = 0
     """Tokens by which the view will have grown when the plan is committed, where that is planned ahead: what
     is to leave then is decided as if they stood at the end of the view now."""
-    early: bool = True
-    """Whether an event may come before the budget asks for it, where that is cheaper."""
     manual: bool = False
     """Whether the user asked for the event: then everything that may leave does."""

@@ -54,11 +54,6 @@ class Recovery:
                             return text
         return None
 
-    def messages_of(self, segment: SegmentEdit) -> list[Msg]:
-        """Return the messages that a segment holds beside those it merged, whole, as its index read them."""
-        sources = [self._sources[item] for item in segment.items if item in self._sources]
-        return [shown_message(source, {}, self._names, self._redact) for source in sources]
-
     def _transcript_of(self, segment: SegmentEdit) -> Transcript | None:
         """Return a segment's transcript, or None when a message that it covers is gone."""
         messages: list[Msg] = []

@@ -2,82 +2,79 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
-from context_compressor.compression.abridging import abridge, tokens_read
+from context_compressor.compression.abridging import abridge
 from context_compressor.compression.config import CompressionConfig
-from context_compressor.compression.edits import SegmentEdit
-from context_compressor.compression.labels import segment_text, summary_of, without_index
-from context_compressor.compression.material import Material, gather_material
-from context_compressor.compression.notes import fit_notes, newest_once, notes_tokens
+from context_compressor.compression.edits import ItemKey, SegmentEdit
+from context_compressor.compression.labels import segment_text, standing_section
+from context_compressor.compression.material import Material, gather_material, summary_message
+from context_compressor.compression.notes import (
+    fit_notes,
+    fit_standing,
+    newest_once,
+    notes_tokens,
+    standing_tokens,
+)
 from context_compressor.compression.performed import Performed
 from context_compressor.compression.plans import PlannedSegment
 from context_compressor.compression.stubbing import StubMaker
-from context_compressor.compression.surroundings import Surroundings
 from context_compressor.compression.transcript import render_transcript
 from context_compressor.compression.view import segment_tokens
 from context_compressor.compression.writing import Writer
 from context_compressor.errors import SummarizerError
 from context_compressor.messages.escapes import sendable
 from context_compressor.messages.msg import Msg
-from context_compressor.summarizers.extracts.artifacts import Artifacts, index_artifacts, names_in
-from context_compressor.summarizers.identifiers.uses import Names
+from context_compressor.messages.parts import PartPath
 from context_compressor.summarizers.map_reduce import InParts
 from context_compressor.summarizers.protocol import Summarizer, SummaryRequest
 from context_compressor.summarizers.validation import summarize_checked
 from context_compressor.tokens.off_loop import run_rules_off_loop, text_characters
 from context_compressor.tokens.protocol import TokenCounter
 
-PROSE_SHARE = 0.15
-"""Share of a segment's room for what the summariser writes; the rest is for the index of artifacts."""
-_MIN_PROSE_TOKENS = 48
-"""What the summariser has in any room: two or three sentences. Chosen, as the share; what a segment is
-worth that is all prose, `benchmarks/ablation.py` tells."""
-_HEADING_TOKENS = 6
-"""What the heading of the index costs at most, by any vocabulary in use."""
+_LEAST_PROSE_TOKENS = 32
+"""With less room than a sentence or two nobody is asked for a summary."""
+_LONGER = 0.1
+"""Share by which a summary may be too long where the view has room for it: to cut it, or to ask again, costs
+more than it saves."""
 
 
-class _OwnNote(NamedTuple):
-    """What the agent asked a segment to keep."""
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What segments are made with beside what they stand for."""
 
-    text: str
-    room: int
-    """Tokens that the segment may cost above its plan to show it."""
-
-
-class _Room(NamedTuple):
-    """Tokens of what a segment says, and the notes that fit beside it."""
-
-    prose_tokens: int
-    index_tokens: int
-    notes: tuple[str, ...]
-
-
-class _Said(NamedTuple):
-    """What a segment says of its material; nothing where it only names its ref."""
-
-    summary: str | None = None
-    facts: tuple[str, ...] = ()
-    """The lines of its index."""
-    names: Names | None = None
-    """Who named what in its messages; None where no index will ever ask."""
+    new_stubs: Mapping[ItemKey, Mapping[PartPath, str]]
+    """The stubs that the event has made."""
+    names: Mapping[str, str]
+    """Tool names by call id."""
+    bare_tokens: int
+    """What a segment costs that only names its ref."""
+    spare_tokens: int
+    """What each segment may cost above its plan."""
+    context: tuple[Msg, ...]
+    """Segments that stay, and what users said before that stays."""
+    context_tokens: int
+    request: str | None
+    """What the agent works on now."""
+    said: frozenset[str]
+    """Standing instructions in messages that stay: nobody has to repeat them."""
+    note: str | None
+    """What the agent asked to keep; summarisers are to mind it."""
 
 
 class MadeSegment(NamedTuple):
     """A segment, its id still to be given."""
 
     edit: SegmentEdit
-    names: Names | None
-    """Who named what in the messages that it stands for; None where no index will ever ask."""
     note: str | None
     """What the agent asked it to keep, as its text says it; None where that says nothing of it."""
 
 
 class SegmentMaker:
-    """Make segments: render and store what leaves, index and summarise it, and put that into words that fit.
+    """Make segments: render and store what leaves, summarise it, and put that into words that fit.
 
     Args:
         config: redaction, timeouts in seconds, what failures lead to.
@@ -105,169 +102,150 @@ class SegmentMaker:
         self._counter = counter
 
     async def make(
-        self,
-        planned: PlannedSegment,
-        around: Surroundings,
-        done: Performed,
-        *,
-        note_room: int | None,
-        guide: str,
+        self, planned: PlannedSegment, around: Around, done: Performed, *, noted: bool, guide: str
     ) -> MadeSegment:
-        """Store, index and summarise what a segment is to stand for.
+        """Store and summarise what a segment is to stand for.
 
         Args:
             planned: what that is.
             around: what it is made with.
             done: receives what was stored, and what failed.
-            note_room: tokens that this segment may cost above its plan to show the agent's note; None where
-                it is not to.
+            noted: whether this segment is to show the agent's note.
             guide: what it is to say of the tools.
         """
-        bare_tokens = around.bare_tokens
-        material = await gather_material(planned, around, self._stubs, self._config.redact, done)
-        transcript = render_transcript(material.messages, segments=material.children)
+        count = self._counter.count_text
+        material = await gather_material(
+            planned, around.new_stubs, around.names, self._stubs, self._config.redact, done
+        )
+        transcript = render_transcript(material.stored, segments=material.children)
         ref = await self._writer.write_own(transcript.text, done)
         media_refs = [await self._writer.write_own(media, done) for media in transcript.media]
-        material.take_out_notes()
-        replaced_tokens = sum(unit.tokens for unit in planned.units)
-        own = _OwnNote(around.note, note_room) if around.note and note_room is not None else None
-        notes = newest_once([*material.notes, own.text]) if own else material.notes
-        gain = replaced_tokens - planned.summary_tokens - bare_tokens
-        room = self._divide(planned.summary_tokens, notes, own, gain, guide)
-        if planned.summary_tokens and material.says_something:
-            left = replaced_tokens - bare_tokens
-            said = await self._say(material, transcript.text, room, left, around, done)
-        else:
-            said = await self._say_nothing(material)
-        text_with = partial(segment_text, ref, material.message_count, said.summary)
-        if (
-            guide
-            and not planned.summary_tokens
-            and segment_tokens(text_with(guide=guide), self._counter) > bare_tokens
-        ):
-            guide = ""
-        shown = room.notes
-        if own and shown[-1:] != (own.text,):
-            # The note was cut or left out for room: the index may have left some, as may the view's gain.
-            most = min(bare_tokens + planned.summary_tokens + own.room, replaced_tokens - 1)
-            without = segment_tokens(text_with(said.facts, guide=guide), self._counter)
-            found = fit_notes(notes, most - without, self._counter)
-            shown = max(shown, found, key=lambda kept: len(kept[-1]) if kept else 0)
+        replaced = sum(unit.tokens for unit in planned.units)
+        own = around.note if noted else None
+        notes = newest_once([*material.notes, own]) if own else material.notes
+        every = await run_rules_off_loop(text_characters(material.stored), lambda: material.standing)
+        every = tuple(line for line in every if line not in around.said)
+        if not planned.summary_tokens:
+            return self._bare(ref, media_refs, material, every, notes, guide, around.bare_tokens)
+
+        standing = fit_standing(every, planned.standing_tokens, self._counter)
+        left_out = len(every) - len(standing)
+        left = planned.summary_tokens - standing_tokens(standing, left_out, count)
+        left -= count(f" {guide}.") if guide else 0
+        spare = max(0, min(around.spare_tokens, replaced - planned.summary_tokens - around.bare_tokens - 1))
+        own_room = min(spare, notes_tokens([own], count)) if own else 0
+        fitted = fit_notes(notes, max(left // 2, 0) + own_room, self._counter)
+        left -= max(notes_tokens(fitted, count) - own_room, 0)
+        summary = None
+        if material.says_something and left >= _LEAST_PROSE_TOKENS:
+            request = self._request(material, left, standing, around)
+            longer = min(int(_LONGER * left), spare - own_room)
+            read_tokens = material.read_tokens + around.context_tokens
+            summary = await self._summarize(request, longer, read_tokens, transcript.text, done)
+        text_with = partial(
+            segment_text, ref, material.message_count, summary, standing=standing, left_out=left_out
+        )
+        if own and fitted[-1:] != (own,):
+            # The note was cut or left out for room: the summary may have left some, as may the view.
+            most = min(around.bare_tokens + planned.summary_tokens + spare, replaced - 1)
+            found = fit_notes(
+                notes, most - segment_tokens(text_with(guide=guide), self._counter), self._counter
+            )
+            fitted = max(fitted, found, key=lambda kept: len(kept[-1]) if kept else 0)
+        text = sendable(text_with(notes=fitted, guide=guide))
         # Texts are reckoned alone, and a counter may find more in a message, as its JSON is longer.
-        bare = segment_text(ref, material.message_count, None)
-        indices = (said.facts, ()) if said.facts else ((),)
-        texts = (sendable(text_with(facts, notes=shown, guide=guide)) for facts in indices)
-        fitting = (text for text in texts if segment_tokens(text, self._counter) < replaced_tokens)
-        text = next(fitting, None)
-        if text is None:
-            said, shown, text = said._replace(summary=None), (), bare
-        edit = SegmentEdit(
+        if segment_tokens(text, self._counter) >= replaced:
+            return self._bare(ref, media_refs, material, every, (), "", around.bare_tokens)
+        edit = self._edit(ref, media_refs, material, text, standing, fitted, summarized=summary is not None)
+        return MadeSegment(edit, fitted[-1] if own and fitted else None)
+
+    def _bare(
+        self,
+        ref: str,
+        media_refs: Sequence[str],
+        material: Material,
+        standing: tuple[str, ...],
+        notes: tuple[str, ...],
+        guide: str,
+        bare_tokens: int,
+    ) -> MadeSegment:
+        """Return a segment that only names its ref; what found no room is kept for when it is merged."""
+        text = segment_text(ref, material.message_count, None, guide=guide)
+        if guide and segment_tokens(text, self._counter) > bare_tokens:
+            text = segment_text(ref, material.message_count, None)
+        return MadeSegment(
+            self._edit(ref, media_refs, material, text, standing, notes, summarized=False), None
+        )
+
+    @staticmethod
+    def _edit(
+        ref: str,
+        media_refs: Sequence[str],
+        material: Material,
+        text: str,
+        standing: tuple[str, ...],
+        notes: tuple[str, ...],
+        *,
+        summarized: bool,
+    ) -> SegmentEdit:
+        return SegmentEdit(
             id="",
             items=tuple(item.key for item in material.items if item.kind != "segment"),
             children=tuple(item.key.key for item in material.items if item.kind == "segment"),
             ref=ref,
             media_refs=tuple(media_refs),
             text=text,
-            summarized=said.summary is not None,
-            # Where only a ref is left, notes that found no room are kept for when the segment is merged.
-            notes=shown or (() if planned.summary_tokens and text != bare else notes),
+            summarized=summarized,
+            notes=notes,
+            standing=standing,
+            stands_for_tokens=material.stands_for_tokens,
         )
-        return MadeSegment(edit, said.names, shown[-1] if own and shown else None)
-
-    async def _say(
-        self,
-        material: Material,
-        transcript: str,
-        room: _Room,
-        replaced_tokens: int,
-        around: Surroundings,
-        done: Performed,
-    ) -> _Said:
-        """Index and summarise; `replaced_tokens` are those that index and summary may not reach together."""
-        facts, named = await self._index(material.whole, room.index_tokens, around, done)
-        written = await self._summarize(
-            self._request(material, room.prose_tokens, facts, around.note),
-            replaced_tokens - room.index_tokens,
-            tokens_read(material.items, self._config.preview_tokens, self._counter, indices=not facts),
-            transcript,
-            done,
-        )
-        return _Said(written, tuple(f for f in facts if written is None or f not in written), named)
-
-    async def _say_nothing(self, material: Material) -> _Said:
-        """Note who named what: an index may ask later, unless there is never to be one."""
-        if self._config.mode == "compact":
-            return _Said()
-        return _Said(
-            names=await run_rules_off_loop(text_characters(material.whole), names_in, material.whole)
-        )
-
-    def _divide(
-        self, summary_tokens: int, notes: Sequence[str], own: _OwnNote | None, gain: int, guide: str
-    ) -> _Room:
-        """Divide what a segment may say between prose, notes and index."""
-        count = self._counter.count_text
-        left = summary_tokens - (count(f" {guide}.") if guide else 0)
-        prose_tokens = min(max(_MIN_PROSE_TOKENS, int(PROSE_SHARE * summary_tokens)), left)
-        left -= prose_tokens + _HEADING_TOKENS
-        own_tokens = max(0, min(own.room, gain - 1, notes_tokens([own.text], count))) if own else 0
-        fitted = fit_notes(notes, max(left // 2, 0) + own_tokens, self._counter)
-        left -= max(notes_tokens(fitted, count) - own_tokens, 0)
-        return _Room(prose_tokens, left, fitted)
-
-    async def _index(
-        self, messages: Sequence[Msg], max_tokens: int, around: Surroundings, done: Performed
-    ) -> Artifacts:
-        """Return an index; an empty one where its rules fail on what somebody wrote to break them."""
-        index = partial(
-            index_artifacts,
-            messages,
-            max_tokens,
-            self._counter,
-            known=around.known,
-            before=around.before,
-            standing=around.standing,
-        )
-        try:
-            return await run_rules_off_loop(text_characters(messages), index)
-        except Exception as error:
-            done.fail(error)
-            return Artifacts()
 
     def _request(
-        self, material: Material, max_tokens: int, facts: tuple[str, ...], note: str | None
+        self, material: Material, max_tokens: int, standing: Sequence[str], around: Around
     ) -> SummaryRequest:
-        """Return the request; the oldest summary of a merge is what the new one carries forward."""
-        messages, previous = material.messages, None
-        if material.children and len(messages) > 1:
-            oldest = messages[0].content
-            assert isinstance(oldest, str)
-            previous = summary_of(oldest)
+        """Return the request; the oldest summary of a merge is the text that is to be updated."""
+        messages, previous = list(material.read), None
+        if material.items[0].kind == "segment" and len(messages) > 1:
+            previous = str(messages.pop(0).content)
+        beside = [summary_message(standing_section(standing).strip())] if standing else []
         return SummaryRequest(
-            messages=tuple(messages if previous is None else messages[1:]),
+            messages=tuple(messages),
             max_tokens=max_tokens,
             previous=previous,
-            facts=facts,
+            context=(*around.context, *beside),
+            request=around.request,
             instructions=self._config.summary_instructions or None,
-            note=note or None,
+            note=around.note or None,
         )
 
     async def _summarize(
-        self, request: SummaryRequest, replaced_tokens: int, read_tokens: int, material: str, done: Performed
+        self, request: SummaryRequest, longer: int, read_tokens: int, material: str, done: Performed
     ) -> str | None:
-        """Return a checked summary by the first means that gives one; None when none does."""
+        """Return a checked summary by the first means that gives one; None when none does.
+
+        Args:
+            request: as a summariser without a model reads it; of long results a model reads a part.
+            longer: tokens by which the summary may be too long.
+            read_tokens: about how many tokens a model reads of it.
+            material: what was summarised, as text.
+            done: receives what failed, and what it cost.
+        """
         for summarizer in (self._summarizer, self._fallback):
-            asked = request
-            if summarizer.remote:
-                asked = await self._abridged(request)
+            remote, asked = summarizer.remote, request
+            if remote:
+                characters = text_characters(request.messages)
+                short = await run_rules_off_loop(characters, abridge, request.messages, self._counter)
+                asked = replace(request, messages=short)
             try:
                 summary = await summarize_checked(
                     summarizer,
                     asked,
                     self._counter,
-                    replaced_tokens=replaced_tokens,
+                    replaced_tokens=request.max_tokens + longer + 1,
+                    spare_tokens=longer if remote else 0,
                     # A model reads the request as messages, and what it parrots is that.
-                    material=None if summarizer.remote else material,
+                    material=None if remote else material,
                     input_tokens_estimate=read_tokens,
                     timeout_seconds=self._config.summarizer_timeout_seconds,
                 )
@@ -276,27 +254,10 @@ class SegmentMaker:
                     raise
                 done.fail(error)
                 continue
-            if summarizer.remote:
+            if remote:
                 done.use.add_remote(summary)
             else:
                 done.use.input_tokens += summary.input_tokens
                 done.use.output_tokens += summary.output_tokens
             return summary.text
         return None
-
-    async def _abridged(self, request: SummaryRequest) -> SummaryRequest:
-        """Return a request as a model reads it: every token costs, so of long results it sees previews.
-
-        Nor does it see earlier indices, where there is a new one.
-        """
-        counter, has_index = self._counter, bool(request.facts)
-        shorten = partial(
-            abridge, request.messages, self._config.preview_tokens, counter, indices=not has_index
-        )
-        messages = await run_rules_off_loop(text_characters(request.messages), shorten)
-        previous = request.previous
-        return replace(
-            request,
-            messages=messages,
-            previous=without_index(previous) if previous and has_index else previous,
-        )

@@ -43,6 +43,11 @@ class Unit:
     """Among the last messages, which stay word for word as long as the budget allows."""
 
     @property
+    def stands_for_tokens(self) -> int:
+        """Tokens of the messages that it shows or stands for, as `ViewItem.stands_for_tokens`."""
+        return sum(item.stands_for_tokens for item in self.items)
+
+    @property
     def compressible(self) -> bool:
         """Whether a segment may cover it before the budget is at stake."""
         return not (self.segment or self.fixed or self.volatile or self.kept or self.recent)
@@ -74,6 +79,25 @@ def classify(items: Sequence[ViewItem], config: CompressionConfig, marks: Marks)
     if request is not None and not request.recent:
         request.kept = True  # however long the agent has been at work on it
     return units
+
+
+def is_crowded(units: Sequence[Unit], config: CompressionConfig) -> bool:
+    """Tell whether a view has more messages than the user wants, and an event should come for that.
+
+    Where those that may not leave are too many already, one would come on every turn: then only once half as
+    many may leave as a view should have.
+    """
+    most = config.max_view_messages
+    if most is None or sum(len(unit.items) for unit in units) <= most:
+        return False
+    leaving = sum(len(unit.items) for unit in units if unit.compressible)
+    stand_ins = any(unit.segment for unit in units) + (leaving > 0)
+    return staying_messages(units) + stand_ins <= most or leaving >= max(1, most // 2)
+
+
+def staying_messages(units: Sequence[Unit]) -> int:
+    """Return how many messages an event leaves, segments apart, unless the budget asks for more."""
+    return sum(len(unit.items) for unit in units if not (unit.segment or unit.compressible))
 
 
 def _grouped(items: Sequence[ViewItem]) -> list[Unit]:

@@ -27,13 +27,18 @@ from context_compressor.messages.parts import (
     thinking_characters,
 )
 from context_compressor.messages.provenance import PROVENANCE
-from context_compressor.summarizers.identifiers.finding import find_identifiers
+from context_compressor.messages.standing import standing_in
 from context_compressor.tokens.measure import MessageTokens
 from context_compressor.tokens.protocol import TokenCounter
 
 Measure = Callable[[Msg], MessageTokens]
 """Counts a message that was not counted before."""
 
+READ_TOKENS = 1_000
+"""What a summariser reads of one result: its head, its tail, and lines with errors."""
+UNKNOWN_RATIO = 5
+"""Tokens of messages per token of a segment that earlier releases made, which did not note what it stands
+for."""
 SEGMENT_NAME = "memory"
 """Who a segment speaks as. Its role is `user`: models imitate summaries that come as `assistant`."""
 
@@ -71,26 +76,30 @@ class ViewItem:
     """What was repaired, for the log."""
     notes: tuple[str, ...] = ()
     """Of a segment: what the agent asked to keep."""
-    _identifiers: frozenset[str] | None = field(default=None, init=False, repr=False)
-    _lines: tuple[tuple[str, frozenset[str]], ...] | None = field(default=None, init=False, repr=False)
+    segment: SegmentEdit | None = None
+    """The edit of a segment."""
+    _standing: tuple[str, ...] | None = field(default=None, init=False, repr=False)
 
-    def identifiers(self) -> frozenset[str]:
-        """Return the identifiers in the plain texts that the view shows; found at first need, and kept."""
-        if self._identifiers is None and self.kind == "segment":
-            self._identifiers = frozenset().union(*(names for _, names in self.lines()))
-        elif self._identifiers is None:
-            shown = self.source  # not `msg`, which callers have in hand
-            if self.stubs:
-                shown = replace_parts(shown, {path: stub.text for path, stub in self.stubs.items()})
-            self._identifiers = find_identifiers(shown.get_text_content() or "")
-        return self._identifiers
+    @property
+    def stands_for_tokens(self) -> int:
+        """Tokens of the messages that it shows or stands for, each result as far as a summariser reads it."""
+        if self.segment is not None:
+            return self.segment.stands_for_tokens or self.tokens * UNKNOWN_RATIO
+        return sum(
+            (
+                self.source_tokens.total,
+                *(min(0, READ_TOKENS - n) for part, n in self._whole_texts() if part.kind == "tool_result"),
+            )
+        )
 
-    def lines(self) -> tuple[tuple[str, frozenset[str]], ...]:
-        """Return each line of a segment with the identifiers in it; found at first need, and kept."""
-        if self._lines is None:
-            lines = (self.source.get_text_content() or "").split("\n")
-            self._lines = tuple((line, find_identifiers(line)) for line in lines)
-        return self._lines
+    def standing(self) -> tuple[str, ...]:
+        """Return the standing instructions in it, word for word; found at first need, and kept."""
+        if self._standing is None:
+            if self.segment is not None:
+                self._standing = self.segment.standing
+            else:
+                self._standing = standing_in(self.source) if self.kind == "message" else ()
+        return self._standing
 
     def texts(self) -> Iterator[tuple[Part, int]]:
         """Yield each of `text_parts` with the tokens that it takes in the view: those of its stub, if any."""
@@ -233,6 +242,7 @@ def segment_item(segment: SegmentEdit, ledger: Ledger, measure: Measure) -> View
         stubs=_NO_STUBS,
         covered=covered,
         notes=segment.notes,
+        segment=segment,
     )
 
 

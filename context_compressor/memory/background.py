@@ -158,14 +158,13 @@ class Background:
         return bool(self._dropped)
 
     def start_if_due(self, state: MemoryState) -> None:
-        """Begin to prepare the coming event, where the view is near the budget, or an early event may pay.
+        """Begin to prepare the coming event, where the view is near the budget.
 
         Only where events are prepared ahead (`is_on`).
         Never while texts are removed from the store: one of them could be what is stored for the event.
         """
         tokens, budget = state.tokens, state.budget.due_tokens
-        is_near = int(self._ratio * budget) <= tokens < budget
-        if not (is_near or (tokens < budget and state.may_pay())):
+        if not int(self._ratio * budget) <= tokens < budget:
             self._tried_tokens = 0
             return
         self._tried_tokens = min(self._tried_tokens, tokens)
@@ -173,8 +172,7 @@ class Background:
         if state.queue or state.fresh or grown < _GROWTH * budget or self.standing(state) is not None:
             return
         self._tried_tokens = tokens
-        growth_tokens = budget + 1 - tokens if is_near else 0
-        situation = state.situation(self._engine.costs(), growth_tokens=growth_tokens)
+        situation = state.situation(self._engine.costs(), growth_tokens=budget + 1 - tokens)
         planned = plan(state.items, situation)
         if planned is not None and planned.needs_summary:
             self.start(planned, state)

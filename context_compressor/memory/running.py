@@ -5,15 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.engine import Engine
 from context_compressor.compression.performed import Performed
 from context_compressor.compression.planner import plan
-from context_compressor.compression.plans import ARRIVAL, Plan, Situation
-from context_compressor.compression.pricing import has_many_messages, is_crowded
-from context_compressor.compression.view import ViewItem
+from context_compressor.compression.plans import ARRIVAL, Plan
 from context_compressor.events import CompressionEvent, EventHook
 from context_compressor.memory.background import MAX_ATTEMPTS_PER_EVENT, Background, Preparation, outlasts
 from context_compressor.memory.housekeeping import Housekeeping
@@ -31,14 +29,6 @@ T = TypeVar("T")
 
 _MAX_EVENTS_PER_CALL = 12
 """Events that one call may run before it gives up: each leaves a smaller view, so few are ever needed."""
-
-
-class _EarlyPlan(NamedTuple):
-    """A plan, and what it rests on: as long as that is the same, so is the plan."""
-
-    items: list[ViewItem]
-    situation: Situation
-    planned: Plan
 
 
 class EventRunner:
@@ -80,7 +70,6 @@ class EventRunner:
             fallback=fallback,
             counter=counter,
             read_ref=self.read_ref,
-            read_uses=upkeep.uses,
         )
         self._remote = summarizer.remote
         self._background = Background(config, self._engine, summarizer.remote)
@@ -134,17 +123,6 @@ class EventRunner:
         is_quiet = is_common and not upkeep.needs_event()
         if not is_quiet:
             await self._run_events(events)
-        # Until none pays: a memory that is loaded from its state looks anew, and has to show the same view.
-        for _ in range(_MAX_EVENTS_PER_CALL):
-            early = None if event_lock.locked() else self._plan_early()
-            if early is None:
-                break
-            is_quiet = False
-            async with event_lock:
-                made = await self.run_event(events, early=early)
-            await self._run_events(events)  # others may have added meanwhile
-            if made is None:
-                break
         self._background.drop_outdated(upkeep.state)
         upkeep.state.budget.end_shrinking()
         return is_quiet
@@ -157,34 +135,18 @@ class EventRunner:
                 if not upkeep.needs_event():
                     return
             async with self.housekeeping.event_lock:
-                await self.run_event(events)
+                made = await self.run_event(events)
+            if made is None and upkeep.state.tokens <= upkeep.state.budget.due_tokens:
+                return  # there are many messages, and none that may leave
         # What others add faster than this makes room can wait, unless it does not fit.
         if upkeep.state.tokens > upkeep.state.budget.due_tokens:
             raise overflow_error(upkeep.state, self._config)
-
-    def _plan_early(self) -> _EarlyPlan | None:
-        """Plan an event that should come before the budget asks for it, without waiting for a model."""
-        state, config = self._upkeep.state, self._upkeep.state.config
-        if not state.may_pay():
-            return None
-        if self._background.is_on:
-            prepared = self._background.standing(state)
-            if prepared is None or not prepared.is_ready:
-                return None
-        elif self._remote and not (
-            has_many_messages(state.items, config) and is_crowded(state.units(), config)
-        ):
-            return None
-        situation = state.situation(self._engine.costs())
-        planned = plan(state.items, situation)
-        return None if planned is None else _EarlyPlan(list(state.items), situation, planned)
 
     async def run_event(
         self,
         events: list[CompressionEvent],
         *,
         manual: bool = False,
-        early: _EarlyPlan | None = None,
         note: str | None = None,
     ) -> CompressionEvent | None:
         """Plan, perform and commit one event; None when there was nothing to do. Holds: event lock.
@@ -195,15 +157,13 @@ class EventRunner:
         Args:
             events: receives what there is to tell.
             manual: whether the user asked for it.
-            early: the plan of an event that is to come before the budget asks for it, if it still pays.
             note: what to keep, for a manual event.
         """
         upkeep = self._upkeep
         with attempt_budget(MAX_ATTEMPTS_PER_EVENT) as attempts:
             await self._texts.retry_pending(upkeep.state.ledger)
-            made = await self._make_event(events, attempts, manual=manual, early=early, note=note)
+            made = await self._make_event(events, attempts, manual=manual, note=note)
         events += made
-        upkeep.edited = upkeep.edited or manual  # nobody has looked whether another one pays
         await self.housekeeping.sweep()
         return made[-1] if made and made[-1].kind != "failure" else None
 
@@ -213,25 +173,24 @@ class EventRunner:
         attempts: Attempts,
         *,
         manual: bool,
-        early: _EarlyPlan | None,
         note: str | None,
     ) -> list[CompressionEvent]:
         """Plan until a plan can be committed, or there is none; return what there is to tell of it."""
         upkeep = self._upkeep
         # Whoever waits may be cancelled, as web frameworks do; what a model was asked for is kept then.
-        may_start = not manual and early is None and self._background.is_kept
+        may_start = not manual and self._background.is_kept
         while True:
             async with upkeep.lock:
                 # Without a revision only a full look tells whether the content of the base changed.
                 upkeep.stale = upkeep.stale or not upkeep.history.has_revision
                 await upkeep.refresh(events)
-                planned = self._plan(manual=manual, early=early)
+                planned = self._plan(manual=manual)
                 prepared = None if planned is None else self._prepared_for(planned, manual=manual)
                 events += self._background.take_failures(upkeep.state.tokens)
                 if prepared is not None and prepared.is_ready:
                     return self._commit_prepared(prepared)
-                if planned is None or (early is not None and self._background.is_on):
-                    return []  # what was prepared early holds no more, and the budget does not ask
+                if planned is None:
+                    return []
                 if prepared is None and may_start and planned.needs_summary:
                     prepared, may_start = self._background.start(planned, upkeep.state), False
             if prepared is not None:
@@ -239,17 +198,12 @@ class EventRunner:
             elif (made := await self._perform(planned, attempts, events, note)) is not None:
                 return made
 
-    def _plan(self, *, manual: bool, early: _EarlyPlan | None) -> Plan | None:
+    def _plan(self, *, manual: bool) -> Plan | None:
         state = self._upkeep.state
         state.budget.take_up()
-        if not manual and early is None and not self._upkeep.needs_event():
+        if not manual and not self._upkeep.needs_event():
             return None
-        # Nobody waits for a model before the budget asks: what pays earlier is prepared.
-        may_be_early = early is not None or not self._remote
-        situation = state.situation(self._engine.costs(), early=may_be_early, manual=manual)
-        if early is not None and early.items == state.items and early.situation == situation:
-            return early.planned
-        planned = plan(state.items, situation)
+        planned = plan(state.items, state.situation(self._engine.costs(), manual=manual))
         if planned is None:
             state.fresh.clear()
             if state.tokens > state.config.budget and not state.budget.concede(state.tokens):
@@ -291,10 +245,7 @@ class EventRunner:
         done = Performed()
         began, taken = time.monotonic(), attempts.taken
         try:
-            spare_tokens = state.config.budget - planned.projected_tokens
-            await self._engine.perform(
-                planned, items, state.ledger.new_segment_id, done, note=note, spare_tokens=spare_tokens
-            )
+            await self._engine.perform(planned, items, state.ledger.new_segment_id, done, note=note)
             async with upkeep.lock:
                 if upkeep.stale:  # a change broke off half way, and ledger and view may differ
                     await upkeep.refresh(events)

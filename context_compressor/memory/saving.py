@@ -12,7 +12,6 @@ from context_compressor.errors import InvalidStateError
 from context_compressor.memory.budget import BudgetInForce
 from context_compressor.memory.followed import Followed, read_followed
 from context_compressor.memory.state import MemoryState
-from context_compressor.summarizers.identifiers.uses import Uses
 from context_compressor.tokens.protocol import TokenCounter
 
 SAVED_KEY = "compression"
@@ -59,7 +58,6 @@ def to_saved(
         "withheld": list(state.withheld),
         "blocked": sorted([list(key), list(path)] for key, path in state.blocked),
         "calibration": state.budget.to_dict(),
-        "uses": state.uses.to_dict(),
         "summary_place": state.shown.summary_place,
         "synced": [list(one) for one in followed],
     }
@@ -110,8 +108,6 @@ def _read(data: object, config: CompressionConfig, counter: TokenCounter) -> Loa
     if is_same_counter:  # by another count a stub may be smaller than its text
         state.blocked = {(ItemKey(*key), tuple(path)) for key, path in blocked}
     state.budget = BudgetInForce.load(data.get("calibration"), config, same_counter=is_same_counter)
-    if "uses" in data:  # the history tells, too, but has to be read for that
-        state.uses = Uses.from_dict(data["uses"])
     place = data.get("summary_place")  # earlier releases did not save it
     if place is not None and (type(place) is not int or place < 0):
         raise InvalidStateError(f"compression.summary_place: expected an integer or None, got {place!r}")

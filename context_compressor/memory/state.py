@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import takewhile
 
 from context_compressor.compression.config import CompressionConfig
-from context_compressor.compression.edits import Edit, ItemKey, SegmentEdit
+from context_compressor.compression.edits import Edit, ItemKey
 from context_compressor.compression.ledger import Ledger
 from context_compressor.compression.performed import Performed
 from context_compressor.compression.plans import Costs, Situation
-from context_compressor.compression.pricing import may_pay
-from context_compressor.compression.units import Marks, Unit, classify
+from context_compressor.compression.units import Marks, Unit, classify, is_crowded
 from context_compressor.compression.view import ViewItem, advance, apply_edits, rebuild
 from context_compressor.memory.budget import BudgetInForce
 from context_compressor.memory.known import KnownMessages
@@ -20,7 +18,6 @@ from context_compressor.memory.shown import ShownView
 from context_compressor.messages.exchanges import ExchangeBuilder, is_simple
 from context_compressor.messages.msg import Msg
 from context_compressor.messages.parts import PartPath
-from context_compressor.summarizers.identifiers.uses import Uses
 from context_compressor.tokens.measure import MessageTokens, measure
 from context_compressor.tokens.protocol import TokenCounter
 
@@ -39,7 +36,6 @@ class MemoryState:
         fresh: items that no view has shown yet, with their tokens.
         withheld: keys of messages that wait for results, which no view has shown either.
         blocked: texts that could not be stubbed.
-        uses: what the agent named in what left the view; some segments may yet have to be noted.
         generation: grows with every change that is not growth: an event planned before it is outdated.
     """
 
@@ -53,7 +49,6 @@ class MemoryState:
         self.fresh: dict[ItemKey, int] = {}
         self.withheld: Collection[str] = ()
         self.blocked: set[tuple[ItemKey, PartPath]] = set()
-        self.uses = Uses()
         self.generation = 0
         self._builder = ExchangeBuilder()
         self._withheld_counts: dict[str, MessageTokens] = {}
@@ -153,8 +148,6 @@ class MemoryState:
             unseen: keys of messages that are new.
         """
         items, self._builder = built
-        if any(self.ledger.segment(segment_id) is None for segment_id in self.uses.segments):
-            self.uses = Uses()  # what was withdrawn may be deleted, and is in nothing that is kept then
         self._unblock_changed(items)
         self.queue = []
         unseen = {*unseen, *self.withheld}
@@ -179,9 +172,6 @@ class MemoryState:
         ledger = self.ledger
         durable = {ref for ref in done.pending if ledger.is_live(ref) and ref not in ledger.pending}
         edits: list[Edit] = [*done.stubs, *done.segments]
-        if not self.segments_to_note():  # else they come first, once their messages are read
-            for segment_id, names in done.names.items():
-                self.uses.note(segment_id, names)
         for edit in edits:
             self.ledger.append(edit)
         ledger.pending |= {ref for ref in done.pending - durable if ledger.is_live(ref)}
@@ -228,18 +218,7 @@ class MemoryState:
 
     # Asking
 
-    def segments_to_note(self) -> list[SegmentEdit]:
-        """Return the segments whose messages `uses` does not count yet, the oldest first.
-
-        Segments are counted in their order, so the first that is counted ends the look back.
-        """
-        recent = takewhile(lambda s: s.id not in self.uses.segments, reversed(self.ledger.segments()))
-        missing = [segment for segment in recent if segment.items]
-        return missing[::-1]
-
-    def situation(
-        self, costs: Costs, *, early: bool = True, manual: bool = False, growth_tokens: int = 0
-    ) -> Situation:
+    def situation(self, costs: Costs, *, manual: bool = False, growth_tokens: int = 0) -> Situation:
         """Return what the planner needs beside the items."""
         return Situation(
             config=self.config,
@@ -248,9 +227,7 @@ class MemoryState:
             fresh=frozenset(self.fresh),
             blocked=frozenset(self.blocked),
             extra_tokens=self.shown.summary_tokens,
-            history_tokens=self.known.total_tokens,
             growth_tokens=growth_tokens,
-            early=early,
             manual=manual,
         )
 
@@ -265,11 +242,10 @@ class MemoryState:
             volatile=frozenset().union(*volatile),
         )
 
-    def may_pay(self) -> bool:
-        """Tell cheaply whether an event within the budget may pay: whether it is worth while to plan one."""
-        # Before the first event nothing pays, and the view may be long.
-        is_possible = self.ledger.has_segments or self.config.max_view_messages is not None
-        return is_possible and may_pay(self.items, self.config)
+    def is_crowded(self) -> bool:
+        """Tell whether the view has more messages than the user wants, and an event should come for that."""
+        most = self.config.max_view_messages
+        return most is not None and len(self.items) > most and is_crowded(self.units(), self.config)
 
     def has_large_arrival(self) -> bool:
         """Tell whether a message came that may be too large to enter the view whole."""

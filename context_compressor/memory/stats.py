@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from context_compressor.compression.pricing import missing_growth
 from context_compressor.memory.reporting import Totals
 from context_compressor.memory.state import MemoryState
 
@@ -53,7 +52,6 @@ class CompressionStats:
 def stats_of(state: MemoryState, totals: Totals) -> CompressionStats:
     """Return what a memory has to report."""
     budget, history = state.budget.due_tokens, state.known.total_tokens
-    left = min(budget - state.tokens, missing_growth(state.items, state.config))
     return CompressionStats(
         history_tokens=history,
         view_tokens=state.tokens,
@@ -66,7 +64,7 @@ def stats_of(state: MemoryState, totals: Totals) -> CompressionStats:
         summarizer_output_tokens=totals.output_tokens,
         summarizer_seconds=totals.seconds,
         budget_tokens=budget,
-        tokens_to_event=max(0, int(left)),
+        tokens_to_event=max(0, budget - state.tokens),
     )
 
 

@@ -16,9 +16,8 @@ from context_compressor.memory.known import KnownMessages
 from context_compressor.memory.locks import LoopLock
 from context_compressor.memory.state import MemoryState
 from context_compressor.messages.msg import Msg
-from context_compressor.summarizers.identifiers.uses import Uses
 from context_compressor.tokens.measure import MessageTokens, measure_all_off_loop
-from context_compressor.tokens.off_loop import run_off_loop, run_rules_off_loop, text_characters
+from context_compressor.tokens.off_loop import run_off_loop, text_characters
 from context_compressor.tokens.protocol import TokenCounter
 
 
@@ -38,7 +37,7 @@ class Upkeep:
             the same order. Never held while a summary is written, a text stored for an event, or an event
             delivered.
         stale: whether state and base may have come apart: then the next refresh reads the base whole.
-        edited: whether the view was edited since `get_memory` last looked whether an event pays. It looks
+        edited: whether the view was edited since `get_memory` last looked whether an event is due. It looks
             again then, as a memory does that is loaded from its state: both have to show the same view.
         gone: keys of messages that left the history and may still be in the search index; None until the
             index, which another process may have left, was compared with the whole history.
@@ -57,7 +56,7 @@ class Upkeep:
         self._loaded_tokens: dict[str, int] | None = None
 
     def is_current(self) -> bool:
-        """Tell, without waiting, that the view is that of the whole history, and that nothing may pay now."""
+        """Tell, without waiting, that the view is that of the whole history, and that no event is due."""
         state = self.state
         return not (
             self.stale
@@ -72,7 +71,7 @@ class Upkeep:
     def needs_event(self) -> bool:
         """Tell whether the view has to change before it is handed out; if not, nothing is fresh any more."""
         state = self.state
-        if state.tokens > state.budget.due_tokens or state.has_large_arrival():
+        if state.tokens > state.budget.due_tokens or state.has_large_arrival() or state.is_crowded():
             return True
         state.fresh.clear()
         return False
@@ -220,27 +219,6 @@ class Upkeep:
         if state is self.state:  # nobody loaded another one meanwhile
             state.rebuild(built, len(history), counted, {key for key, _, _ in state.queue})
 
-    async def uses(self) -> Uses:
-        """Return what the agent named in what left the view; in a memory that is taken up the history tells.
-
-        Raises:
-            RedactionError: the user's callable failed.
-        """
-        state, redact = self.state, self._config.redact
-        if missing := state.segments_to_note():
-            from context_compressor.summarizers.extracts.artifacts import names_in  # late, as in `Engine`
-
-            history = await self.history.peek()
-            characters = text_characters(msg for _, msg in history)
-            recovery = await run_off_loop(characters, Recovery, history, state.ledger, redact)
-            found = await run_rules_off_loop(
-                characters, lambda: [names_in(recovery.messages_of(s)) for s in missing]
-            )
-            for segment, names in zip(missing, found, strict=True):
-                if state.ledger.segment(segment.id) is not None:  # else what it held may be deleted by now
-                    state.uses.note(segment.id, names)
-        return state.uses
-
     async def forget(self, keys: Sequence[str], events: list[CompressionEvent]) -> None:
         """Take messages that left the base memory out of view and ledger. Holds: lock."""
         state = self.state
@@ -265,7 +243,7 @@ class Upkeep:
         if weighty.isdisjoint(marks):
             return
         state.generation += 1
-        self.edited = True  # what may leave now may make an event pay
+        self.edited = True  # what may leave now may be what too many messages ask for
         if released := self._release(state.known.bearing(self._config.pinned_mark)):
             await self.rebuild()
             self.note_edit(events, "pinned messages returned", before, released)

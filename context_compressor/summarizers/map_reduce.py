@@ -170,7 +170,7 @@ class InParts:
             job.request,
             messages=part,
             previous=None,
-            facts=(),
+            context=(),
             max_tokens=min(job.request.max_tokens, max(1, room // _PART_SHARE)),
         )
         try:

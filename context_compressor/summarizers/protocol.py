@@ -19,9 +19,10 @@ class SummaryRequest:
     """What the summary may cost, in tokens of the memory's counter."""
     previous: str | None = None
     """An earlier summary that the new one replaces: carry its content forward."""
-    facts: tuple[str, ...] = ()
-    """Facts that must not be lost, one line each. They will stand beside the summary: it need not repeat
-    them."""
+    context: tuple[Msg, ...] = ()
+    """Earlier summaries that stay in the view, and what stays that the messages answer or continue."""
+    request: str | None = None
+    """What the agent works on now."""
     instructions: str | None = None
     """What the user wants the summary to mind, in their words."""
     note: str | None = None

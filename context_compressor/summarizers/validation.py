@@ -61,6 +61,7 @@ async def summarize_checked(
     counter: TokenCounter,
     *,
     replaced_tokens: int,
+    spare_tokens: int = 0,
     material: str | None = None,
     input_tokens_estimate: int = 0,
     timeout_seconds: float | None = None,
@@ -74,6 +75,7 @@ async def summarize_checked(
         request: what is asked.
         counter: measures the summary.
         replaced_tokens: what the messages cost that it replaces; it must cost less.
+        spare_tokens: tokens by which it may be too long.
         material: what was summarised, as text, to recognise a copy; rendered from the request when None.
         input_tokens_estimate: what to report as read where the summariser reports nothing.
         timeout_seconds: for all of it, the second attempt included; None waits for ever.
@@ -108,7 +110,7 @@ async def summarize_checked(
 
     with paying(summarizer) as paid:
         answer = await attempt(request)
-        if answer.tokens > request.max_tokens:
+        if answer.tokens > request.max_tokens + spare_tokens:
             try:
                 second = await attempt(_shorter(request, answer.tokens))
             except SummarizerError:
@@ -116,7 +118,7 @@ async def summarize_checked(
             else:
                 answer = min(answer, second, key=lambda candidate: candidate.tokens)
         text = answer.text
-        if answer.tokens > request.max_tokens:
+        if answer.tokens > request.max_tokens + spare_tokens:
             text = await run_off_loop(len(text), cut_to_tokens, text, request.max_tokens, counter)
         _check_says_something(text, f"{request.max_tokens} tokens leave nothing of it")
         tokens = answer.tokens if text == answer.text else counter.count_text(text)
@@ -168,7 +170,7 @@ def _without_invented_refs(text: str, request: SummaryRequest, material: str | N
     """Take out refs that nothing names which the summariser was given: no text can be read back by them."""
     if not _REF.search(text):
         return text
-    told = (material, request.previous, request.note, request.instructions, *request.facts)
+    told = (material, request.previous, request.note, request.instructions)
     given = "\n".join([render_conversation(request.messages), *filter(None, told)])
     known = set(_REF.findall(given))
     return _REF.sub(lambda ref: ref[0] if ref[0] in known else _NO_REF, text)

@@ -1,0 +1,69 @@
+"""Standing instructions: sentences of users and instructions that hold beyond the request they came with.
+
+Whether a sentence is one depends on its own words and its message alone, never on what a tool printed. When
+in doubt it is kept. Pure, and linear in the text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from context_compressor.messages.handed import is_handed
+from context_compressor.messages.msg import Msg, is_instruction
+from context_compressor.messages.provenance import provenance_of
+
+_RULE = re.compile(
+    r"\b(?:never|always|must|only|avoid|prefers?|wants|remember|from now on|unless|rather)\b"
+    r"|(?:^|[,;:.] |\band |\bbut |\bplease )(?:do not|don't|no|keep|ensure|if|whenever|make sure)\b"
+    r"|必须|不要|不得|不能|不许|禁止|绝不|切勿|请勿|总是|始终|只能|务必|以后|今后|记住|偏好|希望|除非|如果|一律",
+    re.IGNORECASE,
+)
+"""Words of rules, limits, preferences, anywhere or where a clause begins: at most 20 a language."""
+_VALUE = re.compile(r"\d|://|\b[A-Z]\w*[A-Z]|[a-z]_[a-z]|[\w-]+\.\w{2,}|\S/\S|(?<=\w )[A-Z]\w+")
+"""What a fact to keep in mind names: a number, a name, an address."""
+_STATES = re.compile(
+    r"\b(?:is|are|was|were|has|have|may|can|will|needs?|costs?|uses?|runs?|lives?|fails?|called)\b"
+    r"|[=是为叫在有]|[:：] "
+)
+_LABEL = re.compile(r"[^\W\d_][\w' /-]{1,38}[:：]\s*(?=\S)")
+_FENCE = re.compile(r"^\s*(?:```|~~~)")
+_MARK = re.compile(r"\s*(?:[-*•+]|\d{1,2}[.)、])\s+")
+_END = re.compile(r"(?<=[.!?])[\"')\]]*\s+|(?<=[。！？；])")
+_LINE_CHARS = 300
+"""A line up to this length is kept whole: a rule, its reason and its exception stand together."""
+_SENTENCE_CHARS = 600
+"""A longer sentence is no sentence, but data."""
+
+
+def standing_in(msg: Msg) -> tuple[str, ...]:
+    """Return the standing instructions of a message, each on one line, in order; none of a program's."""
+    if provenance_of(msg) or not (is_instruction(msg) or (msg.role == "user" and not is_handed(msg))):
+        return ()
+    return tuple(dict.fromkeys(_standing_lines(msg.get_text_content() or "")))
+
+
+def is_rule(sentence: str) -> bool:
+    """Tell whether a standing instruction is a rule, limit or preference, and not only a fact or a label."""
+    return _RULE.search(sentence) is not None
+
+
+def _standing_lines(text: str) -> Iterator[str]:
+    is_code = False
+    for raw in text.splitlines():
+        if _FENCE.match(raw):
+            is_code = not is_code
+        elif not (is_code or raw.startswith((">", "    ", "\t", "<", "|"))):
+            line = " ".join(raw[mark.end() if (mark := _MARK.match(raw)) else 0 :].split())
+            sentences = _END.split(line) if len(line) > _LINE_CHARS and not _LABEL.match(line) else [line]
+            yield from (found.strip() for found in sentences if _is_standing(found.strip()))
+
+
+def _is_standing(sentence: str) -> bool:
+    if not 3 < len(sentence) <= _SENTENCE_CHARS or sentence.endswith(("?", "？")):
+        return False
+    return (
+        _LABEL.match(sentence) is not None
+        or is_rule(sentence)
+        or (_STATES.search(sentence) is not None and _VALUE.search(sentence) is not None)
+    )
