@@ -26,8 +26,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from context_compressor.compression.draft import MIN_SUMMARY_TOKENS, SEGMENT_SHARE
 from context_compressor.compression.pricing import SUMMARY_RATIO
+
+from context_compressor.compression.draft import MIN_SUMMARY_TOKENS, SEGMENT_SHARE
 from context_compressor.measure.chats import CachedCounter, Chat, content_text
 from context_compressor.measure.protocol import ReadBack, Spending
 from context_compressor.messages.openai import from_openai

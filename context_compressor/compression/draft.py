@@ -6,8 +6,9 @@ Pure: no clock, no I/O, no randomness.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from math import inf
+from math import inf, log2
 
+from context_compressor.compression.edits import ItemKey
 from context_compressor.compression.plans import Plan, PlannedSegment, Situation
 from context_compressor.compression.stub_draft import StubDraft
 from context_compressor.compression.units import Unit, newest_request, staying_messages
@@ -47,11 +48,20 @@ class Draft(StubDraft):
         self.refs_only = config.mode == "compact"
         self._planned: list[PlannedSegment] = []
         self._is_shrunk = False
+        self._group_count = 1
         fixed = situation.extra_tokens + sum(unit.tokens for unit in self.units if unit.fixed)
         room = max(0, config.budget - fixed)
         self.target = int(fixed + config.target_ratio * room)
         most = config.max_view_messages
         self._most_segments = inf if most is None else max(1, (most - staying_messages(self.units)) // 2)
+
+    @property
+    def bearable(self) -> int:
+        """What a view may cost after an event that does not reach its target.
+
+        Stopping at the budget itself would force the next turn's event, too, and so on every turn.
+        """
+        return (self.target + self.situation.config.budget) // 2
 
     # Segments
 
@@ -60,16 +70,21 @@ class Draft(StubDraft):
         standing = self._standing_segments()
         held = sum(unit.tokens for unit in standing) - self._standing_tokens(standing)
         left = [unit for unit in self.units if unit.key in self.leaving]
-        label, budget = self.situation.costs.segment, self.situation.config.budget
+        label, config = self.situation.costs.segment, self.situation.config
 
         def segments_cost() -> int:
             if not left:
                 return 0
+            if config.group_token_threshold is not None:
+                self._group_count = -(-self._tokens_in(left) // config.group_token_threshold)
             # Segments beyond their share merge.
             room, verbatim = self._room(left)
-            return int(min(label + room - verbatim, max(SEGMENTS_SHARE * budget - held, label))) + verbatim
+            return (
+                int(min(label + room - verbatim, max(SEGMENTS_SHARE * config.budget - held, label)))
+                + verbatim
+            )
 
-        self._reckon_staying([])
+        self._reckon_staying(self.leaving)
         self._segments_cost = segments_cost()
         for unit in candidates:
             if self.projected <= goal:
@@ -103,7 +118,10 @@ class Draft(StubDraft):
         budget, label = self.situation.config.budget, self.situation.costs.segment
         share = min(sum(unit.stands_for_tokens for unit in run), budget)
         standing = min(self._standing_tokens(run), self._most_standing())
-        summary = max(LEAST_TOKENS, min(SUMMARY_RATIO * share, free - label))
+        # Of the many groups of an event each has its part.
+        most = max(SEGMENTS_SHARE * budget / self._group_count, MIN_SUMMARY_TOKENS)
+        least = max(LEAST_TOKENS / self._group_count, MIN_SUMMARY_TOKENS)
+        summary = max(least, min(SUMMARY_RATIO * share, most, free - label))
         # Earlier segments are dense; of what leaves only now, at most half is worth telling.
         gaining = sum(self._tokens_of(u) if u.segment else self._tokens_of(u) // 2 for u in run)
         room = int(min(summary + standing, gaining - label))
@@ -125,7 +143,9 @@ class Draft(StubDraft):
 
     def _settle(self) -> None:
         """Decide which segments are made, of what, and reckon exactly."""
-        runs = self._arranged(self._groups())
+        groups = self._groups()
+        self._group_count = max(1, len(groups))
+        runs = self._arranged(groups)
         self._planned = []
         for run, free in runs:
             summary, standing = self._room(run, free)
@@ -137,12 +157,14 @@ class Draft(StubDraft):
                 for unit in run:
                     self.leaving.pop(unit.key, None)
         self._reckon()
-        if self.projected > self.situation.config.budget:
-            self._squeeze()
+        self._squeeze()
 
     def _squeeze(self) -> None:
-        """Leave segments less to say, so that the budget holds, as long as that says something."""
-        missing = self.projected - self.situation.config.budget
+        """Leave segments less to say, as long as that says something, where what stays leaves little room."""
+        goal = self.situation.config.budget if self.situation.manual else self.bearable
+        missing = self.projected - goal
+        if missing <= 0 or self.refs_only:
+            return
         said = sum(planned.summary_tokens for planned in self._planned)
         left = {
             id(p): p.summary_tokens - -(-missing * p.summary_tokens // max(1, said)) for p in self._planned
@@ -177,6 +199,16 @@ class Draft(StubDraft):
         def is_thin(run: Run) -> bool:
             return run not in standing and not (self.refs_only or self._room(run)[0])
 
+        def may_join(one: Run, other: Run) -> bool:
+            threshold = self.situation.config.group_token_threshold
+            if threshold is None or any(unit.segment for unit in (*one, *other)):
+                return True
+            return max(self._tokens_in(one), self._tokens_in(other)) > threshold
+
+        weights = [sum(unit.stands_for_tokens for unit in run) for run in runs]
+        # Each level of merging has its part: the more a memory lives through, the less each may hold.
+        levels = max(1.0, log2(max(1, sum(weights) / max(1, weights[-1])))) if runs else 1.0
+        fair = most / levels
         free = dict.fromkeys(map(id, runs), inf)
         costs = [cost(run) for run in runs]
         while len(runs) > 1 and not (self.refs_only and self._is_shrunk):
@@ -184,10 +216,17 @@ class Draft(StubDraft):
             thin = [place for place, run in enumerate(runs) if is_thin(run)]
             if not (thin or total > most or len(runs) > self._most_segments):
                 break
-            pairs = [p for p in range(len(runs) - 1) if not thin or p in thin or p + 1 in thin]
+            pairs = [
+                p
+                for p in range(len(runs) - 1)
+                if (not thin or p in thin or p + 1 in thin) and may_join(runs[p], runs[p + 1])
+            ]
+            if not pairs:
+                break
             place = min(pairs, key=lambda p: _likeness(runs[p], runs[p + 1]))
             merged = [*runs[place], *runs[place + 1]]
-            room = most - total + costs[place] + costs[place + 1]
+            room = min(most - total + costs[place] + costs[place + 1], fair)
+            self._group_count = max(1, self._group_count - 1)
             runs[place : place + 2], costs[place : place + 2] = [merged], [cost(merged, room)]
             free[id(merged)] = room
         return [*volatile, *((run, free[id(run)]) for run in runs if run not in standing)]
@@ -211,7 +250,9 @@ class Draft(StubDraft):
     @property
     def _may_wait(self) -> bool:
         """Whether a group that is too small for a summary stays until there is more to leave with it."""
-        return not (self.refs_only or self._is_shrunk or self.situation.config.max_view_messages)
+        if self.situation.manual or self.situation.config.max_view_messages:
+            return False
+        return not (self.refs_only or self._is_shrunk)
 
     # The last means
 
@@ -249,9 +290,10 @@ class Draft(StubDraft):
             self._plan_groups()
 
     def _plan_groups(self, free: float = inf) -> None:
-        """Plan a segment for each group that leaves, whatever it gains."""
-        groups = self._groups()
-        self._planned = [PlannedSegment(tuple(group), *self._room(group, free)) for group in groups]
+        """Plan a segment for each group that leaves, however little it says."""
+        label = self.situation.costs.segment
+        planned = [PlannedSegment(tuple(group), *self._room(group, free)) for group in self._groups()]
+        self._planned = [p for p in planned if label + p.summary_tokens < self._tokens_in(p.units)]
         self._reckon()
 
     def _sum_up_again(self) -> None:
@@ -269,12 +311,11 @@ class Draft(StubDraft):
 
     def _reckon(self) -> None:
         """Reckon what the view costs with the segments that are planned."""
-        self._reckon_staying(self._planned)
+        self._reckon_staying({unit.key for planned in self._planned for unit in planned.units})
         label = self.situation.costs.segment
         self._segments_cost = sum(label + planned.summary_tokens for planned in self._planned)
 
-    def _reckon_staying(self, planned: Iterable[PlannedSegment]) -> None:
-        gone = {*self.leaving, *(unit.key for segment in planned for unit in segment.units)}
+    def _reckon_staying(self, gone: Collection[ItemKey]) -> None:
         self._staying = self._beside + self._tokens_in(u for u in self.units if u.key not in gone)
 
     def gain_of(self, candidates: Sequence[Unit]) -> int:
@@ -285,13 +326,14 @@ class Draft(StubDraft):
         """Return the plan, or None when it would not make the view smaller."""
         if not (self.stubs or self._planned) or self.projected >= self.tokens_now:
             return None
+        gone = {unit.key for planned in self._planned for unit in planned.units}
         return Plan(
             stubs=tuple(self.stubs.values()),
             segments=tuple(self._planned),
             reason=reason,
             projected_tokens=self.projected,
             spare_tokens=max(0, self.situation.config.budget - self.projected),
-            requests=tuple(u for u in self.units if u.is_request and u.key not in self.leaving),
+            requests=tuple(u for u in self.units if u.is_request and u.key not in gone),
         )
 
 

@@ -29,7 +29,7 @@ from context_compressor.messages.msg import Msg, tool_names
 from context_compressor.messages.parts import PartPath
 from context_compressor.offload.protocol import OffloadStore
 from context_compressor.offload.stubs import media_stub, minimal_stub
-from context_compressor.summarizers.cutting import cut_to_tokens
+from context_compressor.summarizers.cutting import cut_middle
 from context_compressor.summarizers.protocol import Summarizer
 from context_compressor.tokens.off_loop import gather
 from context_compressor.tokens.protocol import TokenCounter
@@ -162,10 +162,12 @@ class Engine:
                 done.note = "kept" if made.note == note else "cut"
 
     def _said(self, unit: Unit) -> Msg:
-        """Return what a user said that stays, as a summariser reads it: its beginning, where it is long."""
-        msg = shown_message(unit.items[0].source, {}, {}, self._config.redact)
+        """Return what a user said that stays, as a summariser reads it: head and tail, where it is long."""
+        item = unit.items[0]
+        msg = shown_message(item.source, {}, {}, self._config.redact)
         text = msg.get_text_content() or ""
-        return Msg(msg.name, cut_to_tokens(text, READ_TOKENS, self._counter), "user", timestamp="", id="")
+        most = READ_TOKENS * len(text) // max(1, item.source_tokens.total)
+        return Msg(msg.name, cut_middle(text, most), "user", timestamp="", id="")
 
     @staticmethod
     def _summary_in(segment: ViewItem) -> Msg | None:

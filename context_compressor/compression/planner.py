@@ -37,7 +37,7 @@ def plan(items: Sequence[ViewItem], situation: Situation) -> Plan | None:
         draft.stub_media(old=True, keep=config.keep_images, goal=None)
     if config.mode == "compact":
         if draft.projected > budget:
-            draft.stub_results(old=True, above=draft.full_stub, goal=_bearable(draft), again=True)
+            draft.stub_results(old=True, above=draft.full_stub, goal=draft.bearable, again=True)
         enough = draft.projected <= budget and not crowded
     else:
         bearable = min(config.compact_ratio_threshold * draft.tokens_now, FILLED_SHARE * budget)
@@ -50,17 +50,9 @@ def plan(items: Sequence[ViewItem], situation: Situation) -> Plan | None:
             draft.compress(_recent(draft), draft.target)
     if draft.projected > budget and not situation.growth_tokens:
         _force(draft)
-    if situation.growth_tokens and draft.projected > _bearable(draft):
+    if situation.growth_tokens and draft.projected > draft.bearable:
         return None  # the rest is for the budget to ask, once it is exceeded
     return draft.finish(ASKED if situation.manual else OVER if over else CROWDED)
-
-
-def _bearable(draft: Draft) -> int:
-    """Return what a view may cost after an event that does not reach its target.
-
-    Stopping at the budget itself would force the next turn's event, too, and so on every turn.
-    """
-    return (draft.target + draft.situation.config.budget) // 2
 
 
 def _recent(draft: Draft) -> list[Unit]:
@@ -72,7 +64,7 @@ def _recent(draft: Draft) -> list[Unit]:
 
 def _force(draft: Draft) -> None:
     """Take the means that only the budget justifies, the mildest first."""
-    budget, goal = draft.situation.config.budget, _bearable(draft)
+    budget, goal = draft.situation.config.budget, draft.bearable
     # What cannot stay whatever leaves, as reasoning beyond the budget, goes before anything suffers for it.
     huge = [u for u in draft.units if not (u.fixed or u.volatile) and draft.least_tokens(u) > budget]
     if huge:

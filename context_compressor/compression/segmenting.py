@@ -10,7 +10,7 @@ from typing import NamedTuple
 from context_compressor.compression.abridging import abridge
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.edits import ItemKey, SegmentEdit
-from context_compressor.compression.labels import segment_text, standing_section
+from context_compressor.compression.labels import notes_section, segment_text, standing_section
 from context_compressor.compression.material import Material, gather_material, summary_message
 from context_compressor.compression.notes import (
     fit_notes,
@@ -126,7 +126,16 @@ class SegmentMaker:
         every = await run_rules_off_loop(text_characters(material.stored), lambda: material.standing)
         every = tuple(line for line in every if line not in around.said)
         if not planned.summary_tokens:
-            return self._bare(ref, media_refs, material, every, notes, guide, around.bare_tokens)
+            text = segment_text(ref, material.message_count, None, guide=guide)
+            if guide and segment_tokens(text, self._counter) > around.bare_tokens:
+                text = segment_text(ref, material.message_count, None)
+            room = min(around.bare_tokens + around.spare_tokens, replaced - 1)
+            room -= segment_tokens(text, self._counter)
+            shown = fit_notes(notes, room, self._counter) if own else ()
+            text += notes_section(shown)
+            # What finds no room is kept for when it is merged.
+            edit = self._edit(ref, media_refs, material, text, every, shown or notes, summarized=False)
+            return MadeSegment(edit, shown[-1] if shown else None)
 
         standing = fit_standing(every, planned.standing_tokens, self._counter)
         left_out = len(every) - len(standing)
@@ -155,27 +164,11 @@ class SegmentMaker:
         text = sendable(text_with(notes=fitted, guide=guide))
         # Texts are reckoned alone, and a counter may find more in a message, as its JSON is longer.
         if segment_tokens(text, self._counter) >= replaced:
-            return self._bare(ref, media_refs, material, every, (), "", around.bare_tokens)
+            text = segment_text(ref, material.message_count, None)
+            edit = self._edit(ref, media_refs, material, text, every, notes, summarized=False)
+            return MadeSegment(edit, None)
         edit = self._edit(ref, media_refs, material, text, standing, fitted, summarized=summary is not None)
         return MadeSegment(edit, fitted[-1] if own and fitted else None)
-
-    def _bare(
-        self,
-        ref: str,
-        media_refs: Sequence[str],
-        material: Material,
-        standing: tuple[str, ...],
-        notes: tuple[str, ...],
-        guide: str,
-        bare_tokens: int,
-    ) -> MadeSegment:
-        """Return a segment that only names its ref; what found no room is kept for when it is merged."""
-        text = segment_text(ref, material.message_count, None, guide=guide)
-        if guide and segment_tokens(text, self._counter) > bare_tokens:
-            text = segment_text(ref, material.message_count, None)
-        return MadeSegment(
-            self._edit(ref, media_refs, material, text, standing, notes, summarized=False), None
-        )
 
     @staticmethod
     def _edit(

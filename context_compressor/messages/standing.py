@@ -26,7 +26,7 @@ _STATES = re.compile(
     r"\b(?:is|are|was|were|has|have|may|can|will|needs?|costs?|uses?|runs?|lives?|fails?|called)\b"
     r"|[=是为叫在有]|[:：] "
 )
-_LABEL = re.compile(r"[^\W\d_][\w' /-]{1,38}[:：]\s*(?=\S)")
+_LABEL = re.compile(r"[^\W\d_][\w' /-]{1,38}(?::\s+|：)(?=\S)")
 _FENCE = re.compile(r"^\s*(?:```|~~~)")
 _MARK = re.compile(r"\s*(?:[-*•+]|\d{1,2}[.)、])\s+")
 _END = re.compile(r"(?<=[.!?])[\"')\]]*\s+|(?<=[。！？；])")

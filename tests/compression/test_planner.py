@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from context_compressor import CompressionConfig, from_openai
-from context_compressor.compression.edits import ItemKey, StubEdit
+from context_compressor.compression.edits import ItemKey, SegmentEdit, StubEdit
 from context_compressor.compression.planner import plan
 from context_compressor.compression.plans import Plan, Situation
-from context_compressor.compression.units import Marks, classify
-from context_compressor.compression.view import with_stubs
+from context_compressor.compression.units import Marks, Unit, classify
+from context_compressor.compression.view import ViewItem, with_stubs
 from context_compressor.messages.parts import other_parts
 from context_compressor.tokens.measure import measure
 from tests.compression.support import COSTS, items_of, leaving
@@ -246,55 +249,6 @@ def test_a_segment_is_planned_only_where_it_gains() -> None:
     )
 
 
-def test_nor_is_one_that_costs_more_than_it_replaces_beside_one_that_gains() -> None:
-    said = [user("go"), assistant(text("gains", 8)), assistant(text("does-not", 3))]
-    _, gains, does_not = [item.tokens for item in items_of(said)]
-    assert does_not < COSTS.segment < gains < COSTS.segment + 50
-    groups = {"group_token_threshold": gains + 10, "max_view_messages": 20}
-    assert leaving(planned(said, manual=True, keep_recent_count=0, **groups)) == ["1"]
-
-
-def test_two_segments_beyond_their_share_merge_with_what_leaves() -> None:
-    items = items_of([*[user(text(f"s{n}", 35)) for n in range(2)], *turns(6)])
-    items[:2] = [replace(item, kind="segment") for item in items[:2]]
-    found = plan(items, Situation(CompressionConfig(max_total_tokens=2_000, keep_recent_count=4), COSTS))
-    assert found is not None
-    (segment,) = found.segments
-    assert [unit.key.key for unit in segment.units][:3] == ["0", "1", "2"]
-
-
-def test_segments_may_hold_more_the_longer_the_history() -> None:
-    """What there is to know grows with it, and what it costs to show some more shrinks beside it."""
-    items = items_of([*[user(text(f"s{n}", 30)) for n in range(2)], *turns(6)])
-    items[:2] = [replace(item, kind="segment") for item in items[:2]]
-    config = CompressionConfig(max_total_tokens=2_000, keep_recent_count=4)
-
-    def merged(history_tokens: int) -> int:
-        found = plan(items, Situation(config, COSTS, history_tokens=history_tokens))
-        assert found is not None
-        return sum(unit.segment for segment in found.segments for unit in segment.units)
-
-    assert merged(16_000) == 2
-    assert merged(100_000) == 0
-    assert merged(10**9) == 0
-
-
-def test_a_summary_has_room_for_what_stubs_hide_but_for_no_more_than_half_of_what_leaves() -> None:
-    def room(hidden_lines: int) -> int:
-        items = items_of([user("earlier"), *turns(8)])
-        items[0] = replace(items[0], kind="segment")
-        stub = StubEdit(items[4].key, (0,), "ctx://0123456789abcdef", "x", 1)
-        whole = items[4].source_tokens._replace(total=items[4].tokens + 12 * hidden_lines)
-        items[4] = replace(items[4], source_tokens=whole, stubs={(0,): stub})
-        settings = CompressionConfig(max_total_tokens=20_000, keep_recent_count=4)
-        found = plan(items, Situation(settings, COSTS, manual=True))
-        assert found is not None
-        return found.segments[0].summary_tokens
-
-    left = sum(item.tokens for item in items_of(turns(7)))
-    assert room(0) < room(500) < room(20_000) <= left // 2
-
-
 RECENT = {str(n) for n in range(5, 15)}
 """The keys of the last ten messages of `after_segment`: five exchanges of some 310 tokens."""
 
@@ -310,61 +264,6 @@ def after_segment(segment: bool = True, **values: Any) -> Plan | None:
     return plan(items, Situation(config, COSTS, **situation))
 
 
-@pytest.mark.parametrize("threshold", [None, 200])
-def test_segments_that_merge_do_so_with_what_leaves(threshold: int | None) -> None:
-    """Two segments for old and new would name the same things twice, and the older not what is in use."""
-    items = items_of([user(text(f"s{n}", 90)) for n in range(4)] + [user("go on"), *turns(12, 10)])
-    items[:4] = [replace(item, kind="segment") for item in items[:4]]
-    config = CompressionConfig(
-        max_total_tokens=sum(item.tokens for item in items) - 1,
-        group_token_threshold=threshold,
-        keep_recent_count=4,
-    )
-    found = plan(items, Situation(config, COSTS))
-    assert found is not None
-    first, *others = found.segments
-    assert [unit.segment for unit in first.units[:5]] == [True, True, True, True, False]
-    assert first.summary_tokens
-    assert not any(unit.segment for planned in others for unit in planned.units)
-    staying = sum(item.tokens for item in items if item.key.key not in leaving(found))
-    promised = staying + sum(COSTS.segment + planned.summary_tokens for planned in found.segments)
-    # The summary may cost what both might; of two labels one is saved.
-    assert promised == found.projected_tokens - COSTS.segment
-
-
-def test_recent_exchanges_leave_where_the_next_event_would_follow_at_once() -> None:
-    found = after_segment()
-    assert found is not None
-    assert RECENT & set(leaving(found))
-    assert not {"13", "14"} & set(leaving(found)), "the last exchange stays"
-    ahead = after_segment(max_total_tokens=2_500, growth_tokens=400)
-    assert RECENT & set(leaving(ahead)), "what is prepared is what the event will do"
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        {"segment": False},  # a session's first event
-        {"keep_recent_count": 10},  # a user asked for them
-        {"cached_price": 1.0},  # an event costs nothing
-        {"mode": "compact"},  # no summary would stand for them
-        {"max_total_tokens": 10_000, "manual": True},
-        {"max_total_tokens": 10_000, "max_view_messages": 12, "keep_recent_count": 10},
-    ],
-)
-def test_otherwise_recent_exchanges_stay(values: dict[str, Any]) -> None:
-    found = after_segment(**values)
-    assert found is not None
-    assert leaving(found)
-    assert not RECENT & set(leaving(found))
-
-
-def test_no_more_recent_exchanges_leave_than_the_next_event_needs() -> None:
-    """The dearer a cached token, the sooner an event pays, and the less room it needs."""
-    left = [RECENT & set(leaving(after_segment(cached_price=price))) for price in (0.1, 0.6, 1.0)]
-    assert left[0] > left[1] > left[2]
-
-
 def test_what_the_user_said_last_stays() -> None:
     said = [message for n in range(7) for message in exchange(f"e{n}", 20)]
     items = items_of([user("earlier"), *said[:6], user(text("rules", 20)), *said[6:]])
@@ -378,12 +277,6 @@ def test_what_the_user_said_last_stays() -> None:
     marks = Marks(volatile=hinted[-1].covered)
     assert {"8", "9"} <= set(left := leaving(plan(hinted, Situation(config, COSTS, marks))))
     assert "7" not in left, "a hint is no request"
-
-
-def test_the_target_is_reached_with_room_to_spare() -> None:
-    found = planned(turns(12))
-    assert found is not None
-    assert found.projected_tokens <= 1_200
 
 
 @given(
@@ -425,16 +318,6 @@ def test_a_group_too_small_for_a_summary_goes_with_a_neighbour_above_the_thresho
         assert len(large) == 1
 
 
-def test_a_group_too_small_for_a_summary_may_stay_where_its_neighbours_are_full() -> None:
-    said = [user("go")]
-    for n in range(6):
-        said += [user(f"For module {n}: never touch config/prod_{n}.yaml."), *exchange(f"c{n}", 31)]
-    found = planned(said, 3_000, group_token_threshold=500, mode="compress")
-    assert found is not None
-    assert all(segment.summary_tokens for segment in found.segments)
-    assert all(sum(unit.tokens for unit in segment.units) <= 500 for segment in found.segments)
-
-
 def test_all_groups_of_a_long_history_get_summaries_and_recent_messages_stay() -> None:
     said = turns(160)
     found = planned(said, 8_000, group_token_threshold=3_000)
@@ -470,5 +353,112 @@ def test_an_argument_reckoned_above_what_its_message_still_costs_is_no_obstacle(
     config = CompressionConfig(max_total_tokens=1_000, group_token_threshold=1_500)
     found = plan(items, Situation(config, COSTS))
     assert found is not None
-    assert "1" in stubbed(found)
-    assert found.projected_tokens > 0
+    assert 0 < found.projected_tokens <= 1_000
+
+
+# When an event comes, and what leaves
+
+
+def test_the_oldest_exchanges_leave_until_the_view_stands_at_its_target() -> None:
+    said = [user("go"), *turns(40)]
+    tokens = sum(item.tokens for item in items_of(said))
+    found = planned(said, tokens - 1, keep_recent_count=4)
+    assert found is not None
+    left = leaving(found)
+    assert left == [str(n) for n in range(1, len(left) + 1)]
+    assert 0.4 * tokens < found.projected_tokens <= 0.5 * tokens
+
+
+@pytest.mark.parametrize("ratio", [0.3, 0.5, 0.7])
+def test_more_stays_where_the_target_is_higher(ratio: float) -> None:
+    said = [user("go"), *turns(40)]
+    budget = sum(item.tokens for item in items_of(said)) - 1
+    found = planned(said, budget, target_ratio=ratio)
+    assert found is not None
+    assert (ratio - 0.1) * budget < found.projected_tokens <= ratio * budget
+
+
+def test_recent_exchanges_leave_for_the_target_unless_somebody_set_how_many_stay() -> None:
+    said = [user("go"), *(message for n in range(7) for message in exchange(f"e{n}", 20))]
+    budget = sum(item.tokens for item in items_of(said)) - 1
+    recent = {str(n) for n in range(5, 15)}
+    free = plan(items_of(said), Situation(CompressionConfig(max_total_tokens=budget), COSTS))
+    kept = plan(
+        items_of(said), Situation(CompressionConfig(max_total_tokens=budget, keep_recent_count=10), COSTS)
+    )
+    assert recent & set(leaving(free))
+    assert not {"13", "14"} & set(leaving(free)), "the last exchange stays"
+    assert leaving(kept)
+    assert not recent & set(leaving(kept))
+
+
+def test_a_segment_has_a_fifth_of_what_it_stands_for_and_at_most_a_fifth_of_the_budget() -> None:
+    small = planned([user("go"), *turns(60)], 40_000, manual=True)
+    large = planned([user("go"), *turns(60)], 4_000)
+    assert small is not None
+    assert large is not None
+    (one,), (other,) = small.segments, large.segments
+    assert one.summary_tokens == sum(unit.tokens for unit in one.units) // 5
+    assert other.summary_tokens == 4_000 // 5
+
+
+def test_users_standing_words_have_room_of_their_own() -> None:
+    rule = "Never touch the ledger of 2019; it must stay as the auditors left it."
+    plain = planned([user("go"), *turns(12)], manual=True)
+    ruled = planned([user("go"), user(rule), *turns(12)], manual=True)
+    assert plain is not None
+    assert ruled is not None
+    assert plain.segments[0].standing_tokens == 0
+    assert 10 < ruled.segments[0].standing_tokens < 40
+
+
+def segment_of(units: Sequence[Unit], tokens: int) -> ViewItem:
+    """Return an item that stands for these units, and costs so many tokens."""
+    first = units[0].items[0]
+    stands_for = sum(unit.stands_for_tokens for unit in units)
+    keys = tuple(item.key for unit in units for item in unit.items)
+    edit = SegmentEdit("s", keys, (), "ctx://0123456789abcdef", (), "x", True, (), (), stands_for)
+    return replace(first, kind="segment", segment=edit, tokens=tokens, key=first.key, exchange=first.key)
+
+
+def test_how_often_a_message_is_summarised_grows_with_the_logarithm_of_what_follows() -> None:
+    budget = 16_000
+    config = CompressionConfig(max_total_tokens=budget)
+    template = items_of([user("go"), *turns(4)])
+    items, added = [template[0]], 0
+    written: Counter[str] = Counter()
+    holds: dict[str, set[str]] = {}
+    events = 0
+    while events < 100:
+        for item in template[1:]:
+            key = ItemKey(f"{item.key.key}-{added}")
+            items.append(replace(item, key=key, exchange=ItemKey(f"{item.exchange.key}-{added}")))
+            added += 1
+        found = plan(items, Situation(config, COSTS))
+        if found is None:
+            continue
+        events += 1
+        for planned_segment in found.segments:
+            units = planned_segment.units
+            new = segment_of(units, COSTS.segment + planned_segment.summary_tokens)
+            gone = {item.key.key for unit in units for item in unit.items}
+            held = set().union(*(holds.pop(key, {key}) for key in gone))
+            written.update(held)
+            holds[new.key.key] = held
+            last = max(place for place, item in enumerate(items) if item.key.key in gone)
+            items[last] = new
+            items = [item for item in items if item is new or item.key.key not in gone]
+        segments = [item for item in items if item.kind == "segment"]
+        assert sum(item.tokens for item in segments) <= budget / 3 + COSTS.segment + 300
+    assert max(written.values()) <= 2 + 2 * math.log2(events)
+
+
+def test_what_leaves_goes_into_a_segment_where_it_is_too_little_for_one() -> None:
+    said = items_of([user("go"), *turns(8)])
+    old = segment_of(classify(said[1:9], CompressionConfig(), Marks()), 400)
+    little = plan(
+        [said[0], old, *said[-8:]], Situation(CompressionConfig(keep_recent_count=6), COSTS, manual=True)
+    )
+    assert little is not None
+    (segment,) = little.segments
+    assert [unit.segment for unit in segment.units] == [True, False]

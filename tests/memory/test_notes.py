@@ -21,7 +21,6 @@ from context_compressor import (
     from_openai,
 )
 from context_compressor.compression.edits import ItemKey, SegmentEdit, edit_from_dict, edit_to_dict
-from context_compressor.compression.labels import segment_text, without_notes
 from context_compressor.errors import InvalidArgumentError, InvalidStateError
 from context_compressor.offload.stubs import minimal_stub, stub_text
 from context_compressor.offload.tools.schemas import GUIDE, SHORT_GUIDE
@@ -83,7 +82,7 @@ class Asked:
         return await ExtractiveSummarizer(COUNTER).summarize(request)
 
 
-@pytest.mark.parametrize("settings", [{}, {"mode": "compact"}, {"mode": "compress"}, {"cached_price": 0}])
+@pytest.mark.parametrize("settings", [{}, {"mode": "compact"}, {"mode": "compress"}])
 async def test_once_something_left_the_view_names_the_tools_once(settings: dict[str, Any]) -> None:
     memory = memory_of(**settings)
     await memory.add(said("Look through every table."))
@@ -371,7 +370,7 @@ async def test_notes_of_segments_that_merge_stand_once_and_no_summariser_reads_t
         assert segment.notes == ("same note NN-1",)
         assert segment.text.count("NN-1") == 1
     for request in asked.requests:
-        assert "NN-1" not in f"{request.previous}{shown(list(request.messages))}{request.facts}"
+        assert "NN-1" not in f"{request.previous}{shown(list(request.messages))}"
 
 
 async def test_notes_are_saved_and_a_state_without_them_has_no_place_for_them() -> None:
@@ -397,19 +396,6 @@ async def test_notes_are_saved_and_a_state_without_them_has_no_place_for_them() 
 def test_a_segment_with_notes_reads_back() -> None:
     edit = SegmentEdit("s", (ItemKey("a"),), (), "ctx://0123456789abcdef", (), "text", True, ("one", "two"))
     assert edit_from_dict(json.loads(json.dumps(edit_to_dict(edit)))) == edit
-
-
-def test_notes_are_taken_out_of_a_segment_exactly() -> None:
-    ref, summary = "ctx://0123456789abcdef", "It went well.\n\n## Notes\n- one\n- two"
-    for facts in ([], ["f: a"]):
-        plain = segment_text(ref, 3, summary, facts)
-        assert (
-            without_notes(segment_text(ref, 3, summary, facts, notes=["one", "two"]), ["one", "two"]) == plain
-        )
-        assert without_notes(plain, []) == plain
-    bare = segment_text(ref, 3, None)
-    assert without_notes(segment_text(ref, 3, None, notes=["one"]), ["one"]) == bare
-    assert without_notes(bare, ["one"]) == bare
 
 
 async def test_only_events_that_were_given_a_note_tell_of_one() -> None:

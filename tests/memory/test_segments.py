@@ -16,9 +16,7 @@ from context_compressor import (
     compress_messages,
     to_openai,
 )
-from context_compressor.compression import segmenting
 from context_compressor.messages.provenance import provenance_of
-from context_compressor.summarizers.extracts.artifacts import Artifacts, index_artifacts
 from context_compressor.summarizers.prompts import build_prompt
 from tests.memory.scripted import (
     COUNTER,
@@ -185,22 +183,6 @@ def _sections(segments: list[str], heading: str) -> list[str]:
     return [part for segment in segments for part in segment.split("\n## ") if part.startswith(heading)]
 
 
-async def test_an_index_that_cannot_be_made_takes_nothing_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its rules read what anybody wrote, and every event would meet the text that broke them."""
-
-    def broken(*args: object, **kwargs: object) -> None:
-        raise ValueError("Exceeds the limit (4300 digits)")
-
-    monkeypatch.setattr(segmenting, "index_artifacts", broken)
-    events: list[CompressionEvent] = []
-    memory = new_memory(on_event=events.append)
-    said = turns(12)
-    await filled(memory, said)
-    await nothing_lost(memory, said)
-    assert [event.kind for event in events] == ["failure", "compress"]
-    assert "4300 digits" in (events[0].error or "")
-
-
 def ran(id: str, command: str, output: str) -> list[Dict]:
     return [call(id, name="bash", arguments=json.dumps({"command": command})), result(id, output)]
 
@@ -244,36 +226,6 @@ async def test_what_comes_back_with_another_tool_is_named_again() -> None:
     segments = [str(msg.content) for msg in await good_view(memory) if kind_of(msg) == "segment"]
     assert len(segments) == 2
     assert all("batch_77" in segment for segment in segments)
-
-
-async def test_what_a_user_still_names_in_the_view_is_not_named_in_an_index() -> None:
-    memory = new_memory(config(8_000, keep_recent_count=1))
-    await filled(memory, [user("Mend the import."), *ran_much("b"), user("What about rows_9:0?")])
-    await memory.compress_now()
-    segment = next(str(msg.content) for msg in await good_view(memory) if kind_of(msg) == "segment")
-    named = [line for line in segment.splitlines() if "→" not in line]
-    assert any("rows_10:0" in line for line in named)
-    assert not any("rows_9:0" in line for line in named)
-
-
-async def test_an_index_is_made_beside_the_segments_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was done before a segment that stays, as what a deletion brought back, outdates nothing in it."""
-    beside: list[int] = []
-
-    def noting(*args: Any, standing: tuple[tuple[str, frozenset[str]], ...], **others: Any) -> Artifacts:
-        beside.append(sum(line.startswith("[Summary by the memory") for line, _ in standing))
-        return index_artifacts(*args, standing=standing, **others)
-
-    monkeypatch.setattr(segmenting, "index_artifacts", noting)
-    memory = new_memory(config(8_000, keep_recent_count=0))
-    await filled(memory, [user("Mend the import."), *ran_much("b")])
-    deleted = await filled(memory, [assistant("The rows are loaded.")])
-    await memory.compress_now()
-    await filled(memory, ran_much("d"))
-    await memory.compress_now()
-    await memory.delete([msg.id for msg in deleted])
-    await memory.compress_now()
-    assert beside == [0, 1, 0]
 
 
 async def tasks_in_turn(memory: CompressedMemory, count: int, steps: int = 24) -> list[list[Msg]]:
