@@ -37,8 +37,8 @@ class Ledger:
         pending: refs whose text is not durable yet; read-back serves them from the history.
         unwanted: refs whose text nothing names any more and which the store has yet to remove.
         frontier: how many history messages have been seen.
-        decisions: what pairing decided for the views that were shown; None in a state that an earlier release
-            saved, until the history is read.
+        decisions: what pairing decided for views that were shown, saved beside it; None in a state that an
+            earlier release saved, until the history is read.
         stub_count: how many live stubs there are, those inside segments included.
     """
 
@@ -241,7 +241,6 @@ class Ledger:
             "unwanted": sorted(self.unwanted),
             "withdrawn_ids": sorted(self._used_ids - self._segments.keys()),
             "entries": [edit_to_dict(edit) for edit in self._holding()],
-            **({} if self.decisions is None else {"decisions": self.decisions.to_dict()}),
         }
 
     def _holding(self) -> Iterator[Edit]:
@@ -279,7 +278,6 @@ class Ledger:
         ledger.pending = {ref for ref in _refs_in(data, "pending") if ledger.is_live(ref)}
         ledger.unwanted = {ref for ref in _refs_in(data, "unwanted") if not ledger.is_live(ref)}
         ledger._used_ids.update(_list_of(data, "withdrawn_ids", str))
-        ledger.decisions = Decisions.from_dict(data["decisions"]) if "decisions" in data else None
         return ledger
 
     def _load(self, edit: Edit) -> None:

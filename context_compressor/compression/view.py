@@ -18,6 +18,7 @@ from context_compressor.compression.edits import (
 from context_compressor.compression.ledger import Ledger
 from context_compressor.messages.exchanges import Exchange, ExchangeBuilder, ExchangeMessage
 from context_compressor.messages.msg import Msg
+from context_compressor.messages.openai import set_markers
 from context_compressor.messages.parts import (
     Part,
     PartPath,
@@ -184,7 +185,7 @@ def advance(
 
 
 def rebuild(
-    history: Iterable[tuple[str, Msg]],
+    history: Sequence[tuple[str, Msg]],
     ledger: Ledger,
     *,
     counted: Mapping[str, MessageTokens],
@@ -198,19 +199,17 @@ def rebuild(
         ledger: as `advance`.
         counted: as `advance`.
         measure: as `advance`.
-        unseen: keys of the messages at the end that no view has shown: calls before them may still wait.
+        unseen: keys of messages that no view has shown: calls before them may still wait.
     """
     builder = ExchangeBuilder(ledger.decisions)
 
     def exchanges() -> Iterator[Exchange]:
-        is_seen = True
-        for key, msg in history:
-            if is_seen and key in unseen:
-                is_seen = False
-                yield from builder.settle()
+        # Not before the first that is unseen: a call may be withheld before a result that was shown.
+        seen = max((place for place, (key, _) in enumerate(history) if key not in unseen), default=-1)
+        for place, (key, msg) in enumerate(history):
             yield from builder.feed(key, msg)
-        if is_seen:
-            yield from builder.settle()
+            if place == seen:
+                yield from builder.settle()
 
     return advance([], exchanges(), ledger=ledger, counted=counted, measure=measure), builder
 
@@ -233,6 +232,7 @@ def _message_item(
 def with_stubs(item: ViewItem, stubs: Mapping[PartPath, StubEdit], measure: Measure) -> ViewItem:
     """Return the item with these stubs, at least one, in place of its texts."""
     shown = replace_parts(item.source, {path: stub.text for path, stub in stubs.items()})
+    set_markers(shown, [])
     _note(shown, "stub", item.covered, [stub.ref for _, stub in sorted(stubs.items())])
     return replace(item, msg=shown, tokens=measure(shown).total, stubs=dict(stubs))
 

@@ -1,9 +1,9 @@
 """Exchanges: the runs of messages that stay or leave together, and the pairing of calls with results.
 
 This is the only place that knows pairing. `ExchangeBuilder` reads a history message by message and gives
-out exchanges that any chat-completions provider accepts. What it decides depends on the order of the messages,
-and on which calls had no result when a view showed them: with the same `Decisions` the same history gives the
-same exchanges.
+out exchanges that any chat-completions provider accepts. What it decides depends on the order of the
+messages, and on which calls had no result when a view showed them: with the same `Decisions` the same history
+gives the same exchanges.
 """
 
 from __future__ import annotations
@@ -109,8 +109,8 @@ class Decisions:
     """What pairing decided when messages entered a view; what comes later does not change it."""
 
     missing: dict[tuple[str, str], str] = field(default_factory=dict)
-    """The placeholders, each by the key of the message that calls and its own part, with the key of the message
-    that ended the waiting."""
+    """The placeholders, each by the key of the message that calls and its own part, with the key of the
+    message that ended the waiting."""
     plain: set[str] = field(default_factory=set)
     """Keys of results without an open call that earlier releases showed: their labels name no call."""
 
@@ -138,7 +138,7 @@ class Decisions:
             missing = {(str(key), str(part)): str(closing) for key, part, closing in data["missing"]}  # type: ignore[index]
             return cls(missing, set(map(str, data["plain"])))  # type: ignore[index]
         except (KeyError, TypeError, ValueError) as error:
-            raise InvalidStateError(f"ledger.decisions: malformed ({error!r})") from error
+            raise InvalidStateError(f"compression.decisions: malformed ({error!r})") from error
 
     def keep(self, keys: Container[str]) -> None:
         """Forget what was decided for, or because of, messages that are gone: their calls wait again."""
@@ -229,7 +229,9 @@ class ExchangeBuilder:
             for call in held.calls:
                 if not call.answered:
                     key, part = call.missing
-                    filler = placeholder_message(call.turn[0].msg, part, call.id, call.name, legacy=call.legacy)
+                    filler = placeholder_message(
+                        call.turn[0].msg, part, call.id, call.name, legacy=call.legacy
+                    )
                     note = "a call without result answered by a placeholder"
                     call.turn.append(ExchangeMessage(key, filler, note, placeholder=True, part=part))
             done.append(tuple(message for turn in held.turns for message in turn))
@@ -296,7 +298,7 @@ class ExchangeBuilder:
     def _stop_waiting(self, call: _Call) -> None:
         call.waits = False
         call.held.waiting -= 1
-        same_id = self._waiting.get((call.own_id, call.legacy), ())
+        same_id = self._waiting[call.own_id, call.legacy]
         if call in same_id:
             same_id.remove(call)
 
@@ -371,7 +373,7 @@ def _named(key: str, msg: Msg, repair: str | None, part: str) -> ExchangeMessage
 def build_exchanges(
     messages: Iterable[tuple[str, Msg]], decisions: Decisions | None = None
 ) -> list[Exchange]:
-    """Return the exchanges of `(key, message)` pairs that a view shows; a trailing incomplete one is withheld."""
+    """Return the exchanges of `(key, message)` pairs that a view shows, but for one at the end that waits."""
     builder = ExchangeBuilder(decisions)
     return [exchange for key, msg in messages for exchange in builder.feed(key, msg)] + builder.settle()
 

@@ -33,8 +33,8 @@ _LINK = (
 )
 _LIMIT = re.compile(
     # In parentheses behind `limit` it may be the error's own number (MiniMax).
-    rf"(?:context|max(?:imum)?|limit(?! \()|exceeds?|supports|than|[<>]=?|\[\s*\d+\s*,){_LINK}[\s:(`]*{_NUMBER}"
-    rf"|{_NUMBER} maximum",
+    r"(?:context|max(?:imum)?|limit(?! \()|exceeds?|supports|than|[<>]=?|\[\s*\d+\s*,)"
+    rf"{_LINK}[\s:(`]*{_NUMBER}|{_NUMBER} maximum",
     re.IGNORECASE,
 )
 _NO_TOKENS = re.compile(r"\bbytes\b|\bcharacters\b", re.IGNORECASE)

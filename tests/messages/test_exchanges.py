@@ -494,7 +494,7 @@ def test_of_earlier_releases_every_message_but_a_result_ended_the_waiting() -> N
 
 @pytest.mark.parametrize("data", [None, [], {"missing": [["a", "b"]], "plain": []}, {"missing": []}])
 def test_decisions_that_are_malformed_are_refused(data: object) -> None:
-    with pytest.raises(InvalidStateError, match=r"ledger\.decisions"):
+    with pytest.raises(InvalidStateError, match=r"compression\.decisions"):
         Decisions.from_dict(data)
 
 

@@ -49,7 +49,7 @@ from context_compressor.summarizers.overflow import is_overflow, limit_in, room_
         (400, "prompt token count of 70034 exceeds the limit of 64000", 64_000),
         (
             400,
-            "Request not accepted because the input token count is 91234 but model only supports up to 32768.",
+            "Refused because the input token count is 91234 but model only supports up to 32768.",
             32_768,
         ),
         (400, "The model returned: too many total text bytes: 31000000 > 20000000", None),
