@@ -14,7 +14,6 @@ from context_compressor.messages.openai.common import (
     MARKERS,
     REMARK,
     as_dict,
-    is_plain_text,
     plain,
     remark_of,
 )
@@ -45,7 +44,7 @@ def split_markers(wire: Mapping[str, Any]) -> tuple[dict[str, Any], Markers]:
     content = bare.get("content")
     only = content[0] if isinstance(content, list) and len(content) == 1 else None
     text = only["text"] if isinstance(only, dict) and list(only) == ["type", "text"] else None
-    if isinstance(text, str) and is_plain_text(only):
+    if isinstance(text, str) and only == {"type": "text", "text": text}:
         bare["content"] = text
         markers = markers if has_marker(markers, _ONLY_PART) else [[_ONLY_PART, 0, None, None], *markers]
     return bare, markers
