@@ -22,6 +22,7 @@ from context_compressor.compression.edits import (
     refs_of,
 )
 from context_compressor.errors import InvalidStateError, OffloadNotFoundError
+from context_compressor.messages.exchanges import Decisions
 from context_compressor.messages.parts import PartPath
 from context_compressor.offload.protocol import check_ref
 
@@ -36,6 +37,8 @@ class Ledger:
         pending: refs whose text is not durable yet; read-back serves them from the history.
         unwanted: refs whose text nothing names any more and which the store has yet to remove.
         frontier: how many history messages have been seen.
+        decisions: what pairing decided for views that were shown, saved beside it; None in a state that an
+            earlier release saved, until the history is read.
         stub_count: how many live stubs there are, those inside segments included.
     """
 
@@ -44,6 +47,7 @@ class Ledger:
         self.pending: set[str] = set()
         self.unwanted: set[str] = set()
         self.frontier = 0
+        self.decisions: Decisions | None = Decisions()
         self.stub_count = 0
         self._stubs: dict[ItemKey, dict[PartPath, StubEdit]] = {}
         self._segments: dict[str, SegmentEdit] = {}

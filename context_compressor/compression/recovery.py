@@ -27,7 +27,7 @@ class Recovery:
     """
 
     def __init__(self, history: Iterable[tuple[str, Msg]], ledger: Ledger, redact: Redact | None) -> None:
-        self._exchanges = build_exchanges(history)
+        self._exchanges = build_exchanges(history, ledger.decisions)
         self._sources = {
             ItemKey(message.key, message.part): message.msg
             for exchange in self._exchanges

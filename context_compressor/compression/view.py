@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Literal
@@ -16,8 +16,9 @@ from context_compressor.compression.edits import (
     message_id,
 )
 from context_compressor.compression.ledger import Ledger
-from context_compressor.messages.exchanges import ExchangeBuilder, ExchangeMessage
+from context_compressor.messages.exchanges import Exchange, ExchangeBuilder, ExchangeMessage
 from context_compressor.messages.msg import Msg
+from context_compressor.messages.openai import set_markers
 from context_compressor.messages.parts import (
     Part,
     PartPath,
@@ -139,44 +140,39 @@ class ViewItem:
 
 def advance(
     items: Sequence[ViewItem],
-    new_messages: Iterable[tuple[str, Msg]],
+    exchanges: Iterable[Exchange],
     *,
-    builder: ExchangeBuilder,
     ledger: Ledger,
     counted: Mapping[str, MessageTokens],
     measure: Measure,
 ) -> list[ViewItem]:
-    """Return the items by which the view grows when `new_messages` are added to the history.
-
-    Started with no items, a new builder and the whole history, it rebuilds the view from the ledger.
+    """Return the items by which the view grows when these exchanges stand behind it.
 
     Args:
         items: the view so far.
-        new_messages: `(history key, message)` in order; the messages are kept, so hand over private copies.
-        builder: the pairing so far; it moves on.
+        exchanges: in order; their messages are kept, so hand over private copies.
         ledger: which messages are covered by segments, which texts by stubs.
         counted: tokens of messages that were counted before, by history key.
         measure: counts the others.
     """
     grown: list[ViewItem | SegmentEdit] = []
     standing: set[ItemKey] | None = None
-    for key, msg in new_messages:
-        for exchange in builder.feed(key, msg):
-            first: ItemKey | None = None
-            for message in exchange:
-                item_key = ItemKey(message.key, message.part)
-                first = first or item_key
-                segment = ledger.top_segment_of(item_key)
-                if segment is None:
-                    tokens = counted.get(message.key) if message.repair is None else None
-                    item = _message_item(item_key, first, message, tokens or measure(message.msg))
-                    stubs = ledger.stubs_of(item_key)
-                    grown.append(with_stubs(item, stubs, measure) if stubs else item)
-                    continue
-                if standing is None:
-                    standing = {item.key for item in items if item.kind == "segment"}
-                if ItemKey(segment.id, SEGMENT_PART) not in standing:
-                    grown.append(segment)
+    for exchange in exchanges:
+        first: ItemKey | None = None
+        for message in exchange:
+            item_key = ItemKey(message.key, message.part)
+            first = first or item_key
+            segment = ledger.top_segment_of(item_key)
+            if segment is None:
+                tokens = counted.get(message.key) if message.repair is None else None
+                item = _message_item(item_key, first, message, tokens or measure(message.msg))
+                stubs = ledger.stubs_of(item_key)
+                grown.append(with_stubs(item, stubs, measure) if stubs else item)
+                continue
+            if standing is None:
+                standing = {item.key for item in items if item.kind == "segment"}
+            if ItemKey(segment.id, SEGMENT_PART) not in standing:
+                grown.append(segment)
     if standing is None:
         return [entry for entry in grown if isinstance(entry, ViewItem)]
     # A segment stands where the last of what it covers stood: no older segment comes behind it.
@@ -189,16 +185,33 @@ def advance(
 
 
 def rebuild(
-    history: Iterable[tuple[str, Msg]],
+    history: Sequence[tuple[str, Msg]],
     ledger: Ledger,
     *,
     counted: Mapping[str, MessageTokens],
     measure: Measure,
+    unseen: Container[str] = (),
 ) -> tuple[list[ViewItem], ExchangeBuilder]:
-    """Return the view that history and ledger give, from scratch, and the pairing to go on with."""
-    builder = ExchangeBuilder()
-    items = advance([], history, builder=builder, ledger=ledger, counted=counted, measure=measure)
-    return items, builder
+    """Return the view that history and ledger give, from scratch, and the pairing to go on with.
+
+    Args:
+        history: `(history key, message)` in order; the messages are kept, so hand over private copies.
+        ledger: as `advance`.
+        counted: as `advance`.
+        measure: as `advance`.
+        unseen: keys of messages that no view has shown: calls before them may still wait.
+    """
+    builder = ExchangeBuilder(ledger.decisions)
+
+    def exchanges() -> Iterator[Exchange]:
+        # Not before the first that is unseen: a call may be withheld before a result that was shown.
+        seen = max((place for place, (key, _) in enumerate(history) if key not in unseen), default=-1)
+        for place, (key, msg) in enumerate(history):
+            yield from builder.feed(key, msg)
+            if place == seen:
+                yield from builder.settle()
+
+    return advance([], exchanges(), ledger=ledger, counted=counted, measure=measure), builder
 
 
 def _message_item(
@@ -219,6 +232,7 @@ def _message_item(
 def with_stubs(item: ViewItem, stubs: Mapping[PartPath, StubEdit], measure: Measure) -> ViewItem:
     """Return the item with these stubs, at least one, in place of its texts."""
     shown = replace_parts(item.source, {path: stub.text for path, stub in stubs.items()})
+    set_markers(shown, [])
     _note(shown, "stub", item.covered, [stub.ref for _, stub in sorted(stubs.items())])
     return replace(item, msg=shown, tokens=measure(shown).total, stubs=dict(stubs))
 

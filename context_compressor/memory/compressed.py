@@ -146,21 +146,22 @@ class CompressedMemory(MemoryBase):
         """
         borne, excluded = as_mark(mark, "mark"), as_mark(exclude_mark, "exclude_mark")
         if borne is not None:
-            return repaired(
-                await self.base.get_memory(mark=borne, exclude_mark=excluded, prepend_summary=False, **kwargs)
+            history = await self.base.get_memory(
+                mark=borne, exclude_mark=excluded, prepend_summary=False, **kwargs
             )
+            return self._follower.mark(repaired(history))
         upkeep = self._upkeep
         if excluded is not None:
             await upkeep.look_up(excluded)
         if upkeep.is_current():
-            return upkeep.state.view(excluded, with_summaries=prepend_summary)
+            return self._follower.mark(upkeep.state.view(excluded, with_summaries=prepend_summary))
         return await self._runner.bring_up_to_date(
-            lambda state: state.view(excluded, with_summaries=prepend_summary)
+            lambda state: self._follower.mark(state.view(excluded, with_summaries=prepend_summary))
         )
 
     async def get_history(self) -> list[Msg]:
         """Return every message, as added."""
-        return await self.base.get_memory(prepend_summary=False)
+        return self._follower.mark(await self.base.get_memory(prepend_summary=False))
 
     async def find(self, msg_ids: Collection[str]) -> list[Msg]:
         """Return the history's messages under these ids, as copies, in order; unknown ids are skipped.
@@ -308,11 +309,12 @@ class CompressedMemory(MemoryBase):
             tokens=self._upkeep.known_tokens,
             prepared=self._runner.prepared_refs(),
             followed=self._follower.followed(),
+            markers=self._follower.markers,
         )
 
     def _start_from(self, loaded: Loaded) -> None:
         self._runner.start_from(loaded.state, loaded.tokens)
-        self._follower.start_from(loaded.followed)
+        self._follower.start_from(loaded.followed, loaded.markers)
 
     # What left the view
 

@@ -8,7 +8,7 @@ from collections.abc import Container, Iterable
 from typing import Any, NamedTuple, Self
 
 from context_compressor.errors import InvalidStateError
-from context_compressor.messages.openai import from_openai, to_openai
+from context_compressor.messages.openai import Markers, from_openai, split_markers, text_forms, to_openai
 
 _LONG_CHARACTERS = 200
 """Texts longer than this are remembered by their hash: the base memory has them already."""
@@ -30,6 +30,8 @@ class Synced(NamedTuple):
 
     wire: dict[str, Any]
     """The message as a chat dict, long texts by their hash."""
+    markers: Markers
+    """The request metadata in it."""
     id: str
     """Id of its message."""
     digest: str
@@ -38,7 +40,7 @@ class Synced(NamedTuple):
     @classmethod
     def of(cls, wire: dict[str, Any], id: str) -> Self:
         """Return what a chat dict says, whose message has this id."""
-        return cls(_without_long_texts(wire), id, digest_of(wire))
+        return cls(_without_long_texts(wire), split_markers(wire)[1], id, digest_of(wire))
 
 
 class _LongText:
@@ -72,13 +74,22 @@ def wire_of(item: Any) -> dict[str, Any]:
 
 
 def digest_of(wire: dict[str, Any]) -> str:
-    """Return what stands for a chat dict in every process, whatever the order of its keys, and whether it has
-    keys that say nothing.
+    """Return what stands for a chat dict in every process, whatever the order of its keys, whether it has
+    keys that say nothing, and what request metadata it carries.
 
     Databases give JSON back in an order of their own (PostgreSQL's `jsonb`). What an SDK object has not set
     is null in its `model_dump()`, and what the provider set to null is left out by `exclude_none`.
     """
-    said = {key: value for key, value in wire.items() if value is not None and value != []}
+    return digests_of(wire)[0]
+
+
+def digests_of(wire: dict[str, Any]) -> list[str]:
+    """Return `digest_of`, and behind it what earlier releases had where a text was the only part."""
+    return [_digest(form) for form in text_forms(split_markers(wire)[0])]
+
+
+def _digest(bare: dict[str, Any]) -> str:
+    said = {key: value for key, value in bare.items() if value is not None and value != []}
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
 
 

@@ -118,6 +118,7 @@ class EventRunner:
         is_common = not upkeep.stale and upkeep.history.is_unchanged() and not upkeep.lock.locked()
         if is_common:
             upkeep.state.advance()
+            upkeep.state.settle()
         if not event_lock.locked():
             upkeep.state.budget.take_up()
         is_quiet = is_common and not upkeep.needs_event()
@@ -132,6 +133,7 @@ class EventRunner:
         for _ in range(_MAX_EVENTS_PER_CALL):
             async with upkeep.lock:
                 await upkeep.refresh(events)
+                upkeep.state.settle()
                 if not upkeep.needs_event():
                     return
             async with self.housekeeping.event_lock:

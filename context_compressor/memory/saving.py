@@ -12,6 +12,9 @@ from context_compressor.errors import InvalidStateError
 from context_compressor.memory.budget import BudgetInForce
 from context_compressor.memory.followed import Followed, read_followed
 from context_compressor.memory.state import MemoryState
+from context_compressor.messages.exchanges import Decisions
+from context_compressor.messages.openai import Markers
+from context_compressor.messages.openai.common import are_markers
 from context_compressor.tokens.protocol import TokenCounter
 
 SAVED_KEY = "compression"
@@ -27,6 +30,8 @@ class Loaded(NamedTuple):
     """Tokens of the messages that were counted, by key; none where another counter counted them."""
     followed: list[Followed]
     """The messages that came from a list."""
+    markers: Mapping[str, Markers]
+    """The request metadata in that list, by the id of its message."""
 
 
 def to_saved(
@@ -36,6 +41,7 @@ def to_saved(
     tokens: Mapping[str, int],
     prepared: Collection[str],
     followed: Iterable[Followed],
+    markers: Mapping[str, Markers],
 ) -> dict[str, Any]:
     """Return the saved form as JSON-like data.
 
@@ -46,12 +52,14 @@ def to_saved(
         prepared: refs of what was stored for an event that is not committed. Nothing else is saved of it, so
             whoever loads this removes them.
         followed: the messages that came from a list.
+        markers: the request metadata in that list, by the id of its message.
     """
     ledger = state.ledger.to_dict()
     unwanted = {ref for ref in prepared if not state.ledger.is_live(ref)}
     return {
         "version": _VERSION,
         "ledger": {**ledger, "unwanted": sorted(unwanted.union(ledger["unwanted"]))},
+        "decisions": None if state.ledger.decisions is None else state.ledger.decisions.to_dict(),
         "encoding": _encoding_of(counter),
         "tokens": dict(tokens),
         "fresh": [list(key) for key in state.fresh],
@@ -60,6 +68,7 @@ def to_saved(
         "calibration": state.budget.to_dict(),
         "summary_place": state.shown.summary_place,
         "synced": [list(one) for one in followed],
+        "markers": dict(markers),
     }
 
 
@@ -70,7 +79,7 @@ def read_saved(data: object, config: CompressionConfig, counter: TokenCounter) -
         InvalidStateError: an unknown version, or a key that is missing or malformed.
     """
     if data is None:
-        return Loaded(MemoryState(config, counter), {}, [])
+        return Loaded(MemoryState(config, counter), {}, [], {})
     try:
         return _read(data, config, counter)
     except InvalidStateError as error:
@@ -91,6 +100,8 @@ def _read(data: object, config: CompressionConfig, counter: TokenCounter) -> Loa
         raise InvalidStateError("compression.tokens: expected a dict of integers")
     state = MemoryState(config, counter)
     state.ledger = Ledger.from_dict(data.get("ledger"))
+    decisions = data.get("decisions")  # earlier releases did not save it
+    state.ledger.decisions = None if decisions is None else Decisions.from_dict(decisions)
     fresh = data.get("fresh")
     if not isinstance(fresh, list) or not all(_is_item_key(key) for key in fresh):
         raise InvalidStateError("compression.fresh: expected a list of pairs of strings")
@@ -113,7 +124,10 @@ def _read(data: object, config: CompressionConfig, counter: TokenCounter) -> Loa
         raise InvalidStateError(f"compression.summary_place: expected an integer or None, got {place!r}")
     state.shown.summary_place = place
     followed = read_followed(data.get("synced", []), known=tokens)
-    return Loaded(state, dict(tokens) if is_same_counter else {}, followed)
+    markers = data.get("markers", {})  # earlier releases did not save it
+    if not isinstance(markers, dict) or not all(map(are_markers, markers.values())):
+        raise InvalidStateError("compression.markers: expected the request metadata of each message")
+    return Loaded(state, dict(tokens) if is_same_counter else {}, followed, markers)
 
 
 def _encoding_of(counter: TokenCounter) -> object:

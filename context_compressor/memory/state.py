@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.edits import Edit, ItemKey
@@ -15,7 +15,7 @@ from context_compressor.compression.view import ViewItem, advance, apply_edits, 
 from context_compressor.memory.budget import BudgetInForce
 from context_compressor.memory.known import KnownMessages
 from context_compressor.memory.shown import ShownView
-from context_compressor.messages.exchanges import ExchangeBuilder, is_simple
+from context_compressor.messages.exchanges import Exchange, ExchangeBuilder, is_simple
 from context_compressor.messages.msg import Msg
 from context_compressor.messages.parts import PartPath
 from context_compressor.tokens.measure import MessageTokens, measure
@@ -83,19 +83,28 @@ class MemoryState:
         self.queue.append((self.known.append(msg.id, counted.total), msg, counted))
 
     def advance(self) -> None:
-        """Move the view on to the end of the history."""
+        """Move the view on to the end of the history, as far as it is decided."""
         if not self.queue:
             return
         counted = {key: tokens for key, _, tokens in self.queue} | self._withheld_counts
-        grown = advance(
-            self.items,
-            [(key, msg) for key, msg, _ in self.queue],
-            builder=self._builder,
-            ledger=self.ledger,
-            counted=counted,
-            measure=self.measure,
-        )
+        builder = self._builder
+        exchanges = [exchange for key, msg, _ in self.queue for exchange in builder.feed(key, msg)]
+        self._grow(exchanges, counted)
         self.queue = []
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether a view shows all that stands behind calls whose results are not there."""
+        return self._builder.is_settled
+
+    def settle(self) -> None:
+        """Decide what calls get whose results are not there, now that a view is to be shown."""
+        if not self.is_settled:
+            self._grow(self._builder.settle(), self._withheld_counts)
+
+    def _grow(self, exchanges: Iterable[Exchange], counted: Mapping[str, MessageTokens]) -> None:
+        grown = advance(self.items, exchanges, ledger=self.ledger, counted=counted, measure=self.measure)
+        self.ledger.decisions = self._builder.decisions
         self._note_withheld(counted)
         self.ledger.frontier = len(self.known)
         self._log_repairs(grown)
@@ -122,15 +131,21 @@ class MemoryState:
         return is_another
 
     def build(
-        self, history: Sequence[tuple[str, Msg]], counted: Mapping[str, MessageTokens]
+        self, history: Sequence[tuple[str, Msg]], counted: Mapping[str, MessageTokens], unseen: Container[str]
     ) -> tuple[list[ViewItem], ExchangeBuilder]:
         """Return what `rebuild` takes; runs in any thread, as long as nobody changes the ledger.
 
         Args:
             history: every message with its key; the messages are kept.
             counted: tokens of messages that were counted before, by key.
+            unseen: keys of messages that no view has shown.
         """
-        return rebuild(history, self.ledger, counted=counted, measure=self.measure)
+        return rebuild(history, self.ledger, counted=counted, measure=self.measure, unseen=unseen)
+
+    def unseen(self) -> set[str]:
+        """Return the keys of known messages that no view has shown."""
+        queued = [key for key, _, _ in self.queue]
+        return {*queued, *(key.key for key in self.fresh), *self.withheld}
 
     def rebuild(
         self,
@@ -148,6 +163,7 @@ class MemoryState:
             unseen: keys of messages that are new.
         """
         items, self._builder = built
+        self.ledger.decisions = self._builder.decisions
         self._unblock_changed(items)
         self.queue = []
         unseen = {*unseen, *self.withheld}
@@ -187,7 +203,7 @@ class MemoryState:
         Returns:
             Whether that was so; if not, nothing changed and the view has to be rebuilt.
         """
-        if not self._builder.closing.isdisjoint(keys):
+        if not set(self._builder.decisions.missing.values()).isdisjoint(keys):
             return False  # calls before them, in the view or behind a summary, wait for results again
         found: set[str] = set()
         kept: list[ViewItem] = []

@@ -6,7 +6,7 @@ import asyncio
 import contextvars
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -16,13 +16,20 @@ from context_compressor.errors import ContextOverflowError, InvalidStateError, O
 from context_compressor.events import EventHook
 from context_compressor.memory.collaborators import check_collaborators
 from context_compressor.memory.compressed import CompressedMemory
-from context_compressor.memory.followed import digest_of
+from context_compressor.memory.followed import digests_of
 from context_compressor.memory.in_memory import InMemoryMemory
 from context_compressor.memory.reporting import overflow_error
 from context_compressor.memory.saving import SAVED_KEY, read_saved
 from context_compressor.memory.stats import CompressionStats
 from context_compressor.messages.msg import Msg
-from context_compressor.messages.openai import from_openai, to_openai
+from context_compressor.messages.openai import (
+    Markers,
+    from_openai,
+    set_markers,
+    split_markers,
+    text_forms,
+    to_openai,
+)
 from context_compressor.messages.parts import plain_texts
 from context_compressor.offload.calls import write_text
 from context_compressor.offload.in_memory import InMemoryOffloadStore
@@ -89,7 +96,9 @@ async def acompress_messages(
     earlier = _check_state(state)
     carried = InMemoryOffloadStore.from_state(earlier.get("texts", {}))
     base = InMemoryMemory()
-    history = await asyncio.to_thread(_read, messages)  # a long conversation takes a while
+    saved = earlier.get(SAVED_KEY) or {}
+    known = saved.get("tokens") if isinstance(saved, Mapping) else None
+    history = await asyncio.to_thread(_read, messages, known or {})  # a long conversation takes a while
     await base.add_owned(history, [])
     # The memory ends with this call, and nothing that it prepared would be used.
     settings = (config or CompressionConfig()).model_copy(update={"background_ratio": None})
@@ -120,14 +129,29 @@ async def acompress_messages(
     return CompressionResult(to_openai(view), memory.stats(), result_state)
 
 
-def _read(messages: Iterable[Any]) -> list[Msg]:
-    """Return messages under ids that the same content gives in every call, for the ledger."""
-    history = from_openai(messages)
+def _read(messages: Iterable[Any], known: Container[str]) -> list[Msg]:
+    """Return messages under ids that the same content gives in every call, for the ledger.
+
+    A text may be said as a string or as the only part. It is read in the form that earlier calls knew, and
+    written in the one that it has.
+    """
     seen: Counter[str] = Counter()
-    for msg, wire in zip(history, to_openai(history), strict=True):
-        digest = digest_of(wire)
-        seen[digest] += 1
-        msg.id, msg.timestamp = f"{digest}-{seen[digest]}", ""
+    ids: list[str] = []
+    forms: list[dict[str, Any]] = []
+    markers: list[Markers] = []
+    for wire in to_openai(from_openai(messages)):
+        bare, own = split_markers(wire)
+        numbered = {
+            f"{d}-{seen[d] + 1}": form for d, form in zip(digests_of(wire), text_forms(bare), strict=True)
+        }
+        ids.append(next((id for id in numbered if id in known), next(iter(numbered))))
+        seen[ids[-1].partition("-")[0]] += 1
+        forms.append(numbered[ids[-1]])
+        markers.append(own)
+    history = from_openai(forms)
+    for msg, id, own in zip(history, ids, markers, strict=True):
+        set_markers(msg, own)
+        msg.id, msg.timestamp = id, ""
     return history
 
 

@@ -4,23 +4,40 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
 from context_compressor.errors import ContextCompressorError, InvalidArgumentError, InvalidMessageError
 from context_compressor.memory.base import MemoryBase
-from context_compressor.memory.followed import MAY_RETURN, Followed, Synced, digest_of, unless_known, wire_of
+from context_compressor.memory.followed import (
+    MAY_RETURN,
+    Followed,
+    Synced,
+    digest_of,
+    digests_of,
+    unless_known,
+    wire_of,
+)
 from context_compressor.memory.housekeeping import Housekeeping
 from context_compressor.memory.in_memory import InMemoryMemory
 from context_compressor.memory.locks import LoopLock
 from context_compressor.memory.state import MemoryState
 from context_compressor.memory.upkeep import Upkeep
 from context_compressor.messages.msg import Msg
-from context_compressor.messages.openai import as_list, from_openai, to_openai
+from context_compressor.messages.openai import (
+    Markers,
+    as_list,
+    from_openai,
+    has_marker,
+    set_markers,
+    split_markers,
+    to_openai,
+)
 from context_compressor.messages.openai.common import as_dict
 from context_compressor.messages.parts import plain_texts
+from context_compressor.messages.provenance import provenance_of
 
 
 @dataclass(slots=True)
@@ -32,6 +49,12 @@ class _Known:
     """What the list said last time."""
     loaded: list[Followed] = field(default_factory=list)
     """What was synced before a saved state was loaded, until the history was read."""
+    markers: dict[str, Markers] = field(default_factory=dict)
+    """The request metadata in the newest list, by the id of its message."""
+
+    def note_markers(self) -> None:
+        """Note the request metadata that the list carries now."""
+        self.markers = {one.id: one.markers for one in self.synced if has_marker(one.markers)}
 
 
 class ListFollower:
@@ -68,9 +91,23 @@ class ListFollower:
         known = self._known
         return known.loaded + [Followed(synced.id, synced.digest) for synced in known.synced]
 
-    def start_from(self, followed: Sequence[Followed]) -> None:
-        """Forget what was synced, but for these messages."""
-        self._latest = _Known(self._upkeep.state, loaded=list(followed))
+    @property
+    def markers(self) -> dict[str, Markers]:
+        """The request metadata in the newest list, by the id of its message."""
+        return self._known.markers
+
+    def mark(self, messages: list[Msg]) -> list[Msg]:
+        """Let messages carry the request metadata that the newest list has, stand-ins excepted."""
+        if not (markers := self.markers):
+            return messages
+        return [
+            set_markers(msg.copy(), markers[msg.id]) if msg.id in markers and not provenance_of(msg) else msg
+            for msg in messages
+        ]
+
+    def start_from(self, followed: Sequence[Followed], markers: Mapping[str, Markers] | None = None) -> None:
+        """Forget what was synced, but for these messages and what request metadata the list carried."""
+        self._latest = _Known(self._upkeep.state, loaded=list(followed), markers=dict(markers or {}))
 
     def look_next_time(self, ids: Iterable[str] = ()) -> None:
         """Let the history tell how far a call that failed came.
@@ -122,7 +159,9 @@ class ListFollower:
                     break
                 known.synced[same] = Synced.of(wire, old.id)
             same += 1
-        added = [(msg, to_openai([msg])[0]) for msg in from_openai(said[same:])]
+        read = from_openai(said[same:])
+        wires = to_openai(read)
+        added = [(set_markers(msg, []), wire) for msg, wire in zip(read, wires, strict=True)]
         if same < len(known.synced):
             await self._housekeeping.refresh()  # after a restart there is no view yet
             self._refuse_stand_ins(added, same)
@@ -139,6 +178,7 @@ class ListFollower:
             self.look_next_time([*outdated, *(msg.id for msg in new)])
             raise
         known.synced += synced
+        known.note_markers()
         if known is not self._known:  # what was added may be in the history of now
             self.look_next_time(msg.id for msg in new)
 
@@ -170,7 +210,9 @@ class ListFollower:
         segments = [str(item.msg.content) for item in items if item.kind == "segment"]
         for place, (msg, wire) in enumerate(said if stand_ins else (), start):
             texts = plain_texts(msg) if msg.role == "user" else []
-            if wire in stand_ins or any(segment in text for text in texts for segment in segments):
+            if split_markers(wire)[0] in stand_ins or any(
+                segment in text for text in texts for segment in segments
+            ):
                 raise InvalidArgumentError(
                     f"messages[{place}]: stands in for earlier messages in a view of this memory; sync the "
                     "whole conversation, not what get_memory returned"
@@ -237,6 +279,7 @@ class ListFollower:
         loaded = dict(known.loaded)
         digests = [(digest_of(wire), wire) for wire in map(wire_of, said)]
         said_by_digest = dict(digests)
+        written = {digest: now for now, wire in digests for digest in digests_of(wire)}
         left = Counter(digest for digest, _ in digests)
         left.subtract(history[id].digest for id in loaded if id in history)
         behind: dict[str | None, list[Synced]] = {}
@@ -245,7 +288,8 @@ class ListFollower:
                 left[synced.digest] -= id not in loaded
                 behind[id] = [synced]
         last: str | None = None
-        for id, digest in loaded.items():
+        for id, saved in loaded.items():
+            digest = written.get(saved, saved)
             if id in history:
                 last = id
             elif left[digest] > 0:  # deleted by hand, and not to come back

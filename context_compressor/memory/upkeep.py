@@ -15,6 +15,7 @@ from context_compressor.memory.history import BaseHistory
 from context_compressor.memory.known import KnownMessages
 from context_compressor.memory.locks import LoopLock
 from context_compressor.memory.state import MemoryState
+from context_compressor.messages.exchanges import Decisions
 from context_compressor.messages.msg import Msg
 from context_compressor.tokens.measure import MessageTokens, measure_all_off_loop
 from context_compressor.tokens.off_loop import run_off_loop, text_characters
@@ -62,6 +63,7 @@ class Upkeep:
             self.stale
             or self.edited
             or state.queue
+            or not state.is_settled
             or state.fresh
             or state.tokens > state.budget.due_tokens
             or state.budget.is_due
@@ -130,14 +132,14 @@ class Upkeep:
         if state is not self.state:
             return False
         self._release(known.bearing(self._config.pinned_mark))
-        built = await run_off_loop(characters, state.build, history, counted)
+        seen = {key for key, _ in history[: state.ledger.frontier]} if loaded is not None else set(old.tokens)
+        unseen = {key for key in known.tokens if key not in seen} | state.unseen()
+        built = await run_off_loop(characters, state.build, history, counted, unseen)
         if state is not self.state:
             return False
         moved = state.set_summary(self.history.summary) and before > 0
         self._note_gone(key for key in old.tokens if key not in known.tokens)
         state.known = known
-        seen = {key for key, _ in history[: state.ledger.frontier]} if loaded is not None else set(old.tokens)
-        unseen = {key for key in known.tokens if key not in seen} | {key for key, _, _ in state.queue}
         generation = state.generation
         state.rebuild(built, len(history), counted, unseen)
         if moved or not _is_continued(shown, state.items):
@@ -174,6 +176,10 @@ class Upkeep:
             characters: of all texts.
         """
         ledger = self.state.ledger
+        if ledger.decisions is None:
+            seen = history[: ledger.frontier]
+            ledger.decisions = await run_off_loop(characters, Decisions.of_earlier_releases, seen)
+        ledger.decisions.keep({key for key, _ in history})
         counted = self._still_valid(history)
         # Pairing may have changed, and with it what a message says in the view.
         recovery = await run_off_loop(characters, Recovery, history, ledger, self._config.redact)
@@ -215,9 +221,10 @@ class Upkeep:
         history = await self.history.read()
         characters = text_characters(msg for _, msg in history)
         counted = await self._take_stock(history, state.known.tokens, characters)
-        built = await run_off_loop(characters, state.build, history, counted)
+        unseen = state.unseen()
+        built = await run_off_loop(characters, state.build, history, counted, unseen)
         if state is self.state:  # nobody loaded another one meanwhile
-            state.rebuild(built, len(history), counted, {key for key, _, _ in state.queue})
+            state.rebuild(built, len(history), counted, unseen)
 
     async def forget(self, keys: Sequence[str], events: list[CompressionEvent]) -> None:
         """Take messages that left the base memory out of view and ledger. Holds: lock."""

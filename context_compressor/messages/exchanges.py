@@ -1,20 +1,26 @@
 """Exchanges: the runs of messages that stay or leave together, and the pairing of calls with results.
 
 This is the only place that knows pairing. `ExchangeBuilder` reads a history message by message and gives
-out exchanges that any chat-completions provider accepts; what it decides depends on the order of the messages
-alone, so reading the same history again gives the same exchanges.
+out exchanges that any chat-completions provider accepts. What it decides depends on the order of the
+messages, and on which calls had no result when a view showed them: with the same `Decisions` the same history
+gives the same exchanges.
 """
 
 from __future__ import annotations
 
+import operator
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import NamedTuple
+from itertools import islice
+from typing import Any, NamedTuple
 
+from context_compressor.errors import InvalidStateError
 from context_compressor.messages.msg import Block, Msg, tool_calls, tool_results
 from context_compressor.messages.repair import (
+    arguments_line,
     is_empty_assistant,
     is_legacy_call,
     is_legacy_result,
@@ -62,7 +68,7 @@ their results, each behind its call.
 
 
 @dataclass(slots=True, eq=False)
-class _OpenCall:
+class _Call:
     id: str
     name: str
     legacy: bool
@@ -74,89 +80,187 @@ class _OpenCall:
     """The id by which a result names it."""
     turn: list[ExchangeMessage]
     """The message that calls, and the results of its calls."""
+    held: _Held
+    """The exchange that it is part of."""
+    waits: bool = True
+    """Whether a result is still to come."""
     answered: bool = False
+
+    @property
+    def missing(self) -> tuple[str, str]:
+        """The key and the part of the placeholder that stands for its result."""
+        return self.turn[0].key, f":missing:{self.place}"
+
+
+@dataclass(slots=True, eq=False)
+class _Held:
+    """An exchange that is not given out yet: it waits for results, or stands behind one that does."""
+
+    turns: list[list[ExchangeMessage]] = field(default_factory=list)
+    calls: list[_Call] = field(default_factory=list)
+    waiting: int = 0
+    """How many of its calls wait."""
+    follows: bool = True
+    """Whether it ends the waiting of calls before it, once it is to be shown: a result does not."""
+
+
+@dataclass(slots=True)
+class Decisions:
+    """What pairing decided when messages entered a view; what comes later does not change it."""
+
+    missing: dict[tuple[str, str], str] = field(default_factory=dict)
+    """The placeholders, each by the key of the message that calls and its own part, with the key of the
+    message that ended the waiting."""
+    plain: set[str] = field(default_factory=set)
+    """Keys of results without an open call that earlier releases showed: their labels name no call."""
+
+    @classmethod
+    def of_earlier_releases(cls, history: Iterable[tuple[str, Msg]]) -> Decisions:
+        """Return what was decided when every message but a result ended the waiting of calls before it."""
+        builder = ExchangeBuilder()
+        exchanges = [e for key, msg in history for e in (*builder.feed(key, msg), *builder.settle())]
+        orphans = {m.key for exchange in exchanges for m in exchange if m.repair == ORPHAN_REPAIR}
+        return cls(builder.decisions.missing, orphans)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return them as JSON-like data."""
+        missing = [[*call, closing] for call, closing in self.missing.items()]
+        return {"missing": missing, "plain": sorted(self.plain)}
+
+    @classmethod
+    def from_dict(cls, data: object) -> Decisions:
+        """Read what `to_dict` returned.
+
+        Raises:
+            InvalidStateError: it is malformed.
+        """
+        try:
+            missing = {(str(key), str(part)): str(closing) for key, part, closing in data["missing"]}  # type: ignore[index]
+            return cls(missing, set(map(str, data["plain"])))  # type: ignore[index]
+        except (KeyError, TypeError, ValueError) as error:
+            raise InvalidStateError(f"compression.decisions: malformed ({error!r})") from error
+
+    def keep(self, keys: Container[str]) -> None:
+        """Forget what was decided for, or because of, messages that are gone: their calls wait again."""
+        self.missing = {
+            call: closing for call, closing in self.missing.items() if call[0] in keys and closing in keys
+        }
 
 
 class ExchangeBuilder:
     """Turn history messages, fed in order, into valid exchanges.
 
-    An exchange whose results are not all there is withheld until they are, or until another message
-    follows; then placeholders answer what is missing. A result with no open call is given out at once.
+    A call waits for its result, and what is fed meanwhile stands behind it, until `settle`, `flush`, or a
+    later call under the same id. A result with no call that waits becomes a labelled user message.
+
+    Args:
+        decisions: what was decided before; copied.
+
+    Attributes:
+        decisions: what has been decided by now.
     """
 
-    def __init__(self) -> None:
-        self._turns: list[list[ExchangeMessage]] = []
-        self._calls: list[_OpenCall] = []
-        # What no result has answered yet, by the id that a result names and whether it is a legacy one.
-        self._unanswered: dict[tuple[str, bool], deque[_OpenCall]] = {}
+    def __init__(self, decisions: Decisions | None = None) -> None:
+        self.decisions = Decisions() if decisions is None else deepcopy(decisions)
+        self._held: deque[_Held] = deque()
+        self._newest = _Held()
+        # What waits for a result, by the id that a result names and whether it is a legacy one.
+        self._waiting: dict[tuple[str, bool], deque[_Call]] = {}
         self._used_ids: set[str] = set()
         self._reuses: Counter[str] = Counter()
-        self.closing: set[str] = set()
-        """Keys of the messages behind calls that were not all answered: each was what ended the waiting."""
+        self._called: dict[str, tuple[str, str]] = {}
 
     @property
     def withheld(self) -> tuple[str, ...]:
-        """Keys of the messages that wait for results."""
-        return tuple(dict.fromkeys(message.key for turn in self._turns for message in turn))
+        """Keys of the messages that wait for results, or stand behind such."""
+        return tuple(dict.fromkeys(m.key for held in self._held for turn in held.turns for m in turn))
 
     def feed(self, key: str, msg: Msg) -> list[Exchange]:
         """Read the next history message; return the exchanges that became complete, in order."""
         if isinstance(msg.content, str):
-            return self._feed_message(key, msg)
+            self._feed_message(key, msg)
+            return self._take_complete()
         results = tool_results(msg)
         if not results:
-            return self._feed_message(key, msg)
-        if len(results) == len(msg.content):
-            return self._feed_results(key, msg, results)
-        rest = [block for block in msg.content if block.get("type") != "tool_result"]
-        # Both in one message: an assistant's own results follow its calls, anybody else's results come first.
-        lead, results_msg = _with_content(msg, rest), _with_content(msg, results)
-        if msg.role == "assistant":
-            first = self._feed_message(key, lead, repair=_SPLIT)
-            return [*first, *self._feed_results(key, results_msg, results, "#results", repair=_SPLIT)]
-        first = self._feed_results(key, results_msg, results, repair=_SPLIT)
-        return [*first, *self._feed_message(key, lead, "#text", repair=_SPLIT)]
+            self._feed_message(key, msg)
+        elif len(results) == len(msg.content):
+            self._feed_results(key, msg, results)
+        else:
+            rest = [block for block in msg.content if block.get("type") != "tool_result"]
+            # Both in one message: an assistant's own results follow its calls, anybody else's come first.
+            lead, results_msg = _with_content(msg, rest), _with_content(msg, results)
+            if msg.role == "assistant":
+                self._feed_message(key, lead, repair=_SPLIT)
+                self._feed_results(key, results_msg, results, "#results", repair=_SPLIT)
+            else:
+                self._feed_results(key, results_msg, results, repair=_SPLIT)
+                self._feed_message(key, lead, "#text", repair=_SPLIT)
+        return self._take_complete()
+
+    def settle(self) -> list[Exchange]:
+        """Complete with placeholders the calls behind which a message stands: all is about to be shown."""
+        done: list[Exchange] = []
+        while (closing := next((h for h in islice(self._held, 1, None) if h.follows), None)) is not None:
+            self._give_up(self._held[0], closing.turns[0][0].key)
+            done += self._take_complete()
+        return done
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether `settle` would change nothing."""
+        return not any(held.follows for held in islice(self._held, 1, None))
 
     def flush(self) -> list[Exchange]:
-        """Complete what is withheld with placeholders, as if another message followed."""
-        if not self._turns:
-            return []
-        for call in self._calls:
-            if not call.answered:
-                first = call.turn[0]
-                part = f":missing:{call.place}"
-                filler = placeholder_message(first.msg, part, call.id, call.name, legacy=call.legacy)
-                note = "a call without result answered by a placeholder"
-                call.turn.append(ExchangeMessage(first.key, filler, note, placeholder=True, part=part))
-        exchange = tuple(message for turn in self._turns for message in turn)
-        self._turns, self._calls, self._unanswered = [], [], {}
-        return [exchange]
+        """Complete with placeholders whatever waits, as if another message followed."""
+        for held in self._held:
+            self._give_up(held, "")
+        return self._take_complete()
 
-    def _feed_message(self, key: str, msg: Msg, part: str = "", repair: str | None = None) -> list[Exchange]:
+    def _give_up(self, held: _Held, closing: str) -> None:
+        for call in held.calls:
+            if call.waits:
+                self.decisions.missing[call.missing] = closing
+                self._stop_waiting(call)
+
+    def _take_complete(self) -> list[Exchange]:
+        done: list[Exchange] = []
+        while self._held and not self._held[0].waiting:
+            held = self._held.popleft()
+            for call in held.calls:
+                if not call.answered:
+                    key, part = call.missing
+                    filler = placeholder_message(
+                        call.turn[0].msg, part, call.id, call.name, legacy=call.legacy
+                    )
+                    note = "a call without result answered by a placeholder"
+                    call.turn.append(ExchangeMessage(key, filler, note, placeholder=True, part=part))
+            done.append(tuple(message for turn in held.turns for message in turn))
+        return done
+
+    def _feed_message(self, key: str, msg: Msg, part: str = "", repair: str | None = None) -> None:
         shown = msg
         if msg.role == "assistant" and is_empty_assistant(msg):
             shown = with_refusal_as_text(msg)
             if shown is msg:
-                return []
+                return
         shown = with_audio_by_id(without_empty_calls(with_plain_content(shown)))
         repair = repair if shown is msg else "content rewritten"
         calls = tool_calls(shown)
-        closed: list[Exchange] = []
-        if self._turns and not self._joins(calls):
-            self.closing.add(key)
-            closed = self.flush()
         if not calls:
-            return [*closed, (_named(key, shown, repair, part),)]
-        self._turns.append(self._open(key, shown, calls, repair))
-        return closed
+            self._held.append(_Held([[_named(key, shown, repair, part)]]))
+            return
+        if not self._joins(calls):
+            self._newest = _Held()
+            self._held.append(self._newest)
+        self._newest.turns.append(self._open(key, shown, calls, repair))
 
     def _joins(self, calls: list[Block]) -> bool:
-        """Tell whether calls are made beside those that are open: more of `function_call`, of which a message
-        can hold only one, before any result.
+        """Tell whether calls are made beside those of the message before: more of `function_call`, of which a
+        message can hold only one, before any result.
         """
-        if not calls or not all(map(is_legacy_call, calls)):
+        if not self._held or self._held[-1] is not self._newest or not all(map(is_legacy_call, calls)):
             return False
-        return all(call.legacy and not call.answered for call in self._calls)
+        return all(call.legacy and call.waits for call in self._newest.calls)
 
     def _open(self, key: str, msg: Msg, calls: list[Block], repair: str | None) -> list[ExchangeMessage]:
         repaired: dict[int, Block] = {}
@@ -167,9 +271,16 @@ class ExchangeBuilder:
             block = named_call(wrapped_arguments(call))
             number = alike[call["id"]] = alike.get(call["id"], 0) + 1
             place = call["id"] + (f" {number}" if number > 1 else "")
-            opened = _OpenCall(call_id, block["name"], is_legacy_call(call), place, call["id"], turn)
-            self._calls.append(opened)
-            self._unanswered.setdefault((call["id"], opened.legacy), deque()).append(opened)
+            legacy = is_legacy_call(call)
+            opened = _Call(call_id, block["name"], legacy, place, call["id"], turn, self._newest)
+            if call["id"]:
+                self._called[call["id"]] = block["name"], arguments_line(block)
+            self._newest.calls.append(opened)
+            same_id = self._waiting.setdefault((call["id"], legacy), deque())
+            if same_id and same_id[0].held is not self._newest:
+                same_id.clear()  # a result under this id is this call's from now on
+            same_id.append(opened)
+            self._newest.waiting += 1
             if call_id != call["id"]:
                 block = {**block, "id": call_id}
             if block is not call:
@@ -179,7 +290,17 @@ class ExchangeBuilder:
             msg = _with_content(msg, [repaired.get(id(block), block) for block in msg.content])
             repair = "calls renamed or arguments wrapped"
         turn.append(ExchangeMessage(key, msg, repair))
+        for opened in self._newest.calls:
+            if opened.turn is turn and opened.missing in self.decisions.missing:
+                self._stop_waiting(opened)
         return turn
+
+    def _stop_waiting(self, call: _Call) -> None:
+        call.waits = False
+        call.held.waiting -= 1
+        same_id = self._waiting[call.own_id, call.legacy]
+        if call in same_id:
+            same_id.remove(call)
 
     def _claim_id(self, original: str) -> str:
         call_id = original
@@ -192,54 +313,47 @@ class ExchangeBuilder:
 
     def _feed_results(
         self, key: str, msg: Msg, results: list[Block], part: str = "", repair: str | None = None
-    ) -> list[Exchange]:
+    ) -> None:
         legacy = is_legacy_result(msg)
-        paired: list[Block] = []
+        paired: list[tuple[_Call, Block]] = []
         orphans: list[Block] = []
-        turn: list[ExchangeMessage] = []
-        renamed = False
         for result in results:
             call = self._answer(result, legacy)
             if call is None:
                 orphans.append(result)
-                continue
-            if result["id"] != call.id:
-                renamed = True
-                result = {**result, "id": call.id}
-            turn = call.turn
-            paired.append(result)
-        if paired:
-            shown = with_result_content(msg, paired)
-            if shown is msg and (renamed or orphans):
-                shown = _with_content(msg, paired)
-            turn.append(_named(key, shown, repair if shown is msg else "result rewritten", part))
-        exchanges: list[Exchange] = []
+            else:
+                paired.append((call, result if result["id"] == call.id else {**result, "id": call.id}))
+        turns = {id(call.turn): call.turn for call, _ in paired}
+        for number, turn in enumerate(turns.values()):
+            own = [result for call, result in paired if call.turn is turn]
+            shown = with_result_content(msg, own)
+            if shown is msg and not (len(own) == len(results) and all(map(operator.is_, own, results))):
+                shown = _with_content(msg, own)
+            name = f"{part}#turn{number}" if number else part
+            turn.append(_named(key, shown, repair if shown is msg else "result rewritten", name))
         for number, result in enumerate(orphans):
             name = f"#orphan{number}" if paired or number else part
-            exchanges.append((_named(key, orphan_message(msg, result), ORPHAN_REPAIR, name),))
-        if not self._unanswered:
-            exchanges += self.flush()
-        return exchanges
+            called = None if key in self.decisions.plain else self._called.get(result["id"])
+            orphan = _named(key, orphan_message(msg, result, called), ORPHAN_REPAIR, name)
+            self._held.append(_Held([[orphan]], follows=False))
 
-    def _answer(self, result: Block, legacy: bool) -> _OpenCall | None:
+    def _answer(self, result: Block, legacy: bool) -> _Call | None:
         """Return the call that a result answers, and note that it is answered.
 
         A result that names no id, as those of `function_call` and of providers that pair by order, answers
-        the first call of its tool that waits, or the first that waits at all.
+        of the newest calls the first of its tool that waits, or the first that waits at all.
         """
+        waiting: Sequence[_Call]
         if result["id"]:
-            waiting: Sequence[_OpenCall] = self._unanswered.get((result["id"], legacy), ())
+            waiting = self._waiting.get((result["id"], legacy), ())
         else:
-            waiting = [call for call in self._calls if call.legacy == legacy and not call.answered]
+            waiting = [call for call in self._newest.calls if call.legacy == legacy and call.waits]
             waiting = [call for call in waiting if call.name == result.get("name")] or waiting
         if not waiting:
             return None
         call = waiting[0]
         call.answered = True
-        same_id = self._unanswered[call.own_id, legacy]
-        same_id.remove(call)
-        if not same_id:
-            del self._unanswered[call.own_id, legacy]
+        self._stop_waiting(call)
         return call
 
 
@@ -256,10 +370,12 @@ def _named(key: str, msg: Msg, repair: str | None, part: str) -> ExchangeMessage
     return ExchangeMessage(key, msg, repair, part=part)
 
 
-def build_exchanges(messages: Iterable[tuple[str, Msg]]) -> list[Exchange]:
-    """Return the complete exchanges of `(key, message)` pairs; a trailing incomplete one is withheld."""
-    builder = ExchangeBuilder()
-    return [exchange for key, msg in messages for exchange in builder.feed(key, msg)]
+def build_exchanges(
+    messages: Iterable[tuple[str, Msg]], decisions: Decisions | None = None
+) -> list[Exchange]:
+    """Return the exchanges of `(key, message)` pairs that a view shows, but for one at the end that waits."""
+    builder = ExchangeBuilder(decisions)
+    return [exchange for key, msg in messages for exchange in builder.feed(key, msg)] + builder.settle()
 
 
 def repaired(messages: Iterable[Msg]) -> list[Msg]:

@@ -5,6 +5,7 @@ History keeps the original; these functions return what a view shows instead.
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from context_compressor.messages.msg import Block, Msg, copy_json
@@ -17,6 +18,9 @@ MISSING_RESULT = "[No result was recorded for this call.]"
 
 UNNAMED_TOOL = "unnamed_tool"
 """Stands for the name of a tool that was called without one."""
+
+_ARGUMENTS_CHARACTERS = 160
+"""Enough to tell two calls of one tool apart in nearly all cases."""
 
 
 def is_empty_assistant(msg: Msg) -> bool:
@@ -195,15 +199,29 @@ def named_call(block: Block) -> Block:
     return block if block["name"].strip() else {**block, "name": UNNAMED_TOOL}
 
 
-def orphan_message(msg: Msg, result: Block) -> Msg:
+def arguments_line(call: Block) -> str:
+    """Return the beginning of a call's arguments on one line, by which a reader tells it from others."""
+    raw = call.get("raw_input")
+    text = raw if isinstance(raw, str) else json.dumps(call["input"], ensure_ascii=False, default=str)
+    line = " ".join(text[: 2 * _ARGUMENTS_CHARACTERS].split())
+    return line if len(line) <= _ARGUMENTS_CHARACTERS else f"{line[:_ARGUMENTS_CHARACTERS]}..."
+
+
+def orphan_message(msg: Msg, result: Block, called: tuple[str, str] | None = None) -> Msg:
     """Return the labelled user message that stands for a result with no open call.
 
     A text stays a text: some providers take no list of parts (DeepSeek). The label beside parts of
     DashScope's form, without a type, is one of them.
+
+    Args:
+        msg: the message that holds the result.
+        result: its block.
+        called: the tool and the arguments of an earlier call under the result's id.
     """
     other = msg.copy()
-    other.name = str(result.get("name") or msg.name)
-    label = _orphan_label(other.name)
+    other.name = str(result.get("name") or msg.name) if called is None else called[0]
+    told = "answers no open call" if called is None else f"came late, for the call with {called[1]}"
+    label = f"{_orphan_label(other.name)}{told}:]"
     output: Any = result["output"]
     other.role = "user"
     if isinstance(output, str):
@@ -216,7 +234,8 @@ def orphan_message(msg: Msg, result: Block) -> Msg:
 
 
 def _orphan_label(name: str) -> str:
-    return f"[Result of tool {name}, which answers no open call:]"
+    """Return the beginning of what stands on the first line of a result with no open call."""
+    return f"[Result of tool {name}, which "
 
 
 def is_orphan(msg: Msg) -> bool:
@@ -232,9 +251,10 @@ def orphan_as_result(msg: Msg) -> Msg:
     label = _orphan_label(msg.name)
     output: str | list[Block]
     if isinstance(msg.content, str):
-        output = msg.content.removeprefix(label).removeprefix("\n")
+        is_labelled = msg.content.startswith(label)  # a stub need not be
+        output = msg.content.partition("\n")[2] if is_labelled else msg.content
     else:
-        output = [block for block in msg.content if block.get("text") != label]
+        output = [block for block in msg.content if not str(block.get("text")).startswith(label)]
     result = {"type": "tool_result", "id": "", "name": msg.name, "output": output}
     return Msg(msg.name, [result], "system", timestamp=msg.timestamp, id=msg.id)
 

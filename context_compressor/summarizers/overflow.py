@@ -7,40 +7,37 @@ import re
 _CODES = frozenset({"context_length_exceeded", "context_window_exceeded", "exceed_context_size_error"})
 _STATUS = frozenset({200, 400, 413, 422, 500})
 """Others say what else is wrong; 429 speaks of tokens per minute. Some servers put errors into a 200."""
+_WHAT = (
+    r"(?:(?<!output )(?<!completion )tokens?\b|\bprompt\b|\binputs?\b(?! image| validation)"
+    r"|\btext (?:bytes|characters)|\bcontext\b|上下文|输入(?!图))"
+)
+"""What is too long: not an image, not what an answer may take, no field of a request."""
+_EXCESS = (
+    r"(?:exceed|too (?:long|large|many)|\bmax|limit\b|only supports|<=|less than \d+ tokens|range of"
+    r"|超过|超出|过长|超长)"
+)
 _TEXT = re.compile(
-    r"""
-    context[ _](?:length|window|size|limit) | \bprompt\b[^\n]{0,80}\btoo\ long
-    | \b(?:input|request)(?:\ (?:context|token\ length|length))?(?:\ is)?\ too\ (?:long|large)
-    | too\ many\ tokens: | reduce\ the\ length | range\ of\ input\ length
-    | max(?:imum)?\ (?:(?:prompt|input)\ length|input\ characters) | exceeded\ model\ token\ limit
-    | \b(?:prompt|input|tokens)\b[^\n]{0,40}\ (?:exceed(?:s|ed)?|(?:more|longer)\ than)
-      \ (?:the\ )?max(?:imum\b|\b|_)
-    | \b(?:prompt|tokens)\b[^\n]{0,40}\bexceeds\ the\ limit\ of\ \d
-    | max_seq_len | tokens\ \+\ `?max_new_tokens | `inputs`\ must\ have\ less\ than
-    | (?:上下文|输入|prompt)[^\n]{0,12}(?:超过|超出|过长|超长)
-    | 超出[^\n]{0,4}上下文 | (?<!\w)token数量超过
-    """,
-    re.IGNORECASE | re.VERBOSE,
+    rf"{_WHAT}[^\n]{{0,80}}?{_EXCESS}|{_EXCESS}[^\n]{{0,40}}?{_WHAT}"
+    r"|context[ _](?:length|window|size)|reduce the length|request(?: is)? too (?:long|large)",
+    re.IGNORECASE,
 )
-_NUMBER = r"(\d[\d,]{0,14}+)(?![\dk])"
-"""Python reads no number of thousands of digits, which a broken server may write; `128k` is not 128."""
-_LIMITS = tuple(
-    re.compile(pattern.replace("NUMBER", _NUMBER), re.IGNORECASE)
-    for pattern in (
-        r"context[ _](?:length|window|size)(?: is| of|:)?(?: only)?\s*\(?NUMBER",
-        r"NUMBER maximum context length",
-        r"range of input length should be \[\s*\d+\s*,\s*NUMBER\s*\]",
-        r"> NUMBER maximum",
-        r"limit: \d[\d,]* \+ \d[\d,]* > NUMBER",
-        r"max(?:imum)? (?:allowed )?(?:prompt|input|model) length(?: is| of)? NUMBER",
-        r"max_(?:seq_len|prompt_tokens|sequence_length)\W{1,3}NUMBER",
-        r"max(?:imum)? number of tokens(?: allowed)?\s*\(?NUMBER",
-        r"must be <= NUMBER",
-        r"must have less than NUMBER tokens",
-        r"tokens\b[^\n]{0,40} cannot exceed NUMBER",
-        r"limit(?: is| of|:)?\s*NUMBER",  # in parentheses it may be the error's own number (MiniMax)
-    )
+_NO_LENGTH = re.compile(r"'[\w.\[\]]{1,80}'|\bmax_(?:completion_|output_|new_)?tokens\b")
+"""Names of fields: what is said of one is not said of the prompt."""
+_RATE = re.compile(r"\bper (?:min|hour|day)|\brate\b|\bwait\b|throttl|quota", re.IGNORECASE)
+_NUMBER = r"(\d[\d,]{0,14}+)(?![\dk]| \+)"
+"""Python reads no number of thousands of digits, which a broken server may write; `128k` is not 128, and what
+is added to something is no limit."""
+_LINK = (
+    r"(?:[ _:]+(?:allowed|number|of|is|only|up|to|tokens?|input|prompt|model|context|length|len|window|size"
+    r"|seq|sequence))*"
 )
+_LIMIT = re.compile(
+    # In parentheses behind `limit` it may be the error's own number (MiniMax).
+    r"(?:context|max(?:imum)?|limit(?! \()|exceeds?|supports|than|[<>]=?|\[\s*\d+\s*,)"
+    rf"{_LINK}[\s:(`]*{_NUMBER}|{_NUMBER} maximum",
+    re.IGNORECASE,
+)
+_NO_TOKENS = re.compile(r"\bbytes\b|\bcharacters\b", re.IGNORECASE)
 _ROOM = re.compile(
     r"max_(?:completion_)?tokens\b"
     r"(?:.{0,40}\[\s*\d+\s*,\s*(\d{1,12})\s*\]"
@@ -58,18 +55,17 @@ def is_overflow(status: int, code: str | None, text: str) -> bool:
     """Tell whether an answer with this HTTP status, error code and text says that the prompt was too long."""
     if code in _CODES or status == 413:
         return True
-    # What says that an answer may not be so long may name the context window, too.
-    return status in _STATUS and _ROOM.search(text) is None and _TEXT.search(text) is not None
+    if status not in _STATUS or _RATE.search(text) or _ROOM.search(text):
+        return False  # what says that an answer may not be so long may name the context window, too
+    return _TEXT.search(_NO_LENGTH.sub("", text)) is not None
 
 
 def limit_in(text: str) -> int | None:
     """Return how many tokens the model reads, as an error text says, or None when it does not."""
-    for pattern in _LIMITS:
-        for match in pattern.finditer(text):
-            tokens = int(match[1].replace(",", ""))
-            if tokens >= _MIN_LIMIT:
-                return tokens
-    return None
+    if _NO_TOKENS.search(text) and "token" not in text:
+        return None
+    numbers = (int((match[1] or match[2]).replace(",", "")) for match in _LIMIT.finditer(text))
+    return next((tokens for tokens in numbers if tokens >= _MIN_LIMIT), None)
 
 
 def room_in(text: str) -> int | None:

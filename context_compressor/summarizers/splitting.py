@@ -44,22 +44,13 @@ def split_messages(messages: Sequence[Msg], room: int, counter: TokenCounter) ->
 
 def _exchanges(messages: Sequence[Msg]) -> Iterator[Part]:
     """Yield runs of messages that stay together; the messages are those given, not repaired ones."""
+    given = {str(index): msg for index, msg in enumerate(messages)}
     builder = ExchangeBuilder()
-    run: list[Msg] = []
-    for index, msg in enumerate(messages):
-        key, waiting = str(index), builder.withheld
-        for exchange in builder.feed(key, msg):
-            keys = {message.key for message in exchange}
-            if run and waiting and waiting[0] in keys and key not in keys:
-                # Another message follows calls whose results are not all there.
-                yield tuple(run)
-                run = []
-        run.append(msg)
-        if not builder.withheld:
-            yield tuple(run)
-            run = []
-    if run:
-        yield tuple(run)
+    exchanges = [exchange for key, msg in given.items() for exchange in builder.feed(key, msg)]
+    for exchange in [*exchanges, *builder.flush()]:
+        # One message may be part of two exchanges; empty ones are part of none.
+        if run := tuple(given.pop(key) for key in dict.fromkeys(m.key for m in exchange) if key in given):
+            yield run
 
 
 def _pack(units: Sequence[tuple[Part, int]], room: int) -> list[Part]:

@@ -265,9 +265,9 @@ async def test_a_conversation_is_read_beside_the_loop(monkeypatch: pytest.Monkey
     readers: list[threading.Thread] = []
     real = stateless._read
 
-    def read(messages: Any) -> Any:
+    def read(messages: Any, *known: Any) -> Any:
         readers.append(threading.current_thread())
-        return real(messages)
+        return real(messages, *known)
 
     monkeypatch.setattr(stateless, "_read", read)
     await acompress_messages([user("hi")])

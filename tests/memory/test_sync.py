@@ -141,7 +141,7 @@ async def test_a_summarised_message_that_is_edited_leaves_the_summary() -> None:
 
 
 async def test_a_message_between_a_summarised_call_and_its_result_leaves_a_valid_view() -> None:
-    """The call is answered by a placeholder then, which no summary covers, and its result stands alone."""
+    """It moves behind the result: what the summary covers is as it was."""
     memory = new_memory()
     said = [user("start"), *exchange("a", 5), *turns(8)]
     await memory.sync(said)

@@ -8,14 +8,22 @@ from typing import Any
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from context_compressor import Msg, from_openai, to_openai
 from context_compressor.compression.transcript import render_transcript
-from context_compressor.messages.exchanges import ExchangeBuilder, build_exchanges, repaired
+from context_compressor.errors import InvalidStateError
+from context_compressor.messages.exchanges import (
+    Decisions,
+    Exchange,
+    ExchangeBuilder,
+    build_exchanges,
+    repaired,
+)
 from context_compressor.messages.repair import MISSING_RESULT, UNNAMED_TOOL
 from context_compressor.summarizers.prompts import render_conversation
 from tests.memory.scripted import assistant, call, result, system, user
-from tests.support.strategies import chat_histories
+from tests.support.strategies import chat_histories, interleaved
 from tests.support.validity import problems
 
 Dict = dict[str, Any]
@@ -34,6 +42,10 @@ def ids_of(wire: list[Dict]) -> list[str]:
         found += [c["id"] for c in message.get("tool_calls") or []]
         found += [message["tool_call_id"]] if "tool_call_id" in message else []
     return found
+
+
+def enumerated(messages: list[Msg]) -> list[tuple[str, Msg]]:
+    return [(str(n), msg) for n, msg in enumerate(messages)]
 
 
 def orphan(said: Dict, name: str = "tool") -> Dict:
@@ -107,13 +119,70 @@ def test_a_call_that_died_is_answered_by_a_placeholder_and_blocks_nothing() -> N
     assert sizes[0] == 3
 
 
-def test_a_late_result_stands_at_its_own_place_as_a_labelled_user_message() -> None:
-    said = [call("a"), *[user(f"u{n}") for n in range(9)], result("a", "late"), user("on")]
+def shown_first(said: list[Dict], count: int) -> list[Dict]:
+    """Return what a view shows of messages the first of which were shown before the others came."""
+    builder = ExchangeBuilder()
+    exchanges = []
+    for n, msg in enumerate(from_openai(said)):
+        if n == count:
+            exchanges += builder.settle()
+        exchanges += builder.feed(str(n), msg)
+    return to_openai([m.msg for e in [*exchanges, *builder.settle()] for m in e])
+
+
+def test_a_late_result_goes_to_its_call_however_much_came_between() -> None:
+    between = [*[user(f"u{n}") for n in range(5)], call("b"), result("b", "2"), assistant("x")]
+    wire, sizes = fed([call("a"), *between, result("a", "late"), user("on")])
+    assert wire == [call("a"), result("a", "late"), *between, user("on")]
+    assert sizes[:1] == [2]
+
+
+def test_a_result_that_comes_after_its_placeholder_was_shown_says_which_call_it_is_of() -> None:
+    asked = call("a", "b", "c")
+    for n, each in enumerate(asked["tool_calls"]):
+        each["function"]["arguments"] = json.dumps({"shard": n}, indent=2)
+    said = [asked, result("c", "2"), user("stop"), result("b", "1"), result("a", "0"), user("on")]
+    wire = shown_first(said, 3)
+    missing = [result("a", MISSING_RESULT), result("b", MISSING_RESULT)]
+    assert wire[:5] == [asked, result("c", "2"), *missing, user("stop")]
+    label = '[Result of tool read_file, which came late, for the call with {{ "shard": {} }}:]\n{}'
+    assert wire[5:] == [user(label.format(1, 1)), user(label.format(0, 0)), user("on")]
+
+
+def test_a_label_tells_the_beginning_of_long_arguments_on_one_line() -> None:
+    asked = call("a", arguments=json.dumps({"text": "word\n" * 100}))
+    wire = shown_first([asked, user("stop"), result("a", "1")], 2)
+    label, output = wire[-1]["content"].split("\n")
+    assert output == "1"
+    assert label.endswith("...:]")
+    assert len(label) < 300
+
+
+def test_a_call_waits_no_more_once_its_id_is_used_again() -> None:
+    said = [call("a"), user("stop"), call("a"), result("a", "second"), result("a", "more")]
     wire, _ = fed(said)
-    assert wire[1]["content"] == MISSING_RESULT
-    assert wire[2:11] == said[1:10]
-    assert wire[11] == orphan(result("a", "late"), "read_file")
-    assert wire[12] == user("on")
+    assert problems([user("u"), *wire]) == []
+    assert [m["content"] for m in wire if m["role"] == "tool"] == [MISSING_RESULT, "second"]
+    assert wire[-1]["content"].endswith(":]\nmore")
+
+
+def test_a_result_without_an_id_answers_the_newest_calls() -> None:
+    said = [nameless("f"), user("stop"), nameless("f"), {"role": "tool", "content": "1", "tool_name": "f"}]
+    wire, _ = fed(said)
+    assert problems([user("u"), *wire]) == []
+    assert [m["content"] for m in wire if m["role"] == "tool"] == [MISSING_RESULT, "1"]
+
+
+def test_results_of_several_exchanges_in_one_message_go_each_to_its_call() -> None:
+    calls = from_openai([call("a"), user("u"), call("b", "c")])
+    blocks = [{"type": "tool_result", "id": id, "name": "read_file", "output": id} for id in "bac"]
+    shown = [m for e in build_exchanges(enumerated([*calls, Msg("s", blocks, "system")])) for m in e]
+    wire = to_openai([message.msg for message in shown])
+    assert wire == [
+        *[call("a"), result("a", "a"), user("u")],
+        *[call("b", "c"), result("b", "b"), result("c", "c")],
+    ]
+    assert len({(message.key, message.part) for message in shown}) == len(shown)
 
 
 def test_a_result_that_answers_nothing_is_a_labelled_user_message() -> None:
@@ -324,11 +393,15 @@ def test_a_function_call_behind_an_answered_one_is_an_exchange_of_its_own() -> N
     assert fed(said) == (said, [2, 2])
 
 
-def test_an_instruction_between_call_and_result_comes_after_a_placeholder() -> None:
-    wire, _ = fed([call("a"), system("mind the tests"), result("a", "1")])
-    assert problems([user("u"), *wire]) == []
-    assert wire[1]["content"] == MISSING_RESULT
-    assert "1" in json.dumps(wire[3])
+@pytest.mark.parametrize("between", [system("mind the tests"), user("and hurry"), assistant("wait")])
+def test_what_stands_between_calls_and_results_moves_behind_them(between: Dict) -> None:
+    said = [call("a", "b"), between, result("b", "2"), between, result("a", "1")]
+    assert fed(said) == ([said[0], said[2], said[4], between, between], [3, 1, 1])
+
+
+def test_a_function_call_keeps_its_result_behind_a_message_between() -> None:
+    said = [calling("Rome"), user("and hurry"), told("Rome"), calling("Oslo"), told("Oslo")]
+    assert fed(said) == ([said[0], said[2], said[1], *said[3:]], [2, 1, 2])
 
 
 def test_calls_and_results_in_one_message_are_split() -> None:
@@ -381,15 +454,48 @@ def test_valid_histories_come_out_as_they_are_but_for_empty_messages(said: list[
     assert [order[id] for id in ids] == sorted(order[id] for id in ids)
 
 
-@given(chat_histories(valid=False))
-def test_what_has_come_out_never_changes(said: list[Dict]) -> None:
-    msgs = from_openai(said)
+@given(chat_histories(valid=False), st.data())
+def test_what_has_come_out_never_changes(said: list[Dict], data: st.DataObject) -> None:
+    """Whenever a view is shown in between; and the same decisions give the same again."""
+    msgs = enumerated(from_openai(said))
     builder, earlier = ExchangeBuilder(), []
-    for n, msg in enumerate(msgs):
-        earlier += builder.feed(str(n), msg)
-        again = build_exchanges((str(k), m) for k, m in enumerate(msgs[: n + 1]))
-        as_dicts = [[m.msg.to_dict() for m in e] for e in again]
-        assert as_dicts == [[m.msg.to_dict() for m in e] for e in earlier]
+    for n, (key, msg) in enumerate(msgs):
+        earlier += builder.feed(key, msg)
+        if data.draw(st.booleans(), label="shown"):
+            earlier += builder.settle()
+        saved = json.loads(json.dumps(builder.decisions.to_dict()))
+        other = ExchangeBuilder(Decisions.from_dict(saved))
+        again = [e for pair in msgs[: n + 1] for e in other.feed(*pair)]
+        assert as_dicts(again) == as_dicts(earlier)
+        assert other.withheld == builder.withheld
+
+
+def as_dicts(exchanges: list[Exchange]) -> list[list[Dict]]:
+    return [[message.msg.to_dict() for message in exchange] for exchange in exchanges]
+
+
+@given(interleaved())
+def test_every_result_that_exists_stands_behind_its_call(said: list[Dict]) -> None:
+    wire, _ = fed(said)
+    assert [p for p in problems(wire) if p != "only instructions"] == []
+    assert MISSING_RESULT not in json.dumps(wire)
+    assert [m for m in wire if m["role"] != "tool"] == [m for m in said if m["role"] != "tool"]
+    assert sorted(json.dumps(m) for m in wire) == sorted(json.dumps(m) for m in said)
+
+
+def test_of_earlier_releases_every_message_but_a_result_ended_the_waiting() -> None:
+    said = [call("a", "b"), result("b", "2"), system("on"), result("a", "1"), result("x", "3")]
+    msgs = enumerated(from_openai(said))
+    decisions = Decisions.of_earlier_releases(msgs)
+    wire = to_openai([m.msg for e in build_exchanges(msgs, decisions) for m in e])
+    assert wire[2] == result("a", MISSING_RESULT)
+    assert wire[4:] == [orphan(said[3], "read_file"), orphan(said[4])]
+
+
+@pytest.mark.parametrize("data", [None, [], {"missing": [["a", "b"]], "plain": []}, {"missing": []}])
+def test_decisions_that_are_malformed_are_refused(data: object) -> None:
+    with pytest.raises(InvalidStateError, match=r"compression\.decisions"):
+        Decisions.from_dict(data)
 
 
 def test_an_empty_list_beside_calls_becomes_null() -> None:
@@ -470,9 +576,9 @@ def test_of_results_in_one_message_those_without_an_open_call_stand_apart() -> N
     wire = to_openai([message.msg for message in shown])
     assert not problems(wire)
     assert [said["content"].split("\n")[-1] for said in wire if said["role"] != "assistant"] == [
+        "a",
         "stray",
         "other",
-        "a",
     ]
     assert len({(message.key, message.part) for message in shown}) == len(shown)
 

@@ -419,3 +419,27 @@ def _blocks(*, thinking: bool = False) -> st.SearchStrategy[Block]:
     if thinking:
         kinds.append(st.builds(lambda t: {"type": "thinking", "thinking": t}, texts(long=False)))
     return st.one_of(kinds)
+
+
+@st.composite
+def interleaved(draw: st.DrawFn) -> list[Dict]:
+    """Draw calls, each answered once somewhere behind its message, with other messages in between."""
+    said: list[Dict] = []
+    waiting: list[str] = []
+    numbers = itertools.count(1)
+    steps = draw(st.lists(st.sampled_from(("calls", "result", "result", "user", "assistant", "system"))))
+    for step in [*steps, *["result"] * sum(3 for step in steps if step == "calls")]:
+        if step == "calls":
+            ids = [f"c{next(numbers)}" for _ in range(draw(st.integers(1, 3)))]
+            calls = [
+                {"id": id, "type": "function", "function": {"name": f"tool_{id}", "arguments": "{}"}}
+                for id in ids
+            ]
+            said.append({"role": "assistant", "content": None, "tool_calls": calls})
+            waiting += ids
+        elif step != "result":
+            said.append({"role": step, "content": f"{step} {next(numbers)}"})
+        elif waiting:
+            id = waiting.pop(draw(st.integers(0, len(waiting) - 1)))
+            said.append({"role": "tool", "tool_call_id": id, "content": f"result of {id}"})
+    return said

@@ -211,6 +211,7 @@ def _missing_results(history: Sequence[Msg]) -> list[Msg]:
     builder = ExchangeBuilder()
     for msg in history:
         builder.feed(msg.id, msg)
+    builder.settle()
     return [message.msg for exchange in builder.flush() for message in exchange if message.placeholder]
 
 

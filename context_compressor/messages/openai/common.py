@@ -13,6 +13,9 @@ REMARK: Final = "openai"
 """The one key under which the codec keeps what content cannot say: in a message's metadata about the message
 dict, in a block about that block's call or part. A JSON-like dict, absent when there is nothing to say."""
 
+MARKERS: Final = "markers"
+"""The key of the remark under which request metadata stands, as `markers` writes it."""
+
 MAX_DEPTH: Final = 100
 """How deep JSON data may nest. Fixed, because what recursion bears depends on the caller's stack, and the
 same message must read the same way everywhere."""
@@ -171,4 +174,19 @@ def _may_say(key: object, said: object) -> bool:
         return isinstance(said, list) and all(isinstance(name, str) for name in said)
     if key == "extra":
         return isinstance(said, dict)
+    if key == MARKERS:
+        return are_markers(said)
     return _is_remark(said) if key == "function" else isinstance(said, str | None)
+
+
+def are_markers(value: object) -> bool:
+    """Tell whether a value has the form of what `markers.split_markers` took out of a chat dict."""
+    return isinstance(value, list) and all(
+        isinstance(one, list)
+        and len(one) == 4
+        and isinstance(one[0], list)
+        and all(isinstance(step, str | int) for step in one[0])
+        and type(one[1]) is int
+        and isinstance(one[2], str | None)
+        for one in value
+    )

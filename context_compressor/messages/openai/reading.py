@@ -25,6 +25,7 @@ from context_compressor.messages.openai.common import (
     remember,
     wrong,
 )
+from context_compressor.messages.openai.markers import has_marker, set_markers, split_markers
 from context_compressor.messages.openai.parts import part_to_block
 
 
@@ -52,7 +53,11 @@ def from_openai(messages: Iterable[Any]) -> list[Msg]:
                 f"{wrong(f'messages[{index}]', 'a chat dict', message)}; {_mend_of(message)}"
             )
         try:
-            result.append(_read_message(data, tool_names))
+            bare, markers = split_markers(data)
+            if has_marker(markers):
+                result.append(set_markers(_read_message(bare, tool_names), markers))
+            else:
+                result.append(_read_message(data, tool_names))
         except InvalidMessageError as error:
             raise InvalidMessageError(f"messages[{index}].{error}") from None
     return result

@@ -11,6 +11,7 @@ from context_compressor.messages.openai.calls import block_to_call, block_to_hel
 from context_compressor.messages.openai.common import (
     ASSISTANT_KEYS,
     FIELD_BLOCKS,
+    MARKERS,
     MISSING,
     PLAIN_ROLES,
     THOUGHT_KEYS,
@@ -20,6 +21,7 @@ from context_compressor.messages.openai.common import (
     remark_of,
     wrong,
 )
+from context_compressor.messages.openai.markers import with_markers
 from context_compressor.messages.openai.parts import block_to_part
 
 
@@ -44,9 +46,12 @@ def to_openai(messages: Iterable[Msg]) -> list[dict[str, Any]]:
             raise _no_msg(f"messages[{index}]", msg)
         remark = remark_of(msg.metadata)
         if isinstance(content, str):
-            result.append(_finish({"role": _sent_role(role, remark), "content": content}, msg.name, remark))
+            said = [_finish({"role": _sent_role(role, remark), "content": content}, msg.name, remark)]
         else:
-            result.extend(_write_blocks(content, role, msg.name, remark))
+            said = list(_write_blocks(content, role, msg.name, remark))
+        if MARKERS in remark and len(said) == 1:  # of several dicts it is none's own
+            said = [with_markers(said[0], remark[MARKERS])]
+        result.extend(said)
     return result
 
 
