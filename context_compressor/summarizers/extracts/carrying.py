@@ -1,0 +1,74 @@
+"""Carry what earlier summaries told, whoever wrote them, into the lists of a new one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from context_compressor.summarizers.extracts.artifacts import Done
+from context_compressor.summarizers.extracts.items import CHINESE, ENGLISH, Item, Kind, Labels
+from context_compressor.summarizers.extracts.passages import Passage
+from context_compressor.summarizers.extracts.reading import Material, Told
+from context_compressor.summarizers.extracts.work import plan_in
+
+_LANGUAGES = (ENGLISH, CHINESE)
+_HEADING_CHARS = 40
+
+
+def carried_items(material: Material, calls: Sequence[Done], labels: Labels) -> Iterator[Item]:
+    """Yield the lines of earlier summaries as the oldest of the lists that they belong to.
+
+    A line never becomes a user's new words. What failed and has succeeded since is told with the rest, and of
+    the state only what nothing newer says.
+    """
+    count = len(material.told)
+    again = {done.name for done in calls if done.name}
+    seen: set[Kind] = set()
+    for number, told in enumerate(material.told):
+        kind = _kind_of(told)
+        if kind == "state" and not _still_holds(told, material, calls):
+            continue
+        if kind == "failure" and any(_mends(done, told.line) for done in calls):
+            kind = "work"
+        line = told.line
+        if kind == "earlier" and told.heading not in {labels.earlier for labels in _LANGUAGES}:
+            heading = told.heading[:_HEADING_CHARS]
+            line = f"{heading}: {line}" if heading else line
+        rank = (number + 1) / count + (kind not in seen) - (line.partition(" (")[0] in again)
+        seen.add(kind)
+        is_row = kind in ("agent", "work") and " · " in line
+        passage = Passage(line.split(" · ")) if is_row else Passage([line], is_quote=True)
+        yield Item(kind, number - count, passage, rank, carried=True)
+
+
+def _kind_of(told: Told) -> Kind:
+    for labels in _LANGUAGES:
+        if told.heading == labels.log:
+            is_user = told.line.startswith((f"{labels.user}: ", f"{labels.user} ", f"{labels.system}: "))
+            return "user" if is_user else "agent" if told.line.startswith(f"{labels.agent}: ") else "work"
+        if told.heading == labels.failures:
+            return "failure"
+        if told.heading == labels.state:
+            return "state"
+    return "earlier"
+
+
+def _still_holds(told: Told, material: Material, calls: Sequence[Done]) -> bool:
+    """Tell whether a line on the state of the work is the newest of its kind."""
+    states = [other for other in material.told if _kind_of(other) == "state"]
+    newest = max(other.summary for other in states)
+    if told.summary != newest:
+        return False
+    if told.line.startswith(tuple(labels.open for labels in _LANGUAGES)):
+        return not any(words.speaker == "user" or words.closing for words in material.words)
+    if told.line.startswith(tuple(labels.no_result for labels in _LANGUAGES)):
+        return not calls
+    return not any(plan_in(done.call.arguments) for done in calls)
+
+
+def _mends(done: Done, line: str) -> bool:
+    """Tell whether a call has succeeded at what a line tells as a failure."""
+    tool, first = done.key
+    subject = line.removeprefix(f"{tool}: ").partition(" → ")[0]
+    return (
+        line.startswith(f"{tool}: ") and first in subject and done.call.result is not None and not done.outcome.failed
+    )

@@ -1,0 +1,74 @@
+"""What was said: users' words as they are, and the agent's own conclusions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from context_compressor.summarizers.extracts.items import Item, Labels
+from context_compressor.summarizers.extracts.passages import Passage, flat, shorten
+from context_compressor.summarizers.extracts.reading import Material, Words
+
+_SHORT_CHARS = 40
+"""A shorter answer says nothing without its question."""
+_QUESTION_CHARS = 140
+_MARKUP = re.compile(r"\*\*|__|`|^\s{0,9}(?:#{1,6}|>|[-*•+])\s+|^\W+$|\|?(?:\s*:?-{3,}:?\s*\|)+", re.MULTILINE)
+_SENTENCE = re.compile(r"[^。！？!?\n]+?(?:[.!?](?=\s)|[。！？]|\n|\Z)")
+_QUESTION_MARKS = ("?", "？")
+_ANNOUNCES = (":", "：")
+"""How a sentence ends that only leads to a call."""
+_CLOSING_WEIGHT = 2.5
+_LEAST_CHARS = 12
+
+
+def user_items(material: Material, labels: Labels) -> Iterator[Item]:
+    """Yield users' words, word for word; short answers beside the question that they answer."""
+    said = [words for words in material.words if words.speaker != "agent"]
+    for number, words in enumerate(said):
+        text = flat(words.text)
+        label = labels.system if words.speaker == "system" else labels.user
+        head = f"{label} {words.name}".rstrip() + ': "'
+        tail = '"'
+        if len(text) < _SHORT_CHARS and (question := _question_in(words.before)):
+            tail = f'" ({labels.asked}: {question})'
+        recency = (number + 1) / len(said)
+        rank = recency + (number == 0) + min(len(text), 120) / 240
+        weight = 1.5 if number == len(said) - 1 else 1.0
+        yield Item("user", words.place, Passage([text], head, tail, is_quote=True), rank, weight)
+
+
+def agent_items(material: Material, labels: Labels) -> Iterator[Item]:
+    """Yield the agent's own words: what it said before each next word of the user, then amid its work."""
+    told = [words for words in material.words if words.speaker == "agent"]
+    for number, words in enumerate(told):
+        lines = _lines_of(words)
+        if sum(map(len, lines)) < _LEAST_CHARS:
+            continue
+        recency = (number + 1) / len(told)
+        weight = _CLOSING_WEIGHT if words.closing else 1.0
+        rank = recency + words.closing + 0.5 * any(map(str.isdigit, "".join(lines)))
+        yield Item("agent", words.place, Passage(lines, f"{labels.agent}: ", has_leads=True), rank, weight)
+
+
+def _lines_of(words: Words) -> list[str]:
+    lines = [flat(line) for line in _MARKUP.sub("", words.text).splitlines()]
+    lines = [line for line in lines if any(map(str.isalnum, line))]
+    if not words.closing:
+        lines = [flat(kept) for line in lines if (kept := _without_announcements(line))]
+    return list(dict.fromkeys(lines))
+
+
+def _without_announcements(line: str) -> str:
+    if not line.endswith(_ANNOUNCES):
+        return line
+    sentences = [found[0] for found in _SENTENCE.finditer(line)]
+    return "".join(sentences[:-1])
+
+
+def _question_in(text: str) -> str:
+    """Return the last question in a text; "" where it asks none."""
+    if not any(mark in text for mark in _QUESTION_MARKS):
+        return ""
+    asked = [found[0].strip() for found in _SENTENCE.finditer(text[-2_000:])]
+    questions = [sentence for sentence in asked if sentence.endswith(_QUESTION_MARKS)]
+    return shorten(flat(_MARKUP.sub("", questions[-1])), _QUESTION_CHARS) if questions else ""
