@@ -11,8 +11,9 @@ import re
 from context_compressor.messages.msg import Msg
 
 _RESULT_OPENINGS = (
-    *("<tool_", "<function_result", "<observation", "<returncode", "observation:", "action result", "action error"),
-    *("execution result of [", "new terminal output:", "current terminal screen:", "工具调用结果", "工具执行结果"),
+    *("<tool_", "<function_result", "<observation", "<returncode", "observation:"),
+    *("action result", "action error", "execution result of ["),
+    *("new terminal output:", "current terminal screen:", "工具调用结果", "工具执行结果"),
 )
 """How results begin, in lower case, of agents whose calls are text."""
 _NAMED_RESULT = re.compile(r"\[[\w.-]{1,64}(?: for [^\n\]]{0,300})?\] Result:")
@@ -26,7 +27,7 @@ _NUDGES = (
     "[error] you did not use a tool",
 )
 """How messages begin, in lower case, that go to an agent which called no tool."""
-_ADDED = re.compile(r"<([\w-]*(?:reminder|memory|knowledge|environment_details))>")
+_ADDED = re.compile(r"<([\w-]{0,40}(?:reminder|memory|knowledge|environment_details))>")
 """Opens what a program adds to a message: reminders, what was retrieved, what stands open in an editor."""
 _LOADED = re.compile(r"\[ctx://[0-9a-f]{16}, loaded by \w{1,64}\]")
 

@@ -43,5 +43,5 @@ class ExtractiveSummarizer:
             text, complete = draft.write(room)
             return text, text, complete
 
-        filled, last = fill_tokens(write, request.max_tokens, counter, rounds=8, enough=0.95)
-        return filled or cut_to_tokens(last, request.max_tokens, counter)
+        filled, _ = fill_tokens(write, request.max_tokens, counter, rounds=8, enough=0.95)
+        return filled or cut_to_tokens(draft.best_line(), request.max_tokens, counter)

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from context_compressor.summarizers.extracts.items import Item, Kind, Labels
-from context_compressor.summarizers.extracts.outcomes import Outcome, fields_besides, fields_of
+from context_compressor.summarizers.extracts.outcomes import Outcome, fields_besides, fields_of, read_outcome
 from context_compressor.summarizers.extracts.passages import Passage, flat, shorten
 from context_compressor.summarizers.extracts.reading import Call
 
-_NAMING_KEY = re.compile(r"(?:path|file|filename|url|uri|ids?)\Z", re.IGNORECASE)
+_NAMING_KEY = re.compile(r"(?:path|file|file_?name|url|uri|ids?)\Z", re.IGNORECASE)
 _OLD_KEY = re.compile(r"old|before|original", re.IGNORECASE)
 """Begins the key of the side of an edit that is there no more."""
 _NAME_CHARS = 200
 _TEXT_CHARS = 200
 """From this length on an argument, or one of several lines, is a text that was written."""
-_VALUE_CHARS = 300
+_VALUE_CHARS = 1_500
 _ACTION_SHARE = 0.04
-"""What part of a call and its result the arguments are at least, where the call did something: what only looks
-something up has short arguments and a long result."""
+"""What part of a call and its result the arguments are at least, where the call did something: what only
+looks something up has short arguments and a long result."""
+_COMMON = 4
+"""What so many calls give, or so many results print, says nothing of one of them."""
 
 
 @dataclass(slots=True, eq=False)
@@ -50,6 +53,16 @@ class Done:
         return given / (given + self.outcome.chars + 40)
 
     @property
+    def only_looks(self) -> bool:
+        """Whether it only looked something up that is no data."""
+        return self.action < _ACTION_SHARE and not self.outcome.is_record and not self.outcome.failed
+
+    @property
+    def weight(self) -> float:
+        """How much there is to tell of it beyond its name."""
+        return bool(self.written) + 0.5 * self.outcome.is_record + self.action
+
+    @property
     def key(self) -> tuple[str, str]:
         """What a later call has in common that does the same."""
         if self.name:
@@ -58,25 +71,44 @@ class Done:
         return self.call.name, " ".join(last.split()[:3])
 
 
-def read_call(call: Call, outcome: Outcome) -> Done:
-    """Read what a call names, gives and writes."""
+def read_calls(calls: Sequence[Call]) -> list[Done]:
+    """Read what calls name, give, write and came to; without what so many of them have alike."""
+    read = [_read_call(call, read_outcome(call)) for call in calls]
+    arguments = Counter(pair for done in read for pair in done.arguments)
+    lines = Counter(line for done in read for line in dict.fromkeys(done.outcome.told.parts))
+    for done in read:
+        done.arguments.sort(key=lambda pair: arguments[pair] >= _COMMON)
+        if not done.outcome.failed and not done.outcome.is_record:
+            given = {value for _, value in done.arguments}
+            parts = [p for p in done.outcome.told.parts if lines[p] < _COMMON and p not in given]
+            done.outcome.told.parts = parts or done.outcome.told.parts[-1:]
+    return read
+
+
+def _read_call(call: Call, outcome: Outcome) -> Done:
     leaves = list(_leaves(call.arguments))
     name = next((value for key, value in leaves if _names(key, value)), "")
+    has_old = any(_OLD_KEY.match(key) for key, _ in leaves)
     written: list[str] = []
     old: set[str] = set()
     arguments = []
-    is_edit = any(_OLD_KEY.match(key) for key, _ in leaves)
     for key, value in leaves:
         if _OLD_KEY.match(key):
-            old.update(map(str.strip, value.splitlines()))
+            old.update(map(flat, value.splitlines()))
         elif value == name:
             continue
-        elif name and (is_edit and re.match("new", key, re.IGNORECASE) or "\n" in value.strip() or len(value) > _TEXT_CHARS):
+        elif name and _is_written(key, value, has_old):
             written += map(flat, value.splitlines())
         elif value:
             arguments.append((key, flat(value)))
     added = [line for line in written if line not in old and any(map(str.isalnum, line))]
     return Done(call, outcome, name, arguments, list(dict.fromkeys(added or written[:3])))
+
+
+def _is_written(key: str, value: str, has_old: bool) -> bool:
+    """Tell whether an argument is what a call writes: the new side of an edit, or a text."""
+    is_new = has_old and key.casefold().startswith("new")
+    return is_new or "\n" in value.strip() or len(value) > _TEXT_CHARS
 
 
 def _leaves(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
@@ -112,12 +144,17 @@ class Row:
         for done in self.done:
             counts[done.call.name] = counts.get(done.call.name, 0) + 1
         tools = ", ".join(f"{name} ×{times}" if times > 1 else name for name, times in counts.items())
-        if all(done.action < _ACTION_SHARE and not done.outcome.is_record and not done.outcome.failed for done in self.done):
+        if not any(
+            done.action >= _ACTION_SHARE or done.outcome.is_record or done.outcome.failed
+            for done in self.done
+        ):
             kind = "spare"
-        head = f"{self.name} ({tools}): " if len(facts) != len(self.done) or len(facts) > 1 else f"{self.name}: "
-        rank = max(done.action + 0.3 * done.outcome.is_record + 0.2 * done.outcome.failed for done in self.done)
-        rank += 0.5 * newest.call.place / max(1, total) + min(len(self.done), 10) / 20
-        weight = 0.5 + max(bool(done.written) + 0.5 * done.outcome.is_record for done in self.done)
+        head = f"{self.name} ({tools}): " if len(self.done) > 1 else f"{self.name}: "
+        worth = [done.action + 0.3 * done.outcome.is_record + 0.2 * done.outcome.failed for done in self.done]
+        rank = max(worth) + 0.5 * newest.call.place / max(1, total) + min(len(self.done), 10) / 20
+        weight = 0.5 + max(
+            bool(done.written) + 0.5 * done.outcome.is_record + done.action for done in self.done
+        )
         passage = Passage(facts, head if self.name else "", keeps="last")
         return Item(kind, newest.call.place, passage, rank, weight)
 
@@ -136,7 +173,7 @@ class Row:
             elif done.written:
                 yield Passage(done.written, f"{done.call.name} → " if len(self.done) > 1 else "", joint=" | ")
             elif call:
-                yield Passage([call, replace(told, head="→ ")], joint=" ")
+                yield Passage([call, replace(told, head="→ ")] if told.parts else [call], joint=" ")
             elif outcome.is_record:
                 yield told
 
@@ -146,7 +183,7 @@ class Row:
         if done.written or not is_told or not done.arguments:
             return None if self.name else Passage([done.call.name])
         if len(done.arguments) == 1 and not self.name:
-            return Passage([shorten(done.arguments[0][1], _TEXT_CHARS * 4)], f"{done.call.name}: ")
+            return Passage([shorten(done.arguments[0][1], _VALUE_CHARS)], f"{done.call.name}: ")
         given = [f"{key}: {shorten(value, _VALUE_CHARS)}" for key, value in done.arguments]
         return Passage(given, f"{done.call.name} (", ")", ", ", keeps="first")
 

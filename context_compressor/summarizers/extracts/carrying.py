@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from context_compressor.summarizers.extracts.artifacts import Done
-from context_compressor.summarizers.extracts.items import CHINESE, ENGLISH, Item, Kind, Labels
+from context_compressor.summarizers.extracts.items import CHINESE, ENGLISH, Item, Kind
 from context_compressor.summarizers.extracts.passages import Passage
 from context_compressor.summarizers.extracts.reading import Material, Told
 from context_compressor.summarizers.extracts.work import plan_in
@@ -14,7 +14,7 @@ _LANGUAGES = (ENGLISH, CHINESE)
 _HEADING_CHARS = 40
 
 
-def carried_items(material: Material, calls: Sequence[Done], labels: Labels) -> Iterator[Item]:
+def carried_items(material: Material, calls: Sequence[Done]) -> Iterator[Item]:
     """Yield the lines of earlier summaries as the oldest of the lists that they belong to.
 
     A line never becomes a user's new words. What failed and has succeeded since is told with the rest, and of
@@ -69,6 +69,5 @@ def _mends(done: Done, line: str) -> bool:
     """Tell whether a call has succeeded at what a line tells as a failure."""
     tool, first = done.key
     subject = line.removeprefix(f"{tool}: ").partition(" → ")[0]
-    return (
-        line.startswith(f"{tool}: ") and first in subject and done.call.result is not None and not done.outcome.failed
-    )
+    has_succeeded = done.call.result is not None and not done.outcome.failed
+    return has_succeeded and line.startswith(f"{tool}: ") and first in subject

@@ -16,7 +16,7 @@ class Item:
 
     kind: Kind
     place: float
-    """Where it stands among the others: the place of what it tells, below 0 for what an earlier summary told."""
+    """Where it stands among the others: below 0 for what an earlier summary told."""
     passage: Passage
     rank: float = 0.0
     """Who stays where not all do."""
@@ -46,5 +46,7 @@ class Labels:
 
 ENGLISH = Labels()
 CHINESE = Labels(
-    "经过（按先后顺序）", "尚未解决的失败", "工作状态", "更早的摘要", "用户", "助手", "指示", "问", "失败", "此段中尚未答复", "已调用，尚无结果", "省略开头的路径均位于"
+    *("经过（按先后顺序）", "尚未解决的失败", "工作状态", "更早的摘要"),
+    *("用户", "助手", "指示", "问", "失败"),
+    *("此段中尚未答复", "已调用，尚无结果", "省略开头的路径均位于"),
 )

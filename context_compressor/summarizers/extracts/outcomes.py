@@ -12,13 +12,19 @@ from typing import Any
 from context_compressor.summarizers.extracts.passages import Passage, flat, shorten
 from context_compressor.summarizers.extracts.reading import Call
 
-_BAD = r"error|errors|fatal|traceback|exception|failed|failure|failing|cannot|can't|unable|invalid|denied|not found|no such"
+_BAD = (
+    r"error|errors|fatal|traceback|exception|failed|failure|failing|cannot|can't|unable|invalid|denied"
+    r"|not found|no such"
+)
 _BAD_CHINESE = "错误|失败|异常|无法|未找到|不存在|拒绝"
 _IS_BAD = re.compile(rf"\b(?:\w*Error|\w*Exception|{_BAD})\b|{_BAD_CHINESE}", re.IGNORECASE)
 _BEGINS_BAD = re.compile(
-    rf"\W*(?:[^\s:：]+[:：] ?){{0,3}}(?:(?!no\b|without\b)[a-z]+ )?\W*"
+    rf"\W{{0,9}}(?:[^\s:：]{{1,99}}[:：] ?){{0,3}}(?:(?!no\b|without\b)[a-z]{{1,20}} )?\W{{0,9}}"
     rf"(?:[\w.]*(?:Error|Exception)\b|(?:{_BAD})\b|{_BAD_CHINESE})",
     re.IGNORECASE,
+)
+_NAMES_BAD = re.compile(
+    r"\b(?:\w*error|exception|failed|failure|fatal)s?[:：]|(?:错误|失败|异常)[:：]", re.IGNORECASE
 )
 _COUNTS_BAD = re.compile(r"\b[1-9]\d* (?:failed|failures?|errors?)\b", re.IGNORECASE)
 _EXIT_CODE = re.compile(r"(?:exit|return)[ _-]?(?:code|status)\W{1,4}(-?\d{1,9})\b", re.IGNORECASE)
@@ -27,13 +33,15 @@ _ENDS_CHARS = 300
 """Of a long first or last line so many characters are looked at."""
 _SHORT_CHARS = 1_500
 """A longer result is no error text for its first line alone: it may be a page on errors."""
-_MOST_LINES = 40
+_MOST_LINES = 150
 _LINE_CHARS = 2_000
 _FRAME = re.compile(r"</?[\w-]+>|<([\w-]+)>-?\d*</\1>")
 """A line that only opens or closes what a program puts around a result, or tells its status."""
-_VALUE_CHARS = 160
-_MOST_FIELDS = 40
+_VALUE_CHARS = 600
+_MOST_FIELDS = 60
 _ERROR_LINES = 6
+_MOST_DEPTH = 4
+_STATUS_KEY = re.compile(r"code|status|error|success|ok|time|duration", re.IGNORECASE)
 _ID_KEY = re.compile(r"(?:id|ids|number|name)\Z", re.IGNORECASE)
 
 
@@ -82,14 +90,14 @@ def _data_of(text: str) -> Any:
 
 def _enveloped(data: dict[str, Any]) -> str | None:
     """Return the text around which a result is nothing but an envelope: beside it, what tells of success."""
-    for key in ("output", "content", "result"):
-        if isinstance(data.get(key), str) and len(data) > 1 and not any(
-            isinstance(value, dict | list) and value for value in data.values()
-        ):
-            others = set(data) - {key}
-            if all(re.search(r"code|status|error|success|ok|time|duration", name, re.IGNORECASE) for name in others):
-                return str(data[key])
-    return None
+    key = next((key for key in ("output", "content", "result") if isinstance(data.get(key), str)), None)
+    if (
+        key is None
+        or len(data) < 2
+        or any(value for value in data.values() if isinstance(value, dict | list))
+    ):
+        return None
+    return str(data[key]) if all(_STATUS_KEY.search(name) for name in data if name != key) else None
 
 
 def _says_failed(data: Any) -> bool:
@@ -97,7 +105,7 @@ def _says_failed(data: Any) -> bool:
         return False
     for key, value in data.items():
         name = re.sub(r"\W|_", "", key).casefold()
-        if name in ("error", "iserror", "errors", "errormessage") and value not in (None, False, "", 0, [], {}):
+        if name in ("error", "iserror", "errors", "errormessage") and value:
             return True
         if name in ("success", "ok") and value in (False, "false"):
             return True
@@ -116,14 +124,17 @@ def _text_failed(text: str, lines: list[str]) -> bool:
     last = lines[-1][:_ENDS_CHARS]
     if _BEGINS_BAD.match(last) or _COUNTS_BAD.search(last) or _STACK in text:
         return True
-    return len(text) <= _SHORT_CHARS and _BEGINS_BAD.match(lines[0][:_ENDS_CHARS]) is not None
+    if len(text) > _SHORT_CHARS:
+        return False
+    first = lines[0][:_ENDS_CHARS]
+    return _BEGINS_BAD.match(first) is not None or any(map(_NAMES_BAD.search, (first, last)))
 
 
 def _tell_lines(lines: list[str], failed: bool) -> Passage:
     if failed:
-        # The line that begins with the error is what is looked for again; a stack's own first line says nothing.
-        bad = [line for line in lines if _IS_BAD.search(line[:_ENDS_CHARS]) and not line.endswith((":", "："))]
-        bad.sort(key=lambda line: _BEGINS_BAD.match(line) is None)
+        # What begins with an error is looked for again; the first line of a stack says nothing.
+        bad = [line for line in lines if _IS_BAD.search(line[:_ENDS_CHARS]) and line[-1] not in ":："]
+        bad.sort(key=lambda line: _BEGINS_BAD.match(line[:_ENDS_CHARS]) is None)
         return Passage([flat(line) for line in dict.fromkeys(bad[:_ERROR_LINES] or lines[-2:])], joint=" | ")
     if len(lines) > _MOST_LINES:
         head, tail = lines[: _MOST_LINES // 2], lines[-_MOST_LINES // 2 :]
@@ -137,6 +148,8 @@ def _tell_fields(data: Any) -> Passage:
 
 
 def _fields(data: Any, depth: int = 0) -> Iterator[str | Passage]:
+    if depth > _MOST_DEPTH:
+        return
     if isinstance(data, list):
         if data and all(not isinstance(item, dict | list) for item in data):
             yield shorten(flat(", ".join(map(str, data[:20]))), _VALUE_CHARS)
@@ -156,7 +169,7 @@ def _fields(data: Any, depth: int = 0) -> Iterator[str | Passage]:
     for key, value in scalars:
         if value is not None and value != "":
             yield f"{key}: {shorten(flat(str(value)), _VALUE_CHARS)}"
-    for key, value in data.items() if depth < 3 else ():
+    for key, value in data.items():
         if isinstance(value, dict | list) and value:
             inner = list(_fields(value, depth + 1))
             if inner:

@@ -10,6 +10,8 @@ from typing import Literal
 ELLIPSIS = "…"
 _LEAST_PART = 60
 """Characters below which a part is left out rather than cut further: first words alone tell nothing."""
+_LEAST_PASSAGE = 90
+"""The same for a part that has parts itself."""
 _JOINT_CHARS = 3
 _LAST_WEIGHT = 2.0
 """How much longer than others the newest part may be, where the last are kept."""
@@ -54,14 +56,16 @@ class Passage:
     def _cut_parts(self, room: int) -> list[str]:
         kept: list[int] = []
         left = max(room, 0)
+        half = room // 2 - _JOINT_CHARS if len(self.parts) == 2 else room  # a call and what it came to
+        floors = [min(self._least(part), max(half, 0)) for part in self.parts]
         for index in self._order():
-            least = self._least(self.parts[index]) + _JOINT_CHARS
+            least = floors[index] + _JOINT_CHARS
             if least > left and kept:
                 break
             left -= least
             kept.append(index)
         kept.sort()
-        least_chars = [self._least(self.parts[index]) for index in kept]
+        least_chars = [floors[index] for index in kept]
         more = [len(self.parts[index]) - least for index, least in zip(kept, least_chars, strict=True)]
         weights = [_LAST_WEIGHT if self.keeps == "last" and index == kept[-1] else 1.0 for index in kept]
         told = []
@@ -77,9 +81,10 @@ class Passage:
 
     def _least(self, part: str | Passage) -> int:
         """Return below how many characters a part is left out."""
-        if self.has_leads and isinstance(part, str) and (lead := _lead_of(part)):
-            return min(len(part), lead + 2)
-        return min(len(part), _LEAST_PART)
+        if not isinstance(part, str):
+            return min(len(part), _LEAST_PASSAGE)
+        lead = _lead_of(part) if self.has_leads and len(part) > _LEAST_PART else 0
+        return lead + 2 if lead else min(len(part), _LEAST_PART)
 
     def _shorten(self, part: str, limit: int) -> str:
         lead = _lead_of(part) if self.has_leads and limit < min(len(part), _LEAST_PART) else 0
@@ -104,7 +109,7 @@ class Passage:
 
 def _lead_of(part: str) -> int:
     """Return where what a line says before its colon ends, the colon included; 0 where it has none."""
-    return next((found + 1 for mark in (": ", "：") if 0 < (found := part.find(mark, 0, _LEAST_PART))), 0)
+    return max(part.find(": ", 0, _LEAST_PART), part.find("：", 0, _LEAST_PART)) + 1
 
 
 def share_out(needs: Sequence[float], room: float, weights: Sequence[float] | None = None) -> list[int]:
@@ -125,14 +130,14 @@ def flat(text: str) -> str:
 
 
 def shorten(text: str, limit: int) -> str:
-    """Return the head of a text of one line in at most `limit` characters, with an ellipsis where it is cut."""
+    """Return the head of a text of one line in at most `limit` characters, with an ellipsis where it ends."""
     if len(text) <= limit:
         return text
     head = text[: max(0, limit - 2)]
     ends = [found.end() for found in _SENTENCE_END.finditer(head, int(len(head) * 0.7))]
     if ends:
         return f"{head[: ends[-1]]} {ELLIPSIS}"
-    space = head.rfind(" ", len(head) // 2)
+    space = max(head.rfind(mark, len(head) // 2) for mark in " ，、")
     return f"{head[:space]} {ELLIPSIS}" if space > 0 else f"{head}{ELLIPSIS}"
 
 
@@ -144,7 +149,8 @@ def quote_ends(text: str, limit: int) -> str:
     if len(text) <= limit or limit < _LEAST_QUOTE:
         return shorten(text, limit)
     tail = text[len(text) - int(limit * _TAIL_SHARE) :]
-    start = next((found.end() for found in _SENTENCE_END.finditer(tail, 0, len(tail) // 2)), 0) or tail.find(" ") + 1
+    sentence = _SENTENCE_END.search(tail, 0, len(tail) // 2)
+    start = sentence.end() if sentence else tail.find(" ") + 1
     tail = tail[start:].lstrip()
     head = shorten(text, limit - len(tail) - 1)
     return f"{head} {tail}"

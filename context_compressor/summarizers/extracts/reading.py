@@ -14,12 +14,14 @@ from context_compressor.messages.speech import is_handed, is_result, said_in
 from context_compressor.summarizers.cleaning import clean
 from context_compressor.summarizers.reasoning import strip_reasoning
 
-_READ_CHARS = 40_000
+_READ_CHARS = 200_000
 """Of a longer text the ends are read, half of it each."""
 _UNNAMED = ("", "user", "human", "tool")
 _STAND_IN = re.compile(r"\[[^\n]{0,200}ctx://[0-9a-f]{16}[^\n]*\]\n?")
 """The label of a stub or a segment; what follows it is told as if it were the whole."""
-_SPOKEN_CALL = re.compile(r"<(tool_call|function_call)>(.*?)(?:</\1>|\Z)|^```[^\n]*\n(.*?)(?:^```|\Z)", re.DOTALL | re.MULTILINE)
+_SPOKEN_CALL = re.compile(
+    r"<(tool_call|function_call)>(.*?)(?:</\1>|\Z)|^```[^\n]*\n(.*?)(?:^```|\Z)", re.DOTALL | re.MULTILINE
+)
 """A call that an agent without tools writes into its text."""
 
 
@@ -130,6 +132,8 @@ class _Reader:
             if is_result(text):
                 self._take_spoken_result(text)
         elif text:
+            if has_calls:  # a server that read them out of the text leaves them there, too
+                text = _SPOKEN_CALL.sub(lambda found: "" if found[1] else found[0], text).strip()
             self._take_words(speaker, text, msg.name, has_calls)
         for block in blocks:
             if block.get("type") == "tool_use":

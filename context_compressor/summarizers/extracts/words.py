@@ -12,8 +12,12 @@ from context_compressor.summarizers.extracts.reading import Material, Words
 _SHORT_CHARS = 40
 """A shorter answer says nothing without its question."""
 _QUESTION_CHARS = 140
-_MARKUP = re.compile(r"\*\*|__|`|^\s{0,9}(?:#{1,6}|>|[-*•+])\s+|^\W+$|\|?(?:\s*:?-{3,}:?\s*\|)+", re.MULTILINE)
-_SENTENCE = re.compile(r"[^。！？!?\n]+?(?:[.!?](?=\s)|[。！？]|\n|\Z)")
+_MARKUP = re.compile(
+    r"^\s{0,9}```.*$|\*\*|__|`|^\s{0,9}(?:#{1,6}|>|[-*•+])\s+|\|?(?:\s{0,9}:?-{3,}:?\s{0,9}\|)+", re.MULTILINE
+)
+_LOOSE_NUMBER = re.compile(r"\s?\d{1,2}[.)、]\s*\Z")
+"""What is left of an item of a list whose words were an announcement."""
+_SENTENCE = re.compile(r"[^\n]+?(?:[.!?](?=\s|\Z)|[。！？]|\n|\Z)")
 _QUESTION_MARKS = ("?", "？")
 _ANNOUNCES = (":", "：")
 """How a sentence ends that only leads to a call."""
@@ -24,6 +28,7 @@ _LEAST_CHARS = 12
 def user_items(material: Material, labels: Labels) -> Iterator[Item]:
     """Yield users' words, word for word; short answers beside the question that they answer."""
     said = [words for words in material.words if words.speaker != "agent"]
+    first = next((words for words in said if words.speaker == "user"), None)
     for number, words in enumerate(said):
         text = flat(words.text)
         label = labels.system if words.speaker == "system" else labels.user
@@ -32,7 +37,7 @@ def user_items(material: Material, labels: Labels) -> Iterator[Item]:
         if len(text) < _SHORT_CHARS and (question := _question_in(words.before)):
             tail = f'" ({labels.asked}: {question})'
         recency = (number + 1) / len(said)
-        rank = recency + (number == 0) + min(len(text), 120) / 240
+        rank = recency + (words is first or number == len(said) - 1) + min(len(text), 120) / 240
         weight = 1.5 if number == len(said) - 1 else 1.0
         yield Item("user", words.place, Passage([text], head, tail, is_quote=True), rank, weight)
 
@@ -42,7 +47,7 @@ def agent_items(material: Material, labels: Labels) -> Iterator[Item]:
     told = [words for words in material.words if words.speaker == "agent"]
     for number, words in enumerate(told):
         lines = _lines_of(words)
-        if sum(map(len, lines)) < _LEAST_CHARS:
+        if not lines or (not words.closing and sum(map(len, lines)) < _LEAST_CHARS):
             continue
         recency = (number + 1) / len(told)
         weight = _CLOSING_WEIGHT if words.closing else 1.0
@@ -62,7 +67,7 @@ def _without_announcements(line: str) -> str:
     if not line.endswith(_ANNOUNCES):
         return line
     sentences = [found[0] for found in _SENTENCE.finditer(line)]
-    return "".join(sentences[:-1])
+    return _LOOSE_NUMBER.sub("", "".join(sentences[:-1]))
 
 
 def _question_in(text: str) -> str:

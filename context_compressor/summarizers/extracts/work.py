@@ -17,12 +17,13 @@ _STEP_CHARS = 160
 
 def plan_in(arguments: Any) -> dict[str, list[str]]:
     """Return the steps of a plan by their status: a list of objects that each have one; empty for no plan."""
-    for value in arguments.values() if isinstance(arguments, dict) else ():
-        if isinstance(value, list) and value and all(isinstance(step, dict) and "status" in step for step in value):
+    for steps in arguments.values() if isinstance(arguments, dict) else ():
+        if isinstance(steps, list) and steps and all(isinstance(s, dict) and "status" in s for s in steps):
             plan: dict[str, list[str]] = {}
-            for step in value:
+            for step in steps:
                 texts = [text for key, text in step.items() if key != "status" and isinstance(text, str)]
-                plan.setdefault(str(step["status"]), []).append(shorten(flat(max(texts, key=len, default="")), _STEP_CHARS))
+                told = shorten(flat(max(texts, key=len, default="")), _STEP_CHARS)
+                plan.setdefault(str(step["status"]), []).append(told)
             return plan
     return {}
 
@@ -42,7 +43,7 @@ def state_items(material: Material, calls: Sequence[Done], labels: Labels) -> It
         yield Item("state", 10_000, text, 3.0)
 
 
-def failure_items(failures: Sequence[Done], labels: Labels) -> Iterator[Item]:
+def failure_items(failures: Sequence[Done]) -> Iterator[Item]:
     """Yield a line for each failure that stands, with the exact error."""
     for done in failures:
         head = f"{done.call.name}: {shorten(done.subject, _SUBJECT_CHARS)} → "
