@@ -33,7 +33,7 @@ _ENDS_CHARS = 300
 """Of a long first or last line so many characters are looked at."""
 _SHORT_CHARS = 1_500
 """A longer result is no error text for its first line alone: it may be a page on errors."""
-_MOST_LINES = 150
+_MOST_LINES = 40
 _LINE_CHARS = 2_000
 _FRAME = re.compile(r"</?[\w-]+>|<([\w-]+)>-?\d*</\1>")
 """A line that only opens or closes what a program puts around a result, or tells its status."""

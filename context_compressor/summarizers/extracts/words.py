@@ -13,7 +13,7 @@ _SHORT_CHARS = 40
 """A shorter answer says nothing without its question."""
 _QUESTION_CHARS = 140
 _MARKUP = re.compile(
-    r"^\s{0,9}```.*$|\*\*|__|`|^\s{0,9}(?:#{1,6}|>|[-*•+])\s+|\|?(?:\s{0,9}:?-{3,}:?\s{0,9}\|)+", re.MULTILINE
+    r"^\s{0,9}```.*$|\*\*|`|^\s{0,9}(?:#{1,6}|>|[-*•+])\s+|\|?(?:\s{0,9}:?-{3,}:?\s{0,9}\|)+", re.MULTILINE
 )
 _LOOSE_NUMBER = re.compile(r"\s?\d{1,2}[.)、]\s*\Z")
 """What is left of an item of a list whose words were an announcement."""
