@@ -45,11 +45,9 @@ async def test_words_and_work_are_told_in_order():
         assistant("It was 8.2."),
     )
     assert lines_under(summary, ENGLISH.log) == [
-        'User: "Please fix parse_date in src/dates.py."',
+        'User: "Please fix parse_date in src/dates.py." → Agent: It reads ISO dates now.',
         "src/dates.py: return fromisoformat(v)",
-        "Agent: It reads ISO dates now.",
-        'User: "Which release was that?"',
-        "Agent: It was 8.2.",
+        'User: "Which release was that?" → Agent: It was 8.2.',
     ]
 
 
@@ -62,8 +60,7 @@ async def test_in_a_chinese_conversation_our_words_are_chinese():
         user("不要修改公共接口，必须兼容旧版本。"),
     )
     assert lines_under(summary, CHINESE.log) == [
-        '用户: "请修复 src/dates.py 里的 parse_date。"',
-        "助手: 原因是没有处理时区。",
+        '用户: "请修复 src/dates.py 里的 parse_date。" → 助手: 原因是没有处理时区。',
         '用户: "不要修改公共接口，必须兼容旧版本。"',
     ]
     assert lines_under(summary, CHINESE.failures) == ["test: dates → 错误：缺少时区"]
@@ -149,9 +146,8 @@ async def test_a_request_that_was_answered_is_not_told_as_open():
     ]
     summary = await summarize(*paid)
     assert lines_under(summary, ENGLISH.state) == []
-    first, second = lines_under(summary, ENGLISH.log)
-    assert "S019" in first
-    assert "receipt W-019" in second
+    [line] = lines_under(summary, ENGLISH.log)
+    assert line.index("Please wire 119 EUR to S019.") < line.index("receipt W-019")
     newest = await summarize(*paid, user("What is the weather in Oslo?"))
     assert lines_under(newest, ENGLISH.state) == [f'{ENGLISH.open}: "What is the weather in Oslo?"']
 
@@ -308,10 +304,22 @@ async def test_lines_of_an_earlier_extract_join_the_lists_they_were_in():
         assistant("It fails."),
     )
     kept = await summarize(segment(old), user("Try again."))
-    assert lines_under(kept, ENGLISH.log) == ['User: "Build it."', "Agent: It fails.", 'User: "Try again."']
+    told = ['User: "Build it." → Agent: It fails.', 'User: "Try again."']
+    assert lines_under(kept, ENGLISH.log) == told
     assert lines_under(kept, ENGLISH.failures) == ["bash: make all → error: no rule"]
     mended = await summarize(segment(old), call("bash", "2", command="make all"), result("2", "built"))
     assert ENGLISH.failures not in mended
+
+
+async def test_an_answer_joins_the_request_that_an_earlier_summary_told():
+    old = await summarize(
+        user("Please wire 119 EUR to S019."), call("bank", "1", to="S019"), result("1", "sent")
+    )
+    assert len(lines_under(old, ENGLISH.state)) == 1
+    later = await summarize(segment(old), assistant("Done: 119 EUR were wired."), user("Thank you."))
+    first = 'User: "Please wire 119 EUR to S019." → Agent: Done: 119 EUR were wired.'
+    assert lines_under(later, ENGLISH.log) == [first, "bank: S019 → sent", 'User: "Thank you."']
+    assert lines_under(later, ENGLISH.state) == [f'{ENGLISH.open}: "Thank you."']
 
 
 @pytest.mark.parametrize("kind", ["segment", "previous"])
@@ -346,7 +354,7 @@ async def test_facts_survive_five_merges_where_there_is_room():
             assistant(f"Shelf {n} holds {n} lamps."),
         ]
         text = await summarize(segment(text), *talk, max_tokens=80 * (n + 2))
-    assert 'User: "The depot\'s code is K-7781."' in text
+    assert 'User: "The depot\'s code is K-7781." → Agent: Noted: K-7781.' in text
     assert "Shelf 0 holds 0 lamps." in text
 
 
@@ -431,7 +439,8 @@ async def test_laws(conversation: tuple[list[Msg], set[str]], max_tokens: int):
     labels = CHINESE if CHINESE.log in summary else ENGLISH
     for line in summary.splitlines():
         if line.startswith(f'- {labels.user}: "'):
-            quote = line.partition('"')[2].partition(f'" ({labels.asked}')[0].removesuffix('"')
+            quote = line.partition('"')[2].partition('" →')[0]
+            quote = quote.partition(f'" ({labels.asked}')[0].removesuffix('"')
             assert all(part.strip() in said for part in quote.split("…"))
     for command in failed:
         assert all(

@@ -23,6 +23,8 @@ _VALUE_CHARS = 1_500
 _ACTION_SHARE = 0.04
 """What part of a call and its result the arguments are at least, where the call did something: what only
 looks something up has short arguments and a long result."""
+_NEWEST_WEIGHT = 2.0
+"""How much longer than others the newest of several things done to a file or record may be."""
 _COMMON = 4
 """What so many calls give, or so many results print, says nothing of one of them."""
 
@@ -155,7 +157,8 @@ class Row:
         weight = 0.5 + max(
             bool(done.written) + 0.5 * done.outcome.is_record + done.action for done in self.done
         )
-        passage = Passage(facts, head if self.name else "", keeps="last")
+        weights = (1.0,) * (len(facts) - 1) + (_NEWEST_WEIGHT,)
+        passage = Passage(facts, head if self.name else "", keeps="last", weights=weights)
         return Item(kind, newest.call.place, passage, rank, weight)
 
     def _facts(self, labels: Labels) -> Iterator[str | Passage]:

@@ -7,6 +7,11 @@ from typing import Literal
 
 from context_compressor.summarizers.extracts.passages import Passage
 
+ANSWERED = " → "
+"""Stands between a user's words and those of the agent about them."""
+PAIR_WEIGHTS = (3.0, 2.0)
+"""How the two share a line where both are cut."""
+
 Kind = Literal["user", "agent", "work", "failure", "state", "earlier", "spare"]
 
 
@@ -30,7 +35,7 @@ class Item:
 class Labels:
     """The words of ours, in the conversation's language."""
 
-    log: str = "What was said and done, in order"
+    log: str = "What was said (→ answered) and done, in order"
     failures: str = "Failures not mended since"
     state: str = "State of the work"
     earlier: str = "From earlier summaries"
@@ -46,7 +51,7 @@ class Labels:
 
 ENGLISH = Labels()
 CHINESE = Labels(
-    *("经过（按先后顺序）", "尚未解决的失败", "工作状态", "更早的摘要"),
+    *("经过（→ 答复；按先后顺序）", "尚未解决的失败", "工作状态", "更早的摘要"),
     *("用户", "助手", "指示", "问", "失败"),
     *("此段中尚未答复", "已调用，尚无结果", "省略开头的路径均位于"),
 )

@@ -31,9 +31,11 @@ _EXIT_CODE = re.compile(r"(?:exit|return)[ _-]?(?:code|status)\W{1,4}(-?\d{1,9})
 _STACK = "Traceback (most recent call last)"
 _ENDS_CHARS = 300
 """Of a long first or last line so many characters are looked at."""
+_STATUS_CHARS = 80
+"""A line that tells an exit code is no longer."""
 _SHORT_CHARS = 1_500
 """A longer result is no error text for its first line alone: it may be a page on errors."""
-_MOST_LINES = 40
+_MOST_LINES = 10
 _LINE_CHARS = 2_000
 _FRAME = re.compile(r"</?[\w-]+>|<([\w-]+)>-?\d*</\1>")
 """A line that only opens or closes what a program puts around a result, or tells its status."""
@@ -73,8 +75,9 @@ def read_outcome(call: Call) -> Outcome:
     if data is not None:
         return Outcome(failed, _tell_fields(data), not failed, len(text))
     lines = [line for line in map(str.strip, text.splitlines()) if any(map(str.isalnum, line))]
+    code = _exit_code(lines)
     lines = [line for line in lines if not _FRAME.fullmatch(line)]
-    failed = failed or _text_failed(text, lines)
+    failed = failed or _text_failed(text, lines, code)
     return Outcome(failed, _tell_lines(lines, failed), False, len(text))
 
 
@@ -116,11 +119,15 @@ def _says_failed(data: Any) -> bool:
     return False
 
 
-def _text_failed(text: str, lines: list[str]) -> bool:
-    if not lines:
-        return False
-    if codes := _EXIT_CODE.findall(text[:_ENDS_CHARS]) or _EXIT_CODE.findall(text[-_ENDS_CHARS:]):
-        return int(codes[-1]) != 0
+def _exit_code(lines: list[str]) -> int | None:
+    """Return the exit code that a first or last line tells; None for none."""
+    ends = [line for line in (*lines[-2:], *lines[:1]) if len(line) <= _STATUS_CHARS]
+    return next((int(found[1]) for line in ends if (found := _EXIT_CODE.search(line))), None)
+
+
+def _text_failed(text: str, lines: list[str], code: int | None) -> bool:
+    if not lines or code is not None:
+        return bool(lines and code)
     last = lines[-1][:_ENDS_CHARS]
     if _BEGINS_BAD.match(last) or _COUNTS_BAD.search(last) or _STACK in text:
         return True

@@ -13,8 +13,6 @@ _LEAST_PART = 60
 _LEAST_PASSAGE = 90
 """The same for a part that has parts itself."""
 _JOINT_CHARS = 3
-_LAST_WEIGHT = 2.0
-"""How much longer than others the newest part may be, where the last are kept."""
 _LEAST_QUOTE = 120
 """Characters from which a quote has a head and a tail."""
 _TAIL_SHARE = 0.35
@@ -35,6 +33,8 @@ class Passage:
     """Whether it is one text, word for word, of which head and tail are kept."""
     keeps: Literal["first", "last", "ends"] = "ends"
     """Which of too many parts are kept."""
+    weights: tuple[float, ...] = ()
+    """How much longer than others each part may be; () where all are alike."""
     has_leads: bool = False
     """Whether what a part says before its colon may stand for it, as in a list."""
 
@@ -56,8 +56,14 @@ class Passage:
     def _cut_parts(self, room: int) -> list[str]:
         kept: list[int] = []
         left = max(room, 0)
-        half = room // 2 - _JOINT_CHARS if len(self.parts) == 2 else room  # a call and what it came to
-        floors = [min(self._least(part), max(half, 0)) for part in self.parts]
+        weights = self.weights or (1.0,) * len(self.parts)
+        floors = [self._least(part) for part in self.parts]
+        if len(floors) == 2:  # neither is worth much without the other
+            part_of = room / sum(weights)
+            floors = [
+                max(0, min(least, int(part_of * weight) - _JOINT_CHARS))
+                for least, weight in zip(floors, weights, strict=True)
+            ]
         for index in self._order():
             least = floors[index] + _JOINT_CHARS
             if least > left and kept:
@@ -67,10 +73,11 @@ class Passage:
         kept.sort()
         least_chars = [floors[index] for index in kept]
         more = [len(self.parts[index]) - least for index, least in zip(kept, least_chars, strict=True)]
-        weights = [_LAST_WEIGHT if self.keeps == "last" and index == kept[-1] else 1.0 for index in kept]
         told = []
         before = -1
-        for index, least, share in zip(kept, least_chars, share_out(more, left, weights), strict=True):
+        for index, least, share in zip(
+            kept, least_chars, share_out(more, left, [weights[index] for index in kept]), strict=True
+        ):
             part, limit = self.parts[index], least + share
             text = self._shorten(part, limit) if isinstance(part, str) else part.tell(limit)
             told.append(text if index == before + 1 else f"{ELLIPSIS} {text}")

@@ -38,7 +38,10 @@ class Words:
     before: str = ""
     """What the agent had said right before."""
     closing: bool = False
-    """Whether the agent said it last before the user's next words, or at the end, with no call behind it."""
+    """Whether the agent said it without a call: it closes what it was asked about.
+
+    A call may follow all the same, where the next request stays in the view.
+    """
 
 
 @dataclass(slots=True)
@@ -73,6 +76,14 @@ class Material:
     told: list[Told] = field(default_factory=list)
 
     @property
+    def late_answer(self) -> Words | None:
+        """The words in which the agent closed before any user spoke: about what an earlier summary told."""
+        for words in self.words:
+            if words.speaker != "agent" or words.closing:
+                return words if words.speaker == "agent" else None
+        return None
+
+    @property
     def open_request(self) -> Words | None:
         """The user's newest words, where the agent has not closed with an answer since."""
         for words in reversed(self.words):
@@ -94,7 +105,7 @@ def read_messages(messages: Sequence[Msg], previous: str | None) -> Material:
             reader.read_summary(msg.get_text_content() or "")
         elif kind != "placeholder":
             reader.read(msg)
-    return reader.finish()
+    return reader.material
 
 
 class _Reader:
@@ -105,11 +116,6 @@ class _Reader:
         self._summaries = 0
         self._said = ""
         """What the agent said last."""
-        self._closes = False
-
-    def finish(self) -> Material:
-        self._close()
-        return self.material
 
     def read_summary(self, text: str) -> None:
         heading = ""
@@ -148,26 +154,19 @@ class _Reader:
             text = _message_in(strip_reasoning(text).strip() if text.startswith("<") else text)
             if not text:
                 return
-            self._said, self._closes = text, not has_calls
+            self._said = text
         else:
             text = said_in(text) if speaker == "user" else text
             if not text:
                 return
-            self._close()
         self._place += 1
         named = "" if speaker == "agent" or name.casefold() in (*_UNNAMED, "system") else name[:40]
         before = self._said if speaker == "user" else ""
-        self.material.words.append(Words(self._place, speaker, text, named, before))
-
-    def _close(self) -> None:
-        words = self.material.words
-        if self._closes and words and words[-1].speaker == "agent":
-            words[-1].closing = True
-        self._closes = False
+        closing = speaker == "agent" and not has_calls
+        self.material.words.append(Words(self._place, speaker, text, named, before, closing))
 
     def _take_call(self, name: str, arguments: Mapping[str, Any]) -> Call:
         self._place += 1
-        self._closes = False
         call = Call(self._place, name, arguments)
         self.material.calls.append(call)
         return call
@@ -176,8 +175,9 @@ class _Reader:
         """Take a result that stands in a user's message, and its call out of the agent's words before it."""
         words = self.material.words
         calls = []
-        if words and words[-1].speaker == "agent" and self._closes:
+        if words and words[-1].closing and words[-1].place == self._place:
             calls = list(_spoken_calls(words[-1].text))
+            words[-1].closing = False
             words[-1].text = _SPOKEN_CALL.sub("", words[-1].text).strip()
             if not words[-1].text:
                 words.pop()

@@ -6,10 +6,10 @@ import re
 from collections.abc import Sequence
 
 from context_compressor.summarizers.extracts.artifacts import Done, read_calls, rows_of
-from context_compressor.summarizers.extracts.carrying import carried_items
+from context_compressor.summarizers.extracts.carrying import awaiting, carried_items, join_answers
 from context_compressor.summarizers.extracts.items import CHINESE, ENGLISH, Item, Kind, Labels
 from context_compressor.summarizers.extracts.passages import Passage, share_out
-from context_compressor.summarizers.extracts.reading import Material, read_messages
+from context_compressor.summarizers.extracts.reading import Material, Words, read_messages
 from context_compressor.summarizers.extracts.words import agent_items, user_items
 from context_compressor.summarizers.extracts.work import (
     failure_items,
@@ -21,7 +21,12 @@ from context_compressor.summarizers.protocol import SummaryRequest
 from context_compressor.summarizers.sections import is_chinese
 
 SHARES: dict[Kind, float] = {
-    **{"earlier": 0.3, "user": 0.36, "agent": 0.27, "work": 0.22, "failure": 0.08, "state": 0.07},
+    "earlier": 0.3,
+    "user": 0.5,  # users' words, each with the agent's about them
+    "agent": 0.15,
+    "work": 0.22,
+    "failure": 0.08,
+    "state": 0.07,
     "spare": 0.01,  # what was only looked up: for room that nothing else fills
 }
 """What part of the room each kind may fill; what one leaves goes to the others in the same proportion."""
@@ -47,7 +52,12 @@ class Draft:
         calls = read_calls(material.calls)
         self._root = _root_of(calls)
         self._root_item: Item | None = None
-        items = [*carried_items(material, calls), *_collect(material, calls, self._labels)]
+        material.told = join_answers(material.told)
+        answered = awaiting(material) if material.late_answer else None
+        items = [
+            *carried_items(material, calls, answered, self._labels),
+            *_collect(material, calls, self._labels, material.late_answer if answered else None),
+        ]
         if self._root:
             told = Passage([self._root], f"{self._labels.root} ")
             self._root_item = Item("work", 0, told, 1.0)
@@ -125,9 +135,9 @@ def _fill(items: list[Item], room: int) -> list[tuple[Item, str]]:
     ]
 
 
-def _collect(material: Material, calls: list[Done], labels: Labels) -> list[Item]:
+def _collect(material: Material, calls: list[Done], labels: Labels, told_before: Words | None) -> list[Item]:
     failures = standing_failures(calls)
-    items = [*user_items(material, labels), *agent_items(material, labels)]
+    items = [*user_items(material, labels), *agent_items(material, labels, told_before)]
     items += [*failure_items(failures), *state_items(material, calls, labels)]
     last = material.calls[-1].place if material.calls else 1
     failed = {done.key for done in failures}
