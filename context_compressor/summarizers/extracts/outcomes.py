@@ -43,6 +43,7 @@ _VALUE_CHARS = 600
 _MOST_FIELDS = 60
 _ERROR_LINES = 6
 _MOST_DEPTH = 4
+_FEW_FIELDS = 4
 _STATUS_KEY = re.compile(r"code|status|error|success|ok|time|duration", re.IGNORECASE)
 _ID_KEY = re.compile(r"(?:id|ids|number|name)\Z", re.IGNORECASE)
 
@@ -187,7 +188,14 @@ def fields_besides(data: Passage, known: Iterable[str], name: str) -> Passage:
     """Return the fields of data that are not known: from older data of the record, arguments or its name."""
     known = set(known)
     known.update(field for field in fields_of(data) if name and field.endswith(f": {name}"))
-    return _without(data, known) or replace(data, parts=["ok"])
+    told = _without(data, known) or replace(data, parts=["ok"])
+    if len(known) > _FEW_FIELDS:  # what changed in a record is not what names it
+        told.parts = sorted(told.parts, key=lambda part: isinstance(part, str) and _names_it(part))
+    return told
+
+
+def _names_it(field: str) -> bool:
+    return _ID_KEY.search(field.partition(":")[0]) is not None
 
 
 def fields_of(passage: Passage) -> Iterator[str]:

@@ -200,13 +200,14 @@ def _spoken_calls(text: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def _message_in(text: str) -> str:
-    """Return what is said in an object that is nothing but one text; others as they are."""
+    """Return what is said in an object that is hardly more than one text; others as they are."""
     try:
         data = json.loads(text) if text.startswith("{") else None
     except (ValueError, RecursionError):
         data = None
-    values = list(data.values()) if isinstance(data, dict) else []
-    return values[0] if len(values) == 1 and isinstance(values[0], str) and values[0].strip() else text
+    values = [value for value in data.values() if isinstance(value, str)] if isinstance(data, dict) else []
+    said = max(values, key=len, default="").strip()
+    return said if 2 * len(said) > len(text) else text
 
 
 def _said_by(block: Block) -> str:
