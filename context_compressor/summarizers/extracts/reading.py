@@ -132,6 +132,7 @@ class _Reader:
         speaker = "system" if is_instruction(msg) else "agent" if msg.role == "assistant" else "user"
         blocks = msg.get_content_blocks()
         text = "\n".join(filter(None, map(_said_by, blocks)))
+        text = _message_in(text) if speaker == "agent" else text
         text = _ends(clean(_STAND_IN.sub("", text, count=1) if "ctx://" in text else text)).strip()
         has_calls = any(block.get("type") == "tool_use" for block in blocks)
         if speaker == "user" and text and is_handed(msg):
@@ -151,7 +152,7 @@ class _Reader:
 
     def _take_words(self, speaker: str, text: str, name: str, has_calls: bool) -> None:
         if speaker == "agent":
-            text = _message_in(strip_reasoning(text).strip() if text.startswith("<") else text)
+            text = strip_reasoning(text).strip() if text.startswith("<") else text
             if not text:
                 return
             self._said = text
