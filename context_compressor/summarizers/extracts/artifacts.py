@@ -20,7 +20,7 @@ _NAME_CHARS = 200
 _TEXT_CHARS = 200
 """From this length on an argument, or one of several lines, is a text that was written."""
 _VALUE_CHARS = 1_500
-_ACTION_SHARE = 0.04
+_ACTION_SHARE = 0.02
 """What part of a call and its result the arguments are at least, where the call did something: what only
 looks something up has short arguments and a long result."""
 _NEWEST_WEIGHT = 2.0
