@@ -10,7 +10,7 @@ from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.edits import ItemKey
 from context_compressor.compression.view import ViewItem
 from context_compressor.messages.exchanges import ORPHAN_REPAIR
-from context_compressor.messages.handed import is_handed
+from context_compressor.messages.speech import is_handed
 from context_compressor.messages.msg import is_instruction
 
 

@@ -13,8 +13,8 @@ from context_compressor import CompressedMemory, CompressionEvent, InMemoryMemor
 from context_compressor.errors import InvalidArgumentError, InvalidStateError
 from context_compressor.messages.exchanges import ExchangeBuilder
 from context_compressor.offload.previews import making
-from context_compressor.summarizers.extracts import digest
-from context_compressor.summarizers.extracts.digest import Digest
+from context_compressor.summarizers.extracts import writing
+from context_compressor.summarizers.extracts.reading import Material
 from context_compressor.tokens import off_loop
 from context_compressor.tokens.measure import MessageTokens
 from tests.memory.scripted import (
@@ -269,24 +269,19 @@ async def test_a_long_history_is_read_anew_beside_the_event_loop(
 async def test_rules_read_what_leaves_beside_the_event_loop(
     monkeypatch: pytest.MonkeyPatch, lines: int, is_on_loop: bool
 ) -> None:
-    """To index and to summarise a few pages takes tens of milliseconds; small texts are not worth a hop."""
-    read: dict[str, bool] = {}
+    """To summarise a few pages takes tens of milliseconds; small texts are not worth a hop."""
+    read: list[bool] = []
+    real = writing.read_messages
 
-    def watch(module: str) -> None:
-        real = digest.digest_messages
+    def watched(*args: Any) -> Material:
+        read.append(threading.current_thread() is threading.main_thread())
+        return real(*args)
 
-        def watched(*args: Any) -> Digest:
-            read[module] = threading.current_thread() is threading.main_thread()
-            return real(*args)
-
-        monkeypatch.setattr(f"context_compressor.summarizers.extracts.{module}.digest_messages", watched)
-
-    watch("artifacts")
-    watch("digest")
+    monkeypatch.setattr(writing, "read_messages", watched)
     memory = new_memory(config(64_000, mode="compress"))
     await filled(memory, [user("look"), *exchange("a", lines), *exchange("b", lines), *exchange("c", 1)])
     assert await memory.compress_now()
-    assert read == {"artifacts": is_on_loop, "digest": is_on_loop}
+    assert read == [is_on_loop]
 
 
 async def test_a_preview_is_made_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:

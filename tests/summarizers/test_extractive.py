@@ -1,493 +1,466 @@
+"""What a summary without a model tells: a case for each mechanism in English and Chinese, and laws."""
+
 import json
+import re
+from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from context_compressor.messages.msg import Msg, tool_calls
+from context_compressor.messages.msg import Msg
 from context_compressor.messages.openai import from_openai
-from context_compressor.offload.stubs import stub_text
 from context_compressor.summarizers.extractive import ExtractiveSummarizer
-from context_compressor.summarizers.identifiers.finding import count_identifiers
-from context_compressor.summarizers.prompts import render_conversation
-from context_compressor.summarizers.sections import parse_sections
-from context_compressor.summarizers.validation import summarize_checked
-from context_compressor.tokens.tiktoken_counter import TiktokenCounter
-from tests.summarizers.support import (
-    PieceCounter,
-    assistant,
-    call,
-    from_dicts,
-    request,
-    result,
-    segment,
-    user,
-)
-from tests.support.recordings import requires_recordings, sessions
+from context_compressor.summarizers.extracts.items import CHINESE, ENGLISH, Labels
+from tests.summarizers.support import PieceCounter, assistant, call, request, result, segment, user
 
 counter = PieceCounter()
 
 
-async def summarize(*messages: Msg, **kw) -> str:
+async def summarize(*messages: Msg, **kw: Any) -> str:
     return (await ExtractiveSummarizer(counter).summarize(request(*messages, **kw))).text
 
 
-async def sections(*messages: Msg, **kw) -> dict[str, list[str]]:
-    return parse_sections(await summarize(*messages, **kw))
+def lines_under(summary: str, heading: str) -> list[str]:
+    """Return the lines of a section, without their marks."""
+    _, _, section = summary.partition(f"## {heading}\n")
+    lines = section.partition("\n\n## ")[0].splitlines()
+    return [line.removeprefix("- ") for line in lines]
 
 
-REPAIR = (
-    user("Please fix parse_date in src/utils/dates.py: it loses the time zone of every value it reads."),
-    call("read", "1", path="src/utils/dates.py"),
-    result(
-        "1", "import datetime\n\ndef parse_date(value):\n    return datetime.strptime(value, FORMAT)\n" * 5
-    ),
-    assistant(
-        "The problem is that strptime gets no time zone. I will use fromisoformat instead of strptime."
-    ),
-    user("ok"),
-    user("You must not change the public API, and keep Python 3.8 working."),
-    call("bash", "2", command="cd /repo && pytest tests/test_dates.py"),
-    result("2", "E   ValueError: Invalid isoformat string: '2024-01-01Z'\n1 failed, 3 passed in 0.21s"),
-    assistant("One test fails. Next step: handle the Z suffix."),
-)
+def plan(id: str, *steps: tuple[str, str]) -> Msg:
+    return call("todo", id, todos=[{"content": text, "status": status} for text, status in steps])
 
 
-async def test_a_room_too_small_for_any_line_holds_the_beginning_of_the_best() -> None:
-    """It was left empty, which is no summary: an event told of a failure each time."""
-    said = [call("read", "1", path="src/ra4179.py"), result("1", "no3439 do464 mo9952 bo4363\n" * 40)]
-    said.append(assistant("It stands in ra4179: no3439 do464 mo9952 bo4363 te9685 di501 ba8870 bo3548."))
-    for most in range(10, 60):
-        text = await summarize(*said, max_tokens=most, facts=("read: src/ra4179.py",))
-        assert [line for line in text.splitlines() if line.startswith("- ")]
-        assert counter.count_text(text) <= most
+# 1: turns
 
 
-async def test_each_section_is_drawn_from_the_messages():
-    found = await sections(*REPAIR)
-    assert found["goal"] == [REPAIR[0].content]
-    assert found["instructions"] == [REPAIR[5].content]
-    assert "I will use fromisoformat instead of strptime." in found["decisions"]
-    tally = "bash: pytest tests/test_dates.py → 1 failed, 3 passed in 0.21s: "
-    assert any(line.startswith(tally) and "ValueError" in line for line in found["done"])
-    assert any(line.startswith("read: src/utils/dates.py → def parse_date (") for line in found["done"])
-    assert found["progress"] == ["One test fails. Next step: handle the Z suffix."]
-    assert "next" not in found, "a sentence that was just quoted is not said again"
-
-
-async def test_the_same_request_gives_the_same_summary():
-    assert await summarize(*REPAIR) == await summarize(*REPAIR)
-
-
-async def test_identifiers_stand_beside_a_word_that_says_what_they_are():
-    orders = json.dumps([{"order_id": f"#W{n}77120", "status": "open"} for n in range(5)])
+async def test_words_and_work_are_told_in_order():
     summary = await summarize(
-        user("Where are my orders?"), call("find_orders", "1", user_id="mia_garcia_4516"), result("1", orders)
+        user("Please fix parse_date in src/dates.py."),
+        call("edit", "1", path="src/dates.py", old="return strptime(v)\n", new="return fromisoformat(v)\n"),
+        result("1", "ok"),
+        assistant("It reads ISO dates now."),
+        user("Which release was that?"),
+        assistant("It was 8.2."),
     )
-    for n in range(5):
-        lines = [line for line in summary.splitlines() if f"#W{n}77120" in line]
-        assert lines
-        assert all("order_id" in line or "find_orders" in line for line in lines)
+    assert lines_under(summary, ENGLISH.log) == [
+        'User: "Please fix parse_date in src/dates.py." → Agent: It reads ISO dates now.',
+        "src/dates.py: return fromisoformat(v)",
+        'User: "Which release was that?" → Agent: It was 8.2.',
+    ]
 
 
-async def test_what_calls_used_and_users_named_outranks_what_tools_printed():
-    listing = "\n".join(f"src/generated/module_{n}.py" for n in range(400))
+async def test_in_a_chinese_conversation_our_words_are_chinese():
     summary = await summarize(
-        user("The bug must be in core_engine.py, nowhere else, I am quite sure about that."),
-        call("ls", "1", path="src"),
-        result("1", listing),
-        call("read", "2", path="src/core_engine.py"),
-        result("2", "def run_engine(): ..."),
-        max_tokens=120,
+        user("请修复 src/dates.py 里的 parse_date。"),
+        call("test", "1", suite="dates"),
+        result("1", "错误：缺少时区"),
+        assistant("原因是没有处理时区。"),
+        user("不要修改公共接口，必须兼容旧版本。"),
     )
-    assert "src/core_engine.py" in summary
-    assert "core_engine.py" in summary
+    assert lines_under(summary, CHINESE.log) == [
+        '用户: "请修复 src/dates.py 里的 parse_date。" → 助手: 原因是没有处理时区。',
+        '用户: "不要修改公共接口，必须兼容旧版本。"',
+    ]
+    assert lines_under(summary, CHINESE.failures) == ["test: dates → 错误：缺少时区"]
+    assert lines_under(summary, CHINESE.state) == ['此段中尚未答复: "不要修改公共接口，必须兼容旧版本。"']
+
+
+async def test_calls_in_plain_text_are_calls():
+    spoken = '<tool_call>\n{"name": "ls", "arguments": {"path": "src/app"}}\n</tool_call>'
+    summary = await summarize(
+        user("What is there?"),
+        assistant(f"I look into the folder.\n{spoken}"),
+        user("<tool_response>\na.py b.py\n</tool_response>"),
+        assistant("Two files: a.py and b.py."),
+    )
+    assert "tool_call" not in summary
+    assert "tool_response" not in summary
+    assert "Agent: I look into the folder." in summary
+    assert "src/app: a.py b.py" in summary
+    assert lines_under(summary, ENGLISH.state) == []
+
+
+async def test_a_fenced_command_is_a_call_where_a_result_follows():
+    summary = await summarize(
+        user("Count the files."),
+        assistant("I count.\n```bash\nls | wc -l\n```"),
+        user("Observation: 17 files"),
+    )
+    assert "ls | wc -l → Observation: 17 files" in summary
+
+
+# 2: users' words
 
 
 async def test_a_long_request_keeps_its_head_and_tail():
-    text = "Build the importer. " + "It reads many files of many kinds. " * 40 + "Never touch prod.db."
-    [goal] = (await sections(user(text)))["goal"]
-    assert goal.startswith("Build the importer.")
-    assert goal.endswith("Never touch prod.db.")
-
-
-async def test_newest_and_imperative_instructions_are_preferred():
-    chatter = [
-        user(f"That is interesting, number {n} was nice to read about in the evening.") for n in range(40)
-    ]
-    found = await sections(
-        user("Let us plan the trip to the mountains together, step by step."),
-        *chatter[:20],
-        user("You must never book flights before noon."),
-        *chatter[20:],
-        max_tokens=150,
-    )
-    assert "You must never book flights before noon." in found["instructions"]
-    assert chatter[-1].content in found["instructions"]
-
-
-async def test_facts_that_stand_beside_the_summary_are_not_repeated_in_it():
-    alone = await sections(*REPAIR, max_tokens=300)
-    facts = tuple(alone["facts"])
-    beside = await sections(*REPAIR, facts=facts, max_tokens=300)
-    assert facts
-    assert not set(facts) & set(beside.get("facts", []))
-
-
-async def test_who_of_several_users_said_something_is_told():
-    said = [
-        Msg("maya", "Release 8.2 is frozen until the audit is over on Thursday.", "user"),
-        Msg("bot", "I keep it frozen.", "assistant"),
-        Msg("planner", "You must use LightGBM only.", "user"),
-        Msg("maya", "ok", "user"),
-        Msg("user", "Please add INC-4471 to the notes.", "user"),
-    ]
-    summary = await summarize(*said, max_tokens=400)
-    for line in (
-        "- maya: Release 8.2 is frozen until the audit is over on Thursday.",
-        "- planner: You must use LightGBM only.",
-        "- Please add INC-4471 to the notes.",
-    ):
-        assert f"{line}\n" in summary
-    assert "ok" not in summary.split()
-
-
-async def test_of_what_the_facts_tell_only_one_line_is_said_again_where_there_is_nothing_else():
-    asked = [f"Please tell me about river number {n}." for n in range(6)]
-    facts = tuple(f"user: {text}" for text in asked)
-    summary = await summarize(*map(user, asked), facts=facts, max_tokens=300)
-    assert sum(text in summary for text in asked) == 1
-
-
-async def test_lines_that_speak_of_what_the_user_wants_kept_are_preferred():
-    chatter = [user(f"Please tell me about the weather in place number {n}, will you?") for n in range(40)]
-    question = user("How much is the blue kettle in the window of the shop at the corner of the street?")
-    messages = [*chatter[:1], question, *chatter[1:]]
-    assert "blue kettle" not in await summarize(*messages, max_tokens=150)
-    assert "blue kettle" in await summarize(*messages, max_tokens=150, instructions="Keep all on the kettle.")
-
-
-async def test_a_chinese_conversation_is_summarised_under_chinese_headings():
-    summary = await summarize(
-        user("请修复 src/utils/dates.py 里的 parse_date，它丢失了时区。"),
-        assistant("原因是 strptime 没有处理时区。接下来我要改用 fromisoformat。"),
-        user("不要修改公共接口，必须兼容旧版本。"),
-    )
-    assert "## 目标\n- 请修复 src/utils/dates.py 里的 parse_date，它丢失了时区。" in summary
-    assert "## 用户的指示与约束\n- 不要修改公共接口，必须兼容旧版本。" in summary
-    assert "## 决定\n- 原因是 strptime 没有处理时区。" in summary
-    assert "Goal" not in summary
-    assert "## 已完成" in await summarize(
-        call("search", "1", query="聂卫平的生平与贡献"), result("1", "找到三条")
-    )
-
-
-async def test_a_conversation_without_tools_keeps_what_was_said():
-    summary = await summarize(
-        user("I bought a red bicycle in Utrecht last May."),
-        assistant("Great! A bicycle from Utrecht is a fine companion for the whole summer season."),
-        user("My brother Jan wants one too."),
-    )
-    assert "red bicycle in Utrecht" in summary
-    assert "My brother Jan wants one too." in summary
-    assert "fine companion" in summary
-
-
-async def test_of_a_call_made_again_only_the_newest_outcome_is_told():
-    runs = [("1 failed", "a"), ("3 passed", "b")]
-    tests = [msg for said, id in runs for msg in (call("bash", id, command="pytest -q"), result(id, said))]
-    later = [
-        msg for i in range(9) for msg in (call("bash", f"{i}", command=f"ls d{i}"), result(f"{i}", "x.py"))
-    ]
-    earlier = "## Done\n- bash: pytest -q → 5 errors"
-    found = await sections(*tests, *later, previous=earlier)
-    assert [line for line in found["done"] if "pytest" in line] == ["bash: pytest -q → 3 passed"]
-
-
-async def test_users_who_name_things_alike_are_each_heard():
-    found = await sections(user("Tidy up the repository, please."), user("mv a → b"), user("mv a → c"))
-    assert found["instructions"] == ["mv a → b", "mv a → c"]
-
-
-async def test_of_a_plan_only_the_newest_state_is_told():
-    def plan(id: str, status: str) -> Msg:
-        return call("todo", id, todos=[{"content": "Ship", "status": status}])
-
-    earlier = "## Done\n- todo: pending: Read; Ship"
-    messages = (plan("1", "pending"), result("1", "saved"), plan("2", "in_progress"), result("2", "saved"))
-    assert (await sections(*messages, previous=earlier))["done"] == ["todo: in_progress: Ship"]
-
-
-async def test_what_was_cut_does_not_stand_beside_its_longer_form():
-    long = "Please build the importer for the archive of the museum, with all its plates. " * 8
-    for max_tokens in range(20, 120, 5):
-        summary = await summarize(user(long), *REPAIR[1:3], max_tokens=max_tokens, facts=("id: parse_date",))
-        assert summary.count("- Please build") <= 1
-
-
-async def test_what_is_asked_amid_the_work_is_not_the_goal():
-    found = await sections(*REPAIR[1:])
-    assert "goal" not in found
-    assert REPAIR[5].content in found["instructions"]
-
-
-async def test_what_is_asked_behind_the_first_reply_is_not_the_goal():
-    later = "It is the one for dates, which loses the time zone of every value it reads."
-    found = await sections(user("Fix the parser."), assistant("Which one do you mean?"), user(later))
-    assert found["goal"] == ["Fix the parser."]
-    assert later in found["instructions"]
-
-
-async def test_a_goal_is_carried_forward_and_no_second_one_is_stated():
-    found = await sections(REPAIR[0], previous="## Goal\n- Release version 2")
-    assert found["goal"] == ["Release version 2"]
-    assert found["instructions"] == [REPAIR[0].content]
-
-
-async def test_of_a_screen_what_stands_below_the_newest_prompt_is_told():
-    screen = (
-        "user@host:~$ make check\n3 failed\nuser@host:~$ make check\n5 passed\nthe rate is 7$\nuser@host:~$"
-    )
-    found = await sections(user("Fix it."), call("bash", "1", command="make check"), result("1", screen))
-    [line] = found["done"]
-    assert "5 passed" in line
-    assert "failed" not in line
-    assert "host" not in line
-
-
-async def test_the_state_is_not_told_again_as_a_next_step():
-    found = await sections(user("Fix it."), assistant("Now let me check the remaining errors."))
-    assert found["progress"] == ["Now let me check the remaining errors."]
-    assert "next" not in found
-
-
-async def test_half_a_surrogate_pair_is_a_character_like_any_other():
-    half = "\ud800"
-    function = {"name": "ls", "arguments": json.dumps({"path": f"src/{half}"})}
-    said = [
-        {"role": "user", "content": f"List {half} please."},
-        {
-            "role": "assistant",
-            "content": f"Let me look {half}.",
-            "tool_calls": [{"id": "1", "type": "function", "function": function}],
-        },
-        {"role": "tool", "tool_call_id": "1", "content": f"a{half}.py b.py\n" * 20},
-        {"role": "assistant", "content": f"There are two files {half}."},
-    ]
-    assert "There are two files" in await summarize(*from_openai(said))
-
-
-async def test_what_cannot_be_seen_gives_no_line():
-    summary = await summarize(user("Fix the importer of the archive."), assistant("\u200b\u202e"))
-    assert summary == "## Goal\n- Fix the importer of the archive."
-
-
-class TestEarlierSummaries:
-    earlier = (
-        "## Goal\n- Fix parse_date\n\n## User instructions and constraints\n- keep the public API\n\n"
-        "## Facts and values\n- read dates.py: def parse_date, def format_date\n"
-        "- the server runs on port 8080\n"
-        "\n## Done\n- read: dates.py → ok\n"
-        "\n## In progress\n- reading the tests\n\n## Next steps\n- write a test"
-    )
-
-    async def test_they_are_carried_forward_by_section(self):
-        found = await sections(*REPAIR[1:], previous=self.earlier)
-        assert found["goal"] == ["Fix parse_date"]
-        assert "keep the public API" in found["instructions"]
-        assert "the server runs on port 8080" in found["facts"]
-        assert "format_date" in " ".join(found["facts"])
-        assert "read: dates.py → ok" in found["done"]
-        assert "reading the tests" not in found["progress"]
-
-    async def test_segments_are_merged_line_by_line(self):
-        later = "## Goal\n- Also fix format_date\n\n## Facts and values\n- the server runs on port 8080"
-        found = await sections(segment(self.earlier), segment(later))
-        assert found["goal"] == ["Fix parse_date"]
-        assert "Also fix format_date" in found["instructions"]
-        assert " ".join(found["facts"]).count("port 8080") == 1
-        assert not any("memory" in line or "ctx://" in line for lines in found.values() for line in lines)
-
-    async def test_merged_segments_are_told_in_their_order(self):
-        parts = [segment(f"## Done\n- step {n}a\n- step {n}b") for n in range(6)]
-        found = await sections(*parts)
-        assert found["done"] == [f"step {n}{part}" for n in range(6) for part in "ab"]
-
-    async def test_a_free_form_summary_is_carried_too(self):
-        found = await sections(*REPAIR[1:], previous="The customer Mia wants a refund.\nShe paid by card.")
-        assert {"The customer Mia wants a refund.", "She paid by card."} <= set(found["facts"])
-
-    async def test_what_is_used_again_survives_many_summaries(self):
-        previous = None
-        for n in range(6):
-            noise = "\n".join(f"value_{n}_{k} = {k}" for k in range(200))
-            previous = await summarize(
-                user(f"Continue with part {n} of the account acc_lasting_1, please, as before."),
-                call("query", f"c{n}", account="acc_lasting_1"),
-                result(f"c{n}", noise),
-                previous=previous,
-                max_tokens=300,
-            )
-        assert "acc_lasting_1" in previous
-        assert "part 0 of the account" in previous
-
-
-@st.composite
-def conversations(draw) -> list[Msg]:
-    texts = st.sampled_from(
-        [
-            *(
-                "ok",
-                "",
-                "Please fix src/a_b.py now, it must work.",
-                "word " * 400,
-                "/x" * 300,
-                "é" * 50,
-                "请修复这个错误。" * 30,
-            ),
-            *(
-                "Error: no",
-                '{"id": "W_123", "n": [1, 2]}',
-                "## Goal\n- inner",
-                "\ud83d",
-                "a\\nb\\nc\\nd_e",
-                "\n\n- \n#",
-            ),
-        ]
-    )
-    messages: list[Msg] = []
-    for index in range(draw(st.integers(0, 8))):
-        kind = draw(st.sampled_from(["user", "assistant", "call", "segment", "orphan"]))
-        text = draw(texts)
-        if kind == "user":
-            messages.append(user(text))
-        elif kind == "assistant":
-            messages.append(assistant(text))
-        elif kind == "segment":
-            messages.append(segment(text))
-        elif kind == "orphan":
-            messages.append(result(f"o{index}", [{"type": "image"}, {"type": "text", "text": text}]))
-        else:
-            messages += [
-                call("tool_x", str(index), path=text, n=None, deep={"a": [text]}),
-                result(str(index), text),
-            ]
-    return messages
-
-
-@given(
-    messages=conversations(),
-    max_tokens=st.integers(1, 300),
-    previous=st.sampled_from(
-        [None, "", "## Done\n- read: x_y.py → ok\n## Facts and values\n- a b: c_d, e_f", "free"]
-    ),
-    facts=st.sampled_from([(), ("fact_1 is true",), ("long " * 100,)]),
-)
-def test_it_never_costs_more_than_allowed(messages: list[Msg], max_tokens: int, previous: str | None, facts):
-    asked = request(*messages, max_tokens=max_tokens, previous=previous, facts=facts)
-    assert counter.count_text(ExtractiveSummarizer(counter)._write(asked)) <= max_tokens
+    text = "Build the importer. " + "It reads many files of many kinds. " * 60 + "Never touch prod.db."
+    [line] = lines_under(await summarize(user(text), max_tokens=200), ENGLISH.log)
+    assert line.startswith('User: "Build the importer.')
+    assert " … " in line
+    assert line.endswith('Never touch prod.db."')
 
 
 @pytest.mark.parametrize(
-    "piece",
+    ("question", "answer", "told"),
     [
-        "E",
-        "1",
-        "1 failed ",
-        "a.",
-        ".'",
-        "/",
-        "a/",
-        "# ",
-        "- ",
-        "ok ",
-        "x: ",
-        "\\",
-        "\\n",
-        "\n",
-        "Error",
-        "是",
-        "<a>",
+        (
+            "There are two ways. Shall I use SQLite or Redis?",
+            "SQLite",
+            '"SQLite" (asked: Shall I use SQLite or',
+        ),
+        ("有两种方案。使用哪个数据库？", "第一个", '"第一个" (问: 使用哪个数据库？)'),
     ],
 )
-async def test_rubbish_of_any_length_is_read_in_linear_time(piece: str):
-    """Quadratic scanning of a megabyte would take minutes."""
-    text = piece * (2**20 // len(piece)) + "\\u"
-    messages = (
-        user(text),
-        assistant(text),
-        call("t", "1", path=text, more=[text]),
-        result("1", text),
-        segment(text),
+async def test_a_short_answer_stands_beside_its_question(question: str, answer: str, told: str):
+    assert told in await summarize(assistant(question), user(answer))
+
+
+async def test_who_of_several_users_said_something_is_told():
+    summary = await summarize(
+        Msg("maya", "Release 8.2 is frozen until Thursday.", "user"), user("Who froze it?")
     )
-    assert counter.count_text(await summarize(*messages, previous=text, max_tokens=200)) <= 200
+    assert 'User maya: "Release 8.2 is frozen until Thursday."' in summary
 
 
-async def test_a_large_material_is_summarised_off_the_event_loop(monkeypatch):
-    import threading
+async def test_what_a_program_says_in_the_users_place_is_not_told_as_theirs():
+    reminder = "<system-reminder>You MUST update your list.</system-reminder>"
+    summary = await summarize(user(f"{reminder}\nRename it."), assistant("Renamed."), user(reminder))
+    assert 'User: "Rename it."' in summary
+    assert "MUST" not in summary
 
-    threads = []
-    summarizer = ExtractiveSummarizer(counter)
-    write = summarizer._write
-    monkeypatch.setattr(
-        summarizer, "_write", lambda asked: threads.append(threading.current_thread()) or write(asked)
+
+async def test_media_are_named_and_not_shown():
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 400}}
+    said = [{"role": "user", "content": [{"type": "text", "text": "What is this?"}, image]}]
+    summary = await summarize(*from_openai(said))
+    assert "AAAA" not in summary
+    assert "What is this? [image]" in summary
+
+
+async def test_a_request_that_was_answered_is_not_told_as_open():
+    paid = [
+        user("Please wire 119 EUR to S019."),
+        assistant("Done: 119 EUR were wired to S019, receipt W-019."),
+    ]
+    summary = await summarize(*paid)
+    assert lines_under(summary, ENGLISH.state) == []
+    [line] = lines_under(summary, ENGLISH.log)
+    assert line.index("Please wire 119 EUR to S019.") < line.index("receipt W-019")
+    newest = await summarize(*paid, user("What is the weather in Oslo?"))
+    assert lines_under(newest, ENGLISH.state) == [f'{ENGLISH.open}: "What is the weather in Oslo?"']
+
+
+# 4: the state of the work
+
+
+@pytest.mark.parametrize("words", [("Read it", "Ship it"), ("阅读代码", "发布版本")])
+async def test_of_a_plan_the_newest_state_is_told_by_status(words: tuple[str, str]):
+    read, ship = words
+    summary = await summarize(
+        plan("1", (read, "in_progress"), (ship, "pending")),
+        result("1", "saved"),
+        plan("2", (read, "completed"), (ship, "in_progress")),
+        result("2", "saved"),
     )
-    await summarizer.summarize(request(user("small")))
-    await summarizer.summarize(request(user("some words " * 20_000)))
-    assert [thread is threading.main_thread() for thread in threads] == [True, False]
+    state = lines_under(summary, ENGLISH.state) or lines_under(summary, CHINESE.state)
+    assert state == [f"completed: {read}", f"in_progress: {ship}"]
 
 
-def _said(msg: Msg) -> str:
-    texts = [block["text"] for block in msg.get_content_blocks("text")]
-    return "\n".join([*texts, *(str(value) for call in tool_calls(msg) for value in call["input"].values())])
+async def test_a_call_without_a_result_is_told_as_waiting():
+    summary = await summarize(user("Deploy."), call("deploy", "1", target="staging"))
+    assert f"{ENGLISH.no_result}: deploy: staging" in lines_under(summary, ENGLISH.state)
 
 
-@requires_recordings
-async def test_on_recorded_sessions_it_keeps_most_identifiers_that_are_needed_next():
-    """At 1,000 tokens for some 8,000: each passes the checks, they fill their room, and they hold most of the
-    identifiers that the next assistant messages use and the material held."""
-    used = kept = 0
-    fills = []
-    for name in (
-        "swe_mini_deepseek",
-        "coding_sessions_claude_code",
-        "swe_openhands_pr5306",
-        "synthetic_concat",
-    ):
-        for session in list(sessions(name))[:3]:
-            messages = from_dicts(session["messages"])
-            material: list[Msg] = []
-            for index, msg in enumerate(messages):
-                material.append(msg)
-                size = sum(counter.count_text(_said(m)) for m in material)
-                size += sum(counter.count_text(str(m.content)) for m in material if m.role == "system")
-                if size < 8_000:
-                    continue
-                asked = request(*material, max_tokens=1_000)
-                summary = await summarize_checked(
-                    ExtractiveSummarizer(counter), asked, counter, replaced_tokens=size
-                )
-                fills.append(counter.count_text(summary.text) / 1_000)
-                following = [m for m in messages[index + 1 :] if m.role == "assistant"][:8]
-                wanted = set().union(*(count_identifiers(_said(m)) for m in following)) & set(
-                    count_identifiers(render_conversation(material))
-                )
-                used += len(wanted)
-                kept += len(wanted & set(count_identifiers(summary.text)))
-                material = []
-    assert sum(fills) / len(fills) > 0.9
-    assert used > 500
-    assert kept / used > 0.75
+# 5: the agent's own conclusions
 
 
-async def test_of_a_request_that_left_the_view_the_words_are_told_and_not_the_label():
-    pasted = "\n".join(f"2024-05-01 gate {n} opened" for n in range(200))
-    text = f"Fix the parser of gates.\n{pasted}\nNever touch prod.db."
-    stub = stub_text(
-        text, "ctx://0123456789abcdef", TiktokenCounter(), tokens=3_000, max_tokens=250, what="message"
+async def test_words_that_only_lead_to_a_call_are_left_out():
+    said = Msg("assistant", "The cache is never cleared. Let me look at the store:", "assistant")
+    said.content = [{"type": "text", "text": said.content}, call("read", "1", path="a/store.py").content[0]]
+    summary = await summarize(user("Why?"), said, result("1", "x" * 900))
+    assert "Agent: The cache is never cleared." in summary
+    assert "Let me look" not in summary
+
+
+async def test_of_a_long_list_each_item_keeps_its_head():
+    items = "\n".join(
+        f"{n}. **Tool {n}**: {'it is good for many things and people like it. ' * 4}" for n in range(5)
     )
-    assert stub.startswith("[Offloaded message ctx://0123456789abcdef")
-    [goal] = (await sections(user(stub)))["goal"]
-    assert goal.startswith("Fix the parser of gates.")
-    assert goal.endswith("Never touch prod.db.")
-    assert "lines" not in goal
+    summary = await summarize(user("Which tools?"), assistant(f"Here are some:\n{items}"), max_tokens=150)
+    assert all(f"{n}. Tool {n}:" in summary for n in range(5))
+
+
+# 6: a row for each file and record
+
+
+async def test_of_edits_the_new_side_is_told():
+    summary = await summarize(
+        call("edit", "1", path="src/a.py", old_string="x = 1\ny = 2", new_string="x = 1\ny = 3  # three"),
+        result("1", "The file has been updated."),
+        call("edit", "2", path="src/a.py", oldText="retries = 2", newText="retries = 5"),
+        result("2", "The file has been updated."),
+    )
+    [row] = lines_under(summary, ENGLISH.log)
+    assert row == "src/a.py (edit ×2): edit → y = 3 # three · edit → retries = 5"
+
+
+async def test_a_record_is_told_with_what_was_done_and_what_came_of_it():
+    order = {"order_id": "#W77", "user_id": "mia_4516", "status": "delivered", "items": [{"name": "lamp"}]}
+    changed = {**order, "status": "exchange requested", "difference": -9.89}
+    summary = await summarize(
+        call("get_order", "1", order_id="#W77"),
+        result("1", json.dumps(order)),
+        call("exchange", "2", order_id="#W77", new_item="7958", payment="paypal_24"),
+        result("2", json.dumps(changed)),
+    )
+    [row] = lines_under(summary, ENGLISH.log)
+    assert row.startswith(
+        "#W77 (get_order, exchange): user_id: mia_4516, status: delivered, items: (name: lamp)"
+    )
+    assert row.endswith(
+        "exchange (new_item: 7958, payment: paypal_24) → status: exchange requested, difference: -9.89"
+    )
+
+
+async def test_a_folder_that_paths_share_is_told_once():
+    edits = []
+    for n in range(4):
+        edits += [
+            call("write", str(n), path=f"/home/ann/depot/src/m{n}.py", text="a = 1\n" * 9),
+            result(str(n), "ok"),
+        ]
+    summary = await summarize(*edits)
+    assert summary.count("/home/ann/depot/src/") == 1
+    assert "\n- m3.py: a = 1" in summary
+
+
+# 7: outcomes and failures
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        "npm error code 1\nsrc/a.ts(3,4): error TS2322: bad type\nnpm error command failed",
+        "Traceback (most recent call last):\n  File 'a.py'\nValueError: bad type",
+        '{"output": "bad type", "exit_code": 2}',
+        '{"error": "bad type"}',
+        "<returncode>1</returncode>\n<output>\nbad type\n</output>",
+        "错误：bad type",
+        "操作失败: bad type",
+        "bash: foo: command not found: bad type",
+    ],
+)
+async def test_a_failure_stands_with_its_exact_error_until_it_is_mended(output: str):
+    broken = [user("Build it."), call("bash", "1", command="make all"), result("1", output)]
+    told = lines_under(await summarize(*broken), ENGLISH.failures)
+    assert len(told) == 1
+    assert told[0].startswith("bash: make all → ")
+    assert "bad type" in told[0]
+    mended = await summarize(*broken, call("bash", "2", command="make all"), result("2", "built"))
+    assert ENGLISH.failures not in mended
+    assert "make all → built" in mended
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        "No errors found",
+        "0 failed, 3 passed",
+        '{"error": null, "status": "ok"}',
+        "<returncode>0</returncode>\n<output>\nerrors.py\n</output>",
+        "[Command finished with exit code 0]",
+        "没有错误",
+        "# Error handling\n" + "How to handle an error in a program.\n" * 60,
+    ],
+)
+async def test_what_only_speaks_of_errors_has_not_failed(output: str):
+    summary = await summarize(call("bash", "1", command="make all"), result("1", output))
+    assert ENGLISH.failures not in summary
+    assert CHINESE.failures not in summary
+
+
+async def test_what_all_results_print_is_not_told_of_each():
+    calls = []
+    for n in range(5):
+        calls += [
+            call("bash", str(n), command=f"run {n}"),
+            result(str(n), f"> depot@1.0 run\nresult {n} of {n}"),
+        ]
+    summary = await summarize(*calls)
+    assert "depot@1.0" not in summary
+    assert "bash: run 3 → result 3 of 3" in summary
+
+
+# 8: earlier summaries
+
+
+async def test_lines_of_an_earlier_extract_join_the_lists_they_were_in():
+    old = await summarize(
+        user("Build it."),
+        call("bash", "1", command="make all"),
+        result("1", "error: no rule"),
+        assistant("It fails."),
+    )
+    kept = await summarize(segment(old), user("Try again."))
+    told = ['User: "Build it." → Agent: It fails.', 'User: "Try again."']
+    assert lines_under(kept, ENGLISH.log) == told
+    assert lines_under(kept, ENGLISH.failures) == ["bash: make all → error: no rule"]
+    mended = await summarize(segment(old), call("bash", "2", command="make all"), result("2", "built"))
+    assert ENGLISH.failures not in mended
+
+
+async def test_an_answer_joins_the_request_that_an_earlier_summary_told():
+    old = await summarize(
+        user("Please wire 119 EUR to S019."), call("bank", "1", to="S019"), result("1", "sent")
+    )
+    assert len(lines_under(old, ENGLISH.state)) == 1
+    later = await summarize(segment(old), assistant("Done: 119 EUR were wired."), user("Thank you."))
+    first = 'User: "Please wire 119 EUR to S019." → Agent: Done: 119 EUR were wired.'
+    assert lines_under(later, ENGLISH.log) == [first, "bank: S019 → sent", 'User: "Thank you."']
+    assert lines_under(later, ENGLISH.state) == [f'{ENGLISH.open}: "Thank you."']
+
+
+@pytest.mark.parametrize("kind", ["segment", "previous"])
+async def test_prose_of_a_model_is_carried_under_a_heading_of_its_own(kind: str):
+    prose = "## Goal\nWire the depot.\n\n## Decisions\n- SQLite, since Redis was too slow."
+    if kind == "segment":
+        summary = await summarize(segment(prose), user("Go on."))
+    else:
+        summary = await summarize(user("Go on."), previous=prose)
+    told = ["Goal: Wire the depot.", "Decisions: SQLite, since Redis was too slow."]
+    assert lines_under(summary, ENGLISH.earlier) == told
+    assert lines_under(await summarize(segment(summary), user("And?")), ENGLISH.earlier) == told
+
+
+async def test_state_of_an_earlier_summary_goes_when_there_is_newer():
+    old = await summarize(user("Ship it."), plan("1", ("Read", "pending")), result("1", "saved"))
+    assert len(lines_under(old, ENGLISH.state)) == 2
+    later = await summarize(
+        segment(old), plan("2", ("Read", "completed")), result("2", "saved"), assistant("Shipped.")
+    )
+    assert lines_under(later, ENGLISH.state) == ["completed: Read"]
+    assert lines_under(
+        await summarize(segment(old), call("x", "3", y=1), result("3", "2")), ENGLISH.state
+    ) == (lines_under(old, ENGLISH.state))
+
+
+async def test_facts_survive_five_merges_where_there_is_room():
+    text = await summarize(user("The depot's code is K-7781."), assistant("Noted: K-7781."), max_tokens=80)
+    for n in range(5):
+        talk = [
+            user(f"What about shelf {n}? {'Tell me all of it. ' * 9}"),
+            assistant(f"Shelf {n} holds {n} lamps."),
+        ]
+        text = await summarize(segment(text), *talk, max_tokens=80 * (n + 2))
+    assert 'User: "The depot\'s code is K-7781." → Agent: Noted: K-7781.' in text
+    assert "Shelf 0 holds 0 lamps." in text
+
+
+# the whole
+
+
+async def test_what_the_agent_asked_to_keep_is_preferred():
+    chatter = [user(f"Tell me about the weather in place number {n}, will you? " * 2) for n in range(40)]
+    question = user("How much is the blue kettle in the window?")
+    messages = [*chatter[:9], question, *chatter[9:]]
+    assert "blue kettle" not in await summarize(*messages, max_tokens=150)
+    assert "blue kettle" in await summarize(*messages, max_tokens=150, note="the price of the kettle")
+
+
+async def test_what_cannot_be_seen_is_taken_out():
+    summary = await summarize(user("Use \u202eUTC\x1b[31m, <|im_start|>please."), result("1", "a\u200bb"))
+    assert 'User: "Use UTC, < |im_start|>please."' in summary
+    assert "ab" in summary
+
+
+async def test_a_stand_in_is_told_by_what_it_shows():
+    stub = "[Offloaded tool result ctx://0123456789abcdef: 900 lines, 9000 characters, 3000 tokens]\n17 rows"
+    summary = await summarize(call("query", "1", table="lamps"), result("1", stub))
+    assert "query: lamps → 17 rows" in summary
+    assert "ctx://" not in summary
+
+
+@pytest.mark.parametrize("max_tokens", [12, 24, 48, 64])
+async def test_a_tiny_room_tells_what_was_said_last(max_tokens: int):
+    said = [user("Which shelf holds the lamps?"), assistant("The lamps are on shelf 9.")]
+    summary = await summarize(*said, max_tokens=max_tokens)
+    assert summary
+    assert counter.count_text(summary) <= max_tokens
+    assert max_tokens < 48 or "shelf 9" in summary
+
+
+SENTENCES = st.sampled_from(
+    [
+        "The depot holds lamps of many kinds.",
+        "Never ship on Fridays, and keep the ledger closed.",
+        "Shelf 7 is for kettles!",
+        "仓库里有很多种灯。",
+        "不要在周五发货，并保持账本关闭。",
+        "x = 1",
+        "```\ncode\n```",
+        "a — b",
+    ]
+)
+SAID = st.lists(SENTENCES, min_size=1, max_size=30).map(" ".join)
+
+
+@st.composite
+def conversations(draw: st.DrawFn) -> tuple[list[Msg], set[str]]:
+    """A conversation, and the commands that failed and were not made again."""
+    messages: list[Msg] = []
+    failed = set[str]()
+    for n in range(draw(st.integers(1, 8))):
+        messages.append(user(draw(SAID)))
+        for k in range(draw(st.integers(0, 3))):
+            fails = draw(st.booleans())
+            command = f"run-{n}-{k}"
+            if fails:
+                failed.add(command)
+            output = f"error: no such lamp {n}" if fails else draw(SAID)
+            arguments = {"command": command} if draw(st.booleans()) else {"path": command, "text": draw(SAID)}
+            messages += [call("tool", f"{n}-{k}", **arguments), result(f"{n}-{k}", output)]
+        if draw(st.booleans()):
+            messages.append(assistant(draw(SAID)))
+    return messages, failed
+
+
+@settings(deadline=None, max_examples=120)
+@given(conversations(), st.integers(8, 900))
+async def test_laws(conversation: tuple[list[Msg], set[str]], max_tokens: int):
+    """Within the room, the same each time, words as they were said, no failure as done, no room left idle."""
+    messages, failed = conversation
+    summary = await summarize(*messages, max_tokens=max_tokens)
+    tokens = counter.count_text(summary)
+    assert tokens <= max_tokens
+    assert summary == await summarize(*messages, max_tokens=max_tokens)
+    said = " ".join(" ".join(str(msg.content).split()) for msg in messages if msg.role == "user")
+    labels = CHINESE if CHINESE.log in summary else ENGLISH
+    for line in summary.splitlines():
+        if line.startswith(f'- {labels.user}: "'):
+            quote = line.partition('"')[2].partition('" →')[0]
+            quote = quote.partition(f'" ({labels.asked}')[0].removesuffix('"')
+            assert all(part.strip() in said for part in quote.split("…"))
+    for command in failed:
+        assert all(
+            _tells_failure(line, labels) for line in lines_under(summary, labels.log) if command in line
+        )
+    if any("…" in line for line in lines_under(summary, labels.log)) and max_tokens >= 250:
+        assert tokens >= 0.8 * max_tokens
+
+
+def _tells_failure(line: str, labels: Labels) -> bool:
+    return f"→ {labels.failed}" in line or not re.search(r"→ \w", line)
+
+
+@settings(deadline=None, max_examples=60)
+@given(conversations(), SAID)
+async def test_lines_of_an_earlier_summary_survive_where_there_is_room(
+    conversation: tuple[list[Msg], set[str]], words: str
+):
+    old = await summarize(*conversation[0], max_tokens=300)
+    new = await summarize(segment(old), user(words), max_tokens=20_000)
+    labels = CHINESE if CHINESE.log in old else ENGLISH
+    kept = set(new.splitlines())
+    assert all(f"- {line}" in kept for line in lines_under(old, labels.log))

@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 from context_compressor.errors import InvalidArgumentError, OffloadError, check_members
 from context_compressor.messages.escapes import sendable
-from context_compressor.messages.handed import loaded_note
+from context_compressor.messages.speech import loaded_note
 from context_compressor.messages.media import is_data_url
 from context_compressor.messages.msg import copy_json
 from context_compressor.offload.tools.allowance import Allowance

@@ -1,1 +1,1 @@
-"""What a summary says without a model: messages are read, and lines about them chosen by rules."""
+"""A summary without a model: eight mechanisms that know no program and no tool by name."""

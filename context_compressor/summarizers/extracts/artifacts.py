@@ -1,108 +1,202 @@
-"""The index of artifacts: what no summary may forget, told by rules and not by a model.
-
-Beside the prose of a summary stands a short list of the files, ids, commands, addresses and numbers that
-the summarised messages named, each with what brought it. Every method of summarising loses track of these
-(Factory's evaluation of summarisers, 2025), and they are what an agent cannot reconstruct.
-"""
+"""A row for each file, record or id that calls name, and for each other thing that was done."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
-from typing import NamedTuple
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from context_compressor.messages.msg import Msg
-from context_compressor.summarizers.cutting import fill_tokens
-from context_compressor.summarizers.extracts.candidates import (
-    carried_source,
-    collect_state_lines,
-    is_talk,
-)
-from context_compressor.summarizers.extracts.digest import digest_messages
-from context_compressor.summarizers.extracts.index import Index, ToldNames
-from context_compressor.summarizers.extracts.lines import Line, is_question, line_maker
-from context_compressor.summarizers.extracts.weighing import told_calls
-from context_compressor.summarizers.identifiers.ranking import name_uses, rank_identifiers
-from context_compressor.summarizers.identifiers.uses import NO_NAMES, Names, Uses
-from context_compressor.tokens.protocol import TokenCounter
+from context_compressor.summarizers.extracts.items import Item, Kind, Labels
+from context_compressor.summarizers.extracts.outcomes import Outcome, fields_besides, fields_of, read_outcome
+from context_compressor.summarizers.extracts.passages import Passage, flat, shorten
+from context_compressor.summarizers.extracts.reading import Call
 
-STATE_SHARE = 0.15
-"""Share of the room for what users asked for and what calls came to; the rest is for identifiers."""
-_WISHES_SHARE = 0.2
-"""The same where wishes of users alone fill it: what shall hold stands in no file, and is said but once."""
-_TALK_SHARE = 0.85
-"""The same of a talk, in which what is decided names little, too."""
-_LEAST_STATE_CHARS, _MOST_STATE_SHARE = 280, 0.4
-"""What these may fill in any room, up to that share: names say nothing without what was wanted and done."""
-_FRAME_CHARS = 9
+_NAMING_KEY = re.compile(r"(?:path|file|file_?name|url|uri|ids?)\Z", re.IGNORECASE)
+_OLD_KEY = re.compile(r"old|before|original", re.IGNORECASE)
+"""Begins the key of the side of an edit that is there no more."""
+_NAME_CHARS = 200
+_TEXT_CHARS = 200
+"""From this length on an argument, or one of several lines, is a text that was written."""
+_VALUE_CHARS = 1_500
+_ACTION_SHARE = 0.02
+"""What part of a call and its result the arguments are at least, where the call did something: what only
+looks something up has short arguments and a long result."""
+_NEWEST_WEIGHT = 2.0
+"""How much longer than others the newest of several things done to a file or record may be."""
+_COMMON = 4
+"""What so many calls give, or so many results print, says nothing of one of them."""
 
 
-class Artifacts(NamedTuple):
-    """An index, and what else was learnt on the way."""
+@dataclass(slots=True, eq=False)
+class Done:
+    """A call, read."""
 
-    lines: tuple[str, ...] = ()
-    names: Names = NO_NAMES
-    """Who named what in the messages, earlier segments apart."""
+    call: Call
+    outcome: Outcome
+    name: str
+    """The file, record or id that it names first; "" for none."""
+    arguments: list[tuple[str, str]]
+    """The others, by key."""
+    written: list[str]
+    """The lines that it wrote."""
 
+    @property
+    def subject(self) -> str:
+        """What the call was about, on one line."""
+        said = [value if len(self.arguments) == 1 else f"{key}: {value}" for key, value in self.arguments]
+        return ", ".join([self.name, *said] if self.name else said)
 
-def index_artifacts(
-    messages: Sequence[Msg],
-    max_tokens: int,
-    counter: TokenCounter,
-    *,
-    known: Set[str] = frozenset(),
-    before: Uses | None = None,
-    standing: Sequence[tuple[str, Set[str]]] = (),
-) -> Artifacts:
-    """Return lines that name what these messages named, in at most `max_tokens` tokens.
+    @property
+    def action(self) -> float:
+        """From 0 to 1, how far it did something rather than look something up."""
+        given = sum(len(value) for _, value in self.arguments) + sum(map(len, self.written))
+        return given / (given + self.outcome.chars + 40)
 
-    Args:
-        messages: what leaves the view, oldest first; earlier segments that merge are marked as such.
-        max_tokens: what the lines may cost together, by the counter.
-        counter: measures them.
-        known: identifiers that stay in the view elsewhere; naming them again would tell nobody anything.
-        before: what the agent named in what left earlier.
-        standing: lines of earlier segments that stay in the view, each with the identifiers in it: what they
-            tell of a call may have changed, and what they name is named again where another tool brought it.
-    """
-    digest = digest_messages(messages, None)
-    digest.standing = told_calls(line for line, _ in standing)
-    sources = [carried_source(line) for line in digest.carried] + digest.sources
-    ranked, names = rank_identifiers(sources, before)
-    share = _TALK_SHARE if is_talk(digest) else _WISHES_SHARE
-    told = ToldNames(standing)
-    unknown = (found for found in ranked if found.text not in known)
-    index = Index(sources, [found for found in unknown if not told.covers(found.text, sources[found.source])])
-    states = collect_state_lines(digest, line_maker(ranked))
+    @property
+    def only_looks(self) -> bool:
+        """Whether it only looked something up that is no data."""
+        return self.action < _ACTION_SHARE and not self.outcome.is_record and not self.outcome.failed
 
-    def write(room: float) -> tuple[list[str], str, bool]:
-        lines, complete = _fill(states, index, room, share)
-        return lines, "".join(f"\n- {line}" for line in lines), complete
+    @property
+    def weight(self) -> float:
+        """How much there is to tell of it beyond its name."""
+        return bool(self.written) + 0.5 * self.outcome.is_record + self.action
 
-    lines, _ = fill_tokens(write, max_tokens, counter, rounds=4, enough=0.9)
-    return Artifacts(tuple(lines or ()), names)
+    @property
+    def key(self) -> tuple[str, str]:
+        """What a later call has in common that does the same."""
+        if self.name:
+            return self.call.name, self.name
+        last = re.split(r"&&|;|\n", self.subject.strip("; \n"))[-1]
+        return self.call.name, " ".join(last.split()[:3])
 
 
-def names_in(messages: Sequence[Msg]) -> Names:
-    """Return who named what in messages, as `index_artifacts` does; nothing where its rules fail on them."""
-    try:
-        return name_uses(digest_messages(messages, None).sources)
-    except Exception:  # somebody wrote what breaks them; the event that makes an index tells of it
-        return NO_NAMES
+def read_calls(calls: Sequence[Call]) -> list[Done]:
+    """Read what calls name, give, write and came to; without what so many of them have alike."""
+    read = [_read_call(call, read_outcome(call)) for call in calls]
+    arguments = Counter(pair for done in read for pair in done.arguments)
+    lines = Counter(line for done in read for line in dict.fromkeys(done.outcome.told.parts))
+    for done in read:
+        done.arguments.sort(key=lambda pair: arguments[pair] >= _COMMON)
+        if not done.outcome.failed and not done.outcome.is_record:
+            given = {value for _, value in done.arguments}
+            parts = [p for p in done.outcome.told.parts if lines[p] < _COMMON and p not in given]
+            done.outcome.told.parts = parts or done.outcome.told.parts[-1:]
+    return read
 
 
-def _fill(states: Sequence[Line], index: Index, room: float, share: float) -> tuple[list[str], bool]:
-    """Return lines of at most `room` characters, and whether everything is named."""
-    chosen: list[Line] = []
-    least = min(_LEAST_STATE_CHARS, _MOST_STATE_SHARE * room)
-    left = max(share * room, least)
-    beyond = left - max(STATE_SHARE * room, least)  # for wishes; what was asked as a question was answered
-    for line in sorted(states, key=lambda line: line.section == "done"):  # what was wanted comes first
-        cost = len(line.text) + _FRAME_CHARS
-        if cost <= (left - beyond if line.is_call or is_question(line.text) else left):
-            chosen.append(line)
-            left -= cost
-    chosen.sort(key=lambda line: (line.section == "done", line.position))
-    said = [line.text if line.section == "done" else f"{line.speaker}: {line.text}" for line in chosen]
-    covered = frozenset().union(*(line.identifiers() for line in chosen))
-    named, _, complete = index.lines(covered, room - sum(len(text) + 3 for text in said))
-    return said + named, complete
+def _read_call(call: Call, outcome: Outcome) -> Done:
+    leaves = list(_leaves(call.arguments))
+    name = next((value for key, value in leaves if _names(key, value)), "")
+    has_old = any(_OLD_KEY.match(key) for key, _ in leaves)
+    written: list[str] = []
+    old: set[str] = set()
+    arguments = []
+    for key, value in leaves:
+        if _OLD_KEY.match(key):
+            old.update(map(flat, value.splitlines()))
+        elif value == name:
+            continue
+        elif name and _is_written(key, value, has_old):
+            written += map(flat, value.splitlines())
+        elif value:
+            arguments.append((key, flat(value)))
+    added = [line for line in written if line not in old and any(map(str.isalnum, line))]
+    return Done(call, outcome, name, arguments, list(dict.fromkeys(added or written[:3])))
+
+
+def _is_written(key: str, value: str, has_old: bool) -> bool:
+    """Tell whether an argument is what a call writes: the new side of an edit, or a text."""
+    is_new = has_old and key.casefold().startswith("new")
+    return is_new or "\n" in value.strip() or len(value) > _TEXT_CHARS
+
+
+def _leaves(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
+    if isinstance(value, Mapping):
+        for name, item in value.items():
+            yield from _leaves(item, str(name))
+    elif isinstance(value, list):
+        for item in value:
+            yield from _leaves(item, key)
+    elif value is not None:
+        yield key, str(value)
+
+
+def _names(key: str, value: str) -> bool:
+    return bool(_NAMING_KEY.search(key)) and 3 <= len(value) <= _NAME_CHARS and not re.search(r"\s", value)
+
+
+@dataclass(slots=True, eq=False)
+class Row:
+    """What was done to one file, record or id, or by one command."""
+
+    name: str
+    done: list[Done] = field(default_factory=list)
+
+    def item(self, labels: Labels, total: int) -> Item:
+        """Return the line that tells it."""
+        facts = list(self._facts(labels))
+        kind: Kind = "work"
+        if not facts:
+            facts = [self.done[-1].outcome.told]
+        newest = self.done[-1]
+        counts: dict[str, int] = {}
+        for done in self.done:
+            counts[done.call.name] = counts.get(done.call.name, 0) + 1
+        tools = ", ".join(f"{name} ×{times}" if times > 1 else name for name, times in counts.items())
+        if not any(
+            done.action >= _ACTION_SHARE or done.outcome.is_record or done.outcome.failed
+            for done in self.done
+        ):
+            kind = "spare"
+        head = f"{self.name} ({tools}): " if len(self.done) > 1 else f"{self.name}: "
+        worth = [done.action + 0.3 * done.outcome.is_record + 0.2 * done.outcome.failed for done in self.done]
+        rank = max(worth) + 0.5 * newest.call.place / max(1, total) + min(len(self.done), 10) / 20
+        weight = 0.5 + max(
+            bool(done.written) + 0.5 * done.outcome.is_record + done.action for done in self.done
+        )
+        weights = (1.0,) * (len(facts) - 1) + (_NEWEST_WEIGHT,)
+        passage = Passage(facts, head if self.name else "", keeps="last", weights=weights)
+        return Item(kind, newest.call.place, passage, rank, weight)
+
+    def _facts(self, labels: Labels) -> Iterator[str | Passage]:
+        """Yield what there is to tell, oldest first; of later data what is new in them."""
+        known: set[str] = set()
+        for done in self.done:
+            outcome, told = done.outcome, done.outcome.told
+            if outcome.is_record:
+                given = {f"{key}: {value}" for key, value in done.arguments}
+                told = fields_besides(told, known | given, self.name)
+                known.update(fields_of(outcome.told))
+            call = self._call_of(done)
+            if outcome.failed:
+                yield Passage([call or done.call.name, replace(told, head=f"→ {labels.failed}: ")], joint=" ")
+            elif done.written:
+                yield Passage(done.written, f"{done.call.name} → " if len(self.done) > 1 else "", joint=" | ")
+            elif call:
+                yield Passage([call, replace(told, head="→ ")] if told.parts else [call], joint=" ")
+            elif outcome.is_record:
+                yield told
+
+    def _call_of(self, done: Done) -> Passage | None:
+        """Return a call with its arguments; None for one that only looked something up under a name."""
+        is_told = not self.name or done.action >= _ACTION_SHARE or done.outcome.failed
+        if done.written or not is_told or not done.arguments:
+            return None if self.name else Passage([done.call.name])
+        if len(done.arguments) == 1 and not self.name:
+            return Passage([shorten(done.arguments[0][1], _VALUE_CHARS)], f"{done.call.name}: ")
+        given = [f"{key}: {shorten(value, _VALUE_CHARS)}" for key, value in done.arguments]
+        return Passage(given, f"{done.call.name} (", ")", ", ", keeps="first")
+
+
+def rows_of(calls: list[Done]) -> list[Row]:
+    """Return a row for each name that calls have, and for each other call, made again or not."""
+    rows: dict[object, Row] = {}
+    for done in calls:
+        row = rows.setdefault(done.name or (done.call.name, done.subject), Row(done.name))
+        if not done.name:
+            row.done.clear()  # made again: what it came to before is the past
+        row.done.append(done)
+    return list(rows.values())

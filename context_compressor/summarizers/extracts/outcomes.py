@@ -1,280 +1,213 @@
-"""Tell in one line what a tool call came to."""
+"""What a call came to, told in its own words, and whether it failed."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import Any
 
-from context_compressor.summarizers.cleaning import clean
-from context_compressor.summarizers.cutting import cut, cut_middle, quote
-from context_compressor.summarizers.extracts.echoes import (
-    DATA,
-    below_command,
-    without_arguments,
-    without_echo,
+from context_compressor.summarizers.extracts.passages import Passage, flat, shorten
+from context_compressor.summarizers.extracts.reading import Call
+
+_BAD = (
+    r"error|errors|fatal|traceback|exception|failed|failure|failing|cannot|can't|unable|invalid|denied"
+    r"|not found|no such"
 )
-from context_compressor.summarizers.extracts.failures import (
-    find_error,
-    find_failed_tests,
-    find_logged_error,
-    find_numbered_test,
-    find_refusal,
-)
-from context_compressor.summarizers.extracts.listings import told_objects
-from context_compressor.summarizers.extracts.printed import as_words, first_words
-
-_READ_CHARS = 6_000
-"""How much of a result is read, half from each end, where its outcome stands."""
-_READ_LINES = 3
-"""A result of so few lines may still be the error that a reading call met."""
-
-_ERROR_CHARS = 160
-"""How much of an error is told: its head, where it happened, and its tail, where it often says why."""
-
-
-_SHORT_CHARS = 100
-"""A result of so few characters is told as a whole, its lines beside each other."""
-
-REF = "ctx://"
-"""In a line of the memory's own: a label, or the first line of what stands for a text."""
-_OWN_LINE = re.compile(
-    r"^(?:[^\n]*ctx://[^\n]*|\[(?:lines? \d[\d-]*(?:, columns [\d-]+)?|also contains: [^\n]*|escapes resolved"
-    r"|tags left out|\d+ (?:files?|match(?:es)?)\b[^\n]*)\])(?:\n|\Z)",
-    re.MULTILINE,
-)
-"""What the memory says in a stand-in: its label, and what stands around the lines of a preview."""
-_OWN_LINES = re.compile(rf"\[[^\n]*{REF}\w+: (\d{{1,12}}) lines?\b")
-"""How many lines a text had that left."""
-
-_STATUS = re.compile(
-    r"[^\w\n]*(?:(?:the )?(?:command|process|program|script)\b[^\n]{0,60}?\b)?"
-    r"(?:exit(?:ed with)?(?: exit)?|return)[ _-]?(?:code|status)\b[^\w\n-]{1,4}(-?\d{1,10})"
-    r"(?:</\w+>)?[^\w\n]*$",
-    re.IGNORECASE | re.MULTILINE,
-)
-_DATA_CHARS = 140
-"""How much of data is told."""
-_VERDICT_KEYS = ("error", "status", "state")
-"""Under which an object says what became of what was asked for; often they come last."""
-_DATA_ERROR = re.compile(
-    r"[\"']error(?:s|_?code|_?messages?)?[\"']\s*:\s*+(?!null|None|false|[\"']?0\b|\"\"|''|\[\s*\]|\{\s*\})"
-    r"|[\"']err_?(?:code|no)[\"']\s*:\s*[\"']?(?!0\b)-?\d"
-    r"|[\"']status(?:_?code)?[\"']\s*:\s*[\"']?[45]\d\d\b"
-    r"|[\"'](?:detail|message|msg)[\"']\s*:\s*[\"'](?:Not (?:Found|authenticated)|Unauthorized|Forbidden"
-    r"|Bad credentials|Method Not Allowed|Internal Server Error|(?:Access|Permission) denied)[.\"']"
-    r"|[\"']code[\"']\s*:\s*[\"']?(?:-\d+|[45]\d\d)[\"']?\s*,\s*[\"'](?:msg|message)[\"']"
-    r"|[\"'](?:success|ok|ок|успе[хш]\w*|成功|是否成功|成否|성공|sucesso|éxito|erfolgreich|succès|نجاح|สำเร็จ)[\"']"
-    r"\s*:\s*false\b"
-    r"|[\"'](?:ошибка|错误(?:码|信息|原因)?|失败原因|エラー|오류|خطأ|fehler|erreur|hata|lỗi|ข้อผิดพลาด)[\"']"
-    r"\s*:\s*+(?!null|None|false|[\"']?0\b|\"\"|\[\s*\])"
-    r"|[\"']status[\"']\s*:\s*[\"'](?:fail(?:ed|ure)?|error)\b"
-    r"|[\"'](?:\w*(?:msg|message|result|status|reason|detail)|结果|状态|消息)[\"']"
-    r"\s*:\s*[\"'][^\"'\n]{0,12}(?<!没有)(?<![未无])(?:失败|错误)",
+_BAD_CHINESE = "错误|失败|异常|无法|未找到|不存在|拒绝"
+_IS_BAD = re.compile(rf"\b(?:\w*Error|\w*Exception|{_BAD})\b|{_BAD_CHINESE}", re.IGNORECASE)
+_BEGINS_BAD = re.compile(
+    rf"\W{{0,9}}(?:[^\s:：]{{1,99}}[:：] ?){{0,3}}(?:(?!no\b|without\b)[a-z]{{1,20}} )?\W{{0,9}}"
+    rf"(?:[\w.]*(?:Error|Exception)\b|(?:{_BAD})\b|{_BAD_CHINESE})",
     re.IGNORECASE,
 )
-_DATA_HEAD_CHARS = 200
-"""Further in, data may tell of other errors."""
-_IS_ERROR = re.compile(r"isError(?:=True|[\"']\s*:\s*true)\W*\Z")
-"""Ends what MCP servers say of a call that failed."""
-
-_TALLY = re.compile(
-    r"^[^\n]*\b(?:\d+ (?:tests )?(?:passed|failed|failing|failures?|rejected|errors?)(?![-/]|\.\w)"
-    r"|(?:Failures|Failed|Failing): *\d+|Some tests failed|PASS=\d+ [^\n]{0,40}\bERROR=\d+)\b[^\n]*$"
-    r"|^(?:Ran \d+ tests?|FAILED \(|Plan: \d+ to add|(?:Apply|Destroy) complete!"
-    r"|(?:\[INFO\] )?BUILD SUCCESS(?:FUL)?\b|Build succeeded\.|Successfully (?:installed|built) "
-    r"|(?:added|removed|changed|Installed|Uninstalled) \d+ packages?\b"
-    r"|up to date, audited|No changes\.|OK \(\d+ tests?"
-    r")[^\n]*$",
-    re.MULTILINE,
+_NAMES_BAD = re.compile(
+    r"\b(?:\w*error|exception|failed|failure|fatal)s?[:：]|(?:错误|失败|异常)[:：]", re.IGNORECASE
 )
-"""What test runners say in the end, and other programs whose output begins with what they are about to do.
-
-A file that is named so, `08:32 error.h` in a listing, is none."""
-_FAILED_TALLY = re.compile(
-    r"\b[1-9]\d* (?:failed|failing|failures?|rejected|errors?)\b(?![-/]|\.\w| \(\d+ fixed, 0 remaining)"
-    r"|\b(?:Failures|Errors|Failed|Failing): *[1-9]|\bSome tests failed|^FAILED"
-    r"|\b[1-9]\d* tests failed\b|\b(?:failed|ERROR)=[1-9]"
-)
-_EMPTY_TALLY = re.compile(r"(?<![\d.,])(?:0 (?:tests )?passed|Ran 0 tests)\b")
-"""Says that nothing was run, as of a suite without tests that ran behind others."""
-_MOST_FAILED_TESTS = 3
-"""Names of failed tests that an outcome tells."""
-_TALLY_WORDS = (
-    *("passed", "failed", "ailing", "rejected", "error", "ailure", "Ran ", "FAILED", "Failed:"),
-    *("to add", "complete!", "BUILD SUCC", "Build succ", "Successfully ", " package", "up to date,"),
-    *("No changes.", "OK (", "PASS="),
-)
-_XML_FAILURE = re.compile(
-    r"\s*(?:<\?xml[^<>]{0,200}>\s*)?"
-    r"(?:<(?:[\w.-]{1,30}:)?(?:Envelope|Header|Body|Response|ErrorResponse)\b[^<>]{0,500}>\s*){0,4}"
-    r"(?=<(?:[\w.-]{1,30}:)?(?:Fault|Errors?)(?: [^<>]{0,300})?>)"
-)
-"""What stands before the element in which a service that answers XML tells why it failed."""
-_SERVER_ERROR = re.compile(
-    r"\s*<(?:!doctype )?html\b[^<>]{0,200}>\s*(?:<[^<>]{1,200}>\s*){0,4}<title>\s*[45]\d\d (?-i:[A-Z])",
-    re.IGNORECASE,
-)
-"""Begins the page with which a server refuses."""
-_SEARCH = re.compile(r"\s*(?:xargs +(?:-\S+ +)*|git +)?(?:[efz]?grep|rg|ag|ack)\b")
-_NO_MATCH_STATUS = ("1", "123")
-"""With which they end where they find nothing, and with which xargs says so."""
-_COMPARISON = re.compile(r"\s*(?:(?:git +)?diff|cmp)\b")
-"""With 1 these end where they find a difference."""
-_QUOTED = re.compile(r"\"[^\"]*\"|'[^']*'")
-_BETWEEN_COMMANDS = re.compile(r"[|&;\n]+")
+_COUNTS_BAD = re.compile(r"\b[1-9]\d* (?:failed|failures?|errors?)\b", re.IGNORECASE)
+_EXIT_CODE = re.compile(r"(?:exit|return)[ _-]?(?:code|status)\W{1,4}(-?\d{1,9})\b", re.IGNORECASE)
+_STACK = "Traceback (most recent call last)"
+_ENDS_CHARS = 300
+"""Of a long first or last line so many characters are looked at."""
+_STATUS_CHARS = 80
+"""A line that tells an exit code is no longer."""
+_SHORT_CHARS = 1_500
+"""A longer result is no error text for its first line alone: it may be a page on errors."""
+_MOST_LINES = 10
+_LINE_CHARS = 2_000
+_FRAME = re.compile(r"</?[\w-]+>|<([\w-]+)>-?\d*</\1>")
+"""A line that only opens or closes what a program puts around a result, or tells its status."""
+_VALUE_CHARS = 600
+_MOST_FIELDS = 60
+_ERROR_LINES = 6
+_MOST_DEPTH = 4
+_FEW_FIELDS = 4
+_STATUS_KEY = re.compile(r"code|status|error|success|ok|time|duration", re.IGNORECASE)
+_ID_KEY = re.compile(r"(?:id|ids|number|name)\Z", re.IGNORECASE)
 
 
-def shown_of(text: str) -> str:
-    """Return what is shown of a text that left, without the memory's own words; any other text as it is."""
-    return (_OWN_LINE.sub("", text).strip() or text) if _OWN_LINES.match(text) else text
+@dataclass(slots=True)
+class Outcome:
+    """What a call came to."""
+
+    failed: bool = False
+    told: Passage = field(default_factory=lambda: Passage([]))
+    is_record: bool = False
+    """Whether it is data, told by its fields."""
+    chars: int = 0
+    """How long the whole is."""
 
 
-def read_outcome(
-    text: str,
-    *,
-    command: str = "",
-    arguments: Iterable[object] = (),
-    is_read: bool = False,
-    status: str = "",
-    is_error: bool = False,
-) -> tuple[str, bool]:
-    """Return a result's outcome on one line, and whether it reports a failure.
-
-    A test tally outranks an error line before it, which outranks an error that a log tells of, and that the
-    first line that says anything, or the last where the command failed. Where none of them tells of a
-    failure, the status does with which it ended.
-
-    Args:
-        text: the result.
-        command: what was executed, which terminals repeat above what it printed.
-        arguments: values of the call's, which services repeat in their answers.
-        is_read: whether it is a text that the call showed, in which errors are somebody else's.
-        status: with which the command ended, where a frame around the result told (see `frames`).
-        is_error: whether the result was marked as an error.
-    """
-    executed = command
-    text, command = below_command(text, command)
-    lines = text.count("\n") + 1 if len(text) > _SHORT_CHARS else 0
-    ends = clean(cut_middle(text, _READ_CHARS))
-    if REF in ends[:300]:  # the memory's own words about a text that left
-        left = _OWN_LINES.match(ends)
-        lines = int(left[1]) if left else lines
-        ends = _OWN_LINE.sub("", ends)
-    is_error = is_error or _IS_ERROR.search(ends) is not None
-    said, told = _without_status(without_echo(ends, command))
-    status = status or told
-    if status == "1" and _ends_with(_COMPARISON, executed):
-        status = ""
-    if is_read and not is_error and said.count("\n") >= _READ_LINES:
-        if status not in ("", "0") and (why := _error_at_end(said)):
-            return f"exit code {status}: {quote(why, _ERROR_CHARS)}", True
-        return _logged_error(said, lines) or first_words(said, lines, is_read=True), False
-    answer, ended_well = without_arguments(said, arguments), status in ("", "0")
-    outcome, failed = _what_is_said(answer, lines, is_answer=not executed, ended_well=ended_well)
-    if outcome in ("", "ok") and status in _NO_MATCH_STATUS and _ends_with(_SEARCH, executed):
-        return "no match", False
-    if is_error and not outcome:
-        return "error", True
-    if failed or is_error or ended_well:
-        return outcome, failed or is_error
-    return f"exit code {status}" + (f": {outcome}" if outcome not in ("", "ok") else ""), True
+def read_outcome(call: Call) -> Outcome:
+    """Return what a call came to; without a result, nothing."""
+    text = call.result
+    if text is None:
+        return Outcome()
+    data = _data_of(text)
+    if isinstance(data, dict) and (inner := _enveloped(data)) is not None:
+        text = inner
+        inner_data = _data_of(text)
+        failed = call.flagged or _says_failed(data) or _says_failed(inner_data)
+        data = inner_data
+    else:
+        failed = call.flagged or _says_failed(data)
+    if data is not None:
+        return Outcome(failed, _tell_fields(data), not failed, len(text))
+    lines = [line for line in map(str.strip, text.splitlines()) if any(map(str.isalnum, line))]
+    code = _exit_code(lines)
+    lines = [line for line in lines if not _FRAME.fullmatch(line)]
+    failed = failed or _text_failed(text, lines, code)
+    return Outcome(failed, _tell_lines(lines, failed), False, len(text))
 
 
-def _ends_with(program: re.Pattern[str], command: str) -> bool:
-    """Tell whether a program ends a command, so that its status is the command's."""
-    return program.match(_BETWEEN_COMMANDS.split(_QUOTED.sub("", command).rstrip())[-1]) is not None
-
-
-def _error_at_end(text: str) -> str | None:
-    """Return the error that stands in the last lines of a text: behind what was shown, why no more was."""
-    return find_error("\n".join(text.rstrip().split("\n")[-_READ_LINES:]))
-
-
-def is_tally(outcome: str) -> bool:
-    """Tell whether an outcome is what test runners, builds and their like say in the end."""
-    return _TALLY.match(outcome) is not None
-
-
-def _without_status(text: str) -> tuple[str, str]:
-    """Return a result without the line that names the status of its command, and the status; "" for none.
-
-    It is the first line or the last: further in it is some other command's.
-    """
-    for start in (0, text.rstrip().rfind("\n") + 1):
-        if found := _STATUS.match(text, start):
-            return text[:start] + text[found.end() :], found[1]
-    return text, ""
-
-
-def _what_is_said(text: str, lines: int, *, is_answer: bool, ended_well: bool) -> tuple[str, bool]:
-    if DATA.match(text):
-        if not text.startswith('{"error"') and (logged := _logged_error(text, lines)):
-            return logged, False
-        data = as_words(text[:800])
-        if len(data) > _DATA_CHARS:
-            data = " | ".join(filter(None, (told_objects(text), data)))
-        said = cut(_verdict(text) + data, _DATA_CHARS)
-        return said or cut(text, 20), _is_failure(text)
-    if fault := _XML_FAILURE.match(text):
-        return first_words(text[fault.end() :], lines), True
-    tallies = list(_TALLY.finditer(text)) if any(map(text.__contains__, _TALLY_WORDS)) else []
-    if tallies:
-        told = [tally[0].strip("=│ ") for tally in tallies]
-        last = next((tally for tally in reversed(told) if not _EMPTY_TALLY.search(tally)), told[-1])
-        failed = next((tally for tally in reversed(told) if _FAILED_TALLY.search(tally)), None)
-        if failed is not None:
-            # One of several runs may have failed, and the last not.
-            outcome = cut(failed, 120) if failed == last else f"{cut(failed, 80)}, {cut(last, 60)}"
-            why = find_failed_tests(text) or [find_error(text) or find_numbered_test(text)]
-            return _with_failed_tests(outcome, why), True
-        later = find_error(text[tallies[-1].end() :])
-        return (quote(later, _ERROR_CHARS), True) if later else (cut(last, 120), False)
-    error = find_error(text)
-    if error:
-        return _with_failed_tests(quote(error, _ERROR_CHARS), find_failed_tests(text)), True
-    if is_answer and (refused := find_refusal(text)):  # what a command prints may be anybody's words
-        return quote(refused, _ERROR_CHARS), True
-    if logged := _logged_error(text, lines):
-        return logged, False
-    if _SERVER_ERROR.match(text):
-        return first_words(text, lines), True
-    if lines and not ended_well and (last := text.rstrip().rpartition("\n")[2].strip()):
-        return f"{cut(last, 100)} ({lines} lines)", False
-    return first_words(text, lines), False
-
-
-def _is_failure(data: str) -> bool:
-    """Tell whether data says in the beginning that a call failed; what a row of a list says is its own."""
-    failure = _DATA_ERROR.search(data)
-    if failure is None or failure.start() >= _DATA_HEAD_CHARS:
-        return False
-    return not (data.lstrip().startswith("[") and failure[0][1:].startswith("status"))
-
-
-def _logged_error(text: str, lines: int) -> str:
-    """Return the last error that a long text tells of as logs do, beside its lines; "" for none."""
-    logged = find_logged_error(text) if lines > 1 else None
-    return f"{cut(as_words(logged), 140)} ({lines} lines)" if logged else ""
-
-
-def _verdict(text: str) -> str:
-    """Return what an object in JSON says became of it, where that stands too far behind; else ""."""
-    if not any(text.find(f'"{key}"', _DATA_CHARS) > 0 for key in _VERDICT_KEYS):
-        return ""
+def _data_of(text: str) -> Any:
+    if text.lstrip()[:1] not in ("{", "["):
+        return None
     try:
         data = json.loads(text)
     except (ValueError, RecursionError):
-        return ""
-    told = data.items() if isinstance(data, dict) else ()
-    return "".join(
-        f"{key}: {value}, "
-        for key, value in told
-        if key in _VERDICT_KEYS and isinstance(value, str) and text.find(f'"{key}"') > _DATA_CHARS
-    )
+        return None
+    return data if isinstance(data, dict | list) else None
 
 
-def _with_failed_tests(told: str, failed: Sequence[str]) -> str:
-    """Return what is told of a failure, with the first of what failed that it does not name."""
-    why = cut(", ".join([name for name in failed if name and name not in told][:_MOST_FAILED_TESTS]), 120)
-    return f"{told}: {why}" if why else told
+def _enveloped(data: dict[str, Any]) -> str | None:
+    """Return the text around which a result is nothing but an envelope: beside it, what tells of success."""
+    key = next((key for key in ("output", "content", "result") if isinstance(data.get(key), str)), None)
+    if (
+        key is None
+        or len(data) < 2
+        or any(value for value in data.values() if isinstance(value, dict | list))
+    ):
+        return None
+    return str(data[key]) if all(_STATUS_KEY.search(name) for name in data if name != key) else None
+
+
+def _says_failed(data: Any) -> bool:
+    if not isinstance(data, dict):
+        return False
+    for key, value in data.items():
+        name = re.sub(r"\W|_", "", key).casefold()
+        if name in ("error", "iserror", "errors", "errormessage") and value:
+            return True
+        if name in ("success", "ok") and value in (False, "false"):
+            return True
+        if name in ("exitcode", "returncode") and isinstance(value, int) and value != 0:
+            return True
+        if name == "status" and isinstance(value, str) and _BEGINS_BAD.match(value):
+            return True
+    return False
+
+
+def _exit_code(lines: list[str]) -> int | None:
+    """Return the exit code that a first or last line tells; None for none."""
+    ends = [line for line in (*lines[-2:], *lines[:1]) if len(line) <= _STATUS_CHARS]
+    return next((int(found[1]) for line in ends if (found := _EXIT_CODE.search(line))), None)
+
+
+def _text_failed(text: str, lines: list[str], code: int | None) -> bool:
+    if not lines or code is not None:
+        return bool(lines and code)
+    last = lines[-1][:_ENDS_CHARS]
+    if _BEGINS_BAD.match(last) or _COUNTS_BAD.search(last) or _STACK in text:
+        return True
+    if len(text) > _SHORT_CHARS:
+        return False
+    first = lines[0][:_ENDS_CHARS]
+    return _BEGINS_BAD.match(first) is not None or any(map(_NAMES_BAD.search, (first, last)))
+
+
+def _tell_lines(lines: list[str], failed: bool) -> Passage:
+    if failed:
+        # What begins with an error is looked for again; the first line of a stack says nothing.
+        bad = [line for line in lines if _IS_BAD.search(line[:_ENDS_CHARS]) and line[-1] not in ":："]
+        bad.sort(key=lambda line: _BEGINS_BAD.match(line[:_ENDS_CHARS]) is None)
+        return Passage([flat(line) for line in dict.fromkeys(bad[:_ERROR_LINES] or lines[-2:])], joint=" | ")
+    if len(lines) > _MOST_LINES:
+        head, tail = lines[: _MOST_LINES // 2], lines[-_MOST_LINES // 2 :]
+        lines = [*head, f"({len(lines)} lines)", *tail]
+    return Passage([flat(line[:_LINE_CHARS]) for line in lines], joint=" | ")
+
+
+def _tell_fields(data: Any) -> Passage:
+    """Tell data by its fields, what names them first and what stands deeper later."""
+    return Passage(list(islice(_fields(data), _MOST_FIELDS)), joint=", ", keeps="first")
+
+
+def _fields(data: Any, depth: int = 0) -> Iterator[str | Passage]:
+    if depth > _MOST_DEPTH:
+        return
+    if isinstance(data, list):
+        if data and all(not isinstance(item, dict | list) for item in data):
+            yield shorten(flat(", ".join(map(str, data[:20]))), _VALUE_CHARS)
+            return
+        for item in data[:12]:
+            inner = list(_fields(item, depth + 1))
+            if inner:
+                yield Passage(inner, "(", ")", ", ", keeps="first")
+        if len(data) > 12:
+            yield f"{len(data)} in all"
+        return
+    if not isinstance(data, dict):
+        yield shorten(flat(str(data)), _VALUE_CHARS)
+        return
+    scalars = [(key, value) for key, value in data.items() if not isinstance(value, dict | list)]
+    scalars.sort(key=lambda pair: _ID_KEY.search(pair[0]) is None)
+    for key, value in scalars:
+        if value is not None and value != "":
+            yield f"{key}: {shorten(flat(str(value)), _VALUE_CHARS)}"
+    for key, value in data.items():
+        if isinstance(value, dict | list) and value:
+            inner = list(_fields(value, depth + 1))
+            if inner:
+                yield Passage(inner, f"{key}: ", "", ", ", keeps="first")
+
+
+def fields_besides(data: Passage, known: Iterable[str], name: str) -> Passage:
+    """Return the fields of data that are not known: from older data of the record, arguments or its name."""
+    known = set(known)
+    known.update(field for field in fields_of(data) if name and field.endswith(f": {name}"))
+    told = _without(data, known) or replace(data, parts=["ok"])
+    if len(known) > _FEW_FIELDS:  # what changed in a record is not what names it
+        told.parts = sorted(told.parts, key=lambda part: isinstance(part, str) and _names_it(part))
+    return told
+
+
+def _names_it(field: str) -> bool:
+    return _ID_KEY.search(field.partition(":")[0]) is not None
+
+
+def fields_of(passage: Passage) -> Iterator[str]:
+    """Yield each field of data, as `key: value`."""
+    for part in passage.parts:
+        if isinstance(part, str):
+            yield part
+        else:
+            yield from fields_of(part)
+
+
+def _without(passage: Passage, known: set[str]) -> Passage | None:
+    parts = [part if isinstance(part, str) else _without(part, known) for part in passage.parts]
+    kept = [part for part in parts if part is not None and part not in known]
+    return replace(passage, parts=kept) if kept else None

@@ -1,0 +1,57 @@
+"""A line of a summary before its length is known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from context_compressor.summarizers.extracts.passages import Passage
+
+ANSWERED = " → "
+"""Stands between a user's words and those of the agent about them."""
+PAIR_WEIGHTS = (3.0, 2.0)
+"""How the two share a line where both are cut."""
+
+Kind = Literal["user", "agent", "work", "failure", "state", "earlier", "spare"]
+
+
+@dataclass(slots=True, eq=False)
+class Item:
+    """A line of a summary, of which more or less may be told."""
+
+    kind: Kind
+    place: float
+    """Where it stands among the others: below 0 for what an earlier summary told."""
+    passage: Passage
+    rank: float = 0.0
+    """Who stays where not all do."""
+    weight: float = 1.0
+    """How much longer than others it may be."""
+    carried: bool = False
+    """Whether an earlier summary told it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """The words of ours, in the conversation's language."""
+
+    log: str = "What was said (→ answered) and done, in order"
+    failures: str = "Failures not mended since"
+    state: str = "State of the work"
+    earlier: str = "From earlier summaries"
+    user: str = "User"
+    agent: str = "Agent"
+    system: str = "Instruction"
+    asked: str = "asked"
+    failed: str = "FAILED"
+    open: str = "Not answered in this part"
+    no_result: str = "Called, without a result so far"
+    root: str = "Paths without a beginning are under"
+
+
+ENGLISH = Labels()
+CHINESE = Labels(
+    *("经过（→ 答复；按先后顺序）", "尚未解决的失败", "工作状态", "更早的摘要"),
+    *("用户", "助手", "指示", "问", "失败"),
+    *("此段中尚未答复", "已调用，尚无结果", "省略开头的路径均位于"),
+)

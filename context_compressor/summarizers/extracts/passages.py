@@ -1,0 +1,163 @@
+"""Passages that can be told at any length: whole, or each of their parts cut alike."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+ELLIPSIS = "…"
+_LEAST_PART = 60
+"""Characters below which a part is left out rather than cut further: first words alone tell nothing."""
+_LEAST_PASSAGE = 90
+"""The same for a part that has parts itself."""
+_JOINT_CHARS = 3
+_LEAST_QUOTE = 120
+"""Characters from which a quote has a head and a tail."""
+_TAIL_SHARE = 0.35
+_SENTENCE_END = re.compile(r"[.!?;](?=\s)|[。！？；]")
+_ENDS_ITSELF = tuple(".!?:;,。！？：；，…")
+
+
+@dataclass(slots=True, eq=False)
+class Passage:
+    """A text in parts, of which each may be cut; the head is always told."""
+
+    parts: Sequence[str | Passage]
+    head: str = ""
+    tail: str = ""
+    joint: str = ""
+    """What stands between parts; "" for a blank behind a sentence, and a dot otherwise."""
+    is_quote: bool = False
+    """Whether it is one text, word for word, of which head and tail are kept."""
+    keeps: Literal["first", "last", "ends"] = "ends"
+    """Which of too many parts are kept."""
+    weights: tuple[float, ...] = ()
+    """How much longer than others each part may be; () where all are alike."""
+    has_leads: bool = False
+    """Whether what a part says before its colon may stand for it, as in a list."""
+
+    def __len__(self) -> int:
+        joints = _JOINT_CHARS * (len(self.parts) - 1)
+        return len(self.head) + len(self.tail) + sum(map(len, self.parts)) + max(0, joints)
+
+    def tell(self, limit: int) -> str:
+        """Return the passage in about `limit` characters, the head aside never more."""
+        room = limit - len(self.head) - len(self.tail)
+        if self.is_quote:
+            parts = [quote_ends(str(part), room) for part in self.parts]
+        elif len(self) <= limit:
+            parts = [part if isinstance(part, str) else part.tell(len(part)) for part in self.parts]
+        else:
+            parts = self._cut_parts(room)
+        return f"{self.head}{self._joined(parts)}{self.tail}"
+
+    def _cut_parts(self, room: int) -> list[str]:
+        kept: list[int] = []
+        left = max(room, 0)
+        weights = self.weights or (1.0,) * len(self.parts)
+        floors = [self._least(part) for part in self.parts]
+        if len(floors) == 2:  # neither is worth much without the other
+            part_of = room / sum(weights)
+            floors = [
+                max(0, min(least, int(part_of * weight) - _JOINT_CHARS))
+                for least, weight in zip(floors, weights, strict=True)
+            ]
+        for index in self._order():
+            least = floors[index] + _JOINT_CHARS
+            if least > left and kept:
+                break
+            left -= least
+            kept.append(index)
+        kept.sort()
+        least_chars = [floors[index] for index in kept]
+        more = [len(self.parts[index]) - least for index, least in zip(kept, least_chars, strict=True)]
+        told = []
+        before = -1
+        for index, least, share in zip(
+            kept, least_chars, share_out(more, left, [weights[index] for index in kept]), strict=True
+        ):
+            part, limit = self.parts[index], least + share
+            text = self._shorten(part, limit) if isinstance(part, str) else part.tell(limit)
+            told.append(text if index == before + 1 else f"{ELLIPSIS} {text}")
+            before = index
+        if before < len(self.parts) - 1 and told and not told[-1].endswith(ELLIPSIS):
+            told[-1] += f" {ELLIPSIS}"
+        return told
+
+    def _least(self, part: str | Passage) -> int:
+        """Return below how many characters a part is left out."""
+        if not isinstance(part, str):
+            return min(len(part), _LEAST_PASSAGE)
+        lead = _lead_of(part) if self.has_leads and len(part) > _LEAST_PART else 0
+        return lead + 2 if lead else min(len(part), _LEAST_PART)
+
+    def _shorten(self, part: str, limit: int) -> str:
+        lead = _lead_of(part) if self.has_leads and limit < min(len(part), _LEAST_PART) else 0
+        return f"{part[:lead]} {ELLIPSIS}" if lead else shorten(part, limit)
+
+    def _order(self) -> list[int]:
+        """Return the numbers of the parts, those first that are kept of too many."""
+        numbers = list(range(len(self.parts)))
+        if self.keeps == "last":
+            return numbers[::-1]
+        return numbers if self.keeps == "first" else numbers[:1] + numbers[1:][-1:] + numbers[1:-1]
+
+    def _joined(self, parts: list[str]) -> str:
+        if self.joint:
+            return self.joint.join(parts)
+        text = ""
+        for part in parts:
+            joint = " " if text.endswith(_ENDS_ITSELF) or part.startswith(ELLIPSIS) else " · "
+            text = f"{text}{joint}{part}" if text else part
+        return text
+
+
+def _lead_of(part: str) -> int:
+    """Return where what a line says before its colon ends, the colon included; 0 where it has none."""
+    return max(part.find(": ", 0, _LEAST_PART), part.find("：", 0, _LEAST_PART)) + 1
+
+
+def share_out(needs: Sequence[float], room: float, weights: Sequence[float] | None = None) -> list[int]:
+    """Return how much of a room each gets: what it needs, or a part by its weight where that is not there."""
+    weights = weights or [1.0] * len(needs)
+    shares = [0] * len(needs)
+    left, weight = room, sum(weights)
+    for index in sorted(range(len(needs)), key=lambda index: needs[index] / weights[index]):
+        shares[index] = int(min(needs[index], max(0.0, left) * weights[index] / weight))
+        left -= shares[index]
+        weight = max(weight - weights[index], 1e-9)
+    return shares
+
+
+def flat(text: str) -> str:
+    """Return a text on one line."""
+    return " ".join(text.split())
+
+
+def shorten(text: str, limit: int) -> str:
+    """Return the head of a text of one line in at most `limit` characters, with an ellipsis where it ends."""
+    if len(text) <= limit:
+        return text
+    head = text[: max(0, limit - 2)]
+    ends = [found.end() for found in _SENTENCE_END.finditer(head, int(len(head) * 0.7))]
+    if ends:
+        return f"{head[: ends[-1]]} {ELLIPSIS}"
+    space = max(head.rfind(mark, len(head) // 2) for mark in " ，、")
+    return f"{head[:space]} {ELLIPSIS}" if space > 0 else f"{head}{ELLIPSIS}"
+
+
+def quote_ends(text: str, limit: int) -> str:
+    """Return head and tail of a text of one line in at most `limit` characters.
+
+    What is wanted is said at the head, and what to mind often at the tail.
+    """
+    if len(text) <= limit or limit < _LEAST_QUOTE:
+        return shorten(text, limit)
+    tail = text[len(text) - int(limit * _TAIL_SHARE) :]
+    sentence = _SENTENCE_END.search(tail, 0, len(tail) // 2)
+    start = sentence.end() if sentence else tail.find(" ") + 1
+    tail = tail[start:].lstrip()
+    head = shorten(text, limit - len(tail) - 1)
+    return f"{head} {tail}"

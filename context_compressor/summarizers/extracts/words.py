@@ -1,0 +1,116 @@
+"""What was said: users' words as they are, and the agent's own conclusions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from context_compressor.summarizers.extracts.items import ANSWERED, PAIR_WEIGHTS, Item, Labels
+from context_compressor.summarizers.extracts.passages import Passage, flat, shorten
+from context_compressor.summarizers.extracts.reading import Material, Words
+
+_SHORT_CHARS = 40
+"""A shorter answer says nothing without its question."""
+_QUESTION_CHARS = 140
+_MARKUP = re.compile(
+    r"^\s{0,9}```.*$|\*\*|`|^\s{0,9}(?:#{1,6}|>|[-*•+])\s+|\|?(?:\s{0,9}:?-{3,}:?\s{0,9}\|)+", re.MULTILINE
+)
+_LOOSE_NUMBER = re.compile(r"\s?\d{1,2}[.)、]\s*\Z")
+"""What is left of an item of a list whose words were an announcement."""
+_SENTENCE = re.compile(r"[^\n]+?(?:[.!?](?=\s|\Z)|[。！？]|\n|\Z)")
+_QUESTION_MARKS = ("?", "？")
+_ANNOUNCES = (":", "：")
+"""How a sentence ends that only leads to a call."""
+_CLOSING_WEIGHT = 2.5
+_PAIR_WEIGHT = 1.7
+"""How much longer than others a line may be that holds words and their answer."""
+_LEAST_CHARS = 12
+
+
+def user_items(material: Material, labels: Labels) -> Iterator[Item]:
+    """Yield users' words, word for word, each with the words in which the agent closed about them.
+
+    So a request that was answered is not read as an open one. Short answers stand beside their question.
+    """
+    said = [words for words in material.words if words.speaker != "agent"]
+    answers = _answers_to(material)
+    first = next((words for words in said if words.speaker == "user"), None)
+    for number, words in enumerate(said):
+        text = flat(words.text)
+        label = labels.system if words.speaker == "system" else labels.user
+        tail = '"'
+        if len(text) < _SHORT_CHARS and (question := _question_in(words.before)):
+            tail = f'" ({labels.asked}: {question})'
+        quote = Passage([text], f"{label} {words.name}".rstrip() + ': "', tail, is_quote=True)
+        is_last = number == len(said) - 1
+        rank = (number + 1) / len(said) + (words is first or is_last) + min(len(text), 120) / 240
+        weight = 1.5 if is_last else 1.0
+        if answer := answers.get(id(words)):
+            quote = with_answer(quote, answer, labels)
+            weight *= _PAIR_WEIGHT
+        yield Item("user", words.place, quote, rank, weight)
+
+
+def agent_items(material: Material, labels: Labels, told_before: Words | None) -> Iterator[Item]:
+    """Yield the agent's other words: what it said amid its work, and closed with before a user spoke.
+
+    Args:
+        material: what is read.
+        labels: our words.
+        told_before: words that stand beside a line of an earlier summary.
+    """
+    answers = {id(words) for words in (*_answers_to(material).values(), told_before)}
+    told = [words for words in material.words if words.speaker == "agent" and id(words) not in answers]
+    for number, words in enumerate(told):
+        lines = _lines_of(words)
+        if not lines or (not words.closing and sum(map(len, lines)) < _LEAST_CHARS):
+            continue
+        recency = (number + 1) / len(told)
+        weight = _CLOSING_WEIGHT if words.closing else 1.0
+        rank = recency + words.closing + 0.5 * any(map(str.isdigit, "".join(lines)))
+        is_answer = words is material.late_answer
+        head = f"{ANSWERED.lstrip()}{labels.agent}: " if is_answer else f"{labels.agent}: "
+        passage = Passage(lines, head, has_leads=True)
+        yield Item("user" if is_answer else "agent", words.place, passage, rank, weight)
+
+
+def with_answer(quote: Passage, answer: Words, labels: Labels) -> Passage:
+    """Return a user's words with those of the agent about them."""
+    told = Passage(_lines_of(answer), f"{labels.agent}: ", has_leads=True)
+    return Passage([quote, told], joint=ANSWERED, weights=PAIR_WEIGHTS)
+
+
+def _answers_to(material: Material) -> dict[int, Words]:
+    """Return by the id of a user's words those in which the agent closed about them."""
+    answers: dict[int, Words] = {}
+    asked: Words | None = None
+    for words in material.words:
+        if words.speaker != "agent":
+            asked = words
+        elif words.closing and asked is not None:
+            answers[id(asked)] = words
+    return answers
+
+
+def _lines_of(words: Words) -> list[str]:
+    lines = [flat(line) for line in _MARKUP.sub("", words.text).splitlines()]
+    lines = [line for line in lines if any(map(str.isalnum, line))]
+    if not words.closing:
+        lines = [flat(kept) for line in lines if (kept := _without_announcements(line))]
+    return list(dict.fromkeys(lines))
+
+
+def _without_announcements(line: str) -> str:
+    if not line.endswith(_ANNOUNCES):
+        return line
+    sentences = [found[0] for found in _SENTENCE.finditer(line)]
+    return _LOOSE_NUMBER.sub("", "".join(sentences[:-1]))
+
+
+def _question_in(text: str) -> str:
+    """Return the last question in a text; "" where it asks none."""
+    if not any(mark in text for mark in _QUESTION_MARKS):
+        return ""
+    asked = [found[0].strip() for found in _SENTENCE.finditer(text[-2_000:])]
+    questions = [sentence for sentence in asked if sentence.endswith(_QUESTION_MARKS)]
+    return shorten(flat(_MARKUP.sub("", questions[-1])), _QUESTION_CHARS) if questions else ""

@@ -1,0 +1,165 @@
+"""Write a summary: which lines there is room for, and how long each may be."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from context_compressor.summarizers.extracts.artifacts import Done, read_calls, rows_of
+from context_compressor.summarizers.extracts.carrying import awaiting, carried_items, join_answers
+from context_compressor.summarizers.extracts.items import CHINESE, ENGLISH, Item, Kind, Labels
+from context_compressor.summarizers.extracts.passages import Passage, share_out
+from context_compressor.summarizers.extracts.reading import Material, Words, read_messages
+from context_compressor.summarizers.extracts.words import agent_items, user_items
+from context_compressor.summarizers.extracts.work import (
+    failure_items,
+    plan_in,
+    standing_failures,
+    state_items,
+)
+from context_compressor.summarizers.protocol import SummaryRequest
+from context_compressor.summarizers.sections import is_chinese
+
+SHARES: dict[Kind, float] = {
+    "earlier": 0.3,
+    "user": 0.5,  # users' words, each with the agent's about them
+    "agent": 0.15,
+    "work": 0.22,
+    "failure": 0.08,
+    "state": 0.07,
+    "spare": 0.01,  # what was only looked up: for room that nothing else fills
+}
+"""What part of the room each kind may fill; what one leaves goes to the others in the same proportion."""
+CARRIED_SHARE = 0.5
+"""What part of it earlier summaries may fill where new lines want it too."""
+_LEAST_CHARS = 150
+"""Below this a line is left out rather than cut further."""
+_LINE_CHARS = 3
+_LEAST_ROOT = 8
+_LEAST_PATHS = 3
+"""A folder is told once where so many paths are in it, and its name is that long."""
+_WISH_WEIGHT, _WISH_RANK = 2.0, 3.0
+_WORD = re.compile(r"\w{4,}|[\u3400-\u9fff]{2}")
+
+
+class Draft:
+    """All that could be told of a request, told at any length."""
+
+    def __init__(self, request: SummaryRequest) -> None:
+        material = read_messages(request.messages, request.previous)
+        texts = [words.text for words in material.words] or [told.line for told in material.told]
+        self._labels = CHINESE if is_chinese(texts) else ENGLISH
+        calls = read_calls(material.calls)
+        self._root = _root_of(calls)
+        self._root_item: Item | None = None
+        material.told = join_answers(material.told)
+        answered = awaiting(material) if material.late_answer else None
+        items = [
+            *carried_items(material, calls, answered, self._labels),
+            *_collect(material, calls, self._labels, material.late_answer if answered else None),
+        ]
+        if self._root:
+            told = Passage([self._root], f"{self._labels.root} ")
+            self._root_item = Item("work", 0, told, 1.0)
+            items.append(self._root_item)
+        self._items = _without_repeats(items)
+        wish = set(_WORD.findall(f"{request.note or ''} {request.instructions or ''}".casefold()))
+        for item in self._items if wish else ():
+            text = item.passage.tell(2_000).casefold()
+            if any(word in text for word in wish):
+                item.weight *= _WISH_WEIGHT
+                item.rank += _WISH_RANK
+
+    def write(self, room: float) -> tuple[str, bool]:
+        """Return a text of about `room` characters, and whether it tells all."""
+        items = self._items
+        kinds = [(kind, carried) for kind in SHARES for carried in (False, True)]
+        groups = {key: [item for item in items if (item.kind, item.carried) == key] for key in kinds}
+        groups = {key: group for key, group in groups.items() if group}
+        needs = [sum(len(item.passage) + _LINE_CHARS for item in group) for group in groups.values()]
+        weights = [
+            SHARES[kind] * (CARRIED_SHARE if carried else 1 - CARRIED_SHARE) for kind, carried in groups
+        ]
+        lists = list(groups.values())
+        told = [
+            _fill(group, share) for group, share in zip(lists, share_out(needs, room, weights), strict=True)
+        ]
+        used = [sum(len(text) + _LINE_CHARS for _, text in lines) for lines in told]
+        # A line that is too long for the rest of its list's share leaves it to the others.
+        for index, group in enumerate(lists):
+            left = int(room - sum(used))
+            if used[index] < needs[index] and left > _LINE_CHARS:
+                told[index] = _fill(group, used[index] + left)
+                used[index] = sum(len(text) + _LINE_CHARS for _, text in told[index])
+        return self._render([line for lines in told for line in lines]), room >= sum(needs)
+
+    def best_line(self) -> str:
+        """Return the line that matters most, whole: for a room that no heading fits into."""
+        best = max(self._items, key=lambda item: (item.kind == "user", item.rank), default=None)
+        return f"- {best.passage.tell(len(best.passage))}" if best else ""
+
+    def _render(self, told: list[tuple[Item, str]]) -> str:
+        labels = self._labels
+        headings = {"earlier": labels.earlier, "failure": labels.failures, "state": labels.state}
+        sections: dict[str, list[str]] = {
+            labels.earlier: [],
+            labels.log: [],
+            labels.failures: [],
+            labels.state: [],
+        }
+        has_root = any(item is self._root_item for item, _ in told)
+        for item, text in sorted(told, key=lambda pair: pair[0].place):
+            if has_root and item.kind in ("work", "failure", "spare") and item is not self._root_item:
+                text = text.replace(f"cd {self._root[:-1]} && ", "").replace(self._root, "")
+            sections[headings.get(item.kind, labels.log)].append(f"- {text}")
+        return "\n\n".join(
+            "\n".join([f"## {heading}", *lines]) for heading, lines in sections.items() if lines
+        )
+
+
+def _fill(items: list[Item], room: int) -> list[tuple[Item, str]]:
+    """Tell the best of some lines in a room: as many as can say something, then each longer."""
+    chosen: list[Item] = []
+    left = room
+    for item in sorted(items, key=lambda item: (-item.rank, -item.place)):
+        least = min(len(item.passage), max(_LEAST_CHARS, len(item.passage.head) + 40)) + _LINE_CHARS
+        if least <= left:
+            chosen.append(item)
+            left -= least
+    if not chosen and room > 40:
+        chosen = [max(items, key=lambda item: item.rank)]
+    needs = [len(item.passage) + _LINE_CHARS for item in chosen]
+    limits = share_out(needs, room, [item.weight for item in chosen])
+    return [
+        (item, item.passage.tell(limit - _LINE_CHARS)) for item, limit in zip(chosen, limits, strict=True)
+    ]
+
+
+def _collect(material: Material, calls: list[Done], labels: Labels, told_before: Words | None) -> list[Item]:
+    failures = standing_failures(calls)
+    items = [*user_items(material, labels), *agent_items(material, labels, told_before)]
+    items += [*failure_items(failures), *state_items(material, calls, labels)]
+    last = material.calls[-1].place if material.calls else 1
+    failed = {done.key for done in failures}
+    shown = [done for done in calls if done.call.result is not None]
+    shown = [done for done in shown if not (done.outcome.failed and done.key in failed)]
+    rows = rows_of([done for done in shown if not plan_in(done.call.arguments)])
+    return [*items, *(row.item(labels, last) for row in rows)]
+
+
+def _root_of(calls: Sequence[Done]) -> str:
+    """Return the folder, with its slash, that most of the paths which calls name are in; "" for none."""
+    paths = [done.name for done in calls if done.name.startswith("/")]
+    counts: dict[str, int] = {}
+    for path in set(paths):
+        for slash in re.finditer("/", path):
+            if slash.start() >= _LEAST_ROOT:
+                counts[path[: slash.end()]] = counts.get(path[: slash.end()], 0) + 1
+    counts = {root: count for root, count in counts.items() if count >= _LEAST_PATHS}
+    return max(counts, key=lambda root: (counts[root] * len(root), root), default="")
+
+
+def _without_repeats(items: list[Item]) -> list[Item]:
+    """Return items without those that say what another one says, the newest of them kept."""
+    newest = {(item.kind, item.passage.tell(10**6)): item for item in items}
+    return list(newest.values())
