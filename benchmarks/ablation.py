@@ -19,7 +19,6 @@ on; the others lack one mechanism each:
 - abridging: a model reads previews of long results; without, all of what leaves ("as if model" only);
 - arrivals: large results are compacted as they arrive, however recent;
 - first-look: the first stub of such a result shows an eighth of it; without, as much as any other;
-- words-of-names: names in previews stand with the word before them;
 - uses: how often the agent has named something, in all that left, ranks it in every later index; without, in
   what leaves at once alone;
 - large-segments: segments may hold a third of the room before they merge; without, a quarter;
@@ -128,7 +127,6 @@ MECHANISMS = {
     "abridging": Off(names={f"{SEGMENTS}.tokens_read": tokens_whole}),
     "arrivals": Off({"arrival_ratio": 1.0}),
     "first-look": Off(names={"context_compressor.compression.stub_draft.MOST_PREVIEWS": 1}),
-    "words-of-names": Off(names={"context_compressor.offload.previews.names._PLACES": 0}),
     "uses": Off(names={"context_compressor.memory.upkeep.Upkeep.uses": no_uses}),
     "large-segments": Off(names={f"{DRAFT}.SEGMENT_SHARE": 0.25}),
     "growing-share": Off(names={f"{DRAFT}.SHARE_PER_DOUBLING": 0.0}),
