@@ -70,7 +70,6 @@ SEARCH = ("regex", "context_compressor.recall.index", "context_compressor.recall
 RULES = (
     "context_compressor.compression.material",
     "context_compressor.compression.segmenting",
-    "context_compressor.offload.previews.making",
     "context_compressor.summarizers.extracts",
     "context_compressor.summarizers.validation",
 )

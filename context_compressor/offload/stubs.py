@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from context_compressor.messages.escapes import sendable
 from context_compressor.messages.media import MediaKind, media_type_of
-from context_compressor.offload.previews.lines import counted
+from context_compressor.offload.previews.making import preview
+from context_compressor.offload.previews.text import counted
 from context_compressor.offload.tools.schemas import GUIDE, LOAD_TOOL, READ_TOOL, SHORT_GUIDE
 from context_compressor.tokens.images import image_size
 from context_compressor.tokens.protocol import TokenCounter
@@ -39,9 +40,6 @@ def stub_text(
         guide: whether the header is to say which tools bring back what left the view: in a few words where
             the whole would take more than half of `max_tokens`.
     """
-    # What tells kinds of texts apart takes long to import, and is there at an event (see `Engine`).
-    from context_compressor.offload.previews.making import preview
-
     lines = counted(text.count("\n") + 1, "line")
     title = f"Offloaded {what} {ref}: {lines}, {len(text)} characters, {tokens} tokens"
     header = f"[{title}. {GUIDE}]" if guide else f"[{title}]"

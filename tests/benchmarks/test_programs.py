@@ -112,21 +112,23 @@ def test_savings_results(tmp_path: Path) -> None:
 
 
 def test_previews(tmp_path: Path) -> None:
-    """A row for each kind of text, and how long it took."""
-    lines = "".join(f"src/parcels/route_{n}.py:{n}: def next_stop_{n}(parcel):\n" for n in range(400))
-    call = {"id": "c", "type": "function", "function": {"name": "read", "arguments": '{"f": "route_7.py"}'}}
+    """A row for each kind of text, of recordings and of texts made there."""
+    lines = "".join(f"{n}: the parcel of bay {n} waits for its van\n" for n in range(400))
     messages = [
         {"role": "user", "content": "Where do parcels go?"},
         {"role": "tool", "tool_call_id": "b", "content": lines},
-        {"role": "assistant", "content": "src/parcels/route_7.py it is.", "tool_calls": [call]},
+        {"role": "assistant", "content": "I see: the parcel of bay 2 waits for its van."},
     ]
     with gzip.open(tmp_path / "parcels.jsonl.gz", "wt", encoding="utf-8") as file:
         file.write(json.dumps({"id": "a", "messages": messages}))
-    done = run("benchmarks/previews.py", str(tmp_path), "--tokens", "200")
+    done = run("benchmarks/previews.py", "--data", str(tmp_path), "--tokens", "200")
     assert done.returncode == 0, done.stderr
-    rows = [line.split() for line in done.stdout.splitlines()]
-    assert [row[1] for row in rows if row[:1] in (["matches"], ["all"])] == ["1", "1"]
-    assert "per million characters" in done.stdout
+    assert "| text | 1 | 1 | 1.000 | 1.000 |" in done.stdout
+    (tmp_path / "parcels.jsonl.gz").unlink()
+    assert run("benchmarks/previews.py", "--data", str(tmp_path)).returncode == 2
+    done = run("benchmarks/previews.py")
+    kinds = {line.split("|")[1].strip() for line in done.stdout.splitlines()}
+    assert kinds >= {"JSON", "HTML", "text", "text with errors", "all"}
 
 
 def test_background(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 from context_compressor import CompressedMemory, CompressionEvent, InMemoryMemory, Msg, from_openai, to_openai
 from context_compressor.errors import InvalidArgumentError, InvalidStateError
 from context_compressor.messages.exchanges import ExchangeBuilder
+from context_compressor.offload import stubs
 from context_compressor.offload.previews import making
 from context_compressor.summarizers.extracts import writing
 from context_compressor.summarizers.extracts.reading import Material
@@ -292,7 +293,7 @@ async def test_a_preview_is_made_beside_the_event_loop(monkeypatch: pytest.Monke
         made.append(threading.current_thread() is threading.main_thread())
         return real(*args, **kwargs)
 
-    monkeypatch.setattr(making, "preview", watched)
+    monkeypatch.setattr(stubs, "preview", watched)
     memory = new_memory(config(8_000))
     await filled(memory, [user("look"), *exchange("a", 400)])
     await memory.get_memory()

@@ -79,13 +79,13 @@ def test_with_less_room_there_is_less() -> None:
     header = stub(text, 50)
     assert "\n" not in header
     assert header.startswith("[Offloaded tool result")
-    assert stub(text, 300).startswith(header + "\n[lines 1-")
+    assert stub(text, 300).startswith(header + "\nline of text\n")
 
 
 def test_json_is_shown_by_its_shape_only_in_tool_results() -> None:
     text = json.dumps({"items": list(range(5000))})
     assert stub(text, 200).split("\n")[1].startswith('{"items": [5000 items: 0, 1, ')
-    assert stub(text, 200, "message").split("\n")[1] == "[line 1]"
+    assert stub(text, 200, "message").split("\n")[1].startswith('{"items": [0, 1, ')
 
 
 def test_a_message_keeps_head_and_tail() -> None:

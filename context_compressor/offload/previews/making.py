@@ -1,64 +1,40 @@
-"""A preview of any text: what kind it is, what of it is shown, and its names, within so many tokens."""
+"""A preview of any text: what kind it is, and how much of it fits so many tokens."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
 
-from context_compressor.messages.frames import Report, unframe, without_clock
-from context_compressor.offload.fitting import CHARS_PER_TOKEN_BOUND, largest_fitting
-from context_compressor.offload.previews.code import show_code
-from context_compressor.offload.previews.diagnostics import show_diagnostics
-from context_compressor.offload.previews.escaped import as_resolved, show_escaped
-from context_compressor.offload.previews.json import show_json
-from context_compressor.offload.previews.lines import Show
-from context_compressor.offload.previews.listing import show_listing
-from context_compressor.offload.previews.markup import show_markup
-from context_compressor.offload.previews.matches import show_matches
-from context_compressor.offload.previews.names import find_names, name_line, names_tokens
-from context_compressor.offload.previews.snapshot import show_snapshot
-from context_compressor.offload.previews.table import show_table
-from context_compressor.offload.previews.text import show_text
+from context_compressor.offload.previews.data import show_json
+from context_compressor.offload.previews.markup import show_escaped, show_html
+from context_compressor.offload.previews.text import Show, show_text
 
 Recogniser = Callable[[str], Show | None]
 """Takes a text; returns what shows it, or None when the text is not of its kind."""
 
-NAMES_SHARE = 0.5
-"""Part of a preview kept for the names in the text, where no other part is better for its kind; the gain that
-`name_line` cites was measured with it."""
+RECOGNISERS: dict[str, Recogniser] = {"JSON": show_json, "escaped": show_escaped, "HTML": show_html}
+"""By the names of kinds, asked in this order; what none of them knows is plain text.
 
-RECOGNISERS: dict[Recogniser, float] = {
-    show_json: 0.7,
-    show_escaped: 0.7,
-    show_snapshot: 0.3,
-    show_listing: 0.1,  # it consists of names
-    show_matches: 0.7,
-    show_diagnostics: 0.3,
-    show_code: 0.3,
-    show_markup: NAMES_SHARE,
-    show_table: NAMES_SHARE,
-}
-"""Asked in this order; what none of them knows is plain text. Behind each, the part of a preview of its kind
-that is kept for names, by `benchmarks/previews.py`."""
+Each shows more of the lines that an agent quotes later than head and tail alone, by `benchmarks/previews.py`.
+Source code has no kind: the lines of its definitions take more than they tell."""
 
 CHARACTERS_PER_TOKEN = 3.0
 """Supposed where nothing is known of the text."""
 
+CHARS_PER_TOKEN_BOUND = 16
+"""Characters per token that no text worth showing exceeds: long runs of blanks or dashes do, prose stays near
+5. It bounds how much is rendered and counted when a limit in tokens is given."""
+
+GOOD_ENOUGH = 0.96
+"""Fill at which the search ends: the last few percent would cost as many counts as all that came before."""
+
 _COLOURS = re.compile(r"\x1b\[[0-9;?]{0,30}[A-Za-z]")
-"""How terminals colour text and move about: it would glue to names, and take their room."""
-
-_FRAMED = re.compile(r"\s*(?:[\[{]|CallToolResult\(|_?meta=|content=\[)")
-"""May begin what a server of tools answered."""
-
-_MIN_TOKENS_FOR_NAMES = 50
-"""Below this a preview has no room for a list of names beside its body."""
-_NAMES_LOOKED_AT = 1.2
-"""Tokens of names that are looked at, as a part of the preview: some will stand in its body."""
+"""How terminals colour text and move about: it would glue to words, and take their room."""
 
 _DENSER = 0.92
 """Characters per token of what is shown, line numbers included, as a part of those of the text."""
 
-_WELL_FILLED = 0.8
+_WELL_FILLED = 0.9
 """Fill at which no better preview is looked for: each try costs a count."""
 
 _FIRST_GUESS = 0.97
@@ -91,25 +67,13 @@ def preview(
         return ""
     if "\x1b" in text:
         text = _COLOURS.sub("", text)
-    text = without_clock(text)
     density = _DENSER * min(max(characters_per_token, 0.25), CHARS_PER_TOKEN_BOUND)
-    report = unframe(text) if _FRAMED.match(text) and not plain else Report(text)
-    is_framed = report.said is not text
-    show, names_share = _recognise(report.said, plain, is_framed)
-    if is_framed:
-        text, show = report.said, as_resolved(show, report.status)
-    with_names = max_tokens >= _MIN_TOKENS_FOR_NAMES
-    names = find_names(text, max_tokens * _NAMES_LOOKED_AT) if with_names else []
-    in_names = names_tokens(names)
+    show = show_text(text, errors=False) if plain else recognise(text)[1]
     made: dict[int, str] = {}
 
     def cost(tokens: int) -> int:
         """Make the preview that should cost `tokens`, and return what it does cost."""
-        room = tokens * density
-        # Where the part of it that names leave is too small for anything, they get what it leaves.
-        body = show(int(room - min(room * names_share, in_names * density))) or show(int(room))
-        line = name_line(names, body, tokens - len(body) / density)
-        made[tokens] = "\n".join(filter(None, (body, line)))
+        made[tokens] = show(int(tokens * density))
         return count(made[tokens])
 
     best = largest_fitting(
@@ -123,14 +87,43 @@ def preview(
     return made[best] if best else ""
 
 
-def _recognise(text: str, plain: bool, is_framed: bool) -> tuple[Show, float]:
-    """Return what shows `text`, and the part of its preview that is kept for names."""
-    if plain:
-        return show_text(text, errors=False), NAMES_SHARE
-    for recognise, names_share in RECOGNISERS.items():
-        # The lines of what stood in a frame are not those of the text that is stored.
-        is_json = recognise is show_json
-        show = show_json(text, is_numbered=not is_framed) if is_json else recognise(text)
+def recognise(text: str) -> tuple[str, Show]:
+    """Return which kind of text it is, and what shows it."""
+    for kind, recogniser in RECOGNISERS.items():
+        show = recogniser(text)
         if show is not None:
-            return show, names_share
-    return show_text(text), NAMES_SHARE
+            return kind, show
+    return "text", show_text(text)
+
+
+def largest_fitting(
+    cost: Callable[[int], int],
+    upper: int,
+    limit: int,
+    guess: int,
+    *,
+    good_enough: float = GOOD_ENOUGH,
+    calls: int | None = None,
+) -> int:
+    """Return a large `n` in `0..upper` with `cost(n) <= limit`, in tokens; 0 when none was found.
+
+    `cost` should grow with `n`, more or less; the `n` returned was measured, or is 0. Interpolates from
+    `guess`, then bisects: typically 3 to 6 calls of `cost`, and 1 or 2 after a good guess at a low fill. Ends
+    at a cost of `good_enough` of the limit, and after so many `calls` with what it has, if it has anything.
+    """
+    fits, too_many = 0, upper + 1
+    n = min(max(guess, 1), upper)
+    called = 0
+    while too_many - fits > 1 and (calls is None or called < calls or not fits):
+        tokens = cost(n)
+        called += 1
+        if tokens > limit:
+            too_many = n
+        else:
+            fits = n
+            if tokens >= good_enough * limit:
+                break
+        proportional = int(n * limit * (1 + good_enough) / 2) // max(tokens, 1)
+        n = proportional if called <= 3 else (fits + too_many) // 2
+        n = min(max(n, fits + 1), too_many - 1)
+    return fits

@@ -1,200 +1,198 @@
-"""Preview plain text: its head, its tail, and the lines that speak of errors, each under its line number."""
+"""Show any text: its head, its tail, and lines with errors from between them under their numbers."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import accumulate
 
-from context_compressor.offload.previews.lines import Show, line_numbers
+Show = Callable[[int], str]
+"""Returns a preview of about so many characters, the longer the more it is given; "" when nothing fits."""
 
-PIECE_CHARACTERS = 160
-"""A line is shown in pieces of this length, so that one long line does not take the room of all others."""
+LINE_CHARACTERS = 240
+"""Shown of one line, as long as others want room: one long line does not take that of all others.
 
-MIN_PIECE_CHARACTERS = 20
-"""In a small preview the pieces are shorter, down to this: head and tail shall both have one."""
+Where a line is shown at greater length, its end is shown, too."""
 
-FEW_LINES = 8
-"""Up to so many lines, the pieces of one line follow each other (prose, minified code); with more lines, each
-line shows its first piece only (logs, tables, records)."""
+MIN_LINE_CHARACTERS = 20
+"""In a small preview lines are shorter, down to this: head and tail shall both have one."""
 
-HEAD_SHARE, TAIL_SHARE, ERROR_SHARE = 0.4, 0.3, 0.3
-"""How the characters of a preview are shared out; what one part leaves goes to the others."""
+HEAD_SHARE = 0.7
+"""Of what head and tail take together; .6 and .8 tell as much, .5 less, by `benchmarks/previews.py`."""
 
-_NUMBERS_CHARACTERS = 20
-"""What the line above a run of lines costs, in characters of text."""
+ERRORS_SHARE, MAX_ERRORS = 0.2, 2
+"""What lines with errors may take of a preview, and how many there are: the last and the first.
 
-_LINES_LOOKED_AT = 10_000
-"""From either end: after so many blank lines nothing is worth the time."""
+With more, head and tail lose more than these tell, by `benchmarks/previews.py`."""
+
+_MARK_CHARACTERS, _NUMBER_CHARACTERS = 32, 8
+"""What the line costs that says what was left out, and the number before a line, in characters of text."""
 
 _ERROR_WORDS = (
-    *("error", "exception", "traceback", "failed", "failure", "fatal", "panic", "denied"),
-    *("segmentation fault", "received signal", "not ok ", "npm err!"),
-    *("loopbackoff", "pullbackoff", "oomkilled", "unhealthy", "exited (1", "exited (2"),  # rows of tables
-    *("错误", "失败", "异常", "报错"),
+    *("error", "exception", "traceback", "failed", "failure", "fatal", "panic", "denied", "refused"),
+    *("aborted", "fail:", "timed out", "no such", "not found", "segmentation fault"),
+    *("错误", "失败", "异常", "报错", "拒绝", "超时"),
 )
-_ENGLISH_ERROR_WORDS = tuple(word for word in _ERROR_WORDS if word.isascii())
-_SHOUTED = "FAIL"
-"""Marks a failed test in capitals (`--- FAIL: TestX`, `[FAIL]`); in small letters it is a word of prose."""
+_WORD_END = re.compile(r"s?(?:[:\s]|$)|[^\x00-\x7f]")
+"""Behind a word that says that something went wrong, not behind a part of a name: `errors.py`, `Error(`."""
+_INDENT = re.compile(r"\s\s|\t|^\s")
+"""Before a word in source code, which speaks of errors that did not happen."""
 _NO_ERROR = re.compile(
     r"\b(?:0|no|without) (?:errors?|failures?|exceptions?|fail(?:ed)?)\b"
     r"|\b(?:errors?|fail(?:ed)?)[=:] {0,2}0\b"
 )
+_BEFORE_CHARACTERS = 200
+"""Looked at before a word on its line."""
 _HITS_PER_WORD = 25
 """Looked at from either end of the text: more is never shown, and a log of errors would take seconds."""
 
 
-class _Piece(NamedTuple):
-    """Part of a line: both numbers from 0, `part` counting pieces within the line."""
-
-    line: int
-    part: int
+def counted(count: int, thing: str) -> str:
+    """Return a count with its noun: `1 line`, `2 lines`, `3 matches`."""
+    return f"{count} {thing}" if count == 1 else f"{count} {thing}{'es' if thing.endswith('ch') else 's'}"
 
 
 def show_text(text: str, *, errors: bool = True) -> Show:
-    """Return what shows head and tail of `text`, and its error lines, in about so many characters.
+    """Return what shows head and tail of `text`, and with `errors` lines between them that tell of one."""
+    return show_lines(text.split("\n"), find_errors(text) if errors else {})
 
-    Without `errors`, head and tail take it all.
+
+def show_lines(lines: Sequence[str], errors: Mapping[int, int], *, are_placed: bool = True) -> Show:
+    """Return what shows head and tail of `lines`, and between them the first of `errors` under their numbers.
+
+    Long lines are cut. Where lines were left out stands which: `[lines 13-388 of 412 left out]`.
+
+    Args:
+        lines: all lines of a text.
+        errors: the columns of errors by their lines, both from 0, the most important first.
+        are_placed: whether the numbers of lines and columns are those of the text that is stored.
     """
-    lines = text.split("\n")
-    # The Turkish dotted capital I is the one letter that becomes longer, and would move what follows it.
-    folded = text.replace("İ", "i").lower() if errors else ""
-    offsets = _error_offsets(folded, text) if errors else []
-
-    def show(characters: int) -> str:
-        sized = _Lines(lines, characters)
-        pieces = sized.choose(_error_places(folded, offsets), characters)
-        if pieces:
-            return sized.render(pieces)
-        return next((line for line in lines[:_LINES_LOOKED_AT] if line.strip()), "")[: max(characters, 0)]
-
-    return show
+    return lambda characters: _Ends(lines, errors, characters, are_placed).write() if characters > 0 else ""
 
 
-class _Lines:
-    """The lines of a text, in pieces sized for a preview of so many characters."""
+class _Ends:
+    """Lines in so many characters: those before `head`, those from `tail` on, and `picked` between them."""
 
-    def __init__(self, lines: Sequence[str], characters: int) -> None:
-        self._lines = lines
-        self._are_few = len(lines) <= FEW_LINES
-        share = characters // (6 if self._are_few else 3)
-        self._size = min(max(share, MIN_PIECE_CHARACTERS), PIECE_CHARACTERS)
-
-    def choose(self, error_places: Iterator[tuple[int, int]], characters: int) -> list[_Piece]:
-        """Return pieces of about `characters` together; what one part leaves goes to the others."""
-        chosen: set[_Piece] = set()
-        left = characters - self._take(self._errors(error_places), characters * ERROR_SHARE, 0, chosen)
-        head = left * HEAD_SHARE / (HEAD_SHARE + TAIL_SHARE)
-        from_head = self._from_head()
-        left -= self._take(from_head, head, left, chosen)
-        left -= self._take(self._from_tail(), left, left, chosen)
-        self._take(from_head, left, 0, chosen)
-        return sorted(chosen)
-
-    def _take(self, pieces: Iterator[_Piece], room: float, most: float, chosen: set[_Piece]) -> float:
-        """Add pieces to `chosen` up to `room` characters, the first one up to `most`; return their size."""
-        taken, last = 0.0, -2
-        for piece in pieces:
-            if piece in chosen:
-                continue
-            line, part = piece
-            size = min(len(self._lines[line]) - part * self._size, self._size) + 1
-            if not -1 <= line - last <= 1:
-                size += _NUMBERS_CHARACTERS
-            if taken + size / 2 > room and (taken or size > most):
+    def __init__(
+        self, lines: Sequence[str], errors: Mapping[int, int], characters: int, are_placed: bool
+    ) -> None:
+        self._lines, self._errors, self._are_placed = lines, errors, are_placed
+        self._head = self._tail = len(lines)
+        self._picked: list[int] = []
+        self._most = min(max(characters // 4, MIN_LINE_CHARACTERS), LINE_CHARACTERS)
+        level = _level([len(line) + 1 for line in lines], characters) if len(lines) <= characters else 0
+        if level > self._most:  # all have room, the long ones cut
+            self._most = level - 1
+            return
+        room = characters - _MARK_CHARACTERS
+        self._choose_ends(room)
+        kept = room * ERRORS_SHARE
+        self._most_picked = max(min(self._most, int(kept) - _NUMBER_CHARACTERS - 1), 0)
+        for line in errors:
+            size = min(len(lines[line]), self._most_picked) + 1 + _NUMBER_CHARACTERS
+            if len(self._picked) == MAX_ERRORS or size > kept:
                 break
-            chosen.add(piece)
-            taken += size
-            last = line
-        return taken
+            if self._head <= line < self._tail:
+                self._picked.append(line)
+                kept -= size
+                room -= size
+        if self._picked:
+            self._choose_ends(room - _NUMBER_CHARACTERS)
 
-    def _parts(self, line: int) -> range:
-        text = self._lines[line]
-        if not text or text.isspace():
-            return range(0)
-        return range(-(-len(text) // self._size) if self._are_few else 1)
+    def _choose_ends(self, room: float) -> None:
+        self._head, self._tail = 0, len(self._lines)
+        room = self._extend_head(room, room * (1 - HEAD_SHARE))
+        while self._head < self._tail and self._size(self._tail - 1) <= room:
+            self._tail -= 1
+            room -= self._size(self._tail)
+        self._extend_head(room, 0)
 
-    def _from_head(self) -> Iterator[_Piece]:
-        for line in range(min(len(self._lines), _LINES_LOOKED_AT)):
-            for part in self._parts(line):
-                yield _Piece(line, part)
+    def _extend_head(self, room: float, kept: float) -> float:
+        """Add lines to the head, one at least, until only `kept` is left of the room; return what is left."""
+        while self._head < self._tail and (self._head == 0 or self._size(self._head) <= room - kept):
+            room -= self._size(self._head)
+            self._head += 1
+        return room
 
-    def _from_tail(self) -> Iterator[_Piece]:
-        last = len(self._lines) - 1
-        for line in range(last, max(last - _LINES_LOOKED_AT, -1), -1):
-            for part in reversed(self._parts(line)):
-                yield _Piece(line, part)
+    def _size(self, line: int) -> int:
+        return min(len(self._lines[line]), self._most) + 1
 
-    def _errors(self, places: Iterator[tuple[int, int]]) -> Iterator[_Piece]:
-        """Yield the pieces with error words, each before its neighbours."""
-        for line, column in places:
-            yield _Piece(line, column // self._size)
-            for neighbour in (line + 1, line - 1):
-                if 0 <= neighbour < len(self._lines) and self._lines[neighbour].strip():
-                    yield _Piece(neighbour, 0)
+    def write(self) -> str:
+        shown = [self._cut(line) for line in range(self._head)]
+        if self._head < self._tail:
+            shown.append(self._left_out())
+            shown += [self._around_error(line) for line in sorted(self._picked)]
+            shown += ["[…]"] if self._picked and self._tail < len(self._lines) else []
+        shown += [self._cut(line) for line in range(self._tail, len(self._lines))]
+        return "\n".join(shown).strip("\n")
 
-    def render(self, pieces: Sequence[_Piece]) -> str:
-        """Return the pieces in the order of the text; each run of lines stands under its numbers.
+    def _left_out(self) -> str:
+        count, total = self._tail - self._head, len(self._lines)
+        if not self._are_placed:
+            return f"[{count} of {total} lines of its text left out]"
+        which = f"lines {self._head + 1}-{self._tail}" if count > 1 else f"line {self._tail}"
+        return f"[{which} of {total} left out{', but for lines with errors:' if self._picked else ''}]"
 
-        A line that goes on after its piece ends in "…"; a piece from within a line names its columns.
-        """
-        output: list[str] = []
-        run: list[str] = []
-        run_start = 0
+    def _around_error(self, line: int) -> str:
+        """Return a line under its number, or what of a long one stands around its error."""
+        text, column, most = self._lines[line], self._errors[line], self._most_picked
+        begin = column - most // 4 if len(text) > most and column > most * 3 // 4 else 0
+        end = begin + most
+        return f"{line + 1}: {'…' if begin else ''}{text[begin:end]}{'…' if end < len(text) else ''}"
 
-        def close_run() -> None:
-            if run:
-                output.append(line_numbers(run_start, run_start + len(run) - 1))
-                output.extend(run)
-                run.clear()
-
-        for line, first_index, last_index in _stretches(pieces):
-            whole = self._lines[line]
-            begin, end = first_index * self._size, min((last_index + 1) * self._size, len(whole))
-            shown = whole[begin:end] + ("…" if end < len(whole) else "")
-            if begin:
-                close_run()
-                output += [f"[line {line + 1}, columns {begin + 1}-{end}]", shown]
-                continue
-            if line != run_start + len(run):
-                close_run()
-            if not run:
-                run_start = line
-            run.append(shown)
-        close_run()
-        return "\n".join(output)
-
-
-def _stretches(pieces: Sequence[_Piece]) -> list[tuple[int, int, int]]:
-    """Return `(line, first index, last index)` of each unbroken stretch within a line, in order."""
-    stretches: list[tuple[int, int, int]] = []
-    for line, index in sorted(pieces):
-        if stretches and stretches[-1][0] == line and stretches[-1][2] == index - 1:
-            stretches[-1] = (line, stretches[-1][1], index)
-        else:
-            stretches.append((line, index, index))
-    return stretches
+    def _cut(self, line: int) -> str:
+        """Return a line, or of a long one its beginning, and its end where there is room for it."""
+        text, most = self._lines[line], self._most
+        if len(text) <= most:
+            return text
+        if most <= LINE_CHARACTERS:
+            return f"{text[:most]}…"
+        most -= _MARK_CHARACTERS
+        begin = int(most * HEAD_SHARE)
+        end = len(text) - (most - begin)
+        which = (
+            f"columns {begin + 1}-{end} of line {line + 1}"
+            if self._are_placed
+            else f"{end - begin} characters"
+        )
+        return f"{text[:begin]}\n[{which} left out]\n{text[end:]}"
 
 
-def _error_offsets(folded: str, text: str) -> list[int]:
-    """Return where the first and the last error words stand, in order."""
-    words = _ENGLISH_ERROR_WORDS if folded.isascii() else _ERROR_WORDS
-    offsets = {offset for word in words for offset in _occurrences(folded, word)}
-    return sorted(offsets.union(_occurrences(text, _SHOUTED)))
+def _level(sizes: Sequence[int], room: int) -> int:
+    """Return the most that each may have where together they have so much room."""
+    left = len(sizes)
+    for size in sorted(sizes):
+        if size * left > room:
+            return room // left
+        room -= size
+        left -= 1
+    return max(sizes, default=0)
 
 
-def _error_places(folded: str, offsets: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield `(line, column)` of error words, from 0, the last and the first by turns, one per line."""
-    seen = set()
-    for i in range(len(offsets)):
-        offset = offsets[-1 - i // 2] if i % 2 == 0 else offsets[i // 2]
-        start = folded.rfind("\n", 0, offset) + 1
-        if start not in seen and not _NO_ERROR.search(folded, max(offset - 20, 0), offset + 20):
-            seen.add(start)
-            yield folded.count("\n", 0, start), offset - start
+def find_errors(text: str) -> dict[int, int]:
+    """Return the columns of words that speak of errors by their lines, the last and the first by turns."""
+    # The Turkish dotted capital I is the one letter that becomes longer, and would move what follows it.
+    folded = text.replace("İ", "i").lower()
+    places = sorted((at, at + len(word)) for word in _ERROR_WORDS for at in set(_occurrences(folded, word)))
+    starts = [0, *accumulate(len(line) + 1 for line in folded.split("\n"))]
+    errors: dict[int, int] = {}
+    for i in range(len(places)):
+        at, end = places[-1 - i // 2] if i % 2 == 0 else places[i // 2]
+        line = bisect_right(starts, at) - 1
+        before = folded[max(starts[line], at - _BEFORE_CHARACTERS) : at]
+        if (
+            line not in errors
+            and _WORD_END.match(folded, end)
+            and not _INDENT.search(before)
+            and not _NO_ERROR.search(folded, max(at - 20, 0), end + 20)
+        ):
+            errors[line] = at - starts[line]
+    return errors
 
 
 def _occurrences(folded: str, word: str) -> Iterator[int]:
+    """Yield where a word stands, the first and the last places."""
     offset = -1
     for _ in range(_HITS_PER_WORD):
         offset = folded.find(word, offset + 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from context_compressor.messages.msg import Msg
-from context_compressor.offload.fitting import largest_fitting
+from context_compressor.offload.previews.making import largest_fitting
 from context_compressor.offload.tools.arguments import FinalAnswer
 from context_compressor.offload.tools.schemas import SEARCH_TOOL
 from context_compressor.offload.tools.source import OffloadSource

@@ -27,7 +27,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from context_compressor.offload.previews.lines import counted
+from context_compressor.offload.previews.text import counted
 
 END = "[end]"
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from context_compressor.offload.fitting import CHARS_PER_TOKEN_BOUND, largest_fitting
-from context_compressor.offload.previews.lines import counted
+from context_compressor.offload.previews.making import CHARS_PER_TOKEN_BOUND, largest_fitting
+from context_compressor.offload.previews.text import counted
 from context_compressor.offload.tools.pages import END, closing_more, lines_page
 from context_compressor.tokens.protocol import TokenCounter
 

@@ -9,7 +9,7 @@ from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
-from context_compressor.offload.fitting import largest_fitting
+from context_compressor.offload.previews.making import largest_fitting
 from context_compressor.offload.tools.pages import FoundLine, FoundSection, closing_found, found_page
 from context_compressor.offload.tools.patterns import PatternError, with_escapes
 from context_compressor.tokens.protocol import TokenCounter
