@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
-from context_compressor.compression.abridging import abridge, tokens_read
+from context_compressor.compression.abridging import abridge
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.edits import SegmentEdit
 from context_compressor.compression.labels import segment_text, summary_of, without_index
@@ -186,9 +186,9 @@ class SegmentMaker:
         """Index and summarise; `replaced_tokens` are those that index and summary may not reach together."""
         facts, named = await self._index(material.whole, room.index_tokens, around, done)
         written = await self._summarize(
-            self._request(material, room.prose_tokens, facts, around.note),
+            self._request(material, room.prose_tokens, around.note),
             replaced_tokens - room.index_tokens,
-            tokens_read(material.items, self._config.preview_tokens, self._counter, indices=not facts),
+            sum(item.tokens for item in material.items),
             transcript,
             done,
         )
@@ -234,9 +234,7 @@ class SegmentMaker:
             done.fail(error)
             return Artifacts()
 
-    def _request(
-        self, material: Material, max_tokens: int, facts: tuple[str, ...], note: str | None
-    ) -> SummaryRequest:
+    def _request(self, material: Material, max_tokens: int, note: str | None) -> SummaryRequest:
         """Return the request; the oldest summary of a merge is what the new one carries forward."""
         messages, previous = material.messages, None
         if material.children and len(messages) > 1:
@@ -247,7 +245,6 @@ class SegmentMaker:
             messages=tuple(messages if previous is None else messages[1:]),
             max_tokens=max_tokens,
             previous=previous,
-            facts=facts,
             instructions=self._config.summary_instructions or None,
             note=note or None,
         )
@@ -285,18 +282,8 @@ class SegmentMaker:
         return None
 
     async def _abridged(self, request: SummaryRequest) -> SummaryRequest:
-        """Return a request as a model reads it: every token costs, so of long results it sees previews.
-
-        Nor does it see earlier indices, where there is a new one.
-        """
-        counter, has_index = self._counter, bool(request.facts)
-        shorten = partial(
-            abridge, request.messages, self._config.preview_tokens, counter, indices=not has_index
-        )
+        """Return a request as a model reads it: every token costs, so of long results it sees a part."""
+        shorten = partial(abridge, request.messages, self._counter)
         messages = await run_rules_off_loop(text_characters(request.messages), shorten)
         previous = request.previous
-        return replace(
-            request,
-            messages=messages,
-            previous=without_index(previous) if previous and has_index else previous,
-        )
+        return replace(request, messages=messages, previous=without_index(previous) if previous else previous)

@@ -12,8 +12,6 @@ from context_compressor.summarizers.extracts.candidates import (
 from context_compressor.summarizers.extracts.digest import Digest
 from context_compressor.summarizers.extracts.index import Index
 from context_compressor.summarizers.extracts.lines import Line, line_maker
-from context_compressor.summarizers.extracts.weighing import ARROW, told_subject
-from context_compressor.summarizers.identifiers.finding import find_identifiers
 from context_compressor.summarizers.identifiers.ranking import rank_identifiers
 from context_compressor.summarizers.protocol import SummaryRequest
 from context_compressor.summarizers.sections import is_chinese, render_sections
@@ -48,7 +46,7 @@ class SummaryDraft:
     """The candidates for one summary, from which `write` chooses."""
 
     def __init__(self, digest: Digest, request: SummaryRequest) -> None:
-        self._covered = frozenset().union(*map(find_identifiers, request.facts))
+        self._covered = frozenset[str]()
         said = [statement.text for statement in digest.requests + digest.replies]
         said = said or [line.text for line in digest.carried] or [call.subject for call in digest.calls]
         self._chinese = is_chinese(said)
@@ -59,8 +57,8 @@ class SummaryDraft:
         self._digest = digest
         self._make = line_maker(ranked, frozenset(_KEYWORD.findall(wish)) - _COMMON_WORDS)
         self._spare: list[Line] | None = None
-        self._beside = beside = "\n".join(request.facts)
-        told = {told_subject(fact) for fact in request.facts if ARROW in fact}
+        self._beside = beside = ""
+        told: set[str] = set()
         lines = collect_lines(digest, self._make)
         lines = [line for line in lines if line.text not in beside and line.subject not in told] or lines[:1]
         self._by_section = {
