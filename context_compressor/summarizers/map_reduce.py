@@ -85,9 +85,7 @@ class InParts:
             except SummarizerOverflowError as error:
                 limit = await self._smaller_limit(request, error)
         with paying(self) as paid:
-            kept = await run_off_loop(
-                text_characters(request.context), self._with_less_context, request, limit
-            )
+            kept = await self._with_less_context(request, limit)
             job = _Job(kept, asyncio.Semaphore(CONCURRENT_CALLS), paid)
             summary = await self._summarize_parts(job, limit)
         return Summary(summary.text, paid.input_tokens, paid.output_tokens)
@@ -128,18 +126,19 @@ class InParts:
 
     # Parts
 
-    def _with_less_context(self, request: SummaryRequest, limit: int) -> SummaryRequest:
-        """Return a request with as much of what stays in the view, the newest first, as fits with each part."""
-        left = limit // _CONTEXT_SHARE - self._counter.count_text(request.request or "")
-        asked = request.request if left >= 0 else None
-        left = left if left >= 0 else limit // _CONTEXT_SHARE
-        kept: list[Msg] = []
-        for msg in reversed(request.context):
-            left -= count_material([msg], self._counter)
-            if left < 0:
+    async def _with_less_context(self, request: SummaryRequest, limit: int) -> SummaryRequest:
+        """Return a request with what of the view's context may go with each part, the newest first."""
+        kept = replace(request, context=(), request=None)
+        frame = replace(kept, messages=(), previous=None)
+        most = await self._count(frame) + await self._room(frame, limit) // _CONTEXT_SHARE
+        for context, asked in [
+            ((), request.request),
+            *((request.context[at:], request.request) for at in reversed(range(len(request.context)))),
+        ]:
+            if await self._count(replace(frame, context=context, request=asked)) > most:
                 break
-            kept.insert(0, msg)
-        return replace(request, context=tuple(kept), request=asked)
+            kept = replace(request, context=context, request=asked)
+        return kept
 
     async def _summarize_parts(self, job: _Job, limit: int) -> Summary:
         request = job.request

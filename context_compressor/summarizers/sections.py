@@ -42,6 +42,7 @@ _FORMER = {
 """Headings of the first version; segments that have them are read for ever."""
 _KEYS = {title.casefold(): s.key for s in SECTIONS for title in (s.english, s.chinese)}
 _KEYS |= {title.casefold(): key for key, titles in _FORMER.items() for title in titles}
+ELLIPSIS = " …"
 _HEADING_MARKS = re.compile(r"(?:#{1,6}\s*|\*\*|\d{1,2}[.)、]\s*)+")
 _BULLET = re.compile(r"(?:(?:[-*•+]|\d{1,2}[.)、])(?:\s+|$))+")
 _PLACEHOLDERS = frozenset(
@@ -117,34 +118,39 @@ def render_sections(lines: Mapping[str, Sequence[str]], *, chinese: bool) -> str
 
 
 def drop_least(text: str, fits: Callable[[str], bool]) -> str:
-    """Return as many of a summary's lines as fit: the sections that matter least lose their last lines first.
+    """Return as many lines of a summary as fit: the sections that matter least lose their last lines first.
 
-    What is dropped is marked by an ellipsis; a heading goes with the last of its lines. "" where nothing fits.
+    What is dropped is marked by an ellipsis; a heading goes with the last of its lines. "" if nothing fits.
     """
     lines = text.splitlines()
     key = LEAST_FIRST[0]
     order: list[tuple[int, int]] = []
     for number, line in enumerate(lines):
         key = section_of_heading(line) or key
-        order.append((-LEAST_FIRST.index(key), number))
+        if line.strip():
+            order.append((-LEAST_FIRST.index(key), number))
     order.sort()
 
     def kept(count: int) -> str:
-        numbers = sorted(number for _, number in order[:count])
-        shown = [lines[number] for number in numbers]
-        for at, number in enumerate(numbers):
-            is_cut = number + 1 < len(lines) and numbers[at + 1 : at + 2] != [number + 1]
-            if is_cut and section_of_heading(lines[number]) is None and shown[at].strip():
-                shown[at] += " …"
-        while shown and (section_of_heading(shown[-1]) is not None or not shown[-1].strip()):
-            shown.pop()
+        shown: list[str] = []
+        numbers = {number for _, number in order[:count]}
+        for number in sorted(numbers):
+            if section_of_heading(lines[number]) is not None and number + 1 not in numbers:
+                continue
+            if shown and not lines[number - 1].strip():
+                shown.append("")
+            following = number + 1
+            while following < len(lines) and not lines[following].strip():
+                following += 1
+            is_last = following >= len(lines) or section_of_heading(lines[following]) is not None
+            shown.append(lines[number] + ("" if is_last or following in numbers else ELLIPSIS))
         return "\n".join(shown)
 
     # Doubling first keeps every count near the size of the answer, however long the text.
     low, high = 0, 1
-    while high < len(lines) and fits(kept(high)):
+    while high < len(order) and fits(kept(high)):
         low, high = high, 2 * high
-    high = min(high, len(lines) + 1)
+    high = min(high, len(order) + 1)
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if fits(kept(middle)) else (low, middle)

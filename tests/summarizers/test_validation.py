@@ -54,9 +54,7 @@ async def test_a_good_summary_passes_unchanged():
         template(chinese=False),
         template(chinese=True),
         *("```markdown\n" + template(chinese=False) + "\n```", "# Summary", "**Goal:**\n\n**Done:**\nNone"),
-        *(
-            "[object Object]",
-        ),
+        *("[object Object]",),
     ],
 )
 async def test_a_summary_that_says_nothing_is_rejected(text: str):
@@ -347,7 +345,9 @@ async def test_refs_stay_that_the_material_names_and_no_others():
     asked = request(
         user(f"The log is {refs[0]}."), previous=f"See {refs[1]}", request=refs[2], instructions=refs[3]
     )
-    summary = await checked(Scripted("- They read " + ", ".join(refs), remote=False), asked, material=f"Also {refs[4]}")
+    summary = await checked(
+        Scripted("- They read " + ", ".join(refs), remote=False), asked, material=f"Also {refs[4]}"
+    )
     assert summary.text == "- They read " + ", ".join([*refs[:5], "[no such ref]"])
 
 
@@ -497,9 +497,7 @@ class TestLengths:
 
     @pytest.mark.parametrize("second", [RuntimeError("gone"), "NONE", "Error: no"])
     async def test_a_failing_second_attempt_leaves_the_first_to_be_cut(self, second: object):
-        summary = await checked(
-            Scripted(GOOD + "\n- more" * 200, second), request(ASK, max_tokens=100)
-        )
+        summary = await checked(Scripted(GOOD + "\n- more" * 200, second), request(ASK, max_tokens=100))
         assert summary.text.startswith(GOOD)
         assert summary.text.endswith("…")
 
