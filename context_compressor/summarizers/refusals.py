@@ -1,4 +1,4 @@
-"""Recognise, by its form, what is answered in place of a summary: a call, an error, a refusal, the next turn."""
+"""Recognise by its form what is answered in place of a summary: a call, an error, a refusal, the next turn."""
 
 from __future__ import annotations
 
@@ -116,16 +116,20 @@ def is_call(text: str, tools: Collection[str]) -> bool:
         return False
     name = rf"(?:functions?\.)?(?:{names})"
     forms = (
-        rf"[<\[][^<>\n]{{0,80}}?\b{name}\b[^<>\n]{{0,80}}>?",  # <invoke name="read">, <function=read>, <read>
-        rf"(?:[<\[][^\n]{{0,80}}[>\]]\s*)?{name}\s*(?:\(.*\)|:\d+)",  # <|mark|>read(path="a"), functions.read:0
-        rf"[<\[][^\n]{{0,80}}[>\]]\s*{name}",  # <|mark|>read
-        rf"[^\W\d]\w{{0,20}}:\s*{name}\s*\n[^\n{{]{{0,40}}\{{.*",  # Action: read, and arguments below
+        # <invoke name="read">, <function=read>, <read>
+        rf"[<\[][^<>\n]{{0,80}}?\b{name}\b[^<>\n]{{0,80}}>?",
+        # read(path="a"), and behind a mark; functions.read:0
+        rf"(?:[<\[][^\n]{{0,80}}[>\]]\s*)?{name}\s*(?:\(.*\)|:\d+)",
+        # a mark, and the name alone
+        rf"[<\[][^\n]{{0,80}}[>\]]\s*{name}",
+        # Action: read, and its arguments below
+        rf"[^\W\d]\w{{0,20}}:\s*{name}\s*\n[^\n{{]{{0,40}}\{{.*",
     )
     return re.search(rf"^(?:{'|'.join(forms)})\s*$", text, re.MULTILINE) is not None
 
 
 def _json_values(text: str) -> Iterator[Any]:
-    """Yield the JSON objects and lists that begin a line, or stand at its end, those nearest to either end."""
+    """Yield the JSON objects and lists that end with a line, of many those nearest to either end."""
     starts = [match.start(1) for match in re.finditer(r"^[^\n{\[]{0,60}([{\[])", text, re.MULTILINE)]
     if len(starts) > _MAX_JSON_STARTS:
         starts = starts[: _MAX_JSON_STARTS // 2] + starts[-_MAX_JSON_STARTS // 2 :]
@@ -177,8 +181,8 @@ def _spoken(sentence: str) -> set[str]:
 def is_foreign(text: str, material: str, prompt: str) -> bool:
     """Tell whether a text is about something else than the material, as errors, refusals and greetings are.
 
-    What it shares is counted in words of four letters and more, names, numbers, and pairs of ideographs. Words
-    of the prompt do not count: "conversation", "request" and "error" are what refusals are made of.
+    What it shares is counted in words of four letters and more, names, numbers, and pairs of ideographs.
+    Words of the prompt do not count: "conversation", "request" and "error" are what refusals are made of.
 
     Args:
         text: the answer, which has not the form that was asked for.

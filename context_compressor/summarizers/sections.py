@@ -120,7 +120,7 @@ def render_sections(lines: Mapping[str, Sequence[str]], *, chinese: bool) -> str
 def drop_least(text: str, fits: Callable[[str], bool]) -> str:
     """Return as many lines of a summary as fit: the sections that matter least lose their last lines first.
 
-    What is dropped is marked by an ellipsis; a heading goes with the last of its lines. "" if nothing fits.
+    What is dropped of a section is marked by an ellipsis; a heading goes with the last of its lines.
     """
     lines = text.splitlines()
     key = LEAST_FIRST[0]

@@ -45,9 +45,9 @@ PARROT_MIN_CHARS = 400
 """Shorter texts may repeat the material: there is no shorter way to say a short message."""
 
 SPARE_SHARE = 0.1
-"""So much longer than asked a summary may be where there is room for it: asking again costs a whole answer."""
+"""So much longer than asked a summary may be where there is room: asking again costs a whole answer."""
 CUT_SHARE = 1.5
-"""Up to so many times its limit a summary is cut, since two thirds of it are left; beyond, it is asked again."""
+"""Up to so many times its limit a summary is cut, two thirds of it being left; beyond, it is asked again."""
 MAX_MARKED_SHARE, MIN_MARKED = 0.2, 5
 """A summary with more doubtful values than both of these is made up."""
 
@@ -79,9 +79,9 @@ async def summarize_checked(
 ) -> Summary:
     """Ask for a summary and return it only if it can stand in for what it replaces.
 
-    One that is longer than `request.max_tokens` is taken as it is where it is a tenth too long and there is room;
-    else it loses the ends of the sections that matter least. One that is far too long is asked for once more, with
-    its draft, before it is cut.
+    One that is longer than `request.max_tokens` is taken as it is where it is a tenth too long and there is
+    room; else it loses the ends of the sections that matter least. One that is far too long is asked for once
+    more, with its draft, before it is cut.
 
     Args:
         summarizer: who writes it.
@@ -197,8 +197,8 @@ def check_values(text: str, request: SummaryRequest) -> str:
     checked = mark_values(text, material_text(request))
     if checked.marked >= MIN_MARKED and checked.marked > MAX_MARKED_SHARE * checked.values:
         raise SummaryRejectedError(
-            f"summary rejected: {checked.marked} of its {checked.values} ids, paths, numbers and quotes are not in "
-            "the material"
+            f"summary rejected: {checked.marked} of its {checked.values} ids, paths, numbers and quotes are not "
+            "in the material"
         )
     return checked.text
 
@@ -217,7 +217,7 @@ def _check_says_something(text: str, reason: str) -> None:
 
 
 def _cut(text: str, max_tokens: int, counter: TokenCounter) -> str:
-    """Return a summary in at most `max_tokens` tokens: the ends of its least sections go, else its own end."""
+    """Return a summary in at most `max_tokens` tokens: the ends of its least sections go, or its own end."""
     shorter = drop_least(text, lambda kept: counter.count_text(kept) <= max_tokens)
     # One long line, or none of our sections, and dropping whole lines costs too much.
     if 2 * counter.count_text(shorter) < max_tokens:
@@ -261,7 +261,7 @@ def _shorter(request: SummaryRequest, draft: _Attempt) -> SummaryRequest:
     """Return a request for a shorter version of a draft, which stands where an earlier summary would."""
     note = (
         f"The earlier summary above is your draft of this one. It takes {draft.tokens} tokens; the limit is "
-        f"{request.max_tokens}. Shorten it to the limit: keep what the agent needs most, and leave out the rest."
+        f"{request.max_tokens}. Shorten it to the limit: keep what the agent needs most, leave out the rest."
     )
     instructions = f"{request.instructions}\n{note}" if request.instructions else note
     return replace(request, previous=draft.text, instructions=instructions)

@@ -1,8 +1,8 @@
-"""Mark what a model's summary says and its material does not hold: ids, paths, numbers, quotes, lost negations.
+"""Mark what a model's summary says and its material does not hold: ids, paths, numbers, quotes, negations.
 
-A value is compared by what it means and not by how it is written: `1,234` and `1234`, `$12.50` and `12.5`, `09:05`
-and `9:05`, a path and its last components are the same. Small counts, which a summary may have counted itself, and
-the numbers of lists are not looked at.
+A value is compared by what it means and not by how it is written: `1,234` and `1234`, `$12.50` and `12.5`,
+`09:05` and `9:05`, a path and its last parts are the same. Small counts, which a summary may have counted
+itself, and the numbers of lists are not looked at.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from typing import NamedTuple
 
 MARK = " (?)"
 """Stands behind what the material does not hold."""
-_DOUBTFUL = re.compile(r"\S+ \(\?\)")
 _SMALL = 10
 _MAX_QUOTES = 200
 """Each is looked for in all of the material."""
 _MIN_QUOTE_CHARS = 4
-_MAX_RUN_PARTS = 8
+_MAX_RUN_PARTS = 12
 _MAX_PLACES = 40
-"""So many clauses are kept for each value, the newest: a log that has one in each line says little with it."""
-_SAME = 0.6
-"""A clause of the material is what the summary tells of, when it has this part of the summary's words."""
+"""So many clauses of a value are compared, the newest: a log has it in each line."""
+_SAME = 0.5
+"""A clause of the material is what a sentence tells of, when they share this part of the words of either."""
 
 _QUOTE = re.compile(r"\"([^\"\n]+)\"|“([^”\n]+)”|「([^」\n]+)」|`([^`\n]+)`")
 _TOKEN = re.compile(
-    r"(?:\w+://)?[~/.\\#@$€£¥]*[A-Za-z0-9_](?:[\w.,/\\@+#~-]*[A-Za-z0-9_])?(?:(?<=\d):\d\d)*%?", re.ASCII
+    r"(?:\w+://)?[~/.\\#@$€£¥]*[A-Za-z0-9_](?:(?:[\w./\\@+#~-]|,(?=\d))*[A-Za-z0-9_])?(?:(?<=\d):\d\d)*%?",
+    re.ASCII,
 )
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 _WITH_UNIT = re.compile(r"(\d+(?:[.,]\d+)*)([a-z]{1,3})")
@@ -70,18 +70,19 @@ def mark_values(summary: str, material: str) -> Checked:
         material: all that it was shown.
     """
     summary = summary.replace(MARK, "")
-    known = _Material(_DOUBTFUL.sub(" ", material))
-    skipped = [match.span() for match in _LIST_MARK.finditer(summary)]
-    found = [value for value in _values(summary) if not any(a <= value.start < b for a, b in skipped)]
+    *doubted, rest = material.split(MARK)
+    known = _Material(" ".join([*(part[: part.rfind(" ") + 1] for part in doubted), rest]))
+    # The numbers of lists are blanked, so that all else stays in its place.
+    found = list(_values(_LIST_MARK.sub(lambda mark: " " * len(mark[0]), summary)))
     doubts = {value.end for value in found if not known.holds(value)}
-    sure = [value for value in found if value.end not in doubts]
+    sure = sorted((value for value in found if value.end not in doubts), key=lambda value: value.start)
     doubts |= _lost_negations(summary, sure, known)
-    text = summary
-    for end in sorted(doubts, reverse=True):
-        while text[end : end + 1] in ("*", "_", ")", "`", '"', "”", "」") and text[end : end + 1]:
-            end += 1  # what closes around a value stays with it
-        text = text[:end] + MARK + text[end:]
-    return Checked(text, len(found), len(doubts))
+    pieces, at = [], 0
+    for end in sorted(doubts):
+        behind = end + len(summary[end : end + 8]) - len(summary[end : end + 8].lstrip("*_)`\"”」"))
+        pieces.append(summary[at:behind] + MARK)  # what closes around a value stays with it
+        at = behind
+    return Checked("".join([*pieces, summary[at:]]), len(found), len(doubts))
 
 
 class _Value(NamedTuple):
@@ -104,7 +105,9 @@ def _values(text: str) -> Iterator[_Value]:
     for match in _TOKEN.finditer(text):
         while at < len(taken) and taken[at][1] <= match.start():
             at += 1
-        if not (at < len(taken) and taken[at][0] <= match.start()) and _is_value(match[0]):
+        in_quote = at < len(taken) and taken[at][0] <= match.start()
+        is_cut = text[match.end() : match.end() + 2].strip()[:1] == "…"  # nobody can tell what it was
+        if not in_quote and not is_cut and _is_value(match[0]):
             yield _Value(match[0], match.start(), match.end())
 
 
@@ -125,6 +128,7 @@ class _Material:
         self._text = text
         self._plain: set[str] = set()
         self._numbers: set[str] = set()
+        self._stems: dict[str, set[str]] = {}
         for token in set(_TOKEN.findall(text)):
             self._add(token)
         # Numbers within words of other scripts, and beside what is no part of a token.
@@ -134,10 +138,9 @@ class _Material:
         plain = _plain(token)
         self._plain.add(plain)
         if "/" in plain:
-            parts = plain.split("/")
+            parts = plain.split("/")[-_MAX_RUN_PARTS:]
             for start in range(len(parts)):
-                ends = range(start + 1, len(parts) + 1) if len(parts) <= _MAX_RUN_PARTS else (len(parts),)
-                self._plain.update("/".join(parts[start:end]) for end in ends)
+                self._plain.update("/".join(parts[start:end]) for end in range(start + 1, len(parts) + 1))
         elif "," in plain:
             self._plain.update(plain.split(","))
 
@@ -146,7 +149,8 @@ class _Material:
         if value.is_quote:
             parts = [_letters(part) for part in re.split(r"\.{3}|…", value.text)]
             return all(part in self._letters for part in parts)
-        return self._has(_plain(value.text))
+        plain = _plain(value.text)
+        return self._has(plain) or (value.text[0] in "/~" and self._has_joined(plain))
 
     def _has(self, plain: str) -> bool:
         if not plain or plain in self._plain:
@@ -161,17 +165,19 @@ class _Material:
             forms = {number} | ({f"{float(number) * thousands:.0f}"} if thousands else set())
             ordinal = unit[2] in ("st", "nd", "rd", "th") and _is_small(number)
             return ordinal or not forms.isdisjoint(self._numbers)
-        if "/" in plain:
-            # An absolute path may be made of a folder and of a path in it.
-            parts = plain.split("/")
-            splits = (
-                "/".join(parts[:at]) in self._plain and "/".join(parts[at:]) in self._plain
-                for at in range(1, len(parts))
-            )
-            return any(splits) if len(parts) > 2 or "." in plain else all(map(self._has, parts))
-        pieces = re.split(r"[-,:+]", plain)
+        pieces = re.split(r"[-,+/]", plain)
         are_numbers = len(pieces) > 1 and all(map(_NUMBER.fullmatch, pieces))
-        return are_numbers and all(map(self._has, pieces))
+        if are_numbers or ("/" in plain and len(pieces) == 2 and "." not in plain):
+            return all(map(self._has, pieces))
+        return False
+
+    def _has_joined(self, path: str) -> bool:
+        """Tell whether a path is made of a folder and of a path in it."""
+        parts = path.split("/")
+        return len(parts) <= _MAX_RUN_PARTS and any(
+            "/".join(parts[:at]) in self._plain and "/".join(parts[at:]) in self._plain
+            for at in range(1, len(parts))
+        )
 
     @cached_property
     def _letters(self) -> str:
@@ -180,6 +186,12 @@ class _Material:
     @cached_property
     def _dates(self) -> set[tuple[int, ...]]:
         return {_date_key(date) for date in _DATE.findall(self._text)}
+
+    def stems(self, clause: str) -> set[str]:
+        """Return what tells a clause; the same one is asked for with each of its values."""
+        if clause not in self._stems:
+            self._stems[clause] = _stems(clause)
+        return self._stems[clause]
 
     @cached_property
     def clauses(self) -> dict[str, list[str]]:
@@ -211,19 +223,20 @@ def _lost_negations(summary: str, values: list[_Value], material: _Material) -> 
         for value in inside:
             plain = _plain(value.text)
             told = material.clauses.get(plain) or material.clauses.get(plain.rpartition("/")[2], [])
-            shares = [(len(stems & _stems(clause)), clause) for clause in told[-_MAX_PLACES:]]
-            most = max((share for share, _ in shares), default=0)
-            same = [clause for share, clause in shares if share == most]
-            if most > 1 and most >= _SAME * len(stems) and all(_NOT.search(clause) for clause in same):
+            shared = {clause: len(stems & material.stems(clause)) for clause in told[-_MAX_PLACES:]}
+            most = max(shared.values(), default=0)
+            same = [clause for clause, words in shared.items() if words == most]
+            least = _SAME * max(len(stems), *(len(material.stems(clause)) for clause in same), 1)
+            if most >= least and all(_NOT.search(clause) for clause in same):
                 doubts.add(value.end)
     return doubts
 
 
 def _stems(text: str) -> set[str]:
-    """Return the beginnings of words, and pairs of ideographs, without what negates."""
-    bare = _NOT.sub(" ", text.casefold())
+    """Return the beginnings of words, and pairs of ideographs, without values and what negates."""
+    bare = _TOKEN.sub(lambda token: " " if _is_value(token[0]) else token[0], _NOT.sub(" ", text.casefold()))
     pairs = {run[at : at + 2] for run in _CJK.findall(bare) for at in range(len(run) - 1)}
-    return pairs | {word[:4] for word in _WORD.findall(bare)}
+    return pairs | {word[:4] for word in _WORD.findall(_CJK.sub(" ", bare))}
 
 
 def _plain(token: str) -> str:
@@ -239,7 +252,8 @@ def _plain_number(number: str) -> str:
     """Return a number without separators of thousands and without zeros that say nothing."""
     number = re.sub(r"[,](?=\d{3}(?:\D|$))", "", number)
     number = number.rstrip("0").rstrip(".") if "." in number and number.count(".") == 1 else number
-    return number.lstrip("0") or "0"
+    number = number.lstrip("0")
+    return number if number[:1].isdigit() else f"0{number}"
 
 
 def _is_small(number: str) -> bool:

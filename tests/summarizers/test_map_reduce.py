@@ -136,7 +136,7 @@ class TestRequestsThatDoNotFit:
         assert shown == {f"LIN{i}" for i in range(300)}
 
     async def test_context_goes_with_every_part_and_the_earlier_summary_to_the_end(self):
-        reader = Reader(FRAME + 900, max_input_tokens=FRAME + 900)
+        reader = Reader(FRAME + 1_200, max_input_tokens=FRAME + 1_200)
         asked = request(
             *history(20),
             max_tokens=200,
