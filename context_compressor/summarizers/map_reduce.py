@@ -28,6 +28,8 @@ _FILL = 0.9
 """How full a limit is made: the model's vocabulary is not our counter's."""
 _PART_SHARE = 4
 """A part's summary may have one of so many parts of what can be read, so that joining them makes headway."""
+_CONTEXT_SHARE = 5
+"""What goes with each part to explain it may have one of so many parts of what can be read."""
 _CHAT_TOKENS = 16
 """What a chat template adds to the prompt."""
 
@@ -47,7 +49,8 @@ class InParts:
     A request that fits costs nothing extra; with `max_input_tokens` unknown it is not even counted. One that
     does not, by `max_input_tokens` or by the provider's `SummarizerOverflowError`, is split between
     exchanges; the parts are summarised side by side, and their summaries into one, in steps where they are
-    many. Facts and instructions go with every part; the earlier summary goes where the parts are joined.
+    many. Instructions, note, request and what context fits go with every part; the earlier summary goes where
+    the parts are joined.
     Every partial summary is checked like a whole one. A part that fails fails the whole, since what it covers
     would be lost.
 
@@ -64,6 +67,8 @@ class InParts:
         self.wrapped = summarizer
         self.remote = summarizer.remote
         self._counter = counter
+        if getattr(summarizer, "counter", self) is None:
+            summarizer.counter = counter  # type: ignore[attr-defined]  # so that it tells limits in our tokens
         self._named_limit: int | None = None
 
     async def summarize(self, request: SummaryRequest) -> Summary:
@@ -80,7 +85,8 @@ class InParts:
             except SummarizerOverflowError as error:
                 limit = await self._smaller_limit(request, error)
         with paying(self) as paid:
-            job = _Job(request, asyncio.Semaphore(CONCURRENT_CALLS), paid)
+            kept = await self._with_less_context(request, limit)
+            job = _Job(kept, asyncio.Semaphore(CONCURRENT_CALLS), paid)
             summary = await self._summarize_parts(job, limit)
         return Summary(summary.text, paid.input_tokens, paid.output_tokens)
 
@@ -109,7 +115,7 @@ class InParts:
 
     async def _count(self, request: SummaryRequest) -> int:
         def count() -> int:
-            prompt = build_prompt(request)
+            prompt = build_prompt(request, self._counter)
             tokens = self._counter.count_text(prompt.system) + self._counter.count_text(prompt.user)
             return tokens + _CHAT_TOKENS
 
@@ -119,6 +125,20 @@ class InParts:
         return await run_off_loop(text_characters(messages), count_material, messages, self._counter)
 
     # Parts
+
+    async def _with_less_context(self, request: SummaryRequest, limit: int) -> SummaryRequest:
+        """Return a request with what of the view's context may go with each part, the newest first."""
+        kept = replace(request, context=(), request=None)
+        frame = replace(kept, messages=(), previous=None)
+        most = await self._count(frame) + await self._room(frame, limit) // _CONTEXT_SHARE
+        for context, asked in [
+            ((), request.request),
+            *((request.context[at:], request.request) for at in reversed(range(len(request.context)))),
+        ]:
+            if await self._count(replace(frame, context=context, request=asked)) > most:
+                break
+            kept = replace(request, context=context, request=asked)
+        return kept
 
     async def _summarize_parts(self, job: _Job, limit: int) -> Summary:
         request = job.request
@@ -170,7 +190,6 @@ class InParts:
             job.request,
             messages=part,
             previous=None,
-            context=(),
             max_tokens=min(job.request.max_tokens, max(1, room // _PART_SHARE)),
         )
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -18,15 +19,26 @@ class SummaryRequest:
     max_tokens: int
     """What the summary may cost, in tokens of the memory's counter."""
     previous: str | None = None
-    """An earlier summary that the new one replaces: carry its content forward."""
+    """An earlier summary that the new one replaces: keep what holds, change what the messages change."""
     context: tuple[Msg, ...] = ()
-    """Earlier summaries that stay in the view, and what stays that the messages answer or continue."""
+    """What stays in the view and helps to understand: summaries of other parts (`provenance.is_segment`),
+    which need not be repeated, and messages that those which leave answer or continue."""
     request: str | None = None
-    """What the agent works on now."""
+    """What the agent works on now; it stays in the view."""
     instructions: str | None = None
     """What the user wants the summary to mind, in their words."""
     note: str | None = None
     """What the agent noted that it still needs, on one line: material, like the conversation."""
+
+    @property
+    def facts(self) -> tuple[str, ...]:
+        """Nothing: no index stands beside a summary any more. It goes after one release."""
+        warnings.warn(
+            "SummaryRequest.facts is always empty now and will go: no index of names stands beside a summary",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return ()
 
 
 @dataclass(frozen=True, slots=True)

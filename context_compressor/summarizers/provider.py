@@ -23,6 +23,7 @@ from context_compressor.summarizers.prompts import build_prompt
 from context_compressor.summarizers.protocol import Summary, SummaryRequest
 from context_compressor.summarizers.reasoning import strip_reasoning
 from context_compressor.summarizers.settings import check_model, check_number, check_url, check_whole
+from context_compressor.tokens.protocol import TokenCounter
 
 ROOM_FACTOR = 1.5
 ROOM_TOKENS = 256
@@ -152,6 +153,8 @@ class ProviderSummarizer(ABC):
         check_whole("reasoning_tokens", reasoning_tokens, 0)
         check_number("backoff_seconds", backoff_seconds)
         self.model = model
+        self.counter: TokenCounter | None = None
+        """Whose tokens a request's `max_tokens` are; a memory puts its own here. Estimated when None."""
         self._base_url = base_url
         self.max_input_tokens = max_input_tokens
         self._timeout = timeout
@@ -172,7 +175,7 @@ class ProviderSummarizer(ABC):
             SummarizerTimeoutError: no attempt was answered in time.
             SummarizerError: no attempt gave a summary; the text names the model and the cause, never the key.
         """
-        messages = build_prompt(request).messages()
+        messages = build_prompt(request, self.counter).messages()
         room = answer_room(request.max_tokens)
         with paying(self) as paid:
             async with self._connected() as client:

@@ -1,118 +1,218 @@
-"""Recognise what is answered in place of a summary: errors, refusals, calls, and introductions to nothing."""
+"""Recognise by its form what is answered in place of a summary: a call, an error, a refusal, the next turn."""
 
 from __future__ import annotations
 
 import json
 import re
-from functools import cache
+from collections.abc import Collection, Iterator
+from typing import Any
 
-_MAX_APOLOGY_CHARS = 600
-"""Error texts and refusals are short; a long text that begins with such words is about them."""
-_APOLOGY = r"""\W*(?:
-    # "Error: ...", "APIError(429): ...", "Error code: 500", and what HTTP libraries and gateways say
-    [\w.]*(?:error|exception)(?:\ code)?[^\n:：a-z]{0,12}[:：] | traceback\ \(most\ recent
-    | (?:an\ )?(?:unknown\ |unexpected\ |internal\ |connection\ )?error(?:\ has)?
-      (?:\ occurred|\ encountered|\W*$)
-    | (?:http[/ ]?)?[45]\d\d\b[\s:,-]*
-      (?:error|too|internal|bad|service|gateway|unauthori|forbidden|not\ found|client|server|payload|$)
-    | (?:internal\ server\ error | bad\ gateway | gateway\ time-?out)\b
-    | (?:the\ )?(?:request|connection|operation)\ (?:was\ |has\ )?(?:timed\ out|failed|aborted|reset|refused)
-    | (?:the\ |this\ |that\ |our\ )?(?:model|engine|service|servers?)\ (?:is\ |are\ )?
-      (?:currently\ |temporarily\ )?(?:overloaded|unavailable|busy)\b
-    | upstream\ (?:connect\ error|request\ time-?out) | no\ healthy\ upstream\b
-    # limits
-    | [\w./-]{1,60}\ is\ currently\ over\ capacity | too\ many\ requests\b
-    | (?:claude\ ai\ usage|rate)\ limit(?:ed)?\b(?:[^\n]{0,20}\b(?:reached|exceeded)|\W*$)
-    | you(?:'ve|\ have)?\ (?:exceeded|reached|hit)\ [^\n]{0,40}\b(?:limit|quota)
-    | quota\ exceeded\b | resource\ has\ been\ exhausted | insufficient\ balance
-    | your\ credit\ balance\ is\ too\ low
-    # refusals
-    | (?:(?:i|we)\b[\w' ]{0,16}\ )?sorry\b | (?:my\ )?apologies\b | i\ apologi[sz]e\b | as\ an\ ai\b
-    | please\ provide\b
-    | (?:unfortunately,\ )?i(?:'m|\ am)?\ (?:can(?:'t|not|\ not)|won't|will\ not|unable|not\ (?:able|going))\b
-    | i\b[\w' ]{0,30}\ decline\ (?:to|this)\b
-    | (?:invalid\ prompt:\ )?your\ (?:request|prompt|input|message)\ (?:was|is|has\ been)
-      \ (?:flagged|blocked|filtered|rejected)\b
-    | the\ (?:response\ was\ filtered|generated\ text\ has\ been\ blocked
-      | request\ was\ rejected\ because\ it\ was\ considered)
-    | (?:there(?:'s|\ is)\ )?(?:nothing\ to\ summari[sz]e
-      | no\b[^\n]{0,20}\b(?:conversation|messages?|text|content|history)\b[^\n]{0,20}\b
-      (?:provided|given|available|to\ summari[sz]e))
-    | i\ (?:don't|do\ not)\ (?:see|have)\b[^\n]{0,40}\b(?:provided|to\ summari[sz]e|access)
-    | (?:failed\ to|could(?:n't|\ not)|can(?:'t|not)|unable\ to)\ (?:summari[sz]e
-      | (?:generate|create|produce)\b[^\n]{0,30}\b(?:summary|response)\b)
-    | previous\ conversation\ was\ too\ long
-    # offers and questions
-    | (?:(?:sure|certainly|of\ course)\W+)?i(?:'d|'m|\ would|\ am)\b[\w ]{0,16}\ (?:happy|glad)\ to\b
-      (?:[^\n]*$ | [^\n]{0,80}\s+(?:(?:could|can)\ you|please)\b)
-    | (?:could|can|would)\ you\ (?:please\ )?(?:share|provide|paste|send)\b
-    # in other languages
-    | lo\ (?:siento|lamento)\b | je\ suis\ (?:vraiment\ )?désolée?\b | désolée?\b | es\ tut\ mir\ leid\b
-    | leider\ kann\ ich\b | desculpe\b | (?:eu\ )?sinto\ muito\b | mi\ dispiace\b
-    | извините | к\ сожалению,\ я | 申し訳 | すみません | 죄송
-    | (?:尊敬的用户\W*)?(?:[您你]好\W*)?(?:很遗憾\W*)?(?:[非常很]{0,2}(?:抱歉|对不起)
-      | (?:[这该此您][个类的]?(?:问题|话题|内容|请求)\W*)?我[^们\n，,]{0,2}(?:无法|不能|没法)
-      | [这该此您][个类的]?(?:问题|话题|内容|请求)[^\n，,]{0,2}(?:无法|不能|没法)(?:回答|讨论)
-      | 我还?没有?学[会习]
-      | 作为[^\n，,]{0,8}(?:人工智能|AI|语言模型)[^\n，,]{0,8}\W*我?(?:还没|没有|无法|不能|没法)
-      | (?:让我们|请)换个话题 | (?:请问)?有什么(?:可以|能)帮
-      | 请您?提供 | [您你]还?(?:没有|未)(?:提供|发送))
-    | 根据相关(?:法律|政策)[^\n]{0,30}(?:无法|不能|不予) | 系统检测到[^\n]{0,20}(?:敏感|不安全)
-    | 无法(?:生成|总结|处理)[^\n]{0,8}(?:摘要|总结|回复|对话|内容|请求) | 错误[:：] | 发生了?错误 | 触发限流
-    | 请求(?:失败|过于频繁) | (?:模型|服务器?|系统|网络)(?:当前|暂时)?(?:繁忙|过载|不可用)
-    | (?:内部|系统|网络|服务器?|请求|参数|连接){1,3}(?:错误|异常|超时)\W*(?:请(?:稍后|重试|联系)|$)
-    | 当前[^\n]{0,6}(?:过多|过于频繁)\W*(?:请(?:稍后|重试|联系)|$)
-    | [您你](?:的账户已(?:达到|欠费)|当前使用该)
-    )"""
-_DECLINED = re.compile(
-    r"\W*i(?:'m|\ am)?\ (?:can(?:'t|not)|won't|unable\ to|not\ (?:able|going)\ to)"
-    r"\ (?:produce|write|provide|create|generate|complete|summari[sz]e)"
-    r"\ (?:this|that|the|an?)\b[^\n.]{0,30}\b(?:summary|conversation|transcript|memory)\b",
-    re.IGNORECASE,
+from context_compressor.summarizers.sections import is_heading, is_placeholder, section_of_heading
+
+_SHORT_CHARS = 600
+"""Errors, refusals and turns of a chat are shorter, or share next to nothing with the material."""
+_LEAST_SHARED = 4
+"""Of a summary's words so many at least stand in the material, fewer only where that has few itself."""
+_SHARE, _LONG_SHARE, _SURE_SHARE = 0.5, 0.25, 0.7
+"""What part of its words: of a short text; of a longer one, whose writer had room for own words; of a short one
+that begins as errors and refusals do."""
+_SAID_INSTEAD = frozenset(
+    {
+        *("error", "exception", "traceback", "sorry", "apologies", "apologize", "unfortunately", "unable"),
+        *(
+            "cannot",
+            "can't",
+            "won't",
+            "decline",
+            "failed",
+            "timeout",
+            "timed",
+            "refused",
+            "quota",
+            "overloaded",
+        ),
+        *("limit", "unavailable", "unauthorized"),
+        *("抱歉", "对不起", "无法", "不能", "没法", "错误", "异常", "超时", "失败", "繁忙", "限流", "违规"),
+        *(
+            "leider",
+            "entschuldigung",
+            "leid",
+            "désolé",
+            "désolée",
+            "siento",
+            "lamento",
+            "dispiace",
+            "desculpe",
+        ),
+    }
 )
-"""Begins a refusal of any length: some say at length why."""
-_INTRODUCTION = re.compile(
-    r"""\W*(?:(?:ok(?:ay)?|sure|certainly|of\ course|好的?)\W+)?(?:
-    (?:here(?:'s|\ is)|below\ is)\b[^\n:]{0,60}\bsummary\b[^\n:]{0,80}
-    | (?:以下|下面|这)是[^\n:：]{0,30}(?:摘要|总结|概要)[^\n:：]{0,10}
-    )[:：.。]?\W*""",
-    re.IGNORECASE | re.VERBOSE,
+"""With one of these at its beginning a short text must share more of the material, or name something of it."""
+_FIRST_WORDS = 6
+_I = frozenset(
+    {*("i", "i'm", "i'll", "i've", "i'd", "me", "my", "we", "we'll", "ich", "mir", "wir", "我", "我们")}
 )
-_HTML = re.compile(r"\s*(?:[45]\d\d\s+)?<(?:!doctype html|html)\b", re.IGNORECASE)
-_CALL = re.compile(
-    r"\s*[<\[][ |｜]{0,2}(?:tool_calls?>|function_calls?>|function=[\w.-]{1,64}>|tool_use>|TOOL_CALLS\]"
-    r"|python_tag\|>|tool[_▁]calls?[_▁](?:section[_▁])?begin[|｜]>)"
+_YOU = frozenset(
+    {*("you", "your", "you're", "you've", "you'd", "ihnen", "ihre", "dir", "dich", "dein", "你", "您")}
 )
-"""How a call of a tool begins where a server left it in the text."""
-_ERROR_KEYS = ("error", "errors", "detail", "error_message")
+
+_WORD = re.compile(r"[^\W_]+(?:[-'._/@:][^\W_]+)*[^\W_]*|_")
+_CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
+_QUOTED = re.compile(r"\"[^\"\n]*\"|“[^”\n]*”|「[^」\n]*」|`[^`\n]*`|(?<!\w)'[^'\n]*'(?!\w)")
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s|(?<=[。！？])|\n")
+_WRAPPED = re.compile(r"```[\w-]*\n(.*)\n```|<([\w:-]{1,40})>\s*(.*?)\s*</\2>", re.DOTALL)
+_MAX_WRAPPINGS = 3
+_MAX_JSON_STARTS = 8
+_MAX_READ_CHARS = 20_000
+"""So much of an answer tells what it is about."""
 
 
-@cache
-def _apology() -> re.Pattern[str]:
-    """Return what matches an apology; compiled at first use, since that takes 10 ms."""
-    return re.compile(_APOLOGY, re.IGNORECASE | re.VERBOSE)
+def unwrap(text: str) -> str:
+    """Return a text without a fence or an element around all of it."""
+    for _ in range(_MAX_WRAPPINGS):
+        wrapped = _WRAPPED.fullmatch(text)
+        if not wrapped:
+            break
+        inner = (wrapped[1] or wrapped[3] or "").strip()
+        if not inner or f"</{wrapped[2]}>" in inner:
+            break
+        text = inner
+    return text
 
 
-def is_error_text(text: str) -> bool:
-    """Tell whether a text is an error, a refusal or a call, or asks for what was to be summarised."""
-    if _HTML.match(text) or _CALL.match(text):
+def says_something(text: str) -> bool:
+    """Tell whether a text has a line that is no heading and no placeholder."""
+    return any(not (_is_title(line) or is_placeholder(line)) for line in text.strip(" …").splitlines())
+
+
+def _is_title(line: str) -> bool:
+    return section_of_heading(line) is not None or is_heading(line)
+
+
+def is_in_form(text: str) -> bool:
+    """Tell whether a text has the form that was asked for: lines under our headings, or a list."""
+    opened = False
+    for line in text.splitlines():
+        if section_of_heading(line) is not None:
+            opened = True
+        elif opened and not is_placeholder(line):
+            return True
+    return text.startswith(("- ", "* ", "1. "))
+
+
+def is_call(text: str, tools: Collection[str]) -> bool:
+    """Tell whether a text is a call of a tool, or ends with one, in whatever spelling.
+
+    A call is a JSON object with a tool's name beside arguments, or a line that is a mark or a label with the
+    name of a tool in it. In a summary tools are named within lines.
+
+    Args:
+        text: the answer.
+        tools: the names of the tools in the material.
+    """
+    if any(_is_json_call(data, tools) for data in _json_values(text)):
         return True
-    if text.startswith(("{", "[")):
+    names = "|".join(sorted(map(re.escape, filter(None, tools)), key=len, reverse=True))
+    if not names:
+        return False
+    name = rf"(?:functions?\.)?(?:{names})"
+    forms = (
+        # <invoke name="read">, <function=read>, <read>
+        rf"[<\[][^<>\n]{{0,80}}?\b{name}\b[^<>\n]{{0,80}}>?",
+        # read(path="a"), and behind a mark; functions.read:0
+        rf"(?:[<\[][^\n]{{0,80}}[>\]]\s*)?{name}\s*(?:\(.*\)|:\d+)",
+        # a mark, and the name alone
+        rf"[<\[][^\n]{{0,80}}[>\]]\s*{name}",
+        # Action: read, and its arguments below
+        rf"[^\W\d]\w{{0,20}}:\s*{name}\s*\n[^\n{{]{{0,40}}\{{.*",
+    )
+    return re.search(rf"^(?:{'|'.join(forms)})\s*$", text, re.MULTILINE) is not None
+
+
+def _json_values(text: str) -> Iterator[Any]:
+    """Yield the JSON objects and lists that end with a line, of many those nearest to either end."""
+    starts = [match.start(1) for match in re.finditer(r"^[^\n{\[]{0,60}([{\[])", text, re.MULTILINE)]
+    if len(starts) > _MAX_JSON_STARTS:
+        starts = starts[: _MAX_JSON_STARTS // 2] + starts[-_MAX_JSON_STARTS // 2 :]
+    for start in starts:
         try:
-            data = json.loads(text)
+            value, end = json.JSONDecoder().raw_decode(text, start)
         except (ValueError, RecursionError):
-            data = None
-        if isinstance(data, list) and len(data) == 1:
-            data = data[0]  # as Gemini answers
-        if isinstance(data, dict):
-            is_call = isinstance(data.get("name"), str) and not {"arguments", "parameters"}.isdisjoint(data)
-            return is_call or any(data.get(key) for key in _ERROR_KEYS)
-    head = text[:_MAX_APOLOGY_CHARS].replace("’", "'")
-    if _DECLINED.match(head):
+            continue
+        if not text[end : text.find("\n", end) if "\n" in text[end:] else len(text)].strip(" ;,"):
+            yield value
+
+
+def _is_json_call(data: Any, tools: Collection[str], depth: int = 0) -> bool:
+    """Tell whether data holds an object of a tool's name and arguments."""
+    if depth > 3:
+        return False
+    if isinstance(data, list):
+        return any(_is_json_call(item, tools, depth + 1) for item in data[:_MAX_JSON_STARTS])
+    if not isinstance(data, dict):
+        return False
+    is_named = any(
+        isinstance(value, str) and (value in tools or (key == "name" and value.isidentifier()))
+        for key, value in data.items()
+    )
+    has_arguments = any(
+        isinstance(value, dict) or (isinstance(value, str) and value.lstrip().startswith("{"))
+        for value in data.values()
+    )
+    if is_named and has_arguments and len(data) <= 5:
         return True
-    return len(text) <= _MAX_APOLOGY_CHARS and _apology().match(head) is not None
+    return any(
+        _is_json_call(value, tools, depth + 1) for value in data.values() if isinstance(value, dict | list)
+    )
 
 
-def is_introduction(line: str) -> bool:
-    """Tell whether a line only says that a summary follows."""
-    return len(line) <= _MAX_APOLOGY_CHARS and _INTRODUCTION.fullmatch(line.replace("’", "'")) is not None
+def is_next_turn(text: str) -> bool:
+    """Tell whether a text speaks to somebody: "I ... you" in its first or last sentence, outside quotes."""
+    sentences = [part for part in _SENTENCE_END.split(_QUOTED.sub("", text)) if part.strip()]
+    words = _spoken(" ".join(sentences[:1] + sentences[-1:]))
+    return bool(words & _I and words & _YOU)
+
+
+def _spoken(sentence: str) -> set[str]:
+    folded = sentence.casefold().replace("’", "'")
+    han = "".join(_CJK.findall(folded))
+    return set(_WORD.findall(folded)) | {word for word in (*_I, *_YOU) if not word.isascii() and word in han}
+
+
+def is_foreign(text: str, material: str, prompt: str) -> bool:
+    """Tell whether a text is about something else than the material, as errors, refusals and greetings are.
+
+    What it shares is counted in words of four letters and more, names, numbers, and pairs of ideographs.
+    Words of the prompt do not count: "conversation", "request" and "error" are what refusals are made of.
+
+    Args:
+        text: the answer, which has not the form that was asked for.
+        material: all that the prompt showed.
+        prompt: our own words in it.
+    """
+    common = _units(prompt)
+    said, given = _units(text[:_MAX_READ_CHARS]) - common, _units(material) - common
+    shared = said & given
+    is_short = len(text) <= _SHORT_CHARS
+    names = {unit for unit in shared if _is_name(unit)}
+    if names and 2 * len(names) >= sum(map(_is_name, said)):
+        return False
+    start = "".join(_CJK.findall(text[:80].casefold()))
+    first = set(_WORD.findall(text[:200].casefold().replace("’", "'"))[:_FIRST_WORDS])
+    least, share = _LEAST_SHARED, _SHARE if is_short else _LONG_SHARE
+    if is_short and any(word in (first if word[0] < "\u2e80" else start) for word in _SAID_INSTEAD):
+        least, share = 6, _SURE_SHARE
+    return len(shared) < min(least, max(1, len(given) // 3)) or len(shared) < share * len(said)
+
+
+def _units(text: str) -> set[str]:
+    """Return what a text is told by: its longer words, names and numbers, pairs of ideographs."""
+    folded = text.casefold()
+    units = {word for word in _WORD.findall(_CJK.sub(" ", folded)) if len(word) > 3 or _is_name(word)}
+    for run in _CJK.findall(folded):
+        units.update(run[at : at + 2] for at in range(len(run) - 1))
+    return units
+
+
+def _is_name(unit: str) -> bool:
+    """Tell whether a word is a name or number by its form; a small number is none."""
+    return any(c.isdigit() or c in "_./@:" for c in unit) and not (unit.isdigit() and len(unit) < 4)

@@ -1,9 +1,9 @@
-"""The one form that every summary has: seven sections, in the conversation's language."""
+"""The one form that every summary has: six sections, in the conversation's language."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 
@@ -18,28 +18,31 @@ class Section(NamedTuple):
 
 
 SECTIONS = (
-    Section("goal", "Goal", "目标", "what the user wants to achieve"),
+    Section("goal", "Goal", "目标", "what the user wants now; what is done is no goal"),
     Section(
         "instructions",
-        "User instructions and constraints",
-        "用户的指示与约束",
-        "what the user asked for, forbade or prefers, in their own words",
+        "User instructions",
+        "用户的指示",
+        "the user's rules, limits and preferences that hold",
     ),
-    Section("decisions", "Decisions", "决定", "what was decided, and why"),
-    Section(
-        "facts",
-        "Facts and values",
-        "事实与数值",
-        "ids, paths, names, numbers, commands and error texts, verbatim, each with what it is",
-    ),
-    Section("done", "Done", "已完成", "what was done, with its outcome"),
-    Section("progress", "In progress", "进行中", "what is under way, and its state"),
-    Section("next", "Next steps", "下一步", "what remains to be done, in order"),
+    Section("decisions", "Decisions", "决定", "what was decided, each with its reason"),
+    Section("done", "Done", "已完成", "one line per file, record or customer: who, what, outcome, amount"),
+    Section("failures", "Failures", "失败与教训", "what failed, its exact error, what was learnt"),
+    Section("state", "State and next steps", "现状与下一步", "what is open, how it stands, what comes next"),
 )
-"""After the sections that structured compaction prompts in coding agents share. Facts have their own section
-because ids and paths are what every summary loses first (Factory's evaluation of summarisers, 2025)."""
+LEAST_FIRST = ("done", "decisions", "failures", "instructions", "state", "goal")
+"""In this order sections lose lines where a summary is too long. Instructions stand beside it by rule, and
+without its goal and state an agent cannot go on."""
 
+_FORMER = {
+    "instructions": ("User instructions and constraints", "用户的指示与约束"),
+    "done": ("Facts and values", "事实与数值"),
+    "state": ("In progress", "进行中", "Next steps", "下一步"),
+}
+"""Headings of the first version; segments that have them are read for ever."""
 _KEYS = {title.casefold(): s.key for s in SECTIONS for title in (s.english, s.chinese)}
+_KEYS |= {title.casefold(): key for key, titles in _FORMER.items() for title in titles}
+ELLIPSIS = " …"
 _HEADING_MARKS = re.compile(r"(?:#{1,6}\s*|\*\*|\d{1,2}[.)、]\s*)+")
 _BULLET = re.compile(r"(?:(?:[-*•+]|\d{1,2}[.)、])(?:\s+|$))+")
 _PLACEHOLDERS = frozenset(
@@ -89,16 +92,16 @@ def strip_bullet(line: str) -> str:
 def parse_sections(text: str) -> dict[str, list[str]]:
     """Return the lines of a summary by section, list marks and placeholders dropped.
 
-    Lines under no heading of ours, as a free-form summary has them, go to `facts`.
+    Lines under no heading of ours, as a free-form summary has them, go to `done`.
     """
     found: dict[str, list[str]] = {}
-    key = "facts"
+    key = "done"
     for line in text.splitlines():
         opened = section_of_heading(line)
         if opened is not None:
             key = opened
         elif is_heading(line):
-            key = "facts"
+            key = "done"
         elif not is_placeholder(line):
             found.setdefault(key, []).append(strip_bullet(line))
     return found
@@ -112,6 +115,46 @@ def render_sections(lines: Mapping[str, Sequence[str]], *, chinese: bool) -> str
             title = section.chinese if chinese else section.english
             blocks.append(f"## {title}\n" + "\n".join(f"- {line}" for line in lines[section.key]))
     return "\n\n".join(blocks)
+
+
+def drop_least(text: str, fits: Callable[[str], bool]) -> str:
+    """Return as many lines of a summary as fit: the sections that matter least lose their last lines first.
+
+    What is dropped of a section is marked by an ellipsis; a heading goes with the last of its lines.
+    """
+    lines = text.splitlines()
+    key = LEAST_FIRST[0]
+    order: list[tuple[int, int]] = []
+    for number, line in enumerate(lines):
+        key = section_of_heading(line) or key
+        if line.strip():
+            order.append((-LEAST_FIRST.index(key), number))
+    order.sort()
+
+    def kept(count: int) -> str:
+        shown: list[str] = []
+        numbers = {number for _, number in order[:count]}
+        for number in sorted(numbers):
+            if section_of_heading(lines[number]) is not None and number + 1 not in numbers:
+                continue
+            if shown and not lines[number - 1].strip():
+                shown.append("")
+            following = number + 1
+            while following < len(lines) and not lines[following].strip():
+                following += 1
+            is_last = following >= len(lines) or section_of_heading(lines[following]) is not None
+            shown.append(lines[number] + ("" if is_last or following in numbers else ELLIPSIS))
+        return "\n".join(shown)
+
+    # Doubling first keeps every count near the size of the answer, however long the text.
+    low, high = 0, 1
+    while high < len(order) and fits(kept(high)):
+        low, high = high, 2 * high
+    high = min(high, len(order) + 1)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(kept(middle)) else (low, middle)
+    return kept(low)
 
 
 def is_chinese(texts: Iterable[str]) -> bool:

@@ -8,20 +8,30 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from context_compressor.errors import SummarizerError, SummarizerTimeoutError, SummaryRejectedError
+from context_compressor.messages.msg import tool_names
 from context_compressor.messages.provenance import is_segment
 from context_compressor.summarizers.attempts import charge_call, paying
 from context_compressor.summarizers.cleaning import clean
 from context_compressor.summarizers.cutting import cut_to_tokens
 from context_compressor.summarizers.prompts import (
     begins_with_label,
+    material_text,
     render_conversation,
     repeats_marks,
     system_prompt,
 )
 from context_compressor.summarizers.protocol import Summarizer, Summary, SummaryRequest, name_of
 from context_compressor.summarizers.reasoning import strip_reasoning
-from context_compressor.summarizers.refusals import is_error_text, is_introduction
-from context_compressor.summarizers.sections import is_heading, is_placeholder, section_of_heading
+from context_compressor.summarizers.refusals import (
+    is_call,
+    is_foreign,
+    is_in_form,
+    is_next_turn,
+    says_something,
+    unwrap,
+)
+from context_compressor.summarizers.sections import drop_least
+from context_compressor.summarizers.values import mark_values
 from context_compressor.tokens.off_loop import run_off_loop, text_characters
 from context_compressor.tokens.protocol import TokenCounter
 
@@ -34,14 +44,15 @@ PARROT_WINDOWS = 200
 PARROT_MIN_CHARS = 400
 """Shorter texts may repeat the material: there is no shorter way to say a short message."""
 
+SPARE_SHARE = 0.1
+"""So much longer than asked a summary may be where there is room: asking again costs a whole answer."""
+CUT_SHARE = 1.5
+"""Up to so many times its limit a summary is cut, two thirds of it being left; beyond, it is asked again."""
+MAX_MARKED_SHARE, MIN_MARKED = 0.2, 5
+"""A summary with more doubtful values than both of these is made up."""
+
 _CANCELLATION_GRACE_SECONDS = 0.5
 """How long a summariser that was cancelled is waited for."""
-_CODE_FENCE = re.compile(r"```[\w-]*\n(.*)\n```", re.DOTALL)
-_ASSENT = re.compile(
-    r"\W*(?:(?:ok(?:ay)?|sure|yes|done|understood|got it|will do|certainly|of course"
-    r"|好的?|是的?|明白了?|收到)\W*)+",
-    re.IGNORECASE,
-)
 _REF = re.compile(r"ctx://[0-9a-f]{16}(?![0-9a-f])")
 _NO_REF = "[no such ref]"
 _LINE_MARKS = re.compile(r"^(?:\[[^\]\n]*\]$|=== [^\n]* ===$|[\s>|*•#-]+)", re.MULTILINE)
@@ -68,14 +79,16 @@ async def summarize_checked(
 ) -> Summary:
     """Ask for a summary and return it only if it can stand in for what it replaces.
 
-    One that is longer than `request.max_tokens` is asked for once more, with a note, then cut.
+    One that is longer than `request.max_tokens` is taken as it is where it is a tenth too long and there is
+    room; else it loses the ends of the sections that matter least. One that is far too long is asked for once
+    more, with its draft, before it is cut.
 
     Args:
         summarizer: who writes it.
         request: what is asked.
         counter: measures the summary.
         replaced_tokens: what the messages cost that it replaces; it must cost less.
-        spare_tokens: tokens by which it may be too long.
+        spare_tokens: how much more than `request.max_tokens` it may cost if need be.
         material: what was summarised, as text, to recognise a copy; rendered from the request when None.
         input_tokens_estimate: what to report as read where the summariser reports nothing.
         timeout_seconds: for all of it, the second attempt included; None waits for ever.
@@ -101,6 +114,8 @@ async def summarize_checked(
         written = _reported(getattr(summary, "output_tokens", 0))
         try:
             text = await run_off_loop(size, check_summary, summary, request, material)
+            if summarizer.remote:  # an extract quotes
+                text = await run_off_loop(size, check_values, text, request)
         except SummaryRejectedError:
             paid.add(read, written or await run_off_loop(len(said), counter.count_text, said))
             raise
@@ -110,16 +125,17 @@ async def summarize_checked(
 
     with paying(summarizer) as paid:
         answer = await attempt(request)
-        if answer.tokens > request.max_tokens + spare_tokens:
+        most = request.max_tokens + min(spare_tokens, int(SPARE_SHARE * request.max_tokens))
+        if answer.tokens > max(most, CUT_SHARE * request.max_tokens):
             try:
-                second = await attempt(_shorter(request, answer.tokens))
+                second = await attempt(_shorter(request, answer))
             except SummarizerError:
                 pass  # the first can still be cut
             else:
                 answer = min(answer, second, key=lambda candidate: candidate.tokens)
         text = answer.text
-        if answer.tokens > request.max_tokens + spare_tokens:
-            text = await run_off_loop(len(text), cut_to_tokens, text, request.max_tokens, counter)
+        if answer.tokens > most:
+            text = await run_off_loop(len(text), _cut, text, request.max_tokens, counter)
         _check_says_something(text, f"{request.max_tokens} tokens leave nothing of it")
         tokens = answer.tokens if text == answer.text else counter.count_text(text)
         if tokens >= replaced_tokens:
@@ -147,18 +163,24 @@ def check_summary(summary: object, request: SummaryRequest, material: str | None
     if not isinstance(summary, Summary) or not isinstance(summary.text, str):
         got = type(summary.text if isinstance(summary, Summary) else summary).__name__
         raise SummaryRejectedError(f"summary rejected: expected a Summary with a text, got {got}")
-    text = strip_reasoning(clean(summary.text))
-    wrapped = _CODE_FENCE.fullmatch(text)
-    text = wrapped[1].strip() if wrapped else text
+    answer = strip_reasoning(clean(summary.text))
+    text = unwrap(answer)
     _check_says_something(text, "it says nothing: empty, a placeholder, or only the template")
-    if _ASSENT.fullmatch(text):
-        raise SummaryRejectedError(f"summary rejected: an assent, not a summary: {text!r}")
     if begins_with_label(text) or repeats_marks(text, request):
         raise SummaryRejectedError(
             "summary rejected: it goes on with the conversation, or repeats the prompt"
         )
-    if is_error_text(text):
-        raise SummaryRejectedError(f"summary rejected: an error or refusal, not a summary: {text[:100]!r}")
+    tools = set(tool_names([*request.messages, *request.context]).values())
+    if is_call(answer, tools):
+        raise SummaryRejectedError(f"summary rejected: a call of a tool, not a summary: {answer[-100:]!r}")
+    if not is_in_form(text):
+        given = "\n".join(filter(None, [material_text(request), material]))
+        if is_foreign(text, given, system_prompt(chinese=False) + system_prompt(chinese=True)):
+            raise SummaryRejectedError(
+                f"summary rejected: an error or refusal, not a summary: {text[:100]!r}"
+            )
+        if is_next_turn(text):
+            raise SummaryRejectedError(f"summary rejected: it goes on with the conversation: {text[:100]!r}")
     if len(text) >= PARROT_MIN_CHARS and _is_copy(text, request, material):
         raise SummaryRejectedError(
             "summary rejected: it repeats the material or the prompt instead of summarising"
@@ -166,26 +188,41 @@ def check_summary(summary: object, request: SummaryRequest, material: str | None
     return _without_invented_refs(text, request, material)
 
 
+def check_values(text: str, request: SummaryRequest) -> str:
+    """Return a model's summary with ` (?)` behind each value that its material does not hold.
+
+    Raises:
+        SummaryRejectedError: these are too many: it is made up.
+    """
+    checked = mark_values(text, material_text(request))
+    if checked.marked >= MIN_MARKED and checked.marked > MAX_MARKED_SHARE * checked.values:
+        raise SummaryRejectedError(
+            f"summary rejected: {checked.marked} of its {checked.values} ids, paths, numbers and quotes are not "
+            "in the material"
+        )
+    return checked.text
+
+
 def _without_invented_refs(text: str, request: SummaryRequest, material: str | None) -> str:
     """Take out refs that nothing names which the summariser was given: no text can be read back by them."""
     if not _REF.search(text):
         return text
-    told = (material, request.previous, request.note, request.instructions)
-    given = "\n".join([render_conversation(request.messages), *filter(None, told)])
-    known = set(_REF.findall(given))
+    known = set(_REF.findall("\n".join(filter(None, [material_text(request), material]))))
     return _REF.sub(lambda ref: ref[0] if ref[0] in known else _NO_REF, text)
 
 
 def _check_says_something(text: str, reason: str) -> None:
-    lines = text.strip(" …").splitlines()
-    if all(map(_is_empty, lines)):
+    if not says_something(text):
         raise SummaryRejectedError(f"summary rejected: {reason}")
 
 
-def _is_empty(line: str) -> bool:
-    """Tell whether a line of a summary says nothing."""
-    is_title = section_of_heading(line) is not None or is_heading(line)
-    return is_title or is_placeholder(line) or is_introduction(line)
+def _cut(text: str, max_tokens: int, counter: TokenCounter) -> str:
+    """Return a summary in at most `max_tokens` tokens: the ends of its least sections go, or its own end."""
+    shorter = drop_least(text, lambda kept: counter.count_text(kept) <= max_tokens)
+    # One long line, or none of our sections, and dropping whole lines costs too much.
+    if 2 * counter.count_text(shorter) < max_tokens:
+        return cut_to_tokens(text, max_tokens, counter)
+    return shorter
 
 
 def _is_copy(text: str, request: SummaryRequest, material: str | None) -> bool:
@@ -220,12 +257,14 @@ def _flat(text: str) -> str:
     return " ".join(_LINE_MARKS.sub("", text).split())
 
 
-def _shorter(request: SummaryRequest, tokens: int) -> SummaryRequest:
+def _shorter(request: SummaryRequest, draft: _Attempt) -> SummaryRequest:
+    """Return a request for a shorter version of a draft, which stands where an earlier summary would."""
     note = (
-        f"Your last summary of this took {tokens} tokens; the limit is {request.max_tokens}. "
-        "Write it again, shorter: keep what the agent needs most, and leave out the rest."
+        f"The earlier summary above is your draft of this one. It takes {draft.tokens} tokens; the limit is "
+        f"{request.max_tokens}. Shorten it to the limit: keep what the agent needs most, leave out the rest."
     )
-    return replace(request, instructions=f"{request.instructions}\n{note}" if request.instructions else note)
+    instructions = f"{request.instructions}\n{note}" if request.instructions else note
+    return replace(request, previous=draft.text, instructions=instructions)
 
 
 def _reported(tokens: object) -> int:

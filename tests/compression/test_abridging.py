@@ -1,72 +1,79 @@
-"""What a summariser reads of long tool results."""
+"""What a summariser reads of long tool results and arguments."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
-from context_compressor import Msg, from_openai
-from context_compressor.compression.abridging import abridge, tokens_read
-from context_compressor.compression.labels import segment_text, without_index
-from context_compressor.messages.provenance import segment_metadata
+from hypothesis import given
+from hypothesis import strategies as st
+
+from context_compressor import from_openai
+from context_compressor.compression.abridging import MAX_TOKENS, abridge, shorten
 from context_compressor.summarizers.prompts import render_conversation
-from tests.compression.support import items_of
 from tests.memory.scripted import COUNTER, call, result, text, user
 
-LONG = "\n".join(f"line {n} of the log: worker-{n} is idle" for n in range(400))
-SAID = [user(text("please", 300)), call("a"), result("a", LONG), call("b"), result("b", "three files")]
+LINES = [f"line {n} of the log: worker-{n} is idle" for n in range(2_000)]
+LONG = "\n".join([*LINES[:900], "ERROR worker-900: disk quota exceeded (EDQUOT)", *LINES[901:]])
+SAID = [user(text("please", 3_000)), call("a"), result("a", LONG), call("b"), result("b", "three files")]
 
 
-def test_long_results_are_shown_in_part_and_everything_else_whole() -> None:
+def test_of_a_long_result_head_tail_and_lines_with_errors_are_shown_and_everything_else_whole() -> None:
     messages = from_openai(SAID)
-    shown = render_conversation(abridge(messages, 100, COUNTER, indices=False))
-    assert text("please", 300).splitlines()[-1] in shown
+    shown = render_conversation(abridge(messages, COUNTER))
+    assert text("please", 3_000).splitlines()[-1] in shown
     assert "three files" in shown
-    assert "[400 lines, in part:]" in shown
-    assert LONG not in shown
-    assert COUNTER.count_text(shown) < COUNTER.count_text(text("please", 300)) + 700
+    assert LINES[0] in shown
+    assert LINES[-1] in shown
+    assert "disk quota exceeded (EDQUOT)" in shown
+    assert "lines left out ...]" in shown
+    assert LINES[500] not in shown
+    (_, _, cut, *_) = abridge(messages, COUNTER)
+    output = cut.content[0]["output"]
+    assert 0.8 * MAX_TOKENS["tool_result"] < COUNTER.count_text(output) <= MAX_TOKENS["tool_result"]
 
 
-def test_long_arguments_are_shown_in_part_too_and_stay_arguments() -> None:
-    written = call("w", name="write_file", arguments=json.dumps({"path": "a.log", "content": LONG}))
-    (short,) = abridge(from_openai([written]), 100, COUNTER, indices=False)
+def test_the_lines_that_are_left_out_are_counted() -> None:
+    shown = shorten(LONG, 300, COUNTER)
+    told = [line for line in shown.splitlines() if line.startswith("[... ")]
+    left_out = sum(int(line.split()[1].replace(",", "")) for line in told)
+    assert len(told) == 2
+    assert len(shown.splitlines()) - len(told) + left_out == 2_000
+
+
+def test_an_edit_is_shown_whole_up_to_a_bound() -> None:
+    new = "\n".join(f"    value_{n} = compute({n})" for n in range(250))
+    written = call("w", name="edit", arguments=json.dumps({"path": "a.py", "old": "x", "new": new}))
+    (whole,) = abridge(from_openai([written]), COUNTER)
+    assert whole.content[0]["input"]["new"] == new
+    huge = call("w", name="write", arguments=json.dumps({"path": "a.log", "content": LONG}))
+    (short,) = abridge(from_openai([huge]), COUNTER)
     assert short.content[0]["input"]["path"] == "a.log"
-    assert short.content[0]["input"]["content"].startswith("[400 lines, in part:]")
-    assert COUNTER.count_messages([short]) < 200
+    assert "lines left out ...]" in short.content[0]["input"]["content"]
+    assert COUNTER.count_messages([short]) < MAX_TOKENS["argument"] + 200
+
+
+def test_one_long_line_is_cut_between_characters() -> None:
+    shown = shorten('{"rows": [' + "1234, " * 50_000 + '"last"]}', 300, COUNTER)
+    assert shown.startswith('{"rows": [1234')
+    assert shown.endswith('"last"]}')
+    assert "characters left out ...]" in shown
+    assert COUNTER.count_text(shown) <= 300
+
+
+def test_errors_that_repeat_are_shown_once() -> None:
+    lines = [*LINES[:200], *["E: connection refused by db-1"] * 500, *LINES[200:400]]
+    assert shorten("\n".join(lines), 300, COUNTER).count("connection refused by db-1") == 1
 
 
 def test_the_messages_themselves_stay_as_they_are() -> None:
     messages = from_openai(SAID)
-    abridge(messages, 100, COUNTER, indices=False)
+    abridge(messages, COUNTER)
     assert [msg.content for msg in messages] == [msg.content for msg in from_openai(SAID)]
 
 
-def test_what_is_read_is_estimated_without_reading_it() -> None:
-    items = items_of(SAID)
-    read = COUNTER.count_messages([*abridge([item.source for item in items], 100, COUNTER, indices=False)])
-    assert abs(tokens_read(items, 100, COUNTER, indices=False) - read) < 60
-
-
-def test_of_earlier_segments_a_model_reads_the_summary_without_its_index() -> None:
-    """The new index, which it is shown, holds what is kept of it."""
-    told = segment_text(
-        "ctx://0123456789abcdef", 9, "- Went on.", ["read a.py: parse_date"] * 40, notes=["b"]
-    )
-    bare = segment_text("ctx://0123456789abcdef", 9, "- Went on.", notes=["b"])
-    (earlier, other) = (Msg("memory", text, "user", metadata=segment_metadata()) for text in (told, bare))
-    assert [msg.content for msg in abridge([earlier, other], 100, COUNTER, indices=False)] == [bare, bare]
-    (item, *_) = items_of([user(told)])
-    read = tokens_read([replace(item, kind="segment")], 100, COUNTER, indices=False)
-    assert abs(read - COUNTER.count_messages([other])) < 5
-    assert without_index("- A summary\n\n## Index of names") == "- A summary\n\n## Index of names"
-
-
-def test_without_a_new_index_a_model_reads_the_earlier_ones() -> None:
-    told = segment_text("ctx://0123456789abcdef", 9, "- Went on.", ["read a.py: parse_date"])
-    earlier = Msg("memory", told, "user", metadata=segment_metadata())
-    assert [msg.content for msg in abridge([earlier], 100, COUNTER, indices=True)] == [told]
-
-
-def test_a_heading_within_a_summary_is_no_index() -> None:
-    written = "- Went on.\n\n## Index\n- of pages\n\n## Next\n- ship b.py"
-    assert without_index(written) == written
+@given(st.text(alphabet="ab 1\n错误error", max_size=3_000), st.integers(20, 200))
+def test_what_is_shown_stands_in_the_text_or_is_a_mark_and_is_no_longer(text: str, room: int) -> None:
+    shown = shorten(text, room, COUNTER)
+    assert len(shown) <= len(text)
+    for line in shown.split("\n"):
+        assert line in text or line.startswith("[... ")

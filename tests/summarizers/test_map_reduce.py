@@ -135,22 +135,33 @@ class TestRequestsThatDoNotFit:
         await InParts(reader, COUNTER).summarize(asked)
         assert shown == {f"LIN{i}" for i in range(300)}
 
-    async def test_instructions_go_with_every_part_and_facts_and_the_earlier_summary_to_the_end(self):
-        reader = Reader(FRAME + 500, max_input_tokens=FRAME + 500)
+    async def test_context_goes_with_every_part_and_the_earlier_summary_to_the_end(self):
+        reader = Reader(FRAME + 1_200, max_input_tokens=FRAME + 1_200)
         asked = request(
             *history(20),
             max_tokens=200,
             previous="- OLD1 fact",
-            facts=("keep W9",),
+            context=(segment("- CTX1"), user("CTX2 please")),
+            request="REQ1 now",
             instructions="Mind prices.",
         )
         summary = await InParts(reader, COUNTER).summarize(asked)
         assert all(r.instructions == "Mind prices." for r in reader.requests)
-        assert [r.facts for r in reader.requests if r.facts] == [("keep W9",)]
-        assert reader.requests[-1].facts
+        assert all((r.context, r.request) == (asked.context, asked.request) for r in reader.requests)
         assert [r.previous for r in reader.requests if r.previous] == ["- OLD1 fact"]
         assert reader.requests[-1].previous
         assert "OLD1" in summary.text
+
+    async def test_context_that_takes_more_than_a_fifth_of_the_room_goes_the_oldest_first(self):
+        limit = FRAME + 1_200
+        reader = Reader(limit, max_input_tokens=limit)
+        context = tuple(user(f"CTX{n} " + "word " * 40) for n in range(9))
+        asked = request(*history(20), max_tokens=200, context=context, request="REQ1")
+        await InParts(reader, COUNTER).summarize(asked)
+        kept = reader.requests[0].context
+        assert all((r.context, r.request) == (kept, "REQ1") for r in reader.requests)
+        assert kept == context[-len(kept) :]
+        assert 0 < sum(COUNTER.count_messages([msg]) for msg in kept) <= 1_200 / 5
 
     async def test_a_huge_earlier_summary_is_summed_up_with_the_rest(self):
         reader = Reader(FRAME + 500, max_input_tokens=FRAME + 500)

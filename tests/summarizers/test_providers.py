@@ -473,4 +473,4 @@ async def test_a_summary_that_is_too_long_is_asked_for_again(server: ModelServer
         provider.make(server), ASKED, PieceCounter(), replaced_tokens=1_000, timeout_seconds=30
     )
     assert (summary.text, summary.input_tokens, summary.output_tokens) == (GOOD, 22, 620)
-    assert "shorter" in provider.messages(server.requests[1])[1]["content"]
+    assert "is your draft" in provider.messages(server.requests[1])[1]["content"]

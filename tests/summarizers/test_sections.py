@@ -3,6 +3,7 @@ import pytest
 from context_compressor.summarizers.prompts import template
 from context_compressor.summarizers.sections import (
     SECTIONS,
+    drop_least,
     is_chinese,
     is_placeholder,
     parse_sections,
@@ -17,13 +18,35 @@ def test_what_is_rendered_is_read_back(chinese: bool):
 
 
 def test_headings_are_known_in_the_forms_that_models_write():
-    text = "**Goal:**\n- a\n# FACTS AND VALUES\n* b\n3. Next steps\n1. c\n### 已完成：\n- d"
-    assert parse_sections(text) == {"goal": ["a"], "facts": ["b"], "next": ["c"], "done": ["d"]}
+    text = "**Goal:**\n- a\n# FAILURES\n* b\n3. State and next steps\n1. c\n### 已完成：\n- d"
+    assert parse_sections(text) == {"goal": ["a"], "failures": ["b"], "state": ["c"], "done": ["d"]}
 
 
-def test_a_free_form_summary_is_kept_as_facts():
+def test_headings_of_the_first_version_are_still_read():
+    text = "## Facts and values\n- a\n## In progress\n- b\n## Next steps\n- c\n## 用户的指示与约束\n- d"
+    assert parse_sections(text) == {"done": ["a"], "state": ["b", "c"], "instructions": ["d"]}
+
+
+LONG = "## Goal\n- ship it\n\n## Decisions\n- d1\n- d2\n\n## Done\n- a.py\n- b.py\n- c.py\n\n## State and next steps\n- s1"
+
+
+def test_what_is_too_long_loses_the_ends_of_the_sections_that_matter_least():
+    def shortened(characters: int) -> str:
+        return drop_least(LONG, lambda text: len(text) <= characters)
+
+    assert shortened(len(LONG)) == LONG
+    assert shortened(len(LONG) - 1) == LONG.replace("\n- c.py", " …")
+    without_done = LONG.replace("## Done\n- a.py\n- b.py\n- c.py\n\n", "")
+    assert "## Done" not in shortened(len(without_done) + 2)
+    assert "- d1 …" in shortened(len(without_done) - 2)
+    assert shortened(60) == "## Goal\n- ship it\n\n## State and next steps\n- s1"
+    assert shortened(20) == "## Goal\n- ship it"
+    assert shortened(3) == ""
+
+
+def test_a_free_form_summary_is_kept_as_what_was_done():
     text = "The user wants tea.\n\n## Something else\nIt is green."
-    assert parse_sections(text) == {"facts": ["The user wants tea.", "It is green."]}
+    assert parse_sections(text) == {"done": ["The user wants tea.", "It is green."]}
 
 
 @pytest.mark.parametrize(

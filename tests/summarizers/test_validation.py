@@ -12,10 +12,13 @@ from context_compressor.summarizers.attempts import Paid, attempt_budget
 from context_compressor.summarizers.prompts import render_conversation, system_prompt, template
 from context_compressor.summarizers.protocol import Summary
 from context_compressor.summarizers.validation import check_summary, summarize_checked
-from tests.summarizers.support import Acting, PieceCounter, Scripted, assistant, request, segment, user
+from tests.summarizers.samples import CHINESE, CODING, GERMAN, SHOP
+from tests.summarizers.samples import GOOD as GOOD_SUMMARIES
+from tests.summarizers.support import Acting, PieceCounter, Scripted, assistant, call, request, segment, user
 
 counter = PieceCounter()
 GOOD = "## Goal\n- Fix parse_date in src/utils/dates.py\n\n## Done\n- read: dates.py → 120 lines"
+ASK = user("Please fix parse_date in src/utils/dates.py (120 lines), it loses the time zone.")
 STORY = [
     f"Paragraph {n}: the engineer opened module_{n}.py, found that the cache was never cleared after request "
     f"{n}, and wrote down the number {n * 7919} before going on to the next part of the system."
@@ -24,7 +27,7 @@ STORY = [
 
 
 async def checked(summarizer, asked=None, **kw):
-    asked = asked or request(user("Please fix parse_date, it loses the time zone."))
+    asked = asked or request(ASK)
     return await summarize_checked(summarizer, asked, counter, **{"replaced_tokens": 10_000, **kw})
 
 
@@ -51,17 +54,16 @@ async def test_a_good_summary_passes_unchanged():
         template(chinese=False),
         template(chinese=True),
         *("```markdown\n" + template(chinese=False) + "\n```", "# Summary", "**Goal:**\n\n**Done:**\nNone"),
-        *(
-            "[object Object]",
-            "Here is the summary of the conversation:",
-            "Sure! Here’s a short summary of our chat so far:\n\n## Goal\n- none",
-            "好的，以下是对话摘要：",
-        ),
+        *("[object Object]",),
     ],
 )
 async def test_a_summary_that_says_nothing_is_rejected(text: str):
     with pytest.raises(SummaryRejectedError, match="says nothing"):
         await checked(Scripted(text))
+
+
+MIXED = request(*CODING, *SHOP, *CHINESE, *GERMAN)
+"""Speaks of errors, limits, requests, time-outs and servers, in three languages."""
 
 
 @pytest.mark.parametrize(
@@ -139,8 +141,8 @@ async def test_a_summary_that_says_nothing_is_rejected(text: str):
     ],
 )
 async def test_error_texts_and_refusals_are_rejected(text: str):
-    with pytest.raises(SummaryRejectedError, match="error or refusal"):
-        await checked(Scripted(text))
+    with pytest.raises(SummaryRejectedError, match="not a summary"):
+        await checked(Scripted(text), MIXED)
 
 
 FAILURES = """
@@ -213,35 +215,85 @@ IN_A_FRAME_OR_AT_LENGTH = (
 
 @pytest.mark.parametrize("text", [*re.split(r"\n| ¦ ", FAILURES.strip()), *IN_A_FRAME_OR_AT_LENGTH])
 def test_what_servers_and_models_say_in_place_of_a_summary_is_rejected(text: str):
-    with pytest.raises(SummaryRejectedError, match="error or refusal"):
-        check_summary(Summary(text=text), request(user("x")))
+    with pytest.raises(SummaryRejectedError, match="not a summary"):
+        check_summary(Summary(text=text), MIXED)
+
+
+CALLS = {
+    "alone": '{"name": "read", "arguments": {"shard": 14}}',
+    "of a tool that the material has not": '[{"name": "rm", "parameters": {}}]',
+    "two": '[{"name": "read", "arguments": {"shard": 14}}, {"name": "read", "arguments": {"shard": 15}}]',
+    "in a fence": '```json\n{"name": "read", "arguments": {"shard": 14}}\n```',
+    "as on the wire": '{"tool_calls": [{"function": {"name": "read", "arguments": "{\\"shard\\": 14}"}}]}',
+    "an action": '{"action": "read", "action_input": {"shard": 14}}',
+    "tags": '<tool_call>\n{"name": "read", "arguments": {"shard": 14}}\n</tool_call>',
+    "invoke": '<function_calls>\n<invoke name="read">\n<parameter name="shard">14</parameter>\n</invoke>\n'
+    "</function_calls>",
+    "DSML": '<｜DSML｜function_calls>\n<｜DSML｜invoke name="read">\n<｜DSML｜parameter name="shard">14'
+    "</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜function_calls>",
+    "MiniMax": '<minimax:tool_call>\n<invoke name="read">\n<parameter name="shard">14</parameter>\n</invoke>\n'
+    "</minimax:tool_call>",
+    "Seed": "<seed:tool_call>\n<function=read>\n<parameter=shard>14</parameter>\n</function>\n</seed:tool_call>",
+    "a tag named like the tool": "<read>\n<shard>14</shard>\n</read>",
+    "brackets": '[TOOL_CALLS] [{"name": "read", "arguments": {"shard": 14}}]',
+    "Python": "<|python_tag|>read(shard=14)",
+    "Python alone": "read(shard=14)",
+    "DeepSeek": "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>read",
+    "Kimi": "<|tool_calls_section_begin|><|tool_call_begin|>functions.read:0",
+    "ReAct": 'Thought: shard 14 is next.\nAction: read\nAction Input: {"shard": 14}',
+}
+SHARDS = request(
+    user("Check all shards, then report."),
+    call("read", "s13", shard=13),
+    assistant("Shards 0 to 13 are fine; shard 14 is next."),
+)
+
+
+@pytest.mark.parametrize("text", CALLS.values(), ids=CALLS.keys())
+@pytest.mark.parametrize(
+    "before",
+    ["", "Let me go on with shard 14.\n", "## Done\n- Shards 0 to 13 are fine\n\n", "```\nls\n```\n"],
+)
+def test_a_call_alone_or_behind_anything_is_rejected(text: str, before: str):
+    """Servers hand a call on as text where they were not told of tools."""
+    with pytest.raises(SummaryRejectedError, match="a call of a tool"):
+        check_summary(Summary(text=before + text), SHARDS)
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        '{"name": "rm", "arguments": {"path": "/"}}',
-        '[{"name": "rm", "parameters": {}}]',
-        '<tool_call>\n{"name": "rm", "arguments": {}}\n</tool_call>',
-        '<function_calls>\n<invoke name="rm">\n</invoke>\n</function_calls>',
-        "<function=rm>\n<parameter=path>/</parameter>\n</function>",
-        '[TOOL_CALLS] [{"name": "rm", "arguments": {}}]',
-        "<|python_tag|>rm(path='/')",
-        "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>rm",
-        "<|tool_calls_section_begin|><|tool_call_begin|>functions.rm:0",
+        '{"goal": "check all shards, then report", "done": ["shards 0 to 13 are fine"], "next": "shard 14"}',
+        "## Done\n- read of shard 13: fine\n- tool_call of read failed for shard 12",
+        '## State and next steps\n- call read with {"shard": 14}',
+        '## Done\n- the config is now:\n```json\n{"name": "shards", "size": 14}\n```',
+        "## Done\n- shards 0 to 13: read(shard=n) told that they are fine",
+        "<summary>\n## Done\n- shards 0 to 13 are fine\n</summary>",
     ],
 )
-def test_a_call_in_place_of_a_summary_is_rejected(text: str):
-    """Servers hand a call on as text where they were not told of tools."""
-    with pytest.raises(SummaryRejectedError, match="not a summary"):
-        check_summary(Summary(text=text), request(user("x")))
+def test_what_speaks_of_calls_is_a_summary(text: str):
+    kept = check_summary(Summary(text=text), SHARDS)
+    assert kept == text.removeprefix("<summary>\n").removesuffix("\n</summary>")
 
 
 @pytest.mark.parametrize(
-    "text", ['{"name": "ann", "goal": "find the bug"}', "- tool_call of rm failed", "tool_calls were made"]
+    "text",
+    [
+        "I've refunded $1,249.50 for order #W8841. Would you like anything else?",
+        "Mei Lin, refund RF-20933 was accepted. I will tell you when the green kettle is in stock.",
+        "订单 DD2025 已发货。我已经为您查询了物流。",
+        "Die Rechnung RE-2026-117 ist offen. Soll ich Ihnen den Lieferschein LS-5521 schicken?",
+    ],
 )
-def test_what_speaks_of_calls_is_a_summary(text: str):
-    assert check_summary(Summary(text=text), request(user("x"))) == text
+def test_the_next_turn_of_the_conversation_is_rejected(text: str):
+    with pytest.raises(SummaryRejectedError, match="goes on with the conversation"):
+        check_summary(Summary(text=text), MIXED)
+
+
+@pytest.mark.parametrize("name", GOOD_SUMMARIES)
+async def test_good_summaries_pass_unchanged(name: str):
+    messages, text = GOOD_SUMMARIES[name]
+    assert (await checked(Scripted(text), request(*messages))).text == text
 
 
 @pytest.mark.parametrize(
@@ -249,60 +301,54 @@ def test_what_speaks_of_calls_is_a_summary(text: str):
     [
         "Okay, here is a summary of our chat:",
         "Certainly! Below is the summary.",
-        "Of course, here's a summary:",
+        "Here is the summary of the conversation:",
+        "Sure! Here’s a short summary of our chat so far:\n\n## Goal\n- none",
         "好，下面是对话的总结：",
-        "这是概要：",
+        "Okay, understood. Will do!",
+        "OK",
     ],
 )
-def test_an_introduction_alone_says_nothing(text: str):
-    with pytest.raises(SummaryRejectedError, match="says nothing"):
-        check_summary(Summary(text=text), request(user("x")))
+def test_an_introduction_or_an_assent_alone_is_no_summary(text: str):
+    with pytest.raises(SummaryRejectedError):
+        check_summary(Summary(text=text), MIXED)
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        "Error handling was added to src/parser.py; the tests pass.",
-        "404 pages now render; the route table lives in app/routes.py.",
-        "Rate limiting was moved into middleware.py.",
-        "We have reached the point where every test passes.",
-        "There is a bug in parse_date: it loses the time zone.",
-        "TypeError in src/x.py line 4 was fixed by casting the id.",
-        "No tests failed after the change to dates.py.",
-        '{"goal": "fix parse_date", "done": ["read dates.py"]}',
-        '{"error": null, "summary": "fixed a.py"}',
-        "I'd be happy to help. Here is the summary:\n\n- parse_date in dates.py keeps the time zone now",
-        "Here is the summary: parse_date in dates.py keeps the time zone now.",
-        "Your request was to fix parse_date; it keeps the time zone now.",
-        "The server rejects tokens after 15 minutes; the user wants a warning in login.tsx.",
-        "该问题不能复现，已关闭；网络异常另见 E1032。",
-        "网络超时，请求重试三次后成功。",
-        "作为人工智能平台的管理员，用户没有修改 src 目录的权限。",
+        "Error in tests/test_dates.py: 2 failed, because zone must be a tzinfo, not 'str'.",
+        "404 pages render; the route table lives in app/routes.py.",
+        "Rate limiting moved into middleware.py.",
+        "We have a retry limit of 5 in client.py.",
+        "TypeError in src/utils/dates.py line 88: zone must be a tzinfo.",
+        "I'd be happy to help. Here is the summary:\n\n- parse_date in dates.py loses the time zone",
+        "Here is the summary: parse_date in dates.py loses the time zone.",
+        "Your request was to fix parse_date in src/utils/dates.py.",
+        "The server rejects tokens after 15 minutes, so login.tsx warns the user.",
+        "网络异常 E1032 已关闭；问题不能复现就关闭。",
+        "请求超时一次，重试三次后成功。",
+        "无法复现，退款 W1 改为换货。",
         "你好，以下是对话摘要：\n- 订单 DD2025 已发货",
         "## Goal\n- Explain 'Error: rate limit exceeded'",
-        "The request was rejected by the gateway because the token had expired; src/auth.py now renews it.",
-        "No refund is available for order #W1; the customer took an exchange.",
-        "Failed to generate the report on disk; the user wants it in /tmp instead.",
-        "We have reached the limit of 5 retries in client.py and doubled it.",
-        "Rate limit: 30 requests per minute, set in nginx.conf.",
-        "I found that the decline in sales began in May, see sales.csv.",
-        "无法处理退款 W1，用户改为换货。",
-        "我们无法复现 E1032，已关闭。",
+        "Sorry was said for the trouble with order #W8841; refund RF-20933 was accepted.",
+        "Leider fehlt der Lieferschein LS-5521 zur Rechnung RE-2026-117.",
         "- the tag `<think>` is stripped\n- and </think> too",
     ],
 )
 async def test_summaries_about_errors_pass(text: str):
-    assert (await checked(Scripted(text))).text == text
+    assert (await checked(Scripted(text, remote=False), MIXED)).text == text
 
 
 async def test_refs_stay_that_the_material_names_and_no_others():
     """A model mistypes digits, or makes them up: the agent would ask for a text that is nowhere."""
     refs = [f"ctx://{digit * 16}" for digit in "abcdef"]
     asked = request(
-        user(f"The log is {refs[0]}."), previous=f"See {refs[1]}", facts=(refs[2],), instructions=refs[3]
+        user(f"The log is {refs[0]}."), previous=f"See {refs[1]}", request=refs[2], instructions=refs[3]
     )
-    summary = await checked(Scripted("They read " + ", ".join(refs)), asked, material=f"Also {refs[4]}")
-    assert summary.text == "They read " + ", ".join([*refs[:5], "[no such ref]"])
+    summary = await checked(
+        Scripted("- They read " + ", ".join(refs), remote=False), asked, material=f"Also {refs[4]}"
+    )
+    assert summary.text == "- They read " + ", ".join([*refs[:5], "[no such ref]"])
 
 
 async def test_reasoning_alone_is_no_summary():
@@ -391,7 +437,7 @@ class TestCopies:
         said, other = (" ".join(map(str, range(start, start + 700_000))) for start in (0, 5_000_000))
         with pytest.raises(SummaryRejectedError, match="repeats"):
             self.check(f"In short: {said}", user(f"Go on. {said}"))
-        assert self.check(other, user(said)) == other
+        assert self.check(f"- {other}", user(said)) == f"- {other}"
 
     def test_quoted_sentences_pass(self):
         quotes = "## Facts and values\n" + "\n".join(f"- {STORY[n]}" for n in range(0, 60, 7))
@@ -431,7 +477,7 @@ class TestLengths:
     async def test_one_that_is_too_long_is_asked_for_again_with_a_note(self):
         long = GOOD + "\n- more" * 200
         summarizer = Scripted(long, GOOD)
-        asked = request(user("Please fix it."), max_tokens=100, instructions="Keep prices.")
+        asked = request(ASK, max_tokens=100, instructions="Keep prices.")
         summary = await checked(summarizer, asked)
         assert summary.text == GOOD
         first, second = summarizer.requests
@@ -443,7 +489,7 @@ class TestLengths:
 
     async def test_one_that_stays_too_long_is_asked_for_once_and_cut_at_a_line(self):
         summarizer = Scripted(GOOD + "\n- more of it" * 300, GOOD + "\n- more of it" * 200)
-        summary = await checked(summarizer, request(user("x y z"), max_tokens=100))
+        summary = await checked(summarizer, request(ASK, max_tokens=100))
         assert len(summarizer.requests) == 2
         assert counter.count_text(summary.text) <= 100
         assert summary.text.startswith(GOOD)
@@ -451,9 +497,7 @@ class TestLengths:
 
     @pytest.mark.parametrize("second", [RuntimeError("gone"), "NONE", "Error: no"])
     async def test_a_failing_second_attempt_leaves_the_first_to_be_cut(self, second: object):
-        summary = await checked(
-            Scripted(GOOD + "\n- more" * 200, second), request(user("x y z"), max_tokens=100)
-        )
+        summary = await checked(Scripted(GOOD + "\n- more" * 200, second), request(ASK, max_tokens=100))
         assert summary.text.startswith(GOOD)
         assert summary.text.endswith("…")
 
@@ -461,7 +505,7 @@ class TestLengths:
         first = Summary(GOOD + "\n- more" * 200, input_tokens=50, output_tokens=220)
         summary = await checked(
             Scripted(first, Summary("OK", input_tokens=60, output_tokens=2)),
-            request(user("x y z"), max_tokens=100),
+            request(ASK, max_tokens=100),
         )
         assert (summary.input_tokens, summary.output_tokens) == (110, 222)
 
@@ -482,7 +526,7 @@ class TestLengths:
         with attempt_budget(9) as budget, pytest.raises(SummarizerError):
             await summarize_checked(
                 Scripted(answer, remote=remote),
-                request(user("x y z"), max_tokens=100),
+                request(ASK, max_tokens=100),
                 PieceCounter(),
                 replaced_tokens=2,
                 input_tokens_estimate=7,
@@ -499,7 +543,7 @@ class TestLengths:
                 return super().count_text(text)
 
         endless = GOOD + "\n- more of it" * 50_000
-        asked = request(user("x y z"), max_tokens=100)
+        asked = request(ASK, max_tokens=100)
         summary = await summarize_checked(Scripted(endless), asked, Watching(), replaced_tokens=200)
         assert summary.text.startswith(GOOD)
         assert threads
@@ -524,7 +568,7 @@ class TestTokenCounts:
     async def test_both_attempts_are_added_up(self):
         long = Summary(text=GOOD + "\n- more" * 200, input_tokens=10, output_tokens=300)
         short = Summary(text=GOOD, input_tokens=11, output_tokens=30)
-        summary = await checked(Scripted(long, short), request(user("x y z"), max_tokens=100))
+        summary = await checked(Scripted(long, short), request(ASK, max_tokens=100))
         assert (summary.input_tokens, summary.output_tokens) == (21, 330)
 
     async def test_nonsense_counts_are_taken_for_missing(self):
