@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from context_compressor.compression.view import READ_TOKENS
 from context_compressor.messages.msg import Msg
 from context_compressor.messages.parts import PartPath, other_parts, replace_parts, text_parts
 from context_compressor.tokens.protocol import TokenCounter
 
-MAX_TOKENS = {"tool_result": 1_000, "argument": 4_000}
+MAX_TOKENS = {"tool_result": READ_TOKENS, "argument": 4_000}
 """What is read of one result, and of one argument. Readers of summaries asked for the new side of edits, so
 they are whole in all but the largest; of results they used heads, tails and errors."""
 HEAD_SHARE, TAIL_SHARE = 0.45, 0.3

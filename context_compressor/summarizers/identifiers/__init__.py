@@ -1,1 +1,0 @@
-"""The names and values of a conversation: found, described, and ranked by later need."""
