@@ -117,7 +117,7 @@ class Draft(StubDraft):
             return 0, 0
         budget, label = self.situation.config.budget, self.situation.costs.segment
         share = min(sum(unit.stands_for_tokens for unit in run), budget)
-        standing = min(self._standing_tokens(run), self._most_standing())
+        standing = min(self._standing_tokens(run), self._most_standing(run))
         # Of the many groups of an event each has its part.
         most = max(SEGMENTS_SHARE * budget / self._group_count, MIN_SUMMARY_TOKENS)
         least = max(LEAST_TOKENS / self._group_count, MIN_SUMMARY_TOKENS)
@@ -127,9 +127,12 @@ class Draft(StubDraft):
         room = int(min(summary + standing, gaining - label))
         return (room, min(standing, room)) if room >= MIN_SUMMARY_TOKENS else (0, 0)
 
-    def _most_standing(self) -> int:
+    def _most_standing(self, run: Collection[Unit]) -> int:
+        """Return what a segment may say word for word, beside the segments that stay."""
         budget = self.situation.config.budget
-        return min(max(int(STANDING_SHARE * budget), LEAST_STANDING_TOKENS), budget // 2)
+        most = min(max(int(STANDING_SHARE * budget), LEAST_STANDING_TOKENS), budget // 2)
+        held = self._standing_tokens(unit for unit in self._standing_segments() if unit not in run)
+        return max(most - held, most // 4)
 
     def _standing_tokens(self, run: Iterable[Unit]) -> int:
         """Return about how many tokens the standing instructions in a run take."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from context_compressor.messages.speech import is_handed
 from context_compressor.messages.msg import Msg, is_instruction
 from context_compressor.messages.provenance import provenance_of
+from context_compressor.messages.speech import is_handed
 
 _RULE = re.compile(
     r"\b(?:never|always|must|only|avoid|prefers?|wants|remember|from now on|unless|rather)\b"
@@ -41,6 +41,11 @@ def standing_in(msg: Msg) -> tuple[str, ...]:
     if provenance_of(msg) or not (is_instruction(msg) or (msg.role == "user" and not is_handed(msg))):
         return ()
     return tuple(dict.fromkeys(_standing_lines(msg.get_text_content() or "")))
+
+
+def weight_of(sentence: str) -> float:
+    """Return how much a sentence says that a reader may need: the values that it names, and whether it rules."""
+    return min(len(_VALUE.findall(sentence)), 4) + 2 * is_rule(sentence)
 
 
 def is_rule(sentence: str) -> bool:

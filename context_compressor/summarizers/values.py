@@ -79,7 +79,7 @@ def mark_values(summary: str, material: str) -> Checked:
     doubts |= _lost_negations(summary, sure, known)
     pieces, at = [], 0
     for end in sorted(doubts):
-        behind = end + len(summary[end : end + 8]) - len(summary[end : end + 8].lstrip("*_)`\"”」"))
+        behind = end + len(summary[end : end + 8]) - len(summary[end : end + 8].lstrip('*_)`"”」'))
         pieces.append(summary[at:behind] + MARK)  # what closes around a value stays with it
         at = behind
     return Checked("".join([*pieces, summary[at:]]), len(found), len(doubts))

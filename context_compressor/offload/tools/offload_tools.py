@@ -8,9 +8,9 @@ from typing import Any, get_args
 
 from context_compressor.errors import InvalidArgumentError, OffloadError, check_members
 from context_compressor.messages.escapes import sendable
-from context_compressor.messages.speech import loaded_note
 from context_compressor.messages.media import is_data_url
 from context_compressor.messages.msg import copy_json
+from context_compressor.messages.speech import loaded_note
 from context_compressor.offload.tools.allowance import Allowance
 from context_compressor.offload.tools.arguments import Arguments, FinalAnswer, as_arguments, show_value
 from context_compressor.offload.tools.history import answer_compress, answer_search, can_compress, can_search

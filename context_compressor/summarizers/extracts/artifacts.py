@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from context_compressor.summarizers.extracts.items import Item, Kind, Labels
 from context_compressor.summarizers.extracts.outcomes import Outcome, fields_besides, fields_of, read_outcome
 from context_compressor.summarizers.extracts.passages import Passage, flat, shorten
-from context_compressor.summarizers.extracts.reading import Call
+from context_compressor.summarizers.extracts.reading import Call, leaves_of
 
 _NAMING_KEY = re.compile(r"(?:path|file|file_?name|url|uri|ids?)\Z", re.IGNORECASE)
 _OLD_KEY = re.compile(r"old|before|original", re.IGNORECASE)
@@ -41,6 +40,8 @@ class Done:
     """The others, by key."""
     written: list[str]
     """The lines that it wrote."""
+    is_edit: bool = False
+    """Whether it said what they replace: a whole file can be read again."""
 
     @property
     def subject(self) -> str:
@@ -88,7 +89,7 @@ def read_calls(calls: Sequence[Call]) -> list[Done]:
 
 
 def _read_call(call: Call, outcome: Outcome) -> Done:
-    leaves = list(_leaves(call.arguments))
+    leaves = list(leaves_of(call.arguments))
     name = next((value for key, value in leaves if _names(key, value)), "")
     has_old = any(_OLD_KEY.match(key) for key, _ in leaves)
     written: list[str] = []
@@ -104,24 +105,13 @@ def _read_call(call: Call, outcome: Outcome) -> Done:
         elif value:
             arguments.append((key, flat(value)))
     added = [line for line in written if line not in old and any(map(str.isalnum, line))]
-    return Done(call, outcome, name, arguments, list(dict.fromkeys(added or written[:3])))
+    return Done(call, outcome, name, arguments, list(dict.fromkeys(added or written[:3])), has_old)
 
 
 def _is_written(key: str, value: str, has_old: bool) -> bool:
     """Tell whether an argument is what a call writes: the new side of an edit, or a text."""
     is_new = has_old and key.casefold().startswith("new")
     return is_new or "\n" in value.strip() or len(value) > _TEXT_CHARS
-
-
-def _leaves(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
-    if isinstance(value, Mapping):
-        for name, item in value.items():
-            yield from _leaves(item, str(name))
-    elif isinstance(value, list):
-        for item in value:
-            yield from _leaves(item, key)
-    elif value is not None:
-        yield key, str(value)
 
 
 def _names(key: str, value: str) -> bool:
@@ -155,7 +145,8 @@ class Row:
         worth = [done.action + 0.3 * done.outcome.is_record + 0.2 * done.outcome.failed for done in self.done]
         rank = max(worth) + 0.5 * newest.call.place / max(1, total) + min(len(self.done), 10) / 20
         weight = 0.5 + max(
-            bool(done.written) + 0.5 * done.outcome.is_record + done.action for done in self.done
+            (done.is_edit or not done.written) * done.action + 0.5 * done.outcome.is_record + done.is_edit
+            for done in self.done
         )
         weights = (1.0,) * (len(facts) - 1) + (_NEWEST_WEIGHT,)
         passage = Passage(facts, head if self.name else "", keeps="last", weights=weights)

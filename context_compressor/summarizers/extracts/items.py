@@ -9,7 +9,7 @@ from context_compressor.summarizers.extracts.passages import Passage
 
 ANSWERED = " → "
 """Stands between a user's words and those of the agent about them."""
-PAIR_WEIGHTS = (3.0, 2.0)
+PAIR_WEIGHTS = (3.0, 1.0)
 """How the two share a line where both are cut."""
 
 Kind = Literal["user", "agent", "work", "failure", "state", "earlier", "spare"]

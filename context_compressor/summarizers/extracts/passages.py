@@ -35,8 +35,8 @@ class Passage:
     """Which of too many parts are kept."""
     weights: tuple[float, ...] = ()
     """How much longer than others each part may be; () where all are alike."""
-    has_leads: bool = False
-    """Whether what a part says before its colon may stand for it, as in a list."""
+    ranks: tuple[float, ...] = ()
+    """Which of too many parts are kept, the highest first; () where `keeps` says it."""
 
     def __len__(self) -> int:
         joints = _JOINT_CHARS * (len(self.parts) - 1)
@@ -54,6 +54,8 @@ class Passage:
         return f"{self.head}{self._joined(parts)}{self.tail}"
 
     def _cut_parts(self, room: int) -> list[str]:
+        if self.ranks:
+            return self._whole_parts(max(room, 0))
         kept: list[int] = []
         left = max(room, 0)
         weights = self.weights or (1.0,) * len(self.parts)
@@ -79,27 +81,41 @@ class Passage:
             kept, least_chars, share_out(more, left, [weights[index] for index in kept]), strict=True
         ):
             part, limit = self.parts[index], least + share
-            text = self._shorten(part, limit) if isinstance(part, str) else part.tell(limit)
+            text = shorten(part, limit) if isinstance(part, str) else part.tell(limit)
             told.append(text if index == before + 1 else f"{ELLIPSIS} {text}")
             before = index
         if before < len(self.parts) - 1 and told and not told[-1].endswith(ELLIPSIS):
             told[-1] += f" {ELLIPSIS}"
         return told
 
+    def _whole_parts(self, room: int) -> list[str]:
+        """Return the parts that matter most whole, and one of them cut: halves of all would tell nothing."""
+        told: dict[int, str] = {}
+        for index in self._order():
+            part = str(self.parts[index])
+            left = room
+            if len(part) > left and told and left < _LEAST_PART:
+                continue
+            told[index] = shorten(part, left)
+            room -= len(told[index]) + _JOINT_CHARS
+        marked = []
+        for index in sorted(told):
+            marked.append(told[index] if index - 1 in told or index == 0 else f"{ELLIPSIS} {told[index]}")
+        if len(self.parts) - 1 not in told and marked and not marked[-1].endswith(ELLIPSIS):
+            marked[-1] += f" {ELLIPSIS}"
+        return marked
+
     def _least(self, part: str | Passage) -> int:
         """Return below how many characters a part is left out."""
         if not isinstance(part, str):
             return min(len(part), _LEAST_PASSAGE)
-        lead = _lead_of(part) if self.has_leads and len(part) > _LEAST_PART else 0
-        return lead + 2 if lead else min(len(part), _LEAST_PART)
-
-    def _shorten(self, part: str, limit: int) -> str:
-        lead = _lead_of(part) if self.has_leads and limit < min(len(part), _LEAST_PART) else 0
-        return f"{part[:lead]} {ELLIPSIS}" if lead else shorten(part, limit)
+        return min(len(part), _LEAST_PART)
 
     def _order(self) -> list[int]:
         """Return the numbers of the parts, those first that are kept of too many."""
         numbers = list(range(len(self.parts)))
+        if self.ranks:
+            return sorted(numbers, key=lambda number: (-self.ranks[number], number))
         if self.keeps == "last":
             return numbers[::-1]
         return numbers if self.keeps == "first" else numbers[:1] + numbers[1:][-1:] + numbers[1:-1]
@@ -112,11 +128,6 @@ class Passage:
             joint = " " if text.endswith(_ENDS_ITSELF) or part.startswith(ELLIPSIS) else " · "
             text = f"{text}{joint}{part}" if text else part
         return text
-
-
-def _lead_of(part: str) -> int:
-    """Return where what a line says before its colon ends, the colon included; 0 where it has none."""
-    return max(part.find(": ", 0, _LEAST_PART), part.find("：", 0, _LEAST_PART)) + 1
 
 
 def share_out(needs: Sequence[float], room: float, weights: Sequence[float] | None = None) -> list[int]:

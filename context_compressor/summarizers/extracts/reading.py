@@ -232,3 +232,15 @@ def _ends(text: str) -> str:
     if len(text) <= _READ_CHARS:
         return text
     return f"{text[: _READ_CHARS // 2]}\n…\n{text[-_READ_CHARS // 2 :]}"
+
+
+def leaves_of(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
+    """Yield each value in JSON-like data as a text, with the key that it stands under."""
+    if isinstance(value, Mapping):
+        for name, item in value.items():
+            yield from leaves_of(item, str(name))
+    elif isinstance(value, list):
+        for item in value:
+            yield from leaves_of(item, key)
+    elif value is not None:
+        yield key, str(value)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 
+from context_compressor.messages.standing import weight_of
 from context_compressor.summarizers.extracts.items import ANSWERED, PAIR_WEIGHTS, Item, Labels
 from context_compressor.summarizers.extracts.passages import Passage, flat, shorten
-from context_compressor.summarizers.extracts.reading import Material, Words
+from context_compressor.summarizers.extracts.reading import Material, Words, leaves_of
 
 _SHORT_CHARS = 40
 """A shorter answer says nothing without its question."""
@@ -41,7 +43,7 @@ def user_items(material: Material, labels: Labels) -> Iterator[Item]:
         tail = '"'
         if len(text) < _SHORT_CHARS and (question := _question_in(words.before)):
             tail = f'" ({labels.asked}: {question})'
-        quote = Passage([text], f"{label} {words.name}".rstrip() + ': "', tail, is_quote=True)
+        quote = _ranked(_sentences_of(text), f"{label} {words.name}".rstrip() + ': "', tail)
         is_last = number == len(said) - 1
         rank = (number + 1) / len(said) + (words is first or is_last) + min(len(text), 120) / 240
         weight = 1.5 if is_last else 1.0
@@ -70,14 +72,32 @@ def agent_items(material: Material, labels: Labels, told_before: Words | None) -
         rank = recency + words.closing + 0.5 * any(map(str.isdigit, "".join(lines)))
         is_answer = words is material.late_answer
         head = f"{ANSWERED.lstrip()}{labels.agent}: " if is_answer else f"{labels.agent}: "
-        passage = Passage(lines, head, has_leads=True)
+        passage = _ranked(lines, head)
         yield Item("user" if is_answer else "agent", words.place, passage, rank, weight)
 
 
 def with_answer(quote: Passage, answer: Words, labels: Labels) -> Passage:
     """Return a user's words with those of the agent about them."""
-    told = Passage(_lines_of(answer), f"{labels.agent}: ", has_leads=True)
+    told = _ranked(_lines_of(answer), f"{labels.agent}: ")
     return Passage([quote, told], joint=ANSWERED, weights=PAIR_WEIGHTS)
+
+
+def _ranked(parts: list[str], head: str, tail: str = "") -> Passage:
+    """Return a passage of which those parts are kept longest that name values or rule, then first and last."""
+    last = len(parts) - 1
+    ranks = [weight_of(part) + (n == 0) + 0.5 * (n == last) for n, part in enumerate(parts)]
+    return Passage(parts, head, tail, ranks=tuple(ranks))
+
+
+def _sentences_of(text: str) -> list[str]:
+    """Return the sentences of a text of one line; short ones go with the one before."""
+    sentences: list[str] = []
+    for found in _SENTENCE.finditer(text):
+        if sentences and len(found[0]) < _LEAST_CHARS:
+            sentences[-1] += found[0]
+        else:
+            sentences.append(found[0])
+    return [sentence.strip() for sentence in sentences]
 
 
 def _answers_to(material: Material) -> dict[int, Words]:
@@ -93,11 +113,22 @@ def _answers_to(material: Material) -> dict[int, Words]:
 
 
 def _lines_of(words: Words) -> list[str]:
-    lines = [flat(line) for line in _MARKUP.sub("", words.text).splitlines()]
+    lines = [flat(line) for line in _MARKUP.sub("", _plain(words.text)).splitlines()]
     lines = [line for line in lines if any(map(str.isalnum, line))]
     if not words.closing:
         lines = [flat(kept) for line in lines if (kept := _without_announcements(line))]
     return list(dict.fromkeys(lines))
+
+
+def _plain(text: str) -> str:
+    """Return what is said in a text that is JSON, a line for each value with its key; any other as it is."""
+    if not text.lstrip().startswith("{"):
+        return text
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return "\n".join(f"{key}: {value}" if key else value for key, value in leaves_of(data))
 
 
 def _without_announcements(line: str) -> str:

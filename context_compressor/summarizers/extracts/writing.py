@@ -32,7 +32,7 @@ SHARES: dict[Kind, float] = {
 """What part of the room each kind may fill; what one leaves goes to the others in the same proportion."""
 CARRIED_SHARE = 0.5
 """What part of it earlier summaries may fill where new lines want it too."""
-_LEAST_CHARS = 150
+_LEAST_CHARS = 300
 """Below this a line is left out rather than cut further."""
 _LINE_CHARS = 3
 _LEAST_ROOT = 8
@@ -80,18 +80,21 @@ class Draft:
         weights = [
             SHARES[kind] * (CARRIED_SHARE if carried else 1 - CARRIED_SHARE) for kind, carried in groups
         ]
-        lists = list(groups.values())
-        told = [
-            _fill(group, share) for group, share in zip(lists, share_out(needs, room, weights), strict=True)
+        shares = share_out(needs, room, weights)
+        chosen = [
+            item
+            for group, share in zip(groups.values(), shares, strict=True)
+            for item in _chosen(group, share)
         ]
-        used = [sum(len(text) + _LINE_CHARS for _, text in lines) for lines in told]
-        # A line that is too long for the rest of its list's share leaves it to the others.
-        for index, group in enumerate(lists):
-            left = int(room - sum(used))
-            if used[index] < needs[index] and left > _LINE_CHARS:
-                told[index] = _fill(group, used[index] + left)
-                used[index] = sum(len(text) + _LINE_CHARS for _, text in told[index])
-        return self._render([line for lines in told for line in lines]), room >= sum(needs)
+        if not chosen and items and room > 40:
+            chosen = [max(items, key=lambda item: item.rank)]
+        # All lines grow at one rate, whatever their kind, so that none is told at length while others are cut.
+        sizes = [len(item.passage) + _LINE_CHARS for item in chosen]
+        limits = share_out(sizes, room, [item.weight for item in chosen])
+        told = [
+            (item, item.passage.tell(limit - _LINE_CHARS)) for item, limit in zip(chosen, limits, strict=True)
+        ]
+        return self._render(told), room >= sum(needs)
 
     def best_line(self) -> str:
         """Return the line that matters most, whole: for a room that no heading fits into."""
@@ -117,8 +120,8 @@ class Draft:
         )
 
 
-def _fill(items: list[Item], room: int) -> list[tuple[Item, str]]:
-    """Tell the best of some lines in a room: as many as can say something, then each longer."""
+def _chosen(items: list[Item], room: int) -> list[Item]:
+    """Return the best of some lines: as many as can say something in a room."""
     chosen: list[Item] = []
     left = room
     for item in sorted(items, key=lambda item: (-item.rank, -item.place)):
@@ -126,13 +129,7 @@ def _fill(items: list[Item], room: int) -> list[tuple[Item, str]]:
         if least <= left:
             chosen.append(item)
             left -= least
-    if not chosen and room > 40:
-        chosen = [max(items, key=lambda item: item.rank)]
-    needs = [len(item.passage) + _LINE_CHARS for item in chosen]
-    limits = share_out(needs, room, [item.weight for item in chosen])
-    return [
-        (item, item.passage.tell(limit - _LINE_CHARS)) for item, limit in zip(chosen, limits, strict=True)
-    ]
+    return chosen
 
 
 def _collect(material: Material, calls: list[Done], labels: Labels, told_before: Words | None) -> list[Item]:
