@@ -371,7 +371,7 @@ async def test_notes_of_segments_that_merge_stand_once_and_no_summariser_reads_t
         assert segment.notes == ("same note NN-1",)
         assert segment.text.count("NN-1") == 1
     for request in asked.requests:
-        assert "NN-1" not in f"{request.previous}{shown(list(request.messages))}{request.facts}"
+        assert "NN-1" not in f"{request.previous}{shown(list(request.messages))}"
 
 
 async def test_notes_are_saved_and_a_state_without_them_has_no_place_for_them() -> None:

@@ -27,6 +27,8 @@ and a finding that does not fit is lost."""
 CARRIED_FACTS_SHARE = 0.35
 """What part of the room for facts the sentences of earlier summaries may fill at first."""
 
+_TOLD_IN = {"facts": "done", "progress": "state", "next": "state"}
+"""The section of a summary that tells these."""
 _HEADINGS_CHARS = 120
 _MIN_LINE_CHARS = 80
 """Below this a line is not cut to what room there is: half a call and half an outcome tell nothing."""
@@ -93,8 +95,8 @@ class SummaryDraft:
         sections: dict[str, list[str]] = {}
         for line in sorted(chosen, key=lambda line: line.position):
             if fullest[id(line.whole or line)] is line:
-                sections.setdefault(line.section, []).append(line.text)
-        sections.setdefault("facts", []).extend(index)
+                sections.setdefault(_TOLD_IN.get(line.section, line.section), []).append(line.text)
+        sections.setdefault("done", []).extend(index)
         return render_sections(sections, chinese=self._chinese), complete and not rest
 
 
