@@ -452,7 +452,7 @@ async def test_arguments_are_not_counted() -> None:
 
 
 def _let_it_grow(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ROOM + "summarizers.validation.cut_to_tokens", lambda text, *_: text)
+    patch.setattr(ROOM + "summarizers.validation._cut", lambda text, *_: text)
     _believe_all(patch)
 
 
