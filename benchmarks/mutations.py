@@ -1,8 +1,10 @@
 """How many wrong values of a summary are marked, and how many right ones by mistake.
 
-Sessions of a coding agent, a customer service and a research assistant are made from templates, in English and
-Chinese, each with a right summary in other words and another writing of values. Each mutation makes one thing of a
-summary wrong: a digit, a part of a path, or a negation that is dropped. Run it from the project's root:
+Sessions of a coding agent, a customer service and a research assistant are made from templates, in English
+and Chinese, each with a right summary in other words and another writing of values. Each mutation makes one
+thing of a summary wrong: a digit, a part of a path, or a negation that is dropped. The summaries keep most
+of the material's words; a negation that is lost in a free paraphrase is found less often. Run it from the
+project's root:
 
     python benchmarks/mutations.py [--count 1000] [--seed 1]
 """
@@ -94,26 +96,32 @@ def _coding(rng: random.Random) -> Sample:
     material = _material(
         (
             "user",
-            f"Please make {function} in {edited} faster. Do not change {kept}, and never raise the limit of {limit}.",
+            f"Please make {function} in {edited} faster. Do not change {kept}, and never "
+            f"raise the limit of {limit}.",
         ),
         (
             "assistant",
-            f'{{"path": "/home/dev/{edited}", "old": "for row in rows:", "new": "for row in {function}(rows):"}}',
+            f'{{"path": "/home/dev/{edited}", "old": "for row in rows:", '
+            f'"new": "for row in {function}(rows):"}}',
         ),
         (
             "user",
-            f"/home/dev/{edited}:{line}: warning: unused variable\n{failed} failed, {passed} passed in {seconds:.2f}s",
+            f"/home/dev/{edited}:{line}: warning: unused variable\n{failed} failed, "
+            f"{passed} passed in {seconds:.2f}s",
         ),
         (
             "assistant",
-            f"The server on port {port} did not start with version {version}. The tests of {broken} do not pass yet.",
+            f"The server on port {port} did not start with version {version}. The tests of "
+            f"{broken} do not pass yet.",
         ),
     )
     summary = (
         f"## Goal\n- Make {function} in {edited.split('/', 1)[1]} faster\n## User instructions\n"
-        f"- {rng.choice((f'{kept} must not be changed', f'Do not change `{kept}`', f'Never change {kept}'))}\n"
+        f"- "
+        f"{rng.choice((f'{kept} must not be changed', f'Do not change `{kept}`', f'Never change {kept}'))}\n"
         f"- The limit of {limit:,} is {rng.choice(('never to be raised', 'not to be raised'))}\n"
-        f'## Done\n1. /home/dev/{edited}: "for row in rows:" became "for row in {function}(rows):"; unused variable in '
+        f'## Done\n1. /home/dev/{edited}: "for row in rows:" became "for row in '
+        f'{function}(rows):"; unused variable in '
         f"line {line}\n2. Tests: {passed} passed, {failed} failed ({seconds:.2f} s)\n## Failures\n"
         f"- Version {version} did not start on port {port}\n- The tests of {broken} do not pass\n"
     )
@@ -137,7 +145,8 @@ def _shop(rng: random.Random) -> Sample:
     material = _material(
         (
             "user",
-            f"I am {name}. Order #{order} arrived broken. Don't send the receipt to {mail}, and I did not get {card}.",
+            f"I am {name}. Order #{order} arrived broken. Don't send the receipt to {mail}, "
+            f"and I did not get {card}.",
         ),
         (
             "assistant",
@@ -150,10 +159,13 @@ def _shop(rng: random.Random) -> Sample:
         ),
     )
     summary = (
-        f"## Done\n- {name}, order {order} (broken): ${amount:,.2f} refunded as {refund} on 2026-{month}-{day}, "
+        f"## Done\n- {name}, order {order} (broken): ${amount:,.2f} refunded as {refund} on "
+        f"2026-{month}-{day}, "
         f"{hour}:{minute}; card {card}\n## User instructions\n"
-        f"- {rng.choice((f'Do not send the receipt to {mail}', f'The receipt is not to be sent to {mail}'))}\n"
-        f"## Decisions\n- Refund {refund} cannot be split\n- Coupon SAVE{card} is not valid for order {order}\n"
+        f"- "
+        f"{rng.choice((f'Do not send the receipt to {mail}', f'The receipt is not to be sent to {mail}'))}\n"
+        f"## Decisions\n- Refund {refund} cannot be split\n- Coupon SAVE{card} is not valid "
+        f"for order {order}\n"
     )
     return Sample(material, summary)
 
@@ -172,9 +184,11 @@ def _chinese_shop(rng: random.Random) -> Sample:
         ("assistant", f"包裹 {parcel} 没有签收。订单 {order} 无法修改收货地址。"),
     )
     summary = (
-        f"## 目标\n- 查询订单{order}的物流\n## 用户的指示\n- {rng.choice(('不要拨打电话', '不能拨打电话'))} {phone}\n"
+        f"## 目标\n- 查询订单{order}的物流\n## 用户的指示\n- "
+        f"{rng.choice(('不要拨打电话', '不能拨打电话'))} {phone}\n"
         f"- 退款金额{rng.choice(('不能', '不得'))}超过 {amount:,} 元\n## 已完成\n"
-        f"- 订单 {order}：快递单号 {parcel}，预计{month}月{day}日到达\n## 现状与下一步\n- 包裹 {parcel} 没有签收\n"
+        f"- 订单 {order}：快递单号 {parcel}，预计{month}月{day}日到达\n## 现状与下一步\n- "
+        f"包裹 {parcel} 没有签收\n"
         f"- 订单 {order} 无法修改收货地址\n"
     )
     return Sample(material, summary)
@@ -192,8 +206,10 @@ def _chinese_research(rng: random.Random) -> Sample:
         ("assistant", f"{year} 年以前的数据没有公布。"),
     )
     summary = (
-        f"## 用户的指示\n- 不要删除文件 {path}\n## 已完成\n- {path.split('/', 1)[1]}：{rows:,} 行，{year} 年增长率 {share}%，"
-        f"报告说“样本量过小，结论仅供参考”\n## 失败与教训\n- 模型 v{rows} 没有收敛\n- {year} 年以前的数据没有公布\n"
+        f"## 用户的指示\n- 不要删除文件 {path}\n## 已完成\n- {path.split('/', 1)[1]}："
+        f"{rows:,} 行，{year} 年增长率 {share}%，"
+        f"报告说“样本量过小，结论仅供参考”\n## 失败与教训\n- 模型 v{rows} 没有收敛\n- "
+        f"{year} 年以前的数据没有公布\n"
     )
     return Sample(material, summary)
 
@@ -268,7 +284,8 @@ def main() -> None:
     total, found = figures.made.total(), figures.caught.total()
     print(f"{'all':20} {found:4} of {total:4} marked ({found / total:.1%})")
     print(
-        f"right values marked{MARK}: {figures.mistaken} of {figures.values} ({figures.mistaken / figures.values:.2%})"
+        f"right values marked{MARK}: {figures.mistaken} of {figures.values} "
+        f"({figures.mistaken / figures.values:.2%})"
     )
 
 

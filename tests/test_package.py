@@ -116,7 +116,6 @@ MAY_IMPORT = {
 
 MEETS_THE_OUTSIDE = {
     "compression/edits.py": {"offload"},
-    "compression/abridging.py": {"offload"},
     "compression/engine.py": {"offload", "summarizers"},
     "compression/guiding.py": {"offload"},
     "compression/notes.py": {"summarizers"},

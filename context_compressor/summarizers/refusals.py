@@ -1,4 +1,4 @@
-"""Recognise by its form what is answered in place of a summary: a call, an error, a refusal, the next turn."""
+"""Recognise by its form what is answered in place of a summary: a call, an error, a refusal, a turn."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _SHORT_CHARS = 600
 _LEAST_SHARED = 4
 """Of a summary's words so many at least stand in the material, fewer only where that has few itself."""
 _SHARE, _LONG_SHARE, _SURE_SHARE = 0.5, 0.25, 0.7
-"""What part of its words: of a short text; of a longer one, whose writer had room for own words; of a short one
-that begins as errors and refusals do."""
+"""What part of its words: of a short text; of a longer one, whose writer had room for own words; of a short
+one that begins as errors and refusals do."""
 _SAID_INSTEAD = frozenset(
     {
         *("error", "exception", "traceback", "sorry", "apologies", "apologize", "unfortunately", "unable"),
@@ -46,7 +46,7 @@ _SAID_INSTEAD = frozenset(
         ),
     }
 )
-"""With one of these at its beginning a short text must share more of the material, or name something of it."""
+"""With one of these at its beginning a short text must share more, or name what the material names."""
 _FIRST_WORDS = 6
 _I = frozenset(
     {*("i", "i'm", "i'll", "i've", "i'd", "me", "my", "we", "we'll", "ich", "mir", "wir", "我", "我们")}

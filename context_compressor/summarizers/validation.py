@@ -197,7 +197,8 @@ def check_values(text: str, request: SummaryRequest) -> str:
     checked = mark_values(text, material_text(request))
     if checked.marked >= MIN_MARKED and checked.marked > MAX_MARKED_SHARE * checked.values:
         raise SummaryRejectedError(
-            f"summary rejected: {checked.marked} of its {checked.values} ids, paths, numbers and quotes are not "
+            f"summary rejected: {checked.marked} of its {checked.values} ids, paths, "
+            f"numbers and quotes are not "
             "in the material"
         )
     return checked.text

@@ -22,7 +22,7 @@ _MIN_QUOTE_CHARS = 4
 _MAX_RUN_PARTS = 12
 _MAX_PLACES = 40
 """So many clauses of a value are compared, the newest: a log has it in each line."""
-_SAME = 0.5
+_SAME = 0.4
 """A clause of the material is what a sentence tells of, when they share this part of the words of either."""
 
 _QUOTE = re.compile(r"\"([^\"\n]+)\"|“([^”\n]+)”|「([^」\n]+)」|`([^`\n]+)`")

@@ -25,7 +25,8 @@ CODING: tuple[Msg, ...] = (
     ),
     assistant(
         "The connection error comes from a test that needs the network; I am sorry about that. The server "
-        "rejects tokens after 15 minutes, so login.tsx warns the user. We have a retry limit of 5 in client.py."
+        "rejects tokens after 15 minutes, so login.tsx warns the user. We have a retry "
+        "limit of 5 in client.py."
     ),
     user("Thank you. The 404 pages render from app/routes.py now? The model is unavailable in staging."),
     assistant("Yes: app/routes.py holds the route table, and rate limiting moved into middleware.py."),
@@ -67,20 +68,26 @@ GERMAN: tuple[Msg, ...] = (
 GOOD = {
     "coding": (
         CODING,
-        "## Goal\n- Fix parse_date in src/utils/dates.py: it loses the time zone\n## User instructions\n- Do not touch "
-        "src/legacy/\n## Done\n- src/utils/dates.py: `return naive` became `return naive.replace(tzinfo=zone)`\n"
-        '## Failures\n- pytest -q tests/test_dates.py: 2 failed, 41 passed; "TypeError: zone must be a tzinfo, not '
+        "## Goal\n- Fix parse_date in src/utils/dates.py: it loses the time zone\n## User "
+        "instructions\n- Do not touch "
+        "src/legacy/\n## Done\n- src/utils/dates.py: `return naive` became `return "
+        "naive.replace(tzinfo=zone)`\n"
+        '## Failures\n- pytest -q tests/test_dates.py: 2 failed, 41 passed; "TypeError: '
+        "zone must be a tzinfo, not "
         "'str'\" at dates.py line 88\n## State and next steps\n- pass a tzinfo as zone",
     ),
     "coding, without form": (
         CODING,
-        "The user wants parse_date in src/utils/dates.py to keep the time zone. The edit was made, and pytest says 2 "
+        "The user wants parse_date in src/utils/dates.py to keep the time zone. The edit "
+        "was made, and pytest says 2 "
         "failed, 41 passed in 3.62 s, because zone is a str. Nothing in src/legacy was touched.",
     ),
     "shop": (
         SHOP,
-        "## Done\n- Mei Lin, order W8841 (broken on arrival): refund RF-20933 of $1249.50 accepted on 2026-03-05 at "
-        "9:05, card ending 4417\n## User instructions\n- No receipt to mei.old@example.com\n## State and next steps\n"
+        "## Done\n- Mei Lin, order W8841 (broken on arrival): refund RF-20933 of $1249.50 "
+        "accepted on 2026-03-05 at "
+        "9:05, card ending 4417\n## User instructions\n- No receipt to "
+        "mei.old@example.com\n## State and next steps\n"
         "- Mei Lin asks whether the green kettle is in stock",
     ),
     "shop, without form": (
@@ -94,12 +101,14 @@ GOOD = {
     "chinese": (
         CHINESE,
         "## 目标\n- 查询订单 DD2025 的物流\n## 用户的指示\n- 不要联系客户王芳；退款金额不能超过 128 元\n"
-        "## 已完成\n- 订单 DD2025：已发货，快递单号 SF1029384756，预计3月11日到达\n## 现状与下一步\n- 退款 W1 改为换货",
+        "## 已完成\n- 订单 DD2025：已发货，快递单号 SF1029384756，预计3月11日到达\n## "
+        "现状与下一步\n- 退款 W1 改为换货",
     ),
     "chinese, without form": (CHINESE, "用户查询订单 DD2025，已发货；退款 W1 改为换货，不要联系客户王芳。"),
     "german": (
         GERMAN,
-        "## Ziel\n- Rechnung RE-2026-117 von Kunde Bergmann prüfen\n## Stand\n- 4.318,20 EUR offen seit 14.2.2026; keine "
+        "## Ziel\n- Rechnung RE-2026-117 von Kunde Bergmann prüfen\n## Stand\n- 4.318,20 "
+        "EUR offen seit 14.2.2026; keine "
         "Mahnung; der Lieferschein LS-5521 fehlt",
     ),
     "german, without form": (

@@ -136,9 +136,9 @@ class TestRequestsThatDoNotFit:
         assert shown == {f"LIN{i}" for i in range(300)}
 
     async def test_context_goes_with_every_part_and_the_earlier_summary_to_the_end(self):
-        reader = Reader(FRAME + 1_200, max_input_tokens=FRAME + 1_200)
+        reader = Reader(FRAME + 2_000, max_input_tokens=FRAME + 2_000)
         asked = request(
-            *history(20),
+            *history(40),
             max_tokens=200,
             previous="- OLD1 fact",
             context=(segment("- CTX1"), user("CTX2 please")),

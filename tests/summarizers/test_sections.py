@@ -27,7 +27,10 @@ def test_headings_of_the_first_version_are_still_read():
     assert parse_sections(text) == {"done": ["a"], "state": ["b", "c"], "instructions": ["d"]}
 
 
-LONG = "## Goal\n- ship it\n\n## Decisions\n- d1\n- d2\n\n## Done\n- a.py\n- b.py\n- c.py\n\n## State and next steps\n- s1"
+LONG = (
+    "## Goal\n- ship it\n\n## Decisions\n- d1\n- d2\n\n"
+    "## Done\n- a.py\n- b.py\n- c.py\n\n## State and next steps\n- s1"
+)
 
 
 def test_what_is_too_long_loses_the_ends_of_the_sections_that_matter_least():

@@ -231,9 +231,11 @@ CALLS = {
     "</function_calls>",
     "DSML": '<｜DSML｜function_calls>\n<｜DSML｜invoke name="read">\n<｜DSML｜parameter name="shard">14'
     "</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜function_calls>",
-    "MiniMax": '<minimax:tool_call>\n<invoke name="read">\n<parameter name="shard">14</parameter>\n</invoke>\n'
+    "MiniMax": '<minimax:tool_call>\n<invoke name="read">\n<parameter name="shard">14</parameter>\n'
+    "</invoke>\n"
     "</minimax:tool_call>",
-    "Seed": "<seed:tool_call>\n<function=read>\n<parameter=shard>14</parameter>\n</function>\n</seed:tool_call>",
+    "Seed": "<seed:tool_call>\n<function=read>\n<parameter=shard>14</parameter>\n</function>\n"
+    "</seed:tool_call>",
     "a tag named like the tool": "<read>\n<shard>14</shard>\n</read>",
     "brackets": '[TOOL_CALLS] [{"name": "read", "arguments": {"shard": 14}}]',
     "Python": "<|python_tag|>read(shard=14)",
