@@ -32,7 +32,7 @@ SHARES: dict[Kind, float] = {
 """What part of the room each kind may fill; what one leaves goes to the others in the same proportion."""
 CARRIED_SHARE = 0.5
 """What part of it earlier summaries may fill where new lines want it too."""
-_LEAST_CHARS = 300
+_LEAST_CHARS = 220
 """Below this a line is left out rather than cut further."""
 _LINE_CHARS = 3
 _LEAST_ROOT = 8
