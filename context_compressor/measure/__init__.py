@@ -1,1 +1,84 @@
-"""What memories save and lose, by replaying recorded sessions: for `replay` and the benchmarks."""
+"""What memories save, cost and lose, by replaying recorded sessions: for the command line and benchmarks."""
+
+from context_compressor.measure.probes import (
+    KINDS,
+    PASSAGE_CHARACTERS,
+    Probe,
+    ProbeError,
+    ProbeSet,
+    check_places,
+    is_told,
+    read_probe_sets,
+    read_probes,
+    wilson,
+)
+from context_compressor.measure.recording import (
+    RESULT_ROLES,
+    CachedCounter,
+    Chat,
+    Recording,
+    content_text,
+    message_text,
+    readable,
+)
+from context_compressor.measure.replay import replay
+from context_compressor.measure.results import (
+    Asked,
+    Cost,
+    Prices,
+    Replay,
+    Told,
+    Totals,
+    Turn,
+    cost_of,
+    count_told,
+    total,
+)
+from context_compressor.measure.systems import SYSTEMS, Masking, Ours, PlainSystem, Sliding, Spending, System
+from context_compressor.measure.validity import RequestChecker
+from context_compressor.measure.watching import Excerpt, StandIn, TurnEvent, Watched, excerpt_of, watch
+
+__all__ = [
+    "KINDS",
+    "PASSAGE_CHARACTERS",
+    "RESULT_ROLES",
+    "SYSTEMS",
+    "Asked",
+    "CachedCounter",
+    "Chat",
+    "Cost",
+    "Excerpt",
+    "Masking",
+    "Ours",
+    "PlainSystem",
+    "Prices",
+    "Probe",
+    "ProbeError",
+    "ProbeSet",
+    "Recording",
+    "Replay",
+    "RequestChecker",
+    "Sliding",
+    "Spending",
+    "StandIn",
+    "System",
+    "Told",
+    "Totals",
+    "Turn",
+    "TurnEvent",
+    "Watched",
+    "check_places",
+    "content_text",
+    "cost_of",
+    "count_told",
+    "excerpt_of",
+    "is_told",
+    "message_text",
+    "read_probe_sets",
+    "read_probes",
+    "readable",
+    "replay",
+    "total",
+    "watch",
+    "wilson",
+]

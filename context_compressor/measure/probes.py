@@ -141,7 +141,7 @@ def _first_fault(error: ValidationError, root: str = "") -> str:
 
 
 def is_told(text: str, keys: Sequence[Sequence[str]]) -> bool:
-    """Tell whether a passage of `PASSAGE_CHARACTERS` holds an alternative of every group, whatever its case."""
+    """Tell whether a passage of `PASSAGE_CHARACTERS` holds one of every group, whatever its case."""
     text = text.casefold()
     groups = [_Places(text, alternatives) for alternatives in keys]
     starts = sorted(start for group in groups for start in group.starts)

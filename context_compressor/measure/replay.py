@@ -1,4 +1,4 @@
-"""Replay a recorded session: ask a system for a view before each turn, judge what it sends, put the probes."""
+"""Replay a recorded session: ask for a view before each turn, judge it, put the probes to it."""
 
 from __future__ import annotations
 

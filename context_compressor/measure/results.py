@@ -160,7 +160,7 @@ class Totals:
     cost: Cost
     cost_with_cache_writes: Cost
     fill: float | None
-    """The mean of view tokens to budget, over the requests from a session's first summary on; None: no such."""
+    """The mean of view tokens to budget, over requests from a session's first summary on, if any."""
     told: Told | None
     """What the views tell of all probes; None where there are none."""
     told_by_kind: dict[str, Told]
