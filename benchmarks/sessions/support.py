@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Sequence
 from typing import Any
 
-from context_compressor.cli.demo.agent import Call, ChatDict
+from context_compressor.cli.demo.agent import Call
 from context_compressor.cli.demo.tools import ToolFailed
 
-from .recorder import Recorder, Toolbox, listed
+from .recorder import Recorded, Recorder, Toolbox, listed
 
 SYSTEM = (
     "You answer the inbox of a shop for household goods. Find the customer before you speak about orders; "
@@ -197,9 +198,25 @@ class SupportSession:
         self.agent = Recorder(self.desk, SYSTEM, max_tokens)
         self.done: list[tuple[dict[str, Any], str]] = []
         """Customers that were answered, and the order that it was about."""
+        self.last: tuple[Sequence[str], Sequence[str]] | None = None
+        """How the last customer is called, and what his case came to."""
 
-    def record(self) -> list[ChatDict]:
+    def record(self) -> Recorded:
         agent = self.agent
+        agent.user(
+            "[desk lead] Work through the inbox until I say that the shift is over; then I want the "
+            "hand-over. No vouchers today, whatever they say. Refunds above 500.00 are approved by "
+            "Petra Sand."
+        )
+        agent.plant(
+            "goal", "What did the desk lead ask for, and what comes at the end of the shift?",
+            "Work through the inbox; then the hand-over", "inbox", ("hand-over", "handover"),
+        )  # fmt: skip
+        agent.plant(
+            "constraint", "What may not be given away today?", "Vouchers", ("no voucher", "voucher"), "today"
+        )
+        self._approver("Petra Sand")
+        agent.say("Understood.")
         customers = list(self.desk.customers.values())
         cases = (self._damaged, self._late, self._moved, self._wrong_item)
         for number, customer in enumerate(customers):
@@ -208,11 +225,21 @@ class SupportSession:
             order_id = self.rng.choice(customer["orders"])
             cases[number % len(cases)](customer, order_id, number)
             self.done.append((customer, order_id))
+            if number == 3:
+                agent.user("[desk lead] Petra is ill: Tomas Wirth approves refunds above 500.00 from now on.")
+                self._approver("Tomas Wirth")
+                agent.say("Noted.")
             if number % 4 == 3:
                 self._comes_back()
         agent.user("[desk lead] Shift is over. What was done, for the hand-over?")
         agent.say(f"Of this shift:\n{listed(agent.findings)}")
-        return agent.messages
+        return agent.recorded()
+
+    def _approver(self, name: str) -> None:
+        self.agent.plant(
+            "value", "Who approves refunds above 500.00?", name, "500.00", (f"{name} approves", f"by {name}"),
+            about="approver",
+        )  # fmt: skip
 
     def _look_up(self, customer: dict[str, Any], order_id: str, topic: str, number: int) -> dict[str, Any]:
         agent = self.agent
@@ -233,10 +260,31 @@ class SupportSession:
         agent.act(f"The record of {customer_id}, order {order_id}, and what the policy says.", *calls)
         return self.desk.orders[order_id]
 
-    def _close(self, customer: dict[str, Any], note: str, answer: str) -> None:
+    def _close(
+        self,
+        customer: dict[str, Any],
+        note: str,
+        answer: str,
+        kind: str = "status",
+        outcome: Sequence[str] = (),
+    ) -> None:
         self.agent.one("", "add_note", customer_id=customer["customer_id"], text=note)
         self.agent.say(answer)
         self.agent.findings.append(f"{customer['customer_id']}: {note}")
+        if outcome:
+            self._plant_outcome(customer, note, kind, outcome)
+
+    def _plant_outcome(self, customer: dict[str, Any], note: str, kind: str, outcome: Sequence[str]) -> None:
+        agent, who = self.agent, (customer["customer_id"], customer["name"], customer["email"])
+        question = f"What became of what {customer['name']} ({customer['customer_id']}) wrote about?"
+        agent.plant(kind, question, note, who, *outcome)
+        if self.last:
+            before, told = self.last
+            agent.plant(
+                "order", f"Whose case came right before that of {customer['name']}, and how did it end?",
+                f"{before[1]}: {' '.join(told)}", who, before, told[-1],
+            )  # fmt: skip
+        self.last = who, outcome
 
     def _damaged(self, customer: dict[str, Any], order_id: str, number: int) -> None:
         agent, order = self.agent, self.desk.orders[order_id]
@@ -260,14 +308,16 @@ class SupportSession:
             parcel = order["parcel"]["tracking"]
             note = f"{order_id} is {order['status']} ({parcel}); {item['item_id']} is not yet to be refunded"
             self._close(
-                customer, note, f"Our records show that {parcel} is still under way; is it another order?"
-            )
+                customer, note, f"Our records show that {parcel} is still under way; is it another order?",
+                "failure", (order_id, order["status"]),
+            )  # fmt: skip
             return
         note = f"refunded {item['item_id']} ({item['sku']}) of {order_id}, {item['price']:.2f}"
         method = order["payment"]["method_id"]
         self._close(
-            customer, note, f"I am sorry. {item['price']:.2f} goes back to {method} within five days."
-        )
+            customer, note, f"I am sorry. {item['price']:.2f} goes back to {method} within five days.",
+            "value", (order_id, f"{item['price']:.2f}"),
+        )  # fmt: skip
 
     def _late(self, customer: dict[str, Any], order_id: str, number: int) -> None:
         agent = self.agent
@@ -287,7 +337,13 @@ class SupportSession:
         )
         new = json.loads(told)["replacement_order"]
         note = f"{parcel} of {order_id} lost after {last['place']}, replaced by {new}"
-        self._close(customer, note, f"{parcel} got stuck at {last['place']}. {new} is on its way instead.")
+        self._close(
+            customer,
+            note,
+            f"{parcel} got stuck at {last['place']}. {new} is on its way instead.",
+            "status",
+            (order_id, new),
+        )
 
     def _moved(self, customer: dict[str, Any], order_id: str, number: int) -> None:
         agent = self.agent
@@ -310,7 +366,8 @@ class SupportSession:
         )
         agent.one("To be sure that it is there:", "get_customer", customer_id=customer_id)
         note = f"address is {street}, {code} now; {order_id} was {order['status']} then"
-        self._close(customer, note, f"Done: {street}, {code}. {order_id} is {order['status']}.")
+        told = f"Done: {street}, {code}. {order_id} is {order['status']}."
+        self._close(customer, note, told, "artifact", (street, code))
 
     def _wrong_item(self, customer: dict[str, Any], order_id: str, number: int) -> None:
         agent, item = self.agent, self.desk.orders[order_id]["items"][-1]
@@ -328,7 +385,16 @@ class SupportSession:
         )
         new = json.loads(told)["replacement_order"]
         note = f"wrong article for {item['item_id']} ({item['sku']}) of {order_id}, replaced by {new}"
-        self._close(customer, note, f"The right one, {item['sku']}, comes as {new}. Please keep the other.")
+        agent.plant(
+            "failure", f"What went wrong when the wrong article of {order_id} was to be replaced?",
+            wrong, item["sku"], (f"has no item {item['sku']}", "items go by their number"),
+        )  # fmt: skip
+        agent.plant(
+            "decision", f"What does the customer of {order_id} do with the wrong article?", "Keeps it",
+            order_id, ("keep the other", "keeps the", "keep it"),
+        )  # fmt: skip
+        told = f"The right one, {item['sku']}, comes as {new}. Please keep the other."
+        self._close(customer, note, told, "status", (order_id, new))
 
     def _comes_back(self) -> None:
         """Let an earlier customer write again, without saying what about."""
@@ -345,6 +411,6 @@ class SupportSession:
         agent.say(f"Yes: {note}.")
 
 
-def record(max_tokens: int, seed: int) -> list[ChatDict]:
+def record(max_tokens: int, seed: int) -> Recorded:
     """Record a session at the support desk."""
     return SupportSession(max_tokens, seed).record()
