@@ -196,6 +196,11 @@ class ChineseSession:
         book = self.files.texts.get("台账.md", "# 核对台账")
         agent.findings.append(finding)
         self.done.append(one)
+        agent.act(
+            f"改好了，登记 {one.number}，并复核一遍。",
+            ("write_file", {"path": "台账.md", "text": f"{book}\n- {finding}"}),
+            ("grep", {"pattern": "会议确认总价", "path": minutes}),
+        )
         new = str(one.price) if said[0] != str(one.price) else one.due
         agent.plant(
             "value",
@@ -213,11 +218,6 @@ class ChineseSession:
             f"已按 {one.path} 改正",
             minutes,
             f"已按 {one.path}",
-        )
-        agent.act(
-            f"改好了，登记 {one.number}，并复核一遍。",
-            ("write_file", {"path": "台账.md", "text": f"{book}\n- {finding}"}),
-            ("grep", {"pattern": "会议确认总价", "path": minutes}),
         )
 
     def _asked_back(self) -> None:

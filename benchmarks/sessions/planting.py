@@ -9,8 +9,7 @@ from typing import Any
 from context_compressor.measure import KINDS, is_told, readable
 
 POINTS = 5
-"""At so many places, spread over the second half of a session but its last tenth, where it sums up, its probes
-are put."""
+"""At so many places, from the middle of a session to its last tenth, where it sums up, its probes are put."""
 MOST_OF_A_KIND = 8
 LEAST_DISTANCE = 30
 """Messages between a fact and its probe; an eighth of the session where that is less."""

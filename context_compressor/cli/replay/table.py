@@ -18,15 +18,12 @@ _COLUMNS = ("saved", "peak", "fill", "over", "refused", "cost", "as if model")
 def print_tables(console: Console, data: ReportData) -> None:
     """Print a table for each budget, one of what is told by kind, and what the columns mean."""
     for budget, rows in data.tables():
+        count = counted(len(data.sessions), "session")
         table = _make_table(
-            f"Budget {budget:,} tokens: {counted(len(data.sessions), 'session')}, {rows[0][1].turns:,} turns",
-            (*_COLUMNS, "told") if data.has_probes else _COLUMNS,
+            f"Budget {budget:,} tokens: {count}, {rows[0][1].turns:,} turns", "system", _COLUMNS
         )
         for system, totals in rows:
-            cells = _cells(totals)
-            table.add_row(
-                system, *(cells if data.has_probes else cells[:-1]), style="bold" if system == OURS else ""
-            )
+            table.add_row(system, *_cells(totals), style="bold" if system == OURS else "")
         print_table(console, table)
         if data.has_probes:
             print_told(console, {system: (totals.told, totals.told_by_kind) for system, totals in rows})
@@ -39,33 +36,29 @@ def print_tables(console: Console, data: ReportData) -> None:
         console.print(f"What views tell is not known: no session has probes. {HOW_TO_ASK} makes some.")
 
 
-def print_told(console: Console, told: Mapping[str, tuple[Told | None, Mapping[str, Told]]]) -> None:
-    """Print what each system's views tell: of all probes, by kind, with intervals of 95 %."""
-    kinds = [kind for kind in KINDS if any(kind in by_kind for _, by_kind in told.values())]
-    counts = {kind: max(by_kind[kind].probes for _, by_kind in told.values()) for kind in kinds}
-    table = _make_table(
-        f"Told, of {counted(sum(counts.values()), 'probe')}",
-        ("all", "95 %", "per 1,000 tokens", *(f"{kind} ({count})" for kind, count in counts.items())),
+def print_told(console: Console, systems: Mapping[str, tuple[Told | None, Mapping[str, Told]]]) -> None:
+    """Print what the views of systems tell: of all probes, with its interval, and of each kind."""
+    asked = {name: (told, by_kind) for name, (told, by_kind) in systems.items() if told is not None}
+    every = [told for told, _ in asked.values() if told is not None]
+    table = _make_table("Told by views", "probes", ["", *asked])
+    table.add_row("all", f"{max(told.probes for told in every):,}", *(percent(told.share) for told in every))
+    table.add_row("95 %", "", *map(told_range, every))
+    table.add_row(
+        "per 1,000 tokens", "", *(percent(told.per_1000_tokens, "-") for told in every), end_section=True
     )
-    for system, (of_all, by_kind) in told.items():
-        if of_all is None:
-            continue
-        dense = "-" if of_all.per_1000_tokens is None else f"{100 * of_all.per_1000_tokens:.1f} %"
-        shares = (f"{100 * by_kind[kind].share:.0f} %" for kind in kinds)
-        table.add_row(
-            system,
-            percent(of_all.share),
-            told_range(of_all),
-            dense,
-            *shares,
-            style="bold" if system == OURS else "",
-        )
+    for kind in KINDS:
+        found = [by_kind.get(kind) for _, by_kind in asked.values()]
+        if any(found):
+            count = max(told.probes for told in found if told is not None)
+            table.add_row(
+                kind, f"{count:,}", *(percent(None if told is None else told.share, "-") for told in found)
+            )
     print_table(console, table)
 
 
-def _make_table(title: str, columns: Iterable[str]) -> Table:
+def _make_table(title: str, first: str, columns: Iterable[str]) -> Table:
     table = Table(title=title, **TABLE_LOOK)
-    table.add_column("system", no_wrap=True)
+    table.add_column(first, no_wrap=True)
     for column in columns:
         table.add_column(column, justify="right", no_wrap=True)
     return table
@@ -80,7 +73,6 @@ def _cells(totals: Totals) -> tuple[str, ...]:
         f"{totals.invalid:,}",
         _ratio(totals.cost.spent_ratio),
         _ratio(totals.cost.as_if_model_ratio),
-        percent(None if totals.told is None else totals.told.share, "-"),
     )
 
 
