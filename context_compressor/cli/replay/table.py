@@ -19,7 +19,7 @@ def print_tables(console: Console, data: ReportData) -> None:
     """Print a table for each budget, one of what is told by kind, and what the columns mean."""
     for budget, rows in data.tables():
         count = counted(len(data.sessions), "session")
-        table = _make_table(
+        table = make_table(
             f"Budget {budget:,} tokens: {count}, {rows[0][1].turns:,} turns", "system", _COLUMNS
         )
         for system, totals in rows:
@@ -40,7 +40,7 @@ def print_told(console: Console, systems: Mapping[str, tuple[Told | None, Mappin
     """Print what the views of systems tell: of all probes, with its interval, and of each kind."""
     asked = {name: (told, by_kind) for name, (told, by_kind) in systems.items() if told is not None}
     every = [told for told, _ in asked.values() if told is not None]
-    table = _make_table("Told by views", "probes", ["", *asked])
+    table = make_table("Told by views", "probes", ["", *asked])
     table.add_row("all", f"{max(told.probes for told in every):,}", *(percent(told.share) for told in every))
     table.add_row("95 %", "", *map(told_range, every))
     table.add_row(
@@ -56,7 +56,8 @@ def print_told(console: Console, systems: Mapping[str, tuple[Told | None, Mappin
     print_table(console, table)
 
 
-def _make_table(title: str, first: str, columns: Iterable[str]) -> Table:
+def make_table(title: str, first: str, columns: Iterable[str]) -> Table:
+    """Return a table of a name and figures."""
     table = Table(title=title, **TABLE_LOOK)
     table.add_column(first, no_wrap=True)
     for column in columns:
