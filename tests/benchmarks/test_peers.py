@@ -6,9 +6,9 @@ import pytest
 
 from benchmarks.peers import PEERS, leave_out_missing, make_peer
 from benchmarks.peers import make as making
-from context_compressor.measure.chats import Chat
-from context_compressor.measure.recording import Recording
-from context_compressor.measure.replay import replay
+from context_compressor.measure import Chat
+from context_compressor.measure import Recording
+from context_compressor.measure import replay
 from tests.benchmarks.peers import session
 
 SUMMARISING = [name for name in PEERS if name != "langchain-clear"]

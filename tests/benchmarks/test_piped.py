@@ -10,8 +10,8 @@ import pytest
 
 from benchmarks.peers import piped as piped_module
 from benchmarks.peers.piped import PipedError, PipedSystem
-from context_compressor.measure.recording import Recording
-from context_compressor.measure.replay import replay
+from context_compressor.measure import Recording
+from context_compressor.measure import replay
 from tests.benchmarks import peers
 from tests.benchmarks.peers import session
 from tests.measure.support import says

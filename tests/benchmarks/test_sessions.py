@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.sessions.catalogue import SAMPLES, Sample
 from context_compressor import TiktokenCounter, from_openai, to_openai
-from context_compressor.measure.recording import FAR_MESSAGES, Recording
+from context_compressor.measure import FAR_MESSAGES, Recording
 from tests.support.validity import OPENAI_PARTS, problems
 
 ROOT = Path(__file__).parents[2]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from context_compressor.cli.replay import parallel
-from context_compressor.measure.watching import watch
+from context_compressor.measure import watch
 from tests.cli.support import environment, run_process, start_process
 from tests.measure.support import says
 from tests.readers import test_claude_code as claude

@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import Sequence
 
-from context_compressor.measure.chats import Chat
-from context_compressor.measure.recording import Recording
-from context_compressor.measure.systems import SYSTEMS
-from context_compressor.measure.watching import watch
+from context_compressor.measure import Chat
+from context_compressor.measure import Recording
+from context_compressor.measure import SYSTEMS
+from context_compressor.measure import watch
 from context_compressor.report.data import ReportData, SessionRun
 from tests.measure.support import call, result, says
 

@@ -5,7 +5,7 @@ import pytest
 
 pytest.importorskip("matplotlib", reason="needs the extra `report`")
 
-from context_compressor.measure.watching import Excerpt
+from context_compressor.measure import Excerpt
 from context_compressor.report.cleaning import clean, trim, weigh
 from context_compressor.report.data import Skipped
 from context_compressor.report.page import MAX_BYTES, TEXT_BYTES, ranges, render_page
