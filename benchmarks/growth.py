@@ -1,14 +1,15 @@
 """How a memory does as one session grows: what is summarised, what is still told, what a turn takes.
 
     python -m benchmarks.sessions build/sessions
-    python benchmarks/growth.py [--data DIR] [--budget N] [--sizes N ...] [--orders N] [--results OUT]
+    python benchmarks/growth.py [--data DIR] [--budget N] [--sizes N ...] [--orders N] [--every N]
+                                [--results OUT]
 
 `DIR` holds recorded sessions as for `savings.py`. Those below 100,000 tokens, in an order drawn with a fixed
 seed, are joined end to end to one session, cut between messages, never between calls and their results. Every
-10,000 tokens the user says something to be kept in mind, rules, appointments and decisions by turns, and at
+10,000 tokens (`--every`) the user says something to be kept in mind, a rule, an appointment or a decision; at
 the end of each size all of it is asked for. The session is replayed once, as a shorter one is the beginning
-of a longer one; where there is too little for the largest size, its row is of all there is. Several orders are
-measured: figures are means, shares are of all facts. Of each size:
+of a longer one; where there is too little for the largest size, its row is of all there is. Several orders
+are measured: figures are means, shares are of all facts. Of each size:
 
 - tokens, turns; events: turns whose request does not begin with the one before;
 - summariser input: tokens that whoever summarised has read, in all, and per token of the session; to n log n:
@@ -85,14 +86,14 @@ def draw_sessions(sessions: Sequence[list[Chat]], order: int) -> list[list[Chat]
     return drawn
 
 
-def join_sessions(sessions: Iterable[list[Chat]], size: int, seed: int = 0) -> Joined:
-    """Return sessions end to end, of at most `size` tokens, a fact planted every `FACT_TOKENS`."""
+def join_sessions(sessions: Iterable[list[Chat]], size: int, every: int, seed: int = 0) -> Joined:
+    """Return sessions end to end, of at most `size` tokens, a fact planted after each `every` of them."""
     counter, rng = CachedCounter(COUNTER), random.Random(seed)
     messages: list[Chat] = []
     planted: list[tuple[int, Fact]] = []
     tokens = 0
     for message in (message for session in sessions for message in session):
-        if tokens >= FACT_TOKENS * (len(planted) + 1) and message.get("role") not in RESULT_ROLES:
+        if tokens >= every * (len(planted) + 1) and message.get("role") not in RESULT_ROLES:
             fact = make_fact(len(planted), rng)
             planted.append((len(messages), fact))
             messages.append({"role": "user", "content": fact.text})
@@ -176,9 +177,11 @@ class Size:
         return self.sums[f"told {group}"] / asked if asked else None
 
 
-def measure_order(sessions: Sequence[list[Chat]], order: int, budget: int, sizes: Mapping[int, Size]) -> None:
+def measure_order(
+    sessions: Sequence[list[Chat]], order: int, sizes: Mapping[int, Size], budget: int, every: int
+) -> None:
     """Add the figures of sessions joined in one order to those of each size that they reach."""
-    joined = join_sessions(draw_sessions(sessions, order), max(sizes), order)
+    joined = join_sessions(draw_sessions(sessions, order), max(sizes), every, order)
     recording = joined.recording
     ends = {
         size: cut_at(recording, size)
@@ -217,6 +220,7 @@ def main() -> int:
     parser.add_argument("--budget", type=int, default=16_000, help="tokens (default 16000)")
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="tokens of a session, a row each")
     parser.add_argument("--orders", type=int, default=ORDERS, help=f"how many are drawn (default {ORDERS})")
+    parser.add_argument("--every", type=int, default=FACT_TOKENS, help="tokens between facts")
     parser.add_argument("--results", type=Path, help="folder to write growth.json and growth.md to")
     options = parser.parse_args()
     began = time.perf_counter()
@@ -230,14 +234,14 @@ def main() -> int:
         return report_none(options.data)
     sizes = {size: Size() for size in sorted(options.sizes)}
     for order in range(options.orders):
-        measure_order(sessions, order, options.budget, sizes)
+        measure_order(sessions, order, sizes, options.budget, options.every)
     rows = [size.figures() for size in sizes.values() if size.sessions]
     table = markdown_table(COLUMNS, [row_of(figures, rows[0]) for figures in rows])
-    head = f"Budget {options.budget:,}, {options.orders} orders, a fact every {FACT_TOKENS:,} tokens"
+    head = f"Budget {options.budget:,}, {options.orders} orders, a fact every {options.every:,} tokens"
     print(f"{head}\n\n{table}\n\n{time.perf_counter() - began:.0f} s")
     if options.results:
         notes = notes_of(__doc__, "tokens")
-        data = {"budget": options.budget, "orders": options.orders, "sizes": rows}
+        data = {"budget": options.budget, "orders": options.orders, "every": options.every, "sizes": rows}
         write_results(options.results, "growth", data, "Growth", f"{head}\n\n{table}\n\n{notes}")
     return 0
 

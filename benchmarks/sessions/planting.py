@@ -67,15 +67,16 @@ class Planting:
         distance = min(LEAST_DISTANCE, len(messages) // 8)
         found: list[dict[str, Any]] = []
         for kind in KINDS:
-            facts = [fact for fact in self._facts if fact.kind == kind]
-            asked = []
-            for number, fact in enumerate(facts):
+            asked: dict[bool, list[dict[str, Any]]] = {True: [], False: []}
+            for number, fact in enumerate(fact for fact in self._facts if fact.kind == kind):
                 late = [at for at in points if at >= fact.since + distance and at < (fact.until or at + 1)]
                 if late and is_told(readable(messages[: fact.since]), fact.keys):
                     told = {"kind": kind, "question": fact.question, "answer": fact.answer, "keys": fact.keys}
-                    asked.append({"at": late[number % len(late)], **told})
-            step = max(1.0, len(asked) / MOST_OF_A_KIND)
-            found += [asked[int(n * step)] for n in range(min(len(asked), MOST_OF_A_KIND))]
+                    asked[fact.about is not None].append({"at": late[number % len(late)], **told})
+            # What changes is always asked for; of the rest, some from the first to the last.
+            most = MOST_OF_A_KIND - len(asked[True])
+            step = max(1.0, len(asked[False]) / most)
+            found += asked[True] + [asked[False][int(n * step)] for n in range(min(len(asked[False]), most))]
         return sorted(found, key=lambda probe: probe["at"])
 
 
