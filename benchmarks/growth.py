@@ -31,8 +31,8 @@ from math import log2
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from reporting import make_parser, markdown_table, notes_of, write_results
-from savings import COUNTER, DEFAULT_DATA, percent, read_sessions, report_none
+from reporting import make_parser, markdown_table, notes_of, percent, write_results
+from savings import COUNTER, DEFAULT_DATA, read_sessions, report_none
 
 from context_compressor.measure import RESULT_ROLES, CachedCounter, Chat, Ours, Probe, Recording, Turn, replay
 

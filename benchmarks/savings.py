@@ -41,7 +41,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TextIO, TypeVar
 
 from peers import PEER_SYSTEMS, leave_out_missing
-from reporting import make_parser, markdown_table, notes_of, write_results
+from reporting import make_parser, markdown_table, notes_of, number, percent, print_table, write_results
 from savings_chart import MISSING, draw
 
 from context_compressor import FileOffloadStore, TiktokenCounter
@@ -231,23 +231,6 @@ def kinds_table(rows: Sequence[tuple[str, Totals]]) -> tuple[list[str], list[lis
         ]
         for system, totals in asked
     ]
-
-
-def percent(share: float | None) -> str:
-    return "-" if share is None else f"{100 * share:.1f} %"
-
-
-def number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"
-
-
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    widths = [max(len(row[n]) for row in [columns, *rows]) for n in range(len(columns))]
-    for row in [columns, *rows]:
-        cells = [row[0].ljust(widths[0])] + [
-            cell.rjust(w) for cell, w in zip(row[1:], widths[1:], strict=True)
-        ]
-        print("  ".join(cells))
 
 
 def picked(row: Sequence[str], places: Sequence[int]) -> list[str]:

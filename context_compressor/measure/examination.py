@@ -22,6 +22,7 @@ from context_compressor.measure.recording import Chat, Recording, readable
 from context_compressor.measure.replay import replay
 from context_compressor.measure.results import Replay
 from context_compressor.measure.systems import SYSTEMS
+from context_compressor.summarizers.reasoning import strip_reasoning
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -322,6 +323,7 @@ def _json_in(answer: str) -> Any:
     Raises:
         ValueError: there is none.
     """
+    answer = strip_reasoning(answer)
     first, last = answer.find("{"), answer.rfind("}")
     if first < 0 or last < first:
         raise ValueError("it holds no JSON object")
