@@ -48,17 +48,14 @@ def draw(replays: Sequence[Replay], systems: Sequence[str], budget: int, path: P
 
 
 def _draw_bars(axes: Any, replays: Sequence[Replay], systems: Sequence[str]) -> None:
-    told, costs = [], []
-    for system in systems:
-        totals = total([replay for replay in replays if replay.system == system])
-        told.append(100 * totals.told.share if totals.told else 0.0)
-        costs.append(100 * (totals.cost.as_if_model_ratio or 0.0))
-    places = range(len(systems))
-    width = 0.4
-    for shift, values, label, colour in (
-        (-width / 2, told, "probes told", "#2e8b57"),
-        (width / 2, costs, "cost, summaries by a model", "#c0504d"),
-    ):
+    rows = [total([replay for replay in replays if replay.system == system]) for system in systems]
+    costs = [100 * (totals.cost.as_if_model_ratio or 0.0) for totals in rows]
+    told = [100 * totals.told.share for totals in rows if totals.told is not None]
+    groups = [("probes told", told, "#2e8b57")] if told else []
+    groups.append(("cost, summaries by a model", costs, "#c0504d"))
+    places, width = range(len(systems)), 0.8 / len(groups)
+    for number, (label, values, colour) in enumerate(groups):
+        shift = (number - (len(groups) - 1) / 2) * width
         bars = axes.bar([place + shift for place in places], values, width, label=label, color=colour)
         axes.bar_label(bars, fmt="%.0f", fontsize=8)
     axes.set_xticks(list(places), systems)

@@ -23,8 +23,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from context_compressor.compression.draft import MIN_SUMMARY_TOKENS, SEGMENT_SHARE
-from context_compressor.compression.pricing import SUMMARY_RATIO
+from context_compressor.compression.draft import LEAST_TOKENS, SUMMARY_RATIO
 from context_compressor.measure import CachedCounter, Chat, Spending, content_text
 from context_compressor.messages.openai import from_openai
 from context_compressor.summarizers.extractive import ExtractiveSummarizer
@@ -43,9 +42,9 @@ class PipedError(RuntimeError):
 class PipedSystem:
     """A system in another process; the run counts and summarises for it.
 
-    A summary may cost what one of ours may: `SUMMARY_RATIO` of what it replaces, at most half of
-    `SEGMENT_SHARE` of the budget. What it replaces of earlier summaries it may repeat at full length, or a
-    peer that summarises often would see them shrink to nothing.
+    A summary may cost what one of ours may: `SUMMARY_RATIO` of what it replaces, at most that share of the
+    budget, and at least `LEAST_TOKENS`. What it replaces of earlier summaries it may repeat at full length,
+    or a peer that summarises often would see them shrink to nothing.
 
     Args:
         name: what to call it in results.
@@ -168,7 +167,7 @@ class PipedSystem:
         wanted += sum(map(self._counter.counter.count_text, previous))
         request = SummaryRequest(
             messages=tuple(from_openai(_without_orphans(others))),
-            max_tokens=max(MIN_SUMMARY_TOKENS, min(wanted, int(self._budget * SEGMENT_SHARE) // 2)),
+            max_tokens=max(LEAST_TOKENS, min(wanted, int(self._budget * SUMMARY_RATIO))),
             previous="\n\n".join(previous) or None,
         )
         text = (await self._summarizer.summarize(request)).text

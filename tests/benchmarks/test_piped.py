@@ -81,7 +81,7 @@ async def test_the_run_summarises_and_counts_what_a_model_would_have_read(
         spent = system.spending()
         words = sum(system._counter.counter.count_text(message["content"] or "") for message in history)
         assert spent.input_tokens == words + 1
-        assert 0 < spent.output_tokens <= words // 5 + 64
+        assert 0 < spent.output_tokens <= max(300, words // 5)
         assert (spent.paid_input_tokens, spent.paid_output_tokens) == (0, 0)
         assert spent.seconds > 0
 
