@@ -96,7 +96,7 @@ async def test_ours_takes_a_store_and_a_summariser(tmp_path: Path) -> None:
         remote = True
 
         async def summarize(self, request: SummaryRequest) -> Summary:
-            text = "## Goal\n- Deliver every parcel.\n\n## Next steps\n- track_parcel for the parcels that are left"
+            text = "## Goal\n- Deliver every parcel.\n\n## Next steps\n- track_parcel for those that are left"
             return Summary(text=text, input_tokens=1_000, output_tokens=20)
 
     recording = Recording(long_session())
