@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 from reporting import make_parser, markdown_table
 
 from context_compressor import TiktokenCounter
-from context_compressor.measure.chats import RESULT_ROLES, content_text, said_text
+from context_compressor.measure import RESULT_ROLES, content_text, message_text
 from context_compressor.offload.previews.making import preview, recognise
 
 RUN_CHARACTERS = 20
@@ -101,7 +101,7 @@ def needed_runs(
 def read_cases(sessions: Iterator[tuple[str, list[dict[str, Any]]]], min_tokens: int) -> Iterator[Case]:
     seen: set[str] = set()
     for name, messages in sessions:
-        texts = [said_text(message) for message in messages]
+        texts = [message_text(message) for message in messages]
         last = {
             window: at
             for at, message in enumerate(messages)

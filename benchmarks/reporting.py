@@ -34,6 +34,26 @@ def python_version() -> str:
     return f"{platform.python_implementation()} {platform.python_version()}"
 
 
+def percent(share: float | None) -> str:
+    """Return a share in per cent; a dash where there is none."""
+    return "-" if share is None else f"{100 * share:.1f} %"
+
+
+def number(value: float | None) -> str:
+    """Return a number with two digits; a dash where there is none."""
+    return "-" if value is None else f"{value:.2f}"
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table, its columns as wide as they need."""
+    widths = [max(len(row[n]) for row in [columns, *rows]) for n in range(len(columns))]
+    for row in [columns, *rows]:
+        cells = [row[0].ljust(widths[0])] + [
+            cell.rjust(w) for cell, w in zip(row[1:], widths[1:], strict=True)
+        ]
+        print("  ".join(cells))
+
+
 def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return a table whose first column is text and whose others are figures."""
     lines = [columns, ["---", *("---:" for _ in columns[1:])], *rows]

@@ -1,21 +1,22 @@
 """What compressing saves, what it costs, and what it loses: systems over recorded sessions.
 
     python -m benchmarks.sessions build/sessions
-    python benchmarks/savings.py [--data DIR] [--budget N ...] [--system NAME ...] [--jobs N] [--results OUT]
+    python benchmarks/savings.py [--data DIR] [--probes DIR] [--budget N ...] [--system NAME ...] [--jobs N]
+                                 [--results OUT]
 
-`DIR` (where the first command writes sample sessions) holds `*.jsonl.gz` or `*.jsonl`, a recorded session a
-line: `{"id": ..., "messages": [chat dicts]}`. Before each recorded assistant message every system is asked
-what it would send; what it sends is judged as `context_compressor.measure` says. Prints a table for each
-budget and size of sessions:
+`--data` (where the first command writes sample sessions) holds `*.jsonl.gz` or `*.jsonl`, a recorded session
+a line: `{"id": ..., "messages": [chat dicts], "probes": [...]}`; `--probes` has sets of more probes, as
+`replay` takes them. Before each recorded assistant message every system is asked what it would send; what it
+sends is judged as `context_compressor.measure` says. Prints a table for each budget and size of sessions:
 
 - saved: tokens that requests cost less than the raw history; peak: tokens of the largest request; over,
   invalid: turns above the budget, or that a provider would refuse;
 - cost: of requests and summaries to that of the raw history, a token in the prefix shared with the request
   before at a tenth; as spent, and as if a model had written every summary;
-- far, near known: identifiers that the recorded assistant went on to use and that the view makes known, by
-  whether the last 12 messages named them; far rec.: the same with what the view's refs lead to;
-- read back: tokens that the cheapest read-back of what is not known costs (median, 90th percentile), and how
-  much of it nothing shows;
+- fill: the mean of view tokens to budget, over all requests from a session's first summary on;
+- told, where sessions have probes: of how many probes (questions with the keys of their answers: who or what,
+  and the value or outcome) a passage of 600 characters of the view holds the keys, with the interval of 95 %
+  (Wilson); per 1,000: the share to the mean tokens of these views; by kind in a table of their own;
 - ms: what a turn takes, summaries apart (median, 99th percentile); stored: texts in the stores at the end.
 """
 
@@ -30,26 +31,39 @@ import multiprocessing
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from fnmatch import fnmatch
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, TextIO, TypeVar
+from typing import Any, NamedTuple, TextIO, TypeVar
 
 from peers import PEER_SYSTEMS, leave_out_missing
-from reporting import make_parser, markdown_table, notes_of, write_results
+from reporting import make_parser, markdown_table, notes_of, number, percent, print_table, write_results
 from savings_chart import MISSING, draw
 
 from context_compressor import FileOffloadStore, TiktokenCounter
-from context_compressor.measure.chats import CachedCounter
-from context_compressor.measure.protocol import System
-from context_compressor.measure.recording import Recording
-from context_compressor.measure.replay import replay
-from context_compressor.measure.results import Replay, Totals, total
-from context_compressor.measure.systems import SYSTEMS, Ours
+from context_compressor.measure import (
+    KINDS,
+    SYSTEMS,
+    CachedCounter,
+    Ours,
+    Probe,
+    ProbeError,
+    ProbeSet,
+    Recording,
+    Replay,
+    System,
+    Told,
+    Totals,
+    check_places,
+    read_probe_sets,
+    read_probes,
+    replay,
+    total,
+)
 
 DEFAULT_DATA = Path(__file__).resolve().parents[1] / "build" / "sessions"
 LEFT_OUT = {"shapes": "shapes/*", "longmemeval_s": "longmemeval_s/*", "windows": "*/pi/pi-refactor-window*"}
@@ -61,24 +75,52 @@ GROUPS = (("above 100,000 tokens", 100_000), ("24,000 to 100,000 tokens", 24_000
 """Groups of sessions by the tokens of their messages, and what each has at least."""
 
 T = TypeVar("T")
-Session = tuple[str, list[dict[str, Any]]]
+
+
+class Session(NamedTuple):
+    """A recorded session."""
+
+    name: str
+    messages: list[dict[str, Any]]
+    probes: tuple[Probe, ...] = ()
+
+
 Result = tuple[int, Replay]
 """Tokens of a session, and a replay of it."""
 
 
-def read_sessions(folder: Path, pattern: str, included: set[str]) -> Iterator[Session]:
-    """Yield recorded sessions, each named `file/id`, whose name matches the pattern."""
+def read_sessions(
+    folder: Path, pattern: str, included: set[str], sets: Sequence[tuple[str, ProbeSet]] = ()
+) -> Iterator[Session]:
+    """Yield recorded sessions, each named `file/id`, whose name matches the pattern, with their probes.
+
+    Raises:
+        ProbeError: probes are malformed.
+    """
     left_out = [glob for name, glob in LEFT_OUT.items() if name not in included]
     for path in sorted([*folder.glob("*.jsonl.gz"), *folder.glob("*.jsonl")]):
         file = path.name.split(".jsonl")[0]
         if f"{file}/*" in left_out:
             continue
         with open_text(path) as lines:
-            for line in lines:
+            for number, line in enumerate(lines):
                 data = json.loads(line)
                 name = f"{file}/{data['id']}"
                 if fnmatch(name, pattern) and not any(fnmatch(name, glob) for glob in left_out):
-                    yield name, data["messages"]
+                    yield Session(name, data["messages"], probes_of(data, path, number, sets))
+
+
+def probes_of(
+    data: dict[str, Any], path: Path, number: int, sets: Sequence[tuple[str, ProbeSet]]
+) -> tuple[Probe, ...]:
+    """Return the probes that a session has itself, and those of its sets."""
+    count = len(data["messages"])
+    probes = read_probes(data.get("probes"), f"{path}, line {number + 1}", count)
+    for file, one in sets:
+        if one.is_of(path.name, number):
+            check_places(one.probes, file, count)
+            probes += one.probes
+    return probes
 
 
 def report_none(folder: Path) -> int:
@@ -93,7 +135,7 @@ def report_none(folder: Path) -> int:
 def map_sessions(run: Callable[[Session], list[T]], sessions: list[Session], jobs: int) -> list[T]:
     """Return what all sessions come to together, in so many processes."""
     # The longest first, or the last process would run on alone.
-    ordered = sorted(sessions, key=lambda session: -len(session[1]))
+    ordered = sorted(sessions, key=lambda session: -len(session.messages))
     if jobs <= 1:
         return list(chain.from_iterable(map(run, ordered)))
     with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
@@ -110,8 +152,8 @@ def run_session(
     session: Session, *, systems: list[str], budgets: list[int], least: int, most: int, files: bool
 ) -> list[Result]:
     """Replay a session by every system at every budget; not at all if it is too short or too long."""
-    name, messages = session
-    recording = Recording(messages, COUNTER, name)
+    name, messages, probes = session
+    recording = Recording(messages, COUNTER, name, probes)
     tokens = recording.total_tokens
     if not least <= tokens <= most:
         return []
@@ -133,47 +175,66 @@ async def run_system(recording: Recording, system: str, budget: int, files: bool
 COUNTER = TiktokenCounter()
 
 COLUMNS = (
-    "system", "saved", "peak", "over", "invalid", "cost", "as if model", "far known", "near known",
-    "far rec.", "read back", "unanswered", "ms p50/p99", "stored",
+    "system", "saved", "peak", "fill", "over", "invalid", "cost", "as if model", "told", "per 1,000",
+    "ms p50/p99", "stored",
 )  # fmt: skip
+TOLD_COLUMNS = ("told", "per 1,000")
+
+
+def columns_of(columns: tuple[str, ...], has_probes: bool) -> list[int]:
+    """Return which columns a table has: what is told stands there only where something was asked."""
+    return [n for n, name in enumerate(columns) if has_probes or name not in TOLD_COLUMNS]
 
 
 def row_of(system: str, totals: Totals) -> list[str]:
-    """Return a row of the table."""
-    recovery, times = totals.recovery, totals.time
+    """Return a row of the table, all columns."""
+    times = totals.time
     return [
         system,
         percent(totals.saved),
         f"{totals.peak_tokens:,}",
+        percent(totals.fill),
         percent(totals.over / totals.turns),
         percent(totals.invalid / totals.turns),
         number(totals.cost.spent_ratio),
         number(totals.cost.as_if_model_ratio),
-        percent(totals.far.known_share),
-        percent(totals.near.known_share),
-        percent(totals.far.recoverable_share),
-        f"{recovery.median_tokens}/{recovery.p90_tokens}" if recovery.answered else "-",
-        f"{recovery.unanswered} of {recovery.missing}",
+        told_cell(totals.told),
+        "-" if totals.told is None else percent(totals.told.per_1000_tokens),
         f"{number(times.median_ms)}/{number(times.p99_ms)}",
         f"{totals.stored_texts}, {totals.stored_bytes / 1e6:.1f} MB" if totals.stored_texts else "-",
     ]
 
 
-def percent(share: float | None) -> str:
-    return "-" if share is None else f"{100 * share:.1f} %"
+def told_cell(told: Told | None) -> str:
+    """Return the share of what is told, and its interval."""
+    return "-" if told is None else f"{percent(told.share)} ({100 * told.low:.0f}-{100 * told.high:.0f})"
 
 
-def number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"
-
-
-def print_table(rows: list[list[str]]) -> None:
-    widths = [max(len(row[i]) for row in [list(COLUMNS), *rows]) for i in range(len(COLUMNS))]
-    for row in [list(COLUMNS), *rows]:
-        cells = [row[0].ljust(widths[0])] + [
-            cell.rjust(w) for cell, w in zip(row[1:], widths[1:], strict=True)
+def kinds_table(rows: Sequence[tuple[str, Totals]]) -> tuple[list[str], list[list[str]]]:
+    """Return columns and rows of what is told by kind; no rows where nothing was asked."""
+    asked = [(system, totals) for system, totals in rows if totals.told is not None]
+    counts = {
+        kind: max(totals.told_by_kind[kind].probes for _, totals in asked)
+        for kind in KINDS
+        if any(kind in totals.told_by_kind for _, totals in asked)
+    }
+    columns = [
+        "system",
+        f"all ({sum(counts.values()):,})",
+        *(f"{kind} ({n:,})" for kind, n in counts.items()),
+    ]
+    return columns, [
+        [
+            system,
+            told_cell(totals.told),
+            *(f"{100 * totals.told_by_kind[kind].share:.0f} %" for kind in counts),
         ]
-        print("  ".join(cells))
+        for system, totals in asked
+    ]
+
+
+def picked(row: Sequence[str], places: Sequence[int]) -> list[str]:
+    return [row[n] for n in places]
 
 
 def group_of(tokens: int) -> str:
@@ -188,30 +249,38 @@ def report(results: list[Result], systems: list[str], budgets: list[int]) -> lis
             chosen = [run for tokens, run in results if run.budget == budget and group_of(tokens) == group]
             if not any(run.turns for run in chosen):
                 continue
-            rows = []
-            for system in systems:
-                runs = [run for run in chosen if run.system == system]
-                totals = total(runs)
-                rows.append(row_of(system, totals))
-                told.append({"budget": budget, "group": group, "system": system, "of": totals})
-            print(
-                f"\nBudget {budget:,} · {totals.sessions} sessions {group} · {totals.turns:,} turns · "
-                f"evidence: {totals.far.all:,} far, {totals.near.all:,} near\n"
-            )
-            print_table(rows)
+            rows = [(system, total([run for run in chosen if run.system == system])) for system in systems]
+            told += [
+                {"budget": budget, "group": group, "system": system, "of": totals} for system, totals in rows
+            ]
+            _, first = rows[0]
+            print(f"\nBudget {budget:,} · {first.sessions} sessions {group} · {first.turns:,} turns\n")
+            places = columns_of(COLUMNS, first.told is not None)
+            print_table(picked(COLUMNS, places), [picked(row_of(*row), places) for row in rows])
+            columns, kinds = kinds_table(rows)
+            if kinds:
+                print("\nTold by kind\n")
+                print_table(columns, kinds)
     return told
 
 
-OVERALL_COLUMNS = (
-    "system", "saved", "largest request", "turns above budget", "cost", "cost as if model", "far known",
-    "far known or read back", "near known",
-)  # fmt: skip
+OVERALL = {
+    "system": "system", "saved": "saved", "peak": "largest request", "fill": "fill",
+    "over": "turns above budget", "cost": "cost", "as if model": "cost as if model", "told": "told",
+    "per 1,000": "told per 1,000 tokens",
+}  # fmt: skip
+"""Columns of the table over all sessions, and what they are called there."""
 
 
-def overall_row(system: str, totals: Totals) -> list[str]:
-    """Return a row of the table over all sessions."""
-    cells = row_of(system, totals)
-    return [*cells[:4], *cells[5:8], cells[9], cells[8]]
+def markdown_of(rows: Sequence[tuple[str, Totals]], names: Mapping[str, str]) -> str:
+    """Return a table of some columns, and what is told by kind where something was asked."""
+    has_probes = any(totals.told is not None for _, totals in rows)
+    places = [n for n in columns_of(COLUMNS, has_probes) if COLUMNS[n] in names]
+    table = markdown_table(
+        [names[COLUMNS[n]] for n in places], [picked(row_of(*row), places) for row in rows]
+    )
+    columns, kinds = kinds_table(rows)
+    return f"{table}\n\nTold by kind:\n\n{markdown_table(columns, kinds)}" if kinds else table
 
 
 def write_report(
@@ -223,19 +292,19 @@ def write_report(
     parts, overall = [], []
     for budget in budgets:
         at_budget = [run for run in runs if run.budget == budget]
-        rows = []
-        for system in systems:
-            totals = total([run for run in at_budget if run.system == system])
-            rows.append(overall_row(system, totals))
-            overall.append({"budget": budget, "system": system, "totals": asdict(totals)})
-        parts.append(f"## Budget {budget:,}, all sessions\n\n{markdown_table(OVERALL_COLUMNS, rows)}")
+        rows = [(system, total([run for run in at_budget if run.system == system])) for system in systems]
+        overall += [{"budget": budget, "system": system, "totals": asdict(totals)} for system, totals in rows]
+        parts.append(f"## Budget {budget:,}, all sessions\n\n{markdown_of(rows, OVERALL)}")
     for budget in budgets:
         for group, _ in GROUPS:
-            found = [one for one in groups if (one["budget"], one["group"]) == (budget, group)]
-            if found:
-                rows = [row_of(one["system"], one["of"]) for one in found]
-                title = f"## Budget {budget:,}, {found[0]['of'].sessions} sessions {group}"
-                parts.append(f"{title}\n\n{markdown_table(COLUMNS, rows)}")
+            rows = [
+                (one["system"], one["of"])
+                for one in groups
+                if (one["budget"], one["group"]) == (budget, group)
+            ]
+            if rows:
+                title = f"## Budget {budget:,}, {rows[0][1].sessions} sessions {group}"
+                parts.append(f"{title}\n\n{markdown_of(rows, dict(zip(COLUMNS, COLUMNS, strict=True)))}")
     about = f"{len(sizes)} sessions of {min(sizes.values()):,} to {max(sizes.values()):,} tokens.\n\n"
     notes = notes_of(__doc__, "saved")
     data = {
@@ -258,6 +327,7 @@ def told_of(group: dict[str, Any]) -> dict[str, Any]:
 def parse_options() -> argparse.Namespace:
     parser = make_parser(__doc__)
     parser.add_argument("--data", type=Path, default=DEFAULT_DATA, help="folder of recorded sessions")
+    parser.add_argument("--probes", type=Path, help="folder of more probes for them, a .json file a session")
     parser.add_argument("--budget", type=int, nargs="+", default=[16_000], help="tokens (default 16000)")
     parser.add_argument("--system", nargs="+", choices=list(ALL_SYSTEMS), default=list(SYSTEMS))
     parser.add_argument("--sessions", default="*", help="pattern of file/id, for example 'tau*'")
@@ -277,7 +347,13 @@ def main() -> int:
     options = parse_options()
     options.system = leave_out_missing(options.system)
     began = time.perf_counter()
-    sessions = list(read_sessions(options.data, options.sessions, set(options.include)))[: options.limit]
+    try:
+        sets = [] if options.probes is None else read_probe_sets(options.probes)
+        found = read_sessions(options.data, options.sessions, set(options.include), sets)
+        sessions = list(found)[: options.limit]
+    except ProbeError as error:
+        print(error, file=sys.stderr)
+        return 2
     run = partial(
         run_session,
         systems=options.system,

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from context_compressor.measure.results import Replay, total
+from context_compressor.measure import Replay, total
 
 COLOURS = {"raw": "#999999", "sliding": "#d08a2e", "masking": "#4a87b9", "ours": "#2e8b57"}
 MISSING = "savings.png was not drawn: matplotlib is missing; `pip install '.[report]'` brings it"
 
 
 def draw(replays: Sequence[Replay], systems: Sequence[str], budget: int, path: Path) -> None:
-    """Draw the requests of the longest session, and what views make known, at one budget.
+    """Draw the requests of the longest session, what is told and what it costs, at one budget.
 
     Raises:
         ImportError: matplotlib is not installed.
@@ -48,19 +48,14 @@ def draw(replays: Sequence[Replay], systems: Sequence[str], budget: int, path: P
 
 
 def _draw_bars(axes: Any, replays: Sequence[Replay], systems: Sequence[str]) -> None:
-    known, recoverable, costs = [], [], []
-    for system in systems:
-        totals = total([replay for replay in replays if replay.system == system])
-        known.append(100 * (totals.far.known_share or 0.0))
-        recoverable.append(100 * (totals.far.recoverable_share or 0.0))
-        costs.append(100 * (totals.cost.as_if_model_ratio or 0.0))
-    places = range(len(systems))
-    width = 0.27
-    for shift, values, label, colour in (
-        (-width, known, "far identifiers in view", "#2e8b57"),
-        (0.0, recoverable, "in view or read back", "#a9d3b9"),
-        (width, costs, "cost, summaries by a model", "#c0504d"),
-    ):
+    rows = [total([replay for replay in replays if replay.system == system]) for system in systems]
+    costs = [100 * (totals.cost.as_if_model_ratio or 0.0) for totals in rows]
+    told = [100 * totals.told.share for totals in rows if totals.told is not None]
+    groups = [("probes told", told, "#2e8b57")] if told else []
+    groups.append(("cost, summaries by a model", costs, "#c0504d"))
+    places, width = range(len(systems)), 0.8 / len(groups)
+    for number, (label, values, colour) in enumerate(groups):
+        shift = (number - (len(groups) - 1) / 2) * width
         bars = axes.bar([place + shift for place in places], values, width, label=label, color=colour)
         axes.bar_label(bars, fmt="%.0f", fontsize=8)
     axes.set_xticks(list(places), systems)

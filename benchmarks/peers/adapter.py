@@ -20,18 +20,13 @@ import time
 import traceback
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
 Chat = dict[str, Any]
-Call = tuple[str, Chat, str]
-"""A tool, the arguments of a call, and its answer."""
 
 INSTRUCTION_ROLES = ("system", "developer")
 LEAST_CHARACTERS = 8
 """A text below this may stand in any prompt."""
-PLACE = "/home/agent"
-"""Where tools are told to be that tell whole paths: those of the run would cost other tokens each time."""
 SEED = 0
 """Of what random ids are made from, in every session."""
 
@@ -112,24 +107,12 @@ class Adapter(Protocol):
         """Return every text that the peer has put elsewhere, by the name that its views give it."""
         ...
 
-    def ways(self, identifier: str, deep: bool) -> list[list[Call]]:
-        """Return the ways by which the peer's own tools might show an identifier, each call after call.
-
-        Args:
-            identifier: what is looked for.
-            deep: false for the cheap ways, searches; true for readings.
-        """
-        ...
-
 
 class Storeless:
     """A peer that keeps nothing beside its view."""
 
     def stored(self) -> dict[str, str]:
         return {}
-
-    def ways(self, identifier: str, deep: bool) -> list[list[Call]]:  # noqa: ARG002
-        return []
 
 
 class Originals:
@@ -269,17 +252,9 @@ def serve_session(make: Callable[[int, Parent], Adapter], parent: Parent) -> Non
                 parent.write(answer)
             elif operation == "convert":
                 parent.write({"messages": adapter.convert(request["messages"])})
-            elif operation == "ways":
-                ways = adapter.ways(request["identifier"], request["deep"])
-                parent.write({"ways": [[_placed(call) for call in way] for way in ways]})
         except Exception as error:
             print(f"{operation}: {error!r}", file=sys.stderr)
             parent.write({"error": f"{type(error).__name__}: {error}"[:500]})
-
-
-def _placed(call: Call) -> Call:
-    tool, arguments, answer = call
-    return tool, arguments, answer.replace(str(Path.cwd()), PLACE)
 
 
 def settle(folder: str) -> None:

@@ -4,7 +4,7 @@ The model's window is the budget, so its defaults hold: summaries at 85 % of it,
 arguments of older calls cut, and the whole request under 95 %; where that cannot be, it raises. The run
 counts (it takes a counter). Tool results above a tenth of the budget, and user messages above a quarter, go
 to files: its 20,000 and 50,000 tokens at a window of 200,000. Its own prompt and tools are not counted
-against it. It reads back with its own `grep` and `read_file`.
+against it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from adapter import Call, Chat, Parent, serve, split_instructions, text_of
+from adapter import Chat, Parent, serve, split_instructions, text_of
 from deepagents.backends import FilesystemBackend
 from deepagents.middleware.filesystem import FilesystemMiddleware
 from deepagents.middleware.summarization import (
@@ -26,9 +26,6 @@ from langchain_core.messages import AIMessage, ToolMessage
 from langchain_messages import Messages, Window, from_langchain, summarizer_for, to_langchain
 from langgraph.graph.message import add_messages
 
-MAX_PAGES = 50
-PAGE_LINES = 100
-
 
 class DeepAgent:
     def __init__(self, budget: int, parent: Parent) -> None:
@@ -40,7 +37,6 @@ class DeepAgent:
             tool_token_limit_before_evict=budget // 10,
             human_message_token_limit_before_evict=budget // 4,
         )
-        self._tools: dict[str, Any] = {tool.name: tool for tool in self._files.tools}
         self._summarization = create_summarization_middleware(
             self._model,
             backend,
@@ -107,27 +103,6 @@ class DeepAgent:
             if path not in self._stored or self._stored[path][0] != version:
                 self._stored[path] = version, path.read_text(encoding="utf-8", errors="replace")
         return {f"/{path.relative_to(root)}": text for path, (_, text) in self._stored.items()}
-
-    def ways(self, identifier: str, deep: bool) -> list[list[Call]]:
-        """Return a search of everything; or a search and a page around what it finds, and page after page."""
-        search = self._call("grep", pattern=identifier, output_mode="content")
-        if not deep:
-            return [[search]]
-        found: list[list[Call]] = []
-        for name, text in self.stored().items():
-            if identifier not in text:
-                continue
-            lines = text.split("\n")
-            at = next((n for n, line in enumerate(lines) if identifier in line), 0)
-            offset = max(0, at - PAGE_LINES // 2)
-            found.append([search, self._call("read_file", file_path=name, offset=offset, limit=PAGE_LINES)])
-            pages = range(0, min(len(lines), MAX_PAGES * PAGE_LINES), PAGE_LINES)
-            found.append([self._call("read_file", file_path=name, offset=n, limit=PAGE_LINES) for n in pages])
-        return found
-
-    def _call(self, tool: str, **arguments: Any) -> Call:
-        answer = self._tools[tool].func(**arguments, runtime=_runtime())
-        return tool, arguments, str(getattr(answer, "content", answer))
 
 
 def _runtime() -> Any:

@@ -7,8 +7,6 @@ Each line is a JSON object. A request has an `op`, and any answer may be `{"erro
 - `send`, with the `new` messages: `{"keep": n, "messages": [...], "stored": {name: text}, "seconds": s}`. The
   view is the first `n` messages of the view before and then these; `stored` has the texts put elsewhere
   since, and `seconds` is what the system itself took;
-- `ways`, with an `identifier`: `{"ways": [[[tool, arguments, answer], ...], ...]}`, by which the system's
-  tools might show it: searches, or readings where `deep` is true;
 - `convert`, with `messages`: `{"messages": [...]}`, as they come back from the system's own form.
 
 Before it answers, the process may ask: `count`, with `messages`, and gets `{"tokens": [...]}`; `summarize`,
@@ -20,17 +18,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from context_compressor.compression.pricing import SUMMARY_RATIO
-
-from context_compressor.compression.draft import MIN_SUMMARY_TOKENS, SEGMENT_SHARE
-from context_compressor.measure.chats import CachedCounter, Chat, content_text
-from context_compressor.measure.protocol import ReadBack, Spending
+from context_compressor.compression.draft import LEAST_TOKENS, SUMMARY_RATIO
+from context_compressor.measure import CachedCounter, Chat, Spending, content_text
 from context_compressor.messages.openai import from_openai
 from context_compressor.summarizers.extractive import ExtractiveSummarizer
 from context_compressor.summarizers.protocol import SummaryRequest
@@ -48,9 +42,9 @@ class PipedError(RuntimeError):
 class PipedSystem:
     """A system in another process; the run counts and summarises for it.
 
-    A summary may cost what one of ours may: `SUMMARY_RATIO` of what it replaces, at most half of
-    `SEGMENT_SHARE` of the budget. What it replaces of earlier summaries it may repeat at full length, or a
-    peer that summarises often would see them shrink to nothing.
+    A summary may cost what one of ours may: `SUMMARY_RATIO` of what it replaces, at most that share of the
+    budget, and at least `LEAST_TOKENS`. What it replaces of earlier summaries it may repeat at full length,
+    or a peer that summarises often would see them shrink to nothing.
 
     Args:
         name: what to call it in results.
@@ -97,40 +91,6 @@ class PipedSystem:
         """Return messages as they come back from the system's own form."""
         answer = await self._ask({"op": "convert", "messages": list(messages)})
         return list(answer["messages"])
-
-    async def reachable(self, view: Sequence[Chat]) -> Mapping[str, str]:
-        """Return the stored texts whose names stand in the view, and those whose names stand in them."""
-        found: dict[str, str] = {}
-        left = dict(self._stored)
-        waiting = [json.dumps(view, ensure_ascii=False, default=str)] if left else []
-        while waiting and left:
-            text = waiting.pop()
-            named = {name: left.pop(name) for name in list(left) if _is_named(name, text)}
-            found |= named
-            waiting += named.values()
-        return found
-
-    async def read_back(self, identifier: str, is_answer: Callable[[str], bool]) -> ReadBack | None:
-        """Return what the cheapest of the system's ways costs that shows the identifier."""
-        if not self._stored:
-            return None
-        for deep in (False, True):
-            request = {"op": "ways", "identifier": identifier, "deep": deep}
-            costs = [self._cost(way, is_answer) for way in (await self._ask(request))["ways"]]
-            found = [cost for cost in costs if cost is not None]
-            if found:
-                return min(found, key=lambda read: (read.tokens, read.calls))
-        return None
-
-    def _cost(
-        self, way: Sequence[tuple[str, Chat, str]], is_answer: Callable[[str], bool]
-    ) -> ReadBack | None:
-        spent = 0
-        for calls, (tool, arguments, answer) in enumerate(way, start=1):
-            spent += self._counter.count_call(tool, arguments, answer)
-            if is_answer(answer):
-                return ReadBack(spent, calls)
-        return None
 
     def spending(self) -> Spending:
         """Return what summaries have cost so far; in `seconds`, all that was not the system's own time."""
@@ -207,7 +167,7 @@ class PipedSystem:
         wanted += sum(map(self._counter.counter.count_text, previous))
         request = SummaryRequest(
             messages=tuple(from_openai(_without_orphans(others))),
-            max_tokens=max(MIN_SUMMARY_TOKENS, min(wanted, int(self._budget * SEGMENT_SHARE) // 2)),
+            max_tokens=max(LEAST_TOKENS, min(wanted, int(self._budget * SUMMARY_RATIO))),
             previous="\n\n".join(previous) or None,
         )
         text = (await self._summarizer.summarize(request)).text
@@ -216,11 +176,6 @@ class PipedSystem:
         if text.strip():
             self._summaries.append(text)
         return {"text": text}
-
-
-def _is_named(name: str, text: str) -> bool:
-    """Tell whether a text has a name whole: `results/call_1` does not stand in `results/call_10`."""
-    return name in text and re.search(rf"{re.escape(name)}(?![\w-])", text) is not None
 
 
 def _without_orphans(messages: Sequence[Chat]) -> list[Chat]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from adapter import Call, Chat, Originals, Parent, serve, shown_in, text_of
+from adapter import Chat, Originals, Parent, serve, shown_in, text_of
 from agentscope.formatter import DashScopeChatFormatter
 from agentscope.message import ImageBlock, Msg, TextBlock, ToolResultBlock, ToolUseBlock, URLSource
 from flowllm.core.context import C
@@ -25,7 +25,6 @@ from flowllm.core.llm import BaseLLM
 from flowllm.core.schema import Message
 from loguru import logger
 from reme_ai import ReMeApp
-from reme_ai.retrieve.working import GrepOp, ReadFileOp
 
 STORE = "working_memory"
 FORMATTER = DashScopeChatFormatter()
@@ -92,25 +91,6 @@ class ShortTermMemory:
 
     def stored(self) -> dict[str, str]:
         return dict(self._files)
-
-    def ways(self, identifier: str, deep: bool) -> list[list[Call]]:
-        """Return a search of each file that has the identifier, or a reading of it, whole."""
-        found: list[list[Call]] = []
-        for name, text in self._files.items():
-            if identifier not in text:
-                continue
-            if deep:
-                tool, operation = "ReadFile", ReadFileOp()
-                arguments = {"file_path": name, "offset": 0, "limit": 1_000_000}
-            else:
-                tool, operation = "Grep", GrepOp()
-                arguments = {"file_path": name, "pattern": identifier}
-            found.append([(tool, arguments, self._run(operation, arguments))])
-        return found
-
-    def _run(self, operation: Any, arguments: Chat) -> str:
-        self._loop.run_until_complete(operation.async_call(**arguments))
-        return str(operation.output)
 
 
 def _write(path: Path, text: str) -> None:

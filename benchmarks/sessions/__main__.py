@@ -2,7 +2,8 @@
 
     python -m benchmarks.sessions [FOLDER]
 
-A file for each kind, a line for each session: `{"id": ..., "kind": ..., "messages": [OpenAI chat dicts]}`.
+A file for each kind, a line for each session: `{"id": ..., "kind": ..., "messages": [OpenAI chat dicts],
+"probes": [...]}`.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ def main() -> None:
     folder = parser.parse_args().folder
     counter = TiktokenCounter()
     lines: dict[str, list[str]] = {}
-    print(f"{'session':12} {'kind':8} {'messages':>8} {'tokens':>8}")
+    print(f"{'session':12} {'kind':8} {'messages':>8} {'tokens':>8} {'probes':>6}")
     for sample in SAMPLES:
-        messages = sample.record()
-        data = {"id": sample.id, "kind": sample.kind, "messages": messages}
+        messages, probes = sample.record()
+        data = {"id": sample.id, "kind": sample.kind, "messages": messages, "probes": probes}
         lines.setdefault(sample.kind, []).append(json.dumps(data, ensure_ascii=False) + "\n")
         tokens = counter.count_messages(from_openai(messages))
-        print(f"{sample.id:12} {sample.kind:8} {len(messages):8,} {tokens:8,}")
+        print(f"{sample.id:12} {sample.kind:8} {len(messages):8,} {tokens:8,} {len(probes):6}")
     folder.mkdir(parents=True, exist_ok=True)
     for kind, texts in lines.items():
         (folder / f"{kind}.jsonl").write_text("".join(texts), encoding="utf-8", newline="\n")

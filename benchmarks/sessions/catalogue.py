@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from context_compressor.cli.demo.agent import ChatDict
-
 from . import chinese, code, logs, pages, sql, support
+from .recorder import Recorded
 
 
 class Sample(NamedTuple):
@@ -16,12 +15,12 @@ class Sample(NamedTuple):
     id: str
     kind: str
     """The file that it goes to."""
-    recorder: Callable[[int, int], list[ChatDict]]
+    recorder: Callable[[int, int], Recorded]
     max_tokens: int
     """The size at which it comes to its end; the answer and a step on its way come on top."""
     seed: int
 
-    def record(self) -> list[ChatDict]:
+    def record(self) -> Recorded:
         """Record it."""
         return self.recorder(self.max_tokens, self.seed)
 

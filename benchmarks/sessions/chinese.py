@@ -6,10 +6,10 @@ import random
 import re
 from typing import NamedTuple
 
-from context_compressor.cli.demo.agent import Call, ChatDict
+from context_compressor.cli.demo.agent import Call
 
 from .files import Files, hits_of
-from .recorder import Recorder, listed
+from .recorder import Recorded, Recorder, listed
 
 SYSTEM = (
     "你是项目部的文档助理。先读原文再下结论，引用合同编号、条款和文件路径；发现不一致就在台账中登记，只在用户同意时修改文件。"
@@ -125,12 +125,21 @@ class ChineseSession:
         self.agent = Recorder(self.files, SYSTEM, max_tokens)
         self.done: list[Contract] = []
 
-    def record(self) -> list[ChatDict]:
+    def record(self) -> Recorded:
         agent = self.agent
         agent.user(
             "月底要付款了。请逐份核对合同与例会纪要中的总价和交货日期，把不一致的地方记到“台账.md”，纪要写错的地方直接改正，"
-            "合同原文不要动。"
+            "合同原文不要动。金额一律写不含税价格以外的含税总价，未经郑凯签字不得对外发函。付款日是 28 日。"
         )
+        agent.plant(
+            "goal", "用户要求核对什么，结果记在哪里？", "核对合同与纪要的总价和交货日期，记到台账.md",
+            ("总价和交货日期", "总价、交货日期"), "台账",
+        )  # fmt: skip
+        agent.plant("constraint", "对外发函有什么条件？", "须经郑凯签字", "发函", "郑凯")
+        agent.plant(
+            "constraint", "哪些文件不能改？", "合同原文", "合同原文", ("不要动", "不得", "不能", "不改")
+        )
+        self._plan_payment("28")
         agent.act(
             "计划：一、看目录；二、逐份对照合同与纪要；三、登记台账并改正纪要；四、汇总。先看目录。",
             ("list_files", {}),
@@ -141,10 +150,17 @@ class ChineseSession:
             self._compare(contract, number)
             if number % 4 == 3:
                 self._asked_back()
+            if number == 3:
+                agent.user("付款日提前到 25 日，请继续。")
+                self._plan_payment("25")
         agent.user("可以了。请把结论写成给财务的说明，注明编号和文件。")
         agent.one("先读一遍台账，以免出错。", "read_file", path="台账.md")
         agent.say(f"核对结果如下：\n{listed(agent.findings)}")
-        return agent.messages
+        return agent.recorded()
+
+    def _plan_payment(self, day: str) -> None:
+        ways = [f"付款日{verb}{day} 日" for verb in ("是 ", "提前到 ", "：", "为 ")]
+        self.agent.plant("value", "付款日是哪一天？", f"{day} 日", ways, about="payment")
 
     def _compare(self, one: Contract, number: int) -> None:
         agent = self.agent
@@ -159,6 +175,7 @@ class ChineseSession:
             agent.one(
                 f"{error.split(': ')[1]} 不存在，看看纪要是怎样命名的。", "list_files", folder="会议纪要/"
             )
+            agent.plant("failure", f"读取 {wrong} 结果如何？", error, wrong, ("no such file", "不存在"))
         minutes = next(path for path, _, _ in hits_of(found) if path.startswith("会议纪要/"))
         text = agent.one(f"{one.firm}，批次 {one.batch}。再看 {minutes}。", "read_file", path=minutes)
         said = re.findall(r"会议确认总价 (\d+) 元，交货日期为([^。]+)。", text)[0]
@@ -184,6 +201,24 @@ class ChineseSession:
             ("write_file", {"path": "台账.md", "text": f"{book}\n- {finding}"}),
             ("grep", {"pattern": "会议确认总价", "path": minutes}),
         )
+        new = str(one.price) if said[0] != str(one.price) else one.due
+        agent.plant(
+            "value",
+            f"{one.number} 中纪要写错的内容应改为什么？",
+            what,
+            one.number,
+            f"应为{' ' if new.isdigit() else ''}{new}",
+        )
+        agent.plant(
+            "artifact", f"{one.number} 的供应商和批次号是什么？", about, one.number, one.firm, one.batch
+        )
+        agent.plant(
+            "status",
+            f"{minutes} 是否已改正？依据是什么？",
+            f"已按 {one.path} 改正",
+            minutes,
+            f"已按 {one.path}",
+        )
 
     def _asked_back(self) -> None:
         """Let the user come back to a contract from long ago."""
@@ -197,6 +232,6 @@ class ChineseSession:
         agent.say(f"{one.path}：{lines} 接着核对下一份。")
 
 
-def record(max_tokens: int, seed: int) -> list[ChatDict]:
+def record(max_tokens: int, seed: int) -> Recorded:
     """Record a session over Chinese documents."""
     return ChineseSession(max_tokens, seed).record()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 import subprocess
@@ -11,11 +12,12 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from context_compressor.cli.demo.agent import ChatDict, ScriptedSession
+from context_compressor.cli.demo.agent import ChatDict, Finding, ScriptedSession
 from context_compressor.cli.demo.tools import ToolFailed
 
 from .files import Files, hits_of
-from .recorder import COUNTER, Recorder, listed
+from .planting import Planting
+from .recorder import COUNTER, Recorded, Recorder, listed
 
 SYSTEM = (
     "You mend faults in a copy of some library modules. See a check fail before you change anything, read "
@@ -181,13 +183,30 @@ class MendSession:
         self.agent = Recorder(self.copy, SYSTEM, max_tokens)
         self.mended: list[tuple[Fault, int]] = []
 
-    def record(self) -> list[ChatDict]:
+    def record(self) -> Recorded:
         agent = self.agent
         agent.user(
             "This copy of some library modules has been tampered with. I tell you what people complain "
             "about, one thing at a time; find the fault, mend it, and show that it is mended. Keep a list "
-            "in CHANGES.md."
+            "in CHANGES.md. No new files beside that one, and no change of a signature. Karin Voss reviews "
+            "it."
         )
+        agent.plant(
+            "goal", "What is the agent to do about each complaint?",
+            "Find the fault, mend it, show that it is mended",
+            "find the fault", ("show that it is mended", "mend it"),
+        )  # fmt: skip
+        agent.plant(
+            "constraint",
+            "What may not be changed about functions?",
+            "Signatures",
+            "signature",
+            ("no ", "not "),
+        )
+        agent.plant(
+            "constraint", "Which new files are allowed?", "CHANGES.md alone", "no new file", "changes.md"
+        )
+        self._reviewer("Karin Voss")
         agent.one("First what is there.", "list_files")
         for number, fault in enumerate(self.faults):
             if agent.is_full and number:
@@ -195,11 +214,18 @@ class MendSession:
             self._mend(fault, number)
             if number % 3 == 2:
                 self._asked_back()
+            if number == 1:
+                agent.user("Jo Almeida reviews it instead of Karin. Go on, please.")
+                self._reviewer("Jo Almeida")
+                agent.say("Noted.")
         agent.user("That was the last one. Are all of them still mended? Then sum up, please.")
         checks = [("run_python", {"code": fault.check}) for fault, _ in self.mended]
         agent.act("All checks once more.", *checks, ("read_file", {"path": "CHANGES.md"}))
         agent.say(f"All {len(checks)} checks pass. The changes:\n{listed(agent.findings)}")
-        return agent.messages
+        return agent.recorded()
+
+    def _reviewer(self, name: str) -> None:
+        self.agent.plant("value", "Who reviews the changes?", name, f"{name} review", about="reviewer")
 
     def _mend(self, fault: Fault, number: int) -> None:
         agent, path = self.agent, fault.path
@@ -213,6 +239,9 @@ class MendSession:
             ("grep", {"pattern": pattern, "limit": 30}),
         )
         told = failed.split("\n")[-2]
+        agent.plant(
+            "failure", f"How did the check of {fault.symbol} fail at first?", told, fault.symbol, told[:40]
+        )
         defined = [hit for hit in hits_of(found) if re.search(rf"(def|class) {fault.symbol}\b", hit[2])]
         line = next(line for name, line, _ in defined if name == path)
         wrong_at = self.copy.texts[path].split(fault.wrong)[0].count("\n") + 1
@@ -237,6 +266,9 @@ class MendSession:
             error = agent.act("Mending it.", ("edit_file", half))[0]
             agent.one(f"{error.removeprefix('Error: ')}. I look at the line again.", "read_file", path=path,
                       offset=max(1, wrong_at - 5), limit=11)  # fmt: skip
+            agent.plant(
+                "failure", f"Why did the first change of {path} fail?", error, path, ("0 times", "not once")
+            )
         changed = agent.one("", "edit_file", path=path, old=fault.wrong, new=fault.right)
         entry = (
             f"{path}:{wrong_at}, {fault.symbol}: `{fault.wrong}` is `{fault.right}` again ({fault.complaint})"
@@ -249,6 +281,22 @@ class MendSession:
         )
         agent.findings.append(entry)
         self.mended.append((fault, wrong_at))
+        agent.plant("decision", f"What was wrong in {fault.symbol}?", fault.wrong, fault.symbol, fault.wrong)
+        agent.plant(
+            "artifact", f"Where in {path} is {fault.symbol} mended?", f"{path}:{wrong_at}",
+            fault.symbol, (f"{path}:{wrong_at}", f"{path} line {wrong_at}", f"{path}, line {wrong_at}"),
+        )  # fmt: skip
+        agent.plant(
+            "value",
+            f"What does the mended line of {fault.symbol} say?",
+            fault.right,
+            fault.symbol,
+            fault.right,
+        )
+        agent.plant(
+            "status", f"Complaint {number + 1} ({fault.complaint}): is it mended, and where?", entry,
+            fault.complaint, f"{path}:{wrong_at}",
+        )  # fmt: skip
         agent.say(f"Mended: {entry}.")
 
     def _asked_back(self) -> None:
@@ -266,12 +314,12 @@ class MendSession:
         agent.say(f"`{fault.right}` stands at {fault.path}:{line}, inside {fault.symbol}.")
 
 
-def record_mending(max_tokens: int, seed: int) -> list[ChatDict]:
+def record_mending(max_tokens: int, seed: int) -> Recorded:
     """Record a session of mending faults; it ends when there are no more."""
     return MendSession(max_tokens, seed).record()
 
 
-def record_reading(max_tokens: int, seed: int) -> list[ChatDict]:  # noqa: ARG001  # the plan of `demo` is fixed
+def record_reading(max_tokens: int, seed: int) -> Recorded:  # noqa: ARG001  # the plan of `demo` is fixed
     """Record the session of `context-compressor demo`, as long as it takes to reach a size."""
     sizes: list[int] = []
     for step in ScriptedSession(turns=300).steps():
@@ -280,5 +328,48 @@ def record_reading(max_tokens: int, seed: int) -> list[ChatDict]:  # noqa: ARG00
         sizes.append(sum(map(COUNTER.count_text, texts)))
         if sum(sizes) > max_tokens * 0.97:
             break
-    steps = ScriptedSession(turns=len(sizes)).steps()
-    return [message for step in steps for message in step.messages]
+    session, planting = ScriptedSession(turns=len(sizes)), Planting()
+    messages: list[ChatDict] = []
+    for step in session.steps():
+        messages += step.messages
+        for message in step.before:
+            _plant_request(planting, message["content"], len(messages))
+        for call, result in zip(step.reply.get("tool_calls", ()), step.results, strict=True):
+            path = json.loads(call["function"]["arguments"]).get("path")
+            if result["content"].startswith("Error") and path:
+                question, error = f"What came of reading {path}?", result["content"]
+                planting.plant("failure", question, error, path, ("error", "not a"), since=len(messages))
+    for finding in session.findings:
+        said = [n for n, one in enumerate(messages) if finding.sentence in (one["content"] or "")]
+        _plant_finding(planting, finding, said[0] + 1)
+    return Recorded(messages, planting.probes(messages))
+
+
+def _plant_request(planting: Planting, text: str, since: int) -> None:
+    if "for a guide" in text:
+        question, answer = (
+            "What is the agent to find out, and for what?",
+            "How the library works, for a guide",
+        )
+        planting.plant("goal", question, answer, "library", ("for a guide", "guide"), since=since)
+        question, answer = "What is everything to be cited with?", "File and line"
+        planting.plant("constraint", question, answer, "cite", "file and line", since=since)
+    elif "waits for anything" in text:
+        question, answer = "What is to be said of each function, too?", "Whether it waits for anything"
+        planting.plant("constraint", question, answer, "function", "whether it waits", since=since)
+
+
+def _plant_finding(planting: Planting, finding: Finding, since: int) -> None:
+    symbol, place = finding.definition.symbol, str(finding.definition)
+    called = re.findall(r"relies on ([^ ,.]+)", finding.sentence)
+    planting.plant("artifact", f"Where is {symbol} defined?", place, symbol, place, since=since)
+    if called and called[0] != "nothing":
+        answer = finding.sentence
+        planting.plant(
+            "value", f"What does {symbol} rely on?", answer, symbol, f"relies on {called[0]}", since=since
+        )
+    waits = re.findall(r"It waits in ([^ ,.]+)", finding.sentence)
+    if waits:
+        planting.plant(
+            "status", f"Where does {symbol} wait?", waits[0], symbol, f"waits in {waits[0]}", since=since
+        )

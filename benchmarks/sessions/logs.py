@@ -6,10 +6,11 @@ import random
 import re
 from dataclasses import dataclass
 
-from context_compressor.cli.demo.agent import Call, ChatDict
+from context_compressor.cli.demo.agent import Call
 
 from .files import Files, hits_of
-from .recorder import Recorder, listed
+from .planting import gist, set_to
+from .recorder import Recorded, Recorder, listed
 
 SERVICES = ("gateway", "orders", "payments", "stock", "mailer")
 SYSTEM = (
@@ -126,13 +127,31 @@ class LogSession:
         self.agent = Recorder(self.files, SYSTEM, max_tokens)
         self.traces: list[str] = []
 
-    def record(self) -> list[ChatDict]:
+    def record(self) -> Recorded:
         agent = self.agent
         agent.user(
             "Customers complain since about seven o'clock: failed payments, missing confirmations, slow "
             "pages. Find out what happened in logs/, one cause after the other, and mend the settings in "
-            "etc/."
+            "etc/. Two rules: the listen ports stay as they are, and nothing is restarted before Ines Duarte "
+            "has said yes. The morning round is at 10:15 in room Kiel."
         )
+        agent.plant(
+            "goal", "What is the agent asked to do about the complaints?",
+            "Find the causes in logs/, one after the other, and mend the settings in etc/",
+            ("failed payments", "complain"), ("mend the settings", "settings in etc"),
+        )  # fmt: skip
+        agent.plant(
+            "constraint", "Under what condition may something be restarted?",
+            "Only after Ines Duarte has said yes", "restart", "Ines Duarte",
+        )  # fmt: skip
+        agent.plant(
+            "constraint",
+            "Which settings must not be changed?",
+            "The listen ports",
+            "listen port",
+            ("stay", "not"),
+        )
+        self._plan_round("10:15", "Kiel")
         agent.act(
             "Plan: 1. see what is there; 2. take the gateway's errors by kind; 3. follow a trace of each "
             "kind through the services; 4. compare with the settings, mend them; 5. report. First what is "
@@ -147,11 +166,24 @@ class LogSession:
             self._investigate(faults[number % len(faults)], number, number >= len(faults))
             if number % 3 == 2:
                 self._asked_back()
+            if number == 2:
+                agent.user("The round moves: it is at 11:40 in room Lund now. Go on, please.")
+                self._plan_round("11:40", "Lund")
         agent.user("Thanks. Please sum up for the morning round: causes, evidence, what you changed.")
         report = agent.one("From the report, to be exact.", "read_file", path="report.md")
         written = report.count("\n") + 1
         agent.say(f"{written} lines stand in report.md. In short:\n{listed(agent.findings)}")
-        return agent.messages
+        return agent.recorded()
+
+    def _plan_round(self, time: str, room: str) -> None:
+        self.agent.plant(
+            "value",
+            "When and where is the morning round?",
+            f"At {time} in room {room}",
+            time,
+            room,
+            about="round",
+        )
 
     def _investigate(self, fault: Fault, number: int, is_again: bool) -> None:
         agent = self.agent
@@ -186,6 +218,15 @@ class LogSession:
             f"{code} at the gateway comes from {service}: {row.split(' ', 4)[-1]} (trace {trace}, "
             f"{host}, {path}:{at})"
         )
+        agent.plant(
+            "failure", f"Why did trace {trace} fail?", row.split(" ", 4)[-1], trace,
+            fault.cause.split("{n}")[0][:30],
+        )  # fmt: skip
+        agent.plant(
+            "artifact", f"Which host did trace {trace} fail on, and where is that logged?",
+            f"On {host}: {path}:{at}", trace, host,
+            (f"{path}:{at}", f"{path} at line {at}", f"{path} line {at}", f"{path}, line {at}"),
+        )  # fmt: skip
         if is_again:
             agent.say(f"The same cause as before. {agent.findings[-1]}.")
         else:
@@ -215,6 +256,16 @@ class LogSession:
             ("read_file", {"path": conf}),
             ("write_file", {"path": "report.md", "text": entry}),
         )
+        now = set_to(fault.key, fault.good, fault.bad)
+        agent.plant("value", f"What is {fault.key} in {conf} now?", f"{fault.key} = {fault.good}", now)
+        agent.plant("decision", f"Why was {fault.key} changed?", fault.reason, fault.key, gist(fault.reason))
+        agent.plant(
+            "status",
+            f"Is the cause of trace {trace} mended, and how?",
+            f"Yes: {fault.key} = {fault.good}",
+            trace,
+            now,
+        )
         agent.findings[-1] += f"; {fault.key} = {fault.good} in {conf} now"
 
     def _asked_back(self) -> None:
@@ -229,6 +280,6 @@ class LogSession:
         )
 
 
-def record(max_tokens: int, seed: int) -> list[ChatDict]:
+def record(max_tokens: int, seed: int) -> Recorded:
     """Record a session of log analysis."""
     return LogSession(max_tokens, seed).record()

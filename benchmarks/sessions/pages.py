@@ -7,10 +7,10 @@ import re
 from html.parser import HTMLParser
 from typing import NamedTuple
 
-from context_compressor.cli.demo.agent import Call, ChatDict
+from context_compressor.cli.demo.agent import Call
 from context_compressor.cli.demo.tools import ToolFailed
 
-from .recorder import Recorder, Toolbox, listed
+from .recorder import Recorded, Recorder, Toolbox, listed
 
 SITE = "https://www.halden-networks.example"
 SYSTEM = (
@@ -233,13 +233,27 @@ class PageSession:
         self.agent = Recorder(self.browser, SYSTEM, max_tokens)
         self.chosen: list[str] = []
 
-    def record(self) -> list[ChatDict]:
+    def record(self) -> Recorded:
         agent = self.agent
         agent.user(
             f"We need devices for a plant, from {SITE}: of every family the one with at least 8 ports that "
             "takes the least power, with its price, the part number of its power supply and the firmware it "
-            "must have. Surges are a worry: look whether ports may hang after one."
+            "must have. Surges are a worry: look whether ports may hang after one. Prices without "
+            "tax, and nothing refurbished. A device may cost EUR 1,900."
         )
+        agent.plant(
+            "goal", "Which device of every family is wanted?",
+            "The one with at least 8 ports that takes the least power", "8 ports", "least power",
+        )  # fmt: skip
+        agent.plant(
+            "constraint",
+            "What must not be offered?",
+            "Refurbished devices",
+            "refurbished",
+            ("nothing", "no "),
+        )
+        agent.plant("constraint", "How are prices given?", "Without tax", "prices", "without tax")
+        self._limit("1,900")
         links = agent.one(
             "Plan: the index, then family by family: list, data of each device, release notes of the "
             "best. Begin.",
@@ -255,10 +269,18 @@ class PageSession:
                 self._again(number)
             if number % 2 == 1:
                 self._asked_back()
+            if number == 1:
+                agent.user("The limit is raised: a device may cost EUR 2,650 now. Go on.")
+                self._limit("2,650")
         agent.user("Good. The list, please, with addresses.")
         agent.one("My notes first.", "read_notes")
         agent.say(f"For the order:\n{listed(agent.findings)}")
-        return agent.messages
+        return agent.recorded()
+
+    def _limit(self, euros: str) -> None:
+        self.agent.plant(
+            "value", "What may a device cost?", f"EUR {euros}", "cost", f"EUR {euros}", about="limit"
+        )
 
     def _family(self, url: str, number: int) -> None:
         agent, family = self.agent, url.rsplit("/", 1)[1].removesuffix(".html")
@@ -267,6 +289,10 @@ class PageSession:
             guess = links[0].replace("/products/", f"/{family}/")
             error = agent.one("The first of them.", "fetch", url=guess)
             agent.one(f"{error.split(': ')[1]}; it has to be /products/.", "fetch", url=links[0])
+            agent.plant(
+                "failure", f"What came of the first address tried for {family}?", error,
+                guess.removeprefix(SITE), ("404", "not found"),
+            )  # fmt: skip
         calls: list[Call] = [
             ("fetch" if i % 2 else "read_text", {"url": link}) for i, link in enumerate(links)
         ]
@@ -286,6 +312,23 @@ class PageSession:
         agent.one(f"{flaw} it is, mended in {release}.", "save_note", title=family, text=finding)
         agent.findings.append(finding)
         self.chosen.append(best.model)
+        watts = f"{best.watts} W"
+        agent.plant(
+            "decision", f"Which device of {family} was chosen, and what does it take?",
+            f"{best.model}, {watts}",
+            family, best.model, watts,
+        )  # fmt: skip
+        agent.plant(
+            "value", f"What does {best.model} cost?", f"EUR {best.price}", best.model, f"EUR {best.price}"
+        )
+        agent.plant(
+            "artifact", f"Which power supply does {best.model} need?", best.supply, best.model, best.supply
+        )
+        agent.plant(
+            "status", f"In which release of {best.model} is the hanging of ports mended?",
+            f"{release} ({flaw})",
+            best.model, flaw, release,
+        )  # fmt: skip
 
     def _again(self, number: int) -> None:
         """Look at a device of a family for the second choice."""
@@ -301,6 +344,10 @@ class PageSession:
         finding = f"{device.model} as a spare: {device.ports} ports, {device.watts} W, supply {device.supply}"
         agent.one("", "save_note", title=f"spare {device.model}", text=finding)
         agent.say(f"{finding}; {device.flaw} is mended in {device.fixed_in}.")
+        agent.plant(
+            "artifact", f"Which supply does the spare {device.model} need?", device.supply,
+            f"{device.model} as a spare", device.supply,
+        )  # fmt: skip
         agent.findings.append(finding)
 
     def _asked_back(self) -> None:
@@ -315,6 +362,6 @@ class PageSession:
         agent.say(f"{model}: {warm}, and yes, {supply}. On with the next.")
 
 
-def record(max_tokens: int, seed: int) -> list[ChatDict]:
+def record(max_tokens: int, seed: int) -> Recorded:
     """Record a session of reading HTML pages."""
     return PageSession(max_tokens, seed).record()

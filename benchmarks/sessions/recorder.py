@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from context_compressor import TiktokenCounter
 from context_compressor.cli.demo.agent import Call, ChatDict, assistant_message, tool_message
 from context_compressor.cli.demo.tools import ToolFailed
 
+from .planting import Keys, Planting
+
 COUNTER = TiktokenCounter()
+
+
+class Recorded(NamedTuple):
+    """A session that is done."""
+
+    messages: list[ChatDict]
+    probes: list[dict[str, Any]]
 
 
 class Toolbox:
@@ -42,6 +51,7 @@ class Recorder:
         self.messages: list[ChatDict] = []
         self.findings: list[str] = []
         """What the agent has found out, a sentence each, oldest first."""
+        self._planting = Planting()
         self._toolbox = toolbox
         self._max_tokens = max_tokens
         self._tokens = 0
@@ -80,6 +90,14 @@ class Recorder:
     def one(self, text: str, name: str, /, **arguments: Any) -> str:
         """Let the agent call one tool; return its answer."""
         return self.act(text, (name, arguments))[0]
+
+    def plant(self, kind: str, question: str, answer: str, *keys: Keys, about: str | None = None) -> None:
+        """Note what the messages so far tell, to be asked for later: see `Planting.plant`."""
+        self._planting.plant(kind, question, answer, *keys, since=len(self.messages), about=about)
+
+    def recorded(self) -> Recorded:
+        """Return the session, and the probes of what it planted."""
+        return Recorded(self.messages, self._planting.probes(self.messages))
 
     def _append(self, message: ChatDict) -> None:
         self.messages.append(message)

@@ -7,10 +7,9 @@ import sqlite3
 from contextlib import closing
 from typing import Any
 
-from context_compressor.cli.demo.agent import ChatDict
 from context_compressor.cli.demo.tools import ToolFailed
 
-from .recorder import Recorder, Toolbox, listed
+from .recorder import Recorded, Recorder, Toolbox, listed
 
 SYSTEM = (
     "You answer questions about the company's figures from its SQLite database. Look at tables before you "
@@ -173,17 +172,31 @@ class SqlSession:
         self.orders: list[str] = []
         self.round = 0
 
-    def record(self) -> list[ChatDict]:
+    def record(self) -> Recorded:
         with closing(self.database):
             return self._record()
 
-    def _record(self) -> list[ChatDict]:
+    def _record(self) -> Recorded:
         agent = self.agent
         agent.user(
             "I need to know before the meeting: who delivers late and from where, which articles come back, "
             "which orders were sold far below list price, and whether stock agrees with its movements. Name "
-            "orders and articles, please."
+            "orders and articles, please. Amounts are in Danish crowns, and rows of customers stay as they "
+            "are. The meeting is on Thursday at 09:30."
         )
+        agent.plant(
+            "goal", "What does the user need to know before the meeting?",
+            "Who delivers late, what comes back, what was sold below list price, whether stock agrees",
+            ("delivers late", "deliver late"), ("list price",), ("stock agrees", "stock agree"),
+        )  # fmt: skip
+        agent.plant(
+            "constraint", "Which currency are amounts in?", "Danish crowns", "amounts", "Danish crowns"
+        )
+        agent.plant(
+            "constraint", "Which rows must not be changed?", "Those of customers",
+            "rows of customers", ("stay as they are", "not be changed"),
+        )  # fmt: skip
+        self._plan_meeting("Thursday", "09:30")
         agent.one(
             "Plan: look at the tables, then one question after the other. First the tables.", "list_tables"
         )
@@ -197,9 +210,17 @@ class SqlSession:
             self.round += 1
             if not agent.is_full:
                 self._asked_back()
+            if self.round == 1:
+                agent.user("The meeting is moved to Friday at 14:45. Go on, please.")
+                self._plan_meeting("Friday", "14:45")
         agent.user("That is enough. What do I tell them?")
         agent.say(f"With the ids that prove it:\n{listed(agent.findings)}")
-        return agent.messages
+        return agent.recorded()
+
+    def _plan_meeting(self, day: str, time: str) -> None:
+        self.agent.plant(
+            "value", "When is the meeting?", f"{day} at {time}", "meeting", day, time, about="meeting"
+        )
 
     def _sql(self, text: str, statement: str, **values: Any) -> list[list[str]]:
         return rows_of(self.agent.one(text, "run_sql", sql=statement.format(**values)))
@@ -210,6 +231,10 @@ class SqlSession:
             wrong = LATE.replace("arrived_on", "delivered_on").format(month=month)
             error = agent.one("Deliveries first.", "run_sql", sql=wrong)
             agent.one(f"{error.split(': ')[-1]}: I look again.", "describe_table", table="shipments")
+            agent.plant(
+                "failure", "Why did the first query about deliveries fail?", error,
+                "delivered_on", ("no such column", "no column"),
+            )  # fmt: skip
         worst = self._sql(f"Days under way in month {month}, by carrier and depot.", LATE, month=month)[0]
         carrier, depot, _, days = worst
         text = f"{carrier} from {depot} takes {days} days. Which parcels?"
@@ -230,6 +255,14 @@ class SqlSession:
             f"{carrier} from {depot} was slow, {days} days on average in month {month}; {parcel} (order "
             f"{order}, customer {customer}), say, was sent {sent} and arrived {arrived}"
         )
+        agent.plant(
+            "value", f"Which carrier and depot were slowest in month {month}, and by how many days?",
+            f"{carrier} from {depot}, {days} days", carrier, depot, (f"{days} days", f"| {days}"),
+        )  # fmt: skip
+        agent.plant(
+            "artifact", f"Which parcel held order {order}, and when did it arrive?", f"{parcel}, {arrived}",
+            order, parcel, arrived,
+        )  # fmt: skip
 
     def _returns(self) -> None:
         agent = self.agent
@@ -245,6 +278,10 @@ class SqlSession:
             f"{sku} ({title}, {supplier}) came back {refunds} times for {amount}, such as {number} of order "
             f"{order} by {customer}: {reason}"
         )
+        agent.plant(
+            "artifact", f"How often did {sku} come back, and for what amount?", f"{refunds} times, {amount}",
+            sku, (f"{refunds} times", f"| {refunds} |"), amount,
+        )  # fmt: skip
 
     def _prices(self) -> None:
         agent = self.agent
@@ -260,6 +297,14 @@ class SqlSession:
         agent.one("A slip of the decimal point. I mend this one.", "run_sql", sql=mend)
         self._sql("", ORDER, order=order)
         self.orders.append(order)
+        agent.plant(
+            "decision", f"Why was the price of {sku} in {order} changed?", "A slip of the decimal point",
+            order, ("decimal point", "tenth"),
+        )  # fmt: skip
+        agent.plant(
+            "value", f"What does {sku} cost in {order} now?", f"{asked}, it was {paid}", order,
+            (f"= {asked}", f"says {asked}", f"{asked} now", f"now {asked}", f"to {asked}", f"-> {asked}"),
+        )  # fmt: skip
         agent.findings.append(
             f"{order} line {line} had {sku} at {paid}, a tenth of {asked}; it says {asked} now"
         )
@@ -276,10 +321,19 @@ class SqlSession:
         text = f"The last was {last[0]}. I set it right."
         if self.round == 0:
             wrong = f"UPDATE stock SET quantity = {moved} WHERE sku = '{sku}' AND warehouse = '{depot}'"
-            agent.one(text, "run_sql", sql=wrong)
+            error = agent.one(text, "run_sql", sql=wrong)
+            agent.plant(
+                "failure", "Why did the first correction of stock fail?", error,
+                "warehouse", ("no such column", "no column", "column is depot"),
+            )  # fmt: skip
             text = f"The column is depot. {last[0]} counts."
         right = f"UPDATE stock SET quantity = {moved} WHERE sku = '{sku}' AND depot = '{depot}'"
         agent.one(text, "run_sql", sql=right)
+        agent.plant(
+            "status", f"What was done about the stock of {sku} at {depot}?",
+            f"Set to {moved}, it said {booked}",
+            sku, depot, (f"quantity = {moved}", f"say {moved}", f"to {moved}", f"is {moved}", f"-> {moved}"),
+        )  # fmt: skip
         agent.findings.append(
             f"Stock of {sku} at {depot} said {booked}, movements up to {last[0]} say {moved}; mended"
         )
@@ -297,6 +351,6 @@ class SqlSession:
         agent.say(f"{order} went out as {rows[0][0]} with {rows[0][2]} and arrived on {rows[0][4]}.")
 
 
-def record(max_tokens: int, seed: int) -> list[ChatDict]:
+def record(max_tokens: int, seed: int) -> Recorded:
     """Record a session of questions to a database."""
     return SqlSession(max_tokens, seed).record()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Sequence
 from typing import Any
 
-from context_compressor.cli.demo.agent import Call, ChatDict
-from context_compressor.cli.demo.tools import ToolFailed
+from context_compressor.cli.demo.agent import Call
 
-from .recorder import Recorder, Toolbox, listed
+from .desk import STREETS, Desk
+from .recorder import Recorded, Recorder, listed
 
 SYSTEM = (
     "You answer the inbox of a shop for household goods. Find the customer before you speak about orders; "
@@ -17,175 +18,6 @@ SYSTEM = (
     "Note every change on the customer's record. Tools: find_customer, get_customer, get_order, get_policy, "
     "refund_item, change_address, replace_item, open_ticket, add_note."
 )
-FIRST = (
-    "Mara", "Nils", "Olga", "Pavel", "Quinn", "Rosa", "Sami", "Tove", "Uma", "Vera", "Wim", "Yara", "Zeno",
-)  # fmt: skip
-LAST = ("Lind", "Moreau", "Novak", "Okafor", "Peters", "Quist", "Rossi", "Silva", "Tanaka", "Urban", "Vogel")
-STREETS = ("Mill Lane", "Harbour Road", "Station Street", "Elm Walk", "Castle Hill", "Long Row")
-GOODS = (
-    "desk lamp", "bread knife", "wool blanket", "garden chair", "tea kettle", "wall clock", "picture frame",
-)  # fmt: skip
-FINISHES = ("oak", "black", "brass", "linen", "sage", "ivory")
-POLICIES = {
-    "damaged": "Broken on arrival: refund or replacement within 30 days of delivery, no return. Above "
-    "200.00 open a "
-    "ticket of queue finance-2 first and quote its number as approval.",
-    "late": "Late parcels: after 7 working days without a scan, replace; refund shipping in any case.",
-    "address": "Addresses change on the record at once; on an order only while its status is processing.",
-    "wrong_item": "Wrong article: replace with the right one; the customer keeps the wrong one below 40.00.",
-}
-
-
-class Desk(Toolbox):
-    """Customer records and what may be done with them."""
-
-    names = (
-        "find_customer", "get_customer", "get_order", "get_policy", "refund_item", "change_address",
-        "replace_item", "open_ticket", "add_note",
-    )  # fmt: skip
-
-    def __init__(self, rng: random.Random, customers: int) -> None:
-        self._rng = rng
-        self.customers: dict[str, dict[str, Any]] = {}
-        self.orders: dict[str, dict[str, Any]] = {}
-        self._tickets = 0
-        for number in range(customers):
-            self._make_customer(number)
-
-    def find_customer(self, email: str) -> str:
-        """Find a customer by address of mail."""
-        for customer in self.customers.values():
-            if customer["email"] == email:
-                return _json({"customer_id": customer["customer_id"], "name": customer["name"]})
-        raise ToolFailed(f"no customer with email {email}")
-
-    def get_customer(self, customer_id: str) -> str:
-        """Return the whole record."""
-        return _json(self._customer(customer_id))
-
-    def get_order(self, order_id: str) -> str:
-        """Return an order with its items and what happened to its parcel."""
-        return _json(self._order(order_id))
-
-    def get_policy(self, topic: str) -> str:
-        """Return what the rules say."""
-        if topic not in POLICIES:
-            raise ToolFailed(f"no policy {topic!r}; there are {', '.join(POLICIES)}")
-        return POLICIES[topic]
-
-    def refund_item(self, order_id: str, item_id: str, approval: str | None = None) -> str:
-        """Pay an item back."""
-        order, item = self._order(order_id), self._item(order_id, item_id)
-        if order["status"] != "delivered":
-            raise ToolFailed(f"{order_id} is {order['status']}, not delivered")
-        if item["price"] > 200 and approval is None:
-            raise ToolFailed(
-                f"{item_id} costs {item['price']:.2f}, above 200.00; name the ticket that approves it"
-            )
-        item["state"] = "refunded"
-        return _json({"refunded": item_id, "amount": item["price"], "to": order["payment"]["method_id"]})
-
-    def replace_item(self, order_id: str, item_id: str) -> str:
-        """Send an item again."""
-        self._item(order_id, item_id)["state"] = "replaced"
-        return _json({"replacement_order": f"W{self._rng.randint(10**6, 10**7 - 1)}", "for": item_id})
-
-    def change_address(self, customer_id: str, street: str, zip: str) -> str:
-        """Change the address of a record."""
-        address = self._customer(customer_id)["address"]
-        address.update({"street": street, "zip": zip})
-        return _json({"customer_id": customer_id, "address": address})
-
-    def open_ticket(self, queue: str, order_id: str, text: str) -> str:
-        """Ask colleagues."""
-        self._order(order_id)
-        self._tickets += 1
-        return _json(
-            {"ticket": f"TK-{4000 + self._tickets * 7}", "queue": queue, "state": "approved", "text": text}
-        )
-
-    def add_note(self, customer_id: str, text: str) -> str:
-        """Note something on a record."""
-        notes = self._customer(customer_id)["notes"]
-        notes.append(text)
-        return _json({"customer_id": customer_id, "notes": len(notes)})
-
-    def _customer(self, customer_id: str) -> dict[str, Any]:
-        if customer_id not in self.customers:
-            raise ToolFailed(f"no customer {customer_id}")
-        return self.customers[customer_id]
-
-    def _order(self, order_id: str) -> dict[str, Any]:
-        if order_id not in self.orders:
-            raise ToolFailed(f"no order {order_id}; ids are a W and seven digits")
-        return self.orders[order_id]
-
-    def _item(self, order_id: str, item_id: str) -> dict[str, Any]:
-        for item in self._order(order_id)["items"]:
-            if item["item_id"] == item_id:
-                found: dict[str, Any] = item
-                return found
-        raise ToolFailed(f"{order_id} has no item {item_id}")
-
-    def _make_customer(self, number: int) -> None:
-        rng = self._rng
-        name = f"{rng.choice(FIRST)} {rng.choice(LAST)}"
-        customer_id = f"{name.lower().replace(' ', '_')}_{rng.randint(1000, 9999)}"
-        method_id = f"card_{rng.randint(10**6, 10**7 - 1)}"
-        orders = [self._make_order(customer_id, method_id) for _ in range(rng.randint(2, 6))]
-        self.customers[customer_id] = {
-            "customer_id": customer_id,
-            "name": name,
-            "email": f"{name.lower().replace(' ', '.')}{number}@example.net",
-            "address": {
-                "street": f"{rng.randint(1, 200)} {rng.choice(STREETS)}",
-                "zip": f"{rng.randint(10000, 99999)}",
-            },
-            "payment_methods": [
-                {"method_id": method_id, "kind": "card", "last_four": f"{rng.randint(0, 9999):04}"}
-            ],
-            "orders": orders,
-            "consents": {"newsletter": rng.random() < 0.5, "profiling": False, "updated": "2025-11-03"},
-            "notes": [],
-        }
-
-    def _make_order(self, customer_id: str, method_id: str) -> str:
-        rng = self._rng
-        order_id = f"W{rng.randint(10**6, 10**7 - 1)}"
-        items: list[dict[str, Any]] = []
-        for _ in range(rng.randint(1, 5)):
-            item: dict[str, Any] = {
-                "item_id": f"{rng.randint(10**9, 10**10 - 1)}",
-                "sku": f"{rng.choice('BDFGH')}{rng.randint(10, 99)}-{rng.randint(100, 999)}",
-                "name": rng.choice(GOODS),
-                "options": {"finish": rng.choice(FINISHES), "set_of": rng.choice((1, 2, 4))},
-                "price": rng.randint(900, 32000) / 100,
-                "state": "ok",
-            }
-            items.append(item)
-        status = rng.choices(("delivered", "shipped", "processing"), (6, 2, 1))[0]
-        scans = [
-            {
-                "at": f"2026-01-{2 + scan:02}T{rng.randint(6, 20):02}:{rng.randint(0, 59):02}",
-                "place": f"hub-{rng.randint(1, 40)}",
-                "scan_id": f"{rng.getrandbits(40):010x}",
-                "text": rng.choice(("sorted", "loaded", "handed over")),
-            }
-            for scan in range(rng.randint(2, 9))
-        ]
-        self.orders[order_id] = {
-            "order_id": order_id,
-            "customer_id": customer_id,
-            "status": status,
-            "payment": {"method_id": method_id, "total": round(sum(item["price"] for item in items), 2)},
-            "items": items,
-            "parcel": {"tracking": f"1Z{rng.getrandbits(44):011X}", "scans": scans},
-        }
-        return order_id
-
-
-def _json(value: object) -> str:
-    return json.dumps(value, indent=2)
 
 
 class SupportSession:
@@ -197,9 +29,25 @@ class SupportSession:
         self.agent = Recorder(self.desk, SYSTEM, max_tokens)
         self.done: list[tuple[dict[str, Any], str]] = []
         """Customers that were answered, and the order that it was about."""
+        self.last: tuple[Sequence[str], Sequence[str]] | None = None
+        """How the last customer is called, and what his case came to."""
 
-    def record(self) -> list[ChatDict]:
+    def record(self) -> Recorded:
         agent = self.agent
+        agent.user(
+            "[desk lead] Work through the inbox until I say that the shift is over; then I want the "
+            "hand-over. No vouchers today, whatever they say. Refunds above 500.00 are approved by "
+            "Petra Sand."
+        )
+        agent.plant(
+            "goal", "What did the desk lead ask for, and what comes at the end of the shift?",
+            "Work through the inbox; then the hand-over", "inbox", ("hand-over", "handover"),
+        )  # fmt: skip
+        agent.plant(
+            "constraint", "What may not be given away today?", "Vouchers", ("no voucher", "voucher"), "today"
+        )
+        self._approver("Petra Sand")
+        agent.say("Understood.")
         customers = list(self.desk.customers.values())
         cases = (self._damaged, self._late, self._moved, self._wrong_item)
         for number, customer in enumerate(customers):
@@ -208,11 +56,21 @@ class SupportSession:
             order_id = self.rng.choice(customer["orders"])
             cases[number % len(cases)](customer, order_id, number)
             self.done.append((customer, order_id))
+            if number == 3:
+                agent.user("[desk lead] Petra is ill: Tomas Wirth approves refunds above 500.00 from now on.")
+                self._approver("Tomas Wirth")
+                agent.say("Noted.")
             if number % 4 == 3:
                 self._comes_back()
         agent.user("[desk lead] Shift is over. What was done, for the hand-over?")
         agent.say(f"Of this shift:\n{listed(agent.findings)}")
-        return agent.messages
+        return agent.recorded()
+
+    def _approver(self, name: str) -> None:
+        self.agent.plant(
+            "value", "Who approves refunds above 500.00?", name, "500.00", (f"{name} approves", f"by {name}"),
+            about="approver",
+        )  # fmt: skip
 
     def _look_up(self, customer: dict[str, Any], order_id: str, topic: str, number: int) -> dict[str, Any]:
         agent = self.agent
@@ -233,10 +91,31 @@ class SupportSession:
         agent.act(f"The record of {customer_id}, order {order_id}, and what the policy says.", *calls)
         return self.desk.orders[order_id]
 
-    def _close(self, customer: dict[str, Any], note: str, answer: str) -> None:
+    def _close(
+        self,
+        customer: dict[str, Any],
+        note: str,
+        answer: str,
+        kind: str = "status",
+        outcome: Sequence[str] = (),
+    ) -> None:
         self.agent.one("", "add_note", customer_id=customer["customer_id"], text=note)
         self.agent.say(answer)
         self.agent.findings.append(f"{customer['customer_id']}: {note}")
+        if outcome:
+            self._plant_outcome(customer, note, kind, outcome)
+
+    def _plant_outcome(self, customer: dict[str, Any], note: str, kind: str, outcome: Sequence[str]) -> None:
+        agent, who = self.agent, (customer["customer_id"], customer["name"], customer["email"])
+        question = f"What became of what {customer['name']} ({customer['customer_id']}) wrote about?"
+        agent.plant(kind, question, note, who, *outcome)
+        if self.last:
+            before, told = self.last
+            agent.plant(
+                "order", f"Whose case came right before that of {customer['name']}, and how did it end?",
+                f"{before[1]}: {' '.join(told)}", who, before, told[-1],
+            )  # fmt: skip
+        self.last = who, outcome
 
     def _damaged(self, customer: dict[str, Any], order_id: str, number: int) -> None:
         agent, order = self.agent, self.desk.orders[order_id]
@@ -260,14 +139,16 @@ class SupportSession:
             parcel = order["parcel"]["tracking"]
             note = f"{order_id} is {order['status']} ({parcel}); {item['item_id']} is not yet to be refunded"
             self._close(
-                customer, note, f"Our records show that {parcel} is still under way; is it another order?"
-            )
+                customer, note, f"Our records show that {parcel} is still under way; is it another order?",
+                "failure", (order_id, order["status"]),
+            )  # fmt: skip
             return
         note = f"refunded {item['item_id']} ({item['sku']}) of {order_id}, {item['price']:.2f}"
         method = order["payment"]["method_id"]
         self._close(
-            customer, note, f"I am sorry. {item['price']:.2f} goes back to {method} within five days."
-        )
+            customer, note, f"I am sorry. {item['price']:.2f} goes back to {method} within five days.",
+            "value", (order_id, f"{item['price']:.2f}"),
+        )  # fmt: skip
 
     def _late(self, customer: dict[str, Any], order_id: str, number: int) -> None:
         agent = self.agent
@@ -287,7 +168,13 @@ class SupportSession:
         )
         new = json.loads(told)["replacement_order"]
         note = f"{parcel} of {order_id} lost after {last['place']}, replaced by {new}"
-        self._close(customer, note, f"{parcel} got stuck at {last['place']}. {new} is on its way instead.")
+        self._close(
+            customer,
+            note,
+            f"{parcel} got stuck at {last['place']}. {new} is on its way instead.",
+            "status",
+            (order_id, new),
+        )
 
     def _moved(self, customer: dict[str, Any], order_id: str, number: int) -> None:
         agent = self.agent
@@ -310,7 +197,8 @@ class SupportSession:
         )
         agent.one("To be sure that it is there:", "get_customer", customer_id=customer_id)
         note = f"address is {street}, {code} now; {order_id} was {order['status']} then"
-        self._close(customer, note, f"Done: {street}, {code}. {order_id} is {order['status']}.")
+        told = f"Done: {street}, {code}. {order_id} is {order['status']}."
+        self._close(customer, note, told, "artifact", (street, code))
 
     def _wrong_item(self, customer: dict[str, Any], order_id: str, number: int) -> None:
         agent, item = self.agent, self.desk.orders[order_id]["items"][-1]
@@ -328,7 +216,16 @@ class SupportSession:
         )
         new = json.loads(told)["replacement_order"]
         note = f"wrong article for {item['item_id']} ({item['sku']}) of {order_id}, replaced by {new}"
-        self._close(customer, note, f"The right one, {item['sku']}, comes as {new}. Please keep the other.")
+        agent.plant(
+            "failure", f"What went wrong when the wrong article of {order_id} was to be replaced?",
+            wrong, item["sku"], (f"has no item {item['sku']}", "items go by their number"),
+        )  # fmt: skip
+        agent.plant(
+            "decision", f"What does the customer of {order_id} do with the wrong article?", "Keeps it",
+            order_id, ("keep the other", "keeps the", "keep it"),
+        )  # fmt: skip
+        told = f"The right one, {item['sku']}, comes as {new}. Please keep the other."
+        self._close(customer, note, told, "status", (order_id, new))
 
     def _comes_back(self) -> None:
         """Let an earlier customer write again, without saying what about."""
@@ -345,6 +242,6 @@ class SupportSession:
         agent.say(f"Yes: {note}.")
 
 
-def record(max_tokens: int, seed: int) -> list[ChatDict]:
+def record(max_tokens: int, seed: int) -> Recorded:
     """Record a session at the support desk."""
     return SupportSession(max_tokens, seed).record()

@@ -1,8 +1,8 @@
 """The program: its commands, each of which returns what is to be done, and doing that.
 
 Exit codes: 0 done · 1 the answer is no (nothing matched, no such text, a session that does not fit the
-budget or could not be replayed, a check of the demo that failed) · 2 it could not be done (options, input,
-files) · 130 interrupted · 141 whoever read the output has gone.
+budget or could not be replayed or examined, a check of the demo that failed) · 2 it could not be done
+(options, input, files) · 130 interrupted · 141 whoever read the output has gone.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import typer
 
 from context_compressor.cli.commands.compress import compress
 from context_compressor.cli.commands.demo import demo
+from context_compressor.cli.commands.examine import examine
 from context_compressor.cli.commands.gc import gc
 from context_compressor.cli.commands.replay import replay
 from context_compressor.cli.commands.stored import grep, read
@@ -61,7 +62,7 @@ def _start(
         raise typer.Exit
 
 
-for command in (compress, read, grep, gc, replay, demo):
+for command in (compress, read, grep, gc, replay, examine, demo):
     app.command()(command)
 
 

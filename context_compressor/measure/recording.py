@@ -1,194 +1,138 @@
-"""A recorded session, read once for all replays: its turns, and the evidence that each of them used."""
+"""A recorded session, read once for all replays: its messages as chat dicts, its turns, its probes."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
-from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from typing import Any
 
-from context_compressor.measure.chats import (
-    INSTRUCTION_ROLES,
-    SOURCE_ROLES,
-    CachedCounter,
-    Chat,
-    MessageReader,
-    content_text,
-    said_text,
-)
-from context_compressor.measure.identifiers import Near, Span, identifier_spans, near, near_in, tokens
+from context_compressor.errors import ContextCompressorError
+from context_compressor.measure.probes import Probe
 from context_compressor.tokens.protocol import TokenCounter
+from context_compressor.tokens.tiktoken_counter import TiktokenCounter
 
-FAR_MESSAGES = 12
-"""Evidence that no message of the last so many names is far: the rest every system still shows."""
+Chat = dict[str, Any]
+"""A message as chat completions take it."""
 
-
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """An identifier that the recorded assistant used, and that it can only have from what it was given."""
-
-    identifier: str
-    source: int
-    """Index of the latest message of a user, an instruction or a tool in which it is a token."""
-    source_text: int
-    """That message's text, the name of its tool in front, as `TextIndex` numbers it."""
-    source_content: int
-    """Its content alone, which is what a store may hold."""
-    tool: str | None
-    """The tool that brought that message, if one did."""
-    distance: int
-    """How many messages before the turn any message, the assistant's own included, named it last; 1 is the
-    message right before the turn."""
+INSTRUCTION_ROLES = frozenset({"system", "developer"})
+RESULT_ROLES = frozenset({"tool", "function"})
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedTurn:
-    """A recorded assistant message before which the system under test is asked for a view."""
+def content_text(message: Chat) -> str:
+    """Return the text of a message's content: of a list of parts by line, a picture by its kind."""
+    content = message.get("content")
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return ""
+    parts = [
+        part.get("text", f"[{part.get('type')}]") if isinstance(part, dict) else part for part in content
+    ]
+    return "\n".join(part for part in parts if isinstance(part, str))
 
-    index: int
-    """Index of the assistant message; the history is what stands before it."""
-    evidence: tuple[Evidence, ...]
+
+def calls_of(message: Chat) -> list[tuple[str, str]]:
+    """Return the calls of an assistant message: the name of the tool, and its arguments as text."""
+    calls = [call for call in message.get("tool_calls") or () if isinstance(call, dict)]
+    found = [call.get("function") or call.get("custom") or {} for call in calls]
+    if isinstance(message.get("function_call"), dict):
+        found.append(message["function_call"])
+    return [(str(one.get("name")), _plain(one.get("arguments", one.get("input")))) for one in found]
 
 
-class TextIndex:
-    """Number texts, and tell which of them hold an identifier. Each text is read once."""
+def _plain(arguments: object) -> str:
+    """Return arguments as text in which no character outside ASCII is escaped."""
+    if not isinstance(arguments, str):
+        return "" if arguments is None else json.dumps(arguments, ensure_ascii=False, default=str)
+    if "\\u" not in arguments:
+        return arguments
+    try:
+        return json.dumps(json.loads(arguments), ensure_ascii=False)
+    except ValueError:
+        return arguments
 
-    def __init__(self) -> None:
-        self._numbers: dict[str, int] = {}
-        self._texts: list[str] = []
-        self._spans: list[dict[str, list[Span]]] = []
-        self._holders: dict[str, set[int]] = {}
-        self._near: dict[tuple[int, str], Near] = {}
 
-    def add(self, text: str) -> int:
-        """Return a text's number; equal texts have one."""
-        number = self._numbers.get(text)
-        if number is None:
-            number = self._numbers[text] = len(self._texts)
-            spans = identifier_spans(text)
-            self._texts.append(text)
-            self._spans.append(spans)
-            for identifier in spans:
-                self._holders.setdefault(identifier, set()).add(number)
-        return number
+def message_text(message: Chat) -> str:
+    """Return all that a message says: reasoning, content, calls."""
+    reasoning = message.get("reasoning_content")
+    lines = [reasoning if isinstance(reasoning, str) else "", content_text(message)]
+    lines += [f"    CALL {name} {arguments}" for name, arguments in calls_of(message)]
+    return "\n".join(line for line in lines if line)
 
-    def text(self, number: int) -> str:
-        """Return a text by its number."""
-        return self._texts[number]
 
-    def identifiers(self, number: int) -> Iterable[str]:
-        """Return the identifiers of a text."""
-        return self._spans[number].keys()
+def readable(messages: Sequence[Chat]) -> str:
+    """Return messages as one text, numbered from 0: what a reader is given, and where keys are looked for."""
+    return "\n".join(
+        f"--- [{number}] {message.get('role')}\n{message_text(message)}"
+        for number, message in enumerate(messages)
+    )
 
-    def is_known(self, evidence: Evidence, among: AbstractSet[int]) -> bool:
-        """Tell whether an agent that reads the texts `among` knows what an identifier is.
 
-        It does where the identifier's latest source is among them, word for word, or where it stands in one
-        of them as a token with something within 200 characters that also stands next to it in that source:
-        an ordinary word, or the name of the tool that brought it.
-        """
-        if evidence.source_text in among:
-            return True
-        holders = self._holders.get(evidence.identifier, set()) & among
-        return any(self._explains(evidence, self._beside(number, evidence.identifier)) for number in holders)
+class CachedCounter:
+    """Count messages in tokens, the same message once; by a `TiktokenCounter` where no counter is given."""
 
-    def telling(self, evidence: Evidence, stored: AbstractSet[int]) -> list[int]:
-        """Return those of some stored texts from each of which alone the identifier is known, ascending.
+    def __init__(self, counter: TokenCounter | None = None) -> None:
+        self.counter: TokenCounter = TiktokenCounter() if counter is None else counter
+        self._counts: dict[str, int] = {}
+        self._kept: dict[int, tuple[Chat, int]] = {}
 
-        Known as in a view; or because all of the source stands in it, word for word, as in a transcript.
-        """
-        holders = self._holders.get(evidence.identifier, set()) & stored
-        content = self._texts[evidence.source_content]
-        return [
-            number
-            for number in sorted(holders)
-            if self.is_known(evidence, {number}) or content in self._texts[number]
-        ]
+    def keep(self, messages: Iterable[Chat]) -> None:
+        """Count messages that stay as they are, so that these very objects are known at once from now on."""
+        for message in messages:
+            self._kept[id(message)] = message, self.count(message)
 
-    def is_answered(self, evidence: Evidence, answer: str) -> bool:
-        """Tell whether what a tool answers, which is not kept, makes an identifier known.
+    def count(self, message: Chat) -> int:
+        """Return the tokens of a message; one that the counter cannot read counts as its JSON text."""
+        kept = self._kept.get(id(message))
+        if kept is not None:
+            return kept[1]
+        key = json.dumps(message, ensure_ascii=False, sort_keys=True, default=str)
+        tokens = self._counts.get(key)
+        if tokens is None:
+            try:
+                tokens = self.counter.count_messages([message])
+            except ContextCompressorError:
+                tokens = self.counter.count_text(key)
+            self._counts[key] = tokens
+        return tokens
 
-        As in a view; where no word stands beside it in its source, in a list of paths say, there is none that
-        an answer could show.
-        """
-        beside = near_in(answer, evidence.identifier)
-        if beside is None:
-            return False
-        there = self._beside(evidence.source_text, evidence.identifier)
-        return not there.words or self._explains(evidence, beside)
-
-    def _explains(self, evidence: Evidence, beside: Near) -> bool:
-        there = self._beside(evidence.source_text, evidence.identifier)
-        if not there.words.isdisjoint(beside.words):
-            return True
-        names = {token for token, _ in tokens(evidence.tool or "")}
-        return bool(names) and names <= beside.tokens
-
-    def _beside(self, number: int, identifier: str) -> Near:
-        key = number, identifier
-        found = self._near.get(key)
-        if found is None:
-            found = self._near[key] = near(self._texts[number], self._spans[number][identifier])
-        return found
+    def count_all(self, messages: Sequence[Chat]) -> int:
+        """Return the tokens of messages together."""
+        return sum(map(self.count, messages))
 
 
 class Recording:
     """A recorded session, prepared for replays.
 
-    A turn is an assistant message before which something other than instructions stands; the histories before
+    A turn is an assistant message before which something other than instructions stands: the histories before
     the others are no requests.
 
     Args:
         messages: the session as chat dicts; not to be changed while replays use it.
         counter: what tokens are counted by; a `TiktokenCounter` when None.
         name: what to call it in results.
+        probes: questions that are put to views of it.
     """
 
-    def __init__(self, messages: Sequence[Chat], counter: TokenCounter | None = None, name: str = "") -> None:
+    def __init__(
+        self,
+        messages: Sequence[Chat],
+        counter: TokenCounter | None = None,
+        name: str = "",
+        probes: Sequence[Probe] = (),
+    ) -> None:
         self.messages = list(messages)
         self.name = name
+        self.probes = tuple(probes)
         self.counter = CachedCounter(counter)
         self.counter.keep(self.messages)
-        self.texts = TextIndex()
-        self.reader = MessageReader()
         self.tokens = [self.counter.count(message) for message in self.messages]
-        self.turns: list[RecordedTurn] = []
-        self.text_numbers: list[int] = []
-        self._tools: list[str | None] = []
-        """The tool that brought each message: ids of calls may repeat, and then name another later."""
-        self._read()
+        roles = [message.get("role") for message in self.messages]
+        begun = next((n for n, role in enumerate(roles) if role not in INSTRUCTION_ROLES), len(roles))
+        self.turns = [n for n, role in enumerate(roles) if role == "assistant" and n > begun]
+        """Indexes of assistant messages; what stands before one is the history of its request."""
 
     @property
     def total_tokens(self) -> int:
         """Tokens of the whole session."""
         return sum(self.tokens)
-
-    def _read(self) -> None:
-        latest_source: dict[str, int] = {}
-        latest: dict[str, int] = {}
-        begun = False
-        for index, message in enumerate(self.messages):
-            role = message.get("role")
-            if role == "assistant" and begun:
-                found = (
-                    self._evidence(identifier, latest_source[identifier], index - latest[identifier])
-                    for identifier in identifier_spans(said_text(message))
-                    if identifier in latest_source
-                )
-                self.turns.append(RecordedTurn(index, tuple(found)))
-            number = self.texts.add(self.reader.text_of(message))
-            tool = self.reader.tool_of(message)
-            self.text_numbers.append(number)
-            self._tools.append(tool)
-            for identifier in self.texts.identifiers(number):
-                # The name of its tool stands before a result, but the result does not say it.
-                if identifier == tool and near_in(content_text(message), identifier) is None:
-                    continue
-                latest[identifier] = index
-                if role in SOURCE_ROLES:
-                    latest_source[identifier] = index
-            begun = begun or role not in INSTRUCTION_ROLES
-
-    def _evidence(self, identifier: str, source: int, distance: int) -> Evidence:
-        content = self.texts.add(content_text(self.messages[source]))
-        number, tool = self.text_numbers[source], self._tools[source]
-        return Evidence(identifier, source, number, content, tool, distance)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
+
+from context_compressor.measure.probes import KINDS, Probe, wilson
 
 _Number = TypeVar("_Number", int, float)
 
@@ -29,44 +31,38 @@ CACHE_WRITE_PRICES = Prices(fresh=1.25)
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
-    """Evidence that the view did not make known."""
+class Asked:
+    """A probe that was put to a view."""
 
-    identifier: str
-    source: int
-    """Index of its latest source."""
-    distance: int
-    """How many messages before the turn it was named last."""
-    is_far: bool
-    is_recoverable: bool
-    """Whether the view names, directly or not, a text that makes it known."""
-    tokens: int | None
-    """What the cheapest read-back costs; None where none shows it."""
-    calls: int | None
+    probe: Probe
+    is_told: bool
+    view_tokens: int
+    """Tokens of the view; 0 where there was none."""
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """How much evidence there was, and what became of it."""
+class Told:
+    """How many probes views told."""
 
-    all: int = 0
-    known: int = 0
-    """Known from the view."""
-    recoverable: int = 0
-    """Known from the view, or from texts that it leads to."""
+    told: int
+    probes: int
+    share: float
+    low: float
+    """Ends of the interval of 95 %, by Wilson."""
+    high: float
+    per_1000_tokens: float | None
+    """The share to the mean tokens of the views, in thousands: what a view's room is used for."""
 
-    @property
-    def known_share(self) -> float | None:
-        """What share of the evidence is known from the view; None where there is none."""
-        return _ratio(self.known, self.all)
 
-    @property
-    def recoverable_share(self) -> float | None:
-        """The same of what is known from the view, or from texts that it leads to."""
-        return _ratio(self.recoverable, self.all)
-
-    def __add__(self, other: Found) -> Found:
-        return Found(self.all + other.all, self.known + other.known, self.recoverable + other.recoverable)
+def count_told(asked: Sequence[Asked]) -> Told | None:
+    """Return how many of some probes were told; None where there are none."""
+    if not asked:
+        return None
+    told = sum(one.is_told for one in asked)
+    low, high = wilson(told, len(asked))
+    # Share to mean tokens: the number of probes stands on both sides.
+    dense = _ratio(1000 * told, sum(one.view_tokens for one in asked))
+    return Told(told, len(asked), told / len(asked), low, high, dense)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,9 +89,8 @@ class Turn:
     summary_input_tokens: int
     """Read by whoever summarised, in this turn."""
     summary_output_tokens: int
-    far: Found
-    near: Found
-    missing: tuple[Missing, ...]
+    is_summarised: bool
+    """Whether there was a summary by then."""
     seconds: float
     """Seconds that the system took, its summariser apart."""
     summary_seconds: float
@@ -137,22 +132,6 @@ def _weigh(tokens: int, cached: int, prices: Prices) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Recovery:
-    """What reading back costs, over all evidence that views did not make known."""
-
-    missing: int
-    answered: int
-    median_tokens: int | None
-    p90_tokens: int | None
-    mean_calls: float | None
-
-    @property
-    def unanswered(self) -> int:
-        """How much evidence no read-back shows."""
-        return self.missing - self.answered
-
-
-@dataclass(frozen=True, slots=True)
 class Times:
     """Milliseconds per turn, the summariser apart; and all of the summariser's."""
 
@@ -180,22 +159,14 @@ class Totals:
     """Turns whose view a provider would refuse."""
     cost: Cost
     cost_with_cache_writes: Cost
-    far: Found
-    near: Found
-    recovery: Recovery
+    fill: float | None
+    """The mean of view tokens to budget, over requests from a session's first summary on, if any."""
+    told: Told | None
+    """What the views tell of all probes; None where there are none."""
+    told_by_kind: dict[str, Told]
     stored_texts: int
     stored_bytes: int
     time: Times
-
-    @property
-    def evidence(self) -> Found:
-        """All evidence, far and near."""
-        return self.far + self.near
-
-    @property
-    def lost(self) -> int:
-        """How often evidence was neither in a view nor in a text that it leads to."""
-        return self.evidence.all - self.evidence.recoverable
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +177,8 @@ class Replay:
     system: str
     budget: int
     turns: tuple[Turn, ...]
+    asked: tuple[Asked, ...]
+    """The session's probes, in their order."""
     stored_texts: int
     """Texts in the store at the end, each once."""
     stored_bytes: int
@@ -217,7 +190,11 @@ class Replay:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as JSON-like data, the totals included. The same every time but for seconds."""
-        return {**asdict(self), "totals": asdict(self.totals())}
+        asked = [
+            {**one.probe.model_dump(), "told": one.is_told, "view_tokens": one.view_tokens}
+            for one in self.asked
+        ]
+        return {**asdict(replace(self, asked=())), "asked": asked, "totals": asdict(self.totals())}
 
 
 def total(replays: Sequence[Replay]) -> Totals:
@@ -226,6 +203,13 @@ def total(replays: Sequence[Replay]) -> Totals:
     raw_tokens = sum(turn.raw_tokens for turn in turns)
     view_tokens = sum(turn.view_tokens for turn in turns)
     share = _ratio(view_tokens, raw_tokens)
+    asked = [one for replay in replays for one in replay.asked]
+    fills = [
+        turn.view_tokens / replay.budget
+        for replay in replays
+        for turn in replay.turns
+        if turn.is_summarised and turn.is_sent
+    ]
     return Totals(
         sessions=len(replays),
         turns=len(turns),
@@ -237,24 +221,16 @@ def total(replays: Sequence[Replay]) -> Totals:
         invalid=sum(bool(turn.problems) for turn in turns),
         cost=cost_of(turns),
         cost_with_cache_writes=cost_of(turns, CACHE_WRITE_PRICES),
-        far=sum((turn.far for turn in turns), Found()),
-        near=sum((turn.near for turn in turns), Found()),
-        recovery=_recovery([missing for turn in turns for missing in turn.missing]),
+        fill=_ratio(sum(fills), len(fills)),
+        told=count_told(asked),
+        told_by_kind={
+            kind: told
+            for kind in KINDS
+            if (told := count_told([one for one in asked if one.probe.kind == kind])) is not None
+        },
         stored_texts=sum(replay.stored_texts for replay in replays),
         stored_bytes=sum(replay.stored_bytes for replay in replays),
         time=_times(turns),
-    )
-
-
-def _recovery(missing: Sequence[Missing]) -> Recovery:
-    tokens = [one.tokens for one in missing if one.tokens is not None]
-    calls = [one.calls for one in missing if one.calls is not None]
-    return Recovery(
-        missing=len(missing),
-        answered=len(tokens),
-        median_tokens=percentile(tokens, 0.5),
-        p90_tokens=percentile(tokens, 0.9),
-        mean_calls=_ratio(sum(calls), len(calls)),
     )
 
 

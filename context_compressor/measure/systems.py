@@ -1,24 +1,19 @@
-"""Systems to measure: this library, and the three things people do without one."""
+"""Systems to measure: what one is, this library, and the three things people do without it."""
 
 from __future__ import annotations
 
-import json
-import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Protocol
 
 from context_compressor.compression.config import CompressionConfig
-from context_compressor.errors import OffloadError
 from context_compressor.events import CompressionEvent
-from context_compressor.measure.chats import INSTRUCTION_ROLES, RESULT_ROLES, CachedCounter, Chat
-from context_compressor.measure.protocol import ReadBack, Spending, System
+from context_compressor.measure.recording import INSTRUCTION_ROLES, RESULT_ROLES, CachedCounter, Chat
 from context_compressor.memory.compressed import CompressedMemory
 from context_compressor.messages.openai import from_openai, to_openai
 from context_compressor.offload.in_memory import InMemoryOffloadStore
-from context_compressor.offload.protocol import REF_PATTERN, OffloadStore
-from context_compressor.offload.tools.offload_tools import OffloadTools
-from context_compressor.offload.tools.schemas import GREP_TOOL, READ_TOOL, SEARCH_TOOL
+from context_compressor.offload.protocol import OffloadStore
 from context_compressor.summarizers.extractive import ExtractiveSummarizer
 from context_compressor.summarizers.protocol import Summarizer, Summary, SummaryRequest
 
@@ -28,10 +23,53 @@ PLACEHOLDER = "[Old tool output cleared]"
 MASKING_KEEPS = 10
 """Tool results that masking leaves as they are; arXiv 2508.21433 found this many to do best."""
 
-MAX_PAGES = 50
-"""Pages after which reading a text back is given up."""
 
-_NEXT_PAGE = re.compile(r"\[more: read_offloaded\(ref, offset=(\d+)(?:, column=(\d+))?\)[^\n]*\]\Z")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spending:
+    """What a system's summaries have cost so far."""
+
+    paid_input_tokens: int = 0
+    """Tokens that a model read to summarise; 0 where no model did."""
+    paid_output_tokens: int = 0
+    """Tokens that a model wrote."""
+    input_tokens: int = 0
+    """Tokens read by whoever summarised: what a model would have read in its place."""
+    output_tokens: int = 0
+    """Tokens written by whoever summarised."""
+    seconds: float = 0.0
+    """Seconds in which the summariser was at work."""
+
+
+class System(Protocol):
+    """Something that turns the history so far into what is sent. Made for one session.
+
+    The messages that it is given must not be changed, nor those that it returned. A class
+    that inherits from this one stores and summarises nothing, unless its own methods say so.
+    """
+
+    name: str
+    """What to call it in results."""
+
+    async def send(self, history: Sequence[Chat], new: Sequence[Chat]) -> list[Chat]:
+        """Return what to send for the next assistant message.
+
+        Args:
+            history: every message so far.
+            new: those at its end that no earlier call had.
+        """
+        ...
+
+    def spending(self) -> Spending:
+        """Return what summaries have cost so far."""
+        return Spending()
+
+    async def stored(self) -> Mapping[str, str]:
+        """Return every text in the store, by its key there."""
+        return {}
+
+    async def aclose(self) -> None:
+        """End what the system began."""
+        return  # most began nothing
 
 
 class PlainSystem(System):
@@ -104,7 +142,7 @@ class Masking(PlainSystem):
 
 
 class Ours:
-    """A `CompressedMemory` with its read-back tools.
+    """A `CompressedMemory`.
 
     Args:
         budget: tokens that a view may cost; for a config of your own, its `max_total_tokens`.
@@ -141,8 +179,6 @@ class Ours:
         )
         self.events: list[CompressionEvent] = []
         """Every event so far."""
-        self._tools = OffloadTools(self.memory)
-        self._texts: dict[str, str] = {}
         self._input_tokens = 0
         self._output_tokens = 0
 
@@ -153,61 +189,6 @@ class Ours:
             message.id = f"messages[{index}]"  # errors name it; a random one would differ from run to run
         await self.memory.add(messages)
         return to_openai(await self.memory.get_memory())
-
-    async def reachable(self, view: Sequence[Chat]) -> Mapping[str, str]:
-        """Return the texts whose refs stand in the view, and those whose refs stand in them."""
-        found: dict[str, str] = {}
-        waiting = REF_PATTERN.findall(json.dumps(view, default=str))
-        while waiting:
-            ref = waiting.pop()
-            if ref in found:
-                continue
-            text = await self._text(ref)
-            if text is not None:
-                found[ref] = text
-                waiting += REF_PATTERN.findall(text)
-        return found
-
-    async def read_back(self, identifier: str, is_answer: Callable[[str], bool]) -> ReadBack | None:
-        """Search for the identifier, ever wider; failing that, page through the text that has it."""
-        pattern = re.escape(identifier)
-        ways: list[tuple[str, dict[str, Any]]] = [
-            (SEARCH_TOOL, {"query": identifier}),
-            (GREP_TOOL, {"pattern": pattern}),
-            (GREP_TOOL, {"pattern": pattern, "context": 2, "limit": 20}),
-        ]
-        spent = 0
-        for calls, (tool, arguments) in enumerate(ways, start=1):
-            answer = await self._tools.call(tool, arguments)
-            spent += self._counter.count_call(tool, arguments, answer)
-            if is_answer(answer):
-                return ReadBack(spent, calls)
-        pages = [
-            read
-            for ref in await self.memory.reachable_refs()
-            if identifier in (await self._text(ref) or "")
-            and (read := await self._page_through(ref, is_answer)) is not None
-        ]
-        if not pages:
-            return None
-        cheapest = min(pages, key=lambda read: (read.tokens, read.calls))
-        return ReadBack(spent + cheapest.tokens, calls + cheapest.calls)
-
-    async def _page_through(self, ref: str, is_answer: Callable[[str], bool]) -> ReadBack | None:
-        arguments: dict[str, Any] = {"ref": ref}
-        spent = 0
-        for calls in range(1, MAX_PAGES + 1):
-            answer = await self._tools.call(READ_TOOL, arguments)
-            spent += self._counter.count_call(READ_TOOL, arguments, answer)
-            if is_answer(answer):
-                return ReadBack(spent, calls)
-            following = _NEXT_PAGE.search(answer)
-            if following is None:
-                return None
-            arguments = {"ref": ref, "offset": int(following[1])}
-            if following[2]:
-                arguments["column"] = int(following[2])
-        return None
 
     def spending(self) -> Spending:
         """Return what summaries have cost so far."""
@@ -232,15 +213,6 @@ class Ours:
         self.events.append(event)
         self._input_tokens += event.summary_input_tokens
         self._output_tokens += event.summary_output_tokens
-
-    async def _text(self, ref: str) -> str | None:
-        """Return a stored text; None where the memory has none of that ref."""
-        if ref not in self._texts:  # a ref is a content address: what it names never changes
-            try:
-                self._texts[ref] = await self.memory.read_ref(ref)
-            except OffloadError:
-                return None
-        return self._texts[ref]
 
 
 class _TimedSummarizer:

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from context_compressor.measure.chats import INSTRUCTION_ROLES, Chat
+from context_compressor.measure.recording import INSTRUCTION_ROLES, Chat
 
 _ROLES = INSTRUCTION_ROLES | {"user", "assistant", "tool", "function"}
 

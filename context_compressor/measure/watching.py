@@ -1,4 +1,4 @@
-"""Watch a replay: which events came in which turn, what left the view, which evidence was missed where."""
+"""Watch a replay: which events came in which turn, and what left the view."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from dataclasses import dataclass, replace
 
 from context_compressor.errors import ContextCompressorError
 from context_compressor.events import CompressionEvent
-from context_compressor.measure.chats import MessageReader, content_text
-from context_compressor.measure.protocol import System
-from context_compressor.measure.recording import Evidence, Recording
+from context_compressor.measure.recording import Recording, message_text
 from context_compressor.measure.replay import replay
-from context_compressor.measure.results import Missing, Replay, Turn
-from context_compressor.measure.systems import Ours
+from context_compressor.measure.results import Replay, Turn
+from context_compressor.measure.systems import Ours, System
 from context_compressor.messages.msg import Msg
 from context_compressor.messages.openai import to_openai
 from context_compressor.messages.provenance import provenance_of, refs_shown
@@ -20,9 +18,6 @@ from context_compressor.messages.provenance import provenance_of, refs_shown
 HEAD_CHARACTERS = 12_000
 TAIL_CHARACTERS = 4_000
 """What is kept of a stored text. A session may store many megabytes; nobody reads them in a report."""
-
-AROUND_CHARACTERS = 80
-"""What is shown of a source on either side of an identifier."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,28 +66,6 @@ class TurnEvent:
     event: CompressionEvent
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gap:
-    """Evidence that views did not make known, and every turn that needed it then."""
-
-    identifier: str
-    turns: tuple[int, ...]
-    """Ascending; the first turn of a session is 1."""
-    source: int
-    """Index of the message that it comes from."""
-    role: str
-    tool: str | None
-    """The tool that brought that message, if one did."""
-    around: str
-    """What stands around it there."""
-    is_far: bool
-    """Whether it was far in any of the turns."""
-    is_recoverable: bool
-    """Whether in every turn the view led to a text that makes it known."""
-    tokens: int | None
-    """What the dearest of the read-backs costs; None where one of them shows nothing."""
-
-
 @dataclass(frozen=True, slots=True)
 class Watched:
     """The replay of one session by one system, and what was seen of it."""
@@ -100,7 +73,6 @@ class Watched:
     replay: Replay
     events: tuple[TurnEvent, ...] = ()
     stand_ins: tuple[StandIn, ...] = ()
-    gaps: tuple[Gap, ...] = ()
 
 
 async def watch(
@@ -122,7 +94,7 @@ async def watch(
             on_turn(turn)
 
     result = await replay(recording, system, budget=budget, on_turn=look)
-    return Watched(result, tuple(watcher.events), await watcher.stand_ins(), find_gaps(recording, result))
+    return Watched(result, tuple(watcher.events), await watcher.stand_ins())
 
 
 class _Watcher:
@@ -156,8 +128,7 @@ class _Watcher:
         if not refs or (kind, refs) in self._seen:
             return
         full = "\n\n".join([await self._read(ref) for ref in refs])
-        reader = MessageReader()
-        shown = "\n".join(reader.text_of(message) for message in to_openai([msg]))
+        shown = "\n".join(map(message_text, to_openai([msg])))
         stand_in = StandIn(
             kind=kind,
             turn=self._turn,
@@ -186,42 +157,3 @@ class _Watcher:
             replace(stand_in, covers=tuple(sorted(index_of[id] for id in ids if id in index_of)))
             for stand_in, ids in self._seen.values()
         )
-
-
-def find_gaps(recording: Recording, result: Replay) -> tuple[Gap, ...]:
-    """Return the evidence that views did not make known, what no text leads to first."""
-    found: dict[tuple[str, int], list[tuple[int, Missing]]] = {}
-    evidence: dict[tuple[str, int], Evidence] = {}
-    for number, (recorded, turn) in enumerate(zip(recording.turns, result.turns, strict=True), start=1):
-        for missing in turn.missing:
-            found.setdefault((missing.identifier, missing.source), []).append((number, missing))
-        if turn.missing:
-            evidence.update({(one.identifier, one.source): one for one in recorded.evidence})
-    gaps = [_gap(recording, evidence[key], met) for key, met in found.items()]
-    return tuple(sorted(gaps, key=lambda gap: (gap.is_recoverable, gap.turns[0], gap.identifier)))
-
-
-def _gap(recording: Recording, evidence: Evidence, met: Sequence[tuple[int, Missing]]) -> Gap:
-    source = recording.messages[evidence.source]
-    costs = [missing.tokens for _, missing in met]
-    return Gap(
-        identifier=evidence.identifier,
-        turns=tuple(number for number, _ in met),
-        source=evidence.source,
-        role=str(source.get("role")),
-        tool=evidence.tool,
-        around=_around(content_text(source), evidence.identifier),
-        is_far=any(missing.is_far for _, missing in met),
-        is_recoverable=all(missing.is_recoverable for _, missing in met),
-        tokens=None if None in costs else max(tokens for tokens in costs if tokens is not None),
-    )
-
-
-def _around(text: str, identifier: str) -> str:
-    """Return what stands around the last place of an identifier in a text, on one line."""
-    at = text.rfind(identifier)
-    if at < 0:
-        return ""
-    start, end = max(0, at - AROUND_CHARACTERS), at + len(identifier) + AROUND_CHARACTERS
-    before, after = "…" if start else "", "…" if end < len(text) else ""
-    return f"{before}{' '.join(text[start:end].split())}{after}"

@@ -15,8 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from context_compressor.measure.results import Replay, Totals, cost_of
-from context_compressor.measure.watching import TurnEvent, Watched
+from context_compressor.measure import Replay, Totals, TurnEvent, Watched, cost_of
 from context_compressor.report.data import OURS, RAW, short_number
 from context_compressor.report.palette import EVENT_LOOKS, INK, LINE, color_of, page_colors
 
@@ -211,24 +210,29 @@ def cost_chart(replays: Sequence[Replay]) -> Chart:
 
 
 def bars_chart(rows: Sequence[tuple[str, Totals]]) -> Chart:
-    """Return a chart with a bar for each system: tokens sent, what they cost, evidence in views."""
+    """Return a chart with a bar for each system: tokens sent, their cost, and what views tell if asked."""
+    has_told = any(totals.told is not None for _, totals in rows)
+    panel_count = 3 if has_told else 2
 
     def draw(figure: Figure, shape: Shape) -> None:
-        panels = figure.subplots(3, 1) if shape.is_narrow else figure.subplots(1, 3, sharey=True)
+        panels = (
+            figure.subplots(panel_count, 1)
+            if shape.is_narrow
+            else figure.subplots(1, panel_count, sharey=True)
+        )
         names = [system for system, _ in rows]
         colors = [color_of(system) for system in names]
         sent = [float(totals.view_tokens) for _, totals in rows]
         _bars(panels[0], names, sent, colors, short_number, "Tokens sent")
         costs = [totals.cost.spent_ratio for _, totals in rows]
         _bars(panels[1], names, costs, colors, lambda value: f"{value:.2f}", "Cost (history = 1)")
-        known = [totals.evidence.known_share for _, totals in rows]
-        led_to = [totals.evidence.recoverable_share for _, totals in rows]
-        panels[2].barh(names, [share or 0.0 for share in led_to], 0.62, color=colors, alpha=0.35)
-        _bars(panels[2], names, known, colors, lambda value: f"{100 * value:.1f} %", "Evidence shown", led_to)
+        if has_told:
+            told = [None if totals.told is None else totals.told.share for _, totals in rows]
+            _bars(panels[2], names, told, colors, lambda value: f"{100 * value:.1f} %", "Told")
 
     stretch = 0.28 + 0.11 * len(rows)
-    label = "Tokens sent, cost and evidence shown, a bar for each system"
-    return Chart("systems", label, draw, stretch, 0.45 + 0.36 * len(rows))
+    label = "Tokens sent, cost" + (" and what is told" if has_told else "") + ", a bar for each system"
+    return Chart("systems", label, draw, stretch, 0.45 + 0.12 * panel_count * len(rows))
 
 
 def _bars(
@@ -238,17 +242,12 @@ def _bars(
     colors: Sequence[str],
     tell: Callable[[float], str],
     title: str,
-    ends: Sequence[float | None] | None = None,
 ) -> None:
-    """Draw bars with their values behind them; behind `ends` where something longer stands there.
-
-    Where there is no value, there is a dash and no bar.
-    """
+    """Draw bars with their values behind them; where there is no value, a dash and no bar."""
     axes.barh(names, [value or 0.0 for value in values], 0.62, color=colors)
-    longest = [max(value or 0.0, end or 0.0) for value, end in zip(values, ends or values, strict=True)]
-    highest = max(longest, default=0) or 1
-    for at, (value, end) in enumerate(zip(values, longest, strict=True)):
-        axes.text(end + 0.02 * highest, at, "–" if value is None else tell(value), va="center")
+    highest = max((value or 0.0 for value in values), default=0) or 1
+    for at, value in enumerate(values):
+        axes.text((value or 0.0) + 0.02 * highest, at, "–" if value is None else tell(value), va="center")
     axes.set_title(title, fontsize="medium")
     axes.set_xlim(0, 1.32 * highest)
     axes.set_xticks([])

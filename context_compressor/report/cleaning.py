@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from markupsafe import escape
 
-from context_compressor.measure.watching import Excerpt, excerpt_of
+from context_compressor.measure import Excerpt, excerpt_of
 
 _CONTROL_PICTURES = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\t\n"}
 _OTHER_CONTROLS = {code: f"⟨{code:02X}⟩" for code in range(0x7F, 0xA0)}

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from context_compressor.measure.results import Replay, Totals, total
-from context_compressor.measure.watching import StandIn, TurnEvent, Watched
+from context_compressor.measure import Probe, Replay, StandIn, Told, Totals, TurnEvent, Watched, total
 
 OURS = "ours"
 RAW = "raw"
@@ -23,6 +22,7 @@ class SessionRun:
     messages: int
     tokens: int
     runs: tuple[Watched, ...]
+    probes: tuple[Probe, ...] = ()
 
     def run(self, system: str, budget: int) -> Watched:
         """Return the run of a system at a budget."""
@@ -67,6 +67,11 @@ class ReportData:
         """Whether sessions are missing because somebody stopped the replay."""
         return len(self.sessions) + len(self.failed) < self.asked_sessions
 
+    @property
+    def has_probes(self) -> bool:
+        """Whether views were asked anything."""
+        return any(session.probes for session in self.sessions)
+
     def totals(self, system: str, budget: int) -> Totals:
         """Return what a system comes to at a budget, over all sessions."""
         runs = (run.replay for session in self.sessions for run in session.runs)
@@ -101,12 +106,12 @@ def _session_value(session: SessionRun) -> dict[str, Any]:
         "source": session.source,
         "messages": session.messages,
         "tokens": session.tokens,
+        "probes": len(session.probes),
         "runs": [
             {
                 **run.replay.to_dict(),
                 "events": [_event_value(one) for one in run.events],
                 "stand_ins": [_stand_in_value(one) for one in run.stand_ins],
-                "evidence_not_shown": [asdict(gap) for gap in run.gaps],
             }
             for run in session.runs
         ],
@@ -128,6 +133,20 @@ def _stand_in_value(one: StandIn) -> dict[str, Any]:
         "shown_tokens": one.shown_tokens,
         "full_tokens": one.full_tokens,
     }
+
+
+HOW_TO_ASK = "context-compressor examine PATH --model NAME"
+"""What makes probes for sessions that have none."""
+
+
+def percent(share: float | None, none: str = "–") -> str:
+    """Return a share in per cent; where there is none, `none`."""
+    return none if share is None else f"{100 * share:.1f} %"
+
+
+def told_range(told: Told) -> str:
+    """Return the interval of 95 % in which the share of what is told lies."""
+    return f"{100 * told.low:.0f} to {100 * told.high:.0f} %"
 
 
 def short_number(value: float) -> str:

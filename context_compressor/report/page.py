@@ -9,8 +9,7 @@ from importlib.resources import files
 from jinja2 import DictLoader, Environment, StrictUndefined, Template
 from markupsafe import Markup
 
-from context_compressor.measure.results import Totals
-from context_compressor.measure.watching import Gap, StandIn, TurnEvent, Watched
+from context_compressor.measure import KINDS, Probe, StandIn, Totals, TurnEvent, Watched
 from context_compressor.report.charts import (
     NARROW,
     WIDE,
@@ -21,12 +20,15 @@ from context_compressor.report.charts import (
 )
 from context_compressor.report.cleaning import clean, trim
 from context_compressor.report.data import (
+    HOW_TO_ASK,
     OURS,
     RAW,
     ReportData,
     SessionRun,
     Skipped,
+    percent,
     short_number,
+    told_range,
 )
 from context_compressor.report.palette import COLORS, EVENT_LOOKS, variable_of
 
@@ -38,7 +40,7 @@ MAX_DETAILED = 24
 """Sessions that are shown in detail: drawing one takes about a second."""
 _MAX_OPEN = 2
 """Up to so many sessions are unfolded when the page opens."""
-_MAX_STAND_INS, _MAX_EVENTS, _MAX_GAPS, _MAX_PROBLEMS = 250, 400, 150, 20
+_MAX_STAND_INS, _MAX_EVENTS, _MAX_QUESTIONS, _MAX_PROBLEMS = 250, 400, 150, 20
 """What of each kind is listed of one session at most."""
 _MAX_ROWS, _MAX_SKIPPED = 1_000, 100
 """Sessions listed in the table, and those that could not be replayed."""
@@ -61,21 +63,17 @@ class Sheet:
     charts: tuple[Markup, ...]
     stand_ins: tuple[StandIn, ...]
     events: tuple[TurnEvent, ...]
-    losses: tuple[Losses, ...]
+    questions: tuple[Question, ...]
     problems: tuple[tuple[str, tuple[int, ...]], ...]
     """What a provider would refuse, and in which turns."""
 
 
 @dataclass(frozen=True, slots=True)
-class Losses:
-    """What a system did not show in a session."""
+class Question:
+    """A probe of a session, and whether each system's view tells it."""
 
-    system: str
-    gaps: tuple[Gap, ...]
-    all: int
-    """How many there are, those that are not listed included."""
-    lost: int
-    """How many no text leads to."""
+    probe: Probe
+    told: tuple[tuple[str, bool], ...]
 
 
 def detailed_sessions(data: ReportData) -> tuple[SessionRun, ...]:
@@ -141,6 +139,9 @@ def _environment() -> Environment:
     environment.globals.update(
         RAW=RAW,
         OURS=OURS,
+        HOW_TO_ASK=HOW_TO_ASK,
+        KINDS=KINDS,
+        told_range=told_range,
         looks={kind: look.label for kind, look in EVENT_LOOKS.items()},
         light={color.variable: color.light for color in COLORS},
         dark={color.variable: color.dark for color in COLORS},
@@ -186,15 +187,19 @@ def _sheet(data: ReportData, session: SessionRun, budget: int, number: int, text
         ),
         stand_ins=tuple(_trimmed(one, each) for one in stand_ins),
         events=ours.events[:_MAX_EVENTS],
-        losses=tuple(
-            _losses(system, session.run(system, budget).gaps) for system in data.systems if system != RAW
-        ),
+        questions=_questions(data, session, budget),
         problems=_problems(ours),
     )
 
 
-def _losses(system: str, gaps: Sequence[Gap]) -> Losses:
-    return Losses(system, tuple(gaps[:_MAX_GAPS]), len(gaps), sum(not gap.is_recoverable for gap in gaps))
+def _questions(data: ReportData, session: SessionRun, budget: int) -> tuple[Question, ...]:
+    """Return the probes of a session, those that ours does not tell first."""
+    asked = {system: session.run(system, budget).replay.asked for system in data.systems}
+    found = [
+        Question(one.probe, tuple((system, asked[system][n].is_told) for system in data.systems))
+        for n, one in enumerate(asked[OURS])
+    ]
+    return tuple(sorted(found, key=lambda one: dict(one.told)[OURS]))[:_MAX_QUESTIONS]
 
 
 def _problems(run: Watched) -> tuple[tuple[str, tuple[int, ...]], ...]:
@@ -221,11 +226,6 @@ def _within(value: int, bounds: tuple[int, int]) -> int:
 def _named(skipped: Sequence[Skipped]) -> tuple[list[Skipped], int]:
     """Return what is listed, and how much more there is."""
     return list(skipped[:_MAX_SKIPPED]), max(0, len(skipped) - _MAX_SKIPPED)
-
-
-def percent(share: float | None) -> str:
-    """Return a share in per cent; a dash where there is none."""
-    return "–" if share is None else f"{100 * share:.1f} %"
 
 
 def shortened(text: str, most: int = _MAX_NAME) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from benchmarks.peers import FOLDER
 from benchmarks.peers.piped import PipedSystem
 from benchmarks.peers.processes import ForkServer
-from context_compressor.measure.chats import CachedCounter, Chat
+from context_compressor.measure import CachedCounter, Chat
 from tests.measure.support import Words, call, result, says
 
 HEAD = f"""

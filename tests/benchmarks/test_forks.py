@@ -18,7 +18,7 @@ from benchmarks.peers import piped as piped_module
 from benchmarks.peers import processes as processes_module
 from benchmarks.peers.piped import PipedError
 from benchmarks.peers.processes import ForkServer
-from context_compressor.measure.chats import Chat
+from context_compressor.measure import Chat
 from tests.benchmarks.peers import make_system, write_peer
 from tests.measure.support import says
 
@@ -60,7 +60,8 @@ async def wait_for_end(server: ForkServer, pid: int) -> None:
 @pytest.fixture
 def telling(tmp_path: Path) -> Iterator[ForkServer]:
     """A server whose sessions say what an expression is; its start leaves a line in `started`."""
-    head = f"import secrets, uuid\nopen({str(tmp_path / 'started')!r}, 'a').write('started\\n')\nseen = []\n"
+    imports = "import secrets, uuid\nfrom pathlib import Path\n"
+    head = f"{imports}open({str(tmp_path / 'started')!r}, 'a').write('started\\n')\nseen = []\n"
     with closing(ForkServer(write_peer(tmp_path, TELL, head))) as server:
         yield server
 
@@ -102,23 +103,6 @@ async def test_the_order_of_sets_is_the_same_in_every_process(tmp_path: Path) ->
         if isinstance(start, ForkServer):
             start.close()
     assert all(one == orders[0] for one in orders)
-
-
-async def test_what_a_tool_tells_does_not_depend_on_where_the_run_works(tmp_path: Path) -> None:
-    """Its folder has another name in every session, which would cost other tokens."""
-    body = """
-    def answer(self, new): return list(self.seen)
-    def stored(self): return {"notes": "PX-7"}
-    def ways(self, identifier, deep): return [[("grep", {}, f"{os.getcwd()}/notes: PX-7")]]
-    """
-    answers = []
-    with closing(ForkServer(write_peer(tmp_path, body))) as server:
-        for _ in range(2):
-            system = make_system(server)
-            await system.send([says("user", "a")], [says("user", "a")])
-            await system.read_back("PX-7", lambda answer: bool(answers.append(answer)))
-            await system.aclose()
-    assert set(answers) == {"/home/agent/notes: PX-7"}
 
 
 async def test_a_session_that_crashes_leaves_the_next_ones(telling: ForkServer, tmp_path: Path) -> None:

@@ -6,9 +6,7 @@ import pytest
 
 from benchmarks.peers import PEERS, leave_out_missing, make_peer
 from benchmarks.peers import make as making
-from context_compressor.measure.chats import Chat
-from context_compressor.measure.recording import Recording
-from context_compressor.measure.replay import replay
+from context_compressor.measure import Chat, Recording, replay
 from tests.benchmarks.peers import session
 
 SUMMARISING = [name for name in PEERS if name != "langchain-clear"]
@@ -79,22 +77,6 @@ async def test_beyond_the_budget_a_peer_compresses(name: str) -> None:
     assert totals.saved > 0.2
     assert (totals.cost.as_if_model > totals.cost.spent) == (name in SUMMARISING)
     assert bool(totals.stored_texts) == (name in STORING)
-
-
-@pytest.mark.parametrize("name", installed(STORING))
-async def test_what_a_peer_stored_is_read_back_by_its_own_tools(name: str) -> None:
-    """An identifier of the first results, from the files that the view names."""
-    history = session(turns=60)
-    system = make_peer(name, 6_000)
-    try:
-        view = await system.send(history, history)
-        found = await system.reachable(view)
-        assert any("PX-001-007" in text for text in found.values())
-        read = await system.read_back("PX-001-007", lambda answer: "PX-001-007" in answer)
-        assert read is not None
-        assert 0 < read.tokens < 20_000
-    finally:
-        await system.aclose()
 
 
 def test_a_peer_that_is_not_installed_is_left_out(capsys: pytest.CaptureFixture, monkeypatch) -> None:

@@ -10,8 +10,7 @@ import pytest
 
 from benchmarks.peers import piped as piped_module
 from benchmarks.peers.piped import PipedError, PipedSystem
-from context_compressor.measure.recording import Recording
-from context_compressor.measure.replay import replay
+from context_compressor.measure import Recording, replay
 from tests.benchmarks import peers
 from tests.benchmarks.peers import session
 from tests.measure.support import says
@@ -82,7 +81,7 @@ async def test_the_run_summarises_and_counts_what_a_model_would_have_read(
         spent = system.spending()
         words = sum(system._counter.counter.count_text(message["content"] or "") for message in history)
         assert spent.input_tokens == words + 1
-        assert 0 < spent.output_tokens <= words // 5 + 64
+        assert 0 < spent.output_tokens <= max(300, words // 5)
         assert (spent.paid_input_tokens, spent.paid_output_tokens) == (0, 0)
         assert spent.seconds > 0
 
@@ -178,31 +177,14 @@ def answer(self, new):
 def stored(self):
     return {"notes/call_1": "it is PX-7 in hall 3; more in notes/call_2", "notes/call_2": "PX-8",
             "notes/call_10": "PX-9"} if self.seen else {}
-def ways(self, identifier, deep):
-    tool = "read" if deep else "grep"
-    return [[(tool, {}, "nothing"), (tool, {}, identifier + " deep" if deep else "")], [(tool, {}, "no")]]
 """
 
 
-async def test_texts_are_reached_by_the_names_that_a_view_has(piped: Piped, tmp_path: Path) -> None:
-    """Directly or through another text; a name that only begins another is none."""
-    async with piped(tmp_path, STORING) as system:
-        view = await system.send([says("user", "a")], [says("user", "a")])
-        assert set(await system.stored()) == {"notes/call_1", "notes/call_2", "notes/call_10"}
-        assert set(await system.reachable(view)) == {"notes/call_1", "notes/call_2"}
-        assert await system.reachable([says("user", "see notes/call_10")]) == {"notes/call_10": "PX-9"}
-
-
-async def test_reading_back_costs_the_calls_of_the_cheapest_way(piped: Piped, tmp_path: Path) -> None:
-    """Searches first, readings where those show nothing; all calls up to the answer are counted."""
+async def test_what_a_peer_stored_is_known_by_name(piped: Piped, tmp_path: Path) -> None:
+    """All that it put elsewhere."""
     async with piped(tmp_path, STORING) as system:
         await system.send([says("user", "a")], [says("user", "a")])
-        read = await system.read_back("PX-7", lambda answer: "PX-7" in answer)
-        assert read is not None
-        cost = system._counter.count_call
-        assert read.calls == 2
-        assert read.tokens == cost("read", {}, "nothing") + cost("read", {}, "PX-7 deep")
-        assert await system.read_back("PX-7", lambda answer: False) is None
+        assert set(await system.stored()) == {"notes/call_1", "notes/call_2", "notes/call_10"}
 
 
 async def test_a_replay_runs_a_piped_system(piped: Piped, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.sessions.catalogue import SAMPLES
+from context_compressor.measure import RequestChecker
 
 ROOT = Path(__file__).parents[2]
 
@@ -56,7 +57,8 @@ def write_session(folder: Path) -> None:
 def write_samples(folder: Path, *ids: str) -> None:
     for sample in SAMPLES:
         if sample.id in ids:
-            line = json.dumps({"id": sample.id, "messages": sample.record()})
+            messages, probes = sample.record()
+            line = json.dumps({"id": sample.id, "messages": messages, "probes": probes})
             (folder / f"{sample.id}.jsonl").write_text(line, encoding="utf-8")
 
 
@@ -161,32 +163,30 @@ def test_overhead_shows_where_time_and_memory_go() -> None:
 
 
 def test_growth(tmp_path: Path) -> None:
-    """A row for each size, that of a shorter session the same where it is the only one; only where there is
-    enough before its end is it compared with a memory that began late."""
+    """A row for each size, that of a shorter session the same where it is the only one."""
     write_samples(tmp_path, "mending-1", "support-1")
 
     def measure(*sizes: str) -> tuple[list[list[str]], list[dict]]:
         done = run(
             "benchmarks/growth.py", "--data", str(tmp_path), "--budget", "2000", "--sizes", *sizes,
-            "--orders", "2", "--fresh", "6000", "--results", str(tmp_path / "out"),
+            "--orders", "2", "--every", "1000", "--results", str(tmp_path / "out"),
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         return read_tables(done.stdout), check_results(tmp_path / "out", "growth")["sizes"]
 
-    (header, *rows), told = measure("12000", "4000")
+    (header, *rows), told = measure("12000", "6000")
     assert header[:4] == ["tokens", "turns", "events", "summariser input"]
     assert [row[0] for row in rows] == [f"{figures['tokens']:,}" for figures in told]
     short, long = told
-    assert 3_000 < short["tokens"] <= 4_000
+    assert 5_000 < short["tokens"] <= 6_000
     assert 11_000 < long["tokens"] <= 12_000
     for name in ("turns", "events", "summary_input_tokens"):
         assert 0 < short[name] < long[name]
     assert long["view_tokens"] <= 2_000
-    for name in ("far", "far_not_long_ago", "at_the_end", "begun_late"):
-        assert 0 < long[f"{name}_known"] <= 1
-    assert short["begun_late_known"] is None
-    assert 0 < long["at_the_end_evidence"] == long["begun_late_evidence"] < long["far_evidence"]
-    (alone,) = measure("4000")[1]
+    assert 0 < long["told"]["all"] <= 1
+    assert long["facts"]["all"] == long["facts"]["below 50,000"] > short["facts"]["all"] > 0
+    assert long["told"]["further"] is None
+    (alone,) = measure("6000")[1]
     assert {**alone, "milliseconds_per_turn": 0} == {**short, "milliseconds_per_turn": 0}
     done = run("benchmarks/growth.py", "--data", str(tmp_path / "none"))
     assert done.returncode == 1
@@ -194,53 +194,19 @@ def test_growth(tmp_path: Path) -> None:
 
 
 def test_growth_cuts_between_exchanges(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wherever a session is cut, every call in it has its results."""
+    """Wherever a session is cut, and a fact is planted, every call in it has its results right behind it."""
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     import growth
 
-    messages = next(sample for sample in SAMPLES if sample.id == "mending-1").record()
+    messages = next(sample for sample in SAMPLES if sample.id == "mending-1").record().messages
     for size in range(1_000, 9_000, 500):
-        cut = growth.join_sessions([messages, messages], size)
-        assert cut.messages == messages[: len(cut.messages)]
+        cut, planted = growth.join_sessions([messages, messages], size, 700)
+        assert [cut.messages[at]["content"] for at, _ in planted] == [fact.text for _, fact in planted]
+        assert 0 <= cut.total_tokens // 700 - len(planted) <= 3  # none between calls and their results
         assert cut.total_tokens <= size
         calls = [call["id"] for message in cut.messages for call in message.get("tool_calls") or ()]
         assert calls == [message["tool_call_id"] for message in cut.messages if message["role"] == "tool"]
-
-
-def test_ablation(tmp_path: Path) -> None:
-    """A row for each mechanism, in each group of sessions; each makes a difference."""
-    write_samples(tmp_path, "mending-1", "sql-2", "chinese-2")
-    done = run(
-        "benchmarks/ablation.py", "--data", str(tmp_path), "--budget", "6000", "--min-tokens", "0",
-        "--jobs", "2", "--results", str(tmp_path / "out"),
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    rows = read_tables(done.stdout)
-    half = len(rows) // 2
-    assert rows[0] == rows[half]
-    assert rows[0][:4] == ["without", "saved", "cost", "as if model"]
-    assert [row[0] for row in rows[:half]] == [row[0] for row in rows[half:]]
-    found: dict[str, list] = {}
-    for one in check_results(tmp_path / "out", "ablation")["groups"]:
-        found.setdefault(one["without"], []).append({**one["totals"], "time": None})
-    everything_on = found.pop("nothing")
-    assert list(found) == [row[0] for row in rows[2:half]]
-    assert len(found) == 15
-    assert [name for name, totals in found.items() if totals == everything_on] == []
-
-
-def test_ablation_of_one(tmp_path: Path) -> None:
-    """`--only` compares with everything on; what is abridged for a model changes nothing else."""
-    write_samples(tmp_path, "mending-1", "logs-1")
-    done = run(
-        "benchmarks/ablation.py", "--data", str(tmp_path), "--budget", "3000", "--min-tokens", "0",
-        "--only", "abridging",
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    header, everything_on, off = read_tables(done.stdout)
-    assert [everything_on[0], off[0]] == ["nothing", "abridging"]
-    differing = [name for name, a, b in zip(header, everything_on, off, strict=True) if a != b]
-    assert differing == ["without", "as if model"]
+        assert RequestChecker().check(cut.messages) == []
 
 
 def test_retention(tmp_path: Path) -> None:

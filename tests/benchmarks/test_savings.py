@@ -54,6 +54,35 @@ def test_tables_and_json(tmp_path: Path) -> None:
     assert sum(len(session["turns"]) for session in told["sessions"]) == 12 * 8
 
 
+def test_what_is_told_stands_by_kind_where_there_are_probes(tmp_path: Path) -> None:
+    """Of the sessions' own and of sets beside them; without any there is no such column."""
+    write_sessions(tmp_path)
+    assert "told" not in run("--data", str(tmp_path), "--system", "raw").stdout
+    sets = tmp_path / "sets"
+    sets.mkdir()
+    probe = {"kind": "value", "question": "Which is next?", "answer": "-", "keys": [["PX-00001"], ["next"]]}
+    one = {"recording": "parcels.jsonl.gz", "line": 0, "cut": 17, "probes": [probe]}
+    (sets / "a.json").write_text(json.dumps(one))
+    out = tmp_path / "out"
+    done = run(
+        "--data", str(tmp_path), "--probes", str(sets), "--budget", "300", "--system", "raw", "sliding",
+        "--results", str(out), "--json", str(tmp_path / "out.json"),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    rows = [line.split() for line in done.stdout.splitlines()]
+    assert ["raw", "100.0", "%", "(21-100)", "100", "%"] in rows
+    assert ["sliding", "0.0", "%", "(0-79)", "0", "%"] in rows
+    page = (out / "savings.md").read_text("utf-8")
+    assert "told per 1,000 tokens" in page
+    assert "| system | all (1) | value (1) |" in page
+    told = json.loads((tmp_path / "out.json").read_text())
+    assert [one["totals"]["told"]["told"] for one in told["groups"]] == [1, 0]
+    (sets / "a.json").write_text(json.dumps({**one, "cut": 999}))
+    done = run("--data", str(tmp_path), "--probes", str(sets))
+    assert done.returncode == 2
+    assert "a.json: probes[0].at: 999 is more than" in done.stderr
+
+
 def test_sessions_and_systems_can_be_chosen(tmp_path: Path) -> None:
     """By pattern, by tokens, by name; where nothing matches, the program says so and fails."""
     write_sessions(tmp_path)

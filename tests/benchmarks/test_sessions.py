@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.sessions.catalogue import SAMPLES, Sample
+from benchmarks.sessions.recorder import Recorded
 from context_compressor import TiktokenCounter, from_openai, to_openai
-from context_compressor.measure.recording import FAR_MESSAGES, Recording
+from context_compressor.measure import is_told, read_probes, readable
 from tests.support.validity import OPENAI_PARTS, problems
 
 ROOT = Path(__file__).parents[2]
@@ -22,7 +23,7 @@ each_sample = pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: samp
 
 
 @functools.cache
-def recorded(sample: Sample) -> list:
+def recorded(sample: Sample) -> Recorded:
     return sample.record()
 
 
@@ -45,14 +46,15 @@ def test_another_process_writes_the_same(tmp_path: Path) -> None:
     assert set(lines) == {sample.id for sample in SAMPLES}
     for sample in SAMPLES:
         told = lines[sample.id]
-        assert list(told) == ["id", "kind", "messages"]
-        assert json.dumps(told["messages"]) == json.dumps(recorded(sample))
+        assert list(told) == ["id", "kind", "messages", "probes"]
+        assert json.dumps(told["messages"]) == json.dumps(recorded(sample).messages)
+        assert json.dumps(told["probes"]) == json.dumps(recorded(sample).probes)
 
 
 @each_sample
 def test_a_provider_would_accept_it(sample: Sample) -> None:
     """Every session is valid as a whole, and reads and writes back as the same text."""
-    messages = recorded(sample)
+    messages = recorded(sample).messages
     assert problems(messages, parts=OPENAI_PARTS) == []
     again = to_openai(from_openai(messages))
     assert json.dumps(again) == json.dumps(messages)
@@ -61,7 +63,7 @@ def test_a_provider_would_accept_it(sample: Sample) -> None:
 @each_sample
 def test_it_is_an_agents_work(sample: Sample) -> None:
     """It has calls at once, failures, goes back to what it had looked at, and ends with an answer."""
-    messages = recorded(sample)
+    messages = recorded(sample).messages
     assert [message["role"] for message in messages[:2]] == ["system", "user"]
     assert messages[-1]["role"] == "assistant"
     assert not messages[-1].get("tool_calls")
@@ -77,13 +79,37 @@ def test_it_is_an_agents_work(sample: Sample) -> None:
 
 
 @each_sample
-def test_it_goes_on_to_use_what_tools_showed(sample: Sample) -> None:
-    """Identifiers from results come back in what the agent says, near and far."""
-    recording = Recording(recorded(sample), COUNTER)
-    evidence = [one for turn in recording.turns for one in turn.evidence if one.tool]
-    far = [one for one in evidence if one.distance > FAR_MESSAGES]
-    assert len(evidence) >= len(recording.turns)
-    assert far
+def test_its_probes_ask_for_what_it_has_told(sample: Sample) -> None:
+    """Its whole history tells each, what it tells stands in the second half's past, and kinds are mixed."""
+    messages, values = recorded(sample)
+    probes = read_probes(values, sample.id, len(messages))
+    assert len(probes) >= (12 if len(messages) > 100 else 8)
+    assert len({probe.kind for probe in probes}) >= 5
+    assert {"goal", "constraint", "value"} <= {probe.kind for probe in probes}
+    assert len({probe.at for probe in probes}) >= 3
+    for probe in probes:
+        assert len(messages) // 2 <= probe.at < len(messages)
+        assert messages[probe.at]["role"] == "assistant"
+        assert is_told(readable(messages[: probe.at]), probe.keys), probe
+
+
+@pytest.mark.parametrize(
+    ("id", "question", "old", "new"),
+    [
+        ("logs-3", "morning round", "Kiel", "Lund"),
+        ("sql-3", "When is the meeting", "Thursday", "Friday"),
+        ("support-2", "approves refunds", "Petra Sand", "Tomas Wirth"),
+        ("pages-3", "may a device cost", "1,900", "2,650"),
+        ("chinese-2", "付款日", "28", "25"),
+    ],
+)
+def test_of_what_changed_the_newest_is_asked_for(id: str, question: str, old: str, new: str) -> None:
+    """What was said before may be asked for up to then, and answers nothing any more."""
+    sample = next(sample for sample in SAMPLES if sample.id == id)
+    asked = [one for one in recorded(sample).probes if question in one["question"]]
+    assert new in asked[-1]["answer"]
+    assert old not in str(asked[-1]["keys"])
+    assert len(asked) == 1 or asked[0]["at"] < asked[-1]["at"]
 
 
 @each_sample
@@ -97,12 +123,12 @@ def test_it_names_no_machine(sample: Sample) -> None:
 
 def test_sizes() -> None:
     """Twenty sessions from about 5,000 to 300,000 tokens, in six kinds, one of them in Chinese."""
-    sizes = sorted(COUNTER.count_messages(from_openai(recorded(sample))) for sample in SAMPLES)
+    sizes = sorted(COUNTER.count_messages(from_openai(recorded(sample).messages)) for sample in SAMPLES)
     assert len(sizes) == 20
     assert 4_500 < sizes[0] < 7_000
     assert 280_000 < sizes[-1] < 310_000
     assert {sample.kind for sample in SAMPLES} == {"code", "logs", "sql", "pages", "support", "chinese"}
     for sample in SAMPLES:
-        text = "".join(message["content"] or "" for message in recorded(sample))
+        text = "".join(message["content"] or "" for message in recorded(sample).messages)
         share = len(re.findall(r"[\u4e00-\u9fff]", text)) / len(text)
         assert (share > 0.4) == (sample.kind == "chinese")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from context_compressor.cli.replay import parallel
-from context_compressor.measure.watching import watch
+from context_compressor.measure import watch
 from tests.cli.support import environment, run_process, start_process
 from tests.measure.support import says
 from tests.readers import test_claude_code as claude
@@ -42,6 +42,77 @@ def test_table_of_a_file(cli, tmp_path, messages):
     assert (ran.code, ran.err) == (0, "")
     assert "Budget 3,000 tokens: 1 session, 31 turns" in ran.out
     assert [line.split()[0] for line in ran.out.splitlines()[4:7]] == ["raw", "ours", "sliding"]
+
+
+PROBE = {
+    "kind": "value",
+    "question": "Where is value_0_7?",
+    "answer": "-",
+    "keys": [["value_0_7"], ["file_0"]],
+}
+
+
+def test_probes_of_a_session_and_of_a_folder_are_put_to_views(cli, tmp_path, messages):
+    """Those that a session brings and those of a set are counted together, by kind."""
+    at = len(messages) - 1
+    line = {"id": "a", "messages": messages, "probes": [{**PROBE, "at": at, "kind": "artifact"}]}
+    (tmp_path / "chat.jsonl").write_text(f"{json.dumps(line)}\n{json.dumps(messages)}\n")
+    (tmp_path / "sets").mkdir()
+    for name, number, recording in (("x", 1, "chat.jsonl"), ("y", 0, "other.jsonl")):
+        one = {"recording": recording, "line": number, "cut": at, "probes": [PROBE]}
+        (tmp_path / "sets" / f"{name}.json").write_text(json.dumps(one))
+
+    ran = cli(
+        "replay", "chat.jsonl", "--budget", 3000, "--baseline", "sliding", "--probes", "sets", "--jobs", 1
+    )
+    told = json.loads(cli("replay", "chat.jsonl", "--probes", "sets", "--json", "--jobs", 1).out)
+
+    assert ran.code == 0
+    assert "skipped: sets/y.json: is of line 0 of other.jsonl (from 0), which was not read" in ran.err
+    rows = [line.split() for line in ran.out.splitlines()]
+    assert next(row for row in rows if row[:1] == ["all"])[1:4:2] == ["2", "%"]
+    assert next(row[1:3] for row in rows if row[:1] == ["artifact"]) == ["1", "100.0"]
+    assert next(row for row in rows if row[:1] == ["value"])[-2:] == ["0.0", "%"]
+    assert "makes some" not in ran.out
+    assert [one["told"]["probes"] for one in told["totals"]] == [2, 2]
+    assert all(0 < one["fill"] <= 1 for one in told["totals"] if one["fill"] is not None)
+    assert [one["probes"] for one in told["sessions"]] == [1, 1]
+    assert told["sessions"][0]["runs"][0]["asked"][0]["told"] is True
+
+
+def test_without_probes_replay_says_how_to_make_some(cli, tmp_path, messages):
+    (tmp_path / "chat.json").write_text(json.dumps(messages))
+    ran = cli("replay", "chat.json", "--budget", 3000)
+    assert "no session has probes. context-compressor examine" in ran.out
+    assert "Told" not in ran.out
+
+
+@pytest.mark.parametrize(
+    ("probes", "message"),
+    [
+        ([{**PROBE, "at": 3, "keys": []}], "chat.json: probes[0].keys: "),
+        ([{**PROBE, "at": 3_000}], "chat.json: probes[0].at: 3000 is more than"),
+        ({}, "chat.json: probes: "),
+    ],
+)
+def test_malformed_probes_are_refused(cli, tmp_path, messages, probes, message):
+    """Naming file and field, before anything is replayed."""
+    (tmp_path / "chat.json").write_text(json.dumps({"messages": messages, "probes": probes}))
+    ran = cli("replay", "chat.json")
+    assert (ran.code, ran.out) == (2, "")
+    assert message in ran.err
+
+
+def test_malformed_sets_are_refused(cli, tmp_path, messages):
+    (tmp_path / "chat.json").write_text(json.dumps(messages))
+    (tmp_path / "sets").mkdir()
+    assert "--probes sets: holds no probes" in cli("replay", "chat.json", "--probes", "sets").err
+    (tmp_path / "sets" / "x.json").write_text(
+        json.dumps({"recording": "chat.json", "cut": 3, "probes": [{}]})
+    )
+    assert "--probes sets/x.json: probes[0].kind: " in cli("replay", "chat.json", "--probes", "sets").err
+    (tmp_path / "sets" / "x.json").write_text(json.dumps({"recording": "a", "cut": 3, "probes": []}))
+    assert "none of 1 probe sets is of a session" in cli("replay", "chat.json", "--probes", "sets").err
 
 
 def test_raw_is_always_there_and_stands_once(cli, folder):
@@ -118,7 +189,7 @@ def test_names_of_sessions_never_become_paths(cli, tmp_path):
         (["nowhere"], "nowhere: there is no such file or directory"),
         (
             ["-"],
-            "-: there is no such file or directory; replay reads no stdin, save what comes there to a file",
+            "-: there is no such file or directory; stdin is not read, save what comes there to a file",
         ),
         (["in/notes.txt"], "in/notes.txt, line 1, column 1: invalid JSON: Expecting value"),
         (["in", "--baseline", "best"], "--baseline best: there is no such baseline; known: raw, sliding"),

@@ -2,9 +2,8 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from context_compressor.measure.chats import Chat, calls_of, content_text
-from context_compressor.measure.protocol import ReadBack, Spending
-from context_compressor.measure.systems import PlainSystem
+from context_compressor.measure import Chat, PlainSystem, Probe, Spending, content_text
+from context_compressor.measure.recording import calls_of
 
 
 class Words:
@@ -17,7 +16,7 @@ class Words:
         return sum(
             1
             + self.count_text(content_text(message))
-            + sum(1 + self.count_text(arguments) for _, _, arguments in calls_of(message))
+            + sum(1 + self.count_text(arguments) for _, arguments in calls_of(message))
             for message in messages
         )
 
@@ -39,6 +38,19 @@ def says(role: str, text: str) -> Chat:
     return {"role": role, "content": text}
 
 
+def probe(at: int, *keys: str, kind: str = "value") -> Probe:
+    """Return a probe that asks for texts within one passage."""
+    return Probe.model_validate(
+        {
+            "at": at,
+            "kind": kind,
+            "question": "Which?",
+            "answer": " ".join(keys),
+            "keys": [[key] for key in keys],
+        }
+    )
+
+
 class Scripted(PlainSystem):
     """Send what a function makes of the history, or what a list has for the turn."""
 
@@ -50,14 +62,11 @@ class Scripted(PlainSystem):
         *,
         spending: Sequence[Spending] = (),
         texts: Mapping[str, str] | None = None,
-        answer: ReadBack | None = None,
     ) -> None:
         self.script = script
         self.spendings = list(spending)
         self.texts = texts or {}
-        self.answer = answer
         self.given: list[tuple[int, int]] = []
-        self.asked: list[str] = []
         self.closed = False
 
     async def send(self, history: Sequence[Chat], new: Sequence[Chat]) -> list[Chat]:
@@ -65,13 +74,6 @@ class Scripted(PlainSystem):
         if callable(self.script):
             return self.script(list(history))
         return self.script[len(self.given) - 1]
-
-    async def reachable(self, view: Sequence[Chat]) -> Mapping[str, str]:
-        return self.texts
-
-    async def read_back(self, identifier: str, is_answer: Callable[[str], bool]) -> ReadBack | None:
-        self.asked.append(identifier)
-        return self.answer
 
     def spending(self) -> Spending:
         done = len(self.given)

@@ -4,13 +4,17 @@ import json
 
 import pytest
 
-from context_compressor.measure.identifiers import identifier_spans
-from context_compressor.measure.protocol import ReadBack, Spending
-from context_compressor.measure.recording import Recording
-from context_compressor.measure.replay import replay
-from context_compressor.measure.results import Found, Prices, Replay, cost_of, total
-from context_compressor.measure.systems import PlainSystem
-from tests.measure.support import Scripted, Words, call, result, says
+from context_compressor.measure import (
+    PlainSystem,
+    Prices,
+    Recording,
+    Replay,
+    Spending,
+    cost_of,
+    replay,
+    total,
+)
+from tests.measure.support import Scripted, Words, call, probe, result, says
 
 SESSION = [
     says("system", "You book flights."),  # 0: 4 tokens
@@ -43,15 +47,20 @@ SPENDING = [
 ]
 
 
-async def run(script, session=SESSION, budget: int = 26, far_messages: int = 3, **kw) -> Replay:
-    recording = Recording(session, Words(), "by hand")
-    return await replay(recording, Scripted(script, **kw), budget=budget, far_messages=far_messages)
+async def run(script, session=SESSION, budget: int = 26, probes=(), **kw) -> Replay:
+    recording = Recording(session, Words(), "by hand", probes)
+    return await replay(recording, Scripted(script, **kw), budget=budget)
 
 
 async def test_six_turns_worked_out_by_hand() -> None:
     """Every figure of a session of six turns, whose fourth compresses and whose sixth forgets a refund."""
     stored = {"ctx://1": "the refund RF-9001 was issued", "ctx://2": "the refund RF-9001 was issued"}
-    done = await run(VIEWS, spending=SPENDING, texts=stored, answer=ReadBack(12, 1))
+    probes = [
+        probe(12, "refund", "RF-9001"),  # left the view of turn 6
+        probe(12, "booking", "user_ann", kind="artifact"),  # stands in the summary
+        probe(8, "refund", "RF-9001"),  # stands in the result
+    ]
+    done = await run(VIEWS, spending=SPENDING, texts=stored, probes=probes)
 
     assert [turn.index for turn in done.turns] == [2, 4, 6, 8, 10, 12]
     assert [turn.raw_tokens for turn in done.turns] == [9, 18, 27, 34, 44, 51]
@@ -62,12 +71,8 @@ async def test_six_turns_worked_out_by_hand() -> None:
     assert [turn.summary_input_tokens for turn in done.turns] == [0, 0, 0, 20, 0, 5]
     assert [turn.summary_output_tokens for turn in done.turns] == [0, 0, 0, 6, 0, 2]
     assert [turn.paid_input_tokens for turn in done.turns] == [0, 0, 0, 0, 0, 5]
-    # QX7741 · QX7741, user_ann · QX7741 · RF-9001 · INV_55 · ann@example.com; RF-9001, last named four back
-    assert [turn.near for turn in done.turns] == [Found(n, n, n) for n in (1, 2, 1, 1, 1, 1)]
-    assert [turn.far for turn in done.turns] == [*[Found()] * 5, Found(1, 0, 1)]
-    (lost,) = done.turns[5].missing
-    assert (lost.identifier, lost.source, lost.distance, lost.is_far) == ("RF-9001", 7, 4, True)
-    assert (lost.is_recoverable, lost.tokens, lost.calls) == (True, 12, 1)
+    assert [turn.is_summarised for turn in done.turns] == [False] * 3 + [True] * 3
+    assert [(one.is_told, one.view_tokens) for one in done.asked] == [(False, 17), (True, 17), (True, 17)]
 
     totals = done.totals()
     assert (totals.sessions, totals.turns, totals.over, totals.invalid) == (1, 6, 2, 0)
@@ -82,10 +87,15 @@ async def test_six_turns_worked_out_by_hand() -> None:
     assert totals.cost.as_if_model_ratio == pytest.approx(119.8 / 64.2)
     assert totals.cost_with_cache_writes.raw == pytest.approx(13.2 + 1.25 * 51)
     assert totals.cost_with_cache_writes.view == pytest.approx(5.8 + 1.25 * 57)
-    assert (totals.far, totals.near) == (Found(1, 0, 1), Found(7, 7, 7))
-    assert (totals.recovery.missing, totals.recovery.answered, totals.recovery.unanswered) == (1, 1, 0)
-    assert (totals.recovery.median_tokens, totals.recovery.p90_tokens) == (12, 12)
-    assert totals.recovery.mean_calls == 1
+    # From the first summary on, views of 17, 27 and 17 tokens in a budget of 26.
+    assert totals.fill == pytest.approx((17 + 27 + 17) / 3 / 26)
+    assert (totals.told.told, totals.told.probes) == (2, 3)
+    assert (totals.told.low, totals.told.high) == pytest.approx((0.2077, 0.9385), abs=1e-4)
+    assert totals.told.per_1000_tokens == pytest.approx(2 / 3 / (17 / 1000))
+    assert {kind: (told.told, told.probes) for kind, told in totals.told_by_kind.items()} == {
+        "artifact": (1, 1),
+        "value": (1, 2),
+    }
     # The same text under two names is stored once; it has 29 bytes.
     assert (totals.stored_texts, totals.stored_bytes) == (1, 29)
 
@@ -105,12 +115,12 @@ async def test_prices_can_be_set() -> None:
     assert (cost.raw, cost.view, cost.as_if_model) == (183, 115, 115 + 12.5 + 8)
 
 
-async def test_raw_costs_what_raw_costs_and_knows_everything() -> None:
-    """The history itself is the measure: ratio 1, nothing saved, nothing lost."""
-    totals = (await replay(Recording(SESSION, Words()), PlainSystem(), budget=26, far_messages=3)).totals()
+async def test_raw_costs_what_raw_costs_and_tells_everything() -> None:
+    """The history itself is the measure: ratio 1, nothing saved, all told; without summaries no fill."""
+    recording = Recording(SESSION, Words(), probes=[probe(12, "refund", "RF-9001")])
+    totals = (await replay(recording, PlainSystem(), budget=26)).totals()
     assert (totals.saved, totals.cost.spent_ratio, totals.cost.as_if_model_ratio) == (0, 1, 1)
-    assert (totals.far, totals.near) == (Found(1, 1, 1), Found(7, 7, 7))
-    assert (totals.over, totals.recovery.missing) == (4, 0)
+    assert (totals.told.share, totals.over, totals.fill) == (1, 4, None)
 
 
 async def test_a_dropped_tool_result_is_invalid() -> None:
@@ -119,46 +129,6 @@ async def test_a_dropped_tool_result_is_invalid() -> None:
     assert [bool(turn.problems) for turn in done.turns] == [False, True, True, True, True, True]
     assert done.turns[1].problems == ("the end: call 'c1' has no answer before this",)
     assert done.totals().invalid == 5
-
-
-async def test_a_forgotten_id_is_lost_at_the_turn_that_needed_it() -> None:
-    """Without the messages that name the refund, only the turn that names it again loses anything."""
-    forgets = lambda history: history[:1] + [m for m in history[1:] if "RF-9001" not in str(m)]  # noqa: E731
-    session = [m for m in SESSION if m is not SESSION[8]]
-    done = await run(forgets, session, far_messages=2)
-    assert [[lost.identifier for lost in turn.missing] for turn in done.turns] == [
-        [],
-        [],
-        [],
-        [],
-        ["RF-9001"],
-    ]
-    lost = done.turns[4].missing[0]
-    assert (lost.is_recoverable, lost.tokens, lost.calls) == (False, None, None)
-    assert done.turns[4].far == Found(1, 0, 0)
-    assert done.totals().recovery.unanswered == 1
-
-
-async def test_a_bag_of_bare_identifiers_earns_nothing() -> None:
-    """A list of every identifier, without a word that says what one is, makes none of them known."""
-
-    def bag(history):
-        found = {token for message in history for token in identifier_spans(json.dumps(message))}
-        return [says("user", " ".join(sorted(found)))]
-
-    done = await run(bag)
-    assert done.totals().near == Found(7, 0, 0)
-    assert done.totals().far == Found(1, 0, 0)
-
-
-async def test_a_word_or_the_tool_beside_an_identifier_earns_it() -> None:
-    """The same list does earn what stands beside a word of its source, or the name of its tool."""
-    done = await run(lambda history: [says("user", "refund RF-9001")])
-    assert [turn.near.known + turn.far.known for turn in done.turns] == [0, 0, 0, 1, 0, 1]
-    done = await run(lambda history: [says("user", "cancel: RF-9001")])
-    assert [turn.near.known + turn.far.known for turn in done.turns] == [0, 0, 0, 1, 0, 1]
-    done = await run(lambda history: [says("user", "payback RF-9001")])
-    assert sum(turn.near.known + turn.far.known for turn in done.turns) == 0
 
 
 async def test_recompressing_every_turn_pays_for_it() -> None:
@@ -177,29 +147,19 @@ async def test_recompressing_every_turn_pays_for_it() -> None:
     assert totals.cost.as_if_model == pytest.approx(138 + 6 * (50 + 4 * 20))
 
 
-async def test_without_tools_the_smallest_stored_text_is_read() -> None:
-    """A system with no answer of its own pays for the smallest text that makes the identifier known."""
-    texts = {"a": "refund RF-9001 " + "and more " * 50, "b": "the refund RF-9001 of today", "c": "RF-9001"}
-    done = await run(VIEWS, texts=texts)
-    # The call: 1 + its name 1 + `{}` 1; its answer: 1 + 5 words.
-    assert [(lost.tokens, lost.calls) for lost in done.turns[5].missing] == [(9, 1)]
-    assert done.totals().stored_texts == 3
-
-
 async def test_a_system_that_raises_sends_nothing() -> None:
-    """The turn is invalid, knows nothing and costs what the history does; the replay goes on."""
+    """The turn is invalid, tells nothing and costs what the history does; the replay goes on."""
 
     def fails(history):
         if len(history) == 6:
             raise RuntimeError("no view today")
         return history
 
-    done = await run(fails)
+    done = await run(fails, probes=[probe(6, "booking"), probe(8, "booking")])
     assert done.turns[2].problems == ("raised RuntimeError: no view today",)
-    assert done.turns[2].near == Found(1, 0, 0)
+    assert [(one.is_told, one.view_tokens) for one in done.asked] == [(False, 0), (True, 34)]
     assert (done.turns[2].view_tokens, done.turns[2].cached_tokens) == (27, 18)
     assert done.totals().invalid == 1
-    assert done.turns[3].near == Found(1, 1, 1)
 
 
 async def test_results_are_data_and_the_same_every_time() -> None:
@@ -264,3 +224,32 @@ async def test_many_problems_are_counted() -> None:
     )
     assert done.turns[-1].problems[-1] == "and 3 more"
     assert done.totals().invalid == 23
+
+
+async def test_a_probe_between_turns_has_a_view_that_is_no_request() -> None:
+    """It is put after so many messages, the last included; turns and costs are as without it."""
+    probes = [probe(5, "Shall I cancel"), probe(13, "included."), probe(3, "belongs")]
+    done = await run(lambda history: history, probes=probes)
+    plain = await run(lambda history: history)
+    assert [one.is_told for one in done.asked] == [True, True, False]
+    assert [one.view_tokens for one in done.asked] == [25, 58, 12]
+    for turn, other in zip(done.turns, plain.turns, strict=True):
+        assert (turn.view_tokens, turn.cached_tokens) == (other.view_tokens, other.cached_tokens)
+    assert done.totals().cost == plain.totals().cost
+
+
+async def test_where_nothing_was_asked_nothing_is_told() -> None:
+    """No share is made up for a session without probes."""
+    totals = (await run(VIEWS)).totals()
+    assert (totals.told, totals.told_by_kind) == (None, {})
+
+
+async def test_whoever_looks_on_is_given_the_view_as_text() -> None:
+    """Once for each place where probes are put."""
+    views: list[tuple[int, str]] = []
+    recording = Recording(SESSION, Words(), probes=[probe(8, "a"), probe(8, "b")])
+    await replay(recording, Scripted(VIEWS), budget=26, on_probes=lambda at, text: views.append((at, text)))
+    ((at, text),) = views
+    assert at == 8
+    assert text.splitlines()[:2] == ["--- [0] system", "You book flights."]
+    assert '    CALL cancel {"id":"QX7741"}' in text

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from context_compressor.measure.validity import RequestChecker
+from context_compressor.measure import RequestChecker
 from tests.measure.support import call, result, says
 from tests.support.recordings import requires_recordings, sessions
 

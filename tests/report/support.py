@@ -3,10 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
-from context_compressor.measure.chats import Chat
-from context_compressor.measure.recording import Recording
-from context_compressor.measure.systems import SYSTEMS
-from context_compressor.measure.watching import watch
+from context_compressor.measure import SYSTEMS, Chat, Probe, Recording, watch
 from context_compressor.report.data import ReportData, SessionRun
 from tests.measure.support import call, result, says
 
@@ -29,20 +26,35 @@ def session(turns: int, text: str = "", tool: str = "read_file") -> list[Chat]:
     return [*messages, says("assistant", "The culprit is value_0_7 in the first file, and value_1_100.")]
 
 
+def make_probes(at: int, text: str = "") -> list[Probe]:
+    """Return a probe that every view tells, and one that only the history does."""
+    text = text.replace("\ud800", "")  # half a pair is no text that a probe may have
+    return [
+        Probe.model_validate({"at": at, "question": f"{question} {text}", "answer": f"{keys} {text}", **keys})
+        for question, keys in (
+            ("What is to be mended?", {"kind": "goal", "keys": [["import"]]}),
+            ("Where is value_0_7?", {"kind": "value", "keys": [["src/file_0.py"], ["value_0_7"]]}),
+        )
+    ]
+
+
 def run_session(
     messages: Sequence[Chat],
     name: str = "a session",
     *,
     budgets: Sequence[int] = (3_000,),
     systems: Sequence[str] = ("raw", "ours", "sliding"),
+    probes: Sequence[Probe] = (),
 ) -> SessionRun:
-    recording = Recording(messages, name=name)
+    recording = Recording(messages, name=name, probes=probes)
     runs = [
         asyncio.run(watch(recording, SYSTEMS[system](budget, recording.counter), budget=budget))
         for budget in budgets
         for system in systems
     ]
-    return SessionRun(name, f"{name}.jsonl", len(recording.messages), recording.total_tokens, tuple(runs))
+    return SessionRun(
+        name, f"{name}.jsonl", len(recording.messages), recording.total_tokens, tuple(runs), tuple(probes)
+    )
 
 
 def report_on(*sessions: SessionRun, **more: object) -> ReportData:

@@ -10,7 +10,7 @@ pytest.importorskip("matplotlib", reason="needs the extra `report`")
 
 from context_compressor.report.page import render_page
 from tests.report.browser import Browser, find_chromium
-from tests.report.support import HOSTILE, report_on, run_session, session
+from tests.report.support import HOSTILE, make_probes, report_on, run_session, session
 
 PROGRAM = find_chromium()
 pytestmark = pytest.mark.skipif(
@@ -30,7 +30,9 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def page(tmp_path_factory) -> Path:
     path = tmp_path_factory.mktemp("report") / "report.html"
-    hostile = run_session(session(40, HOSTILE), HOSTILE, budgets=(3_000, 6_000))
+    hostile = run_session(
+        session(40, HOSTILE), HOSTILE, budgets=(3_000, 6_000), probes=make_probes(40, HOSTILE)
+    )
     path.write_text(render_page(report_on(hostile)), encoding="utf-8")
     return path
 

@@ -4,8 +4,7 @@ pytest.importorskip("matplotlib", reason="needs the extra `report`")
 
 from context_compressor.report.charts import NARROW, WIDE, bars_chart, cost_chart, tokens_chart
 from context_compressor.report.data import short_number
-from tests.measure.support import says
-from tests.report.support import report_on, run_session, session
+from tests.report.support import make_probes, report_on, run_session, session
 
 
 @pytest.fixture(scope="module")
@@ -49,10 +48,13 @@ def test_short_numbers(value, told):
     assert short_number(value) == told
 
 
-def test_where_there_is_no_evidence_there_is_a_dash_and_no_bar():
-    mute = [says("user", "hello there"), says("assistant", "good day"), says("user", "bye")]
-    data = report_on(run_session([*mute, says("assistant", "bye")]))
-    svg = bars_chart(next(data.tables())[1]).svg(WIDE, "x-")
+def test_what_is_told_has_bars_where_something_was_asked():
+    """One for each system; without probes there is no such panel."""
+    messages = session(4)
+    asked = report_on(run_session(messages, probes=make_probes(len(messages) - 1)))
+    silent = report_on(run_session(messages))
+    told, untold = (bars_chart(next(data.tables())[1]).svg(WIDE, "x-") for data in (asked, silent))
 
-    assert svg.count(">–</text>") == 3
-    assert "100.0 %" not in svg
+    assert ">Told</text>" in told
+    assert told.count(" %</text>") == 3
+    assert ">Told</text>" not in untold

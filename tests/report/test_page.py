@@ -5,12 +5,11 @@ import pytest
 
 pytest.importorskip("matplotlib", reason="needs the extra `report`")
 
-from context_compressor.measure.watching import Excerpt
+from context_compressor.measure import Excerpt
 from context_compressor.report.cleaning import clean, trim, weigh
 from context_compressor.report.data import Skipped
 from context_compressor.report.page import MAX_BYTES, TEXT_BYTES, ranges, render_page
-from tests.measure.support import says
-from tests.report.support import HOSTILE, report_on, run_session, session
+from tests.report.support import HOSTILE, make_probes, report_on, run_session, session
 
 VOID = {"meta", "br", "path", "use", "rect"}
 
@@ -47,13 +46,14 @@ class Structure(HTMLParser):
 
 @pytest.fixture(scope="module")
 def plain() -> str:
-    return render_page(report_on(run_session(session(40))))
+    messages = session(40)
+    return render_page(report_on(run_session(messages, probes=make_probes(len(messages) - 1))))
 
 
 @pytest.fixture(scope="module")
 def hostile() -> str:
     failed = (Skipped(HOSTILE, HOSTILE),)
-    run = run_session(session(30, HOSTILE, "read<b>file</b>"), HOSTILE)
+    run = run_session(session(30, HOSTILE, "read<b>file</b>"), HOSTILE, probes=make_probes(40, HOSTILE))
     return render_page(report_on(run, failed=failed, notes=failed, asked_sessions=9))
 
 
@@ -109,13 +109,16 @@ def test_charts_have_the_colours_of_the_page(plain):
     assert "var(--ours)" in charts[0]
 
 
-def test_page_tells_what_left_and_what_was_lost(plain):
+def test_page_tells_what_left_and_what_views_tell(plain):
     text = " ".join("".join(Structure(plain).text).split())
 
     assert re.search(r"What left the view: \d+ offloaded, [1-9]\d* summarised", text)
     assert "What the agent reads" in text
-    assert re.search(r"Evidence that sliding did not show: \d+ identifiers, of which [1-9]\d* lost", text)
-    assert re.search(r"value_0_7 .*? 41 message 3", text)
+    assert "Probes: 1 of 2 told" in text or "Probes: 2 of 2 told" in text
+    assert re.search(r"Where is value_0_7\?.*?value\s*82\s*told\s*(not )?told\s*not told", text)
+    assert re.search(r"Told\s*(50|100).0 % of 2 probes \(\d+ to \d+ %\); 100.0 % by the history", text)
+    assert "Fill" in text
+    assert "makes some" not in text
 
 
 def test_interrupted_report_says_so(hostile, plain):
@@ -171,20 +174,22 @@ def rows_of(page: str, heading: str) -> list[list[str]]:
     return [[re.sub("<.*?>", "", cell) for cell in re.findall(r"<t[hd].*?</t[hd]>", row)] for row in rows]
 
 
-def test_lost_is_the_same_number_wherever_it_stands():
-    """What is lost in three uses counts three times in both tables; below a session it stands once."""
-    messages = [
-        says("system", "rule number one is good " * 230),
-        says("user", "hi"),
-        says("assistant", "hello"),
-    ]
-    messages += [says("user", "handle item_0"), says("assistant", "did item_0")]
-    messages += [says("user", "again"), says("assistant", "did item_0")] * 2
-    page = render_page(report_on(run_session(messages, budgets=(900,), systems=("raw", "ours"))))
+def test_what_is_told_stands_by_system_kind_and_session(plain):
+    """Shares of all probes and of each kind, and how many of a session's own."""
+    systems = rows_of(plain, "Budget 3,000 tokens")
+    assert systems[0][4:] == ["Fill", "Over", "Refused", "Cost", "As if model"]
+    sessions = rows_of(plain, "Sessions")
+    assert sessions[0][-1] == "Told"
+    assert re.fullmatch(r"[12] of 2", sessions[1][-1])
+    assert re.search(r"<th>goal \(1\)</th><th>value \(1\)</th>", plain)
 
-    systems, sessions = rows_of(page, "Budget 900 tokens"), rows_of(page, "Sessions")
-    assert (systems[0][-1], sessions[0][-1]) == ("Lost", "Lost")
-    assert systems[2][-1] == sessions[1][-1] == "3"
-    # No view fits, so none is the largest.
-    assert (systems[0][3], systems[2][3]) == ("Peak", "–")
-    assert 'Evidence that ours did not show: 1 identifier, of which <span class="bad">1 lost' in page
+
+def test_without_probes_the_page_says_how_to_make_some():
+    """And shows no share of what is told, not even an empty one."""
+    page = render_page(report_on(run_session(session(8))))
+
+    text = " ".join("".join(Structure(page).text).split())
+    assert "no session has probes. context-compressor examine PATH --model NAME makes some." in text
+    assert "<th>Told</th>" not in page
+    assert ">Told</text>" not in page
+    assert "Probes:" not in text

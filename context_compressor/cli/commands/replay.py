@@ -27,6 +27,13 @@ def replay(
             "always is.",
         ),
     ] = None,
+    probes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIR",
+            help="More probes than sessions bring: .json files with recording, line, cut, probes.",
+        ),
+    ] = None,
     report: Annotated[
         str | None,
         typer.Option(metavar="FILE", help="Write a self-contained page of HTML there; - for stdout."),
@@ -50,8 +57,9 @@ def replay(
     """Tell what compressing would have saved, cost and lost in recorded sessions.
 
     Before each recorded assistant message the memory, and each baseline, is asked what it would send. No
-    model is called. Sessions that cannot be replayed are named and skipped: exit code 1. Ctrl-C keeps what is
-    done. --report and --png need the extra: pip install '/path/to/the/checkout[report]'
+    model is called. What views tell is measured by the probes of a session, questions with the keys of their
+    answers: **examine** makes some. Sessions that cannot be replayed are named and skipped: exit code 1.
+    Ctrl-C keeps what is done. --report and --png need the extra: pip install '/path/to/the/checkout[report]'
 
     Example: context-compressor replay sessions/ --baseline sliding --report out.html
     """
@@ -63,6 +71,7 @@ def replay(
             paths,
             budgets=budget or (),
             baselines=baseline or (),
+            probes=probes,
             report=report,
             png=png,
             as_json=json,

@@ -20,7 +20,7 @@ from context_compressor.cli.outputs import check_folder, check_stdout, make_cons
 from context_compressor.cli.settings import SummarizerKind, make_config, make_summarizer
 from context_compressor.errors import ContextOverflowError
 from context_compressor.events import CompressionEvent
-from context_compressor.measure.validity import RequestChecker
+from context_compressor.measure import RequestChecker
 from context_compressor.memory.compressed import CompressedMemory
 from context_compressor.messages.openai import from_openai, to_openai
 from context_compressor.offload.files import FileOffloadStore

@@ -1,4 +1,4 @@
-"""What `replay` reads: sessions of files and directories, each under a name of its own."""
+"""What `replay` and `examine` read: sessions of files and directories, each under a name of its own."""
 
 from __future__ import annotations
 
@@ -7,31 +7,46 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from context_compressor.cli.exits import CommandError, check_path
+from context_compressor.measure import Probe, ProbeError, ProbeSet, check_places, read_probe_sets, read_probes
 from context_compressor.readers import Format, Problem, Session, UnreadableError, read_path
 from context_compressor.readers.session import summed
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A session to be replayed."""
+
+    name: str
+    session: Session
+    probes: tuple[Probe, ...] = ()
 
 
 @dataclass(slots=True)
 class Inputs:
     """The sessions of all paths, and what could not be read of them."""
 
-    sessions: list[tuple[str, Session]] = field(default_factory=list)
-    """Each with its name."""
+    sessions: list[Input] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     unread: list[Problem] = field(default_factory=list)
     """Files that the user named and that hold nothing that can be read."""
 
 
-def read_inputs(paths: Sequence[str], format: Format | None, on_session: Callable[[int], object]) -> Inputs:
-    """Read every path; `on_session` gets the number of sessions so far.
+def read_inputs(
+    paths: Sequence[str],
+    format: Format | None,
+    on_session: Callable[[int], object],
+    probes: str | None = None,
+) -> Inputs:
+    """Read every path, and the probe sets of a folder; `on_session` gets the number of sessions so far.
 
     Raises:
-        CommandError: a path is not there, or nothing in any of them can be read.
+        CommandError: a path is not there, nothing in any of them can be read, or probes are malformed.
     """
+    sets = [] if probes is None else _read_sets(probes)
     for path in paths:
         check_path(path, "PATH")
         if not Path(path).exists():
-            hint = "; replay reads no stdin, save what comes there to a file" if path == "-" else ""
+            hint = "; stdin is not read, save what comes there to a file" if path == "-" else ""
             raise CommandError(f"{path}: there is no such file or directory{hint}")
     found = Inputs()
     taken: set[str] = set()
@@ -40,7 +55,8 @@ def read_inputs(paths: Sequence[str], format: Format | None, on_session: Callabl
         try:
             for session in read_path(Path(path), found.problems, format):
                 if session.messages:
-                    found.sessions.append((_name(session, taken), session))
+                    asked = _probes_of(session, sets)
+                    found.sessions.append(Input(_name(session, taken), session, asked))
                     on_session(len(found.sessions))
         except UnreadableError as error:
             found.unread.append(error.at(path))
@@ -49,7 +65,43 @@ def read_inputs(paths: Sequence[str], format: Format | None, on_session: Callabl
                 found.unread.append(_nothing_in(path, found.problems))
     if not found.sessions:
         raise CommandError(summed(found.unread))
+    left = [
+        (file, one) for file, one in sets if not any(_is_of(one, item.session) for item in found.sessions)
+    ]
+    if sets and len(left) == len(sets):
+        raise CommandError(
+            f"--probes {probes}: none of {len(sets):,} probe sets is of a session that was read"
+        )
+    found.problems += [
+        Problem(file, None, f"is of line {one.line} of {one.recording} (from 0), which was not read")
+        for file, one in left
+    ]
     return found
+
+
+def _read_sets(folder: str) -> list[tuple[str, ProbeSet]]:
+    check_path(folder, "--probes")
+    try:
+        return read_probe_sets(Path(folder))
+    except ProbeError as error:
+        raise CommandError(f"--probes {error}") from None
+
+
+def _is_of(one: ProbeSet, session: Session) -> bool:
+    return one.is_of(session.source, (session.line or 1) - 1)
+
+
+def _probes_of(session: Session, sets: Sequence[tuple[str, ProbeSet]]) -> tuple[Probe, ...]:
+    """Return the probes that a session has itself, and those of its sets."""
+    try:
+        probes = read_probes((session.frame or {}).get("probes"), session.place(), len(session.messages))
+        for file, one in sets:
+            if _is_of(one, session):
+                check_places(one.probes, file, len(session.messages))
+                probes += one.probes
+    except ProbeError as error:
+        raise CommandError(str(error)) from None
+    return probes
 
 
 def _nothing_in(path: str, problems: Sequence[Problem]) -> Problem:

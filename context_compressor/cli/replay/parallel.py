@@ -17,10 +17,7 @@ from functools import cache
 from typing import Any
 
 from context_compressor.errors import ContextCompressorError
-from context_compressor.measure.recording import Recording
-from context_compressor.measure.results import Turn
-from context_compressor.measure.systems import SYSTEMS
-from context_compressor.measure.watching import Watched, watch
+from context_compressor.measure import SYSTEMS, Probe, Recording, Turn, Watched, watch
 from context_compressor.messages.openai import from_openai
 from context_compressor.report.data import OURS, SessionRun, Skipped
 from context_compressor.tokens.tiktoken_counter import TiktokenCounter
@@ -40,6 +37,7 @@ class Task:
     messages: list[dict[str, Any]]
     systems: tuple[str, ...]
     budgets: tuple[int, ...]
+    probes: tuple[Probe, ...] = ()
 
     @property
     def steps(self) -> int:
@@ -61,7 +59,7 @@ def replay_session(task: Task, on_turn: Callable[[], object]) -> Outcome:
     except ContextCompressorError as error:
         return Skipped(task.name, str(error))
     try:
-        recording = Recording(task.messages, _counter(), task.name)
+        recording = Recording(task.messages, _counter(), task.name, task.probes)
         if not recording.turns:
             return Skipped(task.name, "has no assistant message after an input, so no turn", is_failure=False)
         runs = tuple(
@@ -73,7 +71,9 @@ def replay_session(task: Task, on_turn: Callable[[], object]) -> Outcome:
         raise
     except Exception as error:  # one session must not cost the others
         return Skipped(task.name, f"{type(error).__name__}: {error}")
-    session = SessionRun(task.name, task.source, len(task.messages), recording.total_tokens, runs)
+    session = SessionRun(
+        task.name, task.source, len(task.messages), recording.total_tokens, runs, task.probes
+    )
     # At no budget there is a view: all there is to tell would be told of the history.
     is_told = any(turn.is_sent for run in runs if run.replay.system == OURS for turn in run.replay.turns)
     return session if is_told else find_unfit(session)[0]

@@ -27,7 +27,7 @@ from context_compressor.cli.replay.parallel import Replays, Task, default_jobs, 
 from context_compressor.cli.replay.table import print_tables
 from context_compressor.cli.settings import make_config
 from context_compressor.cli.wording import one_line, slug_of
-from context_compressor.measure.systems import SYSTEMS
+from context_compressor.measure import SYSTEMS
 from context_compressor.readers import Format
 from context_compressor.report.data import OURS, RAW, ReportData, SessionRun, Skipped, report_value
 
@@ -44,6 +44,7 @@ def run_replay(
     *,
     budgets: Sequence[int],
     baselines: Sequence[str],
+    probes: str | None,
     report: str | None,
     png: str | None,
     as_json: bool,
@@ -67,9 +68,10 @@ def run_replay(
             if status is not None:
                 status.update(f"reading: {count:,} sessions")
 
-        inputs = read_inputs(paths, format, tell)
+        inputs = read_inputs(paths, format, tell, probes)
     tasks = [
-        Task(name, session.source, session.messages, systems, chosen) for name, session in inputs.sessions
+        Task(one.name, one.session.source, one.session.messages, systems, chosen, one.probes)
+        for one in inputs.sessions
     ]
     replays = Replays(tasks, jobs or default_jobs())
     is_interrupted = False
@@ -162,7 +164,7 @@ def _gather(
 
 def _notes(inputs: Inputs) -> list[Skipped]:
     told = [Skipped(one.file, str(one).removeprefix(one.file).lstrip(",: ")) for one in inputs.problems]
-    told += [Skipped(name, note) for name, session in inputs.sessions for note in session.notes]
+    told += [Skipped(one.name, note) for one in inputs.sessions for note in one.session.notes]
     return told
 
 
