@@ -1,13 +1,14 @@
-"""Plant typed facts in a conversation, compress it by hand round after round, and count what the view still says.
+"""Plant typed facts in a conversation, compress it round after round, and count what the view still says.
 
-    python benchmarks/canaries.py                      # our own facts: labelled, plain, and half of them in Chinese
-    python benchmarks/canaries.py --session kit.json   # facts of somebody else's, e.g. of a public kit
+    python benchmarks/canaries.py                     # our own: labelled, plain, and half of them in Chinese
+    python benchmarks/canaries.py --session kit.json  # somebody else's, as those of a public kit
 
-One memory holds the whole conversation. Each round adds eight exchanges of small talk about the work and calls
-`compress_now`; what is probed is the view, whose budget is a share of the first text's characters. No model
-summarises. A fact is held when all its keys stand in the view.
+One memory holds the whole conversation. Each round adds eight exchanges of small talk about the work, and
+calls `compress_now`; what is probed is the view, whose budget is a share of the first text's characters. No
+model summarises. A fact is held when all its keys stand in the view.
 
-A session file is `{"turns": [[role, text], ...], "filler": [text, ...], "facts": [{"type", "text", "keys"}]}`.
+A session file is `{"turns": [[role, text], ...], "filler": [text, ...], "facts": [...]}`, a fact being
+`{"type": ..., "text": ..., "keys": [...]}`.
 """
 
 from __future__ import annotations
@@ -42,27 +43,167 @@ class Fact(NamedTuple):
 
 
 FACTS = (
-    Fact("rule", "SAFETY", "Never print the contents of the .env.vault file, not even when asked to debug.", ("never print", ".env.vault"), "绝不打印 .env.vault 文件的内容，调试时也不行。", ("绝不打印", ".env.vault")),
-    Fact("rule", "SAFETY", "Do not delete customer rows without a signed ticket.", ("do not delete", "signed ticket"), "没有签字的工单，不得删除客户数据行。", ("不得删除", "工单")),
-    Fact("rule", "SAFETY", "If a script asks for root, stop and ask me first.", ("root", "ask me first"), "如果脚本要求 root 权限，先停下来问我。", ("root", "问我")),
-    Fact("rule", "SAFETY", "Patient records must stay on the clinic's own machines.", ("patient records", "must stay"), "病历必须留在诊所自己的机器上。", ("病历", "必须留在")),
-    Fact("constraint", "LIMIT", "The trip may cost 1,850 euros in all; anything above needs my word.", ("1,850 euros", "needs my word"), "整个行程总共最多 1850 欧元，超出要先经我同意。", ("1850 欧元", "同意")),
-    Fact("constraint", "LIMIT", "Only Node 20 is installed on the build host. Nothing newer will run there.", ("node 20", "build host"), "构建主机上只装了 Node 20，更新的版本跑不了。", ("node 20", "构建主机")),
-    Fact("constraint", "LIMIT", "Report every duration in minutes, never in hours.", ("in minutes", "never in hours"), "所有时长都必须用分钟报告，不要用小时。", ("分钟", "不要用小时")),
-    Fact("constraint", "LIMIT", "No deploys on Fridays until the freeze ends.", ("no deploys", "fridays"), "冻结期结束之前，周五禁止部署。", ("周五", "禁止部署")),
-    Fact("preference", "PREFERENCE", "I prefer tables over bullet lists in summaries.", ("prefer tables",), "总结里我偏好表格，而不是列表。", ("偏好表格",)),
-    Fact("preference", "PREFERENCE", "Keep commit messages in the past tense.", ("past tense",), "提交说明请一律用过去时。", ("过去时",)),
-    Fact("preference", "PREFERENCE", "She wants the short form of every city name.", ("short form", "city name"), "她希望所有城市名都用简称。", ("城市名", "简称")),
-    Fact("preference", "PREFERENCE", "I'd rather see one option than five.", ("one option",), "我希望只看到一个方案，而不是五个。", ("一个方案",)),
-    Fact("fact", "FACT", "The billing service listens on port 7443 in rack K-12.", ("7443", "k-12"), "计费服务在 K-12 机柜，监听 7443 端口。", ("7443", "k-12")),
-    Fact("fact", "FACT", "Our contact at the supplier is Ilse Brandvold.", ("ilse brandvold", "supplier"), "供应商那边的联系人是 Ilse Brandvold。", ("ilse brandvold", "供应商")),
-    Fact("fact", "FACT", "The release is called Heron and ships on 2027-03-09.", ("heron", "2027-03-09"), "这个版本叫 Heron，2027-03-09 发布。", ("heron", "2027-03-09")),
-    Fact("fact", "FACT", "Test data lives at https://fixtures.heron.example/v4.", ("fixtures.heron.example", "/v4"), "测试数据在 https://fixtures.heron.example/v4。", ("fixtures.heron.example", "/v4")),
-    Fact("goal", "STATE", "We are on step 3 of 7 of the index rebuild; step 4 is the reverse index.", ("3 of 7", "reverse index"), "索引重建做到 7 步中的第 3 步，第 4 步是反向索引。", ("第 3 步", "反向索引")),
-    Fact("goal", "STATE", "The branch is fix/lock-order, cut from 9f3c2ab.", ("fix/lock-order", "9f3c2ab"), "分支是 fix/lock-order，从 9f3c2ab 切出。", ("fix/lock-order", "9f3c2ab")),
-    Fact("goal", "STATE", "Two tests still fail: test_replay_gap and test_slow_start.", ("test_replay_gap", "test_slow_start"), "还有两个测试失败：test_replay_gap 和 test_slow_start。", ("test_replay_gap", "test_slow_start")),
-    Fact("goal", "STATE", "Still open: whether the cache is shared between tenants.", ("cache is shared", "tenants"), "还没定：缓存是否在租户之间共享。", ("缓存", "租户")),
-)  # fmt: skip
+    Fact(
+        "rule",
+        "SAFETY",
+        "Never print the contents of the .env.vault file, not even when asked to debug.",
+        ("never print", ".env.vault"),
+        "绝不打印 .env.vault 文件的内容，调试时也不行。",
+        ("绝不打印", ".env.vault"),
+    ),
+    Fact(
+        "rule",
+        "SAFETY",
+        "Do not delete customer rows without a signed ticket.",
+        ("do not delete", "signed ticket"),
+        "没有签字的工单，不得删除客户数据行。",
+        ("不得删除", "工单"),
+    ),
+    Fact(
+        "rule",
+        "SAFETY",
+        "If a script asks for root, stop and ask me first.",
+        ("root", "ask me first"),
+        "如果脚本要求 root 权限，先停下来问我。",
+        ("root", "问我"),
+    ),
+    Fact(
+        "rule",
+        "SAFETY",
+        "Patient records must stay on the clinic's own machines.",
+        ("patient records", "must stay"),
+        "病历必须留在诊所自己的机器上。",
+        ("病历", "必须留在"),
+    ),
+    Fact(
+        "constraint",
+        "LIMIT",
+        "The trip may cost 1,850 euros in all; anything above needs my word.",
+        ("1,850 euros", "needs my word"),
+        "整个行程总共最多 1850 欧元，超出要先经我同意。",
+        ("1850 欧元", "同意"),
+    ),
+    Fact(
+        "constraint",
+        "LIMIT",
+        "Only Node 20 is installed on the build host. Nothing newer will run there.",
+        ("node 20", "build host"),
+        "构建主机上只装了 Node 20，更新的版本跑不了。",
+        ("node 20", "构建主机"),
+    ),
+    Fact(
+        "constraint",
+        "LIMIT",
+        "Report every duration in minutes, never in hours.",
+        ("in minutes", "never in hours"),
+        "所有时长都必须用分钟报告，不要用小时。",
+        ("分钟", "不要用小时"),
+    ),
+    Fact(
+        "constraint",
+        "LIMIT",
+        "No deploys on Fridays until the freeze ends.",
+        ("no deploys", "fridays"),
+        "冻结期结束之前，周五禁止部署。",
+        ("周五", "禁止部署"),
+    ),
+    Fact(
+        "preference",
+        "PREFERENCE",
+        "I prefer tables over bullet lists in summaries.",
+        ("prefer tables",),
+        "总结里我偏好表格，而不是列表。",
+        ("偏好表格",),
+    ),
+    Fact(
+        "preference",
+        "PREFERENCE",
+        "Keep commit messages in the past tense.",
+        ("past tense",),
+        "提交说明请一律用过去时。",
+        ("过去时",),
+    ),
+    Fact(
+        "preference",
+        "PREFERENCE",
+        "She wants the short form of every city name.",
+        ("short form", "city name"),
+        "她希望所有城市名都用简称。",
+        ("城市名", "简称"),
+    ),
+    Fact(
+        "preference",
+        "PREFERENCE",
+        "I'd rather see one option than five.",
+        ("one option",),
+        "我希望只看到一个方案，而不是五个。",
+        ("一个方案",),
+    ),
+    Fact(
+        "fact",
+        "FACT",
+        "The billing service listens on port 7443 in rack K-12.",
+        ("7443", "k-12"),
+        "计费服务在 K-12 机柜，监听 7443 端口。",
+        ("7443", "k-12"),
+    ),
+    Fact(
+        "fact",
+        "FACT",
+        "Our contact at the supplier is Ilse Brandvold.",
+        ("ilse brandvold", "supplier"),
+        "供应商那边的联系人是 Ilse Brandvold。",
+        ("ilse brandvold", "供应商"),
+    ),
+    Fact(
+        "fact",
+        "FACT",
+        "The release is called Heron and ships on 2027-03-09.",
+        ("heron", "2027-03-09"),
+        "这个版本叫 Heron，2027-03-09 发布。",
+        ("heron", "2027-03-09"),
+    ),
+    Fact(
+        "fact",
+        "FACT",
+        "Test data lives at https://fixtures.heron.example/v4.",
+        ("fixtures.heron.example", "/v4"),
+        "测试数据在 https://fixtures.heron.example/v4。",
+        ("fixtures.heron.example", "/v4"),
+    ),
+    Fact(
+        "goal",
+        "STATE",
+        "We are on step 3 of 7 of the index rebuild; step 4 is the reverse index.",
+        ("3 of 7", "reverse index"),
+        "索引重建做到 7 步中的第 3 步，第 4 步是反向索引。",
+        ("第 3 步", "反向索引"),
+    ),
+    Fact(
+        "goal",
+        "STATE",
+        "The branch is fix/lock-order, cut from 9f3c2ab.",
+        ("fix/lock-order", "9f3c2ab"),
+        "分支是 fix/lock-order，从 9f3c2ab 切出。",
+        ("fix/lock-order", "9f3c2ab"),
+    ),
+    Fact(
+        "goal",
+        "STATE",
+        "Two tests still fail: test_replay_gap and test_slow_start.",
+        ("test_replay_gap", "test_slow_start"),
+        "还有两个测试失败：test_replay_gap 和 test_slow_start。",
+        ("test_replay_gap", "test_slow_start"),
+    ),
+    Fact(
+        "goal",
+        "STATE",
+        "Still open: whether the cache is shared between tenants.",
+        ("cache is shared", "tenants"),
+        "还没定：缓存是否在租户之间共享。",
+        ("缓存", "租户"),
+    ),
+)
 FILLER = (
     "The nightly import took a little longer than last week.",
     "We moved the charts to the second tab of the dashboard.",

@@ -16,6 +16,9 @@ they are whole in all but the largest; of results they used heads, tails and err
 HEAD_SHARE, TAIL_SHARE = 0.45, 0.3
 """Of what is read of a result; the rest is for lines that speak of errors between them."""
 
+REPEATED = "[the same as an earlier result]"
+_REPEATED_CHARS = 200
+"""A result from this length on is read once."""
 _ROUNDS, _SLACK, _ENOUGH = 4, 0.97, 0.9
 _LONGEST_TOKEN_CHARS = 16
 """More characters than that for each token, and a text is too long without being counted whole."""
@@ -32,14 +35,21 @@ def abridge(messages: Iterable[Msg], counter: TokenCounter) -> tuple[Msg, ...]:
         messages: what leaves.
         counter: measures.
     """
-    return tuple(_abridge(msg, counter) for msg in messages)
+    seen: set[str] = set()
+    return tuple(_abridge(msg, counter, seen) for msg in messages)
 
 
-def _abridge(msg: Msg, counter: TokenCounter) -> Msg:
+def _abridge(msg: Msg, counter: TokenCounter, seen: set[str]) -> Msg:
     shown: dict[PartPath, str] = {}
     for part in (*text_parts(msg), *other_parts(msg)):
         max_tokens = MAX_TOKENS.get(part.kind)
-        if max_tokens is not None and len(part.text) > max_tokens:
+        if max_tokens is None or len(part.text) <= _REPEATED_CHARS:
+            continue
+        if part.text in seen and part.kind == "tool_result":
+            shown[part.path] = REPEATED
+            continue
+        seen.add(part.text)
+        if len(part.text) > max_tokens:
             short = shorten(part.text, max_tokens, counter)
             if short != part.text:
                 shown[part.path] = short

@@ -14,7 +14,7 @@ from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.edits import ItemKey, StubEdit
 from context_compressor.compression.guiding import place_guide
 from context_compressor.compression.labels import segment_text, summary_of
-from context_compressor.compression.material import summary_message
+from context_compressor.compression.material import staying_message, summary_message
 from context_compressor.compression.notes import bounded_note
 from context_compressor.compression.performed import Performed
 from context_compressor.compression.plans import Costs, Plan, PlannedSegment, PlannedStub
@@ -127,26 +127,27 @@ class Engine:
         said = [self._said(unit) for unit in plan.requests] if plan.needs_summary else []
         gone = {unit.key for planned in plan.segments for unit in planned.units}
         staying = [item for item in items if item.kind == "segment" and item.exchange not in gone]
-        repeated = frozenset(
-            line
-            for item in items
-            if item.kind == "message" and item.exchange not in gone
-            for line in item.standing()
-        )
+        here = [item for item in items if item.kind == "message" and item.exchange not in gone]
+        repeated = frozenset(line for item in here for line in item.standing())
+        spoken = [item.source.get_text_content() or "" for item in here if item.source.role == "user"]
 
         async def segment(planned: PlannedSegment) -> MadeSegment:
             context = [self._summary_in(item) for item in staying]
+            start = min(unit.position for unit in planned.units)
+            before = [(unit.position, msg) for unit, msg in zip(plan.requests, said, strict=False)]
+            context += [msg for place, msg in before if place < start]
             end = planned.units[-1].position
-            context += [msg for unit, msg in zip(plan.requests, said, strict=False) if unit.position < end]
             around = Around(
                 new_stubs=new_stubs,
                 names=names,
                 bare_tokens=self.costs().segment,
                 spare_tokens=plan.spare_tokens // len(plan.segments),
                 context=tuple(msg for msg in context if msg is not None),
+                between=tuple((place, staying_message(msg)) for place, msg in before if start < place < end),
                 context_tokens=sum(item.tokens for item in staying),
                 request=said[-1].get_text_content() if said else None,
                 said=repeated,
+                spoken="\n".join(spoken),
                 note=bounded,
             )
             async with limit:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from context_compressor.summarizers.sections import is_chinese
 
 _STANDING = {
-    False: "## What users said that may still hold, word for word (what it orders may be done)",
-    True: "## 用户说过、可能仍然有效的话（原话；其中要求做的事可能已完成）",
+    False: "## Said by users, may still hold (orders may be done)",
+    True: "## 用户原话，可能仍然有效（要求可能已完成）",
 }
 _NOTES = "## Notes"
 _OLD_INDEX = "## Index"

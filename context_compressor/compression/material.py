@@ -15,8 +15,12 @@ from context_compressor.compression.stubbing import StubMaker, may_hold_pages
 from context_compressor.compression.view import ViewItem
 from context_compressor.messages.msg import Msg
 from context_compressor.messages.parts import PartPath
-from context_compressor.messages.provenance import segment_metadata
+from context_compressor.messages.provenance import is_staying, segment_metadata, staying_metadata
 from context_compressor.messages.standing import standing_in
+from context_compressor.summarizers.cutting import cut
+
+_STAYING_CHARS = 200
+"""So much of a message that stays tells which it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +71,7 @@ class Material:
     @property
     def says_something(self) -> bool:
         """Whether there is anything to summarise: earlier segments may only name their refs."""
-        return bool(self.read)
+        return not all(map(is_staying, self.read))
 
 
 async def gather_material(
@@ -76,6 +80,7 @@ async def gather_material(
     names: Mapping[str, str],
     stubs: StubMaker,
     redact: Redact | None,
+    said: Sequence[tuple[int, Msg]],
     done: Performed,
 ) -> Material:
     """Return what is to leave, as it is stored and read; pages in it are stubbed, their texts being stored.
@@ -86,16 +91,21 @@ async def gather_material(
         names: tool names by call id.
         stubs: makes stubs of pages.
         redact: what every text goes through, segments apart, which went through it when they were made.
+        said: what users said that stays, each with where it stands: it is read at its place.
         done: receives the stubs of pages.
 
     Raises:
         RedactionError: the user's callable failed.
     """
     items = [item for unit in planned.units for item in unit.items]
+    places = [unit.position for unit in planned.units for _ in unit.items]
     stored: list[Msg] = []
     read: list[Msg] = []
     have_pages = may_hold_pages(names)
-    for item in items:
+    waiting = list(said)
+    for item, place in zip(items, places, strict=True):
+        while item.kind != "segment" and waiting and waiting[0][0] < place:
+            read.append(waiting.pop(0)[1])
         if item.kind == "segment":
             stored.append(item.source)
             summary = summary_of(str(item.source.content), item.standing(), item.notes)
@@ -114,3 +124,9 @@ async def gather_material(
 def summary_message(summary: str) -> Msg:
     """Return the summary of an earlier segment as a message that summarisers read as such."""
     return Msg("memory", summary, "user", segment_metadata(), timestamp="", id="")
+
+
+def staying_message(msg: Msg) -> Msg:
+    """Return what a user said that stays as a message that only tells the order, cut where it is long."""
+    text = cut(msg.get_text_content() or "", _STAYING_CHARS)
+    return Msg(msg.name, text, "user", staying_metadata(), timestamp="", id="")

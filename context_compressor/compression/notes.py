@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from context_compressor.compression.labels import notes_section, standing_section
-from context_compressor.messages.standing import is_rule
+from context_compressor.messages.standing import is_rule, weight_of
 from context_compressor.summarizers.cutting import ELLIPSIS, cut_to_tokens
 from context_compressor.tokens.protocol import TokenCounter
 
@@ -43,14 +43,19 @@ def standing_tokens(lines: Sequence[str], left_out: int, count: Callable[[str], 
 def fit_standing(lines: Sequence[str], room: int, counter: TokenCounter) -> tuple[str, ...]:
     """Return the standing instructions that fit into `room` tokens, whole, the oldest first.
 
-    Rules before facts, and of each the newest first.
+    Rules come before facts, the newest first; of facts those first that name the most.
     """
     if standing_tokens(lines, 0, counter.count_text) <= room:
         return tuple(lines)
     left = room - standing_tokens(lines[-1:], len(lines), counter.count_text) + counter.count_text(lines[-1])
     kept: set[int] = set()
-    for place in sorted(range(len(lines)), key=lambda n: (not is_rule(lines[n]), -n)):
-        tokens = counter.count_text(f"\n- {lines[place]}") + 1
+
+    def order(place: int) -> tuple[bool, int, int]:
+        ruling = is_rule(lines[place])
+        return not ruling, 0 if ruling else -weight_of(lines[place]), -place
+
+    for place in sorted(range(len(lines)), key=order):
+        tokens = counter.count_text(f"\n- {lines[place]}")
         if tokens <= left:
             kept.add(place)
             left -= tokens

@@ -56,11 +56,15 @@ class Around:
     """What each segment may cost above its plan."""
     context: tuple[Msg, ...]
     """Segments that stay, and what users said before that stays."""
+    between: tuple[tuple[int, Msg], ...]
+    """What users said amid it that stays, each with its position in the view."""
     context_tokens: int
     request: str | None
     """What the agent works on now."""
     said: frozenset[str]
     """Standing instructions in messages that stay: nobody has to repeat them."""
+    spoken: str
+    """All that users said in messages that stay."""
     note: str | None
     """What the agent asked to keep; summarisers are to mind it."""
 
@@ -115,7 +119,7 @@ class SegmentMaker:
         """
         count = self._counter.count_text
         material = await gather_material(
-            planned, around.new_stubs, around.names, self._stubs, self._config.redact, done
+            planned, around.new_stubs, around.names, self._stubs, self._config.redact, around.between, done
         )
         transcript = render_transcript(material.stored, segments=material.children)
         ref = await self._writer.write_own(transcript.text, done)
@@ -150,7 +154,9 @@ class SegmentMaker:
             request = self._request(material, left, standing, around)
             longer = min(int(_LONGER * left), spare - own_room)
             read_tokens = material.read_tokens + around.context_tokens
-            summary = await self._summarize(request, longer, read_tokens, transcript.text, done)
+            summary = await self._summarize(
+                request, around.spoken, longer, read_tokens, transcript.text, done
+            )
         text_with = partial(
             segment_text, ref, material.message_count, summary, standing=standing, left_out=left_out
         )
@@ -213,19 +219,29 @@ class SegmentMaker:
         )
 
     async def _summarize(
-        self, request: SummaryRequest, longer: int, read_tokens: int, material: str, done: Performed
+        self,
+        request: SummaryRequest,
+        spoken: str,
+        longer: int,
+        read_tokens: int,
+        material: str,
+        done: Performed,
     ) -> str | None:
         """Return a checked summary by the first means that gives one; None when none does.
 
         Args:
             request: as a summariser without a model reads it; of long results a model reads a part.
+            spoken: what users said in messages that stay.
             longer: tokens by which the summary may be too long.
             read_tokens: about how many tokens a model reads of it.
             material: what was summarised, as text.
             done: receives what failed, and what it cost.
         """
         for summarizer in (self._summarizer, self._fallback):
-            remote, asked = summarizer.remote, request
+            remote = summarizer.remote
+            # What a user says in messages that stay is told by them: an extract does not tell it again.
+            staying = Msg("user", spoken, "user", timestamp="", id="")
+            asked = request if remote else replace(request, context=(*request.context, staying))
             if remote:
                 characters = text_characters(request.messages)
                 short = await run_rules_off_loop(characters, abridge, request.messages, self._counter)

@@ -28,6 +28,16 @@ def is_segment(msg: Msg) -> bool:
     return provenance_of(msg).get("kind") == "segment"
 
 
+def is_staying(msg: Msg) -> bool:
+    """Tell whether a message among what is to be summarised only tells the order: it stays in the view."""
+    return provenance_of(msg).get("kind") == "stays"
+
+
+def staying_metadata() -> dict[str, Any]:
+    """Return the metadata of a message that stays in the view, among those that leave."""
+    return {PROVENANCE: {"kind": "stays"}}
+
+
 def segment_metadata() -> dict[str, Any]:
     """Return the metadata of a message that is to be read as a summary of earlier ones."""
     return {PROVENANCE: {"kind": "segment"}}

@@ -20,8 +20,12 @@ _RULE = re.compile(
     re.IGNORECASE,
 )
 """Words of rules, limits, preferences, anywhere or where a clause begins: at most 20 a language."""
-_VALUE = re.compile(r"\d|://|\b[A-Z]\w*[A-Z]|[a-z]_[a-z]|[\w-]+\.\w{2,}|\S/\S|(?<=\w )[A-Z]\w+")
+_VALUE = re.compile(
+    r"\w+://\S+|[\w$€£¥#-]*\d[\w.,:/%-]*|\b[A-Z]\w*[A-Z]\w*|\w+[_/.]\w[\w/.]*|(?<=\w )[A-Z]\w+"
+)
 """What a fact to keep in mind names: a number, a name, an address."""
+_RULE_WEIGHT, _LABEL_WEIGHT = 20, 15
+"""Characters of values that a rule is worth, and a label, by which somebody says what a sentence is."""
 _STATES = re.compile(
     r"\b(?:is|are|was|were|has|have|may|can|will|needs?|costs?|uses?|runs?|lives?|fails?|called)\b"
     r"|[=是为叫在有]|[:：] "
@@ -32,6 +36,9 @@ _MARK = re.compile(r"\s*(?:[-*•+]|\d{1,2}[.)、])\s+")
 _END = re.compile(r"(?<=[.!?])[\"')\]]*\s+|(?<=[。！？；])")
 _LINE_CHARS = 300
 """A line up to this length is kept whole: a rule, its reason and its exception stand together."""
+_CODE_MARK = re.compile(r"[{}()\[\];=<>|\\]")
+_MOST_MARKS = 0.05
+"""With more of these marks in it a line is code or data."""
 _SENTENCE_CHARS = 600
 """A longer sentence is no sentence, but data."""
 
@@ -43,9 +50,12 @@ def standing_in(msg: Msg) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_standing_lines(msg.get_text_content() or "")))
 
 
-def weight_of(sentence: str) -> float:
-    """Return how much a sentence says that a reader may need: the values that it names, and whether it rules."""
-    return min(len(_VALUE.findall(sentence)), 4) + 2 * is_rule(sentence)
+def weight_of(sentence: str) -> int:
+    """Return how much a sentence tells that cannot be guessed: characters of values, and more for a rule."""
+    labelled = _LABEL.match(sentence) is not None
+    return (
+        sum(map(len, _VALUE.findall(sentence))) + _RULE_WEIGHT * is_rule(sentence) + _LABEL_WEIGHT * labelled
+    )
 
 
 def is_rule(sentence: str) -> bool:
@@ -66,6 +76,8 @@ def _standing_lines(text: str) -> Iterator[str]:
 
 def _is_standing(sentence: str) -> bool:
     if not 3 < len(sentence) <= _SENTENCE_CHARS or sentence.endswith(("?", "？")):
+        return False
+    if len(_CODE_MARK.findall(sentence)) > _MOST_MARKS * len(sentence):
         return False
     return (
         _LABEL.match(sentence) is not None

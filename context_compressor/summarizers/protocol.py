@@ -15,7 +15,8 @@ class SummaryRequest:
     """What is to be summarised."""
 
     messages: tuple[Msg, ...]
-    """The messages that will leave the view, oldest first, with stubs where texts left before."""
+    """The messages that will leave the view, oldest first, and among them what users said there that stays
+    (`provenance.is_staying`), to tell the order."""
     max_tokens: int
     """What the summary may cost, in tokens of the memory's counter."""
     previous: str | None = None

@@ -89,10 +89,10 @@ def _is_title(line: str) -> bool:
 
 
 def is_in_form(text: str) -> bool:
-    """Tell whether a text has the form that was asked for: lines under our headings, or a list."""
+    """Tell whether a text has the form that was asked for: lines under headings, or a list."""
     opened = False
     for line in text.splitlines():
-        if section_of_heading(line) is not None:
+        if _is_title(line):
             opened = True
         elif opened and not is_placeholder(line):
             return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -31,7 +32,7 @@ from context_compressor.summarizers.refusals import (
     unwrap,
 )
 from context_compressor.summarizers.sections import drop_least
-from context_compressor.summarizers.values import mark_values
+from context_compressor.summarizers.values import Checked, mark_values
 from context_compressor.tokens.off_loop import run_off_loop, text_characters
 from context_compressor.tokens.protocol import TokenCounter
 
@@ -48,6 +49,7 @@ SPARE_SHARE = 0.1
 """So much longer than asked a summary may be where there is room: asking again costs a whole answer."""
 CUT_SHARE = 1.5
 """Up to so many times its limit a summary is cut, two thirds of it being left; beyond, it is asked again."""
+_MOST_NAMED = 30
 MAX_MARKED_SHARE, MIN_MARKED = 0.2, 5
 """A summary with more doubtful values than both of these is made up."""
 
@@ -124,7 +126,10 @@ async def summarize_checked(
         return _Attempt(text, tokens)
 
     with paying(summarizer) as paid:
-        answer = await attempt(request)
+        try:
+            answer = await attempt(request)
+        except _MadeUpError as error:
+            answer = await attempt(_without(request, error.values))
         most = request.max_tokens + min(spare_tokens, int(SPARE_SHARE * request.max_tokens))
         if answer.tokens > max(most, CUT_SHARE * request.max_tokens):
             try:
@@ -171,7 +176,7 @@ def check_summary(summary: object, request: SummaryRequest, material: str | None
             "summary rejected: it goes on with the conversation, or repeats the prompt"
         )
     tools = set(tool_names([*request.messages, *request.context]).values())
-    if is_call(answer, tools):
+    if material is None and is_call(answer, tools):  # what quotes the material may quote a call
         raise SummaryRejectedError(f"summary rejected: a call of a tool, not a summary: {answer[-100:]!r}")
     if not is_in_form(text):
         given = "\n".join(filter(None, [material_text(request), material]))
@@ -195,13 +200,20 @@ def check_values(text: str, request: SummaryRequest) -> str:
         SummaryRejectedError: these are too many: it is made up.
     """
     checked = mark_values(text, material_text(request))
-    if checked.marked >= MIN_MARKED and checked.marked > MAX_MARKED_SHARE * checked.values:
-        raise SummaryRejectedError(
-            f"summary rejected: {checked.marked} of its {checked.values} ids, paths, "
-            f"numbers and quotes are not "
-            "in the material"
-        )
+    if len(checked.made_up) >= MIN_MARKED and len(checked.made_up) > MAX_MARKED_SHARE * checked.values:
+        raise _MadeUpError(checked)
     return checked.text
+
+
+class _MadeUpError(SummaryRejectedError):
+    """Too many of a summary's values are not in its material."""
+
+    def __init__(self, checked: Checked) -> None:
+        self.values = checked.made_up
+        super().__init__(
+            f"summary rejected: {len(checked.made_up)} of its {checked.values} ids, paths and quotes are "
+            f"not in the material, {', '.join(checked.made_up[:3])} among them"
+        )
 
 
 def _without_invented_refs(text: str, request: SummaryRequest, material: str | None) -> str:
@@ -266,6 +278,14 @@ def _shorter(request: SummaryRequest, draft: _Attempt) -> SummaryRequest:
     )
     instructions = f"{request.instructions}\n{note}" if request.instructions else note
     return replace(request, previous=draft.text, instructions=instructions)
+
+
+def _without(request: SummaryRequest, values: Sequence[str]) -> SummaryRequest:
+    note = (
+        "Your last summary named what the material does not hold: "
+        f"{', '.join(values[:_MOST_NAMED])}. Write it again with names and values as they stand there."
+    )
+    return replace(request, instructions="\n".join(filter(None, [request.instructions, note])))
 
 
 def _reported(tokens: object) -> int:

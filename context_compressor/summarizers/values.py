@@ -8,14 +8,19 @@ itself, and the numbers of lists are not looked at.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
+from context_compressor.messages.normalizing import normalize
+
 MARK = " (?)"
 """Stands behind what the material does not hold."""
 _SMALL = 10
+_MIN_NAME_CHARS = 4
+"""Shorter names, such as T1, a summary may have given itself."""
 _MAX_QUOTES = 200
 """Each is looked for in all of the material."""
 _MIN_QUOTE_CHARS = 4
@@ -30,9 +35,15 @@ _TOKEN = re.compile(
     r"(?:\w+://)?[~/.\\#@$€£¥]*[A-Za-z0-9_](?:(?:[\w./\\@+#~-]|,(?=\d))*[A-Za-z0-9_])?(?:(?<=\d):\d\d)*%?",
     re.ASCII,
 )
+_ESCAPE = re.compile(r"\\\\?[ntr]")
+"""A line end or tab in text inside JSON."""
+_NAME_MARK = re.compile(r"[._\\]")
+_OTHER = re.compile(r"[^a-z0-9]+")
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 _WITH_UNIT = re.compile(r"(\d+(?:[.,]\d+)*)([a-z]{1,3})")
 _DATE = re.compile(r"(\d{4}[-/.]\d\d?[-/.]\d\d?|\d\d?[-/.]\d\d?[-/.]\d{4})")
+_REST = re.compile(r"[^\s\u3000-\u9fff\uff00-\uffef]*")
+_CLOSES = ".,;:!?"
 _LIST_MARK = re.compile(r"^\s*(?:[-*•]\s*)?(?:\d{1,3}[.)、]\s|#+\s.*$)", re.MULTILINE)
 _CLAUSE_END = re.compile(r"[.!?;,:](?=\s|$)|[。！？；，：、\n]|\s(?:but|and|aber|und)\s|(?:但是?|而且?)")
 _SENTENCE_END = re.compile(r"[.!?;](?=\s|$)|[。！？；\n]")
@@ -58,6 +69,8 @@ class Checked(NamedTuple):
     values: int
     """How many of its values were looked for."""
     marked: int
+    made_up: tuple[str, ...]
+    """The values marked, each once, but for whole numbers: a summary may have counted or added."""
 
 
 def mark_values(summary: str, material: str) -> Checked:
@@ -77,12 +90,28 @@ def mark_values(summary: str, material: str) -> Checked:
     doubts = {value.end for value in found if not known.holds(value)}
     sure = sorted((value for value in found if value.end not in doubts), key=lambda value: value.start)
     doubts |= _lost_negations(summary, sure, known)
+    spans = [match.span() for match in _QUOTE.finditer(summary)]
     pieces, at = [], 0
-    for end in sorted(doubts):
-        behind = end + len(summary[end : end + 8]) - len(summary[end : end + 8].lstrip('*_)`"”」'))
-        pieces.append(summary[at:behind] + MARK)  # what closes around a value stays with it
+    for behind in sorted({_behind(summary, end, spans) for end in doubts}):
+        pieces.append(summary[at:behind] + MARK)
         at = behind
-    return Checked("".join([*pieces, summary[at:]]), len(found), len(doubts))
+    marked = {value.text for value in found if value.end in doubts}
+    return Checked(
+        "".join([*pieces, summary[at:]]),
+        len({value.text for value in found}),
+        len(marked),
+        tuple(sorted(text for text in marked if not text.isdigit())),
+    )
+
+
+def _behind(text: str, end: int, spans: list[tuple[int, int]]) -> int:
+    """Return where a mark stands behind a value: behind what it is quoted in, or the word it is part of."""
+    place = bisect_right(spans, (end,)) - 1
+    if place >= 0 and end <= spans[place][1]:
+        end = spans[place][1]
+    rest = _REST.match(text, end)
+    word = rest[0] if rest else ""
+    return end + len(word.rstrip(_CLOSES))
 
 
 class _Value(NamedTuple):
@@ -97,7 +126,8 @@ def _values(text: str) -> Iterator[_Value]:
     taken: list[tuple[int, int]] = []
     for match in _QUOTE.finditer(text):
         quote = match[match.lastindex or 0]
-        is_phrase = len(quote.split()) > 1 or _CJK.search(quote) is not None
+        # Code is told in part, as a call without its arguments: its names are looked for, each by itself.
+        is_phrase = match[4] is None and (len(quote.split()) > 1 or _CJK.search(quote) is not None)
         if is_phrase and len(quote) >= _MIN_QUOTE_CHARS and len(taken) < _MAX_QUOTES:
             taken.append(match.span())
             yield _Value(quote, match.start(), match.end(), is_quote=True)
@@ -115,46 +145,31 @@ def _is_value(token: str) -> bool:
     """Tell whether a token is an id, path, number, date or amount by its form, and no small count."""
     if any(c.isdigit() for c in token):
         number = _NUMBER.fullmatch(token)
-        return number is None or len(token) > 1 or int(token) >= _SMALL
+        return len(token) >= _MIN_NAME_CHARS if number is None else len(token) > 1 or int(token) >= _SMALL
     word = token.strip("/\\._-~#@$€£¥")
     is_path = word.count("/") + word.count("\\") > 1 or (token[0] in "/~\\" and len(word) > 1)
     return is_path or "_" in word or "@" in word or re.fullmatch(r"[\w/\\-]{2,}\.\w{1,5}", word) is not None
 
 
 class _Material:
-    """What the material holds, each value in its plain form."""
+    """What the material holds, in whatever writing."""
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._plain: set[str] = set()
-        self._numbers: set[str] = set()
+        self._words = f" {_words(text)} "
+        self._numbers = set(map(_plain_number, _NUMBER.findall(_DATE.sub(" ", text))))
+        self._numbers.update(map(_plain_number, _NUMBER.findall(self._words)))
         self._stems: dict[str, set[str]] = {}
-        for token in set(_TOKEN.findall(text)):
-            self._add(token)
-        # Numbers within words of other scripts, and beside what is no part of a token.
-        self._numbers.update(map(_plain_number, set(_NUMBER.findall(_DATE.sub(" ", text)))))
-
-    def _add(self, token: str) -> None:
-        plain = _plain(token)
-        self._plain.add(plain)
-        if "/" in plain:
-            parts = plain.split("/")[-_MAX_RUN_PARTS:]
-            for start in range(len(parts)):
-                self._plain.update("/".join(parts[start:end]) for end in range(start + 1, len(parts) + 1))
-        elif "," in plain:
-            self._plain.update(plain.split(","))
 
     def holds(self, value: _Value) -> bool:
-        """Tell whether the material has a value, in whatever writing."""
+        """Tell whether the material has a value."""
         if value.is_quote:
             parts = [_letters(part) for part in re.split(r"\.{3}|…", value.text)]
             return all(part in self._letters for part in parts)
-        plain = _plain(value.text)
-        return self._has(plain) or (value.text[0] in "/~" and self._has_joined(plain))
+        is_path = value.text[0] in "/~"
+        return self._has(_plain(value.text)) or (is_path and self._has_joined(_words(value.text).split()))
 
     def _has(self, plain: str) -> bool:
-        if not plain or plain in self._plain:
-            return True
         if _DATE.fullmatch(plain):
             return _date_key(plain) in self._dates
         if _NUMBER.fullmatch(plain):
@@ -166,17 +181,18 @@ class _Material:
             ordinal = unit[2] in ("st", "nd", "rd", "th") and _is_small(number)
             return ordinal or not forms.isdisjoint(self._numbers)
         pieces = re.split(r"[-,+/]", plain)
-        are_numbers = len(pieces) > 1 and all(map(_NUMBER.fullmatch, pieces))
-        if are_numbers or ("/" in plain and len(pieces) == 2 and "." not in plain):
+        if len(pieces) > 1 and all(map(_NUMBER.fullmatch, pieces)):
             return all(map(self._has, pieces))
-        return False
+        words = _words(plain)
+        if not _NAME_MARK.search(plain):  # `keep/donate`, `$30-40/night`: words that somebody joined
+            return all(f" {word} " in self._words for word in words.split())
+        return f" {words} " in self._words
 
-    def _has_joined(self, path: str) -> bool:
+    def _has_joined(self, words: list[str]) -> bool:
         """Tell whether a path is made of a folder and of a path in it."""
-        parts = path.split("/")
-        return len(parts) <= _MAX_RUN_PARTS and any(
-            "/".join(parts[:at]) in self._plain and "/".join(parts[at:]) in self._plain
-            for at in range(1, len(parts))
+        return len(words) <= _MAX_RUN_PARTS and any(
+            f" {' '.join(words[:at])} " in self._words and f" {' '.join(words[at:])} " in self._words
+            for at in range(1, len(words))
         )
 
     @cached_property
@@ -264,6 +280,12 @@ def _date_key(date: str) -> tuple[int, ...]:
     return tuple(sorted(map(int, re.split(r"[-/.]", date))))
 
 
+def _words(text: str) -> str:
+    """Return the words and numbers of a text in ASCII, with blanks between: a name in any dress."""
+    words = _OTHER.sub(" ", normalize("NFKC", _ESCAPE.sub(" ", text)).casefold()).split()
+    return " ".join(word.lstrip("0") or "0" if word.isdigit() else word for word in words)
+
+
 def _letters(text: str) -> str:
     """Return the letters and digits of a text alone: what a quote keeps in any dress."""
-    return "".join(c for c in text.casefold().replace("\\n", " ").replace("\\t", " ") if c.isalnum())
+    return "".join(c for c in _ESCAPE.sub(" ", text).casefold() if c.isalnum())

@@ -141,7 +141,7 @@ def test_what_stays_in_the_view_is_told_apart_from_what_leaves():
         request="Now do b.py.",
     )
     prompt = build_prompt(asked).user
-    assert "already in the agent's view; do not repeat them" in prompt
+    assert "already in the agent's view and stay there: do not repeat them" in prompt
     assert "they are context" in prompt
     assert "That is what the agent works on now" in prompt
     assert "part one" not in fenced(prompt, "conversation") + fenced(prompt, "context")

@@ -17,7 +17,7 @@ from context_compressor.summarizers.extracts.items import (
 )
 from context_compressor.summarizers.extracts.passages import Passage
 from context_compressor.summarizers.extracts.reading import Material, Told
-from context_compressor.summarizers.extracts.words import with_answer
+from context_compressor.summarizers.extracts.words import with_answer, worth_of
 from context_compressor.summarizers.extracts.work import plan_in
 
 _LANGUAGES = (ENGLISH, CHINESE)
@@ -54,6 +54,7 @@ def carried_items(
             heading = told.heading[:_HEADING_CHARS]
             line = f"{heading}: {line}" if heading else line
         rank = (number + 1) / count + (kind not in seen) - (line.partition(" (")[0] in again)
+        rank += worth_of(line) * (kind == "user")
         seen.add(kind)
         passage = _passage_of(kind, line)
         if told is answered and material.late_answer is not None:

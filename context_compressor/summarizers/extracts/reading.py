@@ -37,6 +37,8 @@ class Words:
     """Which of several users it was."""
     before: str = ""
     """What the agent had said right before."""
+    is_shown: bool = False
+    """Whether all of it stands beside the summary, or in messages that stay."""
     closing: bool = False
     """Whether the agent said it without a call: it closes what it was asked about.
 
@@ -94,8 +96,14 @@ class Material:
         return None
 
 
-def read_messages(messages: Sequence[Msg], previous: str | None) -> Material:
-    """Read messages, and the earlier summary that the new one replaces."""
+def read_messages(messages: Sequence[Msg], previous: str | None, context: Sequence[Msg] = ()) -> Material:
+    """Read messages, and the earlier summary that the new one replaces.
+
+    Args:
+        messages: what is to be summarised.
+        previous: the earlier summary.
+        context: what stays beside the summary: what a user said there is not told again.
+    """
     reader = _Reader()
     if previous:
         reader.read_summary(previous)
@@ -103,9 +111,16 @@ def read_messages(messages: Sequence[Msg], previous: str | None) -> Material:
         kind = provenance_of(msg).get("kind")
         if kind == "segment":
             reader.read_summary(msg.get_text_content() or "")
-        elif kind != "placeholder":
+        elif kind not in ("placeholder", "stays"):
             reader.read(msg)
+    shown = {line.removeprefix("- ").strip() for msg in context for line in _lines_in(msg)}
+    for words in reader.material.words if shown else ():
+        words.is_shown = all(line.strip() in shown for line in words.text.splitlines())
     return reader.material
+
+
+def _lines_in(msg: Msg) -> list[str]:
+    return (msg.get_text_content() or "").splitlines()
 
 
 class _Reader:

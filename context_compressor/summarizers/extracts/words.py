@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
 
 from context_compressor.messages.standing import weight_of
@@ -27,6 +28,10 @@ _CLOSING_WEIGHT = 2.5
 _PAIR_WEIGHT = 1.7
 """How much longer than others a line may be that holds words and their answer."""
 _LEAST_CHARS = 12
+_MOST_WEIGHT = 40
+"""Characters of values above which words are worth no more."""
+_COMMON = 3
+"""What the agent says so often says nothing."""
 
 
 def user_items(material: Material, labels: Labels) -> Iterator[Item]:
@@ -34,7 +39,7 @@ def user_items(material: Material, labels: Labels) -> Iterator[Item]:
 
     So a request that was answered is not read as an open one. Short answers stand beside their question.
     """
-    said = [words for words in material.words if words.speaker != "agent"]
+    said = [words for words in material.words if words.speaker != "agent" and not words.is_shown]
     answers = _answers_to(material)
     first = next((words for words in said if words.speaker == "user"), None)
     for number, words in enumerate(said):
@@ -45,7 +50,7 @@ def user_items(material: Material, labels: Labels) -> Iterator[Item]:
             tail = f'" ({labels.asked}: {question})'
         quote = _ranked(_sentences_of(text), f"{label} {words.name}".rstrip() + ': "', tail)
         is_last = number == len(said) - 1
-        rank = (number + 1) / len(said) + (words is first or is_last) + min(len(text), 120) / 240
+        rank = (number + 1) / len(said) + (words is first or is_last) + worth_of(text)
         weight = 1.5 if is_last else 1.0
         if answer := answers.get(id(words)):
             quote = with_answer(quote, answer, labels)
@@ -63,6 +68,8 @@ def agent_items(material: Material, labels: Labels, told_before: Words | None) -
     """
     answers = {id(words) for words in (*_answers_to(material).values(), told_before)}
     told = [words for words in material.words if words.speaker == "agent" and id(words) not in answers]
+    times = Counter(words.text for words in told)
+    told = [words for words in told if times[words.text] < _COMMON]
     for number, words in enumerate(told):
         lines = _lines_of(words)
         if not lines or (not words.closing and sum(map(len, lines)) < _LEAST_CHARS):
@@ -76,6 +83,11 @@ def agent_items(material: Material, labels: Labels, told_before: Words | None) -
         yield Item("user" if is_answer else "agent", words.place, passage, rank, weight)
 
 
+def worth_of(text: str) -> float:
+    """Return from 0 to 2 what a user's words are worth beside those said later: the values that they name."""
+    return min(weight_of(text), _MOST_WEIGHT) * 2 / _MOST_WEIGHT
+
+
 def with_answer(quote: Passage, answer: Words, labels: Labels) -> Passage:
     """Return a user's words with those of the agent about them."""
     told = _ranked(_lines_of(answer), f"{labels.agent}: ")
@@ -83,9 +95,9 @@ def with_answer(quote: Passage, answer: Words, labels: Labels) -> Passage:
 
 
 def _ranked(parts: list[str], head: str, tail: str = "") -> Passage:
-    """Return a passage of which those parts are kept longest that name values or rule, then first and last."""
+    """Return a passage of which those parts are kept longest that name values, then the first and last."""
     last = len(parts) - 1
-    ranks = [weight_of(part) + (n == 0) + 0.5 * (n == last) for n, part in enumerate(parts)]
+    ranks = [weight_of(part) + 12 * (n == 0) + 8 * (n == last) for n, part in enumerate(parts)]
     return Passage(parts, head, tail, ranks=tuple(ranks))
 
 
@@ -104,10 +116,11 @@ def _answers_to(material: Material) -> dict[int, Words]:
     """Return by the id of a user's words those in which the agent closed about them."""
     answers: dict[int, Words] = {}
     asked: Words | None = None
+    times = Counter(words.text for words in material.words if words.speaker == "agent")
     for words in material.words:
         if words.speaker != "agent":
             asked = words
-        elif words.closing and asked is not None:
+        elif words.closing and asked is not None and times[words.text] < _COMMON:
             answers[id(asked)] = words
     return answers
 

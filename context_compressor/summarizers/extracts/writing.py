@@ -46,7 +46,7 @@ class Draft:
     """All that could be told of a request, told at any length."""
 
     def __init__(self, request: SummaryRequest) -> None:
-        material = read_messages(request.messages, request.previous)
+        material = read_messages(request.messages, request.previous, request.context)
         texts = [words.text for words in material.words] or [told.line for told in material.told]
         self._labels = CHINESE if is_chinese(texts) else ENGLISH
         calls = read_calls(material.calls)
@@ -88,7 +88,7 @@ class Draft:
         ]
         if not chosen and items and room > 40:
             chosen = [max(items, key=lambda item: item.rank)]
-        # All lines grow at one rate, whatever their kind, so that none is told at length while others are cut.
+        # All lines grow at one rate, so that none is told at length while others are cut.
         sizes = [len(item.passage) + _LINE_CHARS for item in chosen]
         limits = share_out(sizes, room, [item.weight for item in chosen])
         told = [
