@@ -148,8 +148,6 @@ async def test_a_request_that_was_answered_is_not_told_as_open():
     assert lines_under(summary, ENGLISH.state) == []
     [line] = lines_under(summary, ENGLISH.log)
     assert line.index("Please wire 119 EUR to S019.") < line.index("receipt W-019")
-    newest = await summarize(*paid, user("What is the weather in Oslo?"))
-    assert lines_under(newest, ENGLISH.state) == [f'{ENGLISH.open}: "What is the weather in Oslo?"']
 
 
 # 4: the state of the work
@@ -315,11 +313,9 @@ async def test_an_answer_joins_the_request_that_an_earlier_summary_told():
     old = await summarize(
         user("Please wire 119 EUR to S019."), call("bank", "1", to="S019"), result("1", "sent")
     )
-    assert len(lines_under(old, ENGLISH.state)) == 1
     later = await summarize(segment(old), assistant("Done: 119 EUR were wired."), user("Thank you."))
     first = 'User: "Please wire 119 EUR to S019." → Agent: Done: 119 EUR were wired.'
     assert lines_under(later, ENGLISH.log) == [first, "bank: S019 → sent", 'User: "Thank you."']
-    assert lines_under(later, ENGLISH.state) == [f'{ENGLISH.open}: "Thank you."']
 
 
 @pytest.mark.parametrize("kind", ["segment", "previous"])

@@ -83,8 +83,9 @@ def read_calls(calls: Sequence[Call]) -> list[Done]:
         done.arguments.sort(key=lambda pair: arguments[pair] >= _COMMON)
         if not done.outcome.failed and not done.outcome.is_record:
             given = {value for _, value in done.arguments}
-            parts = [p for p in done.outcome.told.parts if lines[p] < _COMMON and p not in given]
-            done.outcome.told.parts = parts or done.outcome.told.parts[-1:]
+            told = done.outcome.told
+            kept = [n for n, part in enumerate(told.parts) if lines[part] < _COMMON and part not in given]
+            done.outcome.told = told.only(kept or range(len(told.parts))[-1:])
     return read
 
 

@@ -7,11 +7,6 @@ from typing import Literal
 
 from context_compressor.summarizers.extracts.passages import Passage
 
-ANSWERED = " → "
-"""Stands between a user's words and those of the agent about them."""
-PAIR_WEIGHTS = (3.0, 1.0)
-"""How the two share a line where both are cut."""
-
 Kind = Literal["user", "agent", "work", "failure", "state", "earlier", "spare"]
 
 
@@ -35,7 +30,7 @@ class Item:
 class Labels:
     """The words of ours, in the conversation's language."""
 
-    log: str = "What was said (→ answered) and done, in order"
+    log: str = "What was said and done, in order"
     failures: str = "Failures not mended since"
     state: str = "State of the work"
     earlier: str = "From earlier summaries"
@@ -43,15 +38,15 @@ class Labels:
     agent: str = "Agent"
     system: str = "Instruction"
     asked: str = "asked"
+    answered: str = "answered"
     failed: str = "FAILED"
-    open: str = "Not answered in this part"
     no_result: str = "Called, without a result so far"
     root: str = "Paths without a beginning are under"
 
 
 ENGLISH = Labels()
 CHINESE = Labels(
-    *("经过（→ 答复；按先后顺序）", "尚未解决的失败", "工作状态", "更早的摘要"),
-    *("用户", "助手", "指示", "问", "失败"),
-    *("此段中尚未答复", "已调用，尚无结果", "省略开头的路径均位于"),
+    *("经过（按先后顺序）", "尚未解决的失败", "工作状态", "更早的摘要"),
+    *("用户", "助手", "指示", "问", "已答复", "失败"),
+    *("已调用，尚无结果", "省略开头的路径均位于"),
 )

@@ -146,8 +146,12 @@ def _tell_lines(lines: list[str], failed: bool) -> Passage:
         return Passage([flat(line) for line in dict.fromkeys(bad[:_ERROR_LINES] or lines[-2:])], joint=" | ")
     if len(lines) > _MOST_LINES:
         head, tail = lines[: _MOST_LINES // 2], lines[-_MOST_LINES // 2 :]
-        lines = [*head, f"({len(lines)} lines)", *tail]
-    return Passage([flat(line[:_LINE_CHARS]) for line in lines], joint=" | ")
+        amid = [line for line in lines[len(head) : -len(tail)] if _NAMES_BAD.search(line[:_ENDS_CHARS])]
+        lines = [*head, f"({len(lines)} lines)", *dict.fromkeys(amid[:_ERROR_LINES]), *tail]
+    # A run that went through may have told of errors all the same: they are told first.
+    ranks = [2.0 * bool(_NAMES_BAD.search(line[:_ENDS_CHARS])) for line in lines]
+    ranks = [rank + (n == 0) + 1.5 * (n == len(lines) - 1) for n, rank in enumerate(ranks)]
+    return Passage([flat(line[:_LINE_CHARS]) for line in lines], joint=" | ", ranks=tuple(ranks))
 
 
 def _tell_fields(data: Any) -> Passage:

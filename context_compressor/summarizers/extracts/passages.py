@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 ELLIPSIS = "…"
@@ -41,6 +41,11 @@ class Passage:
     def __len__(self) -> int:
         joints = _JOINT_CHARS * (len(self.parts) - 1)
         return len(self.head) + len(self.tail) + sum(map(len, self.parts)) + max(0, joints)
+
+    def only(self, kept: Sequence[int]) -> Passage:
+        """Return the passage with some of its parts alone."""
+        ranks = tuple(self.ranks[number] for number in kept) if self.ranks else ()
+        return replace(self, parts=[self.parts[number] for number in kept], ranks=ranks)
 
     def tell(self, limit: int) -> str:
         """Return the passage in about `limit` characters, the head aside never more."""

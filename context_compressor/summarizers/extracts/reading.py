@@ -37,13 +37,13 @@ class Words:
     """Which of several users it was."""
     before: str = ""
     """What the agent had said right before."""
-    is_shown: bool = False
-    """Whether all of it stands beside the summary, or in messages that stay."""
     closing: bool = False
     """Whether the agent said it without a call: it closes what it was asked about.
 
     A call may follow all the same, where the next request stays in the view.
     """
+    is_shown: bool = False
+    """Whether all of it stands beside the summary, or in messages that stay."""
 
 
 @dataclass(slots=True)
@@ -76,24 +76,6 @@ class Material:
     words: list[Words] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
     told: list[Told] = field(default_factory=list)
-
-    @property
-    def late_answer(self) -> Words | None:
-        """The words in which the agent closed before any user spoke: about what an earlier summary told."""
-        for words in self.words:
-            if words.speaker != "agent" or words.closing:
-                return words if words.speaker == "agent" else None
-        return None
-
-    @property
-    def open_request(self) -> Words | None:
-        """The user's newest words, where the agent has not closed with an answer since."""
-        for words in reversed(self.words):
-            if words.speaker == "user":
-                return words
-            if words.closing:
-                return None
-        return None
 
 
 def read_messages(messages: Sequence[Msg], previous: str | None, context: Sequence[Msg] = ()) -> Material:

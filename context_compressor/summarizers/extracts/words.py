@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from context_compressor.messages.standing import weight_of
-from context_compressor.summarizers.extracts.items import ANSWERED, PAIR_WEIGHTS, Item, Labels
+from context_compressor.summarizers.extracts.items import Item, Labels
 from context_compressor.summarizers.extracts.passages import Passage, flat, shorten
 from context_compressor.summarizers.extracts.reading import Material, Words, leaves_of
 
@@ -24,23 +24,23 @@ _SENTENCE = re.compile(r"[^\n]+?(?:[.!?](?=\s|\Z)|[。！？]|\n|\Z)")
 _QUESTION_MARKS = ("?", "？")
 _ANNOUNCES = (":", "：")
 """How a sentence ends that only leads to a call."""
-_CLOSING_WEIGHT = 2.5
-_PAIR_WEIGHT = 1.7
-"""How much longer than others a line may be that holds words and their answer."""
 _LEAST_CHARS = 12
+"""A shorter sentence goes with the one before."""
 _MOST_WEIGHT = 40
 """Characters of values above which words are worth no more."""
+_TELLING_CHARS = 60
+"""What the agent says amid its work in fewer characters, and without a value, only leads to a call."""
 _COMMON = 3
 """What the agent says so often says nothing."""
 
 
 def user_items(material: Material, labels: Labels) -> Iterator[Item]:
-    """Yield users' words, word for word, each with the words in which the agent closed about them.
+    """Yield users' words, word for word, and whether the agent closed about them.
 
     So a request that was answered is not read as an open one. Short answers stand beside their question.
     """
     said = [words for words in material.words if words.speaker != "agent" and not words.is_shown]
-    answers = _answers_to(material)
+    answered = _answered(material)
     first = next((words for words in said if words.speaker == "user"), None)
     for number, words in enumerate(said):
         text = flat(words.text)
@@ -48,50 +48,31 @@ def user_items(material: Material, labels: Labels) -> Iterator[Item]:
         tail = '"'
         if len(text) < _SHORT_CHARS and (question := _question_in(words.before)):
             tail = f'" ({labels.asked}: {question})'
+        tail += f" ({labels.answered})" * (id(words) in answered)
         quote = _ranked(_sentences_of(text), f"{label} {words.name}".rstrip() + ': "', tail)
         is_last = number == len(said) - 1
         rank = (number + 1) / len(said) + (words is first or is_last) + worth_of(text)
-        weight = 1.5 if is_last else 1.0
-        if answer := answers.get(id(words)):
-            quote = with_answer(quote, answer, labels)
-            weight *= _PAIR_WEIGHT
-        yield Item("user", words.place, quote, rank, weight)
+        yield Item("user", words.place, quote, rank, 1.5 if is_last else 1.0)
 
 
-def agent_items(material: Material, labels: Labels, told_before: Words | None) -> Iterator[Item]:
-    """Yield the agent's other words: what it said amid its work, and closed with before a user spoke.
-
-    Args:
-        material: what is read.
-        labels: our words.
-        told_before: words that stand beside a line of an earlier summary.
-    """
-    answers = {id(words) for words in (*_answers_to(material).values(), told_before)}
-    told = [words for words in material.words if words.speaker == "agent" and id(words) not in answers]
+def agent_items(material: Material, labels: Labels) -> Iterator[Item]:
+    """Yield the agent's words: what it said amid its work, and closed with before a user spoke."""
+    told = [words for words in material.words if words.speaker == "agent"]
     times = Counter(words.text for words in told)
     told = [words for words in told if times[words.text] < _COMMON]
     for number, words in enumerate(told):
         lines = _lines_of(words)
-        if not lines or (not words.closing and sum(map(len, lines)) < _LEAST_CHARS):
+        said = " ".join(lines)
+        if not words.closing and len(said) < _TELLING_CHARS and not weight_of(said):
             continue
-        recency = (number + 1) / len(told)
-        weight = _CLOSING_WEIGHT if words.closing else 1.0
-        rank = recency + words.closing + 0.5 * any(map(str.isdigit, "".join(lines)))
-        is_answer = words is material.late_answer
-        head = f"{ANSWERED.lstrip()}{labels.agent}: " if is_answer else f"{labels.agent}: "
-        passage = _ranked(lines, head)
-        yield Item("user" if is_answer else "agent", words.place, passage, rank, weight)
+        rank = (number + 1) / len(told) + words.closing / 2 + worth_of(said) / 4
+        passage = _ranked(lines, f"{labels.agent}: ")
+        yield Item("agent", words.place, passage, rank)
 
 
 def worth_of(text: str) -> float:
     """Return from 0 to 2 what a user's words are worth beside those said later: the values that they name."""
     return min(weight_of(text), _MOST_WEIGHT) * 2 / _MOST_WEIGHT
-
-
-def with_answer(quote: Passage, answer: Words, labels: Labels) -> Passage:
-    """Return a user's words with those of the agent about them."""
-    told = _ranked(_lines_of(answer), f"{labels.agent}: ")
-    return Passage([quote, told], joint=ANSWERED, weights=PAIR_WEIGHTS)
 
 
 def _ranked(parts: list[str], head: str, tail: str = "") -> Passage:
@@ -112,17 +93,16 @@ def _sentences_of(text: str) -> list[str]:
     return [sentence.strip() for sentence in sentences]
 
 
-def _answers_to(material: Material) -> dict[int, Words]:
-    """Return by the id of a user's words those in which the agent closed about them."""
-    answers: dict[int, Words] = {}
+def _answered(material: Material) -> set[int]:
+    """Return the ids of the users' words about which the agent closed."""
+    answered: set[int] = set()
     asked: Words | None = None
-    times = Counter(words.text for words in material.words if words.speaker == "agent")
     for words in material.words:
         if words.speaker != "agent":
             asked = words
-        elif words.closing and asked is not None and times[words.text] < _COMMON:
-            answers[id(asked)] = words
-    return answers
+        elif words.closing and asked is not None:
+            answered.add(id(asked))
+    return answered
 
 
 def _lines_of(words: Words) -> list[str]:

@@ -1,4 +1,4 @@
-"""The state of the work: its plan, what failed and was not mended, what is not answered."""
+"""The state of the work: its plan, and what failed and was not mended."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 from context_compressor.summarizers.extracts.artifacts import Done
 from context_compressor.summarizers.extracts.items import Item, Labels
 from context_compressor.summarizers.extracts.passages import Passage, flat, shorten
-from context_compressor.summarizers.extracts.reading import Material
 
 _SUBJECT_CHARS = 200
 _STEP_CHARS = 160
@@ -28,8 +27,8 @@ def plan_in(arguments: Any) -> dict[str, list[str]]:
     return {}
 
 
-def state_items(material: Material, calls: Sequence[Done], labels: Labels) -> Iterator[Item]:
-    """Yield the newest plan, the calls without a result, and the request that has no answer."""
+def state_items(calls: Sequence[Done], labels: Labels) -> Iterator[Item]:
+    """Yield the newest plan and the calls without a result; what was asked last stays in the view."""
     plan = next((plan for done in reversed(calls) if (plan := plan_in(done.call.arguments))), {})
     for number, (status, steps) in enumerate(plan.items()):
         rank = 1.0 + (status not in ("completed", "done"))
@@ -38,9 +37,6 @@ def state_items(material: Material, calls: Sequence[Done], labels: Labels) -> It
     for done in waiting[-3:]:
         told = f"{done.call.name}: {shorten(done.subject, _SUBJECT_CHARS)}"
         yield Item("state", 100 + done.call.place, Passage([told], f"{labels.no_result}: "), 1.5)
-    if request := material.open_request:
-        text = Passage([shorten(flat(request.text), _SUBJECT_CHARS)], f'{labels.open}: "', '"')
-        yield Item("state", 10_000, text, 3.0)
 
 
 def failure_items(failures: Sequence[Done]) -> Iterator[Item]:

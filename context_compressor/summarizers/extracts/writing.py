@@ -6,10 +6,10 @@ import re
 from collections.abc import Sequence
 
 from context_compressor.summarizers.extracts.artifacts import Done, read_calls, rows_of
-from context_compressor.summarizers.extracts.carrying import awaiting, carried_items, join_answers
+from context_compressor.summarizers.extracts.carrying import carried_items
 from context_compressor.summarizers.extracts.items import CHINESE, ENGLISH, Item, Kind, Labels
 from context_compressor.summarizers.extracts.passages import Passage, share_out
-from context_compressor.summarizers.extracts.reading import Material, Words, read_messages
+from context_compressor.summarizers.extracts.reading import Material, read_messages
 from context_compressor.summarizers.extracts.words import agent_items, user_items
 from context_compressor.summarizers.extracts.work import (
     failure_items,
@@ -52,11 +52,9 @@ class Draft:
         calls = read_calls(material.calls)
         self._root = _root_of(calls)
         self._root_item: Item | None = None
-        material.told = join_answers(material.told)
-        answered = awaiting(material) if material.late_answer else None
         items = [
-            *carried_items(material, calls, answered, self._labels),
-            *_collect(material, calls, self._labels, material.late_answer if answered else None),
+            *carried_items(material, calls),
+            *_collect(material, calls, self._labels),
         ]
         if self._root:
             told = Passage([self._root], f"{self._labels.root} ")
@@ -132,10 +130,10 @@ def _chosen(items: list[Item], room: int) -> list[Item]:
     return chosen
 
 
-def _collect(material: Material, calls: list[Done], labels: Labels, told_before: Words | None) -> list[Item]:
+def _collect(material: Material, calls: list[Done], labels: Labels) -> list[Item]:
     failures = standing_failures(calls)
-    items = [*user_items(material, labels), *agent_items(material, labels, told_before)]
-    items += [*failure_items(failures), *state_items(material, calls, labels)]
+    items = [*user_items(material, labels), *agent_items(material, labels)]
+    items += [*failure_items(failures), *state_items(calls, labels)]
     last = material.calls[-1].place if material.calls else 1
     failed = {done.key for done in failures}
     shown = [done for done in calls if done.call.result is not None]
