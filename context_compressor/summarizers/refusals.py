@@ -75,7 +75,7 @@ def is_call(text: str, tools: Collection[str]) -> bool:
     name, mark = rf"(?:functions?\.)?(?:{names})", r"[<\[][^\n]{0,80}[>\]]\s*"
     forms = (
         rf"[<\[][^<>\n]{{0,80}}?\b{name}\b[^<>\n]{{0,80}}>?",  # <invoke name="read">, <function=read>, <read>
-        rf"(?:{mark})?{name}\s*(?:\(.*\)|:\d+)|{mark}{name}",  # read(path="a"), functions.read:0, a mark, read
+        rf"(?:{mark})?{name}\s*(?:\(.*\)|:\d+)|{mark}{name}",  # read(path="a"), functions.read:0, <...> read
         rf"[^\W\d]\w{{0,20}}:\s*{name}\s*\n[^\n{{]{{0,40}}\{{.*",  # Action: read, and its arguments below
     )
     return bool(names) and re.search(rf"^(?:{'|'.join(forms)})\s*$", text, re.MULTILINE) is not None

@@ -99,7 +99,7 @@ class DemoRun:
         shown = "\n".join(
             str(message.get("content")) for message in to_openai(await self._memory.get_memory())
         )
-        gone = [f for f in self._session.findings if not re.search(f.pattern, shown, re.MULTILINE)]
+        gone = [f for f in self._session.findings if not re.search(f.definition.pattern, shown, re.MULTILINE)]
         if not gone:
             return
         finding = gone[0]
@@ -107,7 +107,7 @@ class DemoRun:
         question = f"One more thing: quote the first lines of {symbol}, exactly as they stand."
         await self._add({"role": "user", "content": question})
         text = "I read it early on; it has left my context since. Searching what was moved out."
-        answer = await self._call(turn, text, (GREP_TOOL, {"pattern": finding.pattern}))
+        answer = await self._call(turn, text, (GREP_TOOL, {"pattern": finding.definition.pattern}))
         found = first_found(answer)
         if found is None:
             self.outcome.read_back = ReadBack(symbol, "", [answer], False)
