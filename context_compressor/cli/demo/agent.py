@@ -36,7 +36,6 @@ _HIT = re.compile(r"^([\w/.-]+\.py):(\d+): (.*)$", re.MULTILINE)
 _CALLED = re.compile(r"(?<!def )(?<!class )\b([a-z_]\w+)\(")
 _DOCSTRING = re.compile(r'"""[\s\S]*?(?:"""|$)')
 _TRIVIAL = frozenset({*dir(builtins), *keyword.kwlist, "append", "get", "items", "join", "pop", "update"})
-_WAITING = frozenset({"acquire", "wait", "select", "recv", "result", "sleep", "flush", "read", "readline"})
 
 SYSTEM = (
     "You are a careful engineer. Explore the code with list_dir, grep_files, read_file and run_python before "
@@ -46,13 +45,12 @@ REQUEST = "\n".join(
     (
         "Explore Python's standard library and find out how it works inside, for a guide that our new "
         "colleagues will read. Begin with these questions, then go on as you see fit:",
-        *(f"- {topic.question}" for topic in TOPICS[:6]),
+        *(f"- {topic.question}" for topic in TOPICS),
         "Cite file and line for everything, and check what you believe by running code.",
     )
 )
 FOLLOW_UP = (
-    "This is going well. From here on, please also say of each function whether it waits for anything, since "
-    "that is what our colleagues stumble over. Then go on with the next question."
+    "This is going well. Go on with the modules that no question has touched, and keep citing file and line."
 )
 
 
@@ -115,7 +113,6 @@ class ScriptedSession:
     tools: StdlibTools = field(default_factory=StdlibTools)
     findings: list[Finding] = field(default_factory=list)
     """What was found so far, oldest first."""
-    _says_what_waits: bool = False
 
     def steps(self) -> Iterator[Step]:
         """Play the session, running the tools as it goes."""
@@ -127,7 +124,6 @@ class ScriptedSession:
                 before = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": REQUEST}]
             elif turn == self.turns // 2 + 1:
                 before = [{"role": "user", "content": FOLLOW_UP}]
-                self._says_what_waits = True
             if turn == self.turns or move is None:
                 yield Step(turn, before, {"role": "assistant", "content": self._conclusion()}, [], ())
                 return
@@ -170,7 +166,7 @@ class ScriptedSession:
         hits = _first_hits(found, topic.symbols)
         if not hits:
             return f"{topic.symbols[0]} has another name in this version. "
-        told = yield from self._read_first(hits[0], topic)
+        told = yield from self._read_first(hits[0])
         if others := hits[1:3]:
             calls = [
                 ("read_file", {"path": place.path, "offset": max(place.line - 10, 1), "limit": _SIDE_LINES})
@@ -183,18 +179,15 @@ class ScriptedSession:
         lines = printed.split("\n")[:-1] or ["nothing"]  # the last line is the exit code
         return f"The experiment ended with `{lines[-1]}`. "
 
-    def _read_first(self, found: Definition, topic: Topic) -> Generator[Move, list[str], str]:
+    def _read_first(self, found: Definition) -> Generator[Move, list[str], str]:
         """Read where the central symbol is defined, then on, and look for its callers."""
-        first = max(found.line - 20, 1)
-        where: dict[str, Any] = {"path": found.path}
-        calls: list[Call] = [("grep_files", {"pattern": rf"{found.symbol}\(", "path": ".", "limit": 25})]
-        how = "The file is short, I read it whole."
-        if not topic.whole:
-            where |= {"offset": first, "limit": _READ_LINES}
-            calls.append(("read_file", {**where, "offset": first + _READ_LINES}))
-            how = "Reading from there."
-        (listing,) = yield Move(f"{found.symbol} is at {found}. {how}", [("read_file", where)])
+        where: dict[str, Any] = {"path": found.path, "offset": max(found.line - 20, 1), "limit": _READ_LINES}
+        (listing,) = yield Move(f"{found.symbol} is at {found}. Reading from there.", [("read_file", where)])
         told = self._note(found, listing)
+        calls: list[Call] = [
+            ("grep_files", {"pattern": rf"{found.symbol}\(", "path": ".", "limit": 25}),
+            ("read_file", {**where, "offset": where["offset"] + _READ_LINES}),
+        ]
         yield Move(f"{told} Now: who calls {found.symbol}, and what comes after it in the file?", calls)
         return told
 
@@ -216,9 +209,6 @@ class ScriptedSession:
         """Keep, and return, what the agent makes of a definition that it has read."""
         called = _calls_in(listing, found.symbol)
         sentence = f"{found.symbol} ({found}) relies on {', '.join(called[:5]) or 'nothing else'}."
-        if self._says_what_waits:
-            waits = [name for name in called if name in _WAITING]
-            sentence += f" It waits in {', '.join(waits)}." if waits else " I see nothing in it that waits."
         self.findings.append(Finding(found, sentence))
         return sentence
 
@@ -245,18 +235,13 @@ def tool_message(id: str, content: str) -> ChatDict:
 
 
 def _first_hits(found: str, symbols: Sequence[str]) -> list[Definition]:
-    """Return where each symbol is defined, by a search's answer, in the order of `symbols`.
-
-    A file that defines more of them goes first: where only one stands, it is mostly an abstract base.
-    """
-    places: dict[str, dict[str, int]] = {}
+    """Return where each symbol is defined first, by a search's answer, in the order of `symbols`."""
+    hits: dict[str, Definition] = {}
     for path, line, text in _HIT.findall(found):
         for symbol in symbols:
             if re.search(rf"\b{symbol}\b", text):
-                places.setdefault(path, {}).setdefault(symbol, int(line))
-    ranked = sorted(places, key=lambda path: len(places[path]))
-    best = {symbol: (path, places[path][symbol]) for path in ranked for symbol in places[path]}
-    return [Definition(symbol, *best[symbol]) for symbol in symbols if symbol in best]
+                hits.setdefault(symbol, Definition(symbol, path, int(line)))
+    return [hits[symbol] for symbol in symbols if symbol in hits]
 
 
 def _calls_in(listing: str, symbol: str) -> list[str]:

@@ -18,8 +18,6 @@ class Topic:
     """An experiment; prints the same in every run."""
     guess: str = ""
     """A file the agent tries first; it may not be there."""
-    whole: bool = False
-    """Whether the agent reads the file whole."""
 
 
 TOPICS = (
@@ -79,7 +77,7 @@ logging.getLogger("app.db").warning("who hears this?")
     Topic(
         "How does a ThreadPoolExecutor hand work to its threads?",
         "concurrent/futures",
-        ("submit", "_adjust_thread_count", "set_result"),
+        ("_adjust_thread_count", "_worker", "set_result"),
         """
 from concurrent.futures import ThreadPoolExecutor
 
@@ -88,33 +86,6 @@ with ThreadPoolExecutor(2) as pool:
     print(repr(pool.submit(int, "seven").exception()))
 """,
         guess="concurrent/threads.py",
-    ),
-    Topic(
-        "How does heapq keep its order?",
-        "heapq.py",
-        ("heappush", "_siftup", "merge"),
-        """
-import heapq
-
-heap = []
-for number in (5, 1, 4, 2, 3):
-    heapq.heappush(heap, number)
-    print(heap)
-print([heapq.heappop(heap) for _ in range(5)])
-""",
-        whole=True,
-    ),
-    Topic(
-        "How does tempfile avoid races over names?",
-        "tempfile.py",
-        ("_mkstemp_inner", "NamedTemporaryFile", "_get_candidate_names"),
-        """
-import os, stat, tempfile
-
-with tempfile.NamedTemporaryFile() as file:
-    print(stat.filemode(os.stat(file.name).st_mode), len(os.path.basename(file.name)))
-print(os.path.exists(file.name))
-""",
     ),
     Topic(
         "How does dataclass write __init__?",
