@@ -10,15 +10,15 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cache, cached_property
+from itertools import islice
 from typing import NamedTuple
 
 MARK = " (?)"
 """Stands behind what the material does not hold."""
 _SMALL = 10
-_MAX_QUOTES = 200
+_MAX_QUOTES, _MIN_QUOTE_CHARS = 200, 4
 """Each is looked for in all of the material."""
-_MIN_QUOTE_CHARS = 4
 _MAX_RUN_PARTS = 12
 _MAX_PLACES = 40
 """So many clauses of a value are compared, the newest: a log has it in each line."""
@@ -33,6 +33,8 @@ _TOKEN = re.compile(
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 _WITH_UNIT = re.compile(r"(\d+(?:[.,]\d+)*)([a-z]{1,3})")
 _DATE = re.compile(r"(\d{4}[-/.]\d\d?[-/.]\d\d?|\d\d?[-/.]\d\d?[-/.]\d{4})")
+_CLOSING = re.compile(r"[*_)`\"”」]{0,8}")
+"""What closes around a value stays with it."""
 _LIST_MARK = re.compile(r"^\s*(?:[-*•]\s*)?(?:\d{1,3}[.)、]\s|#+\s.*$)", re.MULTILINE)
 _CLAUSE_END = re.compile(r"[.!?;,:](?=\s|$)|[。！？；，：、\n]|\s(?:but|and|aber|und)\s|(?:但是?|而且?)")
 _SENTENCE_END = re.compile(r"[.!?;](?=\s|$)|[。！？；\n]")
@@ -45,18 +47,17 @@ _NOT = re.compile(
 )
 _ALSO_NOT = re.compile(
     r"fail|refus|denied|declin|reject|unable|unchanged|untouched|missing|instead|avoid|forbid|only|except|keep|leave"
-    r"|zero|lack|stop|cancel|statt|außer|nur|verweiger|失败|拒绝|避免|保持|保留|只|仅|缺|除[了非]|取消|停",
+    r"|lack|stop|cancel|statt|außer|nur|verweiger|失败|拒绝|避免|保持|保留|只|仅|缺|除[了非]|取消|停",
     re.IGNORECASE,
 )
 """Other ways to say no, with which a summary may tell a negation of the material."""
 
 
 class Checked(NamedTuple):
-    """A summary with its marks."""
+    """A summary with its marks, how many of its values were looked for, and how many have a mark."""
 
     text: str
     values: int
-    """How many of its values were looked for."""
     marked: int
 
 
@@ -79,8 +80,9 @@ def mark_values(summary: str, material: str) -> Checked:
     doubts |= _lost_negations(summary, sure, known)
     pieces, at = [], 0
     for end in sorted(doubts):
-        behind = end + len(summary[end : end + 8]) - len(summary[end : end + 8].lstrip('*_)`"”」'))
-        pieces.append(summary[at:behind] + MARK)  # what closes around a value stays with it
+        closing = _CLOSING.match(summary, end)
+        behind = closing.end() if closing else end
+        pieces.append(summary[at:behind] + MARK)
         at = behind
     return Checked("".join([*pieces, summary[at:]]), len(found), len(doubts))
 
@@ -94,20 +96,16 @@ class _Value(NamedTuple):
 
 def _values(text: str) -> Iterator[_Value]:
     """Yield quotes of several words, and outside them what is a value by its form."""
-    taken: list[tuple[int, int]] = []
-    for match in _QUOTE.finditer(text):
+    outside = text
+    for match in islice(_QUOTE.finditer(text), _MAX_QUOTES):
         quote = match[match.lastindex or 0]
         is_phrase = len(quote.split()) > 1 or _CJK.search(quote) is not None
-        if is_phrase and len(quote) >= _MIN_QUOTE_CHARS and len(taken) < _MAX_QUOTES:
-            taken.append(match.span())
+        if is_phrase and len(quote) >= _MIN_QUOTE_CHARS:
             yield _Value(quote, match.start(), match.end(), is_quote=True)
-    at = 0
-    for match in _TOKEN.finditer(text):
-        while at < len(taken) and taken[at][1] <= match.start():
-            at += 1
-        in_quote = at < len(taken) and taken[at][0] <= match.start()
-        is_cut = text[match.end() : match.end() + 2].strip()[:1] == "…"  # nobody can tell what it was
-        if not in_quote and not is_cut and _is_value(match[0]):
+            outside = outside[: match.start()] + " " * len(match[0]) + outside[match.end() :]
+    for match in _TOKEN.finditer(outside):
+        is_cut = text[match.end() : match.end() + 2].lstrip().startswith("…")  # nobody can tell what it was
+        if not is_cut and _is_value(match[0]):
             yield _Value(match[0], match.start(), match.end())
 
 
@@ -128,7 +126,7 @@ class _Material:
         self._text = text
         self._plain: set[str] = set()
         self._numbers: set[str] = set()
-        self._stems: dict[str, set[str]] = {}
+        self.stems = cache(_stems)  # a clause is asked for with each of its values
         for token in set(_TOKEN.findall(text)):
             self._add(token)
         # Numbers within words of other scripts, and beside what is no part of a token.
@@ -150,7 +148,14 @@ class _Material:
             parts = [_letters(part) for part in re.split(r"\.{3}|…", value.text)]
             return all(part in self._letters for part in parts)
         plain = _plain(value.text)
-        return self._has(plain) or (value.text[0] in "/~" and self._has_joined(plain))
+        if self._has(plain):
+            return True
+        parts = plain.split("/")  # a path may be made of a folder and of a path in it
+        is_short = value.text[0] in "/~" and len(parts) <= _MAX_RUN_PARTS
+        return is_short and any(
+            "/".join(parts[:at]) in self._plain and "/".join(parts[at:]) in self._plain
+            for at in range(1, len(parts))
+        )
 
     def _has(self, plain: str) -> bool:
         if not plain or plain in self._plain:
@@ -160,24 +165,16 @@ class _Material:
         if _NUMBER.fullmatch(plain):
             return _is_small(plain) or _plain_number(plain) in self._numbers
         if unit := _WITH_UNIT.fullmatch(plain):
-            thousands = {"k": 1_000, "m": 1_000_000}.get(unit[2])
-            number = _plain_number(unit[1])
-            forms = {number} | ({f"{float(number) * thousands:.0f}"} if thousands else set())
-            ordinal = unit[2] in ("st", "nd", "rd", "th") and _is_small(number)
-            return ordinal or not forms.isdisjoint(self._numbers)
+            number, times = _plain_number(unit[1]), {"k": 1_000, "m": 1_000_000}.get(unit[2], 0)
+            if unit[2] in ("st", "nd", "rd", "th") and _is_small(number):
+                return True
+            is_times = times > 0 and number.replace(".", "", 1).isdigit()
+            return number in self._numbers or (is_times and f"{float(number) * times:.0f}" in self._numbers)
         pieces = re.split(r"[-,+/]", plain)
         are_numbers = len(pieces) > 1 and all(map(_NUMBER.fullmatch, pieces))
         if are_numbers or ("/" in plain and len(pieces) == 2 and "." not in plain):
             return all(map(self._has, pieces))
         return False
-
-    def _has_joined(self, path: str) -> bool:
-        """Tell whether a path is made of a folder and of a path in it."""
-        parts = path.split("/")
-        return len(parts) <= _MAX_RUN_PARTS and any(
-            "/".join(parts[:at]) in self._plain and "/".join(parts[at:]) in self._plain
-            for at in range(1, len(parts))
-        )
 
     @cached_property
     def _letters(self) -> str:
@@ -186,12 +183,6 @@ class _Material:
     @cached_property
     def _dates(self) -> set[tuple[int, ...]]:
         return {_date_key(date) for date in _DATE.findall(self._text)}
-
-    def stems(self, clause: str) -> set[str]:
-        """Return what tells a clause; the same one is asked for with each of its values."""
-        if clause not in self._stems:
-            self._stems[clause] = _stems(clause)
-        return self._stems[clause]
 
     @cached_property
     def clauses(self) -> dict[str, list[str]]:
@@ -210,13 +201,11 @@ def _lost_negations(summary: str, values: list[_Value], material: _Material) -> 
     """Return the ends of values which the material has in negated clauses only, and the summary in none."""
     doubts: set[int] = set()
     at = start = 0
-    ends = [*(match.end() for match in _SENTENCE_END.finditer(summary)), len(summary)]
-    for end in ends:
-        sentence, inside = summary[start:end], []
-        while at < len(values) and values[at].start < end:
+    for match in _SENTENCE_END.finditer(f"{summary}\n"):
+        sentence, inside, start = summary[start : match.end()], [], match.end()
+        while at < len(values) and values[at].start < start:
             inside.append(values[at])
             at += 1
-        start = end
         if not inside or _NOT.search(sentence) or _ALSO_NOT.search(sentence):
             continue
         stems = _stems(sentence)
@@ -226,7 +215,7 @@ def _lost_negations(summary: str, values: list[_Value], material: _Material) -> 
             shared = {clause: len(stems & material.stems(clause)) for clause in told[-_MAX_PLACES:]}
             most = max(shared.values(), default=0)
             same = [clause for clause, words in shared.items() if words == most]
-            least = _SAME * max(len(stems), *(len(material.stems(clause)) for clause in same), 1)
+            least = _SAME * max(1, len(stems), *(len(material.stems(clause)) for clause in same))
             if most >= least and all(_NOT.search(clause) for clause in same):
                 doubts.add(value.end)
     return doubts
