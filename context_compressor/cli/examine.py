@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,19 +18,19 @@ from context_compressor.cli.outputs import (
     check_stdout,
     is_stdout,
     make_console,
+    make_progress,
+    print_table,
+    warn,
     write_output,
     write_stdout,
 )
-from context_compressor.cli.progress import make_progress
-from context_compressor.cli.replay.inputs import Input, read_inputs
+from context_compressor.cli.replay.inputs import Input, check_baselines, read_inputs
 from context_compressor.cli.replay.table import make_table
 from context_compressor.cli.settings import make_config
-from context_compressor.cli.tables import print_table
-from context_compressor.cli.wording import counted, one_line
+from context_compressor.cli.wording import counted
 from context_compressor.errors import ContextCompressorError, InvalidArgumentError
 from context_compressor.measure import (
     KINDS,
-    SYSTEMS,
     Estimate,
     ExaminationError,
     Examined,
@@ -49,7 +49,6 @@ from context_compressor.report.data import OURS, percent, short_number, told_ran
 from context_compressor.tokens.tiktoken_counter import TiktokenCounter
 
 _KEY = "OPENAI_API_KEY"
-_MAX_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +88,9 @@ def run_examine(
     """
     systems = _check(model, base_url, budget, baselines, cache, probes, is_printing=as_json or not quiet)
     inputs = read_inputs(paths, format, lambda _: None)
-    _warn("skipped", map(str, (*inputs.problems, *inputs.unread)))
+    warn("skipped", list(map(str, (*inputs.problems, *inputs.unread))))
     chosen, unfit = _choose(inputs.sessions, budget, window)
-    _warn("not examined", unfit)
+    warn("not examined", unfit)
     chosen = chosen[:limit]
     if not chosen:
         raise CommandError("no session can be examined", NO)
@@ -101,7 +100,7 @@ def run_examine(
     done, failed, examiner = asyncio.run(
         _examine_all(chosen, Examiner(model, Path(cache), base_url), budget, systems, quiet=quiet)
     )
-    _warn("not examined", failed)
+    warn("not examined", failed)
     if not done:
         return NO
     file = str(Path(cache) / "probes.jsonl") if probes is None else probes
@@ -128,10 +127,7 @@ def _check(
 ) -> tuple[str, ...]:
     """Refuse options that cannot work, before anything is read; return the systems to examine."""
     make_config(max_total_tokens=budget)
-    known = [name for name in SYSTEMS if name != OURS]
-    for name in baselines:
-        if name not in known:
-            raise CommandError(f"--baseline {name}: there is no such baseline; known: {', '.join(known)}")
+    check_baselines(baselines)
     if not os.environ.get(_KEY):
         raise CommandError(f"set {_KEY} (any text where the server at --base-url asks for no key)")
     from context_compressor.summarizers.openai import OpenAISummarizer
@@ -223,15 +219,6 @@ def _recorded(one: _Chosen, found: Examined) -> str:
     probes = [probe.model_dump() for probe in (*one.given.probes, *found.probes)]
     value = {"id": found.name, "messages": one.given.session.messages, "probes": probes}
     return json.dumps(value) + "\n"
-
-
-def _warn(title: str, lines: Iterable[str]) -> None:
-    """Name on stderr what is not in the result: it is missing, so `--quiet` does not silence it."""
-    named = list(lines)
-    for line in named[:_MAX_NAMED]:
-        print(f"{title}: {one_line(line)}", file=sys.stderr)
-    if len(named) > _MAX_NAMED:
-        print(f"{title}: {len(named) - _MAX_NAMED:,} more", file=sys.stderr)
 
 
 def _gather(found: Sequence[Examined], system: str) -> tuple[Totals, list[Graded]]:

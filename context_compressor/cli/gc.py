@@ -13,8 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from context_compressor.cli.exits import DONE, CommandError, check_path, check_store
-from context_compressor.cli.outputs import check_stdout, make_console
-from context_compressor.cli.tables import TABLE_LOOK, print_table
+from context_compressor.cli.outputs import TABLE_LOOK, check_stdout, make_console, print_table
 from context_compressor.cli.wording import counted, one_line
 from context_compressor.errors import OffloadError
 from context_compressor.offload.directory.gc import GarbageCollection, collect_garbage

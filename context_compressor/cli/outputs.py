@@ -1,4 +1,4 @@
-"""Write results: whole or not at all to a file, raw to stdout."""
+"""Show and write results: tables of which nothing is cut, files whole or not at all, stdout raw."""
 
 from __future__ import annotations
 
@@ -7,11 +7,32 @@ import os
 import stat
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, Final
 
+from rich.box import SIMPLE
 from rich.console import Console
+from rich.measure import Measurement
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
 
 from context_compressor.cli.exits import CommandError, check_path
+from context_compressor.cli.wording import one_line
+
+TABLE_LOOK: Final[dict[str, Any]] = {
+    "title_justify": "left",
+    "title_style": "bold",
+    "box": SIMPLE,
+    "pad_edge": False,
+}
+_LEAST_FOLDED = 16
+"""Characters that a folded column has at least, unless what stands in it is shorter."""
+_ANY_WIDTH = 10_000
+"""More characters than a line has: to ask how wide a table would like to be."""
+_MAX_NAMED = 5
+"""Problems that are named one by one; reports and `--json` have more."""
 
 
 class _PipeConsole(Console):
@@ -139,3 +160,55 @@ def write_stdout(text: str) -> None:
         raise
     except OSError as error:
         raise CommandError(f"stdout: cannot be written: {error.strerror or error}") from None
+
+
+def make_progress(console: Console, *, is_shown: bool) -> Progress:
+    """Return a progress bar that leaves no trace; its tasks say in `unit` what they count."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[unit]}"),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not is_shown,
+    )
+
+
+def warn(title: str, lines: Sequence[str]) -> None:
+    """Name on stderr what is not in the result: it is missing, so `--quiet` does not silence it."""
+    for line in lines[:_MAX_NAMED]:
+        print(f"{title}: {one_line(line)}", file=sys.stderr)
+    if len(lines) > _MAX_NAMED:
+        print(f"{title}: {len(lines) - _MAX_NAMED:,} more", file=sys.stderr)
+
+
+def print_table(console: Console, table: Table) -> None:
+    """Print a table; where the terminal has no room for its lines, print a line for each of its cells.
+
+    One column at most may have `overflow="fold"`: it gets the width that the others leave.
+    """
+    folded = [column for column in table.columns if column.overflow == "fold"]
+    for column in folded:
+        column.max_width = _LEAST_FOLDED
+    needed = Measurement.get(console, console.options.update(max_width=_ANY_WIDTH), table).maximum
+    if needed > console.width:
+        _print_cells(console, table)
+        return
+    for column in folded:
+        column.max_width = _LEAST_FOLDED + console.width - needed
+    console.print(table)
+
+
+def _print_cells(console: Console, table: Table) -> None:
+    headers = [str(column.header) for column in table.columns]
+    indent = max(map(len, headers)) + 2
+    if table.title:
+        console.print(Text(str(table.title), "bold"), soft_wrap=True)
+    for cells in zip(*(column.cells for column in table.columns), strict=True):
+        console.print()
+        for header, cell in zip(headers, cells, strict=True):
+            if str(cell):
+                console.print(Text(f"{header:{indent}}{cell}"), soft_wrap=True)
+    console.print()

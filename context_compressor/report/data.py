@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -155,3 +155,14 @@ def short_number(value: float) -> str:
         if value >= least:
             return f"{value / least:.{1 if value < 10 * least and value % least else 0}f}{letter}"
     return f"{value:.0f}"
+
+
+def index_ranges(indexes: Iterable[int]) -> list[list[int]]:
+    """Return ascending indexes as `[first, last]` pairs."""
+    found: list[list[int]] = []
+    for index in indexes:
+        if found and found[-1][1] == index - 1:
+            found[-1][1] = index
+        else:
+            found.append([index, index])
+    return found

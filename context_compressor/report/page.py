@@ -7,18 +7,20 @@ from dataclasses import dataclass, replace
 from importlib.resources import files
 
 from jinja2 import DictLoader, Environment, StrictUndefined, Template
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
-from context_compressor.measure import KINDS, Probe, StandIn, Totals, TurnEvent, Watched
+from context_compressor.measure import KINDS, Excerpt, Probe, StandIn, Totals, TurnEvent, Watched, excerpt_of
 from context_compressor.report.charts import (
+    COLORS,
+    EVENT_LOOKS,
     NARROW,
     WIDE,
     Chart,
     bars_chart,
     cost_chart,
     tokens_chart,
+    variable_of,
 )
-from context_compressor.report.cleaning import clean, trim
 from context_compressor.report.data import (
     HOW_TO_ASK,
     OURS,
@@ -26,11 +28,11 @@ from context_compressor.report.data import (
     ReportData,
     SessionRun,
     Skipped,
+    index_ranges,
     percent,
     short_number,
     told_range,
 )
-from context_compressor.report.palette import COLORS, EVENT_LOOKS, variable_of
 
 MAX_BYTES = 2_800_000
 """What a page takes at most; sessions for which there is no room stand in the table only."""
@@ -51,6 +53,18 @@ _SHOWN_BYTES = (300, 6_000)
 """What one text takes, at least and at most: of what left the view, and of what stands for it."""
 
 _TEMPLATES = ("page.html", "session.html", "page.css")
+
+# Characters that a browser obeys, or that mislead, are shown.
+_CONTROL_PICTURES = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\t\n"}
+_OTHER_CONTROLS = {code: f"⟨{code:02X}⟩" for code in range(0x7F, 0xA0)}
+_DIRECTIONS = {
+    code: f"⟨{code:04X}⟩"
+    for code in (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0xFEFF)
+}
+"""They reorder what stands around them, so that a text reads as what it is not."""
+_SURROGATES = dict.fromkeys(range(0xD800, 0xE000), "\ufffd")
+"""Half a pair, which UTF-8 cannot hold."""
+_TABLE = {**_CONTROL_PICTURES, **_OTHER_CONTROLS, **_DIRECTIONS, **_SURROGATES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,11 +253,31 @@ def shortened(text: str, most: int = _MAX_NAME) -> str:
 
 def ranges(indexes: Sequence[int], most: int = 6) -> str:
     """Return ascending indexes as ranges: `2-41, 44`."""
-    found: list[list[int]] = []
-    for index in indexes:
-        if found and found[-1][1] == index - 1:
-            found[-1][1] = index
-        else:
-            found.append([index, index])
+    found = index_ranges(indexes)
     told = [str(first) if first == last else f"{first}-{last}" for first, last in found[:most]]
     return ", ".join(told) + (f" and {len(found) - most} more" if len(found) > most else "")
+
+
+def clean(text: str) -> str:
+    """Return a text in which characters that control, reorder or cannot be encoded are visible ones."""
+    return text.replace("\r\n", "\n").translate(_TABLE)
+
+
+def weigh(text: str) -> int:
+    """Return the bytes that a text takes in a page."""
+    return len(str(escape(clean(text))).encode())
+
+
+def trim(excerpt: Excerpt, limit: int) -> Excerpt:
+    """Return an excerpt that takes some `limit` bytes of a page, from both its ends."""
+    weight = weigh(excerpt.head) + weigh(excerpt.tail)
+    if weight <= limit:
+        return excerpt
+    characters = len(excerpt.head) + len(excerpt.tail)
+    kept = max(2, limit * characters // weight)
+    head, tail = kept - kept // 3, kept // 3
+    if not excerpt.left_out:
+        return excerpt_of(excerpt.head, head, tail)
+    head, tail = min(head, len(excerpt.head)), min(tail, len(excerpt.tail))
+    left_out = excerpt.left_out + characters - head - tail
+    return Excerpt(excerpt.head[:head], excerpt.tail[len(excerpt.tail) - tail :], left_out)

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import re
 
+# Colours and cursor moves; titles and links, which hold a text of their own; the other short ones.
 _ESCAPES = re.compile(
-    # Colours and cursor moves; titles and links, which hold a text of their own; the other short ones.
     r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b\n]{0,2000}(?:\x07|\x1b\\)|\x1b[ -/]*[0-~]?"
 )
 _LINE_ENDS = re.compile(r"\r\n|[\r\v\f\x1c-\x1e\x85\u2028\u2029]")
-_HIDDEN = re.compile(
-    "["
-    "\x00-\x08\x0e-\x1f\x7f-\x9f"  # control characters
-    "\u200b\u2060-\u2064\ufeff\u00ad\u180e"  # without width; joiners stay, which scripts and emoji need
-    "\u061c\u202a-\u202e\u2066-\u2069"  # overrides of the writing direction; plain marks stay
-    "\U000e0000-\U000e007f"  # tags: a second, invisible ASCII
-    "]"
+_HIDDEN = (
+    "\x00-\x08\x0e-\x1f\x7f-\x9f",  # control characters
+    "\u200b\u2060-\u2064\ufeff\u00ad\u180e",  # without width; joiners stay, which scripts and emoji need
+    "\u061c\u202a-\u202e\u2066-\u2069",  # overrides of the writing direction; plain marks stay
+    "\U000e0000-\U000e007f",  # tags: a second, invisible ASCII
 )
+_HIDDEN_CHARACTER = re.compile(f"[{''.join(_HIDDEN)}]")
 _PLAIN = bytes([*b"\n\t", *range(0x20, 0x7F)])
 _TEMPLATE_MARK = re.compile(
     r"<(?=[|｜][\w▁:/ -]{1,40}[|｜]>|/?s>|(?:start|end)_of_turn>|</?SYS>>)"
@@ -37,7 +36,7 @@ def clean(text: str) -> str:
     if text.isascii() and not text.encode().translate(None, _PLAIN):
         return _break_marks(text)
     text = _ESCAPES.sub("", text) if "\x1b" in text else text
-    text = _HIDDEN.sub("", _LINE_ENDS.sub("\n", text))
+    text = _HIDDEN_CHARACTER.sub("", _LINE_ENDS.sub("\n", text))
     return _break_marks(text.encode("utf-8", "replace").decode("utf-8"))
 
 

@@ -39,11 +39,7 @@ _LIMIT = re.compile(
 )
 _NO_TOKENS = re.compile(r"\bbytes\b|\bcharacters\b", re.IGNORECASE)
 _ROOM = re.compile(
-    r"max_(?:completion_)?tokens\b"
-    r"(?:.{0,40}\[\s*\d+\s*,\s*(\d{1,12})\s*\]"
-    r"|(?: for \S{1,80})?\W{0,2} must be (?:less than or equal to|at most|<=) \W?(\d{1,12})"
-    r"|.{0,100}expected a value <= (\d{1,12})"
-    r"|: \d+ > (\d{1,12}))"
+    r"max_(?:completion_)?tokens\b.{0,100}?(?:\[\s*\d+\s*,|equal to|at most|<=|: \d+ >) ?\W?(\d{1,12})"
     r"|at most (\d{1,12}) completion tokens",
     re.IGNORECASE | re.ASCII,  # a name may stand between Chinese characters
 )
@@ -71,4 +67,4 @@ def limit_in(text: str) -> int | None:
 def room_in(text: str) -> int | None:
     """Return how many tokens an answer may be given, as an error text says, or None when it does not."""
     match = _ROOM.search(text)
-    return next(int(tokens) for tokens in match.groups() if tokens) if match else None
+    return int(match[match.lastindex or 0]) if match else None

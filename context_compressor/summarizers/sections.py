@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 
@@ -44,7 +44,7 @@ _KEYS = {title.casefold(): s.key for s in SECTIONS for title in (s.english, s.ch
 _KEYS |= {title.casefold(): key for key, titles in _FORMER.items() for title in titles}
 ELLIPSIS = " …"
 _HEADING_MARKS = re.compile(r"(?:#{1,6}\s*|\*\*|\d{1,2}[.)、]\s*)+")
-_BULLET = re.compile(r"(?:(?:[-*•+]|\d{1,2}[.)、])(?:\s+|$))+")
+_BULLET = re.compile(r"\A(?:(?:[-*•+]|\d{1,2}[.)、])(?:\s+|$))+")
 _PLACEHOLDERS = frozenset(
     {
         *("", "none", "n/a", "na", "null", "nil", "nothing", "empty", "undefined", "tbd", "todo", "...", "…"),
@@ -77,44 +77,9 @@ def is_heading(line: str) -> bool:
 
 def is_placeholder(line: str) -> bool:
     """Tell whether `line` says nothing: blank, "none" and its kin, or the template's own hint."""
-    text = strip_bullet(line).strip(" \t*_`'\"<>()[]{}（）【】.。!")
+    text = _BULLET.sub("", line.strip(), count=1).strip(" \t*_`'\"<>()[]{}（）【】.。!")
     # Folding makes no text shorter, and messages are long.
     return len(text) <= _LONGEST_PLACEHOLDER and text.casefold() in _PLACEHOLDERS
-
-
-def strip_bullet(line: str) -> str:
-    """Return `line` without its indentation and list mark."""
-    line = line.strip()
-    match = _BULLET.match(line)
-    return line[match.end() :] if match else line
-
-
-def parse_sections(text: str) -> dict[str, list[str]]:
-    """Return the lines of a summary by section, list marks and placeholders dropped.
-
-    Lines under no heading of ours, as a free-form summary has them, go to `done`.
-    """
-    found: dict[str, list[str]] = {}
-    key = "done"
-    for line in text.splitlines():
-        opened = section_of_heading(line)
-        if opened is not None:
-            key = opened
-        elif is_heading(line):
-            key = "done"
-        elif not is_placeholder(line):
-            found.setdefault(key, []).append(strip_bullet(line))
-    return found
-
-
-def render_sections(lines: Mapping[str, Sequence[str]], *, chinese: bool) -> str:
-    """Return the sections that have lines as Markdown, in the fixed order."""
-    blocks = []
-    for section in SECTIONS:
-        if lines.get(section.key):
-            title = section.chinese if chinese else section.english
-            blocks.append(f"## {title}\n" + "\n".join(f"- {line}" for line in lines[section.key]))
-    return "\n\n".join(blocks)
 
 
 def drop_least(text: str, fits: Callable[[str], bool]) -> str:

@@ -61,11 +61,10 @@ _LINE_MARKS = re.compile(r"^(?:\[[^\]\n]*\]$|=== [^\n]* ===$|[\s>|*•#-]+)", re
 
 
 class _Attempt(NamedTuple):
-    """One answer."""
+    """One answer, and its tokens by our counter."""
 
     text: str
     tokens: int
-    """Of the text, by our counter."""
 
 
 async def summarize_checked(
@@ -145,8 +144,7 @@ async def summarize_checked(
         tokens = answer.tokens if text == answer.text else counter.count_text(text)
         if tokens >= replaced_tokens:
             raise SummaryRejectedError(
-                f"summary rejected: its {tokens} tokens are not fewer than the {replaced_tokens} it would "
-                "replace"
+                f"summary rejected: its {tokens} tokens are not fewer than the {replaced_tokens} it replaces"
             )
     return Summary(text=text, input_tokens=paid.input_tokens, output_tokens=paid.output_tokens)
 
@@ -179,8 +177,8 @@ def check_summary(summary: object, request: SummaryRequest, material: str | None
     if material is None and is_call(answer, tools):  # what quotes the material may quote a call
         raise SummaryRejectedError(f"summary rejected: a call of a tool, not a summary: {answer[-100:]!r}")
     if not is_in_form(text):
-        given = "\n".join(filter(None, [material_text(request), material]))
-        if is_foreign(text, given, system_prompt(chinese=False) + system_prompt(chinese=True)):
+        prompt = system_prompt(chinese=False) + system_prompt(chinese=True)
+        if is_foreign(text, _given(request, material), prompt):
             raise SummaryRejectedError(
                 f"summary rejected: an error or refusal, not a summary: {text[:100]!r}"
             )
@@ -216,11 +214,13 @@ class _MadeUpError(SummaryRejectedError):
         )
 
 
+def _given(request: SummaryRequest, material: str | None) -> str:
+    return "\n".join(filter(None, [material_text(request), material]))
+
+
 def _without_invented_refs(text: str, request: SummaryRequest, material: str | None) -> str:
     """Take out refs that nothing names which the summariser was given: no text can be read back by them."""
-    if not _REF.search(text):
-        return text
-    known = set(_REF.findall("\n".join(filter(None, [material_text(request), material]))))
+    known = set(_REF.findall(_given(request, material))) if _REF.search(text) else ()
     return _REF.sub(lambda ref: ref[0] if ref[0] in known else _NO_REF, text)
 
 
@@ -239,30 +239,25 @@ def _cut(text: str, max_tokens: int, counter: TokenCounter) -> str:
 
 
 def _is_copy(text: str, request: SummaryRequest, material: str | None) -> bool:
-    """Tell whether a text is the material over again: most of its windows stand in it, or all of it in the
-    text.
+    """Tell whether a text is the material over again: most of its windows stand there, or all of that in it.
 
     Earlier summaries in the material do not count: carrying their lines forward is what is asked.
     """
     said = _flat(text)
     given = _flat(render_conversation(request.messages) if material is None else material)
-    for carried in [
-        request.previous,
-        *(msg.get_text_content() for msg in request.messages if is_segment(msg)),
-    ]:
-        if carried and carried.strip():
-            given = given.replace(_flat(clean(carried)), "")
+    earlier = [msg.get_text_content() for msg in request.messages if is_segment(msg)]
+    for carried in filter(None, [request.previous, *earlier]):
+        if flat := _flat(clean(carried)):
+            given = given.replace(flat, "")
     if len(given) >= PARROT_MIN_CHARS and given in said:
         return True
     given = "\n".join([given, *(_flat(system_prompt(chinese=chinese)) for chinese in (False, True))])
     if said in given:
         return True
     step = max(PARROT_WINDOW_CHARS, len(said) // PARROT_WINDOWS)
-    windows = [
-        said[start : start + PARROT_WINDOW_CHARS]
-        for start in range(0, len(said) - PARROT_WINDOW_CHARS + 1, step)
-    ]
-    return len(windows) > 1 and sum(window in given for window in windows) >= PARROT_SHARE * len(windows)
+    starts = range(0, len(said) - PARROT_WINDOW_CHARS + 1, step)
+    copied = sum(said[start : start + PARROT_WINDOW_CHARS] in given for start in starts)
+    return len(starts) > 1 and copied >= PARROT_SHARE * len(starts)
 
 
 def _flat(text: str) -> str:
@@ -276,7 +271,7 @@ def _shorter(request: SummaryRequest, draft: _Attempt) -> SummaryRequest:
         f"The earlier summary above is your draft of this one. It takes {draft.tokens} tokens; the limit is "
         f"{request.max_tokens}. Shorten it to the limit: keep what the agent needs most, leave out the rest."
     )
-    instructions = f"{request.instructions}\n{note}" if request.instructions else note
+    instructions = "\n".join(filter(None, [request.instructions, note]))
     return replace(request, previous=draft.text, instructions=instructions)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from context_compressor import TiktokenCounter, from_openai
 from context_compressor.cli.demo.agent import ScriptedSession
-from context_compressor.cli.demo.checks import first_found, page_lines, stands_in
+from context_compressor.cli.demo.outcome import first_found, page_lines, stands_in
 from context_compressor.cli.demo.tools import StdlibTools
 from tests.cli.support import command, environment, read_terminal, run_process
 from tests.support.validity import problems

@@ -1,30 +1,34 @@
 import pytest
 
 from context_compressor.summarizers.prompts import template
+from context_compressor.summarizers.refusals import says_something
 from context_compressor.summarizers.sections import (
     SECTIONS,
     drop_least,
     is_chinese,
     is_placeholder,
-    parse_sections,
-    render_sections,
+    section_of_heading,
 )
 
 
-@pytest.mark.parametrize("chinese", [False, True])
-def test_what_is_rendered_is_read_back(chinese: bool):
-    lines = {section.key: [f"{section.key} one", f"{section.key} two"] for section in SECTIONS}
-    assert parse_sections(render_sections(lines, chinese=chinese)) == lines
-
-
-def test_headings_are_known_in_the_forms_that_models_write():
-    text = "**Goal:**\n- a\n# FAILURES\n* b\n3. State and next steps\n1. c\n### 已完成：\n- d"
-    assert parse_sections(text) == {"goal": ["a"], "failures": ["b"], "state": ["c"], "done": ["d"]}
-
-
-def test_headings_of_the_first_version_are_still_read():
-    text = "## Facts and values\n- a\n## In progress\n- b\n## Next steps\n- c\n## 用户的指示与约束\n- d"
-    assert parse_sections(text) == {"done": ["a"], "state": ["b", "c"], "instructions": ["d"]}
+@pytest.mark.parametrize(
+    ("line", "key"),
+    [
+        *(
+            (f"## {title}", section.key)
+            for section in SECTIONS
+            for title in (section.english, section.chinese)
+        ),
+        *(("**Goal:**", "goal"), ("# FAILURES", "failures"), ("3. State and next steps", "state")),
+        *(("### 已完成：", "done"), ("## Something else", None), ("Goal", None), ("- done", None)),
+        *(("## Facts and values", "done"), ("## In progress", "state"), ("## Next steps", "state")),
+        ("## 用户的指示与约束", "instructions"),
+    ],
+)
+def test_headings_are_known_in_the_forms_that_models_write_and_of_the_first_version(
+    line: str, key: str | None
+):
+    assert section_of_heading(line) == key
 
 
 LONG = (
@@ -47,11 +51,6 @@ def test_what_is_too_long_loses_the_ends_of_the_sections_that_matter_least():
     assert shortened(3) == ""
 
 
-def test_a_free_form_summary_is_kept_as_what_was_done():
-    text = "The user wants tea.\n\n## Something else\nIt is green."
-    assert parse_sections(text) == {"done": ["The user wants tea.", "It is green."]}
-
-
 @pytest.mark.parametrize(
     "line", ["", "-", "- None", "N/A", "null", "(none)", "**None.**", "...", "无", "- 暂无。", "[]"]
 )
@@ -65,8 +64,8 @@ def test_lines_that_merely_begin_like_placeholders_are_kept(line: str):
 
 
 def test_the_template_says_nothing():
-    assert parse_sections(template(chinese=False)) == {}
-    assert parse_sections(template(chinese=True)) == {}
+    assert not says_something(template(chinese=False))
+    assert not says_something(template(chinese=True))
 
 
 def test_language_is_that_of_most_of_the_text():

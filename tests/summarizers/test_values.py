@@ -87,6 +87,10 @@ def test_a_negation_that_is_lost_marks_the_values_of_its_sentence(text: str, val
     assert [word.rstrip(".") for word in marked(text)] == values
 
 
+def test_a_number_in_parts_with_a_unit_is_read():
+    assert marked("4,2k and 1.2.3m", "nothing") == ["4,2k", "1.2.3m"]
+
+
 def test_what_is_told_both_ways_is_not_marked():
     told = "Do not delete a_1.csv.\nLater: delete a_1.csv now, it is saved."
     assert marked("- Delete a_1.csv", told) == []

@@ -6,15 +6,11 @@ from typing import Annotated
 
 import typer
 
-from context_compressor.cli.commands.options import BaseUrl, Job
-from context_compressor.readers.session import Format
+from context_compressor.cli.commands.options import BaseUrl, InFormat, Job, Paths
 
 
 def examine(
-    paths: Annotated[
-        list[str],
-        typer.Argument(metavar="PATH...", help="Recorded sessions: files, gzipped or not, or directories."),
-    ],
+    paths: Paths,
     model: Annotated[str, typer.Option(metavar="NAME", help="Model that asks, reads and grades.")],
     base_url: BaseUrl = None,
     budget: Annotated[
@@ -52,13 +48,7 @@ def examine(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Begin without asking.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print everything as JSON instead of tables.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No tables, no progress bar.")] = False,
-    format: Annotated[
-        Format | None,
-        typer.Option(
-            metavar="NAME",
-            help=f"Format of the files: {', '.join(Format)}. Default: found out by their content.",
-        ),
-    ] = None,
+    format: InFormat = None,
 ) -> Job:
     """Find out what compressing saves and loses on your own sessions, with a model.
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from context_compressor.cli.settings import DEFAULT_MODELS, SummarizerKind
+from context_compressor.readers.session import Format
 
 Job = Callable[[], int]
 """What a command does, once its options are read; returns the exit code."""
@@ -34,3 +35,13 @@ KeepRecent = Annotated[
     int | None, typer.Option(metavar="N", help="Messages at the end to keep word for word. Default: 10.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Report as JSON instead of tables.")]
+Paths = Annotated[
+    list[str],
+    typer.Argument(metavar="PATH...", help="Recorded sessions: files, gzipped or not, or directories."),
+]
+InFormat = Annotated[
+    Format | None,
+    typer.Option(
+        metavar="NAME", help=f"Format of the files: {', '.join(Format)}. Default: found out by their content."
+    ),
+]

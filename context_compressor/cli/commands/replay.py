@@ -6,15 +6,11 @@ from typing import Annotated
 
 import typer
 
-from context_compressor.cli.commands.options import Job
-from context_compressor.readers.session import Format
+from context_compressor.cli.commands.options import InFormat, Job, Paths
 
 
 def replay(
-    paths: Annotated[
-        list[str],
-        typer.Argument(metavar="PATH...", help="Recorded sessions: files, gzipped or not, or directories."),
-    ],
+    paths: Paths,
     budget: Annotated[
         list[int] | None,
         typer.Option(metavar="N", help="Tokens that a view may cost; may be repeated. Default: 16000."),
@@ -46,13 +42,7 @@ def replay(
         int | None, typer.Option(min=1, metavar="N", help="Processes at once. Default: one per core.")
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No table, no progress bar.")] = False,
-    format: Annotated[
-        Format | None,
-        typer.Option(
-            metavar="NAME",
-            help=f"Format of the files: {', '.join(Format)}. Default: found out by their content.",
-        ),
-    ] = None,
+    format: InFormat = None,
 ) -> Job:
     """Tell what compressing would have saved, cost and lost in recorded sessions.
 

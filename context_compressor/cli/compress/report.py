@@ -12,11 +12,12 @@ from rich.table import Table
 from rich.text import Text
 
 from context_compressor.cli.compress.sessions import SessionReport, StandIn
+from context_compressor.cli.outputs import TABLE_LOOK, print_table
 from context_compressor.cli.settings import DEFAULT_STORE
-from context_compressor.cli.tables import TABLE_LOOK, print_table
 from context_compressor.cli.wording import one_line
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.readers import Reading
+from context_compressor.report.data import index_ranges
 
 _MAX_ROWS = 40
 """Sessions shown in the table; `--json` has all."""
@@ -121,17 +122,6 @@ def _covered(covers: Sequence[int]) -> str:
     return str(first) if first == last else f"{first} to {last} ({len(covers)} messages)"
 
 
-def _ranges(covers: Sequence[int]) -> list[list[int]]:
-    """Return indexes as `[first, last]` pairs."""
-    ranges: list[list[int]] = []
-    for index in sorted(covers):
-        if ranges and ranges[-1][1] == index - 1:
-            ranges[-1][1] = index
-        else:
-            ranges.append([index, index])
-    return ranges
-
-
 def _refs(report: SessionReport) -> list[str]:
     """Return the refs stored for a session, in the order of storing."""
     return list(dict.fromkeys(ref for event in report.events for ref in event.refs))
@@ -205,7 +195,7 @@ def _session_value(report: SessionReport) -> dict[str, Any]:
         "segments": stats.segments,
         "refs": _refs(report),
         "stand_ins": [
-            {"kind": s.kind, "refs": list(s.refs), "message_ranges": _ranges(s.covers)}
+            {"kind": s.kind, "refs": list(s.refs), "message_ranges": index_ranges(sorted(s.covers))}
             for s in report.stand_ins
         ],
         "events": [

@@ -17,10 +17,10 @@ from context_compressor.cli.outputs import (
     check_stdout,
     is_stdout,
     make_console,
+    make_progress,
     write_output,
     write_stdout,
 )
-from context_compressor.cli.progress import make_progress
 from context_compressor.cli.settings import SummarizerKind, make_config, make_summarizer
 from context_compressor.cli.wording import counted, one_line
 from context_compressor.readers import Format, Reading

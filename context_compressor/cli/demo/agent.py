@@ -35,12 +35,7 @@ _SIDE_LINES = 150
 _HIT = re.compile(r"^([\w/.-]+\.py):(\d+): (.*)$", re.MULTILINE)
 _CALLED = re.compile(r"(?<!def )(?<!class )\b([a-z_]\w+)\(")
 _DOCSTRING = re.compile(r'"""[\s\S]*?(?:"""|$)')
-_TRIVIAL = frozenset(
-    {*dir(builtins), *keyword.kwlist, "append", "get", "items", "join", "pop", "update", "extend"}
-)
-_WAITING = frozenset(
-    {"acquire", "wait", "select", "recv", "result", "sleep", "flush", "read", "readline", "_fp_read"}
-)
+_TRIVIAL = frozenset({*dir(builtins), *keyword.kwlist, "append", "get", "items", "join", "pop", "update"})
 
 SYSTEM = (
     "You are a careful engineer. Explore the code with list_dir, grep_files, read_file and run_python before "
@@ -50,13 +45,12 @@ REQUEST = "\n".join(
     (
         "Explore Python's standard library and find out how it works inside, for a guide that our new "
         "colleagues will read. Begin with these questions, then go on as you see fit:",
-        *(f"- {topic.question}" for topic in TOPICS[:6]),
+        *(f"- {topic.question}" for topic in TOPICS),
         "Cite file and line for everything, and check what you believe by running code.",
     )
 )
 FOLLOW_UP = (
-    "This is going well. From here on, please also say of each function whether it waits for anything, since "
-    "that is what our colleagues stumble over. Then go on with the next question."
+    "This is going well. Go on with the modules that no question has touched, and keep citing file and line."
 )
 
 
@@ -70,26 +64,24 @@ class Definition(NamedTuple):
     def __str__(self) -> str:
         return f"{self.path}:{self.line}"
 
+    @property
+    def pattern(self) -> str:
+        """Matches its first line, as `read_file` shows it."""
+        return rf"^{self.line}\t\s*(async )?(def|class) {self.symbol}\b"
 
-@dataclass(frozen=True, slots=True)
-class Move:
+
+class Move(NamedTuple):
     """What the assistant says, and the tools it calls at once."""
 
     text: str
     calls: Sequence[Call]
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """A definition the agent has read."""
+class Finding(NamedTuple):
+    """A definition the agent has read, and what it makes of it."""
 
     definition: Definition
     sentence: str
-
-    @property
-    def pattern(self) -> str:
-        """Matches its first line, as `read_file` shows it."""
-        return rf"^{self.definition.line}\t\s*(async )?(def|class) {self.definition.symbol}\b"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +105,7 @@ class ScriptedSession:
     """An agent's session over a library.
 
     Args:
-        turns: requests to a model that the session takes; the last one ends it. Fewer once every module was
-            read, after some 390.
+        turns: requests to a model that the session takes; the last one ends it. Fewer once all is read.
         tools: what the agent works with.
     """
 
@@ -122,7 +113,6 @@ class ScriptedSession:
     tools: StdlibTools = field(default_factory=StdlibTools)
     findings: list[Finding] = field(default_factory=list)
     """What was found so far, oldest first."""
-    _says_what_waits: bool = False
 
     def steps(self) -> Iterator[Step]:
         """Play the session, running the tools as it goes."""
@@ -134,7 +124,6 @@ class ScriptedSession:
                 before = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": REQUEST}]
             elif turn == self.turns // 2 + 1:
                 before = [{"role": "user", "content": FOLLOW_UP}]
-                self._says_what_waits = True
             if turn == self.turns or move is None:
                 yield Step(turn, before, {"role": "assistant", "content": self._conclusion()}, [], ())
                 return
@@ -152,100 +141,74 @@ class ScriptedSession:
             except StopIteration:  # every module was read
                 move = None
 
-    # The plan
-
     def _plan(self) -> Plan:
         (listing,) = yield Move("First, what is there.", [("list_dir", {"path": "."})])
         remark = ""
         for topic in TOPICS:
             remark = yield from self._investigate(topic, remark)
-        yield from self._survey(listing)
+        for name in re.findall(r"^(\w+\.py)  \d+$", listing, re.MULTILINE):
+            if name not in {topic.place for topic in TOPICS}:
+                yield from self._survey(name)
 
     def _investigate(self, topic: Topic, remark: str) -> Generator[Move, list[str], str]:
-        """Look into one topic; return what the last step showed, for the next text."""
-        hits = yield from self._search(topic, remark)
+        """Look into one topic: search, read, experiment; return the remark with which the next one begins."""
+        names = "|".join(topic.symbols)
+        calls: list[Call] = [
+            ("grep_files", {"pattern": rf"^\s*(async )?(def|class) ({names})\b", "path": topic.place})
+        ]
+        text = (
+            f"{remark}Next question: {topic.question} The names to look for are {', '.join(topic.symbols)}."
+        )
+        if topic.guess:  # tried at the same time
+            text += f" I expect it in {topic.guess}."
+            calls.insert(0, ("read_file", {"path": topic.guess, "limit": _READ_LINES}))
+        *_, found = yield Move(text, calls)
+        hits = _first_hits(found, topic.symbols)
         if not hits:
             return f"{topic.symbols[0]} has another name in this version. "
-        told = yield from self._read_first(topic, hits[0])
-        if len(hits) > 1:
-            told = yield from self._read_others(hits[1:3])
+        told = yield from self._read_first(hits[0])
+        if others := hits[1:3]:
+            calls = [
+                ("read_file", {"path": place.path, "offset": max(place.line - 10, 1), "limit": _SIDE_LINES})
+                for place in others
+            ]
+            listings = yield Move(f"The other half of the answer: {', '.join(map(str, others))}.", calls)
+            told = [self._note(place, shown) for place, shown in zip(others, listings, strict=True)][-1]
         code = topic.snippet.strip()
         (printed,) = yield Move(f"{told} To be sure, an experiment.", [("run_python", {"code": code})])
         lines = printed.split("\n")[:-1] or ["nothing"]  # the last line is the exit code
         return f"The experiment ended with `{lines[-1]}`. "
 
-    def _search(self, topic: Topic, remark: str) -> Generator[Move, list[str], list[Definition]]:
-        """Look for the topic's symbols, and try the file that the agent guesses at the same time."""
-        pattern = rf"^\s*(async )?(def|class) ({'|'.join(topic.symbols)})\b"
-        search: Call = ("grep_files", {"pattern": pattern, "path": topic.place})
-        names = ", ".join(topic.symbols)
-        text = f"{remark}Next question: {topic.question} The names to look for are {names}."
-        if not topic.guess:
-            (found,) = yield Move(text, [search])
-            return _first_hits(found, topic.symbols)
-        guess: Call = ("read_file", {"path": topic.guess, "limit": _READ_LINES})
-        _, found = yield Move(f"{text} I expect it in {topic.guess}.", [guess, search])
-        if found.startswith("Error"):
-            search = ("grep_files", {"pattern": pattern, "path": topic.guess})
-            (found,) = yield Move(f"Not a package here, a single file: {topic.guess}.", [search])
-        return _first_hits(found, topic.symbols)
-
-    def _read_first(self, topic: Topic, found: Definition) -> Generator[Move, list[str], str]:
+    def _read_first(self, found: Definition) -> Generator[Move, list[str], str]:
         """Read where the central symbol is defined, then on, and look for its callers."""
-        calls: list[Call] = [("grep_files", {"pattern": rf"{found.symbol}\(", "path": ".", "limit": 25})]
-        if topic.whole:
-            where: dict[str, Any] = {"path": found.path}
-            how = "The file is short, I read it whole."
-        else:
-            first = max(found.line - 20, 1)
-            where = {"path": found.path, "offset": first, "limit": _READ_LINES}
-            how = "Reading from there."
-            calls.append(("read_file", {**where, "offset": first + _READ_LINES}))
-        (listing,) = yield Move(f"{found.symbol} is at {found}. {how}", [("read_file", where)])
+        where: dict[str, Any] = {"path": found.path, "offset": max(found.line - 20, 1), "limit": _READ_LINES}
+        (listing,) = yield Move(f"{found.symbol} is at {found}. Reading from there.", [("read_file", where)])
         told = self._note(found, listing)
+        calls: list[Call] = [
+            ("grep_files", {"pattern": rf"{found.symbol}\(", "path": ".", "limit": 25}),
+            ("read_file", {**where, "offset": where["offset"] + _READ_LINES}),
+        ]
         yield Move(f"{told} Now: who calls {found.symbol}, and what comes after it in the file?", calls)
         return told
 
-    def _read_others(self, found: Sequence[Definition]) -> Generator[Move, list[str], str]:
-        """Read where the other symbols are defined, all at once."""
-        reads: list[Call] = [
-            ("read_file", {"path": place.path, "offset": max(place.line - 10, 1), "limit": _SIDE_LINES})
-            for place in found
+    def _survey(self, name: str) -> Plan:
+        """Read on in a module that no topic touched."""
+        calls: list[Call] = [
+            ("read_file", {"path": name, "limit": _READ_LINES}),
+            ("grep_files", {"pattern": r"^(class|def) \w", "path": name, "limit": 60}),
         ]
-        listings = yield Move(f"The other half of the answer: {', '.join(map(str, found))}.", reads)
-        return [self._note(place, listing) for place, listing in zip(found, listings, strict=True)][-1]
-
-    def _survey(self, listing: str) -> Plan:
-        """Read on through modules that no topic touched, one by one."""
-        known = {topic.place for topic in TOPICS}
-        names = re.findall(r"^(\w+\.py)  \d+$", listing, re.MULTILINE)
-        for name in names:
-            if name in known:
-                continue
-            answers = yield Move(
-                f"Next module: {name}.",
-                [
-                    ("read_file", {"path": name, "limit": _READ_LINES}),
-                    ("grep_files", {"pattern": r"^(class|def) \w", "path": name, "limit": 60}),
-                ],
-            )
-            first = re.search(r": (?:class|def) (\w+)", answers[1])
-            for found in _first_hits(answers[1], (first[1],)) if first else ():
-                where = {"path": name, "offset": found.line, "limit": _READ_LINES}
-                (listing,) = yield Move(
-                    f"Its first definition is {found.symbol}, at {found}.", [("read_file", where)]
-                )
-                self._note(found, listing)
-
-    # What the agent makes of what it reads
+        _, hits = yield Move(f"Next module: {name}.", calls)
+        if first := re.search(r":(\d+): (?:class|def) (\w+)", hits):
+            found = Definition(first[2], name, int(first[1]))
+            where = {"path": name, "offset": found.line, "limit": _READ_LINES}
+            text = f"Its first definition is {found.symbol}, at {found}."
+            (listing,) = yield Move(text, [("read_file", where)])
+            self._note(found, listing)
 
     def _note(self, found: Definition, listing: str) -> str:
         """Keep, and return, what the agent makes of a definition that it has read."""
         called = _calls_in(listing, found.symbol)
         sentence = f"{found.symbol} ({found}) relies on {', '.join(called[:5]) or 'nothing else'}."
-        if self._says_what_waits:
-            waits = [name for name in called if name in _WAITING]
-            sentence += f" It waits in {', '.join(waits)}." if waits else " I see nothing in it that waits."
         self.findings.append(Finding(found, sentence))
         return sentence
 
@@ -272,18 +235,13 @@ def tool_message(id: str, content: str) -> ChatDict:
 
 
 def _first_hits(found: str, symbols: Sequence[str]) -> list[Definition]:
-    """Return where each symbol is defined, by a search's answer, in the order of `symbols`.
-
-    A file that defines more of them goes first: where only one stands, it is mostly an abstract base.
-    """
-    places: dict[str, dict[str, int]] = {}
+    """Return where each symbol is defined first, by a search's answer, in the order of `symbols`."""
+    hits: dict[str, Definition] = {}
     for path, line, text in _HIT.findall(found):
         for symbol in symbols:
             if re.search(rf"\b{symbol}\b", text):
-                places.setdefault(path, {}).setdefault(symbol, int(line))
-    ranked = sorted(places, key=lambda path: len(places[path]))
-    best = {symbol: (path, places[path][symbol]) for path in ranked for symbol in places[path]}
-    return [Definition(symbol, *best[symbol]) for symbol in symbols if symbol in best]
+                hits.setdefault(symbol, Definition(symbol, path, int(line)))
+    return [hits[symbol] for symbol in symbols if symbol in hits]
 
 
 def _calls_in(listing: str, symbol: str) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections import Counter, deque
+from collections import deque
 from typing import Self
 
 from rich.box import SIMPLE_HEAD
@@ -21,20 +21,8 @@ _TURNS_PER_LINE = 10
 _BAR_WIDTH = 12
 _MAX_ROWS = 14
 """Turns that the table shows, the latest; fewer in a low terminal."""
-_VERBS = {
-    "compact": "moved out",
-    "compress": "summarised",
-    "merge": "merged",
-    "edit": "edited",
-    "failure": "failed",
-}
-
-
-def make_display(console: Console, budget: int, turns: int) -> Display:
-    """Return what suits the place that the demo is printed to."""
-    if console.file.isatty() and not console.is_dumb_terminal and console.encoding.startswith("utf"):
-        return LiveDisplay(console, budget, turns)
-    return PlainDisplay(console, budget, turns)
+_VERBS = {"compact": "moved out", "compress": "summarised", "merge": "merged", "edit": "edited"}
+_VERBS["failure"] = "failed"
 
 
 class Display:
@@ -50,35 +38,44 @@ class Display:
         """Leave the terminal as it was found."""
 
 
+def make_display(console: Console, budget: int, turns: int) -> Display:
+    """Return what suits the place that the demo is printed to, and print what a newcomer needs to know."""
+    console.print(
+        f"A scripted agent explores Python's standard library: {counted(turns, 'turn')}, real tools.\n"
+        f"history: all it has said and read. view: what a model would be sent, at most\n"
+        f"{budget:,} tokens; where the history outgrows that, older parts are moved out.",
+        soft_wrap=True,
+    )
+    if console.file.isatty() and not console.is_dumb_terminal and console.encoding.startswith("utf"):
+        return LiveDisplay(console, budget)
+    console.print()
+    return PlainDisplay(console, budget)
+
+
 class PlainDisplay(Display):
     """Print a line for every tenth turn and for every event."""
 
-    def __init__(self, console: Console, budget: int, turns: int) -> None:
+    def __init__(self, console: Console, budget: int) -> None:
         self._console = console
         self._budget = budget
-        console.print(introduction(budget, turns), soft_wrap=True)
-        console.print()
 
     def show(self, row: Row) -> None:
         """Print the request's events, and the request itself if it is the tenth."""
-        for event in row.events:
-            self._console.print(f"turn {row.turn:3}  {_event_line(event)}", soft_wrap=True)
+        lines = list(map(_event_line, row.events))
         if row.turn % _TURNS_PER_LINE == 0:
             share = 100 * row.view_tokens / self._budget
-            self._console.print(
-                f"turn {row.turn:3}  history {row.history_tokens:7,} tokens, view {row.view_tokens:6,} "
-                f"({share:.0f} % of the budget)",
-                soft_wrap=True,
-            )
+            tokens = f"history {row.history_tokens:7,} tokens, view {row.view_tokens:6,}"
+            lines.append(f"{tokens} ({share:.0f} % of the budget)")
+        for line in lines:
+            self._console.print(f"turn {row.turn:3}  {line}", soft_wrap=True)
 
 
 class LiveDisplay(Display):
     """Keep a table of the last turns on the screen."""
 
-    def __init__(self, console: Console, budget: int, turns: int) -> None:
+    def __init__(self, console: Console, budget: int) -> None:
         self._budget = budget
         self._rows: deque[Row] = deque(maxlen=max(4, min(_MAX_ROWS, console.height - 12)))
-        console.print(introduction(budget, turns))
         self._live = Live(console=console, refresh_per_second=12)
 
     def show(self, row: Row) -> None:
@@ -101,16 +98,11 @@ class LiveDisplay(Display):
         table.add_column("history", justify="right", width=8)
         table.add_column("view", justify="right", width=7)
         table.add_column("of the budget", width=_BAR_WIDTH + 2)
-        table.add_column("event and tokens saved", no_wrap=True)
+        table.add_column("event and tokens saved", no_wrap=True, style="bold cyan")
         for row in self._rows:
-            table.add_row(
-                str(row.turn),
-                _tools_text(row.tools),
-                f"{row.history_tokens:,}",
-                f"{row.view_tokens:,}",
-                self._bar(row.view_tokens),
-                Text(_event_cell(row.events), "bold cyan" if row.events else ""),
-            )
+            tokens = f"{row.history_tokens:,}", f"{row.view_tokens:,}"
+            bar = self._bar(row.view_tokens)
+            table.add_row(str(row.turn), _tools_text(row.tools), *tokens, bar, _event_cell(row.events))
         return table
 
     def _bar(self, tokens: int) -> Text:
@@ -120,23 +112,13 @@ class LiveDisplay(Display):
         return Text.assemble(("█" * filled, colour), ("░" * (_BAR_WIDTH - filled), "dim"))
 
 
-def introduction(budget: int, turns: int) -> str:
-    """Return what a newcomer needs to know before the first turn."""
-    return (
-        f"A scripted agent explores Python's standard library: {counted(turns, 'turn')}, real tools.\n"
-        f"history: all it has said and read. view: what a model would be sent, at most\n"
-        f"{budget:,} tokens; where the history outgrows that, older parts are moved out."
-    )
-
-
 def _tools_text(tools: tuple[str, ...]) -> str:
-    counts = Counter(tools)
-    if not counts:
+    if not tools:
         return "(answer)"
-    first, count = next(iter(counts.items()))
-    if len(counts) > 1:
-        return f"{first} +{len(tools) - count}"
-    return first if count == 1 else f"{first} x{count}"
+    others = len(tools) - tools.count(tools[0])
+    if others:
+        return f"{tools[0]} +{others}"
+    return tools[0] if len(tools) == 1 else f"{tools[0]} x{len(tools)}"
 
 
 def _event_cell(events: tuple[CompressionEvent, ...]) -> str:
@@ -159,24 +141,20 @@ def _event_line(event: CompressionEvent) -> str:
 def print_summary(console: Console, outcome: Outcome, store: str | None) -> None:
     """Print what the demo came to, the same in a terminal and a log."""
     bad = outcome.invalid_requests
+    kept = ", each one tool call away" if outcome.stored_texts else ""
     figures = [
         ("requests", f"{outcome.requests}, invalid: {len(bad)}"),
         ("history", f"{outcome.history_tokens:,} tokens"),
         ("view at the end", _less(outcome.history_tokens, outcome.view_tokens)),
         ("largest view", f"{outcome.peak_view_tokens:,} of {outcome.budget_tokens:,} tokens"),
         ("events", _events_text(outcome.events)),
-        (
-            "texts stored",
-            f"{outcome.stored_texts}{', each one tool call away' if outcome.stored_texts else ''}",
-        ),
+        ("texts stored", f"{outcome.stored_texts}{kept}"),
         ("input, all turns", f"{outcome.history_input_tokens:,} tokens had each turn sent the history"),
         ("", _less(outcome.history_input_tokens, outcome.view_input_tokens) + ", with views"),
     ]
-    if outcome.summarizer_calls:
+    if calls := outcome.summarizer_calls:
         read, written = outcome.summarizer_input_tokens, outcome.summarizer_output_tokens
-        figures.append(
-            ("summaries", f"{outcome.summarizer_calls} calls, {read:,} tokens read, {written:,} written")
-        )
+        figures.append(("summaries", f"{calls} calls, {read:,} tokens read, {written:,} written"))
     console.print()
     for label, figure in figures:
         console.print(Text.assemble((f"{label:18}", "bold"), figure), soft_wrap=True)

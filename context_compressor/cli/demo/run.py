@@ -12,9 +12,8 @@ from dataclasses import asdict
 from tempfile import TemporaryDirectory
 
 from context_compressor.cli.demo.agent import Call, ChatDict, ScriptedSession, assistant_message, tool_message
-from context_compressor.cli.demo.checks import first_found, page_lines, stands_in
 from context_compressor.cli.demo.display import Display, make_display, print_summary
-from context_compressor.cli.demo.outcome import Outcome, ReadBack, Row
+from context_compressor.cli.demo.outcome import Outcome, ReadBack, Row, first_found, page_lines, stands_in
 from context_compressor.cli.exits import DONE, NO, CommandError
 from context_compressor.cli.outputs import check_folder, check_stdout, make_console
 from context_compressor.cli.settings import SummarizerKind, make_config, make_summarizer
@@ -41,9 +40,7 @@ class DemoRun:
         display: Display,
         events: Sequence[CompressionEvent],
     ) -> None:
-        self._memory = memory
-        self._session = session
-        self._display = display
+        self._memory, self._session, self._display = memory, session, display
         self._tools = OffloadTools(memory)
         self._raw: list[ChatDict] = []
         self._events = events
@@ -96,18 +93,17 @@ class DemoRun:
 
     async def _read_back(self, turn: int) -> None:
         """Let the agent find and read a definition that it read long ago, and compare with the original."""
-        shown = "\n".join(
-            str(message.get("content")) for message in to_openai(await self._memory.get_memory())
-        )
-        gone = [f for f in self._session.findings if not re.search(f.pattern, shown, re.MULTILINE)]
+        view = to_openai(await self._memory.get_memory())
+        shown = "\n".join(str(message.get("content")) for message in view)
+        gone = [f for f in self._session.findings if not re.search(f.definition.pattern, shown, re.MULTILINE)]
         if not gone:
             return
-        finding = gone[0]
-        symbol = finding.definition.symbol
+        wanted = gone[0].definition
+        symbol = wanted.symbol
         question = f"One more thing: quote the first lines of {symbol}, exactly as they stand."
         await self._add({"role": "user", "content": question})
         text = "I read it early on; it has left my context since. Searching what was moved out."
-        answer = await self._call(turn, text, (GREP_TOOL, {"pattern": finding.pattern}))
+        answer = await self._call(turn, text, (GREP_TOOL, {"pattern": wanted.pattern}))
         found = first_found(answer)
         if found is None:
             self.outcome.read_back = ReadBack(symbol, "", [answer], False)
@@ -124,9 +120,8 @@ class DemoRun:
         name, arguments = call
         await self._request(turn, (name,))
         answer = await self._tools.call(name, arguments)
-        await self._add(
-            assistant_message(text, {f"call_{turn}_1": call}), tool_message(f"call_{turn}_1", answer)
-        )
+        id = f"call_{turn}_1"
+        await self._add(assistant_message(text, {id: call}), tool_message(id, answer))
         return answer
 
 
@@ -155,19 +150,15 @@ def run_demo(
     session = ScriptedSession(turns)
     if not (session.tools.root / "json").is_dir():
         raise CommandError(
-            f"{session.tools.root}: this Python keeps no library there that the agent could read"
+            f"{session.tools.root}: this Python keeps no library there that an agent could read"
         )
     console = make_console()
     display = Display() if as_json else make_display(console, budget, turns)
     folder = TemporaryDirectory(prefix="context-compressor-") if store is None else nullcontext(store)
     with folder as directory, display:
         events: list[CompressionEvent] = []
-        memory = CompressedMemory(
-            config=config,
-            store=FileOffloadStore(directory, NAMESPACE),
-            summarizer=summarizer,
-            on_event=events.append,
-        )
+        texts = FileOffloadStore(directory, NAMESPACE)
+        memory = CompressedMemory(config=config, store=texts, summarizer=summarizer, on_event=events.append)
         try:
             outcome = asyncio.run(DemoRun(memory, session, display, events).run())
         except ContextOverflowError as error:

@@ -11,12 +11,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-_LEFT_OUT = frozenset(
-    {
-        *("__pycache__", "site-packages", "dist-packages", "lib-dynload", "ensurepip", "idlelib"),
-        *("lib2to3", "pydoc_data", "test", "tests", "turtledemo"),
-    }
-)
+_LEFT_OUT = {"__pycache__", "site-packages", "dist-packages", "lib-dynload", "ensurepip", "idlelib"}
+_LEFT_OUT |= {"lib2to3", "pydoc_data", "test", "tests", "turtledemo"}
 """Directories that are no library code, or that some distributions leave out."""
 _SNIPPET_SECONDS = 20.0
 _MAX_LINES = 800
@@ -38,12 +34,8 @@ class StdlibTools:
 
     def __init__(self, root: Path | None = None) -> None:
         self.root = (Path(sysconfig.get_path("stdlib")) if root is None else root).resolve()
-        self._tools: dict[str, Callable[..., str]] = {
-            "list_dir": self.list_dir,
-            "grep_files": self.grep_files,
-            "read_file": self.read_file,
-            "run_python": self.run_python,
-        }
+        tools = (self.list_dir, self.grep_files, self.read_file, self.run_python)
+        self._tools: dict[str, Callable[..., str]] = {tool.__name__: tool for tool in tools}
 
     def call(self, name: str, arguments: dict[str, Any]) -> str:
         """Run a tool; what goes wrong is an answer too, as for any agent."""

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from context_compressor.cli.exits import CommandError, check_path
-from context_compressor.measure import Probe, ProbeError, ProbeSet, check_places, read_probe_sets, read_probes
+from context_compressor.measure import (
+    SYSTEMS,
+    Probe,
+    ProbeError,
+    ProbeSet,
+    check_places,
+    read_probe_sets,
+    read_probes,
+)
 from context_compressor.readers import Format, Problem, Session, UnreadableError, read_path
 from context_compressor.readers.session import summed
+from context_compressor.report.data import OURS
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,3 +129,15 @@ def _name(session: Session, taken: set[str]) -> str:
         unique, number = f"{name} ({number})", number + 1
     taken.add(unique)
     return unique
+
+
+def check_baselines(names: Iterable[str]) -> None:
+    """Refuse baselines that there are not.
+
+    Raises:
+        CommandError: there is none of a name.
+    """
+    known = [name for name in SYSTEMS if name != OURS]
+    for name in names:
+        if name not in known:
+            raise CommandError(f"--baseline {name}: there is no such baseline; known: {', '.join(known)}")

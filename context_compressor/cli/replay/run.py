@@ -18,23 +18,21 @@ from context_compressor.cli.outputs import (
     check_stdout,
     is_stdout,
     make_console,
+    make_progress,
+    warn,
     write_output,
     write_stdout,
 )
-from context_compressor.cli.progress import make_progress
-from context_compressor.cli.replay.inputs import Inputs, read_inputs
+from context_compressor.cli.replay.inputs import Inputs, check_baselines, read_inputs
 from context_compressor.cli.replay.parallel import Replays, Task, default_jobs, find_unfit
 from context_compressor.cli.replay.table import print_tables
 from context_compressor.cli.settings import make_config
-from context_compressor.cli.wording import one_line, slug_of
-from context_compressor.measure import SYSTEMS
+from context_compressor.cli.wording import slug_of
 from context_compressor.readers import Format
 from context_compressor.report.data import OURS, RAW, ReportData, SessionRun, Skipped, report_value
 
 EXTRA = "/path/to/the/checkout[report]"
 DEFAULT_BUDGET = 16_000
-_MAX_NAMED = 5
-"""Problems that are named one by one; report and `--json` have more."""
 _SLUG_CHARACTERS = 60
 """Of a session's name in that of its picture."""
 
@@ -57,7 +55,9 @@ def run_replay(
     Raises:
         CommandError: options or paths are wrong, nothing can be read, or something cannot be written.
     """
-    chosen, systems = _check_budgets(budgets), _check_baselines(baselines)
+    chosen = _check_budgets(budgets)
+    check_baselines(baselines)
+    systems = tuple(dict.fromkeys([RAW, OURS, *baselines]))
     _check_outputs(report, png, as_json=as_json, quiet=quiet)
     is_page_shown = report is not None and is_stdout(report)
     console = make_console(stderr=True)
@@ -113,14 +113,6 @@ def _check_budgets(budgets: Sequence[int]) -> tuple[int, ...]:
     for budget in chosen:
         make_config(max_total_tokens=budget)  # refuses what cannot work, by the name of the option
     return chosen
-
-
-def _check_baselines(baselines: Sequence[str]) -> tuple[str, ...]:
-    known = [name for name in SYSTEMS if name != OURS]
-    for name in baselines:
-        if name not in known:
-            raise CommandError(f"--baseline {name}: there is no such baseline; known: {', '.join(known)}")
-    return tuple(dict.fromkeys([RAW, OURS, *baselines]))
 
 
 def _check_outputs(report: str | None, png: str | None, *, as_json: bool, quiet: bool) -> None:
@@ -204,13 +196,6 @@ def _write_pictures(folder: Path, data: ReportData, on_session: Any) -> None:
 
 
 def _warn(inputs: Inputs, data: ReportData, unfit: Sequence[Skipped]) -> None:
-    """Name on stderr what is not in the result: it is missing, so `--quiet` does not silence it."""
-    for title, named in (
-        ("failed", [f"{one.name}: {one.why}" for one in (*data.failed, *unfit)]),
-        ("skipped", [f"{one.name}: {one.why}" for one in data.notes if not one.is_failure]),
-        ("skipped", [str(problem) for problem in inputs.problems]),
-    ):
-        for line in named[:_MAX_NAMED]:
-            print(f"{title}: {one_line(line)}", file=sys.stderr)
-        if len(named) > _MAX_NAMED:
-            print(f"{title}: {len(named) - _MAX_NAMED:,} more", file=sys.stderr)
+    warn("failed", [f"{one.name}: {one.why}" for one in (*data.failed, *unfit)])
+    warn("skipped", [f"{one.name}: {one.why}" for one in data.notes if not one.is_failure])
+    warn("skipped", list(map(str, inputs.problems)))

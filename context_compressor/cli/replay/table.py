@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from rich.console import Console
 from rich.table import Table
 
-from context_compressor.cli.tables import TABLE_LOOK, print_table
+from context_compressor.cli.outputs import TABLE_LOOK, print_table
 from context_compressor.cli.wording import counted
 from context_compressor.measure import KINDS, Told, Totals
 from context_compressor.report.data import HOW_TO_ASK, OURS, ReportData, percent, short_number, told_range
