@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from context_compressor.compression.view import READ_TOKENS
 from context_compressor.messages.msg import Msg
 from context_compressor.messages.parts import PartPath, other_parts, replace_parts, text_parts
+from context_compressor.summarizers.cutting import cut
 from context_compressor.tokens.protocol import TokenCounter
 
 MAX_TOKENS = {"tool_result": READ_TOKENS, "argument": 4_000}
@@ -16,7 +17,8 @@ they are whole in all but the largest; of results they used heads, tails and err
 HEAD_SHARE, TAIL_SHARE = 0.45, 0.3
 """Of what is read of a result; the rest is for lines that speak of errors between them."""
 
-REPEATED = "[the same as an earlier result]"
+REPEATED = "[the same as an earlier result"
+_LAST_CHARS = 200
 _REPEATED_CHARS = 200
 """A result from this length on is read once."""
 _ROUNDS, _SLACK, _ENOUGH = 4, 0.97, 0.9
@@ -46,7 +48,8 @@ def _abridge(msg: Msg, counter: TokenCounter, seen: set[str]) -> Msg:
         if max_tokens is None or len(part.text) <= _REPEATED_CHARS:
             continue
         if part.text in seen and part.kind == "tool_result":
-            shown[part.path] = REPEATED
+            last = part.text.rstrip().rpartition("\n")[2]
+            shown[part.path] = f"{REPEATED}, which ends: {cut(last, _LAST_CHARS)}]"
             continue
         seen.add(part.text)
         if len(part.text) > max_tokens:

@@ -126,13 +126,16 @@ class Engine:
             new_stubs.setdefault(edit.item, {})[edit.path] = edit.text
         said = [self._said(unit) for unit in plan.requests] if plan.needs_summary else []
         gone = {unit.key for planned in plan.segments for unit in planned.units}
-        staying = [item for item in items if item.kind == "segment" and item.exchange not in gone]
+        segments = [item for item in items if item.kind == "segment"]
         here = [item for item in items if item.kind == "message" and item.exchange not in gone]
         repeated = frozenset(line for item in here for line in item.standing())
         spoken = [item.source.get_text_content() or "" for item in here if item.source.role == "user"]
 
         async def segment(planned: PlannedSegment) -> MadeSegment:
-            context = [self._summary_in(item) for item in staying]
+            # Those that merge at the same time, too: what they say stays in the view.
+            own = {unit.key for unit in planned.units}
+            standing = [item for item in segments if item.exchange not in own]
+            context = [self._summary_in(item) for item in standing]
             start = min(unit.position for unit in planned.units)
             before = [(unit.position, msg) for unit, msg in zip(plan.requests, said, strict=False)]
             context += [msg for place, msg in before if place < start]
@@ -144,7 +147,7 @@ class Engine:
                 spare_tokens=plan.spare_tokens // len(plan.segments),
                 context=tuple(msg for msg in context if msg is not None),
                 between=tuple((place, staying_message(msg)) for place, msg in before if start < place < end),
-                context_tokens=sum(item.tokens for item in staying),
+                context_tokens=sum(item.tokens for item in standing),
                 request=said[-1].get_text_content() if said else None,
                 said=repeated,
                 spoken="\n".join(spoken),

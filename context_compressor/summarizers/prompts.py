@@ -140,7 +140,8 @@ def _limit(max_tokens: int, material: str, counter: TokenCounter | None, *, chin
     told = f"{float(f'{characters:.2g}'):,.0f} characters"
     if not chinese:
         told += f" (some {float(f'{words:.2g}'):,.0f} words)"
-    return f"The summary may have at most {max_tokens} tokens: in texts like this, about {told}. Use it."
+    limit = f"The summary may have at most {max_tokens} tokens: in texts like this, about {told}"
+    return f"{limit}; fewer where little is new."
 
 
 def material_text(request: SummaryRequest) -> str:

@@ -52,7 +52,7 @@ def is_in_form(text: str) -> bool:
     """Tell whether a text has the form that was asked for: lines under headings, or a list."""
     opened = False
     for line in text.splitlines():
-        if _is_title(line):
+        if is_heading(line) or section_of_heading(line) is not None:
             opened = True
         elif opened and not is_placeholder(line):
             return True

@@ -18,7 +18,8 @@ from context_compressor.messages.normalizing import normalize
 
 MARK = " (?)"
 """Stands behind what the material does not hold."""
-_SMALL = 10
+_SMALL = 100
+"""Whole numbers below it a summary may have counted itself."""
 _MIN_NAME_CHARS = 4
 """Shorter names, such as T1, a summary may have given itself."""
 _MAX_QUOTES = 200
