@@ -173,22 +173,27 @@ def check_summary(summary: object, request: SummaryRequest, material: str | None
         raise SummaryRejectedError(
             "summary rejected: it goes on with the conversation, or repeats the prompt"
         )
-    tools = set(tool_names([*request.messages, *request.context]).values())
-    if material is None and is_call(answer, tools):  # what quotes the material may quote a call
-        raise SummaryRejectedError(f"summary rejected: a call of a tool, not a summary: {answer[-100:]!r}")
-    if not is_in_form(text):
-        prompt = system_prompt(chinese=False) + system_prompt(chinese=True)
-        if is_foreign(text, _given(request, material), prompt):
-            raise SummaryRejectedError(
-                f"summary rejected: an error or refusal, not a summary: {text[:100]!r}"
-            )
-        if is_next_turn(text):
-            raise SummaryRejectedError(f"summary rejected: it goes on with the conversation: {text[:100]!r}")
+    if material is None:  # what a program writes may quote a call, and is no error text
+        _check_form(answer, text, request)
     if len(text) >= PARROT_MIN_CHARS and _is_copy(text, request, material):
         raise SummaryRejectedError(
             "summary rejected: it repeats the material or the prompt instead of summarising"
         )
     return _without_invented_refs(text, request, material)
+
+
+def _check_form(answer: str, text: str, request: SummaryRequest) -> None:
+    """Refuse what a model says in place of a summary; `text` is the answer without what stands around it."""
+    if is_call(answer, set(tool_names([*request.messages, *request.context]).values())):
+        raise SummaryRejectedError(f"summary rejected: a call of a tool, not a summary: {answer[-100:]!r}")
+    if not is_in_form(text):
+        prompt = system_prompt(chinese=False) + system_prompt(chinese=True)
+        if is_foreign(text, material_text(request), prompt):
+            raise SummaryRejectedError(
+                f"summary rejected: an error or refusal, not a summary: {text[:100]!r}"
+            )
+        if is_next_turn(text):
+            raise SummaryRejectedError(f"summary rejected: it goes on with the conversation: {text[:100]!r}")
 
 
 def check_values(text: str, request: SummaryRequest) -> str:
