@@ -147,7 +147,7 @@ class Engine:
                 spare_tokens=plan.spare_tokens // len(plan.segments),
                 context=tuple(msg for msg in context if msg is not None),
                 between=tuple((place, staying_message(msg)) for place, msg in before if start < place < end),
-                context_tokens=sum(item.tokens for item in standing),
+                context_tokens=sum(item.read_tokens for item in standing),
                 request=said[-1].get_text_content() if said else None,
                 said=repeated,
                 spoken="\n".join(spoken),

@@ -52,7 +52,7 @@ class Material:
     @property
     def read_tokens(self) -> int:
         """About how many tokens a model reads of it."""
-        return sum(i.tokens if i.kind == "segment" else i.stands_for_tokens for i in self.items)
+        return sum(item.read_tokens for item in self.items)
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -93,6 +93,14 @@ class ViewItem:
             )
         )
 
+    @property
+    def read_tokens(self) -> int:
+        """About how many tokens a summariser reads of it: of a segment its summary alone."""
+        if self.segment is None:
+            return self.stands_for_tokens
+        beside = sum(map(len, (*self.segment.standing, *self.segment.notes)))
+        return self.tokens * max(0, len(self.segment.text) - beside) // max(1, len(self.segment.text))
+
     def standing(self) -> tuple[str, ...]:
         """Return the standing instructions in it, word for word; found at first need, and kept."""
         if self._standing is None:
