@@ -8,7 +8,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from context_compressor.summarizers.extracts.items import Item, Kind, Labels
-from context_compressor.summarizers.extracts.outcomes import Outcome, fields_besides, fields_of, read_outcome
+from context_compressor.summarizers.extracts.outcomes import (
+    Outcome,
+    fields_besides,
+    fields_of,
+    names_error,
+    read_outcome,
+)
 from context_compressor.summarizers.extracts.passages import Passage, flat, shorten
 from context_compressor.summarizers.extracts.reading import Call, leaves_of
 
@@ -84,7 +90,11 @@ def read_calls(calls: Sequence[Call]) -> list[Done]:
         if not done.outcome.failed and not done.outcome.is_record:
             given = {value for _, value in done.arguments}
             told = done.outcome.told
-            kept = [n for n, part in enumerate(told.parts) if lines[part] < _COMMON and part not in given]
+            kept = [
+                n
+                for n, part in enumerate(told.parts)
+                if (lines[part] < _COMMON or names_error(str(part))) and part not in given
+            ]
             done.outcome.told = told.only(kept or range(len(told.parts))[-1:])
     return read
 

@@ -138,6 +138,11 @@ def _text_failed(text: str, lines: list[str], code: int | None) -> bool:
     return _BEGINS_BAD.match(first) is not None or any(map(_NAMES_BAD.search, (first, last)))
 
 
+def names_error(line: str) -> bool:
+    """Tell whether a line tells of an error by name, as `ERROR: no heading`."""
+    return _NAMES_BAD.search(line[:_ENDS_CHARS]) is not None
+
+
 def _tell_lines(lines: list[str], failed: bool) -> Passage:
     if failed:
         # What begins with an error is looked for again; the first line of a stack says nothing.
@@ -146,10 +151,10 @@ def _tell_lines(lines: list[str], failed: bool) -> Passage:
         return Passage([flat(line) for line in dict.fromkeys(bad[:_ERROR_LINES] or lines[-2:])], joint=" | ")
     if len(lines) > _MOST_LINES:
         head, tail = lines[: _MOST_LINES // 2], lines[-_MOST_LINES // 2 :]
-        amid = [line for line in lines[len(head) : -len(tail)] if _NAMES_BAD.search(line[:_ENDS_CHARS])]
+        amid = list(filter(names_error, lines[len(head) : -len(tail)]))
         lines = [*head, f"({len(lines)} lines)", *dict.fromkeys(amid[:_ERROR_LINES]), *tail]
     # A run that went through may have told of errors all the same: they are told first.
-    ranks = [2.0 * bool(_NAMES_BAD.search(line[:_ENDS_CHARS])) for line in lines]
+    ranks = [2.0 * names_error(line) for line in lines]
     ranks = [rank + (n == 0) + 1.5 * (n == len(lines) - 1) for n, rank in enumerate(ranks)]
     return Passage([flat(line[:_LINE_CHARS]) for line in lines], joint=" | ", ranks=tuple(ranks))
 
