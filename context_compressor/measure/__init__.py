@@ -1,7 +1,6 @@
 """What memories save, cost and lose, by replaying recorded sessions: for the command line and benchmarks."""
 
 from context_compressor.measure.examination import (
-    QUESTIONS,
     Estimate,
     ExaminationError,
     Examined,
@@ -34,15 +33,12 @@ from context_compressor.measure.recording import (
 )
 from context_compressor.measure.replay import replay
 from context_compressor.measure.results import (
-    Asked,
-    Cost,
     Prices,
     Replay,
     Told,
     Totals,
     Turn,
     cost_of,
-    count_told,
     total,
 )
 from context_compressor.measure.systems import SYSTEMS, Masking, Ours, PlainSystem, Sliding, Spending, System
@@ -52,13 +48,10 @@ from context_compressor.measure.watching import Excerpt, StandIn, TurnEvent, Wat
 __all__ = [
     "KINDS",
     "PASSAGE_CHARACTERS",
-    "QUESTIONS",
     "RESULT_ROLES",
     "SYSTEMS",
-    "Asked",
     "CachedCounter",
     "Chat",
-    "Cost",
     "Estimate",
     "ExaminationError",
     "Examined",
@@ -88,7 +81,6 @@ __all__ = [
     "choose_cut",
     "content_text",
     "cost_of",
-    "count_told",
     "estimate",
     "examine",
     "excerpt_of",

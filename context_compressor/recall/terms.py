@@ -25,9 +25,9 @@ _MARKS = (
 """Vowel signs and accents, which stand within words but are no letters to Python."""
 
 _LETTER = rf"(?:(?![{UNSPACED}_])[\w{_MARKS}])"
+# A name begins at the first of several underscores: tried at each, a line of them would take the square.
 RUN = re.compile(
     rf"[{UNSPACED}]+"
-    # A name begins at the first of several underscores: tried at each, a line of them would take the square.
     rf"|(?<!_)_*+{_LETTER}+(?:(?:_{{0,2}}(?:[-./\\:@'’]|::|:/|://)_{{0,2}}|_{{1,2}}){_LETTER}+)*(?:_++(?!{_LETTER}))?"
 )
 """A run of characters without spaces between words, or a word or name with what joins its parts, and with the

@@ -94,11 +94,12 @@ class InParts:
 
     def _limit(self, request: SummaryRequest) -> int | None:
         """Return how many tokens may be sent, None when that is not known."""
-        limits = [getattr(self.wrapped, "max_input_tokens", None)]
-        if self._named_limit is not None:
-            limits.append(_less_room(self._named_limit, request.max_tokens))
-        known = [limit for limit in limits if limit is not None]
-        return min(known) if known else None
+        named = self._named_limit
+        limits = (
+            getattr(self.wrapped, "max_input_tokens", None),
+            None if named is None else _less_room(named, request.max_tokens),
+        )
+        return min((limit for limit in limits if limit is not None), default=None)
 
     async def _smaller_limit(self, request: SummaryRequest, error: SummarizerOverflowError) -> int:
         """Return how much to send after so much was too much."""
@@ -131,10 +132,8 @@ class InParts:
         kept = replace(request, context=(), request=None)
         frame = replace(kept, messages=(), previous=None)
         most = await self._count(frame) + await self._room(frame, limit) // _CONTEXT_SHARE
-        for context, asked in [
-            ((), request.request),
-            *((request.context[at:], request.request) for at in reversed(range(len(request.context)))),
-        ]:
+        for at in range(len(request.context), -1, -1):
+            context, asked = request.context[at:], request.request
             if await self._count(replace(frame, context=context, request=asked)) > most:
                 break
             kept = replace(request, context=context, request=asked)
@@ -186,12 +185,8 @@ class InParts:
         return [summary for summaries in found for summary in summaries]
 
     async def _summarize_part(self, job: _Job, part: Part, room: int, depth: int) -> list[Summary]:
-        asked = replace(
-            job.request,
-            messages=part,
-            previous=None,
-            max_tokens=min(job.request.max_tokens, max(1, room // _PART_SHARE)),
-        )
+        most = min(job.request.max_tokens, max(1, room // _PART_SHARE))
+        asked = replace(job.request, messages=part, previous=None, max_tokens=most)
         try:
             return [await self._ask(job, asked)]
         except SummarizerOverflowError as error:
@@ -217,8 +212,7 @@ class InParts:
             except SummarizerError as error:
                 raise SummarizerError(f"joining {len(texts)} partial summaries: {error}") from error
             room = await self._room(replace(joined, previous=None), limit)
-            found = await self._map(job, joined.messages, room, depth)
-            texts = [summary.text for summary in found]
+            texts = [summary.text for summary in await self._map(job, joined.messages, room, depth)]
         raise SummarizerError(f"{len(texts)} partial summaries are still too long to be joined")
 
     async def _ask(self, job: _Job, request: SummaryRequest) -> Summary:

@@ -22,7 +22,7 @@ from context_compressor.summarizers.overflow import is_overflow, limit_in, room_
 from context_compressor.summarizers.prompts import build_prompt
 from context_compressor.summarizers.protocol import Summary, SummaryRequest
 from context_compressor.summarizers.reasoning import strip_reasoning
-from context_compressor.summarizers.settings import check_model, check_number, check_url, check_whole
+from context_compressor.summarizers.settings import check_model, check_number, check_whole
 from context_compressor.tokens.protocol import TokenCounter
 
 ROOM_FACTOR = 1.5
@@ -42,10 +42,7 @@ _REFUSAL = re.compile(
 """Words enough for any refusal: the refused parameter has to be named, too."""
 _PASSING_STATUS = frozenset({408, 409, 429})
 _FINAL_CODES = frozenset(
-    {
-        "billing_hard_limit_reached",
-        *("CommodityNotPurchased", "PrepaidBillOverdue", "PostpaidBillOverdue"),
-    }
+    ("billing_hard_limit_reached", "CommodityNotPurchased", "PrepaidBillOverdue", "PostpaidBillOverdue")
 )
 """They come with 429, and no pause mends them. `insufficient_quota` is none of them: DashScope means by it
 tokens per minute."""
@@ -142,8 +139,7 @@ class ProviderSummarizer(ABC):
         backoff_seconds: float,
         base_url: str | None = None,
     ) -> None:
-        check_model(model)
-        check_url(base_url)
+        check_model(model, base_url)
         check_number("timeout", timeout, is_above_zero=True)
         check_whole("max_retries", max_retries, 0)
         if max_input_tokens is not None:
@@ -277,9 +273,8 @@ class ProviderSummarizer(ABC):
         if room is not None and self._limits and 0 < room < parameters[self._limits[0]]:
             self._max_room = room
             return True
-        if is_overflow(fault.status, fault.code, fault.text):
-            return False
-        if not _REFUSAL.search(f"{fault.code} {fault.text}"):
+        is_too_long = is_overflow(fault.status, fault.code, fault.text)
+        if is_too_long or not _REFUSAL.search(f"{fault.code} {fault.text}"):
             return False
         refused = fault.param if fault.param in parameters else None
         for name in parameters:
@@ -314,13 +309,13 @@ class ProviderSummarizer(ABC):
         if is_overflow(fault.status, fault.code, fault.text):
             return self._overflow(text), None
         failure = self._error(text)
-        passing = fault.status in _PASSING_STATUS or fault.status >= 500
-        if not passing or fault.code in _FINAL_CODES:
+        is_passing = fault.status in _PASSING_STATUS or fault.status >= 500
+        if not is_passing or fault.code in _FINAL_CODES:
             return failure, None
         asked = _retry_after(fault.headers or {})
-        if asked is None:
-            return failure, pause
-        return failure, asked if asked <= MAX_RETRY_AFTER_SECONDS else None
+        if asked is not None:
+            pause = asked
+        return failure, pause if pause <= MAX_RETRY_AFTER_SECONDS else None
 
     # Errors
 

@@ -7,22 +7,14 @@ from __future__ import annotations
 from context_compressor.errors import InvalidArgumentError
 
 
-def check_model(model: object) -> None:
-    """Check the name of a model.
+def check_model(model: object, base_url: object) -> None:
+    """Check the name of a model, and the address of its server, where one is given.
 
     Raises:
-        InvalidArgumentError: it is no string, or blank.
+        InvalidArgumentError: the one is no string, or blank, or the other no address on the web.
     """
     if not isinstance(model, str) or not model.strip():
         raise InvalidArgumentError(f"model: expected the name of a model, got {model!r}")
-
-
-def check_url(base_url: object) -> None:
-    """Check the address of a server, where one is given.
-
-    Raises:
-        InvalidArgumentError: it is no address on the web.
-    """
     if base_url is not None and not str(base_url).lower().startswith(("http://", "https://")):
         raise InvalidArgumentError(
             f"base_url: expected an address that begins with http:// or https://, got {base_url!r}"

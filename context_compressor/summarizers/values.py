@@ -176,11 +176,11 @@ class _Material:
         if _NUMBER.fullmatch(plain):
             return _is_small(plain) or _plain_number(plain) in self._numbers
         if unit := _WITH_UNIT.fullmatch(plain):
-            thousands = {"k": 1_000, "m": 1_000_000}.get(unit[2])
-            number = _plain_number(unit[1])
-            forms = {number} | ({f"{float(number) * thousands:.0f}"} if thousands else set())
-            ordinal = unit[2] in ("st", "nd", "rd", "th") and _is_small(number)
-            return ordinal or not forms.isdisjoint(self._numbers)
+            number, times = _plain_number(unit[1]), {"k": 1_000, "m": 1_000_000}.get(unit[2], 0)
+            if unit[2] in ("st", "nd", "rd", "th") and _is_small(number):
+                return True
+            is_times = times > 0 and number.replace(".", "", 1).isdigit()
+            return number in self._numbers or (is_times and f"{float(number) * times:.0f}" in self._numbers)
         pieces = re.split(r"[-,+/]", plain)
         if len(pieces) > 1 and all(map(_NUMBER.fullmatch, pieces)):
             return all(map(self._has, pieces))

@@ -96,7 +96,7 @@ class TiktokenCounter:
         """
         if not isinstance(text, str):
             raise InvalidArgumentError(f"text: expected a string, got {type(text).__name__}")
-        return self._load().count_list(text)
+        return self._load().count_whole(text)
 
     def count_messages(self, messages: Sequence[Msg | dict[str, Any]]) -> int:
         """Return the tokens of messages (`Msg` or chat dicts), calls, results, names, overhead and all.
@@ -118,7 +118,7 @@ class TiktokenCounter:
         content = msg.content
         others = self._measure_extra(remark_of(msg.metadata), vocabulary) if msg.metadata else 0
         if isinstance(content, str):
-            tokens = vocabulary.count_list(content)  # a segment has its index here
+            tokens = vocabulary.count_whole(content)
             return MessageTokens(tokens + others + _overhead(msg, vocabulary), (tokens,))
         texts: list[int] = []
         only_results = bool(content)

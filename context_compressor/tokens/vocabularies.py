@@ -63,15 +63,11 @@ class VocabularyError(Exception):
 
 _NAME_CHARACTERS = 64
 """Longer names are not remembered, or a hostile one would be held for ever."""
-_ITEM_CHARACTERS = 256
-"""The same for items of lists; the lines of an index are no longer."""
 _STUB_CHARACTERS, _STUBS = 4_000, 16
 """The same for whole texts, and how many of these: a stub is counted as it is made, then in its message."""
 
 
-def _remembering(
-    count: Callable[[str], int], most_characters: int, most_texts: int = 4_096
-) -> Callable[[str], int]:
+def _remembering(count: Callable[[str], int], most_characters: int, most_texts: int) -> Callable[[str], int]:
     """Return what counts as `count` does, and remembers texts of at most so many characters."""
     remembered = lru_cache(maxsize=most_texts)(count)
     return lambda text: remembered(text) if len(text) <= most_characters else count(text)
@@ -85,40 +81,24 @@ class Vocabulary:
         name: "qwen", "estimate", or tiktoken's name of an encoding.
         count: return the tokens of a text; special-token strings are plain text.
         message_tokens: what a message costs besides its texts, its role included.
-        count_list: as `count`, for texts that may hold a list of ours, whose items come again.
     """
 
     name: str
     count: Callable[[str], int]
     message_tokens: int
-    count_list: Callable[[str], int]
 
     @cached_property
     def count_name(self) -> Callable[[str], int]:
         """Count as `count` does, for names and ids, which come again and again and are remembered."""
-        return _remembering(self.count, _NAME_CHARACTERS)
+        return _remembering(self.count, _NAME_CHARACTERS, 4_096)
+
+    @cached_property
+    def count_whole(self) -> Callable[[str], int]:
+        """Count as `count` does, for texts of ours that are soon counted again."""
+        return _remembering(self.count, _STUB_CHARACTERS, _STUBS)
 
 
-ESTIMATED = Vocabulary(ESTIMATE, estimate_tokens, QWEN_MESSAGE_TOKENS, estimate_tokens)
-
-
-def _by_items(count: Callable[[str], int]) -> Callable[[str], int]:
-    """Return what counts a text as `count` does, and remembers the items of lists in it.
-
-    What an index lists is counted as it is filled, in its segment, and when that merges. The patterns of
-    vocabularies for chats break between a line feed and a dash, so that the sum is exact.
-    """
-    count_item = _remembering(count, _ITEM_CHARACTERS)
-    count_whole = _remembering(count, _STUB_CHARACTERS, _STUBS)
-
-    def count_list(text: str) -> int:
-        head, *items = text.split("\n- ")
-        if not items:
-            return count_whole(text)
-        pieces = [f"{head}\n", *(f"- {item}\n" for item in items[:-1]), f"- {items[-1]}"]
-        return sum(map(count_item, pieces))
-
-    return count_list
+ESTIMATED = Vocabulary(ESTIMATE, estimate_tokens, QWEN_MESSAGE_TOKENS)
 
 
 def is_qwen(model: str) -> bool:
@@ -204,7 +184,7 @@ def _load_qwen() -> Vocabulary:
             return len(encode(normalize("NFC", text)))
         return sum([len(encode(normalize("NFC", chunk))) for chunk in chunks_of(text)])
 
-    return Vocabulary(QWEN, count, QWEN_MESSAGE_TOKENS, _by_items(count))
+    return Vocabulary(QWEN, count, QWEN_MESSAGE_TOKENS)
 
 
 @cache
@@ -223,9 +203,7 @@ def _load_openai(name: str) -> Vocabulary:
         # with several threads, which belong to the application; the private core gains 1 %.
         return sum([len(encode(chunk)) for chunk in chunks_of(text)])
 
-    # Older patterns part the blanks before a dash otherwise than those at an end.
-    is_for_chats = name.startswith(("cl100k", "o200k"))
-    return Vocabulary(name, count, OPENAI_MESSAGE_TOKENS, _by_items(count) if is_for_chats else count)
+    return Vocabulary(name, count, OPENAI_MESSAGE_TOKENS)
 
 
 def chunks_of(text: str) -> Iterator[str]:
