@@ -69,32 +69,36 @@ class Draft(StubDraft):
         """Let units leave, the oldest first, until the view reaches `goal` tokens."""
         standing = self._standing_segments()
         held = sum(unit.tokens for unit in standing) - self._standing_tokens(standing)
-        left = [unit for unit in self.units if unit.key in self.leaving]
         label, config = self.situation.costs.segment, self.situation.config
-
-        def segments_cost() -> int:
-            if not left:
-                return 0
-            if config.group_token_threshold is not None:
-                self._group_count = -(-self._tokens_in(left) // config.group_token_threshold)
-            # Segments beyond their share merge.
-            room, verbatim = self._room(left)
-            return (
-                int(min(label + room - verbatim, max(SEGMENTS_SHARE * config.budget - held, label)))
-                + verbatim
-            )
-
+        left = [unit for unit in self.units if unit.key in self.leaving]
+        most_standing = self._most_standing(left)
+        stands_for = gaining = verbatim = tokens = 0
         self._reckon_staying(self.leaving)
-        self._segments_cost = segments_cost()
+        self._segments_cost = 0
+
+        def take(unit: Unit) -> None:
+            """Reckon with a unit more; segments beyond their share merge."""
+            nonlocal stands_for, gaining, verbatim, tokens
+            stands_for += unit.stands_for_tokens
+            gaining += self._tokens_of(unit) if unit.segment else self._tokens_of(unit) // 2
+            verbatim += self._standing_tokens([unit])
+            tokens += self._tokens_of(unit)
+            if config.group_token_threshold is not None:
+                self._group_count = -(-tokens // config.group_token_threshold)
+            room, said = self._room_for(stands_for, gaining, verbatim, most_standing)
+            most = max(SEGMENTS_SHARE * config.budget - held, label)
+            self._segments_cost = said + int(min(label + room - said, most))
+
+        for unit in left:
+            take(unit)
         for unit in candidates:
             if self.projected <= goal:
                 break
             if unit.key in self.leaving:
                 continue
             self.leaving[unit.key] = unit
-            left.append(unit)
             self._staying -= self._tokens_of(unit)
-            self._segments_cost = segments_cost()
+            take(unit)
         self._settle()
 
     def _tokens_of(self, unit: Unit) -> int:
@@ -113,17 +117,22 @@ class Draft(StubDraft):
             run: what it is to stand for.
             free: what there is for its label and its summary.
         """
+        stands_for = sum(unit.stands_for_tokens for unit in run)
+        # Earlier segments are dense; of what leaves only now, at most half is worth telling.
+        gaining = sum(self._tokens_of(u) if u.segment else self._tokens_of(u) // 2 for u in run)
+        return self._room_for(stands_for, gaining, self._standing_tokens(run), self._most_standing(run), free)
+
+    def _room_for(
+        self, stands_for: int, gaining: int, standing: int, most_standing: int, free: float = inf
+    ) -> tuple[int, int]:
         if self.refs_only:
             return 0, 0
         budget, label = self.situation.config.budget, self.situation.costs.segment
-        share = min(sum(unit.stands_for_tokens for unit in run), budget)
-        standing = min(self._standing_tokens(run), self._most_standing(run))
+        standing = min(standing, most_standing)
         # Of the many groups of an event each has its part.
         most = max(SEGMENTS_SHARE * budget / self._group_count, MIN_SUMMARY_TOKENS)
         least = max(LEAST_TOKENS / self._group_count, MIN_SUMMARY_TOKENS)
-        summary = max(least, min(SUMMARY_RATIO * share, most, free - label))
-        # Earlier segments are dense; of what leaves only now, at most half is worth telling.
-        gaining = sum(self._tokens_of(u) if u.segment else self._tokens_of(u) // 2 for u in run)
+        summary = max(least, min(SUMMARY_RATIO * min(stands_for, budget), most, free - label))
         room = int(min(summary + standing, gaining - label))
         return (room, min(standing, room)) if room >= MIN_SUMMARY_TOKENS else (0, 0)
 

@@ -80,18 +80,19 @@ class ViewItem:
     segment: SegmentEdit | None = None
     """The edit of a segment."""
     _standing: tuple[str, ...] | None = field(default=None, init=False, repr=False)
+    _stands_for: int | None = field(default=None, init=False, repr=False)
 
     @property
     def stands_for_tokens(self) -> int:
         """Tokens of the messages that it shows or stands for, each result as far as a summariser reads it."""
-        if self.segment is not None:
-            return self.segment.stands_for_tokens or self.tokens * UNKNOWN_RATIO
-        return sum(
-            (
-                self.source_tokens.total,
-                *(min(0, READ_TOKENS - n) for part, n in self._whole_texts() if part.kind == "tool_result"),
-            )
-        )
+        if self._stands_for is None:
+            if self.segment is not None:
+                self._stands_for = self.segment.stands_for_tokens or self.tokens * UNKNOWN_RATIO
+            else:
+                results = [n for part, n in self._whole_texts() if part.kind == "tool_result"]
+                unread = sum(max(0, tokens - READ_TOKENS) for tokens in results)
+                self._stands_for = self.source_tokens.total - unread
+        return self._stands_for
 
     @property
     def read_tokens(self) -> int:
