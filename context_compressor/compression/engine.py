@@ -36,6 +36,9 @@ from context_compressor.tokens.protocol import TokenCounter
 
 _CONCURRENT_CALLS = 8
 """Summaries and writes of one event that run at the same time."""
+CONTEXT_SHARE = 1 / 10
+"""Share of the budget that a summariser reads of segments that stay: what is said there need not be repeated,
+but to read it costs as much as what leaves."""
 _SAMPLE_REF = "ctx://1a2b3c4d5e6f7a8b"
 """Letters and digits in turn: no vocabulary joins them, so that no other ref costs more."""
 _SAMPLE_MEDIA = "data:application/octet-stream;base64,"
@@ -134,8 +137,7 @@ class Engine:
         async def segment(planned: PlannedSegment) -> MadeSegment:
             # Those that merge at the same time, too: what they say stays in the view.
             own = {unit.key for unit in planned.units}
-            standing = [item for item in segments if item.exchange not in own]
-            context = [self._summary_in(item) for item in standing]
+            context, context_tokens = self._context([item for item in segments if item.exchange not in own])
             start = min(unit.position for unit in planned.units)
             before = [(unit.position, msg) for unit, msg in zip(plan.requests, said, strict=False)]
             context += [msg for place, msg in before if place < start]
@@ -145,9 +147,9 @@ class Engine:
                 names=names,
                 bare_tokens=self.costs().segment,
                 spare_tokens=plan.spare_tokens // len(plan.segments),
-                context=tuple(msg for msg in context if msg is not None),
+                context=tuple(context),
                 between=tuple((place, staying_message(msg)) for place, msg in before if start < place < end),
-                context_tokens=sum(item.read_tokens for item in standing),
+                context_tokens=context_tokens,
                 request=said[-1].get_text_content() if said else None,
                 said=repeated,
                 spoken="\n".join(spoken),
@@ -173,10 +175,19 @@ class Engine:
         most = READ_TOKENS * len(text) // max(1, item.source_tokens.total)
         return Msg(msg.name, cut_middle(text, most), "user", timestamp="", id="")
 
-    @staticmethod
-    def _summary_in(segment: ViewItem) -> Msg | None:
-        summary = summary_of(str(segment.source.content), segment.standing(), segment.notes)
-        return None if summary is None else summary_message(summary)
+    def _context(self, segments: Sequence[ViewItem]) -> tuple[list[Msg], int]:
+        """Return what segments say that stay, the newest whole before older ones, and about what it costs."""
+        left = room = int(CONTEXT_SHARE * self._config.budget)
+        context: list[Msg] = []
+        for item in reversed(segments):
+            summary = summary_of(str(item.source.content), item.standing(), item.notes)
+            if summary is None or left <= 0:
+                continue
+            if item.read_tokens > left:
+                summary = cut_middle(summary, left * len(summary) // item.read_tokens)
+            context.append(summary_message(summary))
+            left -= item.read_tokens
+        return context[::-1], room - max(0, left)
 
 
 def _age(segment: PlannedSegment) -> tuple[bool, bool, int]:
