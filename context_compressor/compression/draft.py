@@ -213,7 +213,8 @@ class Draft(StubDraft):
 
         def may_join(one: Run, other: Run) -> bool:
             threshold = self.situation.config.group_token_threshold
-            if threshold is None or any(unit.segment for unit in (*one, *other)):
+            crowded = len(runs) > self._most_segments
+            if threshold is None or crowded or any(unit.segment for unit in (*one, *other)):
                 return True
             return max(self._tokens_in(one), self._tokens_in(other)) > threshold
 

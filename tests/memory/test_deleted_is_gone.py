@@ -61,8 +61,6 @@ def said_anywhere(memory: CompressedMemory, path: Path, word: str = RARE) -> lis
         places.append("state")
     if word in repr(memory._upkeep.state.ledger.entries):
         places.append("ledger")
-    if word in repr(vars(memory._upkeep.state.uses)):
-        places.append("uses")
     return places
 
 
