@@ -33,7 +33,8 @@ _SAME = 0.4
 
 _QUOTE = re.compile(r"\"([^\"\n]+)\"|“([^”\n]+)”|「([^」\n]+)」|`([^`\n]+)`")
 _TOKEN = re.compile(
-    r"(?:\w+://)?[~/.\\#@$€£¥]*[A-Za-z0-9_](?:(?:[\w./\\@+#~-]|,(?=\d))*[A-Za-z0-9_])?(?:(?<=\d):\d\d)*%?",
+    r"(?:\w+://)?[~/.\\#@$€£¥]*[A-Za-z0-9_](?:(?:[\w./\\@+#~-]|,(?=\d))*[A-Za-z0-9_])?"
+    r"(?:(?<=\d):\d\d(?!\d))*%?",
     re.ASCII,
 )
 _ESCAPE = re.compile(r"\\\\?[ntr]")
@@ -178,7 +179,8 @@ class _Material:
         if unit := _WITH_UNIT.fullmatch(plain):
             thousands = {"k": 1_000, "m": 1_000_000}.get(unit[2])
             number = _plain_number(unit[1])
-            forms = {number} | ({f"{float(number) * thousands:.0f}"} if thousands else set())
+            is_number = number.replace(".", "", 1).isdigit()  # 1.2.3m is none
+            forms = {number} | ({f"{float(number) * thousands:.0f}"} if thousands and is_number else set())
             ordinal = unit[2] in ("st", "nd", "rd", "th") and _is_small(number)
             return ordinal or not forms.isdisjoint(self._numbers)
         pieces = re.split(r"[-,+/]", plain)
