@@ -230,7 +230,8 @@ def _mutate(kind: str, sample: Sample, rng: random.Random) -> str | None:
 
 
 def _other_digits(text: str, rng: random.Random) -> Iterator[str]:
-    for number in re.finditer(r"(?<![\d.,])\d[\d,]*\d(?:\.\d+)?", text):
+    # Counts below 100 a summary may have counted itself: nobody looks at them.
+    for number in re.finditer(r"(?<![\d.,])(?!\b(?<![-/:])\d\d\b(?![-/:.]\d))\d[\d,]*\d(?:\.\d+)?", text):
         at = rng.choice([at for at in range(*number.span()) if text[at].isdigit()])
         yield text[:at] + rng.choice([d for d in "123456789" if d != text[at]]) + text[at + 1 :]
 
