@@ -135,6 +135,8 @@ class Row:
 
     name: str
     done: list[Done] = field(default_factory=list)
+    times: int = 0
+    """How often the call was made, where it has no name."""
 
     def item(self, labels: Labels, total: int) -> Item:
         """Return the line that tells it."""
@@ -160,7 +162,8 @@ class Row:
             for done in self.done
         )
         weights = (1.0,) * (len(facts) - 1) + (_NEWEST_WEIGHT,)
-        passage = Passage(facts, head if self.name else "", keeps="last", weights=weights)
+        head = head if self.name else f"{self.times} × " * (self.times > 1)
+        passage = Passage(facts, head, keeps="last", weights=weights)
         return Item(kind, newest.call.place, passage, rank, weight)
 
     def _facts(self, labels: Labels) -> Iterator[str | Passage]:
@@ -200,5 +203,6 @@ def rows_of(calls: list[Done]) -> list[Row]:
         row = rows.setdefault(done.name or (done.call.name, done.subject), Row(done.name))
         if not done.name:
             row.done.clear()  # made again: what it came to before is the past
+            row.times += 1
         row.done.append(done)
     return list(rows.values())

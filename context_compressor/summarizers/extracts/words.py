@@ -31,7 +31,8 @@ _MOST_WEIGHT = 40
 _TELLING_CHARS = 60
 """What the agent says amid its work in fewer characters, and without a value, only leads to a call."""
 _COMMON = 3
-"""What the agent says so often says nothing."""
+_ALIKE_CHARS = 30
+"""What the agent says so often, beginning with the same so many characters, is told once."""
 
 
 def user_items(material: Material, labels: Labels) -> Iterator[Item]:
@@ -57,9 +58,11 @@ def user_items(material: Material, labels: Labels) -> Iterator[Item]:
 
 def agent_items(material: Material, labels: Labels) -> Iterator[Item]:
     """Yield the agent's words: what it said amid its work, and closed with before a user spoke."""
-    told = [words for words in material.words if words.speaker == "agent"]
-    times = Counter(words.text for words in told)
-    told = [words for words in told if times[words.text] < _COMMON]
+    said_by_agent = [words for words in material.words if words.speaker == "agent"]
+    # What begins alike again and again is told once, the last time that it was said.
+    newest = {_beginning(words): words for words in said_by_agent}
+    times = Counter(map(_beginning, said_by_agent))
+    told = [w for w in said_by_agent if times[_beginning(w)] < _COMMON or newest[_beginning(w)] is w]
     for number, words in enumerate(told):
         lines = _lines_of(words)
         said = " ".join(lines)
@@ -91,6 +94,10 @@ def _sentences_of(text: str) -> list[str]:
         else:
             sentences.append(found[0])
     return [sentence.strip() for sentence in sentences]
+
+
+def _beginning(words: Words) -> str:
+    return flat(words.text)[:_ALIKE_CHARS].casefold()
 
 
 def _answered(material: Material) -> set[int]:
