@@ -248,9 +248,12 @@ facts = [{"type": c.type.value, "text": c.content, "keys": c.required_tokens} fo
 turns = [[turn.role, turn.text] for turn in build_seeded_session().turns]
 print(json.dumps({"turns": turns, "filler": _FILLER, "facts": facts}))
 """
-KIT_TYPES = dict(
-    safety_rule="rule", hard_constraint="constraint", user_preference="preference", goal_state="goal"
-)
+KIT_TYPES = {
+    "safety_rule": "rule",
+    "hard_constraint": "constraint",
+    "user_preference": "preference",
+    "goal_state": "goal",
+}
 _LABEL = re.compile(r"[A-Z ]+: ")
 
 
