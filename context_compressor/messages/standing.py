@@ -21,9 +21,13 @@ _RULE = re.compile(
 )
 """Words of rules, limits, preferences, anywhere or where a clause begins: at most 20 a language."""
 _VALUE = re.compile(
-    r"\w+://\S+|[\w$€£¥#-]*\d[\w.,:/%-]*|\b[A-Z]\w*[A-Z]\w*|\w+[_/.]\w[\w/.]*|(?<=\w )[A-Z]\w+"
+    r"\b\w+://\S+|(?<![\w$€£¥#-])[\w$€£¥#-]*\d[\w.,:/%-]*|\b[A-Z]\w*[A-Z]\w*"
+    r"|\b\w+[_/.]\w[\w/.]*|(?<=\w )[A-Z]\w+"
 )
-"""What a fact to keep in mind names: a number, a name, an address."""
+"""What a fact to keep in mind names: a number, a name, an address.
+
+Each begins where a word does, so that a long run of letters is read once.
+"""
 _RULE_WEIGHT, _LABEL_WEIGHT = 20, 15
 """Characters of values that a rule is worth, and a label, by which somebody says what a sentence is."""
 _STATES = re.compile(
