@@ -22,9 +22,13 @@ _RULE = re.compile(
 _WISH = re.compile(r"\b(?:prefers?|wants|rather|likes)\b|偏好|喜欢|希望", re.IGNORECASE)
 """Words of rules and limits, anywhere or where a clause begins, and of wishes: at most 20 a language."""
 _VALUE = re.compile(
-    r"\w+://\S+|[\w$€£¥#-]*\d[\w.,:/%-]*|\b[A-Z]\w*[A-Z]\w*|\w+[_/.]\w[\w/.]*|(?<=\w )[A-Z]\w+"
+    r"\b\w+://\S+|(?<![\w$€£¥#-])[\w$€£¥#-]*\d[\w.,:/%-]*|\b[A-Z]\w*[A-Z]\w*"
+    r"|\b\w+[_/.]\w[\w/.]*|(?<=\w )[A-Z]\w+"
 )
-"""What a fact to keep in mind names: a number, a name, an address."""
+"""What a fact to keep in mind names: a number, a name, an address.
+
+Each begins where a word does, so that a long run of letters is read once.
+"""
 _RULE_WEIGHT, _LABEL_WEIGHT = 20, 15
 """Characters of values that a rule is worth, and a label, by which somebody says what a sentence is."""
 _STATES = re.compile(
