@@ -15,7 +15,7 @@ help:
 	@echo "make test    formatting, lint, types and tests"
 	@echo "make lint    formatting, lint and types only"
 	@echo "make format  mend what formatter and linter can mend"
-	@echo "make bench   measure savings, overhead and scale; writes $(RESULTS)"
+	@echo "make bench   measure savings, losses, overhead and scale; writes $(RESULTS)"
 	@echo "make peers   install the libraries to measure beside this one, each on its own"
 	@echo "make clean   remove $(VENV) and caches"
 
@@ -40,7 +40,9 @@ bench: $(VENV)/installed-report
 	@test "$(DATA)" != build/sessions || $(BIN)/python -m benchmarks.sessions $(DATA)
 	$(BIN)/python benchmarks/savings.py --data "$(DATA)" --budget 16000 32000 \
 	    --system raw sliding masking ours --jobs 2 --results $(RESULTS)
-	-$(BIN)/python benchmarks/overhead.py --results $(RESULTS)
+	$(BIN)/python benchmarks/overhead.py --results $(RESULTS)
+	$(BIN)/python benchmarks/canaries.py
+	$(BIN)/python benchmarks/mutations.py
 	$(BIN)/python benchmarks/robustness.py --case "single line"
 	$(BIN)/python benchmarks/robustness.py --case "endless pattern"
 	$(BIN)/python benchmarks/scale.py --results $(RESULTS)
