@@ -242,7 +242,7 @@ async def test_spoken_results_are_no_users_words():
 
 async def test_what_a_deleted_message_said_is_gone():
     memory = new(Noting)
-    _, first, second, _ = await add(
+    _, first, _second, _ = await add(
         memory, user("Please begin."), user(RULES[0]), user(RULES[1]), assistant("Noted.")
     )
     assert standing_lines(await merge(memory, 3)) == RULES[:2]
