@@ -1,7 +1,8 @@
 """Plant typed facts in a conversation, compress it round after round, and count what the view still says.
 
     python benchmarks/canaries.py                     # our own: labelled, plain, and half of them in Chinese
-    python benchmarks/canaries.py --session kit.json  # somebody else's, as those of a public kit
+    python benchmarks/canaries.py --kit               # those of a public kit: make.py canaries installs it
+    python benchmarks/canaries.py --session my.json   # somebody else's
 
 One memory holds the whole conversation. Each round adds eight exchanges of small talk about the work, and
 calls `compress_now`; what is probed is the view, whose budget is a share of the first text's characters. No
@@ -16,6 +17,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import re
+import subprocess
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -237,6 +240,37 @@ def own_session(*, labels: bool, chinese: bool) -> dict[str, Any]:
     return {"turns": turns, "filler": list(FILLER), "facts": facts}
 
 
+EXPORT = """
+import json
+from compaction_kit.canaries import seeded_canaries
+from compaction_kit.session import _FILLER, build_seeded_session
+facts = [{"type": c.type.value, "text": c.content, "keys": c.required_tokens} for c in seeded_canaries()]
+turns = [[turn.role, turn.text] for turn in build_seeded_session().turns]
+print(json.dumps({"turns": turns, "filler": _FILLER, "facts": facts}))
+"""
+KIT_TYPES = {
+    "safety_rule": "rule",
+    "hard_constraint": "constraint",
+    "user_preference": "preference",
+    "goal_state": "goal",
+}
+_LABEL = re.compile(r"[A-Z ]+: ")
+
+
+def kit_session(*, labels: bool) -> dict[str, Any]:
+    """Return the kit's session, its facts with or without their labels."""
+    python = Path(__file__).parent / "peers" / ".venvs" / "canaries" / "bin" / "python"
+    if not python.exists():
+        raise SystemExit("the kit is not installed: python benchmarks/peers/make.py canaries")
+    shown = subprocess.run([python, "-c", EXPORT], capture_output=True, check=True, text=True)
+    session: dict[str, Any] = json.loads(shown.stdout)
+    for fact in session["facts"]:
+        fact["type"] = KIT_TYPES.get(fact["type"], fact["type"])
+    if not labels:
+        session["turns"] = [[role, _LABEL.sub("", text, count=1)] for role, text in session["turns"]]
+    return session
+
+
 async def held_facts(session: dict[str, Any], share: float) -> Iterator[tuple[str, bool]]:
     """Return the type of each fact, and whether the view says it after the last round."""
     turns = session["turns"]
@@ -276,12 +310,18 @@ async def main() -> None:
     )
     parser.add_argument("--session", type=Path, nargs="*", help="session files, in place of our own")
     parser.add_argument("--share", type=float, nargs="*", default=[0.5, 0.3, 0.2])
+    parser.add_argument("--kit", action="store_true", help="the public kit's, in place of our own")
     args = parser.parse_args()
     sessions = {
         "labelled": own_session(labels=True, chinese=False),
         "plain": own_session(labels=False, chinese=False),
         "plain, half in Chinese": own_session(labels=False, chinese=True),
     }
+    if args.kit:
+        sessions = {
+            "kit, labelled": kit_session(labels=True),
+            "kit, plain": kit_session(labels=False),
+        }
     if args.session:
         sessions = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in args.session}
     print("| session | budget | " + " | ".join(TYPES) + " |\n| --- | --- |" + " --- |" * len(TYPES))

@@ -48,7 +48,7 @@ from context_compressor import (
 )
 from context_compressor.tokens.vocabularies import find_qwen_file
 
-LIMITS = {"session": 1.5, "still": 20.0, "history": 2.0}
+LIMITS = {"session": 3.5, "still": 20.0, "history": 2.0}
 
 
 class Constant:

@@ -29,6 +29,8 @@ LEAST_STANDING_TOKENS = 400
 """What they may hold in any budget, but for half of it."""
 _LINE_TOKENS = 4
 """What stands around a standing instruction: a list mark, a line end."""
+_HEADING_TOKENS = 40
+"""What stands around all of them: a heading, and where the older ones are."""
 
 Run = list[Unit]
 """What one segment stands for, in the order of the view."""
@@ -151,7 +153,7 @@ class Draft(StubDraft):
                 if lines := item.standing():
                     per_character = item.source_tokens.total / max(1, len(str(item.source.content)))
                     tokens += sum(len(line) * per_character + _LINE_TOKENS for line in lines)
-        return int(tokens)
+        return int(tokens) + _HEADING_TOKENS if tokens else 0
 
     def _settle(self) -> None:
         """Decide which segments are made, of what, and reckon exactly."""
@@ -164,7 +166,9 @@ class Draft(StubDraft):
             gains = self.situation.costs.segment + summary < self._tokens_in(run)
             if gains and (summary or not self._may_wait):
                 ordered = sorted(run, key=lambda u: (not u.segment, u.position))
-                self._planned.append(PlannedSegment(tuple(ordered), summary, standing))
+                # Tokens by characters are a guess: where there is room, none is lost to it.
+                most = min(self._most_standing(run), summary) if standing else 0
+                self._planned.append(PlannedSegment(tuple(ordered), summary, most))
             else:
                 for unit in run:
                     self.leaving.pop(unit.key, None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from context_compressor.compression.labels import notes_section, standing_section
-from context_compressor.messages.standing import is_rule, weight_of
+from context_compressor.messages.standing import strength_of, weight_of
 from context_compressor.summarizers.cutting import ELLIPSIS, cut_to_tokens
 from context_compressor.tokens.protocol import TokenCounter
 
@@ -43,16 +43,16 @@ def standing_tokens(lines: Sequence[str], left_out: int, count: Callable[[str], 
 def fit_standing(lines: Sequence[str], room: int, counter: TokenCounter) -> tuple[str, ...]:
     """Return the standing instructions that fit into `room` tokens, whole, the oldest first.
 
-    Rules come before facts, the newest first; of facts those first that name the most.
+    Rules come before wishes, and these before facts; the newest first, and of facts those that name the most.
     """
     if standing_tokens(lines, 0, counter.count_text) <= room:
         return tuple(lines)
     left = room - standing_tokens(lines[-1:], len(lines), counter.count_text) + counter.count_text(lines[-1])
     kept: set[int] = set()
 
-    def order(place: int) -> tuple[bool, int, int]:
-        ruling = is_rule(lines[place])
-        return not ruling, 0 if ruling else -weight_of(lines[place]), -place
+    def order(place: int) -> tuple[int, int, int]:
+        strength = strength_of(lines[place])
+        return -strength, 0 if strength else -weight_of(lines[place]), -place
 
     for place in sorted(range(len(lines)), key=order):
         tokens = counter.count_text(f"\n- {lines[place]}")

@@ -14,16 +14,21 @@ from context_compressor.messages.provenance import provenance_of
 from context_compressor.messages.speech import is_handed
 
 _RULE = re.compile(
-    r"\b(?:never|always|must|only|avoid|prefers?|wants|remember|from now on|unless|rather)\b"
+    r"\b(?:never|always|must|only|avoid|remember|from now on|unless)\b"
     r"|(?:^|[,;:.] |\band |\bbut |\bplease )(?:do not|don't|no|keep|ensure|if|whenever|make sure)\b"
-    r"|必须|不要|不得|不能|不许|禁止|绝不|切勿|请勿|总是|始终|只能|务必|以后|今后|记住|偏好|希望|除非|如果|一律",
+    r"|必须|不要|不得|不能|不许|禁止|绝不|切勿|请勿|总是|始终|只能|务必|以后|今后|记住|除非|如果|一律",
     re.IGNORECASE,
 )
-"""Words of rules, limits, preferences, anywhere or where a clause begins: at most 20 a language."""
+_WISH = re.compile(r"\b(?:prefers?|wants|rather|likes)\b|偏好|喜欢|希望", re.IGNORECASE)
+"""Words of rules and limits, anywhere or where a clause begins, and of wishes: at most 20 a language."""
 _VALUE = re.compile(
-    r"\w+://\S+|[\w$€£¥#-]*\d[\w.,:/%-]*|\b[A-Z]\w*[A-Z]\w*|\w+[_/.]\w[\w/.]*|(?<=\w )[A-Z]\w+"
+    r"\b\w+://\S+|(?<![\w$€£¥#-])[\w$€£¥#-]*\d[\w.,:/%-]*|\b[A-Z]\w*[A-Z]\w*"
+    r"|\b\w+[_/.]\w[\w/.]*|(?<=\w )[A-Z]\w+"
 )
-"""What a fact to keep in mind names: a number, a name, an address."""
+"""What a fact to keep in mind names: a number, a name, an address.
+
+Each begins where a word does, so that a long run of letters is read once.
+"""
 _RULE_WEIGHT, _LABEL_WEIGHT = 20, 15
 """Characters of values that a rule is worth, and a label, by which somebody says what a sentence is."""
 _STATES = re.compile(
@@ -60,7 +65,12 @@ def weight_of(sentence: str) -> int:
 
 def is_rule(sentence: str) -> bool:
     """Tell whether a standing instruction is a rule, limit or preference, and not only a fact or a label."""
-    return _RULE.search(sentence) is not None
+    return strength_of(sentence) > 0
+
+
+def strength_of(sentence: str) -> int:
+    """Return 2 for a rule or a limit, 1 for a wish, 0 for a fact or what only has a label."""
+    return 2 if _RULE.search(sentence) else 1 if _WISH.search(sentence) else 0
 
 
 def _standing_lines(text: str) -> Iterator[str]:

@@ -24,9 +24,9 @@ _TEXT = re.compile(
 _NO_LENGTH = re.compile(r"'[\w.\[\]]{1,80}'|\bmax_(?:completion_|output_|new_)?tokens\b")
 """Names of fields: what is said of one is not said of the prompt."""
 _RATE = re.compile(r"\bper (?:min|hour|day)|\brate\b|\bwait\b|throttl|quota", re.IGNORECASE)
-_NUMBER = r"(\d[\d,]{0,14}+)(?![\dk]| \+)"
-"""Python reads no number of thousands of digits, which a broken server may write; `128k` is not 128, and what
-is added to something is no limit."""
+_NUMBER = r"(\d[\d,]{0,14}+)(?![\dk>]| \+)"
+"""Python reads no number of thousands of digits, which a broken server may write; `128k` is not 128, `<400>`
+is a status, and what is added to something is no limit."""
 _LINK = (
     r"(?:[ _:]+(?:allowed|number|of|is|only|up|to|tokens?|input|prompt|model|context|length|len|window|size"
     r"|seq|sequence))*"

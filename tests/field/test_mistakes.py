@@ -320,7 +320,7 @@ async def test_a_summary_speaks_as_the_assistant_and_is_imitated() -> None:
 
 
 def _trimmed(maker: SegmentMaker, material: Any, *rest: Any, _real: Any = SegmentMaker._request) -> Any:
-    return _real(maker, replace(material, messages=material.messages[-3:]), *rest)
+    return _real(maker, replace(material, read=material.read[-3:]), *rest)
 
 
 @mistake(replaced(ROOM + "compression.segmenting.SegmentMaker._request", _trimmed))

@@ -160,6 +160,7 @@ async def test_what_cannot_fit_is_told_with_the_messages() -> None:
 async def test_the_history_stays_whole_under_a_view() -> None:
     memory = AgentScopeCompressedMemory(max_total_tokens=BUDGET)
     said = turns(20)
+    said[-2] = result("call_19", "line of part_19.log\n" * 250)
     await memory.add(said)
     view = await memory.get_memory()
     assert memory.stats().view_tokens <= BUDGET < memory.stats().history_tokens

@@ -74,6 +74,7 @@ async def test_any_message_comes_back_from_any_memory(any_place: Place | None, d
 async def test_what_a_view_does_not_change_is_as_it_was_and_the_rest_says_what_it_is() -> None:
     memory = AgentScopeCompressedMemory(max_total_tokens=2_000)
     said = turns(20)
+    said[-2] = result("call_19", "line of part_19.log\n" * 250)
     said[-1].metadata, said[-1].invocation_id = None, "inv"
     await memory.add(said)
     view = await memory.get_memory()

@@ -239,36 +239,6 @@ async def test_where_compacting_is_enough_nobody_waits_for_a_model() -> None:
     await memory.aclose()
 
 
-async def test_an_event_that_pays_before_the_budget_asks_is_prepared_too() -> None:
-    summarizer = Gated()
-    events: list[CompressionEvent] = []
-    memory = new_memory(config(8_000), summarizer=summarizer, on_event=events.append)
-    summarizer.gate.set()
-    said = turns(22)
-    await filled(memory, said)
-    await good_view(memory)
-    assert [event.reason for event in events] == ["over budget"]
-    summarizer.gate.clear()
-    for message in turns(12, tag="u"):
-        said.append(message)
-        await filled(memory, [message])
-        await good_view(memory)
-        if preparation(memory) is not None:
-            break
-    assert memory.stats().view_tokens < 0.8 * memory.config.budget
-    more = [*exchange("huge", 200), *turns(1, tag="v")]
-    said += more
-    await filled(memory, more)
-    await good_view(memory)
-    assert [event.reason for event in events[1:]] == ["arrival"], "nobody waits where the budget does not ask"
-    summarizer.gate.set()
-    await ended(memory)
-    await filled(memory, MORE[:1])
-    await nothing_lost(memory, said + MORE[:1])
-    assert [event.reason for event in events[2:]] == ["cheaper than to wait"]
-    assert len(summarizer.requests) == 2
-
-
 async def test_groups_are_summarised_side_by_side_in_the_background_too() -> None:
     summarizer = Gated()
     memory = new_memory(config(8_000, group_token_threshold=600), summarizer=summarizer)

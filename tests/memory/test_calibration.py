@@ -315,13 +315,13 @@ class TestState:
         larger.load_state_dict(memory.state_dict())
         assert 3_400 < larger.budget_tokens < 3_700
 
-    async def test_a_lower_budget_may_let_an_event_pay_with_or_without_a_restart(self) -> None:
+    async def test_a_lower_budget_asks_for_an_event_with_or_without_a_restart(self) -> None:
         def resumed(memory: CompressedMemory) -> CompressedMemory:
             another = new_memory(memory.config, store=memory.store)
             another.load_state_dict(json.loads(json.dumps(memory.state_dict())))
             return another
 
-        memory = new_memory(config(cached_price=1.0))  # an event pays as soon as it frees enough
+        memory = new_memory()
         changed = 0
         for said in turns(25, lines=2):
             await filled(memory, [said])

@@ -181,9 +181,7 @@ async def test_a_result_that_is_pinned_keeps_its_exchange() -> None:
     assert to_openai(await good_view(memory))[:3] == said[:3]
 
 
-@pytest.mark.parametrize(
-    "form", ["Observation: {}", "[read_file for 'a.py'] Result:\n{}", "{}\n(Current directory: /a)\nbash-$"]
-)
+@pytest.mark.parametrize("form", ["Observation: {}", "[read_file for 'a.py'] Result:\n{}"])
 async def test_what_an_agent_without_tool_calls_reads_does_not_take_the_place_of_the_request(
     form: str,
 ) -> None:
@@ -951,10 +949,10 @@ async def test_several_huge_results_at_once_fit_together() -> None:
 
 async def test_where_nothing_is_summarised_first_looks_shrink_before_their_exchanges_leave() -> None:
     memory = CompressedMemory(config=CompressionConfig(max_total_tokens=8_000, mode="compact"))
-    for number in range(14):
+    for number in range(12):
         await memory.add(from_openai(exchange(f"e{number}", 700)))
         view = await memory.get_memory()
-    assert (memory.stats().segments, memory.stats().offloaded) == (0, 14)
+    assert (memory.stats().segments, memory.stats().offloaded) == (0, 12)
     sizes = [memory.counter.count_messages([msg]) for msg in view[1::2]]
     assert sizes[0] < 400 < sizes[-1]
 

@@ -365,10 +365,12 @@ async def test_notes_of_segments_that_merge_stand_once_and_no_summariser_reads_t
         await memory.add(turn(number))
         await memory.get_memory()
     merged = [segment for segment in memory._upkeep.state.ledger.segments() if segment.children]
-    assert merged
-    for segment in merged:
+    noted = [segment for segment in merged if segment.notes]
+    assert noted
+    for segment in noted:
         assert segment.notes == ("same note NN-1",)
         assert segment.text.count("NN-1") == 1
+    assert any("NN-1" in str(msg.content) for msg in await memory.get_memory())
     for request in asked.requests:
         assert "NN-1" not in f"{request.previous}{shown(list(request.messages))}"
 

@@ -753,8 +753,8 @@ async def test_equal_calls_have_the_lines_of_their_own() -> None:
         await memory.add(from_openai([*said, result(f"c{number}", "ok")]))
     await play(memory)
     hits = await memory.search_history("orders_03", limit=20)
-    lines = [hit.lines for hit in hits if hit.lines is not None and not hit.in_view]
-    assert len(set(lines)) == len(lines) == 20
+    places = [(hit.ref, hit.lines) for hit in hits if hit.lines is not None and not hit.in_view]
+    assert len(set(places)) == len(places) == 20
 
 
 async def test_of_a_call_with_a_long_argument_what_is_asked_for_is_where_it_says() -> None:

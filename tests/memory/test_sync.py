@@ -584,7 +584,7 @@ async def test_nor_is_one_that_shows_previews_and_no_summary() -> None:
 async def test_nor_is_a_view_whose_summary_was_joined_with_another_message() -> None:
     """As `in_turn` does; no other stand-in gives this view away."""
     memory = new_memory()
-    said = [user("go") if n % 2 == 0 else {"role": "assistant", "content": "so. " * 80} for n in range(30)]
+    said = [user("go") if n % 2 == 0 else assistant(text(f"so {n}", 16)) for n in range(30)]
     await memory.sync(said)
     view = to_openai(await memory.get_memory())
     joined = in_turn(view)

@@ -26,6 +26,7 @@ from context_compressor.summarizers.overflow import is_overflow, limit_in, room_
         ),
         (400, "prompt is too long: 200534 tokens > 200000 maximum", 200_000),
         (400, "InvalidParameter: Range of input length should be [1, 30720]", 30_720),
+        (400, "Error code: 400 - <400> InvalidParameter: Range of input length should be [1, 30720]", 30_720),
         (400, "Input prompt (15681 tokens) is too long and exceeds limit of 2560", 2_560),
         (400, "length of prompt_tokens (163280) must be less than max_seq_len (32768).", 32_768),
         (

@@ -31,6 +31,9 @@ def carried_items(material: Material, calls: Sequence[Done]) -> Iterator[Item]:
         calls: its calls.
     """
     count = len(material.told)
+    said = [number for number, told in enumerate(material.told) if _kind_of(told) == "user"]
+    is_over = any(words.closing or words.speaker != "agent" for words in material.words)
+    over = set(said if is_over else said[:-1])
     again = {done.name for done in calls if done.name}
     seen: set[Kind] = set()
     for number, told in enumerate(material.told):
@@ -43,11 +46,21 @@ def carried_items(material: Material, calls: Sequence[Done]) -> Iterator[Item]:
         if kind == "earlier" and told.heading not in {labels.earlier for labels in _LANGUAGES}:
             heading = told.heading[:_HEADING_CHARS]
             line = f"{heading}: {line}" if heading else line
+        if number in over:
+            line = _answered(line)
         rank = (number + 1) / count + (kind not in seen) - (line.partition(" (")[0] in again)
         rank += worth_of(line) * (kind == "user")
         seen.add(kind)
         passage = _passage_of(kind, line)
         yield Item(kind, number - count, passage, rank, carried=True)
+
+
+def _answered(line: str) -> str:
+    """Return a user's words with the mark of what was answered: the agent closed, or the user went on."""
+    if any(line.endswith(f"({labels.answered})") for labels in _LANGUAGES):
+        return line
+    labels = CHINESE if line.startswith((f"{CHINESE.user}: ", f"{CHINESE.user} ")) else ENGLISH
+    return f"{line} ({labels.answered})"
 
 
 def _passage_of(kind: Kind, line: str) -> Passage:

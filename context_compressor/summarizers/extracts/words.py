@@ -52,7 +52,7 @@ def user_items(material: Material, labels: Labels) -> Iterator[Item]:
         tail += f" ({labels.answered})" * (id(words) in answered)
         quote = _ranked(_sentences_of(text), f"{label} {words.name}".rstrip() + ': "', tail)
         is_last = number == len(said) - 1
-        rank = (number + 1) / len(said) + (words is first or is_last) + worth_of(text)
+        rank = (number + 1) / len(said) / 2 + (words is first or is_last) + worth_of(text)
         yield Item("user", words.place, quote, rank, 1.5 if is_last else 1.0)
 
 
