@@ -14,13 +14,19 @@ from context_compressor.messages.provenance import provenance_of
 from context_compressor.messages.speech import is_handed
 
 _RULE = re.compile(
-    r"\b(?:never|always|must|only|avoid|remember|from now on|unless)\b"
-    r"|(?:^|[,;:.] |\band |\bbut |\bplease )(?:do not|don't|no|keep|ensure|if|whenever|make sure)\b"
-    r"|必须|不要|不得|不能|不许|禁止|绝不|切勿|请勿|总是|始终|只能|务必|以后|今后|记住|除非|如果|一律",
+    r"\b(?:never|always|must|should|ha(?:s|ve) to|may not|forbidden|only|every|avoid|remember|unless|limit"
+    r"|instead of|without|at (?:most|least)|from (?:now|here) on)\b|(?:^|[,;:.] |\band |\bbut |\bplease )"
+    r"(?:do not|don't|no|keep|ensure|if|whenever|make sure|stop|leave|stay)\b"
+    r"|必须|不[要得能许可超]|禁止|绝不|[切请]勿|总是|始终|只[能用]|务必|[以今]后|记住|除非|如果|一律"
+    r"|应[该当]|最[多少]|至[多少]|凡是|优先|保持|(?:^|[，。；：])请?别",
     re.IGNORECASE,
 )
-_WISH = re.compile(r"\b(?:prefers?|wants|rather|likes)\b|偏好|喜欢|希望", re.IGNORECASE)
-"""Words of rules and limits, anywhere or where a clause begins, and of wishes: at most 20 a language."""
+_WISH = re.compile(r"\b(?:prefers?|wants|rather|likes)\b|\bI like\b|偏好|喜欢|希望", re.IGNORECASE)
+"""Words of rules and limits, anywhere or where a clause begins, and of wishes: at most thirty a language."""
+_SELF = re.compile(
+    r"(?:I am|I'm|I have|I live|I work|We (?:are|have|use|work)|My|Our)\b|我们?(?:是|叫|有|在|住|不|对|的)"
+)
+"""How a sentence begins that tells of the user."""
 _VALUE = re.compile(
     r"\b\w+://\S+|(?<![\w$€£¥#-])[\w$€£¥#-]*\d[\w.,:/%-]*|\b[A-Z]\w*[A-Z]\w*"
     r"|\b\w+[_/.]\w[\w/.]*|(?<=\w )[A-Z]\w+"
@@ -92,5 +98,6 @@ def _is_standing(sentence: str) -> bool:
     return (
         _LABEL.match(sentence) is not None
         or is_rule(sentence)
+        or _SELF.match(sentence) is not None
         or (_STATES.search(sentence) is not None and _VALUE.search(sentence) is not None)
     )

@@ -33,6 +33,10 @@ def standing(text: str, role: Any = "user", **kw: Any) -> tuple[str, ...]:
         "She prefers a window seat.",
         "I would rather have tea.",
         "Remember that the door is green.",
+        "Every letter has to be signed.",
+        "You may not call before noon.",
+        "Stop adding notes to the bills.",
+        "The tests should run first.",
         "必须先写测试。",
         "以后的报告都寄给王芳。",
         "不要在周五发布。",
@@ -43,6 +47,9 @@ def standing(text: str, role: Any = "user", **kw: Any) -> tuple[str, ...]:
         "我偏好靠窗的座位。",
         "希望回答简短。",
         "记住门是绿色的。",
+        "别改动旧文件夹。",
+        "最多三次重试。",
+        "优先使用标准库。",
     ],
 )
 def test_rules_limits_and_preferences_are_kept(sentence: str):
@@ -82,6 +89,12 @@ def test_facts_with_a_value_are_kept_and_are_no_rules(sentence: str):
     assert standing(sentence) == (sentence,)
     assert not is_rule(sentence)
     assert weight_of(sentence) > 0
+
+
+@pytest.mark.parametrize("sentence", ["I am allergic to nuts.", "My name is Ilse.", "我叫王芳。"])
+def test_what_users_tell_of_themselves_is_kept_and_is_no_rule(sentence: str):
+    assert standing(sentence) == (sentence,)
+    assert not is_rule(sentence)
 
 
 @pytest.mark.parametrize(
