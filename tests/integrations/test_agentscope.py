@@ -355,7 +355,7 @@ async def test_an_agent_that_compresses_by_itself_loses_nothing(theirs: Any) -> 
 async def test_what_an_agent_compresses_may_be_compressed_already(theirs: Any) -> None:
     """AgentScope marks by ids taken from the view; a segment's id stands for all that it covers."""
     memory = AgentScopeCompressedMemory(base=theirs, max_total_tokens=BUDGET)
-    said = turns(15)
+    said = turns(40, words=20)
     await memory.add(said)
     assert "segment" in kinds_in(await memory.get_memory())
     own = ReActAgent.CompressionConfig(

@@ -17,9 +17,9 @@ from context_compressor import CompressedMemory, CompressionConfig, FileOffloadS
 from tests.memory.on_disk import SQLiteMemory
 from tests.memory.scripted import assistant, call, result, text
 
-BYTES_PER_MESSAGE = 2_800
-"""Measured: some 1,300 here, and 2,100 of a short session, where every third message leaves a stub with an
-eighth of its text. A message says some 6,000."""
+BYTES_PER_MESSAGE = 4_000
+"""Measured: some 2,900 here, and 3,800 of a short session, where every third message leaves a stub with an
+eighth of its text, and segments say a fifth of the rest. A message says some 9,000."""
 
 Feed = Callable[[CompressedMemory, list[dict[str, Any]]], Awaitable[None]]
 
@@ -27,7 +27,7 @@ Feed = Callable[[CompressedMemory, list[dict[str, Any]]], Awaitable[None]]
 def turn(number: int) -> list[dict[str, Any]]:
     return [
         {**call(f"c{number}"), "content": f"Step {number}: {text(f'thought {number}', 20)}"},
-        result(f"c{number}", text(f"found {number}", 500)),
+        result(f"c{number}", text(f"found {number}", 700)),
         assistant(f"So {number} it is. {text(f'said {number}', 20)}"),
     ]
 
