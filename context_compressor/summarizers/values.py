@@ -263,7 +263,7 @@ def _plain(token: str) -> str:
     plain = plain.removeprefix("./")
     if _NUMBER.fullmatch(plain) and not plain.count(".") > 1:
         return _plain_number(plain)
-    return re.sub(r"(?<![\w.])0+(?=\d)", "", plain) if ":" in plain else plain
+    return re.sub(r"(?<![\w.])0+(?=\d+\b)", "", plain) if ":" in plain else plain
 
 
 def _plain_number(number: str) -> str:

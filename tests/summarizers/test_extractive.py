@@ -212,6 +212,25 @@ async def test_of_a_long_answer_the_lines_that_name_values_stay():
     assert lines[3] in summary
 
 
+@pytest.mark.parametrize(
+    ("usual", "unlike"),
+    [
+        (
+            "02:{n:02}:07 INFO depot-7 lamp {n} sent",
+            "02:41:07 SLOW depot-7 lamp 8f3a-77 went back: no room left",
+        ),
+        ("{n:02}点07分 第{n}盏灯已寄出", "41点07分 灯K-77退回：仓库已满"),
+    ],
+)
+async def test_of_lines_that_are_alike_the_one_that_is_not_is_told(usual: str, unlike: str):
+    lines = [usual.format(n=n) for n in range(10, 60)]
+    lines[31] = unlike
+    summary = await summarize(user("Why?"), call("look", "1", at=7), result("1", "\n".join(lines)))
+    assert unlike in summary
+    assert "(50 lines)" in summary
+    assert not any(line in summary for line in lines[1:31])
+
+
 # 6: a row for each file and record
 
 

@@ -19,7 +19,7 @@ MATERIAL = """\
  {"path": "/repo/src/utils/dates.py", "new": "def parse_date(value):\\n    return 1", "port": 5432}
 [result of pytest]
  12 passed, 3 failed in 4.20s; tests/test_dates.py:120 AssertionError: expected '+02:00'
- 87.5% covered, 12,000 rows
+ 87.5% covered, 12,000 rows, scanned 2026-01-07T13:20
  不要拨打电话 13800138000。订单 DD20250117 没有签收。包裹 SF991 已发货。
 """
 
@@ -34,7 +34,7 @@ def marked(summary: str, material: str = MATERIAL) -> list[str]:
     "right",
     [
         "order W8841 and #W8841, $1249.50, 1,249.5 and 1249.50 USD",
-        "until 5/3/2026, 2026-3-5, at 9:05 and 09:05",
+        "until 5/3/2026, 2026-3-5, at 9:05 and 09:05, scanned 2026-01-07T13:20",
         "utils/dates.py, dates.py, `src/utils/dates.py`, /repo/src/utils/dates.py, "
         "/repo/src/api/users.py, ./src/api",
         "line 120 of test_dates.py; test_dates.py:120",

@@ -12,6 +12,7 @@ from context_compressor.summarizers.extracts.outcomes import (
     Outcome,
     fields_besides,
     fields_of,
+    is_size,
     names_error,
     read_outcome,
 )
@@ -93,7 +94,8 @@ def read_calls(calls: Sequence[Call]) -> list[Done]:
             kept = [
                 n
                 for n, part in enumerate(told.parts)
-                if (lines[part] < _COMMON or names_error(str(part))) and part not in given
+                if (lines[part] < _COMMON or names_error(str(part)) or is_size(str(part)))
+                and part not in given
             ]
             done.outcome.told = told.only(kept or range(len(told.parts))[-1:])
     return read

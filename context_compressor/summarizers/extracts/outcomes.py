@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -42,6 +43,8 @@ _FRAME = re.compile(r"</?[\w-]+>|<([\w-]+)>-?\d*</\1>")
 _VALUE_CHARS = 600
 _MOST_FIELDS = 60
 _ERROR_LINES = 6
+_SIZE = re.compile(r"\(\d+ lines\)")
+_NUMBERED = re.compile(r"(?<!\w)[\w.:-]*?\d[\w.,:-]*")
 _MOST_DEPTH = 4
 _FEW_FIELDS = 4
 _STATUS_KEY = re.compile(r"code|status|error|success|ok|time|duration", re.IGNORECASE)
@@ -138,6 +141,11 @@ def _text_failed(text: str, lines: list[str], code: int | None) -> bool:
     return _BEGINS_BAD.match(first) is not None or any(map(_NAMES_BAD.search, (first, last)))
 
 
+def is_size(part: str) -> bool:
+    """Tell whether a part of what was told only says how many lines there were."""
+    return _SIZE.fullmatch(part) is not None
+
+
 def names_error(line: str) -> bool:
     """Tell whether a line tells of an error by name, as `ERROR: no heading`."""
     return _NAMES_BAD.search(line[:_ENDS_CHARS]) is not None
@@ -149,14 +157,26 @@ def _tell_lines(lines: list[str], failed: bool) -> Passage:
         bad = [line for line in lines if _IS_BAD.search(line[:_ENDS_CHARS]) and line[-1] not in ":："]
         bad.sort(key=lambda line: _BEGINS_BAD.match(line[:_ENDS_CHARS]) is None)
         return Passage([flat(line) for line in dict.fromkeys(bad[:_ERROR_LINES] or lines[-2:])], joint=" | ")
+    unlike: set[str] = set()
     if len(lines) > _MOST_LINES:
-        head, tail = lines[: _MOST_LINES // 2], lines[-_MOST_LINES // 2 :]
-        amid = list(filter(names_error, lines[len(head) : -len(tail)]))
+        are_alike, unlike = _unlike_others(lines)
+        ends = 1 if are_alike else _MOST_LINES // 2
+        head, tail = lines[:ends], lines[-ends:]
+        amid = [line for line in lines[ends:-ends] if line in unlike or names_error(line)]
         lines = [*head, f"({len(lines)} lines)", *dict.fromkeys(amid[:_ERROR_LINES]), *tail]
     # A run that went through may have told of errors all the same: they are told first.
-    ranks = [2.0 * names_error(line) for line in lines]
+    ranks = [2.0 * (line in unlike or names_error(line)) for line in lines]
     ranks = [rank + (n == 0) + 1.5 * (n == len(lines) - 1) for n, rank in enumerate(ranks)]
     return Passage([flat(line[:_LINE_CHARS]) for line in lines], joint=" | ", ranks=tuple(ranks))
+
+
+def _unlike_others(lines: list[str]) -> tuple[bool, set[str]]:
+    """Return whether lines are alike but for their numbers, and the few that are unlike the others."""
+    shapes = [_NUMBERED.sub("0", line[:_ENDS_CHARS]) for line in lines]
+    common, count = Counter(shapes).most_common(1)[0]
+    unlike = {line for line, shape in zip(lines, shapes, strict=True) if shape != common}
+    are_alike = count > _MOST_LINES and len(unlike) <= _ERROR_LINES
+    return are_alike, unlike if are_alike else set()
 
 
 def _tell_fields(data: Any) -> Passage:
