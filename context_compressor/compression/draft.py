@@ -27,8 +27,6 @@ STANDING_SHARE = 1 / 10
 """Share of the budget that standing instructions may hold, word for word."""
 LEAST_STANDING_TOKENS = 400
 """What they may hold in any budget, but for half of it."""
-_LINE_TOKENS = 4
-"""What stands around a standing instruction: a list mark, a line end."""
 _HEADING_TOKENS = 40
 """What stands around all of them: a heading, and where the older ones are."""
 
@@ -147,12 +145,7 @@ class Draft(StubDraft):
 
     def _standing_tokens(self, run: Iterable[Unit]) -> int:
         """Return about how many tokens the standing instructions in a run take."""
-        tokens = 0.0
-        for unit in run:
-            for item in unit.items:
-                if lines := item.standing():
-                    per_character = item.source_tokens.total / max(1, len(str(item.source.content)))
-                    tokens += sum(len(line) * per_character + _LINE_TOKENS for line in lines)
+        tokens = sum(item.standing_tokens for unit in run for item in unit.items)
         return int(tokens) + _HEADING_TOKENS if tokens else 0
 
     def _settle(self) -> None:

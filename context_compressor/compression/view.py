@@ -44,6 +44,8 @@ SEGMENT_NAME = "memory"
 """Who a segment speaks as. Its role is `user`: models imitate summaries that come as `assistant`."""
 
 
+_LINE_TOKENS = 4
+"""What stands around a standing instruction: a list mark, a line end."""
 _MIN_OTHER_TOKENS = 80
 """Below this a message holds neither media nor a long argument worth a stub."""
 _ARGUMENT_TOKENS_PER_CHARACTER = 0.5
@@ -80,6 +82,7 @@ class ViewItem:
     segment: SegmentEdit | None = None
     """The edit of a segment."""
     _standing: tuple[str, ...] | None = field(default=None, init=False, repr=False)
+    _standing_tokens: float | None = field(default=None, init=False, repr=False)
     _stands_for: int | None = field(default=None, init=False, repr=False)
 
     @property
@@ -110,6 +113,16 @@ class ViewItem:
             else:
                 self._standing = standing_in(self.source) if self.kind == "message" else ()
         return self._standing
+
+    @property
+    def standing_tokens(self) -> float:
+        """About how many tokens its standing instructions take, each on a line of its own."""
+        if self._standing_tokens is None:
+            lines = self.standing()
+            characters = max(1, len(str(self.source.content))) if lines else 1
+            per_character = self.source_tokens.total / characters
+            self._standing_tokens = sum(len(line) * per_character + _LINE_TOKENS for line in lines)
+        return self._standing_tokens
 
     def texts(self) -> Iterator[tuple[Part, int]]:
         """Yield each of `text_parts` with the tokens that it takes in the view: those of its stub, if any."""
