@@ -342,7 +342,20 @@ def record_reading(max_tokens: int, seed: int) -> Recorded:  # noqa: ARG001  # t
     for finding in session.findings:
         said = [n for n, one in enumerate(messages) if finding.sentence in (one["content"] or "")]
         _plant_finding(planting, finding, said[0] + 1)
+    _plant_experiments(planting, messages)
     return Recorded(messages, planting.probes(messages))
+
+
+def _plant_experiments(planting: Planting, messages: list[ChatDict]) -> None:
+    symbol = ""
+    for since, message in enumerate(messages, 1):
+        text = message["content"] or ""
+        ended = re.search(r"The experiment ended with `([^`]+)`", text)
+        if message["role"] == "assistant" and ended and symbol:
+            question = f"How did the experiment with {symbol} end?"
+            planting.plant("status", question, ended[1], "experiment", ended[1], since=since)
+        if message["role"] == "assistant" and text.endswith("an experiment."):
+            symbol = text.partition(" ")[0]
 
 
 def _plant_request(planting: Planting, text: str, since: int) -> None:
