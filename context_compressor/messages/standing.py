@@ -13,16 +13,24 @@ from context_compressor.messages.msg import Msg, is_instruction
 from context_compressor.messages.provenance import provenance_of
 from context_compressor.messages.speech import is_handed
 
-_RULE = re.compile(
-    r"\b(?:never|always|must|should|ha(?:s|ve) to|may not|forbidden|only|every|avoid|remember|unless|limit"
-    r"|instead of|without|at (?:most|least)|from (?:now|here) on)\b|(?:^|[,;:.] |\band |\bbut |\bplease )"
-    r"(?:do not|don't|no|keep|ensure|if|whenever|make sure|stop|leave|stay)\b"
-    r"|必须|不[要得能许可超]|禁止|绝不|[切请]勿|总是|始终|只[能用]|务必|[以今]后|记住|除非|如果|一律"
-    r"|应[该当]|最[多少]|至[多少]|凡是|优先|保持|(?:^|[，。；：])请?别",
-    re.IGNORECASE,
+_RULES = (
+    re.compile(
+        r"\b(?:never|always|must|should|ha(?:s|ve) to|may not|forbidden|only|every|avoid|remember|unless"
+        r"|limit|instead of|without|at (?:most|least)|from (?:now|here) on)\b",
+        re.IGNORECASE,
+    ),
+    re.compile(
+        r"(?:^|[,;:.] |\band |\bbut |\bplease )"
+        r"(?:do not|don't|no|keep|ensure|if|whenever|make sure|stop|leave|stay)\b",
+        re.IGNORECASE,
+    ),
+    re.compile(
+        r"必须|不[要得能许可超]|禁止|绝不|[切请]勿|总是|始终|只[能用]|务必|[以今]后|记住|除非|如果|一律"
+        r"|应[该当]|最[多少]|至[多少]|凡是|优先|保持|(?:^|[，。；：])请?别"
+    ),
 )
+"""Words of rules and limits: anywhere, where a clause begins, and in Chinese; at most thirty a language."""
 _WISH = re.compile(r"\b(?:prefers?|wants|rather|likes)\b|\bI like\b|偏好|喜欢|希望", re.IGNORECASE)
-"""Words of rules and limits, anywhere or where a clause begins, and of wishes: at most thirty a language."""
 _SELF = re.compile(
     r"(?:I am|I'm|I have|I live|I work|We (?:are|have|use|work)|My|Our)\b|我们?(?:是|叫|有|在|住|不|对|的)"
 )
@@ -76,7 +84,7 @@ def is_rule(sentence: str) -> bool:
 
 def strength_of(sentence: str) -> int:
     """Return 2 for a rule or a limit, 1 for a wish, 0 for a fact or what only has a label."""
-    return 2 if _RULE.search(sentence) else 1 if _WISH.search(sentence) else 0
+    return 2 if any(rule.search(sentence) for rule in _RULES) else 1 if _WISH.search(sentence) else 0
 
 
 def _standing_lines(text: str) -> Iterator[str]:
