@@ -80,7 +80,7 @@ class Draft(StubDraft):
             """Reckon with a unit more; segments beyond their share merge."""
             nonlocal stands_for, gaining, verbatim, tokens
             stands_for += unit.stands_for_tokens
-            gaining += self._tokens_of(unit) if unit.segment else self._tokens_of(unit) // 2
+            gaining += self._worth_telling(unit)
             verbatim += self._standing_tokens([unit])
             tokens += self._tokens_of(unit)
             if config.group_token_threshold is not None:
@@ -104,6 +104,15 @@ class Draft(StubDraft):
     def _tokens_of(self, unit: Unit) -> int:
         return unit.tokens - self._saved.get(unit.key, 0)
 
+    def _worth_telling(self, unit: Unit) -> int:
+        """Return how many of its tokens a segment may say at most.
+
+        Earlier segments are dense; of what leaves only now, that is half, and what is told word for word.
+        """
+        tokens = self._tokens_of(unit)
+        verbatim = 0.0 if unit.segment else sum(item.standing_tokens for item in unit.items)
+        return tokens if unit.segment else int(tokens + min(tokens, verbatim)) // 2
+
     def _tokens_in(self, units: Iterable[Unit]) -> int:
         return sum(map(self._tokens_of, units))
 
@@ -118,8 +127,7 @@ class Draft(StubDraft):
             free: what there is for its label and its summary.
         """
         stands_for = sum(unit.stands_for_tokens for unit in run)
-        # Earlier segments are dense; of what leaves only now, at most half is worth telling.
-        gaining = sum(self._tokens_of(u) if u.segment else self._tokens_of(u) // 2 for u in run)
+        gaining = sum(map(self._worth_telling, run))
         return self._room_for(stands_for, gaining, self._standing_tokens(run), self._most_standing(run), free)
 
     def _room_for(
@@ -188,9 +196,10 @@ class Draft(StubDraft):
     def _arranged(self, groups: list[Run]) -> list[tuple[Run, float]]:
         """Return what each segment of the plan is to stand for, and the tokens that there are for it.
 
-        Segments that together exceed their share merge with neighbours that stand for about as much, the
-        oldest first, and no more of them than makes room: so how often a message is summarised again grows
-        with the logarithm of what came after it (the logarithmic method of Bentley and Saxe, 1980).
+        Segments that together exceed their share, or the budget, merge with neighbours that stand for about
+        as much, the oldest first, and no more of them than makes room: so how often a message is
+        summarised again grows with the logarithm of what came after it (the logarithmic method of Bentley and
+        Saxe, 1980).
         """
         volatile = [(run, inf) for run in groups if run[0].volatile]
         standing = [[unit] for unit in self._standing_segments()]
@@ -204,6 +213,9 @@ class Draft(StubDraft):
                 return max(0, run[0].tokens - self._standing_tokens(run))
             room, verbatim = self._room(run, free)
             return self.situation.costs.segment + room - verbatim
+
+        def verbatim(run: Run, free: float = inf) -> int:
+            return self._standing_tokens(run) if run in standing else self._room(run, free)[1]
 
         def is_thin(run: Run) -> bool:
             return run not in standing and not (self.refs_only or self._room(run)[0])
@@ -220,11 +232,14 @@ class Draft(StubDraft):
         levels = max(1.0, log2(max(1, sum(weights) / max(1, weights[-1])))) if runs else 1.0
         fair = most / levels
         free = dict.fromkeys(map(id, runs), inf)
-        costs = [cost(run) for run in runs]
+        costs, said = [cost(run) for run in runs], [verbatim(run) for run in runs]
+        self._reckon_staying(self.leaving)
+        beside = self._staying - sum(run[0].tokens for run in standing)
         while len(runs) > 1 and not (self.refs_only and self._is_shrunk):
             total = sum(costs)
             thin = [place for place, run in enumerate(runs) if is_thin(run)]
-            if not (thin or total > most or len(runs) > self._most_segments):
+            over = beside + total + sum(said) > self.situation.config.budget
+            if not (thin or total > most or over or len(runs) > self._most_segments):
                 break
             pairs = [
                 p
@@ -238,6 +253,7 @@ class Draft(StubDraft):
             room = min(most - total + costs[place] + costs[place + 1], fair)
             self._group_count = max(1, self._group_count - 1)
             runs[place : place + 2], costs[place : place + 2] = [merged], [cost(merged, room)]
+            said[place : place + 2] = [verbatim(merged, room)]
             free[id(merged)] = room
         return [*volatile, *((run, free[id(run)]) for run in runs if run not in standing)]
 

@@ -88,6 +88,22 @@ async def test_a_single_one_is_kept_in_a_small_budget(rule: str):
     assert standing_lines(await merge(memory, 3)) == [rule]
 
 
+async def test_many_are_kept_by_event_after_event_in_a_budget_that_they_nearly_fill():
+    """A segment that would not fit beside the next one merges with it, before either is left a bare ref."""
+    memory = new(budget=530)
+    rules = [f"Never send list {n} to the customer of shelf {n * 7}." for n in range(8)]
+    await add(memory, user("Please begin."), assistant("Yes?"))
+    for rule in rules:
+        await add(memory, user(rule), assistant("Noted."))
+    for times in range(6):
+        for step in range(8):
+            await add(
+                memory, user(f"We moved chart {times}{step} to the second tab."), assistant("Going on.")
+            )
+        await memory.compress_now()
+        assert set(standing_lines(await good_view(memory))) >= set(rules)
+
+
 async def test_those_said_later_join_those_said_before():
     memory = new(Noting)
     await add(memory, user("Please begin."), user(RULES[0]), assistant("Noted."))
@@ -104,7 +120,9 @@ async def test_of_hundreds_a_segment_keeps_its_newest_and_one_ref_leads_to_the_o
         await add(memory, user("\n".join(rules[at : at + 10])), assistant("Noted."))
         await good_view(memory)
     view = await merge(memory, 3)
-    for msg in (msg for msg in view if kind_of(msg) == "segment"):
+    telling = [msg for msg in view if standing_lines([msg])]
+    assert telling
+    for msg in telling:
         *kept, older = standing_lines([msg])
         (ref,) = REF.findall(older)
         assert re.fullmatch(r"\(\d+ older ones: .*\)", older)
