@@ -207,15 +207,13 @@ class Draft(StubDraft):
         runs.sort(key=lambda run: run[-1].position)
         most = SEGMENTS_SHARE * self.situation.config.budget
 
-        def cost(run: Run, free: float = inf) -> int:
-            """Return what a segment costs but for what it says word for word."""
+        def cost(run: Run, free: float = inf) -> tuple[int, int]:
+            """Return what a segment costs beside what it says word for word, and that."""
             if run in standing:
-                return max(0, run[0].tokens - self._standing_tokens(run))
-            room, verbatim = self._room(run, free)
-            return self.situation.costs.segment + room - verbatim
-
-        def verbatim(run: Run, free: float = inf) -> int:
-            return self._standing_tokens(run) if run in standing else self._room(run, free)[1]
+                said = self._standing_tokens(run)
+                return max(0, run[0].tokens - said), said
+            room, said = self._room(run, free)
+            return self.situation.costs.segment + room - said, said
 
         def is_thin(run: Run) -> bool:
             return run not in standing and not (self.refs_only or self._room(run)[0])
@@ -232,13 +230,13 @@ class Draft(StubDraft):
         levels = max(1.0, log2(max(1, sum(weights) / max(1, weights[-1])))) if runs else 1.0
         fair = most / levels
         free = dict.fromkeys(map(id, runs), inf)
-        costs, said = [cost(run) for run in runs], [verbatim(run) for run in runs]
+        costs = [cost(run) for run in runs]
         self._reckon_staying(self.leaving)
         beside = self._staying - sum(run[0].tokens for run in standing)
         while len(runs) > 1 and not (self.refs_only and self._is_shrunk):
-            total = sum(costs)
+            total = sum(beside_words for beside_words, _ in costs)
             thin = [place for place, run in enumerate(runs) if is_thin(run)]
-            over = beside + total + sum(said) > self.situation.config.budget
+            over = beside + sum(map(sum, costs)) > self.situation.config.budget
             if not (thin or total > most or over or len(runs) > self._most_segments):
                 break
             pairs = [
@@ -250,10 +248,9 @@ class Draft(StubDraft):
                 break
             place = min(pairs, key=lambda p: _likeness(runs[p], runs[p + 1]))
             merged = [*runs[place], *runs[place + 1]]
-            room = min(most - total + costs[place] + costs[place + 1], fair)
+            room = min(most - total + costs[place][0] + costs[place + 1][0], fair)
             self._group_count = max(1, self._group_count - 1)
             runs[place : place + 2], costs[place : place + 2] = [merged], [cost(merged, room)]
-            said[place : place + 2] = [verbatim(merged, room)]
             free[id(merged)] = room
         return [*volatile, *((run, free[id(run)]) for run in runs if run not in standing)]
 
