@@ -212,13 +212,13 @@ def test_growth_cuts_between_exchanges(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_retention(tmp_path: Path) -> None:
     """Sessions that begin, go on, delete, end and crash: within the quota, and nothing in use removed."""
     done = run(
-        "benchmarks/retention.py", "--sessions", "100", "--days", "8", "--max-bytes", "500000",
-        "--max-age-days", "3", "--open", "10", "--results", str(tmp_path),
+        "benchmarks/retention.py", "--sessions", "100", "--days", "8", "--max-bytes", "300000",
+        "--max-age-days", "2", "--open", "10", "--results", str(tmp_path),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     days = check_results(tmp_path, "retention")["days"]
     assert sum(day["begun"] for day in days) == 100
-    assert all(day["peak_bytes"] <= 500_000 for day in days)
+    assert all(day["peak_bytes"] <= 300_000 for day in days)
     assert all(day["faults"] == [] for day in days)
     for what in ("removed", "crashed", "resumed", "resumed_without_texts", "refs"):
         assert sum(day[what] for day in days) > 0
