@@ -110,8 +110,9 @@ class Draft(StubDraft):
         Earlier segments are dense; of what leaves only now, that is half, and what is told word for word.
         """
         tokens = self._tokens_of(unit)
-        verbatim = 0.0 if unit.segment else sum(item.standing_tokens for item in unit.items)
-        return tokens if unit.segment else int(tokens + min(tokens, verbatim)) // 2
+        if unit.segment:
+            return tokens
+        return int(tokens + min(tokens, sum(item.standing_tokens for item in unit.items))) // 2
 
     def _tokens_in(self, units: Iterable[Unit]) -> int:
         return sum(map(self._tokens_of, units))

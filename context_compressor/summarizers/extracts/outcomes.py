@@ -44,7 +44,9 @@ _VALUE_CHARS = 600
 _MOST_FIELDS = 60
 _ERROR_LINES = 6
 _SIZE = re.compile(r"\(\d+ lines\)")
+"""What says in place of lines how many they are."""
 _NUMBERED = re.compile(r"(?<!\w)[\w.:-]*?\d[\w.,:-]*")
+"""A word with a digit in it: by these alone lines that are alike differ."""
 _MOST_DEPTH = 4
 _FEW_FIELDS = 4
 _STATUS_KEY = re.compile(r"code|status|error|success|ok|time|duration", re.IGNORECASE)
