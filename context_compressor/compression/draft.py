@@ -142,7 +142,7 @@ class Draft(StubDraft):
         most = max(SEGMENTS_SHARE * budget / self._group_count, MIN_SUMMARY_TOKENS)
         least = max(LEAST_TOKENS / self._group_count, MIN_SUMMARY_TOKENS)
         summary = max(least, min(SUMMARY_RATIO * min(stands_for, budget), most, free - label))
-        room = int(min(summary + standing, gaining - label))
+        room = int(min(summary + standing, gaining - label - 1))  # what costs as much as it replaces is none
         return (room, min(standing, room)) if room >= MIN_SUMMARY_TOKENS else (0, 0)
 
     def _most_standing(self, run: Collection[Unit]) -> int:
