@@ -112,7 +112,7 @@ class Draft(StubDraft):
         tokens = self._tokens_of(unit)
         if unit.segment:
             return tokens
-        return int(tokens + min(tokens, sum(item.standing_tokens for item in unit.items))) // 2
+        return int(tokens + min(tokens, unit.standing_tokens)) // 2
 
     def _tokens_in(self, units: Iterable[Unit]) -> int:
         return sum(map(self._tokens_of, units))
@@ -154,7 +154,7 @@ class Draft(StubDraft):
 
     def _standing_tokens(self, run: Iterable[Unit]) -> int:
         """Return about how many tokens the standing instructions in a run take."""
-        tokens = sum(item.standing_tokens for unit in run for item in unit.items)
+        tokens = sum(unit.standing_tokens for unit in run)
         return int(tokens) + _HEADING_TOKENS if tokens else 0
 
     def _settle(self) -> None:

@@ -131,7 +131,7 @@ class Engine:
         gone = {unit.key for planned in plan.segments for unit in planned.units}
         segments = [item for item in items if item.kind == "segment"]
         here = [item for item in items if item.kind == "message" and item.exchange not in gone]
-        repeated = frozenset(line for item in here for line in item.standing())
+        repeated = frozenset(line for item in here for line in item.standing)
         spoken = [item.source.get_text_content() or "" for item in here if item.source.role == "user"]
 
         async def segment(planned: PlannedSegment) -> MadeSegment:
@@ -180,7 +180,7 @@ class Engine:
         left = room = int(CONTEXT_SHARE * self._config.budget)
         context: list[Msg] = []
         for item in reversed(segments):
-            summary = summary_of(str(item.source.content), item.standing(), item.notes)
+            summary = summary_of(str(item.source.content), item.standing, item.notes)
             if summary is None or left <= 0:
                 continue
             if item.read_tokens > left:

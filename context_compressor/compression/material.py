@@ -65,7 +65,7 @@ class Material:
         return newest_once(
             line
             for message, item in zip(self.stored, self.items, strict=True)
-            for line in (item.standing() if item.kind == "segment" else standing_in(message))
+            for line in (item.standing if item.kind == "segment" else standing_in(message))
         )
 
     @property
@@ -108,7 +108,7 @@ async def gather_material(
             read.append(waiting.pop(0)[1])
         if item.kind == "segment":
             stored.append(item.source)
-            summary = summary_of(str(item.source.content), item.standing(), item.notes)
+            summary = summary_of(str(item.source.content), item.standing, item.notes)
             if summary is not None:
                 read.append(summary_message(summary))
             continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import takewhile
 
 from context_compressor.compression.config import CompressionConfig
@@ -22,7 +23,7 @@ class Marks:
     volatile: Collection[str] = frozenset()
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class Unit:
     """An exchange, a segment or a single message of the view: what stays or leaves together."""
 
@@ -42,10 +43,15 @@ class Unit:
     recent: bool = False
     """Among the last messages, which stay word for word as long as the budget allows."""
 
-    @property
+    @cached_property
     def stands_for_tokens(self) -> int:
         """Tokens of the messages that it shows or stands for, as `ViewItem.stands_for_tokens`."""
         return sum(item.stands_for_tokens for item in self.items)
+
+    @cached_property
+    def standing_tokens(self) -> float:
+        """About how many tokens the standing instructions in it take, as `ViewItem.standing_tokens`."""
+        return sum(item.standing_tokens for item in self.items)
 
     @property
     def compressible(self) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from types import MappingProxyType
 from typing import Literal
 
@@ -56,7 +57,7 @@ _FRAME_CHARACTERS = 100
 _NO_STUBS: Mapping[PartPath, StubEdit] = MappingProxyType({})
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class ViewItem:
     """One message of the view, with what deciding needs to know about it; never changed once made."""
 
@@ -81,21 +82,14 @@ class ViewItem:
     """Of a segment: what the agent asked to keep."""
     segment: SegmentEdit | None = None
     """The edit of a segment."""
-    _standing: tuple[str, ...] | None = field(default=None, init=False, repr=False)
-    _standing_tokens: float | None = field(default=None, init=False, repr=False)
-    _stands_for: int | None = field(default=None, init=False, repr=False)
 
-    @property
+    @cached_property
     def stands_for_tokens(self) -> int:
         """Tokens of the messages that it shows or stands for, each result as far as a summariser reads it."""
-        if self._stands_for is None:
-            if self.segment is not None:
-                self._stands_for = self.segment.stands_for_tokens or self.tokens * UNKNOWN_RATIO
-            else:
-                results = [n for part, n in self._whole_texts() if part.kind == "tool_result"]
-                unread = sum(max(0, tokens - READ_TOKENS) for tokens in results)
-                self._stands_for = self.source_tokens.total - unread
-        return self._stands_for
+        if self.segment is not None:
+            return self.segment.stands_for_tokens or self.tokens * UNKNOWN_RATIO
+        results = [n for part, n in self._whole_texts() if part.kind == "tool_result"]
+        return self.source_tokens.total - sum(max(0, tokens - READ_TOKENS) for tokens in results)
 
     @property
     def read_tokens(self) -> int:
@@ -105,24 +99,20 @@ class ViewItem:
         beside = sum(map(len, (*self.segment.standing, *self.segment.notes)))
         return self.tokens * max(0, len(self.segment.text) - beside) // max(1, len(self.segment.text))
 
+    @cached_property
     def standing(self) -> tuple[str, ...]:
-        """Return the standing instructions in it, word for word; found at first need, and kept."""
-        if self._standing is None:
-            if self.segment is not None:
-                self._standing = self.segment.standing
-            else:
-                self._standing = standing_in(self.source) if self.kind == "message" else ()
-        return self._standing
+        """The standing instructions in it, word for word."""
+        if self.segment is not None:
+            return self.segment.standing
+        return standing_in(self.source) if self.kind == "message" else ()
 
-    @property
+    @cached_property
     def standing_tokens(self) -> float:
         """About how many tokens its standing instructions take, each on a line of its own."""
-        if self._standing_tokens is None:
-            lines = self.standing()
-            characters = max(1, len(str(self.source.content))) if lines else 1
-            per_character = self.source_tokens.total / characters
-            self._standing_tokens = sum(len(line) * per_character + _LINE_TOKENS for line in lines)
-        return self._standing_tokens
+        if not self.standing:
+            return 0.0
+        per_character = self.source_tokens.total / max(1, len(str(self.source.content)))
+        return sum(len(line) * per_character + _LINE_TOKENS for line in self.standing)
 
     def texts(self) -> Iterator[tuple[Part, int]]:
         """Yield each of `text_parts` with the tokens that it takes in the view: those of its stub, if any."""
