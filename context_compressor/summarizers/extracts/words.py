@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from context_compressor.messages.standing import weight_of
 from context_compressor.summarizers.extracts.items import Item, Labels
-from context_compressor.summarizers.extracts.passages import Passage, flat, shorten
+from context_compressor.summarizers.extracts.passages import ELLIPSIS, Passage, flat, shorten
 from context_compressor.summarizers.extracts.reading import Material, Words, leaves_of
 
 _SHORT_CHARS = 40
@@ -43,17 +44,31 @@ def user_items(material: Material, labels: Labels) -> Iterator[Item]:
     said = [words for words in material.words if words.speaker != "agent" and not words.is_shown]
     answered = _answered(material)
     first = next((words for words in said if words.speaker == "user"), None)
-    for number, words in enumerate(said):
-        text = flat(words.text)
+    again: set[str] = set()
+    for number, words in reversed(list(enumerate(said))):
+        said_here = _sentences_of(words.text)
+        sentences = [ELLIPSIS if sentence in again else sentence for sentence in said_here]
+        again.update(sentence for sentence in said_here if len(sentence) >= _ALIKE_CHARS)
+        if set(sentences) <= {ELLIPSIS}:
+            continue
         label = labels.system if words.speaker == "system" else labels.user
         tail = '"'
-        if len(text) < _SHORT_CHARS and (question := _question_in(words.before)):
+        if len(flat(words.text)) < _SHORT_CHARS and (question := _question_in(words.before)):
             tail = f'" ({labels.asked}: {question})'
-        tail += f" ({labels.answered})" * (id(words) in answered)
-        quote = _ranked(_sentences_of(text), f"{label} {words.name}".rstrip() + ': "', tail)
+        worth = weight_of
+        if id(words) in answered:
+            tail += f" ({labels.answered})"
+            worth = _worth_once_answered
+        quote = _ranked(sentences, f"{label} {words.name}".rstrip() + ': "', tail, worth=worth)
         is_last = number == len(said) - 1
-        rank = (number + 1) / len(said) / 2 + (words is first or is_last) + worth_of(text)
-        yield Item("user", words.place, quote, rank, 1.5 if is_last else 1.0)
+        rank = (number + 1) / len(said) / 2 + (words is first or is_last)
+        rank += _bounded(sum(map(worth, sentences)))
+        yield Item("user", words.place, replace(quote, joint=" "), rank, 1.5 if is_last else 1.0)
+
+
+def _worth_once_answered(sentence: str) -> int:
+    """Return what a sentence of an answered request tells: what was asked is over, what was told may hold."""
+    return 0 if sentence.endswith(_QUESTION_MARKS) else weight_of(sentence)
 
 
 def agent_items(material: Material, labels: Labels) -> Iterator[Item]:
@@ -75,25 +90,28 @@ def agent_items(material: Material, labels: Labels) -> Iterator[Item]:
 
 def worth_of(text: str) -> float:
     """Return from 0 to 2 what a user's words are worth beside those said later: the values that they name."""
-    return min(weight_of(text), _MOST_WEIGHT) * 2 / _MOST_WEIGHT
+    return _bounded(weight_of(text))
 
 
-def _ranked(parts: list[str], head: str, tail: str = "") -> Passage:
+def _bounded(weight: int) -> float:
+    return min(weight, _MOST_WEIGHT) * 2 / _MOST_WEIGHT
+
+
+def _ranked(parts: list[str], head: str, tail: str = "", worth: Callable[[str], int] = weight_of) -> Passage:
     """Return a passage of which those parts are kept longest that name values, then the first and last."""
     last = len(parts) - 1
-    ranks = [weight_of(part) + 12 * (n == 0) + 8 * (n == last) for n, part in enumerate(parts)]
+    ranks = [worth(part) + 12 * (n == 0) + 8 * (n == last) for n, part in enumerate(parts)]
     return Passage(parts, head, tail, ranks=tuple(ranks))
 
 
 def _sentences_of(text: str) -> list[str]:
-    """Return the sentences of a text of one line; short ones go with the one before."""
-    sentences: list[str] = []
+    """Return the sentences of a text, each on one line; short ones go with the one before."""
+    starts = [0]
     for found in _SENTENCE.finditer(text):
-        if sentences and len(found[0]) < _LEAST_CHARS:
-            sentences[-1] += found[0]
-        else:
-            sentences.append(found[0])
-    return [sentence.strip() for sentence in sentences]
+        if found.start() - starts[-1] >= _LEAST_CHARS <= len(found[0]):
+            starts.append(found.start())
+    ends = [*starts[1:], len(text)]
+    return [line for start, end in zip(starts, ends, strict=True) if (line := flat(text[start:end]))]
 
 
 def _beginning(words: Words) -> str:
