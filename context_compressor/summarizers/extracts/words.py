@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 from context_compressor.messages.standing import weight_of
 from context_compressor.summarizers.extracts.items import Item, Labels
-from context_compressor.summarizers.extracts.passages import ELLIPSIS, Passage, flat, shorten
+from context_compressor.summarizers.extracts.passages import Passage, flat, shorten
 from context_compressor.summarizers.extracts.reading import Material, Words, leaves_of
 
 _SHORT_CHARS = 40
@@ -46,29 +46,25 @@ def user_items(material: Material, labels: Labels) -> Iterator[Item]:
     first = next((words for words in said if words.speaker == "user"), None)
     again: set[str] = set()
     for number, words in reversed(list(enumerate(said))):
-        said_here = _sentences_of(words.text)
-        sentences = [ELLIPSIS if sentence in again else sentence for sentence in said_here]
-        again.update(sentence for sentence in said_here if len(sentence) >= _ALIKE_CHARS)
-        if set(sentences) <= {ELLIPSIS}:
-            continue
+        sentences = _sentences_of(words.text)
         label = labels.system if words.speaker == "system" else labels.user
         tail = '"'
         if len(flat(words.text)) < _SHORT_CHARS and (question := _question_in(words.before)):
             tail = f'" ({labels.asked}: {question})'
-        worth = weight_of
-        if id(words) in answered:
+        if is_over := id(words) in answered:
             tail += f" ({labels.answered})"
-            worth = _worth_once_answered
-        quote = _ranked(sentences, f"{label} {words.name}".rstrip() + ': "', tail, worth=worth)
+        # What was asked is over once it is answered; what a later message repeats is told there.
+        worths = [
+            0
+            if sentence in again or (is_over and sentence.endswith(_QUESTION_MARKS))
+            else weight_of(sentence)
+            for sentence in sentences
+        ]
+        again.update(sentence for sentence in sentences if len(sentence) >= _ALIKE_CHARS)
+        quote = _ranked(sentences, worths, f"{label} {words.name}".rstrip() + ': "', tail)
         is_last = number == len(said) - 1
-        rank = (number + 1) / len(said) / 2 + (words is first or is_last)
-        rank += _bounded(sum(map(worth, sentences)))
+        rank = (number + 1) / len(said) / 2 + (words is first or is_last) + _bounded(sum(worths))
         yield Item("user", words.place, replace(quote, joint=" "), rank, 1.5 if is_last else 1.0)
-
-
-def _worth_once_answered(sentence: str) -> int:
-    """Return what a sentence of an answered request tells: what was asked is over, what was told may hold."""
-    return 0 if sentence.endswith(_QUESTION_MARKS) else weight_of(sentence)
 
 
 def agent_items(material: Material, labels: Labels) -> Iterator[Item]:
@@ -84,7 +80,7 @@ def agent_items(material: Material, labels: Labels) -> Iterator[Item]:
         if not words.closing and len(said) < _TELLING_CHARS and not weight_of(said):
             continue
         rank = (number + 1) / len(told) + words.closing / 2 + worth_of(said) / 4
-        passage = _ranked(lines, f"{labels.agent}: ")
+        passage = _ranked(lines, list(map(weight_of, lines)), f"{labels.agent}: ")
         yield Item("agent", words.place, passage, rank)
 
 
@@ -97,10 +93,10 @@ def _bounded(weight: int) -> float:
     return min(weight, _MOST_WEIGHT) * 2 / _MOST_WEIGHT
 
 
-def _ranked(parts: list[str], head: str, tail: str = "", worth: Callable[[str], int] = weight_of) -> Passage:
-    """Return a passage of which those parts are kept longest that name values, then the first and last."""
+def _ranked(parts: list[str], worths: list[int], head: str, tail: str = "") -> Passage:
+    """Return a passage of which those parts are kept longest that are worth most, then the first and last."""
     last = len(parts) - 1
-    ranks = [worth(part) + 12 * (n == 0) + 8 * (n == last) for n, part in enumerate(parts)]
+    ranks = [worth + 12 * (n == 0) + 8 * (n == last) for n, worth in enumerate(worths)]
     return Passage(parts, head, tail, ranks=tuple(ranks))
 
 
