@@ -3,10 +3,13 @@
     python benchmarks/canaries.py                     # our own: labelled, plain, and half of them in Chinese
     python benchmarks/canaries.py --kit               # those of a public kit: make.py canaries installs it
     python benchmarks/canaries.py --session my.json   # somebody else's
+    python benchmarks/canaries.py --system ours langchain-summarize   # peers too: make peers installs them
 
 One memory holds the whole conversation. Each round adds eight exchanges of small talk about the work, and
 calls `compress_now`; what is probed is the view, whose budget is a share of the first text's characters. No
-model summarises. A fact is held when all its keys stand in the view.
+model summarises. A fact is held when all its keys stand in the view. Other systems have no such call: they
+are asked for the view before each answer, as in `savings.py`, and may exceed the budget; *view* is the
+largest of the last round's, of the budget.
 
 A session file is `{"turns": [[role, text], ...], "filler": [text, ...], "facts": [...]}`, a fact being
 `{"type": ..., "text": ..., "keys": [...]}`.
@@ -16,15 +19,19 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
 import re
 import subprocess
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-from context_compressor import CompressedMemory, CompressionConfig, Msg
+from peers import PEER_SYSTEMS, leave_out_missing
+
+from context_compressor import CompressedMemory, CompressionConfig, Msg, to_openai
+from context_compressor.measure import SYSTEMS, CachedCounter, Chat, content_text
 
 ROUNDS = 5
 ADDED = 8
@@ -271,27 +278,97 @@ def kit_session(*, labels: bool) -> dict[str, Any]:
     return session
 
 
-async def held_facts(session: dict[str, Any], share: float) -> Iterator[tuple[str, bool]]:
-    """Return the type of each fact, and whether the view says it after the last round."""
+async def held_facts(
+    session: dict[str, Any], share: float, system: str
+) -> tuple[list[tuple[str, bool]], float]:
+    """Return the type of each fact and whether the view says it after the last round, and the view's size."""
     turns = session["turns"]
     limit = int(share * len("\n".join(f"[{role}] {text}" for role, text in turns)))
-    counter = CharacterCounter()
-    config = CompressionConfig(max_total_tokens=limit // CHARACTERS_PER_TOKEN)
-    filler = 0
-    async with CompressedMemory(config=config, counter=counter) as memory:
-        for number, (role, text) in enumerate(turns):
-            await memory.add(Msg(role, text, role, id=f"m{number}"))
-        for round_number in range(ROUNDS):
-            for step in range(ADDED):
-                text = session["filler"][filler % len(session["filler"])]
-                filler += 1
-                await memory.add(Msg("user", text, "user", id=f"u{round_number}-{step}"))
-                await memory.add(Msg("assistant", REPLY, "assistant", id=f"a{round_number}-{step}"))
-            await memory.compress_now()
-            view = "\n".join(f"[{msg.role}] {msg.get_text_content()}" for msg in await memory.get_memory())
-            assert len(view) <= limit, f"{len(view)} characters of {limit}"
+    talk = talk_of(system, limit // CHARACTERS_PER_TOKEN)
+    filler = itertools.cycle(session["filler"])
+    try:
+        await talk.say(turns)
+        for _ in range(ROUNDS):
+            await talk.say(
+                [
+                    turn
+                    for text in itertools.islice(filler, ADDED)
+                    for turn in (("user", text), ("assistant", REPLY))
+                ]
+            )
+            view = await talk.compressed()
+    finally:
+        await talk.aclose()
     said = view.lower()
-    return ((fact["type"], all(key.lower() in said for key in fact["keys"])) for fact in session["facts"])
+    held = [(fact["type"], all(key.lower() in said for key in fact["keys"])) for fact in session["facts"]]
+    return held, len(view) / limit
+
+
+def talk_of(system: str, budget: int) -> Talk:
+    """Return a conversation with a memory of this library, or one that another system shortens."""
+    return OwnTalk(budget) if system == "ours" else OtherTalk(system, budget)
+
+
+class Talk(Protocol):
+    """A conversation and what keeps it within the budget."""
+
+    async def say(self, turns: Iterable[Sequence[str]]) -> None:
+        """Take turns: who speaks, and what."""
+        ...
+
+    async def compressed(self) -> str:
+        """Return the view at the end of a round."""
+        ...
+
+    async def aclose(self) -> None:
+        """End it."""
+        ...
+
+
+class OwnTalk:
+    """A conversation with a memory of this library."""
+
+    def __init__(self, budget: int) -> None:
+        config = CompressionConfig(max_total_tokens=budget)
+        self._memory = CompressedMemory(config=config, counter=CharacterCounter())
+
+    async def say(self, turns: Iterable[Sequence[str]]) -> None:
+        await self._memory.add([Msg(role, text, role) for role, text in turns])
+
+    async def compressed(self) -> str:
+        await self._memory.compress_now()
+        return text_of(to_openai(await self._memory.get_memory()))
+
+    async def aclose(self) -> None:
+        await self._memory.aclose()
+
+
+class OtherTalk:
+    """A conversation that another system is asked about before each answer."""
+
+    def __init__(self, system: str, budget: int) -> None:
+        counter = CachedCounter(CharacterCounter())
+        self._system = (SYSTEMS | PEER_SYSTEMS)[system](budget, counter)
+        self._history: list[Chat] = []
+        self._new: list[Chat] = []
+        self._view: list[Chat] = []
+
+    async def say(self, turns: Iterable[Sequence[str]]) -> None:
+        for role, text in turns:
+            if role == "assistant" and self._new:
+                self._view, self._new = await self._system.send(self._history, self._new), []
+            self._history.append({"role": role, "content": text})
+            self._new.append(self._history[-1])
+
+    async def compressed(self) -> str:
+        return text_of(self._view)
+
+    async def aclose(self) -> None:
+        await self._system.aclose()
+
+
+def text_of(view: Iterable[Chat]) -> str:
+    return "\n".join(f"[{message['role']}] {content_text(message)}" for message in view)
 
 
 class CharacterCounter:
@@ -300,8 +377,10 @@ class CharacterCounter:
     def count_text(self, text: str) -> int:
         return -(-len(text) // CHARACTERS_PER_TOKEN)
 
-    def count_messages(self, messages: Sequence[Msg]) -> int:
-        return sum(self.count_text(f"[{msg.role}] {msg.get_text_content() or ''}\n") for msg in messages)
+    def count_messages(self, messages: Sequence[Any]) -> int:
+        chats = to_openai([msg for msg in messages if isinstance(msg, Msg)])
+        chats += [message for message in messages if not isinstance(message, Msg)]
+        return sum(self.count_text(text_of([message]) + "\n") for message in chats)
 
 
 async def main() -> None:
@@ -310,6 +389,7 @@ async def main() -> None:
     )
     parser.add_argument("--session", type=Path, nargs="*", help="session files, in place of our own")
     parser.add_argument("--share", type=float, nargs="*", default=[0.5, 0.3, 0.2])
+    parser.add_argument("--system", nargs="+", choices=list(SYSTEMS | PEER_SYSTEMS), default=["ours"])
     parser.add_argument("--kit", action="store_true", help="the public kit's, in place of our own")
     args = parser.parse_args()
     sessions = {
@@ -324,14 +404,17 @@ async def main() -> None:
         }
     if args.session:
         sessions = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in args.session}
-    print("| session | budget | " + " | ".join(TYPES) + " |\n| --- | --- |" + " --- |" * len(TYPES))
-    for name, session in sessions.items():
-        for share in args.share:
-            held: dict[str, list[bool]] = defaultdict(list)
-            for kind, is_held in await held_facts(session, share):
-                held[kind].append(is_held)
-            shares = " | ".join(f"{sum(held[kind]) / max(1, len(held[kind])):.0%}" for kind in TYPES)
-            print(f"| {name} | {share:.0%} | {shares} |")
+    print("| system | session | budget | view | " + " | ".join(TYPES) + " |")
+    print("| --- | --- | --- | --- |" + " --- |" * len(TYPES))
+    for system, (name, session), share in itertools.product(
+        leave_out_missing(args.system), sessions.items(), args.share
+    ):
+        held: dict[str, list[bool]] = defaultdict(list)
+        found, size = await held_facts(session, share, system)
+        for kind, is_held in found:
+            held[kind].append(is_held)
+        shares = " | ".join(f"{sum(held[kind]) / max(1, len(held[kind])):.0%}" for kind in TYPES)
+        print(f"| {system} | {name} | {share:.0%} | {size:.0%} | {shares} |")
 
 
 if __name__ == "__main__":
