@@ -18,6 +18,7 @@ from context_compressor.messages.parts import PartPath
 from context_compressor.messages.provenance import is_staying, segment_metadata, staying_metadata
 from context_compressor.messages.standing import standing_in
 from context_compressor.summarizers.cutting import cut
+from context_compressor.tokens.off_loop import run_rules_off_loop, text_characters
 
 _STAYING_CHARS = 200
 """So much of a message that stays tells which it is."""
@@ -32,6 +33,8 @@ class Material:
     """As the transcript has them: redacted, with stubs in place."""
     read: Sequence[Msg]
     """As summarisers read them: redacted, without stubs; of earlier segments the summary alone."""
+    standing: tuple[str, ...]
+    """The standing instructions in all of it, redacted, the oldest first."""
 
     @property
     def children(self) -> int:
@@ -58,15 +61,6 @@ class Material:
     def notes(self) -> tuple[str, ...]:
         """The agent's notes in earlier segments, the oldest first."""
         return newest_once(note for item in self.items for note in item.notes)
-
-    @property
-    def standing(self) -> tuple[str, ...]:
-        """The standing instructions in all of it, the oldest first."""
-        return newest_once(
-            line
-            for message, item in zip(self.stored, self.items, strict=True)
-            for line in (item.standing if item.kind == "segment" else standing_in(message))
-        )
 
     @property
     def says_something(self) -> bool:
@@ -101,12 +95,14 @@ async def gather_material(
     places = [unit.position for unit in planned.units for _ in unit.items]
     stored: list[Msg] = []
     read: list[Msg] = []
+    standing: list[str] = []
     have_pages = may_hold_pages(names)
     waiting = list(said)
     for item, place in zip(items, places, strict=True):
         while item.kind != "segment" and waiting and waiting[0][0] < place:
             read.append(waiting.pop(0)[1])
         if item.kind == "segment":
+            standing += item.standing
             stored.append(item.source)
             summary = summary_of(str(item.source.content), item.standing, item.notes)
             if summary is not None:
@@ -118,7 +114,11 @@ async def gather_material(
             texts |= await stubs.stub_pages(item, texts, names, done)
         stored.append(shown_message(item.source, texts, names, redact))
         read.append(shown_message(item.source, {}, names, redact) if texts else stored[-1])
-    return Material(items, stored, read)
+        if redact is None:
+            standing += item.standing
+        elif item.standing:  # a rule may be on what it leaves of the sentences around
+            standing += await run_rules_off_loop(text_characters(read[-1:]), standing_in, read[-1])
+    return Material(items, stored, read, newest_once(standing))
 
 
 def summary_message(summary: str) -> Msg:

@@ -127,8 +127,7 @@ class SegmentMaker:
         replaced = sum(unit.tokens for unit in planned.units)
         own = around.note if noted else None
         notes = newest_once([*material.notes, own]) if own else material.notes
-        every = await run_rules_off_loop(text_characters(material.stored), lambda: material.standing)
-        every = tuple(line for line in every if line not in around.said)
+        every = tuple(line for line in material.standing if line not in around.said)
         if not planned.summary_tokens:
             text = segment_text(ref, material.message_count, None, guide=guide)
             if guide and segment_tokens(text, self._counter) > around.bare_tokens:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import takewhile
 
 from context_compressor.compression.config import CompressionConfig
@@ -23,7 +22,7 @@ class Marks:
     volatile: Collection[str] = frozenset()
 
 
-@dataclass(eq=False)
+@dataclass(slots=True, eq=False)
 class Unit:
     """An exchange, a segment or a single message of the view: what stays or leaves together."""
 
@@ -31,8 +30,12 @@ class Unit:
     items: list[ViewItem]
     position: int
     """Index among the units of the view."""
+    segment: bool
     tokens: int = 0
-    segment: bool = False
+    stands_for_tokens: int = 0
+    """Tokens of the messages that it shows or stands for, as `ViewItem.stands_for_tokens`."""
+    standing_tokens: float = 0.0
+    """About how many tokens the standing instructions in it take, as `ViewItem.standing_tokens`."""
     fixed: bool = False
     """May not leave: an instruction before the first other message, or pinned."""
     volatile: bool = False
@@ -42,16 +45,6 @@ class Unit:
     nothing else is left."""
     recent: bool = False
     """Among the last messages, which stay word for word as long as the budget allows."""
-
-    @cached_property
-    def stands_for_tokens(self) -> int:
-        """Tokens of the messages that it shows or stands for, as `ViewItem.stands_for_tokens`."""
-        return sum(item.stands_for_tokens for item in self.items)
-
-    @cached_property
-    def standing_tokens(self) -> float:
-        """About how many tokens the standing instructions in it take, as `ViewItem.standing_tokens`."""
-        return sum(item.standing_tokens for item in self.items)
 
     @property
     def compressible(self) -> bool:
@@ -110,12 +103,13 @@ def _grouped(items: Sequence[ViewItem]) -> list[Unit]:
     """Return the units of a view, in order, their roles still to be found."""
     units: list[Unit] = []
     for item in items:
-        if units and units[-1].key == item.exchange:
-            units[-1].items.append(item)
-            units[-1].tokens += item.tokens
-        else:
-            segment = item.kind == "segment"
-            units.append(Unit(item.exchange, [item], len(units), item.tokens, segment))
+        if not (units and units[-1].key == item.exchange):
+            units.append(Unit(item.exchange, [], len(units), item.kind == "segment"))
+        unit = units[-1]
+        unit.items.append(item)
+        unit.tokens += item.tokens
+        unit.stands_for_tokens += item.stands_for_tokens
+        unit.standing_tokens += item.standing_tokens
     return units
 
 

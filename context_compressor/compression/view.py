@@ -17,7 +17,12 @@ from context_compressor.compression.edits import (
     message_id,
 )
 from context_compressor.compression.ledger import Ledger
-from context_compressor.messages.exchanges import Exchange, ExchangeBuilder, ExchangeMessage
+from context_compressor.messages.exchanges import (
+    ORPHAN_REPAIR,
+    Exchange,
+    ExchangeBuilder,
+    ExchangeMessage,
+)
 from context_compressor.messages.msg import Msg
 from context_compressor.messages.openai import set_markers
 from context_compressor.messages.parts import (
@@ -104,7 +109,8 @@ class ViewItem:
         """The standing instructions in it, word for word."""
         if self.segment is not None:
             return self.segment.standing
-        return standing_in(self.source) if self.kind == "message" else ()
+        is_said = self.kind == "message" and self.repair != ORPHAN_REPAIR
+        return standing_in(self.source) if is_said else ()
 
     @cached_property
     def standing_tokens(self) -> float:
