@@ -79,7 +79,7 @@ def agent_items(material: Material, labels: Labels) -> Iterator[Item]:
         said = " ".join(lines)
         if not words.closing and len(said) < _TELLING_CHARS and not weight_of(said):
             continue
-        rank = (number + 1) / len(told) + words.closing / 2 + worth_of(said) / 4
+        rank = (number + 1) / len(told) / 2 + words.closing / 2 + worth_of(said) / 2
         passage = _ranked(lines, list(map(weight_of, lines)), f"{labels.agent}: ")
         yield Item("agent", words.place, passage, rank)
 
@@ -96,7 +96,7 @@ def _bounded(weight: int) -> float:
 def _ranked(parts: list[str], worths: list[int], head: str, tail: str = "") -> Passage:
     """Return a passage of which those parts are kept longest that are worth most, then the first and last."""
     last = len(parts) - 1
-    ranks = [worth + 12 * (n == 0) + 8 * (n == last) for n, worth in enumerate(worths)]
+    ranks = [worth + 6 * (n == 0) + 2 * (n == last) for n, worth in enumerate(worths)]
     return Passage(parts, head, tail, ranks=tuple(ranks))
 
 
