@@ -22,8 +22,8 @@ from context_compressor.summarizers.sections import is_chinese
 
 SHARES: dict[Kind, float] = {
     "earlier": 0.3,
-    "user": 0.3,
-    "agent": 0.35,  # what it says tells in one place what was asked, done and found
+    "user": 0.4,
+    "agent": 0.27,  # what it says tells in one place what was asked, done and found
     "work": 0.22,
     "failure": 0.08,
     "state": 0.07,
