@@ -12,13 +12,33 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from context_compressor.compression.draft import Draft
-from context_compressor.compression.plans import ARRIVAL, ASKED, CROWDED, OVER, Plan, Situation
+from context_compressor.compression.plans import (
+    ARRIVAL,
+    ASKED,
+    CROWDED,
+    OVER,
+    Overflow,
+    Perform,
+    Plan,
+    Show,
+    Situation,
+    Step,
+)
 from context_compressor.compression.units import Unit, is_crowded, newest_request
 from context_compressor.compression.view import ViewItem
 
 FILLED_SHARE = 0.75
 """Share of the budget that compacting alone may leave filled: with less room the next event would soon
 follow."""
+
+
+def decide(items: Sequence[ViewItem], situation: Situation) -> Step:
+    """Say what has to happen to a view for which an event is due."""
+    planned = plan(items, situation)
+    if planned is not None:
+        return Perform(planned)
+    tokens = situation.extra_tokens + sum(item.tokens for item in items)
+    return Overflow() if tokens > situation.config.budget else Show()
 
 
 def plan(items: Sequence[ViewItem], situation: Situation) -> Plan | None:

@@ -1,4 +1,4 @@
-"""What a plan is, and what it rests on."""
+"""What a plan is, what it rests on, and what is decided about a view."""
 
 from __future__ import annotations
 
@@ -64,6 +64,26 @@ class Plan:
     def needs_summary(self) -> bool:
         """Whether a summariser has to be asked."""
         return any(segment.summary_tokens for segment in self.segments)
+
+
+@dataclass(frozen=True, slots=True)
+class Show:
+    """The view can be handed out as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Perform:
+    """Something has to leave the view first."""
+
+    plan: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Overflow:
+    """The view exceeds the budget, and nothing more can leave."""
+
+
+Step = Show | Perform | Overflow
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from collections.abc import Collection, Sequence
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.engine import Engine
 from context_compressor.compression.performed import Performed
-from context_compressor.compression.planner import plan, still_holds
-from context_compressor.compression.plans import Plan
+from context_compressor.compression.planner import still_holds
+from context_compressor.compression.plans import Perform, Plan
 from context_compressor.compression.units import Unit
 from context_compressor.events import CompressionEvent
 from context_compressor.memory.reporting import Totals
@@ -172,10 +172,9 @@ class Background:
         if state.queue or state.fresh or grown < _GROWTH * budget or self.standing(state) is not None:
             return
         self._tried_tokens = tokens
-        situation = state.situation(self._engine.costs(), growth_tokens=budget + 1 - tokens)
-        planned = plan(state.items, situation)
-        if planned is not None and planned.needs_summary:
-            self.start(planned, state)
+        step = state.decide(self._engine.costs(), growth_tokens=budget + 1 - tokens)
+        if isinstance(step, Perform) and step.plan.needs_summary:
+            self.start(step.plan, state)
 
     def start(self, planned: Plan, state: MemoryState) -> Preparation:
         """Begin to perform a plan, in the place of any other preparation."""

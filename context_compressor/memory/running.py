@@ -10,8 +10,7 @@ from typing import TypeVar
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.engine import Engine
 from context_compressor.compression.performed import Performed
-from context_compressor.compression.planner import plan
-from context_compressor.compression.plans import ARRIVAL, Plan
+from context_compressor.compression.plans import ARRIVAL, Overflow, Perform, Plan, Step
 from context_compressor.events import CompressionEvent, EventHook
 from context_compressor.memory.background import MAX_ATTEMPTS_PER_EVENT, Background, Preparation, outlasts
 from context_compressor.memory.housekeeping import Housekeeping
@@ -121,8 +120,10 @@ class EventRunner:
             upkeep.state.settle()
         if not event_lock.locked():
             upkeep.state.budget.take_up()
-        is_quiet = is_common and not upkeep.needs_event()
-        if not is_quiet:
+        is_quiet = is_common and not upkeep.state.is_due
+        if is_quiet:
+            upkeep.state.fresh.clear()
+        else:
             await self._run_events(events)
         self._background.drop_outdated(upkeep.state)
         upkeep.state.budget.end_shrinking()
@@ -134,7 +135,8 @@ class EventRunner:
             async with upkeep.lock:
                 await upkeep.refresh(events)
                 upkeep.state.settle()
-                if not upkeep.needs_event():
+                if not upkeep.state.is_due:
+                    upkeep.state.fresh.clear()
                     return
             async with self.housekeeping.event_lock:
                 made = await self.run_event(events)
@@ -186,13 +188,15 @@ class EventRunner:
                 # Without a revision only a full look tells whether the content of the base changed.
                 upkeep.stale = upkeep.stale or not upkeep.history.has_revision
                 await upkeep.refresh(events)
-                planned = self._plan(manual=manual)
-                prepared = None if planned is None else self._prepared_for(planned, manual=manual)
+                step = self._decide(manual=manual)
+                if not isinstance(step, Perform):
+                    events += self._background.take_failures(upkeep.state.tokens)
+                    return []
+                planned = step.plan
+                prepared = self._prepared_for(planned, manual=manual)
                 events += self._background.take_failures(upkeep.state.tokens)
                 if prepared is not None and prepared.is_ready:
                     return self._commit_prepared(prepared)
-                if planned is None:
-                    return []
                 if prepared is None and may_start and planned.needs_summary:
                     prepared, may_start = self._background.start(planned, upkeep.state), False
             if prepared is not None:
@@ -200,17 +204,20 @@ class EventRunner:
             elif (made := await self._perform(planned, attempts, events, note)) is not None:
                 return made
 
-    def _plan(self, *, manual: bool) -> Plan | None:
+    def _decide(self, *, manual: bool) -> Step:
+        """Say what has to happen now, by the budget that is due.
+
+        Raises:
+            ContextOverflowError: nothing can, and the view exceeds the budget.
+        """
         state = self._upkeep.state
         state.budget.take_up()
-        if not manual and not self._upkeep.needs_event():
-            return None
-        planned = plan(state.items, state.situation(self._engine.costs(), manual=manual))
-        if planned is None:
+        step = state.decide(self._engine.costs(), manual=manual)
+        if not isinstance(step, Perform):
             state.fresh.clear()
-            if state.tokens > state.config.budget and not state.budget.concede(state.tokens):
-                raise overflow_error(state, self._config)
-        return planned
+        if isinstance(step, Overflow) and not state.budget.concede(state.tokens):
+            raise overflow_error(state, self._config)
+        return step
 
     def _prepared_for(self, planned: Plan, *, manual: bool) -> Preparation | None:
         """Return what was prepared in place of `planned`; None where that is to be performed in line."""

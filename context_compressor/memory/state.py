@@ -9,7 +9,8 @@ from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.edits import Edit, ItemKey
 from context_compressor.compression.ledger import Ledger
 from context_compressor.compression.performed import Performed
-from context_compressor.compression.plans import Costs, Situation
+from context_compressor.compression.planner import decide
+from context_compressor.compression.plans import Costs, Show, Situation, Step
 from context_compressor.compression.units import Marks, Unit, classify, is_crowded
 from context_compressor.compression.view import ViewItem, advance, apply_edits, rebuild
 from context_compressor.memory.budget import BudgetInForce
@@ -232,10 +233,26 @@ class MemoryState:
         found |= {key: None for key in self.ledger.items() if key.key in wanted}
         return list(found)
 
-    # Asking
+    # Deciding
 
-    def situation(self, costs: Costs, *, manual: bool = False, growth_tokens: int = 0) -> Situation:
-        """Return what the planner needs beside the items."""
+    @property
+    def is_due(self) -> bool:
+        """Whether the view has to change before it is handed out, if it can."""
+        return self.tokens > self.budget.due_tokens or self._has_large_arrival() or self._is_crowded()
+
+    def decide(self, costs: Costs, *, manual: bool = False, growth_tokens: int = 0) -> Step:
+        """Say what has to happen before the view is handed out, by the thresholds in force.
+
+        Args:
+            costs: of stand-ins.
+            manual: whether somebody asks for an event.
+            growth_tokens: as in `Situation`: more than 0 where an event is planned ahead.
+        """
+        if not (self.is_due or manual or growth_tokens):
+            return Show()
+        return decide(self.items, self._situation(costs, manual=manual, growth_tokens=growth_tokens))
+
+    def _situation(self, costs: Costs, *, manual: bool, growth_tokens: int) -> Situation:
         return Situation(
             config=self.config,
             costs=costs,
@@ -246,6 +263,8 @@ class MemoryState:
             growth_tokens=growth_tokens,
             manual=manual,
         )
+
+    # Asking
 
     def units(self) -> list[Unit]:
         """Return what stays or leaves together, in the order of the view."""
@@ -258,12 +277,12 @@ class MemoryState:
             volatile=frozenset().union(*volatile),
         )
 
-    def is_crowded(self) -> bool:
+    def _is_crowded(self) -> bool:
         """Tell whether the view has more messages than the user wants, and an event should come for that."""
         most = self.config.max_view_messages
         return most is not None and len(self.items) > most and is_crowded(self.units(), self.config)
 
-    def has_large_arrival(self) -> bool:
+    def _has_large_arrival(self) -> bool:
         """Tell whether a message came that may be too large to enter the view whole."""
         return max(self.fresh.values(), default=0) > self.config.arrival_tokens
 

@@ -70,14 +70,6 @@ class Upkeep:
             or not self.history.is_unchanged()
         )
 
-    def needs_event(self) -> bool:
-        """Tell whether the view has to change before it is handed out; if not, nothing is fresh any more."""
-        state = self.state
-        if state.tokens > state.budget.due_tokens or state.has_large_arrival() or state.is_crowded():
-            return True
-        state.fresh.clear()
-        return False
-
     async def refresh(self, events: list[CompressionEvent]) -> None:
         """Bring the view to the end of the history, read anew if somebody else changed it. Holds: lock."""
         while self.stale or await self.history.has_changed(len(self.state.known)):

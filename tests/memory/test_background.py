@@ -304,16 +304,16 @@ async def test_compact_mode_prepares_nothing() -> None:
 
 
 async def test_what_could_not_gain_is_planned_anew_only_after_growth(monkeypatch: pytest.MonkeyPatch) -> None:
-    from context_compressor.memory import background
+    from context_compressor.memory import state
 
     planned: list[int] = []
-    plan = background.plan
+    decide = state.decide
 
     def counting(items: Any, situation: Any) -> Any:
         planned.append(memory.stats().view_tokens)
-        return plan(items, situation)
+        return decide(items, situation)
 
-    monkeypatch.setattr(background, "plan", counting)
+    monkeypatch.setattr(state, "decide", counting)
     memory = new_memory(config(keep_recent_count=100), summarizer=Noting())
     await filled(memory, NEAR)
     while memory.stats().view_tokens < 1_980:
