@@ -1,12 +1,16 @@
 """The benchmarks as programs, each in its smallest form."""
 
 import gzip
+import importlib
 import json
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -24,6 +28,29 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
     )
+
+
+class Ran(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+Program = Callable[..., Ran]
+
+
+@pytest.fixture
+def program(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Program:
+    """Call a program's `main` in this process: what it needs is imported once, not each time it is run."""
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+
+    def call(name: str, *arguments: str) -> Ran:
+        monkeypatch.setattr(sys, "argv", [name, *arguments])
+        capsys.readouterr()
+        code = importlib.import_module(name).main()
+        return Ran(code, *capsys.readouterr())
+
+    return call
 
 
 def check_results(folder: Path, name: str) -> dict:
@@ -113,7 +140,7 @@ def test_savings_results(tmp_path: Path) -> None:
     assert not (tmp_path / "plain" / "savings.png").exists()
 
 
-def test_previews(tmp_path: Path) -> None:
+def test_previews(tmp_path: Path, program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
     """A row for each kind of text, of recordings and of texts made there."""
     lines = "".join(f"{n}: the parcel of bay {n} waits for its van\n" for n in range(400))
     messages = [
@@ -127,9 +154,11 @@ def test_previews(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "| text | 1 | 1 | 1.000 | 1.000 |" in done.stdout
     (tmp_path / "parcels.jsonl.gz").unlink()
-    assert run("benchmarks/previews.py", "--data", str(tmp_path)).returncode == 2
-    done = run("benchmarks/previews.py")
-    kinds = {line.split("|")[1].strip() for line in done.stdout.splitlines()}
+    assert program("previews", "--data", str(tmp_path)).code == 2
+    made = importlib.import_module("previews").made
+    monkeypatch.setattr("previews.made", lambda rng: islice(made(rng), 50))  # of 200: ten of each kind
+    printed = program("previews").out
+    kinds = {line.split("|")[1].strip() for line in printed.splitlines()}
     assert kinds >= {"JSON", "HTML", "text", "text with errors", "all"}
 
 
@@ -162,17 +191,17 @@ def test_overhead_shows_where_time_and_memory_go() -> None:
     assert len(re.findall(r"MB +[\d,]+ objects +\S+:\d+", done.stdout)) == 5
 
 
-def test_growth(tmp_path: Path) -> None:
+def test_growth(tmp_path: Path, program: Program) -> None:
     """A row for each size, that of a shorter session the same where it is the only one."""
     write_samples(tmp_path, "mending-1", "support-1")
 
     def measure(*sizes: str) -> tuple[list[list[str]], list[dict]]:
-        done = run(
-            "benchmarks/growth.py", "--data", str(tmp_path), "--budget", "2000", "--sizes", *sizes,
+        done = program(
+            "growth", "--data", str(tmp_path), "--budget", "2000", "--sizes", *sizes,
             "--orders", "2", "--every", "1000", "--results", str(tmp_path / "out"),
         )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        return read_tables(done.stdout), check_results(tmp_path / "out", "growth")["sizes"]
+        assert done.code == 0, done.err
+        return read_tables(done.out), check_results(tmp_path / "out", "growth")["sizes"]
 
     (header, *rows), told = measure("12000", "6000")
     assert header[:4] == ["tokens", "turns", "events", "summariser input"]
@@ -188,7 +217,7 @@ def test_growth(tmp_path: Path) -> None:
     assert long["told"]["further"] is None
     (alone,) = measure("6000")[1]
     assert {**alone, "milliseconds_per_turn": 0} == {**short, "milliseconds_per_turn": 0}
-    done = run("benchmarks/growth.py", "--data", str(tmp_path / "none"))
+    done = run("benchmarks/growth.py", "--data", str(tmp_path / "none"))  # the code is that of the process
     assert done.returncode == 1
     assert "No sessions" in done.stderr
 
