@@ -7,15 +7,14 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
 from benchmarks.sessions.catalogue import SAMPLES
 from context_compressor.measure import RequestChecker
+from tests.benchmarks.programs import Program
 
 ROOT = Path(__file__).parents[2]
 
@@ -28,29 +27,6 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
     )
-
-
-class Ran(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-Program = Callable[..., Ran]
-
-
-@pytest.fixture
-def program(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Program:
-    """Call a program's `main` in this process: what it needs is imported once, not each time it is run."""
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
-
-    def call(name: str, *arguments: str) -> Ran:
-        monkeypatch.setattr(sys, "argv", [name, *arguments])
-        capsys.readouterr()
-        code = importlib.import_module(name).main()
-        return Ran(code, *capsys.readouterr())
-
-    return call
 
 
 def check_results(folder: Path, name: str) -> dict:
