@@ -1,17 +1,20 @@
 """The benchmarks as programs, each in its smallest form."""
 
 import gzip
+import importlib
 import json
 import os
 import re
 import subprocess
 import sys
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
 from benchmarks.sessions.catalogue import SAMPLES
 from context_compressor.measure import RequestChecker
+from tests.benchmarks.programs import Program
 
 ROOT = Path(__file__).parents[2]
 
@@ -113,7 +116,7 @@ def test_savings_results(tmp_path: Path) -> None:
     assert not (tmp_path / "plain" / "savings.png").exists()
 
 
-def test_previews(tmp_path: Path) -> None:
+def test_previews(tmp_path: Path, program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
     """A row for each kind of text, of recordings and of texts made there."""
     lines = "".join(f"{n}: the parcel of bay {n} waits for its van\n" for n in range(400))
     messages = [
@@ -127,9 +130,11 @@ def test_previews(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "| text | 1 | 1 | 1.000 | 1.000 |" in done.stdout
     (tmp_path / "parcels.jsonl.gz").unlink()
-    assert run("benchmarks/previews.py", "--data", str(tmp_path)).returncode == 2
-    done = run("benchmarks/previews.py")
-    kinds = {line.split("|")[1].strip() for line in done.stdout.splitlines()}
+    assert program("previews", "--data", str(tmp_path)).code == 2
+    made = importlib.import_module("previews").made
+    monkeypatch.setattr("previews.made", lambda rng: islice(made(rng), 50))  # of 200: ten of each kind
+    printed = program("previews").out
+    kinds = {line.split("|")[1].strip() for line in printed.splitlines()}
     assert kinds >= {"JSON", "HTML", "text", "text with errors", "all"}
 
 
@@ -162,17 +167,17 @@ def test_overhead_shows_where_time_and_memory_go() -> None:
     assert len(re.findall(r"MB +[\d,]+ objects +\S+:\d+", done.stdout)) == 5
 
 
-def test_growth(tmp_path: Path) -> None:
+def test_growth(tmp_path: Path, program: Program) -> None:
     """A row for each size, that of a shorter session the same where it is the only one."""
     write_samples(tmp_path, "mending-1", "support-1")
 
     def measure(*sizes: str) -> tuple[list[list[str]], list[dict]]:
-        done = run(
-            "benchmarks/growth.py", "--data", str(tmp_path), "--budget", "2000", "--sizes", *sizes,
+        done = program(
+            "growth", "--data", str(tmp_path), "--budget", "2000", "--sizes", *sizes,
             "--orders", "2", "--every", "1000", "--results", str(tmp_path / "out"),
         )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        return read_tables(done.stdout), check_results(tmp_path / "out", "growth")["sizes"]
+        assert done.code == 0, done.err
+        return read_tables(done.out), check_results(tmp_path / "out", "growth")["sizes"]
 
     (header, *rows), told = measure("12000", "6000")
     assert header[:4] == ["tokens", "turns", "events", "summariser input"]
@@ -188,7 +193,7 @@ def test_growth(tmp_path: Path) -> None:
     assert long["told"]["further"] is None
     (alone,) = measure("6000")[1]
     assert {**alone, "milliseconds_per_turn": 0} == {**short, "milliseconds_per_turn": 0}
-    done = run("benchmarks/growth.py", "--data", str(tmp_path / "none"))
+    done = run("benchmarks/growth.py", "--data", str(tmp_path / "none"))  # the code is that of the process
     assert done.returncode == 1
     assert "No sessions" in done.stderr
 

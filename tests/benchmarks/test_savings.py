@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.benchmarks.programs import Program
 from tests.measure.support import call, result, says
 
 ROOT = Path(__file__).parents[2]
@@ -54,22 +55,23 @@ def test_tables_and_json(tmp_path: Path) -> None:
     assert sum(len(session["turns"]) for session in told["sessions"]) == 12 * 8
 
 
-def test_what_is_told_stands_by_kind_where_there_are_probes(tmp_path: Path) -> None:
+def test_what_is_told_stands_by_kind_where_there_are_probes(tmp_path: Path, program: Program) -> None:
     """Of the sessions' own and of sets beside them; without any there is no such column."""
     write_sessions(tmp_path)
-    assert "told" not in run("--data", str(tmp_path), "--system", "raw").stdout
+    assert "told" not in program("savings", "--data", str(tmp_path), "--system", "raw").out
     sets = tmp_path / "sets"
     sets.mkdir()
     probe = {"kind": "value", "question": "Which is next?", "answer": "-", "keys": [["PX-00001"], ["next"]]}
     one = {"recording": "parcels.jsonl.gz", "line": 0, "cut": 17, "probes": [probe]}
     (sets / "a.json").write_text(json.dumps(one))
     out = tmp_path / "out"
-    done = run(
-        "--data", str(tmp_path), "--probes", str(sets), "--budget", "300", "--system", "raw", "sliding",
+    done = program(
+        "savings", "--data", str(tmp_path), "--probes", str(sets), "--budget", "300",
+        "--system", "raw", "sliding",
         "--results", str(out), "--json", str(tmp_path / "out.json"),
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    rows = [line.split() for line in done.stdout.splitlines()]
+    assert done.code == 0, done.err
+    rows = [line.split() for line in done.out.splitlines()]
     assert ["raw", "100.0", "%", "(21-100)", "100", "%"] in rows
     assert ["sliding", "0.0", "%", "(0-79)", "0", "%"] in rows
     page = (out / "savings.md").read_text("utf-8")
@@ -78,18 +80,18 @@ def test_what_is_told_stands_by_kind_where_there_are_probes(tmp_path: Path) -> N
     told = json.loads((tmp_path / "out.json").read_text())
     assert [one["totals"]["told"]["told"] for one in told["groups"]] == [1, 0]
     (sets / "a.json").write_text(json.dumps({**one, "cut": 999}))
-    done = run("--data", str(tmp_path), "--probes", str(sets))
-    assert done.returncode == 2
-    assert "a.json: probes[0].at: 999 is more than" in done.stderr
+    done = program("savings", "--data", str(tmp_path), "--probes", str(sets))
+    assert done.code == 2
+    assert "a.json: probes[0].at: 999 is more than" in done.err
 
 
-def test_sessions_and_systems_can_be_chosen(tmp_path: Path) -> None:
+def test_sessions_and_systems_can_be_chosen(tmp_path: Path, program: Program) -> None:
     """By pattern, by tokens, by name; where nothing matches, the program says so and fails."""
     write_sessions(tmp_path)
-    done = run("--data", str(tmp_path), "--sessions", "*/b/*", "--system", "ours", "--files")
-    assert done.returncode == 0, done.stderr
-    assert "1 sessions below · 3 turns" in done.stdout
-    assert "sliding" not in done.stdout
-    done = run("--data", str(tmp_path), "--min-tokens", "100000")
-    assert done.returncode == 1
-    assert "No sessions" in done.stderr
+    done = program("savings", "--data", str(tmp_path), "--sessions", "*/b/*", "--system", "ours", "--files")
+    assert done.code == 0, done.err
+    assert "1 sessions below · 3 turns" in done.out
+    assert "sliding" not in done.out
+    ended = run("--data", str(tmp_path), "--min-tokens", "100000")
+    assert ended.returncode == 1
+    assert "No sessions" in ended.stderr

@@ -41,16 +41,20 @@ def test_a_file_behind_stdout_keeps_what_it_held(tmp_path):
     assert (before, json.loads(messages)) == ("before", CHAT)
 
 
-@pytest.mark.parametrize("name", ["-", "/dev/stdout"])
-def test_a_page_goes_to_stdout_by_name_and_the_table_to_stderr(tmp_path, name):
+def check_page(code, out, err):
+    assert code == 0
+    assert out.startswith("<!DOCTYPE html>")
+    assert out.endswith("</html>")
+    assert "Budget 16,000 tokens" in err
+
+
+def test_a_page_goes_to_stdout_by_name_and_the_table_to_stderr(tmp_path, cli):
     pytest.importorskip("matplotlib", reason="needs the extra `report`")
 
-    ran = run_process("replay", "chat.json", "--report", name, cwd=tmp_path)
-
-    assert ran.returncode == 0
-    assert ran.stdout.startswith(b"<!DOCTYPE html>")
-    assert ran.stdout.endswith(b"</html>")
-    assert b"Budget 16,000 tokens" in ran.stderr
+    ran = run_process("replay", "chat.json", "--report", "/dev/stdout", cwd=tmp_path)
+    check_page(ran.returncode, ran.stdout.decode(), ran.stderr.decode())
+    here = cli("replay", "chat.json", "--report", "-")
+    check_page(here.code, here.out, here.err)
 
 
 def test_a_page_and_json_cannot_share_stdout(cli):
@@ -90,7 +94,6 @@ def test_a_pipe_may_be_named_like_a_gzipped_file(tmp_path):
 @pytest.mark.parametrize(
     "arguments",
     [
-        "compress chat.json",
         "compress chat.json -o -",
         "compress chat.json -o out.json --json",
         "read 0123456789abcdef --store store",
@@ -99,17 +102,24 @@ def test_a_pipe_may_be_named_like_a_gzipped_file(tmp_path):
         "replay chat.json",
         "replay chat.json --json -q",
         "demo --turns 1",
-        "--version",
         "--help",
         "gc --help",
         "",
     ],
 )
+def test_no_stdout_is_one_line(tmp_path, cli, monkeypatch, arguments):
+    monkeypatch.setattr(sys, "stdout", None)  # as Python has it where it is closed
+    ran = cli(*arguments.split())
+
+    assert (ran.code, ran.err) == (2, "context-compressor: stdout is closed\n")
+    assert not (tmp_path / "out.json").exists()
+
+
+@pytest.mark.parametrize("arguments", ["compress chat.json", "--version"])
 def test_a_closed_stdout_is_one_line(tmp_path, arguments):
     ran = run_closed(tmp_path, arguments)
 
     assert (ran.returncode, ran.stderr) == (2, b"context-compressor: stdout is closed\n")
-    assert not (tmp_path / "out.json").exists()
 
 
 @pytest.mark.parametrize("arguments", ["compress chat.json -q -o out.json", "replay chat.json -q"])
@@ -139,8 +149,17 @@ def run_closed(tmp_path, arguments):
     )
 
 
-@pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["gc", "--help"], [], ["gc", "store"]])
-@pytest.mark.parametrize("buffering", [{}, {"PYTHONUNBUFFERED": "1"}], ids=["buffered", "unbuffered"])
+BUFFERED, UNBUFFERED = {}, {"PYTHONUNBUFFERED": "1"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "buffering"),
+    [
+        *((arguments, BUFFERED) for arguments in (["--version"], ["--help"], ["gc", "--help"], [])),
+        *((["gc", "store"], buffering) for buffering in (BUFFERED, UNBUFFERED)),
+        (["--help"], UNBUFFERED),
+    ],
+)
 def test_a_reader_that_leaves_is_told_by_the_exit_code(tmp_path, arguments, buffering):
     process = subprocess.Popen(
         command(*arguments),

@@ -1,4 +1,4 @@
-"""Every failure of a provider x every summariser that asks one x first call, middle of a map, reduce.
+"""Every failure of a provider x every summariser that asks one, in its first call; each sort in a map, too.
 
 The real SDKs talk to a server on the loopback. Whatever happens: a valid view within budget, the whole
 history, an event that says what happened, no task and no connection left behind.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import pytest
@@ -99,10 +100,17 @@ MOMENTS: dict[str, tuple[int | None, Callable[[int], int]]] = {
 }
 
 
+SORTS = ("429 with a pause that is too long", "500", "401", "hang", "malformed", "context length")
+"""One of each sort of failure, and all that a map could take for different: what follows one of the same sort
+is the same wherever it comes, and the first call has them all."""
+
+
 @pytest.mark.parametrize("lasting", [False, True], ids=["once", "for good"])
-@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize(
+    ("fault", "moment"),
+    [*((fault, "first call") for fault in FAULTS), *product(SORTS, list(MOMENTS)[1:])],
+)
 @pytest.mark.parametrize("kind", SUMMARIZERS)
-@pytest.mark.parametrize("fault", FAULTS)
 async def test_a_failing_provider_costs_no_message(
     fault: str, kind: str, moment: str, lasting: bool, smooth_calls: dict[tuple[str, str], int]
 ) -> None:

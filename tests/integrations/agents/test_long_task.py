@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from tests.integrations.agents.depot import TASK, log_text, make_depots, make_toolkit
 from tests.integrations.agents.script import ANSWER, BUDGET, TARGET, TURNS, WINDOW, LongTask
 from tests.integrations.agents.support import (
+    OPENAI,
     WatchedMemory,
     Wire,
     assert_sound,
@@ -51,10 +52,8 @@ async def test_an_agent_of_sixty_turns_is_never_refused_and_reads_back_what_left
     print(f"history {stats.history_tokens:,} tokens, largest view sent {max(sent_tokens(server)):,}; {stats}")
 
 
-@on_every_wire
-async def test_so_is_one_whose_history_is_in_agentscopes_database(
-    wire: Wire, folder: Path, tmp_path: Path
-) -> None:
+async def test_so_is_one_whose_history_is_in_agentscopes_database(folder: Path, tmp_path: Path) -> None:
+    wire = OPENAI  # what is behind the memory knows nothing of it
     engine = create_async_engine(f"sqlite+aiosqlite:///{tmp_path / 'history.db'}")
     base = AsyncSQLAlchemyMemory(engine, session_id="long task")
     try:
