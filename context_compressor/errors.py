@@ -1,4 +1,4 @@
-"""Every exception that leaves the library, and the check that its doors share."""
+"""Every exception that leaves the library, and the checks that its doors share."""
 
 from __future__ import annotations
 
@@ -123,3 +123,18 @@ def check_members(
     if missing:
         text = f"{argument}: a {type(value).__name__} is not {expected}; it lacks {', '.join(missing)}"
         raise InvalidArgumentError(f"{text}; {mend}" if mend else text)
+
+
+def check_number(
+    argument: str, value: object, least: int = 0, *, is_whole: bool = False, is_above: bool = False
+) -> None:
+    """Check a number at the door: from `least` up, or above it; whole, or with a fraction, as seconds have.
+
+    Raises:
+        InvalidArgumentError: it is no such number.
+    """
+    is_number = isinstance(value, int if is_whole else int | float) and not isinstance(value, bool)
+    if not (is_number and (value > least or (value == least and not is_above))):  # type: ignore[operator]
+        expected = "a whole number" if is_whole else "a number"
+        wanted = f"{expected} above {least}" if is_above else f"{expected} from {least} up"
+        raise InvalidArgumentError(f"{argument}: expected {wanted}, got {value!r}")

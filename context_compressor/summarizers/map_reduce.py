@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from context_compressor.errors import SummarizerError, SummarizerOverflowError
 from context_compressor.messages.msg import Msg
 from context_compressor.messages.provenance import segment_metadata
-from context_compressor.summarizers.attempts import Paid, attempts_left, charge_call, paying
+from context_compressor.summarizers.attempts import Paid, charge_call, current_attempts, paying
 from context_compressor.summarizers.prompts import build_prompt
 from context_compressor.summarizers.protocol import Summarizer, Summary, SummaryRequest, name_of
 from context_compressor.summarizers.provider import answer_room
@@ -169,8 +169,8 @@ class InParts:
     async def _map(self, job: _Job, messages: Sequence[Msg], room: int, depth: int) -> list[Summary]:
         """Return a summary of each part of the messages, in order; parts that are too long give several."""
         parts = await asyncio.to_thread(split_messages, messages, room, self._counter)
-        left = attempts_left()
-        if left is not None and self.remote and len(parts) > left:
+        left = current_attempts().left
+        if self.remote and len(parts) > left:
             raise SummarizerError(
                 f"{len(parts)} parts to summarise, and {left} attempts of this event are left"
             )
