@@ -105,13 +105,6 @@ def check_members(
 ) -> None:
     """Check at the door that an object has what will be asked of it, or it would show in the middle of work.
 
-    Args:
-        argument: what the caller calls it.
-        value: the object.
-        expected: what it should be, with its article.
-        members: names of attributes and methods.
-        mend: what to give instead, in a few words.
-
     Raises:
         InvalidArgumentError: it is a class, or lacks some; the text names them.
     """

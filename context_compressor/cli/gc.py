@@ -63,7 +63,7 @@ def run_gc(
     *,
     max_bytes: str | None,
     max_age: str | None,
-    keep: Sequence[str],
+    keep: Sequence[str] | None,
     dry_run: bool,
     as_json: bool,
 ) -> int:
@@ -76,13 +76,13 @@ def run_gc(
     check_stdout()
     most = None if max_bytes is None else read_bytes(max_bytes)
     max_age_seconds = None if max_age is None else read_age(max_age)
-    for name in keep:
+    for name in keep or ():
         if not NAMESPACE.fullmatch(name):
             raise CommandError(f"--keep {name}: no namespace can be called that")
     directory = check_store(store, store)
     try:
         done = collect_garbage(
-            directory, max_bytes=most, max_age_seconds=max_age_seconds, keep=keep, dry_run=dry_run
+            directory, max_bytes=most, max_age_seconds=max_age_seconds, keep=keep or (), dry_run=dry_run
         )
     except OffloadError as error:
         raise CommandError(str(error)) from None

@@ -16,8 +16,7 @@ from context_compressor.offload.directory.checks import check_namespace
 from context_compressor.offload.directory.namespaces import NAMESPACE
 from context_compressor.offload.protocol import REF_PREFIX
 from context_compressor.offload.text_files import TextFiles
-from context_compressor.offload.tools.patterns import PatternError, compile_pattern
-from context_compressor.offload.tools.searching import search_text
+from context_compressor.offload.tools.searching import PatternError, compile_pattern, search_text
 
 GREP_SECONDS = 10.0
 """What the search of all texts may take, their loading not included; a pattern can run for ever."""
@@ -29,10 +28,6 @@ _NAMED = 3
 
 class StoreView:
     """The namespaces of one store, to be read only: having a look leaves no trace in the directory.
-
-    Args:
-        path: the store's directory.
-        namespace: the only one to look into; None for all.
 
     Raises:
         CommandError: there is no such directory or namespace.

@@ -213,10 +213,7 @@ def orphan_message(msg: Msg, result: Block, called: tuple[str, str] | None = Non
     A text stays a text: some providers take no list of parts (DeepSeek). The label beside parts of
     DashScope's form, without a type, is one of them.
 
-    Args:
-        msg: the message that holds the result.
-        result: its block.
-        called: the tool and the arguments of an earlier call under the result's id.
+    `called`: the tool and the arguments of an earlier call under the result's id.
     """
     other = msg.copy()
     other.name = str(result.get("name") or msg.name) if called is None else called[0]

@@ -7,8 +7,7 @@ from typing import Any
 
 from context_compressor.errors import InvalidMessageError
 from context_compressor.messages.openai import from_openai
-from context_compressor.readers.documents import Document, Numbered
-from context_compressor.readers.grouped import read_groups
+from context_compressor.readers.documents import Document, Numbered, read_groups
 from context_compressor.readers.session import Form, Format, Session, UnreadableError
 from context_compressor.readers.transcript import is_message, kind_of
 

@@ -72,9 +72,6 @@ _budget: ContextVar[Attempts | None] = ContextVar("context_compressor_attempts",
 def attempt_budget(limit: int) -> Iterator[Attempts]:
     """Bound the attempts of everything asked within, tasks started there included.
 
-    Args:
-        limit: how many there may be.
-
     Yields:
         The budget; `taken` tells afterwards how many there were.
     """

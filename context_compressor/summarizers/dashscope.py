@@ -6,10 +6,9 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from http import HTTPStatus
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 from context_compressor.errors import SummarizerError
 from context_compressor.summarizers.provider import (
@@ -28,10 +27,9 @@ _SDK_TIMEOUT_MARGIN_SECONDS = 5.0
 """The SDK's own limit stands behind ours, which ends an attempt without a traceback in the SDK's log."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Client:
+class _Client(NamedTuple):
     generation: type[AioGeneration]
-    session: ClientSession | None
+    session: ClientSession
 
 
 class _BrokenError(Exception):
@@ -77,16 +75,11 @@ class DashScopeSummarizer(ProviderSummarizer):
     async def _connected(self) -> AsyncIterator[_Client]:
         # In a thread: importing the SDK takes a second, its TLS context some 20 ms.
         generation, context = await asyncio.to_thread(_load_sdk)
-        if context is None:
-            yield _Client(generation, None)
-            return
         async with _make_session(context) as session:
             yield _Client(generation, session)
 
     async def _send(self, client: _Client, messages: list[dict[str, str]], parameters: dict[str, Any]) -> Any:
-        arguments: dict[str, Any] = {**parameters, **self._extra}
-        if client.session is not None:
-            arguments["session"] = client.session
+        arguments: dict[str, Any] = {**parameters, **self._extra, "session": client.session}
         if self._base_url is not None:
             arguments["base_address"] = self._base_url
         response: Any = await client.generation.call(
@@ -140,14 +133,10 @@ class DashScopeSummarizer(ProviderSummarizer):
         return as_answer(content, refusal, finish_reason, counts)
 
 
-def _load_sdk() -> tuple[type[AioGeneration], ssl.SSLContext | None]:
-    """Return the SDK's entry and its TLS context; None where the SDK opens connections for one call only."""
+def _load_sdk() -> tuple[type[AioGeneration], ssl.SSLContext]:
     from dashscope import AioGeneration
+    from dashscope.api_entities.aio_session import get_ssl_context
 
-    try:
-        from dashscope.api_entities.aio_session import get_ssl_context
-    except ImportError:
-        return AioGeneration, None
     return AioGeneration, get_ssl_context()
 
 

@@ -115,12 +115,6 @@ def as_answer(
 ) -> Answer:
     """Return what a model wrote, from the fields of an answer that SDKs call alike.
 
-    Args:
-        content: of its message.
-        refusal: of its message.
-        finish_reason: as the server names it.
-        tokens: read and written, as the server says; what is no number is not known.
-
     Raises:
         Fault: the model refused, or a filter held the answer back.
     """
@@ -338,7 +332,8 @@ class ProviderSummarizer(ABC):
         if fault.kind == "unreadable":
             return self._error(f"the answer could not be read: {fault.text}"), None
         text = fault.text if fault.kind == "empty" else f"HTTP {fault.status}{times}: {fault.text}"
-        if is_overflow(fault.status, fault.code, fault.text):
+        # Some servers put their errors into a 200.
+        if is_overflow(fault.status or 200, fault.code, fault.text):
             return SummarizerOverflowError(self._text(text), limit_tokens=limit_in(text)), None
         failure = self._error(text)
         is_passing = fault.status in _PASSING_STATUS or fault.status >= 500

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from context_compressor.cli.compress.inputs import dump, read_sessions, written_as
@@ -32,7 +32,6 @@ _MAX_PROBLEMS = 5
 def run_compress(
     file: str,
     *,
-    fields: Mapping[str, Any],
     store: str,
     namespace: str | None,
     who: SummarizerKind,
@@ -42,6 +41,7 @@ def run_compress(
     as_json: bool,
     quiet: bool,
     format: Format | None,
+    **fields: Any,
 ) -> int:
     """Compress a file of sessions, write the views, report; return the exit code. Options are as given,
     `fields` those of `CompressionConfig`, None where one is not given.

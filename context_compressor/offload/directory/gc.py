@@ -212,14 +212,7 @@ def _remove_enough(
 def _remove(
     path: Path, chosen: Sequence[_Chosen], left: dict[str, FoundNamespace], refused: list[PermissionError]
 ) -> list[_Chosen]:
-    """Remove what was chosen, is still as it was found and may be removed; return that.
-
-    Args:
-        path: the directory of the stores.
-        chosen: what is to go.
-        left: what is gone is taken out.
-        refused: receives why something may not be removed.
-    """
+    """Remove what was chosen, is still as it was found and may be removed; return that."""
     removed: list[_Chosen] = []
     for start in range(0, len(chosen), _BATCH):
         batch = chosen[start : start + _BATCH]

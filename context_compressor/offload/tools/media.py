@@ -7,10 +7,9 @@ from typing import Any, Literal
 from context_compressor.messages.media import is_data_url, kind_of_media, media_type_of
 from context_compressor.messages.msg import Block, Msg
 from context_compressor.messages.openai.parts import block_to_part, source_of
-from context_compressor.offload.tools.allowance import Allowance
 from context_compressor.offload.tools.arguments import Arguments, FinalAnswer
+from context_compressor.offload.tools.history import Allowance, OffloadSource, find_ref, text_of
 from context_compressor.offload.tools.schemas import READ_TOOL
-from context_compressor.offload.tools.source import OffloadSource, find_ref, text_of
 
 Wire = Literal["openai", "dashscope"]
 
