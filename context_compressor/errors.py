@@ -121,11 +121,7 @@ def check_members(
 def check_number(
     argument: str, value: object, least: int = 0, *, is_whole: bool = False, is_above: bool = False
 ) -> None:
-    """Check a number at the door: from `least` up, or above it; whole, or with a fraction, as seconds have.
-
-    Raises:
-        InvalidArgumentError: it is no such number.
-    """
+    """Check a number at the door: from `least` up, or above it; whole, or a fraction, as seconds are."""
     is_number = isinstance(value, int if is_whole else int | float) and not isinstance(value, bool)
     if not (is_number and (value > least or (value == least and not is_above))):  # type: ignore[operator]
         expected = "a whole number" if is_whole else "a number"

@@ -48,6 +48,8 @@ Paths = Annotated[
     list[str],
     typer.Argument(metavar="PATH...", help="Recorded sessions: files, gzipped or not, or directories."),
 ]
+AllJson = Annotated[bool, typer.Option("--json", help="Print everything as JSON instead of tables.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No tables, no progress bar.")]
 InFormat = Annotated[
     Format | None,
     typer.Option(
@@ -134,13 +136,7 @@ def compress(
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="No table, no progress bar; --json still reports.")
     ] = False,
-    format: Annotated[
-        Format | None,
-        typer.Option(
-            metavar="NAME",
-            help=f"Format of FILE: {', '.join(Format)}. Default: found out by its content.",
-        ),
-    ] = None,
+    format: InFormat = None,
 ) -> None:
     """Compress recorded sessions to a token budget.
 
@@ -247,13 +243,11 @@ def replay(
         typer.Option(metavar="FILE", help="Write a self-contained page of HTML there; - for stdout."),
     ] = None,
     png: Annotated[str | None, typer.Option(metavar="DIR", help="Write the charts there, as PNG.")] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print everything as JSON instead of a table.")
-    ] = False,
+    as_json: AllJson = False,
     jobs: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Processes at once. Default: one per core.")
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No table, no progress bar.")] = False,
+    quiet: Quiet = False,
     format: InFormat = None,
 ) -> None:
     """Tell what compressing would have saved, cost and lost in recorded sessions.
@@ -307,10 +301,8 @@ def examine(
         ),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Begin without asking.")] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print everything as JSON instead of tables.")
-    ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No tables, no progress bar.")] = False,
+    as_json: AllJson = False,
+    quiet: Quiet = False,
     format: InFormat = None,
 ) -> None:
     """Find out what compressing saves and loses on your own sessions, with a model.

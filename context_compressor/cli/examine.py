@@ -81,11 +81,7 @@ def run_examine(
     quiet: bool,
     format: Format | None,
 ) -> int:
-    """Examine sessions, write their probes, report; return the exit code. Options are as given.
-
-    Raises:
-        CommandError: options or paths are wrong, nothing can be read, or nobody agreed to the costs.
-    """
+    """Examine sessions, write their probes, report; return the exit code. Options are as given."""
     systems = _check(
         model, base_url, budget, baselines or (), cache, probes, is_printing=as_json or not quiet
     )

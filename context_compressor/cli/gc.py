@@ -28,11 +28,7 @@ _MAX_ROWS = 40
 
 
 def read_bytes(given: str) -> int:
-    """Return a size in bytes: 500MB (10^6), 2GiB (2^30), or a number alone.
-
-    Raises:
-        CommandError: it is no size.
-    """
+    """Return a size in bytes: 500MB (10^6), 2GiB (2^30), or a number alone."""
     found = _SIZE.fullmatch(given.strip())
     if found is None:
         raise CommandError(f"--max-bytes {given}: not a size; write 500MB, 2GiB or a number of bytes")
@@ -41,11 +37,7 @@ def read_bytes(given: str) -> int:
 
 
 def read_age(given: str) -> float:
-    """Return an age in seconds: 30d, 12h, 90m, 45s or 2w.
-
-    Raises:
-        CommandError: it is no age.
-    """
+    """Return an age in seconds: 30d, 12h, 90m, 45s or 2w."""
     found = _AGE.fullmatch(given.strip())
     if found is None:
         raise CommandError(f"--max-age {given}: not an age; write 30d, 12h, 90m, 45s or 2w")

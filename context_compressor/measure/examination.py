@@ -130,11 +130,7 @@ def estimate(histories: Sequence[int], budget: int, systems: Sequence[str]) -> l
 
 
 class Examiner:
-    """Ask a chat-completions model, and keep its answers. Close it, or use it as a context manager.
-
-    Args:
-        base_url: of the server; the SDK's default when None. The key is taken from `OPENAI_API_KEY`.
-    """
+    """Ask a chat-completions model, and keep its answers. Close it, or use it as a context manager."""
 
     def __init__(self, model: str, cache: Path, base_url: str | None = None) -> None:
         self.model = model
@@ -226,9 +222,6 @@ async def examine(
     """Return how much of a session views tell, by keys and by a reader.
 
     `cut`: the turn whose views are examined.
-
-    Raises:
-        ExaminationError: it could not be examined.
     """
     probes = await write_probes(recording.messages[:cut], examiner)
     part = Recording(recording.messages[: cut + 1], recording.counter.counter, recording.name, probes)

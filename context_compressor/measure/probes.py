@@ -82,11 +82,7 @@ def read_probes(value: Any, where: str, messages: int) -> tuple[Probe, ...]:
 
 
 def check_places(probes: Sequence[Probe], where: str, messages: int) -> None:
-    """Refuse probes that are put behind the end of a session.
-
-    Raises:
-        ProbeError: one is.
-    """
+    """Refuse probes that are put behind the end of a session."""
     for number, probe in enumerate(probes):
         if probe.at > messages:
             raise ProbeError(

@@ -39,11 +39,7 @@ def _is_mark(block: Any) -> bool:
 
 
 def blocks_of(content: Any) -> list[dict[str, Any]]:
-    """Return content as blocks.
-
-    Raises:
-        UnreadableError: it is neither text nor a list of blocks.
-    """
+    """Return content as blocks."""
     if isinstance(content, str):
         return [text_part(content)] if content else []
     if not isinstance(content, list):

@@ -227,11 +227,7 @@ class Document:
 
 
 def load(text: str | bytes) -> Any:
-    """Parse JSON.
-
-    Raises:
-        UnreadableError: it is not JSON, or nests too deep.
-    """
+    """Parse JSON."""
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:

@@ -157,11 +157,7 @@ def _output_parts(item: dict[str, Any]) -> list[Part]:
 
 
 def to_parts(content: Any) -> list[Part]:
-    """Return content parts.
-
-    Raises:
-        UnreadableError: it is neither text nor a list of parts.
-    """
+    """Return content parts."""
     return [to_part(part) for part in content_parts(content, "parts")]
 
 

@@ -49,11 +49,7 @@ _STORED = re.compile(r"[0-9a-f]{16}\.txt|search\.sqlite3")
 
 
 def open_file(path: Path) -> IO[bytes]:
-    """Open a file for reading.
-
-    Raises:
-        UnreadableError: it cannot be opened.
-    """
+    """Open a file for reading."""
     try:
         return path.open("rb")
     except FileNotFoundError:
@@ -231,14 +227,11 @@ def read_path(path: Path, problems: list[Problem], format: Format | None = None)
         try:
             with open_file(file) as stream:
                 for session in read_stream(stream, str(file), problems, format):
-                    yield session if session.id else replace(session, id=_name_in(path, session))
+                    name = file.relative_to(path).as_posix()
+                    name = name if session.line is None else f"{name}:{session.line}"
+                    yield session if session.id else replace(session, id=name)
         except UnreadableError as error:
             problems.append(error.at(str(file)))
-
-
-def _name_in(directory: Path, session: Session) -> str:
-    name = Path(session.source).relative_to(directory).as_posix()
-    return name if session.line is None else f"{name}:{session.line}"
 
 
 @dataclass(frozen=True, slots=True)

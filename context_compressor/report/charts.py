@@ -336,7 +336,9 @@ def _line(
     color: str,
     dash: tuple[float, tuple[float, ...]] | str = "-",
 ) -> None:
-    shown = _chosen(len(numbers))
+    # All of them, or as many, evenly spread, as there is room for.
+    count = min(len(numbers), _MAX_POINTS)
+    shown = sorted({round(i * (len(numbers) - 1) / max(1, count - 1)) for i in range(count)})
     axes.plot(
         [numbers[i] for i in shown],
         [values[i] for i in shown],
@@ -345,13 +347,6 @@ def _line(
         linestyle=dash,
         linewidth=1.6 if len(numbers) < _MANY_TURNS else 1.1,
     )
-
-
-def _chosen(count: int) -> list[int]:
-    """Return the indexes that a line shows: all of them, or as many, evenly spread, as there is room for."""
-    if count <= _MAX_POINTS:
-        return list(range(count))
-    return sorted({round(i * (count - 1) / (_MAX_POINTS - 1)) for i in range(_MAX_POINTS)})
 
 
 def _mark_events(axes: Axes, events: Iterable[TurnEvent], view: Sequence[int]) -> None:

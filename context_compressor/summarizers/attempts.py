@@ -72,8 +72,7 @@ _budget: ContextVar[Attempts | None] = ContextVar("context_compressor_attempts",
 def attempt_budget(limit: int) -> Iterator[Attempts]:
     """Bound the attempts of everything asked within, tasks started there included.
 
-    Yields:
-        The budget; `taken` tells afterwards how many there were.
+    It yields the budget, whose `taken` tells afterwards how many there were.
     """
     budget = Attempts(limit)
     token = _budget.set(budget)
@@ -119,9 +118,6 @@ def charge_call(summarizer: object) -> None:
 
     One that takes its own, before each request that it sends, says so by an attribute `takes_attempts`; one
     that is not `remote` costs none.
-
-    Raises:
-        SummarizerError: all are taken.
     """
     if getattr(summarizer, "remote", False) and not getattr(summarizer, "takes_attempts", False):
         take_attempt()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -121,7 +121,12 @@ async def summarize_checked(
         try:
             answer = await attempt(request)
         except _MadeUpError as error:
-            answer = await attempt(_without(request, error.values))
+            note = (
+                "Your last summary named what the material does not hold: "
+                f"{', '.join(error.values[:_MOST_NAMED])}. "
+                "Write it again with names and values as they stand there."
+            )
+            answer = await attempt(_asked_again(request, note))
         most = request.max_tokens + min(spare_tokens, int(SPARE_SHARE * request.max_tokens))
         if answer.tokens > max(most, CUT_SHARE * request.max_tokens):
             try:
@@ -257,7 +262,7 @@ def _flat(text: str) -> str:
 
 def _shorter(request: SummaryRequest, draft: _Attempt) -> SummaryRequest:
     """Return a request for a shorter version of a draft, which stands where an earlier summary would."""
-    return _asked(
+    return _asked_again(
         request,
         f"The earlier summary above is your draft of this one. It takes {draft.tokens} tokens; the limit is "
         f"{request.max_tokens}. Shorten it to the limit: keep what the agent needs most, leave out the rest.",
@@ -265,15 +270,7 @@ def _shorter(request: SummaryRequest, draft: _Attempt) -> SummaryRequest:
     )
 
 
-def _without(request: SummaryRequest, values: Sequence[str]) -> SummaryRequest:
-    return _asked(
-        request,
-        "Your last summary named what the material does not hold: "
-        f"{', '.join(values[:_MOST_NAMED])}. Write it again with names and values as they stand there.",
-    )
-
-
-def _asked(request: SummaryRequest, note: str, **changes: Any) -> SummaryRequest:
+def _asked_again(request: SummaryRequest, note: str, **changes: Any) -> SummaryRequest:
     return replace(request, instructions="\n".join(filter(None, [request.instructions, note])), **changes)
 
 

@@ -50,11 +50,7 @@ def run_replay(
     quiet: bool,
     format: Format | None,
 ) -> int:
-    """Replay sessions, write what was asked for; return the exit code. Options are as given.
-
-    Raises:
-        CommandError: options or paths are wrong, nothing can be read, or something cannot be written.
-    """
+    """Replay sessions, write what was asked for; return the exit code. Options are as given."""
     chosen = _check_budgets(budgets)
     check_baselines(baselines or ())
     systems = tuple(dict.fromkeys([RAW, OURS, *(baselines or ())]))

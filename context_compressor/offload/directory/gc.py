@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Literal
 
 from context_compressor.errors import InvalidArgumentError, OffloadError
-from context_compressor.offload.directory.checks import as_root, check_limit
 from context_compressor.offload.directory.disk import disk_error, make_directory, sync_directory
 from context_compressor.offload.directory.in_use import (
     LOCK_FILE,
@@ -29,7 +28,9 @@ from context_compressor.offload.directory.locking import locked
 from context_compressor.offload.directory.namespaces import (
     REMOVING_PREFIX,
     FoundNamespace,
+    as_root,
     being_removed,
+    check_limit,
     empty,
     find_namespaces,
 )

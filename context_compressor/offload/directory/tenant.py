@@ -125,11 +125,7 @@ class Tenant:
             usage.subtract(size, counted_at)
 
     def count_index(self) -> None:
-        """Count by how much the search index grew or shrank since the last time.
-
-        Raises:
-            OSError: the count cannot be kept.
-        """
+        """Count by how much the search index grew or shrank since the last time."""
         usage = self._quota.usage
         with self._lock:
             earlier, counted_at = self._index

@@ -144,11 +144,7 @@ async def find_ref(memory: OffloadSource, given: object) -> str:
 
 
 async def text_of(memory: OffloadSource, ref: str) -> str:
-    """Return the text under a reachable ref.
-
-    Raises:
-        FinalAnswer: it cannot be read.
-    """
+    """Return the text under a reachable ref."""
     try:
         return await memory.read_ref(ref)
     except OffloadNotFoundError:
@@ -172,13 +168,8 @@ _NOTE_ANSWERS: dict[NoteFate, str] = {
 }
 
 
-class SearchableSource(Protocol):
-    """What `search_history` needs of a memory."""
-
-    @property
-    def counter(self) -> TokenCounter:
-        """What pages are counted by."""
-        ...
+class HistorySource(OffloadSource, Protocol):
+    """What `search_history` and `compress_context` need of a memory, each one of these."""
 
     async def search_history(self, query: str, limit: int = ...) -> Sequence[Hit]:
         """Return at most `limit` passages of the whole history that answer a query, best first.
@@ -187,10 +178,6 @@ class SearchableSource(Protocol):
             ContextCompressorError: it could not be searched.
         """
         ...
-
-
-class CompressibleSource(Protocol):
-    """What `compress_context` needs of a memory."""
 
     async def compress_now(self, keep: str | None = ...) -> CompressionEvent | None:
         """Compress all that may leave, with a note on what to keep; None if there was nothing to gain.
@@ -201,25 +188,16 @@ class CompressibleSource(Protocol):
         ...
 
 
-def can_search(memory: object) -> TypeGuard[SearchableSource]:
-    """Tell whether a memory searches its history, be it by handing that on to one that it wraps.
+def can(memory: object, method: str) -> TypeGuard[HistorySource]:
+    """Tell whether a memory has one of these methods, be it by handing that on to one that it wraps.
 
     Not by `isinstance`: since Python 3.12 that does not ask `__getattr__`.
     """
-    return callable(getattr(memory, "search_history", None))
+    return callable(getattr(memory, method, None))
 
 
-def can_compress(memory: object) -> TypeGuard[CompressibleSource]:
-    """Tell likewise whether a memory can be compressed by hand."""
-    return callable(getattr(memory, "compress_now", None))
-
-
-async def answer_search(memory: SearchableSource, allowance: Allowance, arguments: Arguments) -> str:
-    """Return the passages that answer a query as a page, or why there are none; within the allowance.
-
-    Raises:
-        FinalAnswer: a wrong argument, or no room.
-    """
+async def answer_search(memory: HistorySource, allowance: Allowance, arguments: Arguments) -> str:
+    """Return the passages that answer a query as a page, or why there are none; within the allowance."""
     arguments.check("query", "limit")
     query = arguments.text("query")
     limit = arguments.integer("limit")
@@ -234,12 +212,8 @@ async def answer_search(memory: SearchableSource, allowance: Allowance, argument
     return await asyncio.to_thread(hits_page, hits, query, memory.counter, max_tokens)
 
 
-async def answer_compress(memory: CompressibleSource, arguments: Arguments) -> str:
-    """Compress, and return a sentence on what that saved and whether the note was kept.
-
-    Raises:
-        FinalAnswer: a wrong argument.
-    """
+async def answer_compress(memory: HistorySource, arguments: Arguments) -> str:
+    """Compress, and return a sentence on what that saved and whether the note was kept."""
     arguments.check("keep")
     keep = None if arguments.get("keep") is None else arguments.text("keep")
     try:

@@ -23,8 +23,7 @@ from context_compressor.offload.tools.history import (
     OffloadSource,
     answer_compress,
     answer_search,
-    can_compress,
-    can_search,
+    can,
 )
 from context_compressor.offload.tools.media import Wire, answer_load, find_media, media_part
 from context_compressor.offload.tools.schemas import (
@@ -69,9 +68,9 @@ class OffloadTools:
             GREP_TOOL: partial(answer_grep, memory, allowance),
             LOAD_TOOL: partial(answer_load, memory, allowance),
         }
-        if can_search(memory):
+        if can(memory, "search_history"):
             self._handlers[SEARCH_TOOL] = partial(answer_search, memory, allowance)
-        if can_compress(memory):
+        if can(memory, "compress_now"):
             self._handlers[COMPRESS_TOOL] = partial(answer_compress, memory)
 
     @property

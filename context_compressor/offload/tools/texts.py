@@ -123,11 +123,7 @@ MAX_CONTEXT_LINES = 50
 
 
 async def answer_read(memory: OffloadSource, allowance: Allowance, arguments: Arguments) -> str:
-    """Return a page of a stored text within the allowance.
-
-    Raises:
-        FinalAnswer: a wrong argument, no such text, or no room.
-    """
+    """Return a page of a stored text within the allowance."""
     arguments.check("ref", "offset", "limit", "column")
     offset, column = arguments.integer("offset") or 1, arguments.integer("column") or 1
     limit = arguments.integer("limit")
