@@ -1,4 +1,4 @@
-"""Every exception that leaves the library, and the check that its doors share."""
+"""Every exception that leaves the library, and the checks that its doors share."""
 
 from __future__ import annotations
 
@@ -105,13 +105,6 @@ def check_members(
 ) -> None:
     """Check at the door that an object has what will be asked of it, or it would show in the middle of work.
 
-    Args:
-        argument: what the caller calls it.
-        value: the object.
-        expected: what it should be, with its article.
-        members: names of attributes and methods.
-        mend: what to give instead, in a few words.
-
     Raises:
         InvalidArgumentError: it is a class, or lacks some; the text names them.
     """
@@ -123,3 +116,14 @@ def check_members(
     if missing:
         text = f"{argument}: a {type(value).__name__} is not {expected}; it lacks {', '.join(missing)}"
         raise InvalidArgumentError(f"{text}; {mend}" if mend else text)
+
+
+def check_number(
+    argument: str, value: object, least: int = 0, *, is_whole: bool = False, is_above: bool = False
+) -> None:
+    """Check a number at the door: from `least` up, or above it; whole, or a fraction, as seconds are."""
+    is_number = isinstance(value, int if is_whole else int | float) and not isinstance(value, bool)
+    if not (is_number and (value > least or (value == least and not is_above))):  # type: ignore[operator]
+        expected = "a whole number" if is_whole else "a number"
+        wanted = f"{expected} above {least}" if is_above else f"{expected} from {least} up"
+        raise InvalidArgumentError(f"{argument}: expected {wanted}, got {value!r}")

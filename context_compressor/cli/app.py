@@ -15,12 +15,7 @@ from typing import Annotated, Any, TextIO
 
 import typer
 
-from context_compressor.cli.commands.compress import compress
-from context_compressor.cli.commands.demo import demo
-from context_compressor.cli.commands.examine import examine
-from context_compressor.cli.commands.gc import gc
-from context_compressor.cli.commands.replay import replay
-from context_compressor.cli.commands.stored import grep, read
+from context_compressor.cli.commands import compress, demo, examine, gc, grep, read, replay
 from context_compressor.cli.exits import BROKEN_PIPE, DONE, INTERRUPTED, TROUBLE, CommandError
 from context_compressor.cli.wording import one_line
 

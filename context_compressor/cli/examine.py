@@ -71,7 +71,7 @@ def run_examine(
     model: str,
     base_url: str | None,
     budget: int,
-    baselines: Sequence[str],
+    baselines: Sequence[str] | None,
     window: int,
     limit: int | None,
     cache: str,
@@ -81,12 +81,10 @@ def run_examine(
     quiet: bool,
     format: Format | None,
 ) -> int:
-    """Examine sessions, write their probes, report; return the exit code. Options are as given.
-
-    Raises:
-        CommandError: options or paths are wrong, nothing can be read, or nobody agreed to the costs.
-    """
-    systems = _check(model, base_url, budget, baselines, cache, probes, is_printing=as_json or not quiet)
+    """Examine sessions, write their probes, report; return the exit code. Options are as given."""
+    systems = _check(
+        model, base_url, budget, baselines or (), cache, probes, is_printing=as_json or not quiet
+    )
     inputs = read_inputs(paths, format, lambda _: None)
     warn("skipped", list(map(str, (*inputs.problems, *inputs.unread))))
     chosen, unfit = _choose(inputs.sessions, budget, window)

@@ -17,7 +17,10 @@ BROKEN_PIPE: Final = 141
 
 
 class CommandError(Exception):
-    """End a command with one line on stderr, which says what is wrong, where, and how to mend it."""
+    """End a command with one line on stderr, which says what is wrong, where, and how to mend it.
+
+    Whatever checks, reads or writes for a command raises it.
+    """
 
     def __init__(self, message: str, code: int = TROUBLE) -> None:
         super().__init__(message)
@@ -25,21 +28,13 @@ class CommandError(Exception):
 
 
 def check_path(path: str, what: str) -> None:
-    """Refuse an empty path, such as a shell makes of an unset variable: it would be the current directory.
-
-    Raises:
-        CommandError: it is empty.
-    """
+    """Refuse an empty path, such as a shell makes of an unset variable: it would be the current directory."""
     if not path:
         raise CommandError(f"{what} is empty; name a file or directory")
 
 
 def check_store(path: str, shown: str) -> Path:
-    """Return the directory of a store that must be there; `shown` is what to call it.
-
-    Raises:
-        CommandError: there is none.
-    """
+    """Return the directory of a store that must be there; `shown` is what to call it."""
     directory = Path(path)
     if not directory.is_dir():
         what = "is no directory" if directory.exists() else "does not exist"

@@ -28,11 +28,7 @@ _MAX_ROWS = 40
 
 
 def read_bytes(given: str) -> int:
-    """Return a size in bytes: 500MB (10^6), 2GiB (2^30), or a number alone.
-
-    Raises:
-        CommandError: it is no size.
-    """
+    """Return a size in bytes: 500MB (10^6), 2GiB (2^30), or a number alone."""
     found = _SIZE.fullmatch(given.strip())
     if found is None:
         raise CommandError(f"--max-bytes {given}: not a size; write 500MB, 2GiB or a number of bytes")
@@ -41,11 +37,7 @@ def read_bytes(given: str) -> int:
 
 
 def read_age(given: str) -> float:
-    """Return an age in seconds: 30d, 12h, 90m, 45s or 2w.
-
-    Raises:
-        CommandError: it is no age.
-    """
+    """Return an age in seconds: 30d, 12h, 90m, 45s or 2w."""
     found = _AGE.fullmatch(given.strip())
     if found is None:
         raise CommandError(f"--max-age {given}: not an age; write 30d, 12h, 90m, 45s or 2w")
@@ -63,7 +55,7 @@ def run_gc(
     *,
     max_bytes: str | None,
     max_age: str | None,
-    keep: Sequence[str],
+    keep: Sequence[str] | None,
     dry_run: bool,
     as_json: bool,
 ) -> int:
@@ -76,13 +68,13 @@ def run_gc(
     check_stdout()
     most = None if max_bytes is None else read_bytes(max_bytes)
     max_age_seconds = None if max_age is None else read_age(max_age)
-    for name in keep:
+    for name in keep or ():
         if not NAMESPACE.fullmatch(name):
             raise CommandError(f"--keep {name}: no namespace can be called that")
     directory = check_store(store, store)
     try:
         done = collect_garbage(
-            directory, max_bytes=most, max_age_seconds=max_age_seconds, keep=keep, dry_run=dry_run
+            directory, max_bytes=most, max_age_seconds=max_age_seconds, keep=keep or (), dry_run=dry_run
         )
     except OffloadError as error:
         raise CommandError(str(error)) from None

@@ -54,11 +54,7 @@ def is_stdout(name: str | None) -> bool:
 
 
 def check_stdout() -> None:
-    """Refuse to work for nobody.
-
-    Raises:
-        CommandError: there is no stdout.
-    """
+    """Refuse to work for nobody."""
     if sys.stdout is None:
         raise CommandError("stdout is closed")
 
@@ -85,11 +81,7 @@ def check_output(name: str, option: str = "--output") -> None:
 
 
 def check_folder(name: str, option: str) -> None:
-    """Refuse a directory that could hold nothing, before any work is done.
-
-    Raises:
-        CommandError: it is empty, or something else stands in its place.
-    """
+    """Refuse a directory that could hold nothing, before any work is done."""
     check_path(name, option)
     folder = Path(name)
     if folder.exists() and not folder.is_dir():

@@ -12,12 +12,10 @@ from context_compressor.cli.exits import DONE, NO, TROUBLE, CommandError, check_
 from context_compressor.cli.outputs import check_stdout, write_stdout
 from context_compressor.cli.wording import for_terminal
 from context_compressor.errors import OffloadError, OffloadNotFoundError
-from context_compressor.offload.directory.checks import check_namespace
-from context_compressor.offload.directory.namespaces import NAMESPACE
+from context_compressor.offload.directory.namespaces import NAMESPACE, check_namespace
 from context_compressor.offload.protocol import REF_PREFIX
 from context_compressor.offload.text_files import TextFiles
-from context_compressor.offload.tools.patterns import PatternError, compile_pattern
-from context_compressor.offload.tools.searching import search_text
+from context_compressor.offload.tools.searching import PatternError, compile_pattern, search_text
 
 GREP_SECONDS = 10.0
 """What the search of all texts may take, their loading not included; a pattern can run for ever."""
@@ -28,15 +26,7 @@ _NAMED = 3
 
 
 class StoreView:
-    """The namespaces of one store, to be read only: having a look leaves no trace in the directory.
-
-    Args:
-        path: the store's directory.
-        namespace: the only one to look into; None for all.
-
-    Raises:
-        CommandError: there is no such directory or namespace.
-    """
+    """The namespaces of one store, to be read only: having a look leaves no trace in the directory."""
 
     def __init__(self, path: str, namespace: str | None) -> None:
         check_path(path, "--store")
@@ -94,11 +84,7 @@ class StoreView:
 
 
 def ref_given(given: str) -> str:
-    """Return a ref as stores take it; the 16 digits alone will do.
-
-    Raises:
-        CommandError: it is none.
-    """
+    """Return a ref as stores take it; the 16 digits alone will do."""
     found = _REF.fullmatch(given.strip().lower())
     if found is None:
         raise CommandError(f"{given!r} is not a ref; a ref is ctx:// and 16 hex digits")

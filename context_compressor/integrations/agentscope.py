@@ -7,7 +7,6 @@ import json
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from functools import partial
-from types import TracebackType
 from typing import Any, Literal, NoReturn, Self
 
 try:
@@ -279,12 +278,7 @@ class AgentScopeCompressedMemory(AgentScopeMemoryBase):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None = None,
-        error: BaseException | None = None,
-        traceback: TracebackType | None = None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.close()
 
     # What the read-back tools need

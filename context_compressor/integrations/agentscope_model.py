@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterable, AsyncIterator, Iterator
+from collections.abc import AsyncIterable, AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -13,7 +13,7 @@ from agentscope.message import Msg
 from agentscope.model import ChatModelBase
 
 from context_compressor.errors import InvalidArgumentError
-from context_compressor.summarizers.provider import Answer, Fault, NoAnswerError, ProviderSummarizer
+from context_compressor.summarizers.provider import Answer, Fault, ProviderSummarizer, as_answer, causes_of
 
 _FORMATTERS = {
     "DashScopeChatModel": "DashScopeChatFormatter",
@@ -100,17 +100,17 @@ class AgentScopeSummarizer(ProviderSummarizer):
         return last
 
     def _fault(self, error: Exception) -> Fault:
-        found = (fault for cause in _causes(error) if (fault := _fault_in(cause)) is not None)
+        found = (fault for cause in causes_of(error) if (fault := _fault_in(cause)) is not None)
         return next(found, Fault("unreadable", f"{type(error).__name__}: {error}"))
 
     def _read(self, answer: Any) -> Answer:
         try:
             blocks, usage = list(answer.content), answer.usage
             texts = [block["text"] for block in blocks if block["type"] == "text"]
-            read, written = (usage.input_tokens, usage.output_tokens) if usage is not None else (0, 0)
+            counts = (usage.input_tokens, usage.output_tokens) if usage is not None else (0, 0)
         except (AttributeError, KeyError, TypeError):  # KeyError: their dataclasses are dicts as well
-            raise NoAnswerError(f"the answer is no ChatResponse: {answer!r:.200}") from None
-        return Answer("".join(map(str, texts)), None, _count(read), _count(written))
+            raise Fault("empty", f"the answer is no ChatResponse: {answer!r:.200}") from None
+        return as_answer("".join(map(str, texts)), None, None, counts)
 
     def _keys(self) -> list[object]:
         client = getattr(self.chat_model, "client", None)
@@ -121,20 +121,6 @@ def _formatter_for(model: ChatModelBase) -> FormatterBase:
     names = [_FORMATTERS[kind.__name__] for kind in type(model).__mro__ if kind.__name__ in _FORMATTERS]
     made: FormatterBase = getattr(formatters, names[0] if names else "OpenAIChatFormatter")()
     return made
-
-
-def _count(value: Any) -> int:
-    return value if isinstance(value, int) else 0
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield an exception and those that led to it."""
-    seen: set[int] = set()
-    current: BaseException | None = error
-    while current is not None and id(current) not in seen:
-        seen.add(id(current))
-        yield current
-        current = current.__cause__ or current.__context__
 
 
 def _fault_in(error: BaseException) -> Fault | None:

@@ -8,8 +8,8 @@ from typing import Any
 from agentscope.tool import Toolkit, ToolResponse
 
 from context_compressor.messages.openai import from_openai
+from context_compressor.offload.tools.history import OffloadSource
 from context_compressor.offload.tools.offload_tools import OffloadTools
-from context_compressor.offload.tools.source import OffloadSource
 
 _RESPONSE_BLOCKS = frozenset({"text", "image", "audio", "video"})
 """What a `ToolResponse` may hold."""

@@ -116,13 +116,7 @@ def choose_cut(recording: Recording, window: int) -> int | None:
 
 
 def estimate(histories: Sequence[int], budget: int, systems: Sequence[str]) -> list[Estimate]:
-    """Return what examining sessions costs at most, if nothing is cached and no answer has to be mended.
-
-    Args:
-        histories: tokens of each up to its cut.
-        budget: of a view, in tokens.
-        systems: whose views are read.
-    """
+    """Return what examining sessions costs at most, if nothing is cached and no answer has to be mended."""
     count, views = len(histories), len(histories) * len(systems)
     read = sum(
         tokens if system in ("raw", "masking") else budget for tokens in histories for system in systems
@@ -136,13 +130,7 @@ def estimate(histories: Sequence[int], budget: int, systems: Sequence[str]) -> l
 
 
 class Examiner:
-    """Ask a chat-completions model, and keep its answers. Close it, or use it as a context manager.
-
-    Args:
-        model: its name.
-        cache: the folder of answers; made where there is none.
-        base_url: of the server; the SDK's default when None. The key is taken from `OPENAI_API_KEY`.
-    """
+    """Ask a chat-completions model, and keep its answers. Close it, or use it as a context manager."""
 
     def __init__(self, model: str, cache: Path, base_url: str | None = None) -> None:
         self.model = model
@@ -233,15 +221,7 @@ async def examine(
 ) -> Examined:
     """Return how much of a session views tell, by keys and by a reader.
 
-    Args:
-        recording: the session.
-        cut: the turn whose views are examined.
-        examiner: who is asked.
-        budget: tokens that a view may cost.
-        systems: names of `SYSTEMS`.
-
-    Raises:
-        ExaminationError: it could not be examined.
+    `cut`: the turn whose views are examined.
     """
     probes = await write_probes(recording.messages[:cut], examiner)
     part = Recording(recording.messages[: cut + 1], recording.counter.counter, recording.name, probes)

@@ -68,11 +68,6 @@ _PROBES = TypeAdapter(tuple[Probe, ...])
 def read_probes(value: Any, where: str, messages: int) -> tuple[Probe, ...]:
     """Return the probes of a session that has them itself, under `probes`.
 
-    Args:
-        value: what stands there; None where nothing does.
-        where: what to call the file in errors.
-        messages: how many messages the session has.
-
     Raises:
         ProbeError: they are malformed, or one is put behind the end.
     """
@@ -87,11 +82,7 @@ def read_probes(value: Any, where: str, messages: int) -> tuple[Probe, ...]:
 
 
 def check_places(probes: Sequence[Probe], where: str, messages: int) -> None:
-    """Refuse probes that are put behind the end of a session.
-
-    Raises:
-        ProbeError: one is.
-    """
+    """Refuse probes that are put behind the end of a session."""
     for number, probe in enumerate(probes):
         if probe.at > messages:
             raise ProbeError(

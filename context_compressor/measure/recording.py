@@ -106,12 +106,6 @@ class Recording:
 
     A turn is an assistant message before which something other than instructions stands: the histories before
     the others are no requests.
-
-    Args:
-        messages: the session as chat dicts; not to be changed while replays use it.
-        counter: what tokens are counted by; a `TiktokenCounter` when None.
-        name: what to call it in results.
-        probes: questions that are put to views of it.
     """
 
     def __init__(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Sequence
 
-from context_compressor.measure.probes import Probe, is_told
+from context_compressor.measure.probes import is_told
 from context_compressor.measure.recording import Chat, Recording, readable
 from context_compressor.measure.results import Asked, Replay, Turn
 from context_compressor.measure.systems import Spending, System
@@ -57,7 +57,9 @@ async def replay(
             if numbers:
                 text = None if view is None else readable(view)
                 tokens = 0 if view is None else recording.counter.count_all(view)
-                asked |= {n: _put(recording.probes[n], text, tokens) for n in numbers}
+                for n in numbers:
+                    told = text is not None and is_told(text, recording.probes[n].keys)
+                    asked[n] = Asked(recording.probes[n], told, tokens)
                 if on_probes is not None and text is not None:
                     on_probes(place, text)
         stored = await system.stored()
@@ -73,10 +75,6 @@ async def replay(
         stored_texts=len(texts),
         stored_bytes=sum(len(text.encode("utf-8", "surrogatepass")) for text in texts),
     )
-
-
-def _put(probe: Probe, text: str | None, tokens: int) -> Asked:
-    return Asked(probe, text is not None and is_told(text, probe.keys), tokens)
 
 
 class _Replaying:

@@ -200,6 +200,7 @@ class Replay:
 def total(replays: Sequence[Replay]) -> Totals:
     """Return what replays come to together: sums over all turns, so longer sessions weigh more."""
     turns = [turn for replay in replays for turn in replay.turns]
+    spent = [1000 * turn.seconds for turn in turns]
     raw_tokens = sum(turn.raw_tokens for turn in turns)
     view_tokens = sum(turn.view_tokens for turn in turns)
     share = _ratio(view_tokens, raw_tokens)
@@ -230,17 +231,12 @@ def total(replays: Sequence[Replay]) -> Totals:
         },
         stored_texts=sum(replay.stored_texts for replay in replays),
         stored_bytes=sum(replay.stored_bytes for replay in replays),
-        time=_times(turns),
-    )
-
-
-def _times(turns: Sequence[Turn]) -> Times:
-    spent = [1000 * turn.seconds for turn in turns]
-    return Times(
-        median_ms=percentile(spent, 0.5),
-        p99_ms=percentile(spent, 0.99),
-        max_ms=max(spent, default=None),
-        summaries_ms=1000 * sum(turn.summary_seconds for turn in turns),
+        time=Times(
+            median_ms=percentile(spent, 0.5),
+            p99_ms=percentile(spent, 0.99),
+            max_ms=max(spent, default=None),
+            summaries_ms=1000 * sum(turn.summary_seconds for turn in turns),
+        ),
     )
 
 

@@ -49,9 +49,7 @@ class RequestChecker:
     def check(self, messages: Sequence[Chat], same: int = 0) -> list[str]:
         """Return what a provider would refuse in a request; nothing for a valid one.
 
-        Args:
-            messages: the request.
-            same: how many messages at its start are those of the request before.
+        `same`: how many messages at its start are those of the request before.
         """
         self._go_back(same)
         for index in range(same, len(messages)):
@@ -92,7 +90,9 @@ class RequestChecker:
             self._waiting, self._function_waits = {}, False
             if role == "assistant":
                 self._check_assistant(place, message)
-        if role != "assistant" and not _is_content(message.get("content")):
+        content = message.get("content")
+        has_content = isinstance(content, str) or (isinstance(content, list) and bool(content))
+        if role != "assistant" and not has_content:
             self._note(place, f"a message of role {role} without content")
 
     def _unanswered(self, place: str) -> Iterator[str]:
@@ -162,10 +162,6 @@ def _is_object_text(arguments: str) -> bool:
         return isinstance(json.loads(arguments), dict)
     except (ValueError, RecursionError):
         return False
-
-
-def _is_content(content: object) -> bool:
-    return isinstance(content, str) or (isinstance(content, list) and bool(content))
 
 
 def _says(content: object) -> bool:

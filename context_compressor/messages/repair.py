@@ -29,19 +29,13 @@ def is_empty_assistant(msg: Msg) -> bool:
     Thinking alone does not count as content: it travels beside the content, which would be null. A beginning
     that the model is to go on from may be empty: its name is said then (Kimi's partial mode).
     """
-    if msg.role != "assistant" or _is_beginning(msg):
+    extra = remark_of(msg.metadata).get("extra", {})
+    is_beginning = extra.get("partial") or extra.get("prefix")  # Kimi and Qwen; DeepSeek and Mistral
+    if msg.role != "assistant" or is_beginning:
         return False
     if isinstance(msg.content, str):
         return not msg.content.strip()
     return all(_is_blank(block) for block in msg.content)
-
-
-def _is_beginning(msg: Msg) -> bool:
-    """Tell whether the model is to go on from a message: by `partial` (Kimi, Qwen) or `prefix` (DeepSeek,
-    Mistral).
-    """
-    extra = remark_of(msg.metadata).get("extra", {})
-    return bool(extra.get("partial") or extra.get("prefix"))
 
 
 def _is_blank(block: Block) -> bool:
@@ -72,9 +66,14 @@ def with_refusal_as_text(msg: Msg) -> Msg:
     refusal = "\n".join(str(block.get("refusal") or "") for block in blocks if _is_refusal_field(block))
     if not refusal.strip():
         return msg
-    other = msg.copy()
-    other.content = refusal
+    other = _with_content(msg, refusal)
     other.metadata = None
+    return other
+
+
+def _with_content(msg: Msg, content: str | list[Block]) -> Msg:
+    other = msg.copy()
+    other.content = content
     return other
 
 
@@ -92,19 +91,16 @@ def with_plain_content(msg: Msg) -> Msg:
         del other.metadata[REMARK]["content"]
         return other
     if not msg.content:
-        other = msg.copy()
-        other.content = ""
-        return other
-    if msg.role != "assistant" and any(block.get("type") == "tool_use" for block in msg.content):
-        other = msg.copy()
-        other.content = [
-            {"type": "text", "text": f"[Call of {block['name']}: {block.get('raw_input') or block['input']}]"}
-            if block.get("type") == "tool_use"
-            else block
-            for block in copy_json(msg.content)
-        ]
-        return other
-    return msg
+        return _with_content(msg, "")
+    if msg.role == "assistant" or not any(block.get("type") == "tool_use" for block in msg.content):
+        return msg
+    content = [
+        {"type": "text", "text": f"[Call of {block['name']}: {block.get('raw_input') or block['input']}]"}
+        if block.get("type") == "tool_use"
+        else block
+        for block in copy_json(msg.content)
+    ]
+    return _with_content(msg, content)
 
 
 def _is_empty_list(msg: Msg) -> bool:
@@ -126,9 +122,8 @@ def with_audio_by_id(msg: Msg) -> Msg:
     blocks = [] if isinstance(msg.content, str) else msg.content
     if not any(_has_audio_data(block) for block in blocks):
         return msg
-    other = msg.copy()
-    other.content = [_audio_by_id(block) if _has_audio_data(block) else block for block in copy_json(blocks)]
-    return other
+    content = [_audio_by_id(block) if _has_audio_data(block) else block for block in copy_json(blocks)]
+    return _with_content(msg, content)
 
 
 def _audio_by_id(block: Block) -> Block:
@@ -171,8 +166,7 @@ def with_result_content(msg: Msg, results: list[Block]) -> Msg:
     null = remark.get("content") == "null" and not is_legacy_result(msg)
     if not null and all(block["output"] != [] for block in results):
         return msg
-    other = msg.copy()
-    other.content = [{**block, "output": block["output"] or ""} for block in results]
+    other = _with_content(msg, [{**block, "output": block["output"] or ""} for block in results])
     if null:
         assert other.metadata is not None
         del other.metadata[REMARK]["content"]
@@ -213,10 +207,7 @@ def orphan_message(msg: Msg, result: Block, called: tuple[str, str] | None = Non
     A text stays a text: some providers take no list of parts (DeepSeek). The label beside parts of
     DashScope's form, without a type, is one of them.
 
-    Args:
-        msg: the message that holds the result.
-        result: its block.
-        called: the tool and the arguments of an earlier call under the result's id.
+    `called`: the tool and the arguments of an earlier call under the result's id.
     """
     other = msg.copy()
     other.name = str(result.get("name") or msg.name) if called is None else called[0]

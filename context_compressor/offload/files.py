@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from aiofiles.os import wrap
 
-from context_compressor.offload.directory.checks import as_root, check_limit, check_namespace
+from context_compressor.offload.directory.namespaces import as_root, check_limit, check_namespace
 from context_compressor.offload.directory.process import OnePerDirectory
 from context_compressor.offload.directory.tenant import Tenant
 from context_compressor.offload.protocol import check_ref, check_text

@@ -11,7 +11,6 @@ class KeepingStore:
     """Keep texts that a memory no longer names: an earlier view, or another state, still may.
 
     Args:
-        wrapped: the store.
         kept: the only refs that stay; None for all of them.
     """
 

@@ -5,11 +5,125 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from context_compressor.readers import anthropic_blocks as blocks
-from context_compressor.readers.documents import Document, Numbered
-from context_compressor.readers.grouped import GroupReader
+from context_compressor.readers.documents import Document, GroupReader, Numbered
 from context_compressor.readers.session import Format, Session, UnreadableError
-from context_compressor.readers.transcript import Transcript, is_message, kind_of
+from context_compressor.readers.transcript import (
+    Part,
+    Transcript,
+    image_part,
+    is_message,
+    kind_of,
+    opaque_part,
+    string,
+    text_part,
+)
+
+_MARKS = ("tool_use", "thinking", "redacted_thinking", "server_tool_use", "document", "search_result")
+"""Block types by which content is told from that of chat dicts; `image` counts where it has a `source`."""
+_NEEDED = {"text": ("text",), "tool_use": ("id", "name"), "tool_result": ("tool_use_id",)}
+"""Keys that must hold strings in a block of a type."""
+
+
+def has_mark(content: Any) -> bool:
+    """Tell whether content holds a block that only Anthropic's format has."""
+    return isinstance(content, list) and any(_is_mark(block) for block in content)
+
+
+def _is_mark(block: Any) -> bool:
+    if not isinstance(block, dict):
+        return False
+    kind = block.get("type")
+    if kind == "tool_result":
+        return "tool_use_id" in block
+    return kind in _MARKS or (kind == "image" and "source" in block)
+
+
+def blocks_of(content: Any) -> list[dict[str, Any]]:
+    """Return content as blocks."""
+    if isinstance(content, str):
+        return [text_part(content)] if content else []
+    if not isinstance(content, list):
+        raise UnreadableError(f"content: expected a string or a list of blocks, got {kind_of(content)}")
+    blocks = [text_part(block) if isinstance(block, str) else block for block in content]
+    for index, block in enumerate(blocks):
+        if not isinstance(block, dict):
+            raise UnreadableError(f"content[{index}]: expected a block, got {kind_of(block)}")
+        for key in _NEEDED.get(str(block.get("type")), ()):
+            string(block, key, f"content[{index}].")
+    return blocks
+
+
+def add_user(transcript: Transcript, content: Any, line: int) -> None:
+    """Add a user message: its tool results as answers, what else it holds as said by the user."""
+    blocks = blocks_of(content)
+    results = [block for block in blocks if block.get("type") == "tool_result"]
+    for block in results:
+        transcript.answer(block["tool_use_id"], result_parts(block.get("content")), line)
+    parts = [to_part(block) for block in blocks if block.get("type") != "tool_result"]
+    if parts or not results:
+        transcript.say("user", parts, line)
+
+
+def add_assistant(transcript: Transcript, content: Any, line: int, key: str | None = None) -> None:
+    """Add an assistant message, or a further part of the one with this key."""
+    blocks = blocks_of(content)
+    transcript.reply(line, key)
+    for block in blocks:
+        kind = str(block.get("type"))
+        if kind == "thinking":
+            transcript.think(str(block.get("thinking") or ""), line)
+        elif kind == "redacted_thinking":
+            continue  # encrypted: nobody but the provider reads it
+        elif kind in ("tool_use", "server_tool_use", "mcp_tool_use"):
+            call_id = str(block.get("id") or "")
+            transcript.call(call_id, str(block.get("name") or kind), block.get("input") or {}, line)
+        elif kind.endswith("_tool_result"):
+            transcript.answer(str(block.get("tool_use_id") or ""), result_parts(block.get("content")), line)
+        else:
+            transcript.speak([to_part(block)], line)
+
+
+def result_parts(content: Any) -> list[Part]:
+    """Return the parts of a tool result."""
+    if content is None:
+        return []
+    if isinstance(content, str):
+        return [text_part(content)]
+    if isinstance(content, list):
+        return [to_part(item) if isinstance(item, dict) else opaque_part(item) for item in content]
+    return [opaque_part(content)]
+
+
+def to_part(block: dict[str, Any]) -> Part:
+    """Return a block as a content part; one of an unknown type as its JSON text."""
+    kind, source = block.get("type"), block.get("source")
+    if kind == "text" and isinstance(block.get("text"), str):
+        return text_part(block["text"])
+    if isinstance(source, dict):
+        if kind == "image" and (url := _url(source)) is not None:
+            return image_part(url)
+        if kind == "document":
+            return _document(block, source)
+    return opaque_part(block)
+
+
+def _document(block: dict[str, Any], source: dict[str, Any]) -> Part:
+    if source.get("type") == "text" and isinstance(source.get("data"), str):
+        return text_part(source["data"])
+    url = _url(source)
+    if url is None or not url.startswith("data:"):
+        return opaque_part(block)
+    title = block.get("title")
+    file = {"filename": title} if isinstance(title, str) else {}
+    return {"type": "file", "file": {**file, "file_data": url}}
+
+
+def _url(source: dict[str, Any]) -> str | None:
+    if source.get("type") == "base64" and isinstance(source.get("data"), str):
+        return f"data:{source.get('media_type', '')};base64,{source['data']}"
+    url = source.get("url")
+    return url if isinstance(url, str) else None
+
 
 FORMAT = Format.ANTHROPIC
 
@@ -27,7 +141,8 @@ def _is_session(value: Any) -> bool:
     if messages is None or speaks_chat(messages):
         return False
     has_system = isinstance(value, dict) and isinstance(value.get("system"), str | list)
-    return (has_system and not _has_instruction(messages)) or _are_messages(messages)
+    has_instruction = any(isinstance(m, dict) and m.get("role") == "system" for m in messages)
+    return (has_system and not has_instruction) or _are_messages(messages)
 
 
 def _held(value: Any) -> list[Any] | None:
@@ -40,7 +155,7 @@ def _are_messages(messages: Sequence[Any]) -> bool:
     if speaks_chat(messages):
         return False
     return any(
-        is_message(m) and (blocks.has_mark(m.get("content")) or ("stop_reason" in m and "usage" in m))
+        is_message(m) and (has_mark(m.get("content")) or ("stop_reason" in m and "usage" in m))
         for m in messages
     )
 
@@ -50,10 +165,6 @@ def speaks_chat(value: Any) -> bool:
     roles = ("tool", "function", "developer")
     messages = _held(value) or ()
     return any(isinstance(m, dict) and (m.get("role") in roles or "tool_calls" in m) for m in messages)
-
-
-def _has_instruction(messages: Sequence[Any]) -> bool:
-    return any(isinstance(m, dict) and m.get("role") == "system" for m in messages)
 
 
 def read(document: Document) -> Iterator[Session]:
@@ -67,7 +178,7 @@ def _begin(transcript: Transcript, holder: Any, line: int) -> list[Numbered]:
     """Say the system prompt that stands beside the messages."""
     if isinstance(holder, dict) and holder.get("system"):
         try:
-            parts = [blocks.to_part(block) for block in blocks.blocks_of(holder["system"])]
+            parts = [to_part(block) for block in blocks_of(holder["system"])]
         except UnreadableError as error:
             raise UnreadableError(f"system: {error.why}") from None
         transcript.say("system", parts, line)
@@ -88,10 +199,10 @@ def _add(transcript: Transcript, item: Any, line: int) -> None:
     if item.get("tool_calls"):
         raise UnreadableError("tool_calls: expected calls as blocks of the content; these are of OpenAI chat")
     if role == "assistant":
-        blocks.add_assistant(transcript, content, line)
+        add_assistant(transcript, content, line)
     elif role == "user":
-        blocks.add_user(transcript, content, line)
+        add_user(transcript, content, line)
     elif role == "system":
-        transcript.say("system", [blocks.to_part(block) for block in blocks.blocks_of(content)], line)
+        transcript.say("system", [to_part(block) for block in blocks_of(content)], line)
     else:
         raise UnreadableError(f"role: expected user, assistant or system, got {role!r}")

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from context_compressor.readers.documents import Document
-from context_compressor.readers.grouped import to_session
-from context_compressor.readers.response_items import add_item
+from context_compressor.readers.documents import Document, to_session
+from context_compressor.readers.openai_responses import add_item
 from context_compressor.readers.session import Format, Session, UnreadableError
 from context_compressor.readers.transcript import Transcript, kind_of, text_part
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from context_compressor.readers.anthropic_blocks import to_part as anthropic_part
-from context_compressor.readers.documents import Document
-from context_compressor.readers.grouped import GroupReader
+from context_compressor.readers.anthropic_messages import to_part as anthropic_part
+from context_compressor.readers.documents import Document, GroupReader
 from context_compressor.readers.session import Format, Session, UnreadableError
 from context_compressor.readers.transcript import (
     Part,
@@ -89,7 +88,9 @@ def _unwrap(value: Any) -> list[Any]:
 def _add(transcript: Transcript, item: Any, line: int) -> None:
     found = _fields(item)
     if found is None:
-        raise UnreadableError(f"expected a LangChain message, got {_described(item)}")
+        is_typed = isinstance(item, dict) and "type" in item
+        got = f"one of type {item['type']!r}" if is_typed else kind_of(item)
+        raise UnreadableError(f"expected a LangChain message, got {got}")
     kind, data = found
     if kind == "remove":
         return
@@ -182,10 +183,6 @@ def _part(block: dict[str, Any]) -> Part:
         if kind == "image" and isinstance(block.get("url"), str):
             return image_part(block["url"])
     return anthropic_part(block)
-
-
-def _described(item: Any) -> str:
-    return f"one of type {item['type']!r}" if isinstance(item, dict) and "type" in item else kind_of(item)
 
 
 def _dicts(value: Any) -> list[dict[str, Any]]:

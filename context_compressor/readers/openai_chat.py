@@ -7,8 +7,7 @@ from typing import Any
 
 from context_compressor.errors import InvalidMessageError
 from context_compressor.messages.openai import from_openai
-from context_compressor.readers.documents import Document, Numbered
-from context_compressor.readers.grouped import read_groups
+from context_compressor.readers.documents import Document, Numbered, read_groups
 from context_compressor.readers.session import Form, Format, Session, UnreadableError
 from context_compressor.readers.transcript import is_message, kind_of
 
@@ -43,10 +42,6 @@ def read(document: Document) -> Iterator[Session]:
         )
 
 
-def _holds_messages(value: Any) -> bool:
-    return isinstance(value, dict) and "messages" in value and "role" not in value
-
-
 def _read_message_lines(document: Document, values: Iterator[Numbered]) -> Session:
     messages: list[Any] = []
     lines: list[int] = []
@@ -76,7 +71,10 @@ def _unwrap(value: Any) -> tuple[list[Any], dict[str, Any] | None]:
         raise UnreadableError(
             f'expected a list of chat messages or {{"messages": [...]}}, got {kind_of(value)}'
         )
-    if messages and all(isinstance(one, list) or _holds_messages(one) for one in messages):
+    if messages and all(
+        isinstance(one, list) or (isinstance(one, dict) and "messages" in one and "role" not in one)
+        for one in messages
+    ):
         raise UnreadableError("is a list of sessions; write one per line, as `jq -c '.[]'` does (JSONL)")
     _check(messages, 0)
     return messages, frame

@@ -5,11 +5,189 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from context_compressor.readers.documents import Document, Numbered
-from context_compressor.readers.grouped import GroupReader
-from context_compressor.readers.response_items import add_item, is_item
+from context_compressor.readers.documents import Document, GroupReader, Numbered
 from context_compressor.readers.session import Format, Session, UnreadableError
-from context_compressor.readers.transcript import Transcript, kind_of, text_part
+from context_compressor.readers.transcript import (
+    Part,
+    Transcript,
+    content_parts,
+    image_part,
+    kind_of,
+    opaque_part,
+    string,
+    text_part,
+)
+
+_ROLES = ("user", "system", "developer", "assistant")
+_TEXTS = ("input_text", "output_text", "text", "summary_text", "reasoning_text")
+_PART_TYPES = ("input_text", "output_text", "input_image", "input_file")
+"""Types of content parts that only this API has."""
+
+_HOSTED = {
+    "web_search_call": (("action",), ("results",)),
+    "file_search_call": (("queries",), ("results",)),
+    "code_interpreter_call": (("code",), ("outputs",)),
+    "image_generation_call": (("action", "prompt", "revised_prompt"), ()),
+    "mcp_call": (("arguments",), ("output", "error")),
+}
+"""Calls that the provider carries out itself, in one item: where the arguments are, and where the result."""
+
+_SILENT = frozenset(
+    {
+        *("item_reference", "compaction", "compaction_summary", "compaction_trigger", "context_compaction"),
+        *("mcp_list_tools", "mcp_approval_request", "mcp_approval_response", "additional_tools"),
+        *("ghost_snapshot", "other"),
+    }
+)
+"""Items that say nothing that could be read: encrypted, pointers elsewhere, bookkeeping."""
+
+_ITEM_TYPES = (
+    *_HOSTED,
+    *("function_call", "custom_tool_call", "local_shell_call", "shell_call", "apply_patch_call"),
+    *("function_call_output", "custom_tool_call_output", "local_shell_call_output", "shell_call_output"),
+    *("apply_patch_call_output", "computer_call", "computer_call_output"),
+    *("tool_search_call", "tool_search_output", "reasoning"),
+    *("item_reference", "compaction", "mcp_list_tools"),
+)
+"""Types by which an item is known; a tuple, since what is looked for may be anything."""
+_ACTIONS = ("arguments", "input", "action", "actions", "operation", "code")
+"""Where a call keeps what it was called with."""
+
+
+def is_item(value: Any) -> bool:
+    """Tell whether a value is an item that no other format has."""
+    if not isinstance(value, dict):
+        return False
+    if value.get("type") in _ITEM_TYPES:
+        return True
+    content = value.get("content")
+    return isinstance(content, list) and any(
+        isinstance(part, dict) and part.get("type") in _PART_TYPES for part in content
+    )
+
+
+def add_item(transcript: Transcript, item: Any, line: int) -> None:
+    """Add an item.
+
+    Raises:
+        UnreadableError: it is none, or lacks what an item of its type must have.
+    """
+    if not isinstance(item, dict):
+        raise UnreadableError(f"expected an item, got {kind_of(item)}")
+    kind = item.get("type") or ("message" if "role" in item else None)
+    if not isinstance(kind, str):
+        raise UnreadableError("type: expected the type of an item, but it is missing")
+    if kind == "message":
+        _add_message(transcript, item, line)
+    elif kind == "agent_message" and isinstance(item.get("content"), str | list):
+        _add_message(transcript, {**item, "role": "assistant"}, line)
+    elif kind == "reasoning":
+        _add_reasoning(transcript, item, line)
+    elif kind in _HOSTED:
+        _add_hosted(transcript, item, kind, line)
+    elif kind.endswith("_output"):
+        call_id = item.get("call_id") or item.get("id")  # that of a local shell says `id`
+        transcript.answer(call_id if isinstance(call_id, str) else "", _output_parts(item), line)
+    elif kind.endswith("_call"):
+        _add_call(transcript, item, kind, line)
+    elif kind not in _SILENT:
+        raise UnreadableError(f"type: {kind!r} is not an item that is read here")
+
+
+def _add_message(transcript: Transcript, item: dict[str, Any], line: int) -> None:
+    role = item.get("role")
+    if role not in _ROLES:
+        raise UnreadableError(f"role: expected one of {', '.join(_ROLES)}, got {role!r}")
+    parts = to_parts(item.get("content"))
+    if role != "assistant":
+        transcript.say(str(role), parts, line)
+        return
+    if transcript.is_replying:
+        transcript.close()
+    transcript.speak(parts, line)
+
+
+def _add_reasoning(transcript: Transcript, item: dict[str, Any], line: int) -> None:
+    texts = _texts(item.get("content")) or _texts(item.get("summary"))
+    if texts:
+        if transcript.is_replying:
+            transcript.close()
+        transcript.think("\n\n".join(texts), line)
+
+
+def _add_call(transcript: Transcript, item: dict[str, Any], kind: str, line: int) -> None:
+    call_id = item.get("call_id") or item.get("id")
+    named = kind in ("function_call", "custom_tool_call")
+    name = string(item, "name") if named else kind.removesuffix("_call")
+    if named and isinstance(item.get("namespace"), str):
+        name = f"{item['namespace']}__{name}"
+    found: Any = next((item[key] for key in _ACTIONS if item.get(key) is not None), {})
+    if kind == "custom_tool_call" and isinstance(found, str):
+        found = {"input": found}  # free text, where arguments must be an object
+    transcript.call(call_id if isinstance(call_id, str) else "", name, found, line)
+
+
+def _add_hosted(transcript: Transcript, item: dict[str, Any], kind: str, line: int) -> None:
+    asked, given = _HOSTED[kind]
+    held = {key: item[key] for key in asked if item.get(key) is not None}
+    only = next(iter(held.values())) if len(held) == 1 else held
+    arguments = only if isinstance(only, dict) or (kind == "mcp_call" and isinstance(only, str)) else held
+    found = next((item[key] for key in given if item.get(key) is not None), None)
+    result = found if found is not None else f"({item.get('status') or 'completed'})"
+    name = item.get("name") if kind == "mcp_call" else None
+    transcript.hosted_call(
+        item.get("id"),
+        name if isinstance(name, str) else kind.removesuffix("_call"),
+        arguments,
+        [opaque_part(result)],
+        line,
+    )
+
+
+def _output_parts(item: dict[str, Any]) -> list[Part]:
+    output: Any = next((item[key] for key in ("output", "tools", "result") if item.get(key) is not None), "")
+    if isinstance(output, dict):
+        # Codex once wrapped text so; a screenshot is a part by itself.
+        if isinstance(output.get("content"), str):
+            return [text_part(output["content"])]
+        return [to_part(output)]
+    if isinstance(output, str):
+        return [text_part(output)]
+    return to_parts(output) if isinstance(output, list) else [opaque_part(output)]
+
+
+def to_parts(content: Any) -> list[Part]:
+    """Return content parts."""
+    return [to_part(part) for part in content_parts(content, "parts")]
+
+
+def to_part(part: dict[str, Any]) -> Part:
+    """Return a content part as chat dicts have it; one of an unknown type as its JSON text."""
+    kind = part.get("type")
+    if kind in _TEXTS and isinstance(part.get("text"), str):
+        return text_part(part["text"])
+    if kind == "refusal" and isinstance(part.get("refusal"), str):
+        return text_part(part["refusal"])
+    if kind in ("input_image", "computer_screenshot") and isinstance(part.get("image_url"), str):
+        detail = {"detail": part["detail"]} if isinstance(part.get("detail"), str) else {}
+        return image_part(part["image_url"], **detail)
+    if kind == "input_file":
+        held = {
+            key: part[key] for key in ("file_id", "filename", "file_data") if isinstance(part.get(key), str)
+        }
+        if held.keys() & {"file_id", "file_data"}:
+            return {"type": "file", "file": held}
+    if kind == "input_audio" and isinstance(part.get("input_audio"), dict):
+        return {"type": "input_audio", "input_audio": part["input_audio"]}
+    return opaque_part(part)
+
+
+def _texts(parts: Any) -> list[str]:
+    if not isinstance(parts, list):
+        return []
+    found = [part.get("text") for part in parts if isinstance(part, dict)]
+    return [text for text in found if isinstance(text, str) and text]
+
 
 FORMAT = Format.RESPONSES
 

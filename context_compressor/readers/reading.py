@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import codecs
+import gzip
+import io
+import os
+import re
+import zlib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any, Protocol, cast
 
 from context_compressor.readers import (
     agentscope,
@@ -18,8 +25,81 @@ from context_compressor.readers import (
     openai_responses,
 )
 from context_compressor.readers.documents import Document, Numbered
-from context_compressor.readers.files import as_text_bytes, open_file, walk
 from context_compressor.readers.session import Form, Format, Problem, Session, UnreadableError, summed
+
+_GZIP = b"\x1f\x8b"
+_HEAD_BYTES = 4096
+"""Read of a file to tell how it is packed or encoded."""
+_PACKED = {
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"BZh": "bzip2",
+    b"\xfd7zXZ\x00": "xz",
+    b"PK\x03\x04": "zip",
+}
+"""How compressed files begin that are not unpacked here."""
+_MARKS = {
+    codecs.BOM_UTF32_LE: "UTF-32",
+    codecs.BOM_UTF32_BE: "UTF-32",
+    codecs.BOM_UTF16_LE: "UTF-16",
+    codecs.BOM_UTF16_BE: "UTF-16",
+}
+"""How texts begin that say so themselves; the longer marks first, since one begins with a shorter one."""
+_STORED = re.compile(r"[0-9a-f]{16}\.txt|search\.sqlite3")
+"""What a `FileOffloadStore` holds: no sessions, but what left their views."""
+
+
+def open_file(path: Path) -> IO[bytes]:
+    """Open a file for reading."""
+    try:
+        return path.open("rb")
+    except FileNotFoundError:
+        raise UnreadableError("there is no such file") from None
+    except (OSError, ValueError) as error:  # ValueError: a null byte in the name
+        raise UnreadableError(f"cannot be read: {getattr(error, 'strerror', None) or error}") from None
+
+
+def as_text_bytes(stream: IO[bytes]) -> IO[bytes]:
+    """Return the bytes of a text, unpacked where they are gzipped; the stream can be rewound.
+
+    Raises:
+        UnreadableError: they are not those of a text that is read here.
+    """
+    try:
+        if not stream.seekable():
+            stream = io.BytesIO(stream.read())
+        head = stream.read(_HEAD_BYTES)
+        stream.seek(0)
+    except OSError as error:
+        raise UnreadableError(f"cannot be read: {error.strerror or error}") from None
+    if head.startswith(_GZIP):
+        with suppress(OSError, EOFError, zlib.error):  # whoever reads the lines tells where the damage is
+            head = b""
+            head = gzip.GzipFile(fileobj=stream).read(_HEAD_BYTES)
+        stream.seek(0)
+        # Anew: after damage at the very start, the first would not begin there again.
+        stream = cast("IO[bytes]", gzip.GzipFile(fileobj=stream))
+    for magic, name in _PACKED.items():
+        if head.startswith(magic):
+            raise UnreadableError(f"is compressed with {name}; unpack it first (gzip is read as it is)")
+    for mark, name in _MARKS.items():
+        if head.startswith(mark):
+            raise UnreadableError(f"is {name} text; save the file as UTF-8")
+    if b"\x00" in head:
+        raise UnreadableError("is a binary file; expected chat messages as JSON or JSONL")
+    return stream
+
+
+def walk(directory: Path, on_error: Callable[[OSError], None]) -> Iterator[Path]:
+    """Yield the regular files below a directory, by name.
+
+    Not hidden ones, nor what an offload store holds, nor any in linked directories.
+    """
+    for parent, directories, names in os.walk(directory, onerror=on_error):
+        directories[:] = sorted(name for name in directories if not name.startswith("."))
+        for name in sorted(names):
+            path = Path(parent, name)
+            if not name.startswith(".") and not _STORED.fullmatch(name) and path.is_file():
+                yield path
 
 
 class Reader(Protocol):
@@ -62,11 +142,7 @@ def read_stream(
 ) -> Iterator[Session]:
     """Yield the sessions of one file, as they are read.
 
-    Args:
-        stream: its bytes, gzipped or not.
-        name: as problems name it.
-        problems: takes what could not be read, each as it is met.
-        format: which format it is; found out by its content when None.
+    `problems`: takes what could not be read, each as it is met.
 
     Raises:
         UnreadableError: nothing in it can be read.
@@ -80,7 +156,8 @@ def read_stream(
     before = len(problems)
     empty = True
     may_be_mixed = format is None and known in _SESSION_FORMATS and document.is_lines
-    is_each = may_be_mixed and _are_sessions(document.sample)
+    first = next((value for value in document.sample if detect_format([value]) is not None), None)
+    is_each = may_be_mixed and _is_session(first)  # then each may be of another format
     for session in _read_each(document, reader.FORMAT) if is_each else reader.read(document):
         if session.messages or session.form is not Form.FOREIGN:
             empty = False
@@ -101,11 +178,6 @@ def _unknown_lines(sample: Sequence[Any]) -> str:
 
 def _reader_of(format: Format) -> Reader:
     return next(reader for reader in READERS if reader.FORMAT is format)
-
-
-def _are_sessions(sample: Sequence[Any]) -> bool:
-    """Tell whether each value of a file is a session by itself, so that each may be of another format."""
-    return _is_session(next((value for value in sample if detect_format([value]) is not None), None))
 
 
 def _is_session(value: Any) -> bool:
@@ -147,22 +219,19 @@ def read_path(path: Path, problems: list[Problem], format: Format | None = None)
         with open_file(path) as stream:
             yield from read_stream(stream, str(path), problems, format)
         return
-    for file in walk(path, lambda error: problems.append(_unlisted(error))):
+
+    def note(error: OSError) -> None:
+        problems.append(Problem(str(error.filename), None, f"cannot be listed: {error.strerror or error}"))
+
+    for file in walk(path, note):
         try:
             with open_file(file) as stream:
                 for session in read_stream(stream, str(file), problems, format):
-                    yield session if session.id else replace(session, id=_name_in(path, session))
+                    name = file.relative_to(path).as_posix()
+                    name = name if session.line is None else f"{name}:{session.line}"
+                    yield session if session.id else replace(session, id=name)
         except UnreadableError as error:
             problems.append(error.at(str(file)))
-
-
-def _unlisted(error: OSError) -> Problem:
-    return Problem(str(error.filename), None, f"cannot be listed: {error.strerror or error}")
-
-
-def _name_in(directory: Path, session: Session) -> str:
-    name = Path(session.source).relative_to(directory).as_posix()
-    return name if session.line is None else f"{name}:{session.line}"
 
 
 @dataclass(frozen=True, slots=True)

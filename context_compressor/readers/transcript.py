@@ -176,11 +176,7 @@ def opaque_part(value: Any) -> Part:
 
 
 def content_parts(content: Any, what: str) -> list[Part]:
-    """Return content as parts, as they are; `what` its format calls them.
-
-    Raises:
-        UnreadableError: it is neither text nor a list.
-    """
+    """Return content as parts, as they are; `what` its format calls them."""
     if isinstance(content, str):
         return [text_part(content)] if content else []
     if not isinstance(content, list):
@@ -203,11 +199,7 @@ def dump(value: Any) -> str:
 
 
 def string(data: dict[str, Any], key: str, path: str = "") -> str:
-    """Return a string under a key.
-
-    Raises:
-        UnreadableError: it is missing or not a string.
-    """
+    """Return a string under a key."""
     value = data.get(key)
     if not isinstance(value, str):
         found = "but it is missing" if key not in data else f"got {kind_of(value)}"

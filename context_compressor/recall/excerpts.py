@@ -7,10 +7,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from context_compressor.recall.escapes import readings
 from context_compressor.recall.passages import find_all
 from context_compressor.recall.query import Query, read_query
-from context_compressor.recall.terms import RUN, UNSPACED_RUN, TermReader, fold
+from context_compressor.recall.terms import RUN, UNSPACED_RUN, TermReader, fold, readings
 
 _LONG_CHARACTERS = 60
 """Of a longer run only the part that is asked for has to be shown, with so many characters."""
@@ -33,7 +32,6 @@ class Excerpts:
     """Show the parts of texts that answer a query, a term that few of them hold before one of many.
 
     Args:
-        query: what was asked.
         texts: passages, without white space at their ends.
     """
 
@@ -131,11 +129,8 @@ def _fold_each(text: str) -> tuple[str, list[int]]:
 def excerpt(text: str, places: Sequence[Place], width: int, weights: Sequence[float]) -> str:
     """Return the part of a text that holds most of what is sought, cut between words where it has some.
 
-    Args:
-        text: a passage, without white space at its ends.
-        places: where in it what is sought stands, in order.
-        width: characters to show at most, two ellipses apart.
-        weights: what each term of the query is worth.
+    `places`: where in it what is sought stands, in order. `width`: characters to show at most, two ellipses
+    apart.
     """
     if len(text) <= width:
         return text

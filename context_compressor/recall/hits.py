@@ -48,12 +48,6 @@ def hits_page(hits: Sequence[Hit], query: str, counter: TokenCounter, max_tokens
     """Return hits as a page of at most `max_tokens` tokens: as many as fit, each as long as then fits.
 
     All of at most `max_tokens` are shown at the width at which that is so; else the first ones.
-
-    Args:
-        hits: what was found, best first; at least one.
-        query: what was asked: passages are cut around what answers it.
-        counter: what the page is counted by.
-        max_tokens: what it may cost.
     """
     # The first search loads what it takes, which nothing else needs.
     from context_compressor.recall.excerpts import Excerpts
@@ -63,7 +57,10 @@ def hits_page(hits: Sequence[Hit], query: str, counter: TokenCounter, max_tokens
     @cache
     def shown(width: int) -> list[str]:
         found = excerpts.shown(width)
-        return [f"[{_title(hit)}]\n{_said(text)}" for hit, text in zip(hits, found, strict=True)]
+        # No line of a passage can pass for the title of another: a tool could speak as the user.
+        return [
+            f"[{_title(hit)}]\n{_TITLE_LIKE.sub(' [', text)}" for hit, text in zip(hits, found, strict=True)
+        ]
 
     page = ""
     for places, width in _attempts(hits):
@@ -90,11 +87,6 @@ def _attempts(hits: Sequence[Hit]) -> Iterator[tuple[list[int], int]]:
 def is_hits_page(text: str) -> bool:
     """Tell whether a text has the form of `hits_page`; what it says is not looked at."""
     return _FIRST.match(text) is not None and _LAST.search(text) is not None
-
-
-def _said(passage: str) -> str:
-    """Return a passage of which no line can pass for the title of another: a tool could speak as the user."""
-    return _TITLE_LIKE.sub(" [", passage)
 
 
 def _title(hit: Hit) -> str:

@@ -11,13 +11,21 @@ from pathlib import Path
 from time import monotonic
 from typing import TypeVar
 
-from context_compressor.recall.escapes import readings
 from context_compressor.recall.passages import Document, split_passages
 from context_compressor.recall.query import Query, read_query
-from context_compressor.recall.ranking import Found, Lookup, rank
-from context_compressor.recall.rows import KEY_BYTES, Entry, Record, Rows, key_stamp, stamp_of
+from context_compressor.recall.ranking import (
+    KEY_BYTES,
+    Entry,
+    Found,
+    Lookup,
+    Record,
+    Rows,
+    key_stamp,
+    rank,
+    stamp_of,
+)
 from context_compressor.recall.storage import DamagedError, NotAnIndexError, Storage, discard_file, is_damaged
-from context_compressor.recall.terms import TermReader
+from context_compressor.recall.terms import TermReader, readings
 
 logger = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from weakref import finalize
 from zlib import crc32
 
-from context_compressor.recall.rows import Record, Rows
+from context_compressor.recall.ranking import Record, Rows
 
 VERSION = 5
 """Of terms, passages and tables, as `user_version`: a file of another version is written anew."""

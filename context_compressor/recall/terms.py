@@ -3,13 +3,133 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 from zlib import crc32
 
 from context_compressor.messages.normalizing import normalize
-from context_compressor.recall.stemming import stem
+
+_VOWEL = re.compile(r"[aeiou]|(?<=[^aeiou])y")
+_MEASURE = re.compile(r"(?:[aeiou]|(?<=[^aeiou])y)(?:[^aeiou])")
+_DOUBLE = re.compile(r"([^aeiouylsz])\1$")
+_SHORT = re.compile(r"(?:^|.*[^aeiou])[aeiouy][^aeiouywx]$")
+
+_STEP_2 = (
+    ("ational", "ate"), ("tional", "tion"), ("enci", "ence"), ("anci", "ance"), ("izer", "ize"),
+    ("bli", "ble"), ("logi", "log"), ("alli", "al"), ("entli", "ent"), ("eli", "e"), ("ousli", "ous"),
+    ("ization", "ize"), ("ation", "ate"), ("ator", "ate"), ("alism", "al"), ("iveness", "ive"),
+    ("fulness", "ful"), ("ousness", "ous"), ("aliti", "al"), ("iviti", "ive"), ("biliti", "ble"),
+)  # fmt: skip
+_STEP_3 = (
+    ("icate", "ic"), ("ative", ""), ("alize", "al"), ("iciti", "ic"), ("ical", "ic"), ("ful", ""),
+    ("ness", ""),
+)  # fmt: skip
+_STEP_4 = (
+    "ement", "ance", "ence", "able", "ible", "ment", "ant", "ent", "ism", "ate", "iti", "ous", "ive", "ize",
+    "ion", "al", "er", "ic", "ou",
+)  # fmt: skip
+
+
+def stem(word: str) -> str:
+    """Return the stem of a lower-case English word; other words of ASCII letters are cut by the same rules.
+
+    M. F. Porter, "An algorithm for suffix stripping", Program 14 (1980).
+    """
+    if len(word) <= 2:
+        return word
+    word = _without_ending(_without_plural(word))
+    if word.endswith("y") and _VOWEL.search(word[:-1]):
+        word = word[:-1] + "i"
+    for rules in (_STEP_2, _STEP_3):
+        for ending, replaced in rules:
+            if word.endswith(ending):
+                rest = word[: -len(ending)]
+                word = rest + replaced if _measure(rest) > 0 else word
+                break
+    word = _without_long_ending(word)
+    if word.endswith("e"):
+        rest = word[:-1]
+        measure = _measure(rest)
+        if measure > 1 or (measure == 1 and not _SHORT.match(rest)):
+            word = rest
+    return word[:-1] if word.endswith("ll") and _measure(word) > 1 else word
+
+
+def _measure(word: str) -> int:
+    """Count Porter's m: how often consonants follow vowels."""
+    return len(_MEASURE.findall(word))
+
+
+def _without_plural(word: str) -> str:
+    if word.endswith(("sses", "ies")):
+        return word[:-2]
+    return word[:-1] if word.endswith("s") and not word.endswith("ss") else word
+
+
+def _without_ending(word: str) -> str:
+    if word.endswith("eed"):
+        return word[:-1] if _measure(word[:-3]) > 0 else word
+    for ending in ("ed", "ing"):
+        rest = word[: -len(ending)]
+        if word.endswith(ending) and _VOWEL.search(rest):
+            if rest.endswith(("at", "bl", "iz")):
+                return rest + "e"
+            if _DOUBLE.search(rest):
+                return rest[:-1]
+            return rest + "e" if _measure(rest) == 1 and _SHORT.match(rest) else rest
+    return word
+
+
+def _without_long_ending(word: str) -> str:
+    for ending in _STEP_4:
+        if word.endswith(ending):
+            rest = word[: -len(ending)]
+            if _measure(rest) > 1 and (ending != "ion" or rest.endswith(("s", "t"))):
+                return rest
+            break
+    return word
+
+
+_ESCAPE = re.compile(
+    r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"  # one character beyond U+FFFF
+    r"|\\u[0-9a-fA-F]{4}"
+    r'|\\[\\"/bfnrt]'
+)
+_DEPTH = 2
+"""JSON that stands in JSON, as what a tool printed does in its result, is escaped twice."""
+
+
+def readings(text: str) -> Iterator[tuple[str, Sequence[int]]]:
+    r"""Yield a text as it is, then with its escapes resolved, as often as there may be some.
+
+    Whether `\n` is a line feed or stands in a path of Windows cannot be told, so that both are read.
+
+    With each comes the place in `text` of every character, and of the end.
+    """
+    origins: Sequence[int] = range(len(text) + 1)
+    yield text, origins
+    for _ in range(_DEPTH):
+        pieces: list[str] = []
+        places: list[int] = []
+        end = 0
+        for match in _ESCAPE.finditer(text) if "\\" in text else ():
+            start = match.start()
+            pieces += text[end:start], _character(match[0])
+            places += (*origins[end:start], origins[start])
+            end = match.end()
+        if not pieces:
+            return
+        text = "".join((*pieces, text[end:]))
+        origins = (*places, *origins[end:])
+        yield text, origins
+
+
+def _character(escape: str) -> str:
+    if escape[1] == "u":
+        return bytes.fromhex(escape.replace("\\u", "")).decode("utf-16-be", "surrogatepass")
+    return escape[1] if escape[1] in '\\"/' else "\n"
+
 
 UNSPACED = (
     "\u0e00-\u0e7f\u0e80-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Burmese, Khmer

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from context_compressor.measure import Probe, Replay, StandIn, Told, Totals, TurnEvent, Watched, total
+from context_compressor.measure import Probe, Replay, Told, Totals, Watched, total
 
 OURS = "ours"
 RAW = "raw"
@@ -94,44 +94,40 @@ def report_value(data: ReportData) -> dict[str, Any]:
             for budget, rows in data.tables()
             for system, totals in rows
         ],
-        "sessions": [_session_value(session) for session in data.sessions],
+        "sessions": [
+            {
+                "name": session.name,
+                "source": session.source,
+                "messages": session.messages,
+                "tokens": session.tokens,
+                "probes": len(session.probes),
+                "runs": list(map(_run_value, session.runs)),
+            }
+            for session in data.sessions
+        ],
         "failed": [{"name": one.name, "why": one.why} for one in data.failed],
         "notes": [{"name": one.name, "why": one.why} for one in data.notes],
     }
 
 
-def _session_value(session: SessionRun) -> dict[str, Any]:
+def _run_value(run: Watched) -> dict[str, Any]:
+    events = [{"turn": one.turn, **asdict(one.event)} for one in run.events]
+    for event in events:
+        del event["message_ids"]  # made up while replaying: they name nothing in the input
     return {
-        "name": session.name,
-        "source": session.source,
-        "messages": session.messages,
-        "tokens": session.tokens,
-        "probes": len(session.probes),
-        "runs": [
+        **run.replay.to_dict(),
+        "events": events,
+        "stand_ins": [
             {
-                **run.replay.to_dict(),
-                "events": [_event_value(one) for one in run.events],
-                "stand_ins": [_stand_in_value(one) for one in run.stand_ins],
+                "kind": one.kind,
+                "turn": one.turn,
+                "refs": list(one.refs),
+                "messages": list(one.covers),
+                "shown_tokens": one.shown_tokens,
+                "full_tokens": one.full_tokens,
             }
-            for run in session.runs
+            for one in run.stand_ins
         ],
-    }
-
-
-def _event_value(one: TurnEvent) -> dict[str, Any]:
-    value = asdict(one.event)
-    del value["message_ids"]  # made up while replaying: they name nothing in the input
-    return {"turn": one.turn, **value}
-
-
-def _stand_in_value(one: StandIn) -> dict[str, Any]:
-    return {
-        "kind": one.kind,
-        "turn": one.turn,
-        "refs": list(one.refs),
-        "messages": list(one.covers),
-        "shown_tokens": one.shown_tokens,
-        "full_tokens": one.full_tokens,
     }
 
 

@@ -10,7 +10,17 @@ from jinja2 import DictLoader, Environment, StrictUndefined, Template
 from markupsafe import Markup, escape
 
 from context_compressor.measure import KINDS, Excerpt, Probe, StandIn, Totals, TurnEvent, Watched, excerpt_of
-from context_compressor.report.charts import NARROW, WIDE, Chart, bars_chart, cost_chart, tokens_chart
+from context_compressor.report.charts import (
+    COLORS,
+    EVENT_LOOKS,
+    NARROW,
+    WIDE,
+    Chart,
+    bars_chart,
+    cost_chart,
+    tokens_chart,
+    variable_of,
+)
 from context_compressor.report.data import (
     HOW_TO_ASK,
     OURS,
@@ -23,7 +33,6 @@ from context_compressor.report.data import (
     short_number,
     told_range,
 )
-from context_compressor.report.palette import COLORS, EVENT_LOOKS, variable_of
 
 MAX_BYTES = 2_800_000
 """What a page takes at most; sessions for which there is no room stand in the table only."""

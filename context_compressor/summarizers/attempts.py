@@ -6,7 +6,8 @@ and together they would multiply. Within `attempt_budget` they share one bound.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import sys
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -71,11 +72,7 @@ _budget: ContextVar[Attempts | None] = ContextVar("context_compressor_attempts",
 def attempt_budget(limit: int) -> Iterator[Attempts]:
     """Bound the attempts of everything asked within, tasks started there included.
 
-    Args:
-        limit: how many there may be.
-
-    Yields:
-        The budget; `taken` tells afterwards how many there were.
+    It yields the budget, whose `taken` tells afterwards how many there were.
     """
     budget = Attempts(limit)
     token = _budget.set(budget)
@@ -86,10 +83,9 @@ def attempt_budget(limit: int) -> Iterator[Attempts]:
             _budget.reset(token)
 
 
-def attempts_left() -> int | None:
-    """Return how many attempts there may still be, or None where nothing bounds them."""
-    budget = _budget.get()
-    return None if budget is None else budget.left
+def current_attempts() -> Attempts:
+    """Return the budget that is in force; where none is, a new one without a bound, which nobody reads."""
+    return _budget.get() or Attempts(sys.maxsize)
 
 
 def take_attempt() -> None:
@@ -98,34 +94,11 @@ def take_attempt() -> None:
     Raises:
         SummarizerError: all are taken.
     """
-    budget = _budget.get()
-    if budget is None:
-        return
+    budget = current_attempts()
     if not budget.left:
         why = f"; the last that failed: {budget.failure}" if budget.failure else ""
         raise SummarizerError(f"the {budget.limit} attempts of this event are used up{why}")
     budget.taken += 1
-
-
-def note_failure(failure: SummarizerError) -> None:
-    """Remember why an attempt failed, for those that find none left."""
-    budget = _budget.get()
-    if budget is not None:
-        budget.failure = str(failure)
-
-
-def note_passed_over(failures: Iterable[str]) -> None:
-    """Remember why summarisers failed although there is a summary, for those who are to be told."""
-    budget = _budget.get()
-    if budget is not None:
-        budget.passed_over += failures
-
-
-def note_local(input_tokens: int, output_tokens: int) -> None:
-    """Remember that an answer which will count as a model's is none."""
-    budget = _budget.get()
-    if budget is not None:
-        budget.local.add(input_tokens, output_tokens)
 
 
 @contextmanager
@@ -135,9 +108,8 @@ def paying(summarizer: object) -> Iterator[Paid]:
     try:
         yield paid
     except BaseException:
-        budget = _budget.get()
-        if budget is not None and getattr(summarizer, "remote", False):
-            budget.unused.add(paid.input_tokens, paid.output_tokens)
+        if getattr(summarizer, "remote", False):
+            current_attempts().unused.add(paid.input_tokens, paid.output_tokens)
         raise
 
 
@@ -146,9 +118,6 @@ def charge_call(summarizer: object) -> None:
 
     One that takes its own, before each request that it sends, says so by an attribute `takes_attempts`; one
     that is not `remote` costs none.
-
-    Raises:
-        SummarizerError: all are taken.
     """
     if getattr(summarizer, "remote", False) and not getattr(summarizer, "takes_attempts", False):
         take_attempt()

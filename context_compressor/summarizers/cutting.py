@@ -3,60 +3,14 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable
-from math import inf
-from typing import TypeVar
 
 from context_compressor.summarizers.cleaning import clean
 from context_compressor.tokens.protocol import TokenCounter
 
 ELLIPSIS = " …"
 _BOUNDARY = re.compile(r"[.!?؟।][\"')\]]*(?=\s)|[。！？；…][”’』」）]*|\n")
-
-
-Parts = TypeVar("Parts")
-"""What a text is made of."""
-
-_CHARS_PER_TOKEN = 2.9
-"""A first guess for lines full of identifiers, corrected by counting."""
-
-
-def fill_tokens(
-    write: Callable[[float], tuple[Parts, str, bool]],
-    max_tokens: int,
-    counter: TokenCounter,
-    *,
-    rounds: int,
-    enough: float,
-) -> tuple[Parts | None, str]:
-    """Return the parts of the fullest text within `max_tokens` that some rounds find, and the last text.
-
-    The parts are None where no text fits.
-
-    Args:
-        write: takes a room in characters; returns what was put into it, as text, and whether that is all.
-        max_tokens: what the text may cost.
-        counter: measures it.
-        rounds: how often to write at most.
-        enough: the share of `max_tokens` from which a text is full.
-    """
-    room = max_tokens * _CHARS_PER_TOKEN
-    fits, exceeds = 0.0, inf
-    best, text = None, ""
-    for _ in range(rounds):
-        parts, text, complete = write(room)
-        tokens = counter.count_text(text)
-        if tokens <= max_tokens:
-            best, fits = parts, room
-            if complete or tokens >= enough * max_tokens:
-                break
-        else:
-            exceeds = min(room, 0.9 * len(text)) if complete else room  # all there is may need far less room
-            room = exceeds
-        room *= min(2.0, 0.98 * max_tokens / max(1, tokens))
-        if not fits < room < exceeds:
-            room = (fits + exceeds) / 2
-    return best, text
 
 
 def cut(text: str, max_chars: int) -> str:
@@ -122,12 +76,15 @@ def _fitting_length(text: str, max_tokens: int, counter: TokenCounter) -> int:
     def fits(length: int) -> bool:
         return counter.count_text(text[:length].rstrip() + ELLIPSIS) <= max_tokens
 
-    # Doubling first keeps every count near the size of the answer, however long the text.
-    low, high = 0, max(16, max_tokens)
-    while high < len(text) and fits(high):
-        low, high = high, high * 2
-    high = min(high, len(text))
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
+    return largest_that_fits(fits, max(16, max_tokens), len(text))
+
+
+def largest_that_fits(fits: Callable[[int], bool], first: int, below: int) -> int:
+    """Return the largest number below a bound that fits, 0 where none does.
+
+    Doubling from `first` keeps what is tried near the size of the answer, however far the bound is.
+    """
+    low, high = 0, first
+    while high < below and fits(high):
+        low, high = high, 2 * high
+    return low + bisect_left(range(low + 1, min(high, below)), True, key=lambda number: not fits(number))

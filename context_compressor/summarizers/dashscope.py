@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from http import HTTPStatus
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 from context_compressor.errors import SummarizerError
 from context_compressor.summarizers.provider import (
     Answer,
     Fault,
-    NoAnswerError,
+    ProviderSettings,
     ProviderSummarizer,
-    RefusedError,
     as_answer,
 )
 
@@ -30,10 +27,9 @@ _SDK_TIMEOUT_MARGIN_SECONDS = 5.0
 """The SDK's own limit stands behind ours, which ends an attempt without a traceback in the SDK's log."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Client:
+class _Client(NamedTuple):
     generation: type[AioGeneration]
-    session: ClientSession | None
+    session: ClientSession
 
 
 class _BrokenError(Exception):
@@ -47,56 +43,29 @@ class DashScopeSummarizer(ProviderSummarizer):
     can only reason are therefore not served. `temperature`, `max_tokens` and `enable_thinking` are sent until
     the server refuses one by name, then left out for as long as this object lives.
 
-    Retries happen here and nowhere else (the SDK's is off): after 408, 409, 429, 5xx, broken connections and
-    timeouts, with exponential backoff, or after the pause that `Retry-After` asks for. Connections live for
-    one call, so one object serves any number of event loops and leaves nothing open.
-
     Args:
         model: the model's name.
-        base_url: such as `https://dashscope-intl.aliyuncs.com/api/v1`; the SDK's default, or
-            `DASHSCOPE_HTTP_BASE_URL`, when None.
-        api_key: `DASHSCOPE_API_KEY` when None.
-        timeout: seconds for one attempt, from first byte sent to last byte read.
-        max_retries: attempts after the first.
-        max_input_tokens: how much the model reads; a longer request is summarised in parts. None: not known,
-            so that a request is split only after the server has refused it.
-        temperature: None leaves it to the model.
-        reasoning_tokens: room for the reasoning of models that reason all the same.
         extra_parameters: more arguments of the SDK's `AioGeneration.call`, such as `{"workspace": "..."}`.
-        backoff_seconds: the pause before the first retry; each further one is twice as long, up to 8 seconds.
+        settings: `ProviderSettings`; `base_url` such as `https://dashscope-intl.aliyuncs.com/api/v1`. The
+            environment may say `DASHSCOPE_HTTP_BASE_URL` and `DASHSCOPE_API_KEY`.
 
     Raises:
         SummarizerError: there is no key.
         InvalidArgumentError: an argument is of the wrong type or out of range.
     """
 
+    _key_variable = "DASHSCOPE_API_KEY"
+
     def __init__(
         self,
         model: str = "qwen-plus",
         *,
-        base_url: str | None = None,
-        api_key: str | None = None,
-        timeout: float = 60.0,
-        max_retries: int = 2,
-        max_input_tokens: int | None = None,
-        temperature: float | None = 0.0,
-        reasoning_tokens: int = 4_096,
         extra_parameters: Mapping[str, Any] | None = None,
-        backoff_seconds: float = 0.5,
+        **settings: Unpack[ProviderSettings],
     ) -> None:
-        if not (api_key or os.environ.get("DASHSCOPE_API_KEY")):
-            raise SummarizerError(f"no API key for {model}: pass api_key=..., or set DASHSCOPE_API_KEY")
-        super().__init__(
-            model,
-            base_url=base_url,
-            timeout=timeout,
-            max_retries=max_retries,
-            max_input_tokens=max_input_tokens,
-            temperature=temperature,
-            reasoning_tokens=reasoning_tokens,
-            backoff_seconds=backoff_seconds,
-        )
-        self._api_key = api_key
+        super().__init__(model, **settings)
+        if not self._key():
+            raise SummarizerError(f"no API key for {model}: pass api_key=..., or set {self._key_variable}")
         self._extra = {"enable_thinking": False, **(extra_parameters or {})}
 
     async def aclose(self) -> None:
@@ -106,22 +75,17 @@ class DashScopeSummarizer(ProviderSummarizer):
     async def _connected(self) -> AsyncIterator[_Client]:
         # In a thread: importing the SDK takes a second, its TLS context some 20 ms.
         generation, context = await asyncio.to_thread(_load_sdk)
-        if context is None:
-            yield _Client(generation, None)
-            return
         async with _make_session(context) as session:
             yield _Client(generation, session)
 
     async def _send(self, client: _Client, messages: list[dict[str, str]], parameters: dict[str, Any]) -> Any:
-        arguments: dict[str, Any] = {**parameters, **self._extra}
-        if client.session is not None:
-            arguments["session"] = client.session
+        arguments: dict[str, Any] = {**parameters, **self._extra, "session": client.session}
         if self._base_url is not None:
             arguments["base_address"] = self._base_url
         response: Any = await client.generation.call(
             self.model,
             # The SDK reads the environment only when it is imported.
-            api_key=self._api_key or os.environ.get("DASHSCOPE_API_KEY"),
+            api_key=self._key(),
             messages=messages,  # type: ignore[arg-type]
             result_format="message",
             request_timeout=self._timeout + _SDK_TIMEOUT_MARGIN_SECONDS,
@@ -132,9 +96,7 @@ class DashScopeSummarizer(ProviderSummarizer):
             text = ": ".join(str(part) for part in (code, message) if part)
             # The SDK finds neither in what another API answers, such as the OpenAI-compatible one.
             text = text or "no error in the form of DashScope's own API: check base_url"
-            raise RefusedError(
-                Fault("status", text, response.status_code, code, None, response.get("headers"))
-            )
+            raise Fault("status", text, response.status_code, code, None, response.get("headers"))
         return response
 
     def _parameters(self, room: int) -> dict[str, Any]:
@@ -149,8 +111,6 @@ class DashScopeSummarizer(ProviderSummarizer):
     def _fault(self, error: Exception) -> Fault:
         from aiohttp import ClientError, ClientResponseError
 
-        if isinstance(error, RefusedError):
-            return error.fault
         if isinstance(error, TimeoutError):
             return Fault("timeout", str(error))
         if isinstance(error, (_BrokenError, ClientError)) and not isinstance(error, ClientResponseError):
@@ -167,23 +127,16 @@ class DashScopeSummarizer(ProviderSummarizer):
             if not choices and content is None:
                 raise KeyError("text")
         except (AttributeError, IndexError, KeyError, TypeError):
-            raise NoAnswerError(f"the answer is no chat completion: {answer!r}") from None
+            raise Fault("empty", f"the answer is no chat completion: {answer!r}") from None
         usage = answer.get("usage") or {}
         counts = (usage.get("input_tokens"), usage.get("output_tokens"))
         return as_answer(content, refusal, finish_reason, counts)
 
-    def _keys(self) -> list[object]:
-        return [self._api_key, os.environ.get("DASHSCOPE_API_KEY")]
 
-
-def _load_sdk() -> tuple[type[AioGeneration], ssl.SSLContext | None]:
-    """Return the SDK's entry and its TLS context; None where the SDK opens connections for one call only."""
+def _load_sdk() -> tuple[type[AioGeneration], ssl.SSLContext]:
     from dashscope import AioGeneration
+    from dashscope.api_entities.aio_session import get_ssl_context
 
-    try:
-        from dashscope.api_entities.aio_session import get_ssl_context
-    except ImportError:
-        return AioGeneration, None
     return AioGeneration, get_ssl_context()
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack
 
-from context_compressor.errors import SummarizerError
-from context_compressor.summarizers.attempts import note_local, note_passed_over
+from context_compressor.errors import SummarizerError, check_number
+from context_compressor.summarizers.attempts import current_attempts
 from context_compressor.summarizers.map_reduce import InParts
 from context_compressor.summarizers.protocol import (
     Summarizer,
@@ -14,7 +14,6 @@ from context_compressor.summarizers.protocol import (
     check_summarizer,
     name_of,
 )
-from context_compressor.summarizers.settings import check_number
 from context_compressor.summarizers.validation import summarize_checked
 from context_compressor.tokens.protocol import TokenCounter, check_counter
 from context_compressor.tokens.tiktoken_counter import TiktokenCounter
@@ -50,7 +49,7 @@ class FallbackSummarizer:
             check_summarizer(f"summariser {place}", summarizer)
         check_counter(counter)
         if timeout_seconds is not None:
-            check_number("timeout_seconds", timeout_seconds, is_above_zero=True)
+            check_number("timeout_seconds", timeout_seconds, is_above=True)
         self._summarizers = (first, second, *more)
         self._counter: TokenCounter = TiktokenCounter() if counter is None else counter
         self._in_parts = [InParts(summarizer, self._counter) for summarizer in self._summarizers]
@@ -80,9 +79,10 @@ class FallbackSummarizer:
             except SummarizerError as error:
                 failures.append(f"{name_of(summarizer)}: {error}")
                 continue
-            note_passed_over(failures)
+            attempts = current_attempts()
+            attempts.passed_over += failures
             if self.remote and not summarizer.remote:
-                note_local(summary.input_tokens, summary.output_tokens)
+                attempts.local.add(summary.input_tokens, summary.output_tokens)
             return summary
         raise SummarizerError(f"all {len(failures)} summarisers failed: {'; '.join(failures)}")
 

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from context_compressor.errors import InvalidArgumentError, SummarizerError, check_members
 from context_compressor.summarizers.provider import (
     Answer,
     Fault,
-    NoAnswerError,
+    ProviderSettings,
     ProviderSummarizer,
-    RefusedError,
     as_answer,
 )
 
@@ -36,23 +34,11 @@ class OpenAISummarizer(ProviderSummarizer):
     `reasoning_tokens` are added to the limit from then on, and also once an answer had room for nothing but
     reasoning.
 
-    Retries happen here and nowhere else (the SDK's are off): after 408, 409, 429, 5xx, broken connections and
-    timeouts, with exponential backoff, or after the pause that `Retry-After` asks for. A client of our own
-    lives for one call, so one object serves any number of event loops and leaves nothing open.
-
     Args:
         model: the model's name.
-        base_url: of the server; the SDK's default, or `OPENAI_BASE_URL`, when None.
-        api_key: `OPENAI_API_KEY` when None.
         client: an `AsyncOpenAI` of yours, used with its own settings but its retries, and never closed here.
-        timeout: seconds for one attempt, from first byte sent to last byte read.
-        max_retries: attempts after the first.
-        max_input_tokens: how much the model reads; a longer request is summarised in parts. None: not known,
-            so that a request is split only after the server has refused it.
-        temperature: None leaves it to the model.
-        reasoning_tokens: room for the reasoning of models that reason.
         extra_body: more fields for the request, such as `{"enable_thinking": False}`.
-        backoff_seconds: the pause before the first retry; each further one is twice as long, up to 8 seconds.
+        settings: `ProviderSettings`; the environment may say `OPENAI_BASE_URL` and `OPENAI_API_KEY`.
 
     Raises:
         SummarizerError: there is neither a client nor a key.
@@ -61,45 +47,30 @@ class OpenAISummarizer(ProviderSummarizer):
     """
 
     _limit_names = ("max_tokens", "max_completion_tokens")
+    _key_variable = "OPENAI_API_KEY"
 
     def __init__(
         self,
         model: str = "gpt-4o-mini",
         *,
-        base_url: str | None = None,
-        api_key: str | None = None,
         client: AsyncOpenAI | None = None,
-        timeout: float = 60.0,
-        max_retries: int = 2,
-        max_input_tokens: int | None = None,
-        temperature: float | None = 0.0,
-        reasoning_tokens: int = 4_096,
         extra_body: Mapping[str, Any] | None = None,
-        backoff_seconds: float = 0.5,
+        **settings: Unpack[ProviderSettings],
     ) -> None:
-        if client is None and not (api_key or os.environ.get("OPENAI_API_KEY")):
+        super().__init__(model, **settings)
+        if client is not None:
+            check_members("client", client, "an AsyncOpenAI", ("chat", "with_options"))
+            sdk = sys.modules.get("openai")  # imported by whoever made a client of it
+            if sdk is not None and isinstance(client, sdk.OpenAI):
+                raise InvalidArgumentError(
+                    f"client: expected an AsyncOpenAI, got {type(client).__name__}; "
+                    "make an asynchronous one, with the same arguments"
+                )
+        elif not self._key():
             raise SummarizerError(
                 f"no API key for {model}: pass api_key=..., or client=..., or set OPENAI_API_KEY; "
                 "for a local server that asks for none, any text will do"
             )
-        if client is not None:
-            check_members("client", client, "an AsyncOpenAI", ("chat", "with_options"))
-        if client is not None and _is_synchronous(client):
-            raise InvalidArgumentError(
-                f"client: expected an AsyncOpenAI, got {type(client).__name__}; make an asynchronous one, "
-                "with the same arguments"
-            )
-        super().__init__(
-            model,
-            base_url=base_url,
-            timeout=timeout,
-            max_retries=max_retries,
-            max_input_tokens=max_input_tokens,
-            temperature=temperature,
-            reasoning_tokens=reasoning_tokens,
-            backoff_seconds=backoff_seconds,
-        )
-        self._api_key = api_key
         self._client = client
         self._extra_body = dict(extra_body) if extra_body else None
 
@@ -117,7 +88,7 @@ class OpenAISummarizer(ProviderSummarizer):
             client = await asyncio.to_thread(self._make_client)
         except Exception as error:
             failure = self._error(f"no client: {type(error).__name__}: {error}")
-            cause = None if self._guard().shows(error) else error
+            cause = None if self._shows_key(error) else error
         if client is None:
             raise failure from cause
         try:
@@ -129,7 +100,7 @@ class OpenAISummarizer(ProviderSummarizer):
         from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
         return AsyncOpenAI(
-            api_key=self._api_key,
+            api_key=self._given_key,
             base_url=self._base_url,
             timeout=self._timeout,
             max_retries=0,
@@ -147,16 +118,13 @@ class OpenAISummarizer(ProviderSummarizer):
             extra_body=self._extra_body,
             **parameters,
         )
-        fault = _fault_in(answer)
-        if fault is not None:
-            raise RefusedError(fault)
+        if fault := _fault_in(answer):
+            raise fault
         return answer
 
     def _fault(self, error: Exception) -> Fault:
         from openai import APIConnectionError, APIStatusError, APITimeoutError
 
-        if isinstance(error, RefusedError):
-            return error.fault
         if isinstance(error, (TimeoutError, APITimeoutError)):
             return Fault("timeout", str(error))
         if isinstance(error, APIConnectionError):
@@ -174,19 +142,13 @@ class OpenAISummarizer(ProviderSummarizer):
             content, refusal = message.content, getattr(message, "refusal", None)
         except (AttributeError, IndexError, KeyError, TypeError):
             detail = getattr(answer, "error", None) or answer
-            raise NoAnswerError(f"the answer is no chat completion: {detail!r}") from None
+            raise Fault("empty", f"the answer is no chat completion: {detail!r}") from None
         usage = getattr(answer, "usage", None)
         counts = (getattr(usage, "prompt_tokens", 0), getattr(usage, "completion_tokens", 0))
         return as_answer(content, refusal, finish_reason, counts)
 
     def _keys(self) -> list[object]:
-        return [self._api_key, os.environ.get("OPENAI_API_KEY"), getattr(self._client, "api_key", None)]
-
-
-def _is_synchronous(client: object) -> bool:
-    """Tell whether a client is one of the SDK whose calls block; what it does not know may be a wrapper."""
-    sdk = sys.modules.get("openai")  # imported by whoever made a client of it
-    return sdk is not None and isinstance(client, sdk.OpenAI)
+        return [*super()._keys(), getattr(self._client, "api_key", None)]
 
 
 def _fault_in(answer: Any) -> Fault | None:

@@ -12,6 +12,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from context_compressor.messages.msg import Block, Msg, is_instruction, tool_names
@@ -111,12 +112,7 @@ def template(*, chinese: bool) -> str:
 
 
 def build_prompt(request: SummaryRequest, counter: TokenCounter | None = None) -> Prompt:
-    """Return the prompt for a request. The same request and counter give the same prompt, in any process.
-
-    Args:
-        request: what is asked.
-        counter: whose tokens `request.max_tokens` are; estimated when None.
-    """
+    """Return the prompt for a request. The same request and counter give the same prompt, in any process."""
     material = _material(request)
     fence = _fence(*material.values())
     parts = []
@@ -164,10 +160,7 @@ def render_conversation(messages: Sequence[Msg], names: Mapping[str, str] | None
     """Return messages as readable text: labels, and indented below each what was said, called or returned.
 
     Holds no ids and no timestamps. Media are named, not shown; reasoning is left out, its outcome being said.
-
-    Args:
-        messages: what is to be shown.
-        names: tool names by call id; those of the messages' own calls when None.
+    `names` are those of tools by call id; of the messages' own calls when None.
     """
     names = tool_names(messages) if names is None else names
     return "\n\n".join(part for msg in messages for part in _render_message(msg, names))
@@ -213,17 +206,11 @@ def _speaker(msg: Msg) -> str:
 
 def render_arguments(call: Block) -> str:
     """Return a call's arguments as the prompt shows them: texts of several lines with their line ends."""
-    given = call["input"]
-    if not any(isinstance(value, str) and "\n" in value for value in given.values()):
-        return json.dumps(given, ensure_ascii=False, default=str)
-    return "\n".join(
-        f"{key}:\n{value}" if isinstance(value, str) and "\n" in value else f"{key}: {_scalar(value)}"
-        for key, value in given.items()
-    )
-
-
-def _scalar(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    dump = partial(json.dumps, ensure_ascii=False, default=str)
+    given = {key: value if isinstance(value, str) else dump(value) for key, value in call["input"].items()}
+    if not any("\n" in text for text in given.values()):
+        return dump(call["input"])
+    return "\n".join(f"{key}:\n{text}" if "\n" in text else f"{key}: {text}" for key, text in given.items())
 
 
 def render_output(output: str | list[Block]) -> str:

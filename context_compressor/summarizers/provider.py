@@ -7,22 +7,27 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, TypedDict
 
-from context_compressor.errors import SummarizerError, SummarizerOverflowError, SummarizerTimeoutError
-from context_compressor.summarizers.attempts import attempts_left, note_failure, paying, take_attempt
+from context_compressor.errors import (
+    InvalidArgumentError,
+    SummarizerError,
+    SummarizerOverflowError,
+    SummarizerTimeoutError,
+    check_number,
+)
+from context_compressor.summarizers.attempts import current_attempts, paying, take_attempt
 from context_compressor.summarizers.cutting import drop_torn_end
-from context_compressor.summarizers.keys import KeyGuard
 from context_compressor.summarizers.overflow import is_overflow, limit_in, room_in
 from context_compressor.summarizers.prompts import build_prompt
 from context_compressor.summarizers.protocol import Summary, SummaryRequest
 from context_compressor.summarizers.reasoning import strip_reasoning
-from context_compressor.summarizers.settings import check_model, check_number, check_whole
 from context_compressor.tokens.protocol import TokenCounter
 
 ROOM_FACTOR = 1.5
@@ -48,18 +53,25 @@ _FINAL_CODES = frozenset(
 tokens per minute."""
 _WITHHELD = frozenset({"content_filter", "sensitive"})
 """Finish reasons of answers that a filter held back, OpenAI's and GLM's."""
+_KEY = re.compile(r"\bsk-[\w*-]{6,}", re.ASCII)  # Chinese may stand beside it without a blank
+_MIN_KEY_CHARS = 6
+"""Shorter keys are dummies; hiding "x" would garble every message."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """Why one attempt failed, told alike for every SDK."""
+@dataclass(eq=False, repr=False)
+class Fault(Exception):
+    """Why one attempt failed, told alike for every SDK; raised and caught within this package."""
 
-    kind: Literal["timeout", "connection", "status", "unreadable"]
+    kind: Literal["timeout", "connection", "status", "unreadable", "empty"]
+    """`empty`: an answer in which there is nothing to read."""
     text: str
     status: int = 0
     code: str | None = None
     param: str | None = None
     headers: Mapping[str, str] | None = None
+
+    def __str__(self) -> str:
+        return f"HTTP {self.status}: {self.text}" if self.kind == "status" else self.text
 
 
 class Answer(NamedTuple):
@@ -71,16 +83,26 @@ class Answer(NamedTuple):
     output_tokens: int
 
 
-class RefusedError(Exception):
-    """Carry a failure that an SDK returns instead of raising it; raised and caught within this package."""
+class ProviderSettings(TypedDict, total=False):
+    """What the summarisers of providers take alike, by name."""
 
-    def __init__(self, fault: Fault) -> None:
-        super().__init__(f"HTTP {fault.status}: {fault.text}")
-        self.fault = fault
-
-
-class NoAnswerError(Exception):
-    """Report an answer in which there is nothing to read; raised and caught within this package."""
+    base_url: str | None
+    """Of the server; the SDK's default, or what its environment variable says, when None."""
+    api_key: str | None
+    """The SDK's environment variable is read when None."""
+    timeout: float
+    """Seconds for one attempt, from first byte sent to last byte read; 60 by default."""
+    max_retries: int
+    """Attempts after the first; 2 by default."""
+    max_input_tokens: int | None
+    """How much the model reads; a longer request is summarised in parts. None: not known, so that a request
+    is split only after the server has refused it."""
+    temperature: float | None
+    """0 by default; None leaves it to the model."""
+    reasoning_tokens: int
+    """Room for the reasoning of models that reason; 4,096 by default."""
+    backoff_seconds: float
+    """The pause before the first retry, 0.5 by default; each further one is twice as long, up to 8."""
 
 
 def answer_room(max_tokens: int) -> int:
@@ -88,70 +110,76 @@ def answer_room(max_tokens: int) -> int:
     return math.ceil(ROOM_FACTOR * max_tokens) + ROOM_TOKENS
 
 
-def _text_of(content: object) -> str:
-    """Return the text of a message's content: itself, or its parts without those that hold reasoning."""
-    if isinstance(content, list):
-        parts = (part for part in content if isinstance(part, Mapping))
-        return "".join(str(part.get("text") or "") for part in parts if part.get("type", "text") == "text")
-    return content if isinstance(content, str) else ""
-
-
 def as_answer(
     content: object, refusal: object, finish_reason: str | None, tokens: Sequence[object]
 ) -> Answer:
     """Return what a model wrote, from the fields of an answer that SDKs call alike.
 
-    Args:
-        content: of its message.
-        refusal: of its message.
-        finish_reason: as the server names it.
-        tokens: read and written, as the server says; what is no number is not known.
-
     Raises:
-        NoAnswerError: the model refused, or a filter held the answer back.
+        Fault: the model refused, or a filter held the answer back.
     """
     if refusal:
-        raise NoAnswerError(f"the model refused: {refusal}")
+        raise Fault("empty", f"the model refused: {refusal}")
     if finish_reason in _WITHHELD:
-        raise NoAnswerError("the answer was withheld by a content filter")
-    read, written = (count if isinstance(count, int) else 0 for count in tokens)
-    return Answer(_text_of(content), finish_reason, read, written)
+        raise Fault("empty", "the answer was withheld by a content filter")
+    if isinstance(content, list):  # others of its parts hold reasoning
+        parts = (part for part in content if isinstance(part, Mapping) and part.get("type", "text") == "text")
+        content = "".join(str(part.get("text") or "") for part in parts)
+    read, written = (given if isinstance(given, int) else 0 for given in tokens)
+    return Answer(content if isinstance(content, str) else "", finish_reason, read, written)
 
 
 class ProviderSummarizer(ABC):
-    """Ask a provider's model for summaries; the base of those that this library brings."""
+    """Ask a provider's model for summaries; the base of those that this library brings.
+
+    Retries happen here and nowhere else (an SDK's own are off): after 408, 409, 429, 5xx, broken connections
+    and timeouts, with exponential backoff, or after the pause that `Retry-After` asks for.
+
+    Raises:
+        InvalidArgumentError: an argument is of the wrong type or out of range.
+    """
 
     remote = True
     takes_attempts = True
 
     _limit_names: ClassVar[tuple[str, ...]] = ("max_tokens",)
     """By what names the wire bounds an answer, in the order of trying."""
+    _key_variable: ClassVar[str] = ""
+    """The environment variable that holds a key where none is given."""
 
     def __init__(
         self,
         model: str,
         *,
-        timeout: float,
-        max_retries: int,
-        max_input_tokens: int | None,
-        temperature: float | None,
-        reasoning_tokens: int,
-        backoff_seconds: float,
         base_url: str | None = None,
+        api_key: str | None = None,
+        timeout: float = 60.0,
+        max_retries: int = 2,
+        max_input_tokens: int | None = None,
+        temperature: float | None = 0.0,
+        reasoning_tokens: int = 4_096,
+        backoff_seconds: float = 0.5,
     ) -> None:
-        check_model(model, base_url)
-        check_number("timeout", timeout, is_above_zero=True)
-        check_whole("max_retries", max_retries, 0)
+        # Later a wrong one would fail at every event, and the extractive summariser would step in each time.
+        if not isinstance(model, str) or not model.strip():
+            raise InvalidArgumentError(f"model: expected the name of a model, got {model!r}")
+        if base_url is not None and not str(base_url).lower().startswith(("http://", "https://")):
+            raise InvalidArgumentError(
+                f"base_url: expected an address that begins with http:// or https://, got {base_url!r}"
+            )
+        check_number("timeout", timeout, is_above=True)
+        check_number("max_retries", max_retries, is_whole=True)
         if max_input_tokens is not None:
-            check_whole("max_input_tokens", max_input_tokens, 1)
+            check_number("max_input_tokens", max_input_tokens, 1, is_whole=True)
         if temperature is not None:
             check_number("temperature", temperature)
-        check_whole("reasoning_tokens", reasoning_tokens, 0)
+        check_number("reasoning_tokens", reasoning_tokens, is_whole=True)
         check_number("backoff_seconds", backoff_seconds)
         self.model = model
         self.counter: TokenCounter | None = None
         """Whose tokens a request's `max_tokens` are; a memory puts its own here. Estimated when None."""
         self._base_url = base_url
+        self._given_key = api_key
         self.max_input_tokens = max_input_tokens
         self._timeout = timeout
         self._max_retries = max_retries
@@ -198,7 +226,7 @@ class ProviderSummarizer(ABC):
 
     @abstractmethod
     async def _send(self, client: Any, messages: list[dict[str, str]], parameters: dict[str, Any]) -> Any:
-        """Send one request and return the SDK's answer; whatever it raises is asked of `_fault`."""
+        """Send one request and return the SDK's answer; what it raises is asked of `_fault`."""
 
     @abstractmethod
     def _fault(self, error: Exception) -> Fault:
@@ -209,14 +237,17 @@ class ProviderSummarizer(ABC):
         """Return what the SDK's answer holds. SDKs do not check what servers send.
 
         Raises:
-            NoAnswerError: nothing that could be a summary; the text says what instead.
+            Fault: nothing that could be a summary; the text says what instead.
         """
 
-    @abstractmethod
     def _keys(self) -> list[object]:
         """Return the keys that must not be shown."""
+        return [self._given_key, self._key()]
 
     # Attempts
+
+    def _key(self) -> str | None:
+        return self._given_key or os.environ.get(self._key_variable)
 
     async def _complete(self, client: Any, messages: list[dict[str, str]], room: int) -> Answer:
         """Return the model's answer, after as many attempts as it takes and may take."""
@@ -224,25 +255,17 @@ class ProviderSummarizer(ABC):
         while True:
             attempts += 1
             try:
-                answer = await self._attempt(client, messages, room)
-                break
+                return self._read(await self._attempt(client, messages, room))
             except SummarizerError:
                 raise
             except Exception as error:
-                failure, pause = self._judge(self._fault(error), attempts)
-                note_failure(failure)
+                failure, pause = self._judge(self._as_fault(error), attempts)
+                current_attempts().failure = str(failure)
                 # The SDKs' exceptions may quote the key: servers and HTTP libraries do.
-                cause = None if self._guard().shows(error) else error
-            if pause is None or attempts > self._max_retries or attempts_left() == 0:
+                cause = None if self._shows_key(error) else error
+            if pause is None or attempts > self._max_retries or not current_attempts().left:
                 raise failure from cause
             await self._sleep(pause)
-            if attempts_left() == 0:  # others took the last ones meanwhile
-                raise failure from cause
-        try:
-            return self._read(answer)
-        except NoAnswerError as error:
-            problem = str(error)
-        raise self._overflow(problem) if is_overflow(200, None, problem) else self._error(problem)
 
     async def _attempt(self, client: Any, messages: list[dict[str, str]], room: int) -> Any:
         while True:
@@ -253,8 +276,11 @@ class ProviderSummarizer(ABC):
                 async with asyncio.timeout(self._timeout):
                     return await self._send(client, messages, parameters)
             except Exception as error:
-                if not self._adapt(self._fault(error), parameters):
+                if not self._adapt(self._as_fault(error), parameters):
                     raise
+
+    def _as_fault(self, error: Exception) -> Fault:
+        return error if isinstance(error, Fault) else self._fault(error)
 
     def _parameters(self, room: int) -> dict[str, Any]:
         parameters: dict[str, Any] = {}
@@ -305,9 +331,10 @@ class ProviderSummarizer(ABC):
             return self._error(f"connection failed{times}: {fault.text}"), pause
         if fault.kind == "unreadable":
             return self._error(f"the answer could not be read: {fault.text}"), None
-        text = f"HTTP {fault.status}{times}: {fault.text}"
-        if is_overflow(fault.status, fault.code, fault.text):
-            return self._overflow(text), None
+        text = fault.text if fault.kind == "empty" else f"HTTP {fault.status}{times}: {fault.text}"
+        # Some servers put their errors into a 200.
+        if is_overflow(fault.status or 200, fault.code, fault.text):
+            return SummarizerOverflowError(self._text(text), limit_tokens=limit_in(text)), None
         failure = self._error(text)
         is_passing = fault.status in _PASSING_STATUS or fault.status >= 500
         if not is_passing or fault.code in _FINAL_CODES:
@@ -322,14 +349,35 @@ class ProviderSummarizer(ABC):
     def _error(self, problem: str) -> SummarizerError:
         return SummarizerError(self._text(problem))
 
-    def _overflow(self, problem: str) -> SummarizerOverflowError:
-        return SummarizerOverflowError(self._text(problem), limit_tokens=limit_in(problem))
-
     def _text(self, problem: str) -> str:
-        return f"{self.model}: {self._guard().hide(' '.join(problem.split()))[:400]}"
+        text = " ".join(problem.split())
+        for key in self._known_keys():
+            text = text.replace(key, "***")
+        return f"{self.model}: {_KEY.sub('***', text)[:400]}"
 
-    def _guard(self) -> KeyGuard:
-        return KeyGuard(self._keys())
+    def _shows_key(self, error: BaseException) -> bool:
+        """Tell whether an exception, or one that led to it, holds a key in its text or its repr."""
+        texts = (f"{one} {one!r} {getattr(one, '__notes__', '')}" for one in causes_of(error))
+        return any(_KEY.search(text) or any(key in text for key in self._known_keys()) for text in texts)
+
+    def _known_keys(self) -> list[str]:
+        stripped = (key.strip() for key in self._keys() if isinstance(key, str))
+        return [key for key in stripped if len(key) >= _MIN_KEY_CHARS]
+
+
+def causes_of(error: BaseException) -> Iterator[BaseException]:
+    """Yield an exception and those that led to it, the nearest first."""
+    found: dict[int, BaseException] = {}
+    waiting: list[BaseException | None] = [error]
+    while waiting:
+        current = waiting.pop(0)
+        if current is None or id(current) in found:
+            continue
+        found[id(current)] = current
+        yield current
+        waiting += [current.__cause__, current.__context__]
+        if isinstance(current, BaseExceptionGroup):
+            waiting += current.exceptions
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:

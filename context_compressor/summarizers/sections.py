@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from context_compressor.summarizers.cutting import ELLIPSIS, largest_that_fits
+
 
 class Section(NamedTuple):
     """A section of a summary."""
@@ -42,7 +44,6 @@ _FORMER = {
 """Headings of the first version; segments that have them are read for ever."""
 _KEYS = {title.casefold(): s.key for s in SECTIONS for title in (s.english, s.chinese)}
 _KEYS |= {title.casefold(): key for key, titles in _FORMER.items() for title in titles}
-ELLIPSIS = " …"
 _HEADING_MARKS = re.compile(r"(?:#{1,6}\s*|\*\*|\d{1,2}[.)、]\s*)+")
 _BULLET = re.compile(r"\A(?:(?:[-*•+]|\d{1,2}[.)、])(?:\s+|$))+")
 _PLACEHOLDERS = frozenset(
@@ -111,15 +112,7 @@ def drop_least(text: str, fits: Callable[[str], bool]) -> str:
             shown.append(lines[number] + ("" if is_last or following in numbers else ELLIPSIS))
         return "\n".join(shown)
 
-    # Doubling first keeps every count near the size of the answer, however long the text.
-    low, high = 0, 1
-    while high < len(order) and fits(kept(high)):
-        low, high = high, 2 * high
-    high = min(high, len(order) + 1)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(kept(middle)) else (low, middle)
-    return kept(low)
+    return kept(largest_that_fits(lambda count: fits(kept(count)), 1, len(order) + 1))
 
 
 def is_chinese(texts: Iterable[str]) -> bool:

@@ -79,10 +79,6 @@ def mark_values(summary: str, material: str) -> Checked:
     """Return a summary with ` (?)` behind each value that its material does not hold, or holds negated.
 
     What the material itself has such a mark behind it does not hold. Marks of the summary are made anew.
-
-    Args:
-        summary: a model's answer.
-        material: all that it was shown.
     """
     summary = summary.replace(MARK, "")
     *doubted, rest = material.split(MARK)

@@ -221,7 +221,10 @@ class Calibration:
             ValueError: a field is missing or malformed; the text names it.
         """
         reports = data.get("reports")
-        if not isinstance(reports, list) or not all(map(_is_report, reports)):
+        if not isinstance(reports, list) or not all(
+            isinstance(pair, list) and len(pair) == 2 and all(type(n) is int and n > 0 for n in pair)
+            for pair in reports
+        ):
             raise ValueError("reports: expected a list of pairs of positive integers")
         accepted = data.get("accepted")
         if type(accepted) is not int or not 0 <= accepted <= len(reports):
@@ -266,10 +269,6 @@ def _weighted_median(weighted: Iterable[tuple[float, float]]) -> float:
         if passed >= half:
             return value
     raise ValueError("a median of nothing")
-
-
-def _is_report(value: object) -> bool:
-    return isinstance(value, list) and len(value) == 2 and all(type(n) is int and n > 0 for n in value)
 
 
 def _read_tokens(data: Mapping[str, Any], field: str, least: int) -> int | None:

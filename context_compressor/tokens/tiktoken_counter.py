@@ -109,7 +109,8 @@ class TiktokenCounter:
             InvalidMessageError: a dict is not a chat message.
             InvalidArgumentError: not a list, or another iterable, of messages.
         """
-        return sum(self.measure(_as_msg(message)).total for message in as_list(messages))
+        given = (one if isinstance(one, Msg) else from_openai([one])[0] for one in as_list(messages))
+        return sum(self.measure(msg).total for msg in given)
 
     def measure(self, msg: Msg) -> MessageTokens:
         """Return what a message costs, and each of its texts (those of `text_parts`, in that order)."""
@@ -213,12 +214,6 @@ def _sends_result_name(msg: Msg, block: Block) -> bool:
     remark = remark_of(msg.metadata)
     is_given = "name" in remark.get("keys", ()) and "name" not in remark.get("extra", ())
     return is_given or remark.get("role") == "function" or name != msg.name
-
-
-def _as_msg(message: Msg | dict[str, Any]) -> Msg:
-    if isinstance(message, Msg):
-        return message
-    return from_openai([message])[0]
 
 
 def _choose_vocabulary(model: str | None) -> tuple[str, str | None]:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from context_compressor.cli.compress.inputs import dump, read_sessions
+from context_compressor.cli.compress.run import dump, read_sessions
 from context_compressor.cli.exits import CommandError
 from context_compressor.cli.outputs import check_output, write_output
 from context_compressor.cli.wording import one_line

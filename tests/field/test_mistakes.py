@@ -479,8 +479,8 @@ async def test_old_messages_are_rewritten_every_turn() -> None:
 
 
 def _whole_texts(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ROOM + "offload.tools.allowance.Allowance.page_tokens", 100_000)
-    patch.setattr(ROOM + "offload.tools.allowance.STANDING_SHARE", 1)
+    patch.setattr(ROOM + "offload.tools.history.Allowance.page_tokens", 100_000)
+    patch.setattr(ROOM + "offload.tools.history.STANDING_SHARE", 1)
 
 
 @mistake(_whole_texts)

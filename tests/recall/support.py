@@ -7,8 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from context_compressor.recall.index import SearchIndex
 from context_compressor.recall.passages import Document
-from context_compressor.recall.ranking import Found
-from context_compressor.recall.rows import Entry
+from context_compressor.recall.ranking import Entry, Found
 
 
 class History:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from context_compressor.recall.escapes import readings
+from context_compressor.recall.terms import readings
 
 SAID = st.text(st.one_of(st.sampled_from('\\"/nu04\n\t\b你🎉'), st.characters(exclude_categories=["Cs"])))
 WHITE = str.maketrans("\b\f\r\t", "\n\n\n\n")

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from context_compressor.recall.index import SearchIndex
 from context_compressor.recall.query import MAX_QUERY_TERMS, read_query
-from context_compressor.recall.stemming import stem
-from context_compressor.recall.terms import RUN, TermReader, fold
+from context_compressor.recall.terms import RUN, TermReader, fold, stem
 from tests.recall.support import History
 
 DEEP_PATH = "/home/runner/" + "/".join(f"part-{one}" for one in "abcdefghijklm") + "/src/PaymentGateway.java"

@@ -1,7 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from context_compressor.summarizers.cutting import cut, cut_to_tokens, drop_torn_end, fill_tokens
+from context_compressor.summarizers.cutting import cut, cut_to_tokens, drop_torn_end
+from context_compressor.summarizers.extractive import fill_tokens
 from tests.summarizers.support import PieceCounter
 
 counter = PieceCounter()
@@ -44,15 +45,15 @@ def test_lines_full_of_tokens_are_filled_as_far_as_there_is_room():
     """All of them go into the characters guessed at first, and each costs more tokens than the guess."""
     lines = [f"P{n}-{n}-{n}" for n in range(100, 200)]
 
-    def write(room: float) -> tuple[list[str], str, bool]:
+    def write(room: float) -> tuple[str, bool]:
         chosen = lines[: int(room) // 12]
-        return chosen, "\n".join(chosen), len(chosen) == len(lines)
+        return "\n".join(chosen), len(chosen) == len(lines)
 
     whole = counter.count_text("\n".join(lines))
     for max_tokens in (whole - 1, whole * 3 // 4, whole // 2):
-        chosen, _ = fill_tokens(write, max_tokens, counter, rounds=4, enough=0.9)
+        chosen = fill_tokens(write, max_tokens, counter)
         assert chosen is not None
-        assert 0.6 * max_tokens < counter.count_text("\n".join(chosen)) <= max_tokens
+        assert 0.6 * max_tokens < counter.count_text(chosen) <= max_tokens
 
 
 @given(

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from context_compressor.errors import SummarizerError
-from context_compressor.summarizers import dashscope as module
 from context_compressor.summarizers.dashscope import DashScopeSummarizer
 from tests.summarizers.providers import ASKED, GOOD, PROVIDERS
 from tests.support.model_server import ModelServer, completion, hang, raw, reset, status
@@ -100,18 +99,3 @@ async def test_a_timeout_leaves_no_traceback_in_the_sdks_log(server: ModelServer
     with caplog.at_level(logging.DEBUG, "dashscope"), pytest.raises(SummarizerError):
         await summarizer(server, timeout=0.05, max_retries=0).summarize(ASKED)
     assert not [record for record in caplog.records if record.exc_info]
-
-
-async def test_an_sdk_that_opens_connections_for_one_call_only_is_left_to_it(
-    server: ModelServer, monkeypatch
-):
-    """As older ones do, which take no session."""
-    from dashscope import AioGeneration
-    from dashscope.api_entities.aio_session import close_shared_aio_session
-
-    monkeypatch.setattr(module, "_load_sdk", lambda: (AioGeneration, None))
-    server.script(completion(GOOD))
-    try:
-        assert (await summarizer(server).summarize(ASKED)).text == GOOD
-    finally:
-        await close_shared_aio_session()

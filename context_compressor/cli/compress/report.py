@@ -26,11 +26,6 @@ _MAX_NOTES = 8
 """Lines of a table, and notes below it; `--json` has all."""
 
 
-def saved_percent(before: int, after: int) -> float:
-    """Return how much smaller `after` is, in per cent of `before`."""
-    return 100 * (before - after) / before if before else 0.0
-
-
 def print_report(
     console: Console, source: Reading, reports: Sequence[SessionReport], budget: int, store: str
 ) -> None:
@@ -46,7 +41,8 @@ def print_report(
     elif stored:
         _say(console, f"Full texts: {store}, a namespace per session, {stored[0].namespace} and others")
     if stored:
-        _say(console, f"Read one: context-compressor read {_refs(stored[0])[0]}{_store_option(store)}")
+        option = "" if store == DEFAULT_STORE else f" --store {shlex.quote(store)}"
+        _say(console, f"Read one: context-compressor read {_refs(stored[0])[0]}{option}")
     notes = [
         f"{source.name if r.line is None else f'line {r.line}'}: {note}" for r in reports for note in r.notes
     ]
@@ -60,10 +56,6 @@ def _say(console: Console, text: str, style: str = "") -> None:
     # Names and errors come from outside: not markup, and not to be broken where someone will copy them.
     # What can be shown is shown as it is: in a command, two blanks are not one.
     console.print(Text(text if text.isprintable() else one_line(text), style), soft_wrap=True)
-
-
-def _store_option(store: str) -> str:
-    return "" if store == DEFAULT_STORE else f" --store {shlex.quote(store)}"
 
 
 def _sessions_table(source: Reading, reports: Sequence[SessionReport], budget: int) -> Table:
@@ -83,16 +75,31 @@ def _sessions_table(source: Reading, reports: Sequence[SessionReport], budget: i
 
 
 def _row(reports: Sequence[SessionReport]) -> tuple[str, ...]:
+    counts = _counts(reports)
+    return (
+        f"{counts['messages']:,} > {counts['view_messages']:,}",
+        f"{counts['tokens']:,}",
+        f"{counts['view_tokens']:,}",
+        f"{counts['saved_percent']:.0f} %",
+        str(counts["offloaded"]),
+        str(counts["segments"]),
+    )
+
+
+def _counts(reports: Sequence[SessionReport]) -> dict[str, Any]:
+    """Return what sessions come to together."""
     before = sum(report.stats.history_tokens for report in reports)
     after = sum(report.stats.view_tokens for report in reports)
-    return (
-        f"{sum(r.messages for r in reports):,} > {sum(len(r.view) for r in reports):,}",
-        f"{before:,}",
-        f"{after:,}",
-        f"{saved_percent(before, after):.0f} %",
-        str(sum(report.stats.offloaded for report in reports)),
-        str(sum(report.stats.segments for report in reports)),
-    )
+    return {
+        "messages": sum(report.messages for report in reports),
+        "view_messages": sum(len(report.view) for report in reports),
+        "tokens": before,
+        "view_tokens": after,
+        "saved_tokens": before - after,
+        "saved_percent": round(100 * (before - after) / before if before else 0.0, 1),
+        "offloaded": sum(report.stats.offloaded for report in reports),
+        "segments": sum(report.stats.segments for report in reports),
+    }
 
 
 def _stand_ins_table(report: SessionReport) -> Table:
@@ -139,8 +146,6 @@ def report_json(
     store: str,
 ) -> str:
     """Return the report as one JSON object."""
-    before = sum(report.stats.history_tokens for report in reports)
-    after = sum(report.stats.view_tokens for report in reports)
     value = {
         "input": source.name,
         "output": output,
@@ -158,14 +163,7 @@ def report_json(
         ),
         "total": {
             "sessions": len(reports),
-            "messages": sum(report.messages for report in reports),
-            "view_messages": sum(len(report.view) for report in reports),
-            "tokens": before,
-            "view_tokens": after,
-            "saved_tokens": before - after,
-            "saved_percent": round(saved_percent(before, after), 1),
-            "offloaded": sum(report.stats.offloaded for report in reports),
-            "segments": sum(report.stats.segments for report in reports),
+            **_counts(reports),
             "summarizer_calls": sum(report.stats.summarizer_calls for report in reports),
             "summarizer_input_tokens": sum(report.stats.summarizer_input_tokens for report in reports),
             "summarizer_output_tokens": sum(report.stats.summarizer_output_tokens for report in reports),
@@ -180,19 +178,11 @@ def report_json(
 
 
 def _session_value(report: SessionReport) -> dict[str, Any]:
-    stats = report.stats
     return {
         "session": report.number,
         "line": report.line,
         "namespace": report.namespace,
-        "messages": report.messages,
-        "view_messages": len(report.view),
-        "tokens": stats.history_tokens,
-        "view_tokens": stats.view_tokens,
-        "saved_tokens": stats.saved_tokens,
-        "saved_percent": round(saved_percent(stats.history_tokens, stats.view_tokens), 1),
-        "offloaded": stats.offloaded,
-        "segments": stats.segments,
+        **_counts([report]),
         "refs": _refs(report),
         "stand_ins": [
             {"kind": s.kind, "refs": list(s.refs), "message_ranges": index_ranges(sorted(s.covers))}

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from context_compressor.cli.compress.inputs import dump, read_sessions, written_as
 from context_compressor.cli.compress.report import print_report, report_json
 from context_compressor.cli.compress.sessions import Compressor, SessionReport
-from context_compressor.cli.exits import DONE
+from context_compressor.cli.exits import DONE, CommandError, check_path
 from context_compressor.cli.outputs import (
     check_folder,
     check_output,
@@ -23,7 +23,50 @@ from context_compressor.cli.outputs import (
 )
 from context_compressor.cli.settings import SummarizerKind, make_config, make_summarizer
 from context_compressor.cli.wording import counted, one_line
-from context_compressor.readers import Format, Reading
+from context_compressor.messages.escapes import dump_sendable
+from context_compressor.readers import Form, Format, Reading, UnreadableError, read_all
+
+STDIN = "-"
+_WRITTEN_ANEW = (Form.FOREIGN, Form.DIRECTORY)
+
+
+def written_as(reading: Reading) -> str | None:
+    """Return what is written for an input whose form is not written back, else None."""
+    if reading.form not in _WRITTEN_ANEW:
+        return None
+    one = reading.form is Form.FOREIGN and len(reading.sessions) == 1
+    return "OpenAI chat JSON" if one else "OpenAI chat JSON, a session per line"
+
+
+def dump(reading: Reading, views: Sequence[list[dict[str, Any]]]) -> str:
+    """Return the text of a file of the form read that holds `views`, one per session."""
+    if reading.form is Form.MESSAGE_LINES:
+        return "".join(f"{dump_sendable(message)}\n" for view in views for message in view)
+    anew = reading.form is Form.DIRECTORY or (reading.form is Form.FOREIGN and len(views) > 1)
+    framed = [
+        {"id": session.id, "messages": view} if anew and session.frame is None else session.wrap(view)
+        for session, view in zip(reading.sessions, views, strict=True)
+    ]
+    indent = 2 if reading.form is Form.ONE and reading.sessions[0].is_indented else None
+    return "".join(f"{dump_sendable(value, indent=indent)}\n" for value in framed)
+
+
+def read_sessions(source: str, format: Format | None = None) -> Reading:
+    """Read a file or a directory, or stdin for `-`; the format is found by content when None.
+
+    Raises:
+        CommandError: nothing in it can be read; names file, line and reason.
+    """
+    check_path(source, "FILE")
+    try:
+        if source == STDIN:
+            if sys.stdin is None:
+                raise CommandError("stdin is closed; name a file, or redirect one: compress - < FILE")
+            return read_all(sys.stdin.buffer, "stdin", format)
+        return read_all(Path(source), source, format)
+    except UnreadableError as error:
+        raise CommandError(error.why) from None
+
 
 _MAX_PROBLEMS = 5
 """Problems, and failures, that are named one by one; `--json` lists all."""
@@ -32,7 +75,6 @@ _MAX_PROBLEMS = 5
 def run_compress(
     file: str,
     *,
-    fields: Mapping[str, Any],
     store: str,
     namespace: str | None,
     who: SummarizerKind,
@@ -42,14 +84,12 @@ def run_compress(
     as_json: bool,
     quiet: bool,
     format: Format | None,
+    **fields: Any,
 ) -> int:
     """Compress a file of sessions, write the views, report; return the exit code. Options are as given,
     `fields` those of `CompressionConfig`, None where one is not given.
 
     Nothing is written before every session is done, so that an error or Ctrl-C leaves no part of an output.
-
-    Raises:
-        CommandError: options or input are wrong, or something cannot be written.
     """
     config = make_config(**fields)
     summarizer = make_summarizer(who, model, base_url)

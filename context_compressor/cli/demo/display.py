@@ -141,13 +141,14 @@ def _event_line(event: CompressionEvent) -> str:
 def print_summary(console: Console, outcome: Outcome, store: str | None) -> None:
     """Print what the demo came to, the same in a terminal and a log."""
     bad = outcome.invalid_requests
+    events = [f"{count} {kind} ({_VERBS[kind]})" for kind, count in sorted(outcome.events.items())]
     kept = ", each one tool call away" if outcome.stored_texts else ""
     figures = [
         ("requests", f"{outcome.requests}, invalid: {len(bad)}"),
         ("history", f"{outcome.history_tokens:,} tokens"),
         ("view at the end", _less(outcome.history_tokens, outcome.view_tokens)),
         ("largest view", f"{outcome.peak_view_tokens:,} of {outcome.budget_tokens:,} tokens"),
-        ("events", _events_text(outcome.events)),
+        ("events", ", ".join(events) or "none"),
         ("texts stored", f"{outcome.stored_texts}{kept}"),
         ("input, all turns", f"{outcome.history_input_tokens:,} tokens had each turn sent the history"),
         ("", _less(outcome.history_input_tokens, outcome.view_input_tokens) + ", with views"),
@@ -166,11 +167,6 @@ def print_summary(console: Console, outcome: Outcome, store: str | None) -> None
         hint = f"The texts are kept: context-compressor grep PATTERN --store {shlex.quote(store)}"
     console.print()
     console.print(Text(hint if hint.isprintable() else one_line(hint)), soft_wrap=True)
-
-
-def _events_text(events: dict[str, int]) -> str:
-    named = (f"{count} {kind} ({_VERBS[kind]})" for kind, count in sorted(events.items()))
-    return ", ".join(named) or "none"
 
 
 def _less(before: int, after: int) -> str:

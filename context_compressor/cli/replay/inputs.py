@@ -132,11 +132,7 @@ def _name(session: Session, taken: set[str]) -> str:
 
 
 def check_baselines(names: Iterable[str]) -> None:
-    """Refuse baselines that there are not.
-
-    Raises:
-        CommandError: there is none of a name.
-    """
+    """Refuse baselines that there are not."""
     known = [name for name in SYSTEMS if name != OURS]
     for name in names:
         if name not in known:

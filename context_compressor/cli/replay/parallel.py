@@ -17,7 +17,7 @@ from functools import cache
 from typing import Any
 
 from context_compressor.errors import ContextCompressorError
-from context_compressor.measure import SYSTEMS, Probe, Recording, Turn, Watched, watch
+from context_compressor.measure import SYSTEMS, Probe, Recording, Watched, watch
 from context_compressor.messages.openai import from_openai
 from context_compressor.report.data import OURS, SessionRun, Skipped
 from context_compressor.tokens.tiktoken_counter import TiktokenCounter
@@ -87,12 +87,9 @@ def find_unfit(session: SessionRun) -> list[Skipped]:
         if unsent:
             count, all_turns = len(unsent), len(replay.turns)
             which = "no turn fits" if count == all_turns else f"{count:,} of {all_turns:,} turns do not fit"
-            unfit.append(Skipped(session.name, f"{which} {replay.budget:,} tokens: {_why_unsent(unsent[0])}"))
+            why = unsent[0].problems[0].removeprefix("raised ").replace("max_total_tokens", "--budget")
+            unfit.append(Skipped(session.name, f"{which} {replay.budget:,} tokens: {why}"))
     return unfit
-
-
-def _why_unsent(turn: Turn) -> str:
-    return turn.problems[0].removeprefix("raised ").replace("max_total_tokens", "--budget")
 
 
 async def _watch(recording: Recording, system: str, budget: int, on_turn: Callable[[], object]) -> Watched:

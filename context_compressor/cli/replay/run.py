@@ -40,8 +40,8 @@ _SLUG_CHARACTERS = 60
 def run_replay(
     paths: Sequence[str],
     *,
-    budgets: Sequence[int],
-    baselines: Sequence[str],
+    budgets: Sequence[int] | None,
+    baselines: Sequence[str] | None,
     probes: str | None,
     report: str | None,
     png: str | None,
@@ -50,14 +50,10 @@ def run_replay(
     quiet: bool,
     format: Format | None,
 ) -> int:
-    """Replay sessions, write what was asked for; return the exit code. Options are as given.
-
-    Raises:
-        CommandError: options or paths are wrong, nothing can be read, or something cannot be written.
-    """
+    """Replay sessions, write what was asked for; return the exit code. Options are as given."""
     chosen = _check_budgets(budgets)
-    check_baselines(baselines)
-    systems = tuple(dict.fromkeys([RAW, OURS, *baselines]))
+    check_baselines(baselines or ())
+    systems = tuple(dict.fromkeys([RAW, OURS, *(baselines or ())]))
     _check_outputs(report, png, as_json=as_json, quiet=quiet)
     is_page_shown = report is not None and is_stdout(report)
     console = make_console(stderr=True)
@@ -108,7 +104,7 @@ def run_replay(
     return NO if data.failed or unfit else DONE
 
 
-def _check_budgets(budgets: Sequence[int]) -> tuple[int, ...]:
+def _check_budgets(budgets: Sequence[int] | None) -> tuple[int, ...]:
     chosen = tuple(dict.fromkeys(budgets or [DEFAULT_BUDGET]))
     for budget in chosen:
         make_config(max_total_tokens=budget)  # refuses what cannot work, by the name of the option

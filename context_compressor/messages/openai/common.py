@@ -117,11 +117,8 @@ def remember(
 ) -> dict[str, Any]:
     """Return the remark that brings `data` back from its known fields: `keys`, `extra`, each only if needed.
 
-    Args:
-        data: the dict that came in.
-        canonical: the keys that `assemble` gets as fields, in order, when there is no remark.
-        known: the keys whose values live in content.
-        path: where `data` stands, with its dot, for errors.
+    `canonical`: the keys that `assemble` gets as fields, in order, when there is no remark. `known`: the keys
+    whose values live in content.
     """
     keys = list(data)
     if keys == list(canonical):

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Literal
 
 from context_compressor.errors import InvalidArgumentError, OffloadError
-from context_compressor.offload.directory.checks import as_root, check_limit
 from context_compressor.offload.directory.disk import disk_error, make_directory, sync_directory
 from context_compressor.offload.directory.in_use import (
     LOCK_FILE,
@@ -29,7 +28,9 @@ from context_compressor.offload.directory.locking import locked
 from context_compressor.offload.directory.namespaces import (
     REMOVING_PREFIX,
     FoundNamespace,
+    as_root,
     being_removed,
+    check_limit,
     empty,
     find_namespaces,
 )
@@ -212,14 +213,7 @@ def _remove_enough(
 def _remove(
     path: Path, chosen: Sequence[_Chosen], left: dict[str, FoundNamespace], refused: list[PermissionError]
 ) -> list[_Chosen]:
-    """Remove what was chosen, is still as it was found and may be removed; return that.
-
-    Args:
-        path: the directory of the stores.
-        chosen: what is to go.
-        left: what is gone is taken out.
-        refused: receives why something may not be removed.
-    """
+    """Remove what was chosen, is still as it was found and may be removed; return that."""
     removed: list[_Chosen] = []
     for start in range(0, len(chosen), _BATCH):
         batch = chosen[start : start + _BATCH]

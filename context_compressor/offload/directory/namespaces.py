@@ -1,4 +1,4 @@
-"""What lies in a store's directory: its namespaces, how large they are, when they were last used."""
+"""What lies in a store's directory: namespaces, their sizes and last use; what its arguments may be."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from context_compressor.errors import InvalidArgumentError
 from context_compressor.offload.directory.in_use import STORE_FOLDER
 
 logger = logging.getLogger(__name__)
@@ -74,9 +75,6 @@ def index_bytes(directory: Path) -> int:
 def find_namespaces(path: Path) -> list[FoundNamespace]:
     """Return the namespaces in a store's directory; directories that no store made are passed over, and those
     that this process may not read.
-
-    Raises:
-        OSError: the directory cannot be looked through.
     """
     found: list[FoundNamespace] = []
     is_store = (path / STORE_FOLDER).is_dir()
@@ -135,11 +133,7 @@ def _list_files(directory: Path, changed_ns: int) -> tuple[FoundNamespace, bool]
 
 
 def being_removed(path: Path) -> Iterator[Path]:
-    """Yield the directories in which what is being removed lies.
-
-    Raises:
-        OSError: the directory cannot be looked through.
-    """
+    """Yield the directories in which what is being removed lies."""
     try:
         with os.scandir(path / STORE_FOLDER) as entries:
             names = [entry.name for entry in entries if entry.name.startswith(REMOVING_PREFIX)]
@@ -164,3 +158,51 @@ def empty(directory: Path) -> None:
         Path(file).unlink(missing_ok=True)
     with suppress(OSError):  # there is something else in it, or somebody else was faster
         directory.rmdir()
+
+
+def as_root(path: object) -> Path:
+    """Return the directory of a store, as it stands now.
+
+    Raises:
+        ValueError: it is empty, as an unset variable is, and would be the current directory; or no path.
+        InvalidArgumentError: it is of the wrong type.
+    """
+    if not isinstance(path, (str, os.PathLike)):
+        raise InvalidArgumentError(f"path: expected a str or os.PathLike, got {type(path).__name__}")
+    name = os.fsdecode(path)
+    if not name or "\0" in name:
+        raise ValueError(f"path: {name!r} names no directory; '.' is the current one")
+    return Path(name).absolute()
+
+
+def check_namespace(namespace: object) -> str:
+    """Return a name that a namespace may have.
+
+    Raises:
+        ValueError: it is not of that form.
+        InvalidArgumentError: it is of the wrong type.
+    """
+    if not isinstance(namespace, str):
+        raise InvalidArgumentError(f"namespace: expected a str, got {type(namespace).__name__}")
+    if not NAMESPACE.fullmatch(namespace):
+        raise ValueError(
+            f"namespace: {namespace!r} cannot name a directory here; use 1 to 64 letters, digits, dots, "
+            "underscores and hyphens, not starting with a dot"
+        )
+    return namespace
+
+
+def check_limit(name: str, value: object, *, whole: bool = False) -> None:
+    """Check a limit that may be None.
+
+    Raises:
+        ValueError: it is below 0.
+        InvalidArgumentError: it is no number.
+    """
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
+        expected = "a whole number" if whole else "a number"
+        raise InvalidArgumentError(f"{name}: expected {expected} or None, got {type(value).__name__}")
+    if not value >= 0:
+        raise ValueError(f"{name} ({value}) must not be below 0; None sets no limit")

@@ -29,12 +29,6 @@ class Tenant:
     """What a store owes the others in its directory. Thread-safe; all blocks.
 
     It leaves when nothing refers to it any more.
-
-    Args:
-        root: the directory of all namespaces.
-        namespace: the name of this one.
-        max_bytes: what all of them may hold together.
-        max_age_seconds: seconds after which one that nobody uses is removed.
     """
 
     def __init__(
@@ -131,11 +125,7 @@ class Tenant:
             usage.subtract(size, counted_at)
 
     def count_index(self) -> None:
-        """Count by how much the search index grew or shrank since the last time.
-
-        Raises:
-            OSError: the count cannot be kept.
-        """
+        """Count by how much the search index grew or shrank since the last time."""
         usage = self._quota.usage
         with self._lock:
             earlier, counted_at = self._index

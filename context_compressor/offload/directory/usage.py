@@ -40,7 +40,7 @@ class _Count(NamedTuple):
 
 
 class Usage:
-    """The count of one directory. All of this blocks."""
+    """The count of one directory. All of this blocks, and raises OSError where the count cannot be kept."""
 
     def __init__(self, path: Path) -> None:
         self._file = path / STORE_FOLDER / _FILE
@@ -50,11 +50,7 @@ class Usage:
         return self._file.exists()
 
     def used(self) -> int | None:
-        """Return how many bytes are counted; None where there is no count that can be trusted.
-
-        Raises:
-            OSError: the count cannot be read.
-        """
+        """Return how many bytes are counted; None where there is no count that can be trusted."""
         if not self.is_kept():
             return None
         with self._opened() as (_, count):
@@ -69,9 +65,6 @@ class Usage:
 
         Returns:
             Whether they were counted.
-
-        Raises:
-            OSError: the count cannot be kept.
         """
         if not self.is_kept():
             return False
@@ -82,11 +75,7 @@ class Usage:
             return True
 
     def counted_at(self) -> int:
-        """Return what `subtract` takes; call before the bytes go.
-
-        Raises:
-            OSError: the count cannot be read.
-        """
+        """Return what `subtract` takes; call before the bytes go."""
         if not self.is_kept():
             return 0
         with self._opened() as (_, count):
@@ -95,9 +84,6 @@ class Usage:
     def subtract(self, size: int, counted_at: int) -> None:
         """Count bytes that are gone, unless a look through the directory ended since, which may have missed
         them: then they would be taken off twice.
-
-        Raises:
-            OSError: the count cannot be kept.
         """
         if not self.is_kept():
             return
@@ -106,21 +92,13 @@ class Usage:
                 _write(descriptor, count._replace(used=max(count.used - size, 0)))
 
     def begin_counting(self) -> int:
-        """Return what `end_counting` takes; call before the directory is looked through.
-
-        Raises:
-            OSError: the count cannot be read.
-        """
+        """Return what `end_counting` takes; call before the directory is looked through."""
         make_directory(self._file.parent)
         with self._opened() as (_, count):
             return count.added  # the file is there now, so what comes is noted
 
     def end_counting(self, total: int, begun: int) -> None:
-        """Set the count to what was found, and what came meanwhile.
-
-        Raises:
-            OSError: the count cannot be written.
-        """
+        """Set the count to what was found, and what came meanwhile."""
         with self._opened() as (descriptor, count):
             # What came meanwhile may have been found, too. Too much is harmless, and mended the next time.
             used = total + max(count.added - begun, 0)

@@ -56,12 +56,8 @@ def preview(
 
     Its size is estimated, and counted in the end, 1 or 2 times as a rule.
 
-    Args:
-        text: any text.
-        max_tokens: what the preview may cost.
-        count: counts the tokens of what would stand in the view.
-        plain: whether only head and tail are wanted, whatever kind of text it is.
-        characters_per_token: of `text`, as far as known; saves counts.
+    `count`: counts the tokens of what would stand in the view. `characters_per_token`: of `text`, as far as
+    known; saves counts.
     """
     if max_tokens <= 0:
         return ""

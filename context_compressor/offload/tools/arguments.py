@@ -12,7 +12,7 @@ _MAX_NUMBER = 10**12 - 1
 
 
 class FinalAnswer(Exception):
-    """End a call early with this answer for the model."""
+    """End a call early with this answer for the model: what answers a call raises it."""
 
 
 class Arguments:
@@ -75,11 +75,7 @@ class Arguments:
 
 
 def as_arguments(arguments: Mapping[str, Any] | str | None) -> Mapping[str, Any]:
-    """Return the arguments as a mapping; the JSON text of one will do.
-
-    Raises:
-        FinalAnswer: they are neither.
-    """
+    """Return the arguments as a mapping; the JSON text of one will do."""
     if arguments is None or arguments == "":
         return {}
     parsed: Any = arguments

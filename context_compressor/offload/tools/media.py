@@ -7,30 +7,21 @@ from typing import Any, Literal
 from context_compressor.messages.media import is_data_url, kind_of_media, media_type_of
 from context_compressor.messages.msg import Block, Msg
 from context_compressor.messages.openai.parts import block_to_part, source_of
-from context_compressor.offload.tools.allowance import Allowance
 from context_compressor.offload.tools.arguments import Arguments, FinalAnswer
+from context_compressor.offload.tools.history import Allowance, OffloadSource, find_ref, text_of
 from context_compressor.offload.tools.schemas import READ_TOOL
-from context_compressor.offload.tools.source import OffloadSource, find_ref, text_of
 
 Wire = Literal["openai", "dashscope"]
 
 
 async def answer_load(memory: OffloadSource, allowance: Allowance, arguments: Arguments) -> str:
-    """Return a sentence that announces media; `media_part` of what `find_media` returns has to follow it.
-
-    Raises:
-        FinalAnswer: as `find_media`.
-    """
+    """Return a sentence that announces media; `media_part` of what `find_media` returns has to follow it."""
     ref, url = await find_media(memory, allowance, arguments)
     return f"{ref} ({media_type_of(url) or kind_of_media(url)}) follows as a message of the user."
 
 
 async def find_media(memory: OffloadSource, allowance: Allowance, arguments: Arguments) -> tuple[str, str]:
-    """Return the ref of media that can be shown, and their `data:` URL.
-
-    Raises:
-        FinalAnswer: a wrong argument, nothing to show, or no room for it.
-    """
+    """Return the ref of media that can be shown, and their `data:` URL."""
     arguments.check("ref")
     ref = await find_ref(memory, arguments.required("ref"))
     url = await text_of(memory, ref)

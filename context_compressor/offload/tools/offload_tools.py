@@ -11,11 +11,21 @@ from context_compressor.messages.escapes import sendable
 from context_compressor.messages.media import is_data_url
 from context_compressor.messages.msg import copy_json
 from context_compressor.messages.speech import loaded_note
-from context_compressor.offload.tools.allowance import Allowance
-from context_compressor.offload.tools.arguments import Arguments, FinalAnswer, as_arguments, show_value
-from context_compressor.offload.tools.history import answer_compress, answer_search, can_compress, can_search
+from context_compressor.offload.tools.arguments import (
+    Arguments,
+    FinalAnswer,
+    as_arguments,
+    show_value,
+)
+from context_compressor.offload.tools.history import (
+    SOURCE_MEMBERS,
+    Allowance,
+    OffloadSource,
+    answer_compress,
+    answer_search,
+    can,
+)
 from context_compressor.offload.tools.media import Wire, answer_load, find_media, media_part
-from context_compressor.offload.tools.patterns import PatternError
 from context_compressor.offload.tools.schemas import (
     COMPRESS_TOOL,
     GREP_TOOL,
@@ -24,7 +34,7 @@ from context_compressor.offload.tools.schemas import (
     SCHEMAS,
     SEARCH_TOOL,
 )
-from context_compressor.offload.tools.source import SOURCE_MEMBERS, OffloadSource
+from context_compressor.offload.tools.searching import PatternError
 from context_compressor.offload.tools.texts import answer_grep, answer_read
 
 
@@ -58,9 +68,9 @@ class OffloadTools:
             GREP_TOOL: partial(answer_grep, memory, allowance),
             LOAD_TOOL: partial(answer_load, memory, allowance),
         }
-        if can_search(memory):
+        if can(memory, "search_history"):
             self._handlers[SEARCH_TOOL] = partial(answer_search, memory, allowance)
-        if can_compress(memory):
+        if can(memory, "compress_now"):
             self._handlers[COMPRESS_TOOL] = partial(answer_compress, memory)
 
     @property
@@ -115,10 +125,6 @@ class OffloadTools:
 
         That is the media that `load_offloaded` loads; None for any other tool, and where the call's answer
         says why nothing is shown.
-
-        Args:
-            name: the tool's name, as for `call`.
-            arguments: its arguments, as for `call`.
         """
         if name != LOAD_TOOL:
             return None

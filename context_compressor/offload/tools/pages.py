@@ -105,12 +105,8 @@ def closing_found(
 ) -> str:
     """Return the last line of a search page that shows `shown` of `matches`.
 
-    Args:
-        shown: how many matches the page covers.
-        matches: how many were found.
-        stopped_seconds: after how long the search was stopped; 0 when it came to its end.
-        unreadable: how many texts could not be searched because they could not be read.
-        context: how many lines stand around a match, where that is less than was asked for.
+    `stopped_seconds`: after how long the search was stopped; 0 when it came to its end. `context`: how many
+    lines stand around a match, where that is less than was asked for.
     """
     if stopped_seconds:
         closing = (

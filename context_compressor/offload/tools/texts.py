@@ -8,16 +8,113 @@ from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
 
 from context_compressor.messages.media import is_data_url, media_type_of
-from context_compressor.offload.tools.allowance import Allowance
+from context_compressor.offload.previews.making import CHARS_PER_TOKEN_BOUND, largest_fitting
+from context_compressor.offload.previews.text import counted
 from context_compressor.offload.tools.arguments import Arguments, FinalAnswer, show_value
-from context_compressor.offload.tools.patterns import compile_pattern
-from context_compressor.offload.tools.reading import read_page
+from context_compressor.offload.tools.history import NEWEST_NAMED, Allowance, OffloadSource, find_ref, text_of
+from context_compressor.offload.tools.pages import END, closing_more, lines_page
 from context_compressor.offload.tools.schemas import LOAD_TOOL
-from context_compressor.offload.tools.searching import SEARCH_SECONDS, TextMatches, search_page, search_text
-from context_compressor.offload.tools.source import NEWEST_NAMED, OffloadSource, find_ref, text_of
+from context_compressor.offload.tools.searching import (
+    SEARCH_SECONDS,
+    TextMatches,
+    compile_pattern,
+    search_page,
+    search_text,
+)
+from context_compressor.tokens.protocol import TokenCounter
 
 if TYPE_CHECKING:
     import regex
+
+_STEP_CHARACTERS = 1 << 16
+"""Characters passed in one step on the way to a line; splitting a large text would hold the interpreter."""
+
+
+def read_page(
+    text: str,
+    ref: str,
+    counter: TokenCounter,
+    *,
+    max_tokens: int,
+    offset: int = 1,
+    column: int = 1,
+    limit: int | None = None,
+) -> str:
+    """Return as many lines as fit `max_tokens`, or a sentence that says why none can be shown.
+
+    `limit`: how many lines at most; None for as many as fit.
+    """
+    total = text.count("\n") + 1
+    if offset > total:
+        return f"There is no line {offset}: {ref} has {counted(total, 'line')}."
+    most = max_tokens * CHARS_PER_TOKEN_BOUND
+    wanted = _lines_from(text, offset, most if limit is None else min(limit, most))
+    lengths = [len(line) for line in wanted]
+    if column > max(lengths[0], 1):
+        return f"There is no column {column}: line {offset} of {ref} has {lengths[0]} characters."
+    wanted[0] = wanted[0][column - 1 :]
+
+    def whole(count: int) -> str:
+        following = offset + count
+        closing = closing_more(following) if following <= total else END
+        return lines_page(ref, wanted[:count], offset, total, closing, from_column=column)
+
+    def cut(count: int, characters: int) -> str:
+        """Show `count` whole lines and the beginning of the next."""
+        part = wanted[count][:characters]
+        number = offset + count
+        start = column if count == 0 else 1
+        closing = closing_more(number, start + characters, lengths[count])
+        return lines_page(
+            ref,
+            [*wanted[:count], part],
+            offset,
+            total,
+            closing,
+            from_column=column,
+            to_column=start + characters - 1,
+        )
+
+    upper = _lines_within(wanted, most)
+    guess = _lines_within(wanted, max_tokens * 3)
+    count = largest_fitting(lambda n: counter.count_text(whole(n)), upper, max_tokens, guess)
+    # A long line must be cut when nothing else fits; it may be when half the page would stay empty.
+    if count < len(wanted) and (count == 0 or counter.count_text(whole(count)) < max_tokens // 2):
+        upper = min(len(wanted[count]) - 1, most)
+        characters = largest_fitting(
+            lambda n: counter.count_text(cut(count, n)), upper, max_tokens, max_tokens * 2
+        )
+        if characters:
+            return cut(count, characters)
+    if count == 0:
+        return f"No room for a page of {ref}: {max_tokens} tokens are left for it, less than its frame takes."
+    return whole(count)
+
+
+def _lines_from(text: str, first: int, count: int) -> list[str]:
+    """Return at most `count` lines from line `first` on, which there is."""
+    position, ahead = 0, first - 1  # line feeds in front of it
+    while (passed := text.count("\n", position, position + _STEP_CHARACTERS)) < ahead:
+        position, ahead = position + _STEP_CHARACTERS, ahead - passed
+    for _ in range(ahead):
+        position = text.index("\n", position) + 1
+    lines: list[str] = []
+    while len(lines) < count and position <= len(text):
+        end = text.find("\n", position)
+        end = len(text) if end < 0 else end
+        lines.append(text[position:end])
+        position = end + 1
+    return lines
+
+
+def _lines_within(lines: list[str], characters: int) -> int:
+    """Return how many of the first lines hold at most `characters`, their line feeds included."""
+    for count, line in enumerate(lines):
+        characters -= len(line) + 1
+        if characters < 0:
+            return count
+    return len(lines)
+
 
 GREP_TOKENS = 300
 """What a search answers unless `limit` asks for more: enough to see where to read on. Where the first match
@@ -26,11 +123,7 @@ MAX_CONTEXT_LINES = 50
 
 
 async def answer_read(memory: OffloadSource, allowance: Allowance, arguments: Arguments) -> str:
-    """Return a page of a stored text within the allowance.
-
-    Raises:
-        FinalAnswer: a wrong argument, no such text, or no room.
-    """
+    """Return a page of a stored text within the allowance."""
     arguments.check("ref", "offset", "limit", "column")
     offset, column = arguments.integer("offset") or 1, arguments.integer("column") or 1
     limit = arguments.integer("limit")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from context_compressor.offload.tools.patterns import PatternError, compile_pattern
+from context_compressor.offload.tools.searching import PatternError, compile_pattern
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from context_compressor.offload.protocol import ref_of
 from context_compressor.offload.tools.pages import page_matches, parse_page
-from context_compressor.offload.tools.reading import read_page
+from context_compressor.offload.tools.texts import read_page
 from context_compressor.tokens.tiktoken_counter import TiktokenCounter
 from tests.offload.counters import ByteCounter, QuarterCounter, WordCounter
 

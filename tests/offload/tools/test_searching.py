@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from context_compressor.offload.protocol import ref_of
 from context_compressor.offload.tools import searching
 from context_compressor.offload.tools.pages import page_matches, parse_page
-from context_compressor.offload.tools.patterns import compile_pattern
-from context_compressor.offload.tools.searching import TextMatches, search_page, search_text
+from context_compressor.offload.tools.searching import TextMatches, compile_pattern, search_page, search_text
 from context_compressor.tokens.tiktoken_counter import TiktokenCounter
 
 COUNTER = TiktokenCounter()
