@@ -9,21 +9,23 @@ if TYPE_CHECKING:
     from context_compressor.memory.base import MemoryBase
     from context_compressor.memory.compressed import CompressedMemory
     from context_compressor.memory.in_memory import InMemoryMemory
+    from context_compressor.memory.reporting import CompressionStats
     from context_compressor.memory.stateless import acompress_messages, compress_messages
-    from context_compressor.memory.stats import CompressionStats
+    from context_compressor.messages.chat import from_openai, to_openai
     from context_compressor.messages.msg import Msg
-    from context_compressor.messages.openai import from_openai, to_openai
+    from context_compressor.messages.turns import in_turn
     from context_compressor.offload.files import FileOffloadStore
-    from context_compressor.offload.in_memory import InMemoryOffloadStore
-    from context_compressor.offload.protocol import OffloadStore
-    from context_compressor.offload.tools.offload_tools import OffloadTools
+    from context_compressor.offload.retention import collect_garbage
+    from context_compressor.offload.store import InMemoryOffloadStore, OffloadStore, ref_of
+    from context_compressor.summarizers.attempts import is_overflow, limit_in
     from context_compressor.summarizers.dashscope import DashScopeSummarizer
-    from context_compressor.summarizers.extractive import ExtractiveSummarizer
+    from context_compressor.summarizers.extracts import ExtractiveSummarizer
     from context_compressor.summarizers.fallback import FallbackSummarizer
     from context_compressor.summarizers.openai import OpenAISummarizer
     from context_compressor.summarizers.protocol import Summarizer, Summary, SummaryRequest
-    from context_compressor.tokens.protocol import TokenCounter
-    from context_compressor.tokens.tiktoken_counter import TiktokenCounter
+    from context_compressor.tokens.counter import TokenCounter
+    from context_compressor.tokens.tiktoken import TiktokenCounter
+    from context_compressor.tools.tools import OffloadTools
 
 __all__ = [
     "CompressedMemory",
@@ -47,8 +49,13 @@ __all__ = [
     "TiktokenCounter",
     "TokenCounter",
     "acompress_messages",
+    "collect_garbage",
     "compress_messages",
     "from_openai",
+    "in_turn",
+    "is_overflow",
+    "limit_in",
+    "ref_of",
     "to_openai",
 ]
 
@@ -56,27 +63,32 @@ _MODULES = {
     "CompressedMemory": "memory.compressed",
     "CompressionConfig": "compression.config",
     "CompressionEvent": "events",
-    "CompressionStats": "memory.stats",
+    "CompressionStats": "memory.reporting",
     "DashScopeSummarizer": "summarizers.dashscope",
-    "ExtractiveSummarizer": "summarizers.extractive",
+    "ExtractiveSummarizer": "summarizers.extracts",
     "FallbackSummarizer": "summarizers.fallback",
     "FileOffloadStore": "offload.files",
     "InMemoryMemory": "memory.in_memory",
-    "InMemoryOffloadStore": "offload.in_memory",
+    "InMemoryOffloadStore": "offload.store",
     "MemoryBase": "memory.base",
     "Msg": "messages.msg",
-    "OffloadStore": "offload.protocol",
-    "OffloadTools": "offload.tools.offload_tools",
+    "OffloadStore": "offload.store",
+    "OffloadTools": "tools.tools",
     "OpenAISummarizer": "summarizers.openai",
     "Summarizer": "summarizers.protocol",
     "Summary": "summarizers.protocol",
     "SummaryRequest": "summarizers.protocol",
-    "TiktokenCounter": "tokens.tiktoken_counter",
-    "TokenCounter": "tokens.protocol",
+    "TiktokenCounter": "tokens.tiktoken",
+    "TokenCounter": "tokens.counter",
     "acompress_messages": "memory.stateless",
+    "collect_garbage": "offload.retention",
     "compress_messages": "memory.stateless",
-    "from_openai": "messages.openai",
-    "to_openai": "messages.openai",
+    "from_openai": "messages.chat",
+    "in_turn": "messages.turns",
+    "is_overflow": "summarizers.attempts",
+    "limit_in": "summarizers.attempts",
+    "ref_of": "offload.store",
+    "to_openai": "messages.chat",
 }
 """Where each public name lives. Modules are imported at the first use of a name, which takes a tenth of a
 second for all that a memory needs: whoever only counts tokens or reads chat dicts does not pay for it."""

@@ -13,7 +13,7 @@ from make_session import make_session
 
 from context_compressor import CompressedMemory, CompressionConfig, OffloadTools, from_openai
 from context_compressor.errors import OffloadCollisionError, OffloadNotFoundError
-from context_compressor.offload.protocol import check_ref, ref_of
+from context_compressor.offload.store import check_ref, ref_of
 
 
 class SQLiteStore:

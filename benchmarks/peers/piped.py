@@ -25,8 +25,8 @@ from typing import Any
 
 from context_compressor.compression.draft import LEAST_TOKENS, SUMMARY_RATIO
 from context_compressor.measure import CachedCounter, Chat, Spending, content_text
-from context_compressor.messages.openai import from_openai
-from context_compressor.summarizers.extractive import ExtractiveSummarizer
+from context_compressor.messages.chat import from_openai
+from context_compressor.summarizers.extracts import ExtractiveSummarizer
 from context_compressor.summarizers.protocol import SummaryRequest
 
 from .processes import ForkServer, Process, SpawnedProcess

@@ -7,8 +7,8 @@ import re
 from html.parser import HTMLParser
 from typing import NamedTuple
 
-from context_compressor.cli.demo.agent import Call
-from context_compressor.cli.demo.tools import ToolFailed
+from context_compressor.cli.demo_agent import Call
+from context_compressor.cli.demo_tools import ToolFailed
 
 from .recorder import Recorded, Recorder, Toolbox, listed
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from context_compressor import TiktokenCounter
-from context_compressor.cli.demo.agent import Call, ChatDict, assistant_message, tool_message
-from context_compressor.cli.demo.tools import ToolFailed
+from context_compressor.cli.demo_agent import Call, ChatDict, assistant_message, tool_message
+from context_compressor.cli.demo_tools import ToolFailed
 
 from .planting import Keys, Planting
 

@@ -16,8 +16,8 @@ from typing import Annotated, Any, TextIO
 import typer
 
 from context_compressor.cli.commands import compress, demo, examine, gc, grep, read, replay
-from context_compressor.cli.exits import BROKEN_PIPE, DONE, INTERRUPTED, TROUBLE, CommandError
-from context_compressor.cli.wording import one_line
+from context_compressor.cli.options import BROKEN_PIPE, DONE, INTERRUPTED, TROUBLE, CommandError
+from context_compressor.messages.text import one_line
 
 PROGRAM = "context-compressor"
 
@@ -86,7 +86,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     outcome = _invoke(arguments)
     if callable(outcome):
         return int(outcome())
-    from context_compressor.cli.outputs import check_stdout
+    from context_compressor.cli.output import check_stdout
 
     check_stdout()  # there the help or the version should have gone
     return int(outcome or DONE)

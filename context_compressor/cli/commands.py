@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from context_compressor.cli.settings import DEFAULT_MODELS, DEFAULT_STORE, Mode, SummarizerKind
+from context_compressor.cli.options import DEFAULT_MODELS, DEFAULT_STORE, Mode, SummarizerKind
 from context_compressor.readers.session import Format
 
 Job = Callable[[], int]

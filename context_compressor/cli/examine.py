@@ -11,23 +11,21 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from context_compressor.cli.exits import DONE, NO, CommandError
-from context_compressor.cli.outputs import (
+from context_compressor.cli.options import DONE, NO, CommandError, make_config
+from context_compressor.cli.output import (
     check_folder,
     check_output,
     check_stdout,
     is_stdout,
     make_console,
     make_progress,
+    make_table,
     print_table,
     warn,
     write_output,
     write_stdout,
 )
-from context_compressor.cli.replay.inputs import Input, check_baselines, read_inputs
-from context_compressor.cli.replay.table import make_table
-from context_compressor.cli.settings import make_config
-from context_compressor.cli.wording import counted
+from context_compressor.cli.replay import Input, check_baselines, read_inputs
 from context_compressor.errors import ContextCompressorError, InvalidArgumentError
 from context_compressor.measure import (
     KINDS,
@@ -43,10 +41,11 @@ from context_compressor.measure import (
     examine,
     total,
 )
-from context_compressor.messages.openai import from_openai
+from context_compressor.measure.data import OURS, percent, short_number, told_range
+from context_compressor.messages.chat import from_openai
+from context_compressor.messages.text import counted
 from context_compressor.readers import Format
-from context_compressor.report.data import OURS, percent, short_number, told_range
-from context_compressor.tokens.tiktoken_counter import TiktokenCounter
+from context_compressor.tokens.tiktoken import TiktokenCounter
 
 _KEY = "OPENAI_API_KEY"
 

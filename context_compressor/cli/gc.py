@@ -12,12 +12,12 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from context_compressor.cli.exits import DONE, CommandError, check_path, check_store
-from context_compressor.cli.outputs import TABLE_LOOK, check_stdout, make_console, print_table
-from context_compressor.cli.wording import counted, one_line
+from context_compressor.cli.options import DONE, CommandError, check_path, check_store
+from context_compressor.cli.output import TABLE_LOOK, check_stdout, make_console, print_table
 from context_compressor.errors import OffloadError
-from context_compressor.offload.directory.gc import GarbageCollection, collect_garbage
-from context_compressor.offload.directory.namespaces import NAMESPACE
+from context_compressor.messages.text import counted, one_line
+from context_compressor.offload.folders import NAMESPACE
+from context_compressor.offload.retention import GarbageCollection, collect_garbage
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}

@@ -8,14 +8,14 @@ from collections.abc import Iterator, Sequence
 
 import regex
 
-from context_compressor.cli.exits import DONE, NO, TROUBLE, CommandError, check_path, check_store
-from context_compressor.cli.outputs import check_stdout, write_stdout
-from context_compressor.cli.wording import for_terminal
+from context_compressor.cli.options import DONE, NO, TROUBLE, CommandError, check_path, check_store
+from context_compressor.cli.output import check_stdout, write_stdout
 from context_compressor.errors import OffloadError, OffloadNotFoundError
-from context_compressor.offload.directory.namespaces import NAMESPACE, check_namespace
-from context_compressor.offload.protocol import REF_PREFIX
-from context_compressor.offload.text_files import TextFiles
-from context_compressor.offload.tools.searching import PatternError, compile_pattern, search_text
+from context_compressor.messages.text import for_terminal
+from context_compressor.offload.files import TextFiles
+from context_compressor.offload.folders import NAMESPACE, check_namespace
+from context_compressor.offload.store import REF_PREFIX
+from context_compressor.tools.grep import PatternError, compile_pattern, search_text
 
 GREP_SECONDS = 10.0
 """What the search of all texts may take, their loading not included; a pattern can run for ever."""

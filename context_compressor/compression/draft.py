@@ -9,10 +9,10 @@ from collections.abc import Collection, Iterable, Sequence
 from math import inf, log2
 
 from context_compressor.compression.edits import ItemKey
+from context_compressor.compression.items import ViewItem
 from context_compressor.compression.plans import Plan, PlannedSegment, Situation
 from context_compressor.compression.stub_draft import StubDraft
 from context_compressor.compression.units import Unit, newest_request, staying_messages
-from context_compressor.compression.view import ViewItem
 
 SUMMARY_RATIO = 1 / 5
 """Tokens of a segment per token of the messages that it stands for, and share of the budget that it holds at

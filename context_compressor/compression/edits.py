@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from context_compressor.messages.parts import PartPath
-from context_compressor.offload.protocol import check_ref
+from context_compressor.offload.store import check_ref
 
 
 class ItemKey(NamedTuple):

@@ -11,28 +11,30 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 from context_compressor.compression.config import CompressionConfig
+from context_compressor.compression.done import Performed, Writer
 from context_compressor.compression.edits import ItemKey, StubEdit
-from context_compressor.compression.guiding import place_guide
-from context_compressor.compression.labels import segment_text, summary_of
-from context_compressor.compression.material import staying_message, summary_message
-from context_compressor.compression.notes import bounded_note
-from context_compressor.compression.performed import Performed
+from context_compressor.compression.items import READ_TOKENS, ViewItem, segment_tokens
+from context_compressor.compression.labels import bounded_note, segment_text, summary_of
 from context_compressor.compression.plans import Costs, Plan, PlannedSegment, PlannedStub
-from context_compressor.compression.redaction import redacted_text, shown_message
-from context_compressor.compression.segmenting import Around, MadeSegment, SegmentMaker
-from context_compressor.compression.stubbing import StubMaker
+from context_compressor.compression.segments import (
+    Around,
+    MadeSegment,
+    SegmentMaker,
+    staying_message,
+    summary_message,
+)
+from context_compressor.compression.shown import redacted_text, shown_message
+from context_compressor.compression.stubs import StubMaker, place_guide
 from context_compressor.compression.units import Unit
-from context_compressor.compression.view import READ_TOKENS, ViewItem, segment_tokens
-from context_compressor.compression.writing import Writer
-from context_compressor.messages.escapes import sendable
 from context_compressor.messages.msg import Msg, tool_names
 from context_compressor.messages.parts import PartPath
-from context_compressor.offload.protocol import OffloadStore
+from context_compressor.messages.text import sendable
+from context_compressor.offload.store import OffloadStore
 from context_compressor.offload.stubs import media_stub, minimal_stub
 from context_compressor.summarizers.cutting import cut_middle
 from context_compressor.summarizers.protocol import Summarizer
+from context_compressor.tokens.counter import TokenCounter
 from context_compressor.tokens.off_loop import gather
-from context_compressor.tokens.protocol import TokenCounter
 
 _CONCURRENT_CALLS = 8
 """Summaries and writes of one event that run at the same time."""

@@ -24,7 +24,7 @@ from context_compressor.compression.edits import (
 from context_compressor.errors import InvalidStateError, OffloadNotFoundError
 from context_compressor.messages.exchanges import Decisions
 from context_compressor.messages.parts import PartPath
-from context_compressor.offload.protocol import check_ref
+from context_compressor.offload.store import check_ref
 
 LEDGER_VERSION = 1
 

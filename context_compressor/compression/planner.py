@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from context_compressor.compression.draft import Draft
+from context_compressor.compression.items import ViewItem
 from context_compressor.compression.plans import (
     ARRIVAL,
     ASKED,
@@ -25,7 +26,6 @@ from context_compressor.compression.plans import (
     Step,
 )
 from context_compressor.compression.units import Unit, is_crowded, newest_request
-from context_compressor.compression.view import ViewItem
 
 FILLED_SHARE = 0.75
 """Share of the budget that compacting alone may leave filled: with less room the next event would soon

@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from context_compressor.compression.edits import ItemKey, SegmentEdit, StubEdit, refs_of
+from context_compressor.compression.items import SEGMENT_NAME
 from context_compressor.compression.ledger import Ledger
-from context_compressor.compression.redaction import Redact, shown_message, stored_text
-from context_compressor.compression.transcript import Transcript, render_transcript
-from context_compressor.compression.view import SEGMENT_NAME
+from context_compressor.compression.shown import (
+    Redact,
+    Transcript,
+    render_transcript,
+    shown_message,
+    stored_text,
+)
 from context_compressor.messages.exchanges import build_exchanges
 from context_compressor.messages.msg import Msg, tool_names
 from context_compressor.messages.parts import Part, part_at
-from context_compressor.offload.protocol import REF_PATTERN, ref_of
-from context_compressor.offload.tools.pages import page_stub, parse_page
+from context_compressor.offload.pages import page_stub, parse_page
+from context_compressor.offload.store import REF_PATTERN, ref_of
 from context_compressor.tokens.off_loop import run_off_loop
 
 

@@ -6,9 +6,9 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 
 from context_compressor.compression.edits import ItemKey
+from context_compressor.compression.items import ViewItem
 from context_compressor.compression.plans import PlannedStub, Situation
 from context_compressor.compression.units import Unit, classify, newest_request
-from context_compressor.compression.view import ViewItem
 from context_compressor.messages.msg import tool_names
 from context_compressor.messages.parts import PartPath
 

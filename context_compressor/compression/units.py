@@ -8,7 +8,7 @@ from itertools import takewhile
 
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.edits import ItemKey
-from context_compressor.compression.view import ViewItem
+from context_compressor.compression.items import ViewItem
 from context_compressor.messages.exchanges import ORPHAN_REPAIR
 from context_compressor.messages.msg import is_instruction
 from context_compressor.messages.speech import is_handed

@@ -9,7 +9,7 @@ from opentelemetry import metrics, trace
 from opentelemetry.trace import StatusCode
 
 from context_compressor.events import CompressionEvent
-from context_compressor.messages.escapes import sendable
+from context_compressor.messages.text import sendable
 
 _SCOPE = "context_compressor"
 

@@ -1,5 +1,7 @@
 """What memories save, cost and lose, by replaying recorded sessions: for the command line and benchmarks."""
 
+from __future__ import annotations
+
 from context_compressor.measure.examination import (
     Estimate,
     ExaminationError,
@@ -31,7 +33,7 @@ from context_compressor.measure.recording import (
     message_text,
     readable,
 )
-from context_compressor.measure.replay import replay
+from context_compressor.measure.replay import Excerpt, StandIn, TurnEvent, Watched, excerpt_of, replay, watch
 from context_compressor.measure.results import (
     Prices,
     Replay,
@@ -43,7 +45,6 @@ from context_compressor.measure.results import (
 )
 from context_compressor.measure.systems import SYSTEMS, Masking, Ours, PlainSystem, Sliding, Spending, System
 from context_compressor.measure.validity import RequestChecker
-from context_compressor.measure.watching import Excerpt, StandIn, TurnEvent, Watched, excerpt_of, watch
 
 __all__ = [
     "KINDS",

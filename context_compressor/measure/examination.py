@@ -22,7 +22,7 @@ from context_compressor.measure.recording import Chat, Recording, readable
 from context_compressor.measure.replay import replay
 from context_compressor.measure.results import Replay
 from context_compressor.measure.systems import SYSTEMS
-from context_compressor.summarizers.reasoning import strip_reasoning
+from context_compressor.messages.text import strip_reasoning
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI

@@ -8,8 +8,8 @@ from typing import Any
 
 from context_compressor.errors import ContextCompressorError
 from context_compressor.measure.probes import Probe
-from context_compressor.tokens.protocol import TokenCounter
-from context_compressor.tokens.tiktoken_counter import TiktokenCounter
+from context_compressor.tokens.counter import TokenCounter
+from context_compressor.tokens.tiktoken import TiktokenCounter
 
 Chat = dict[str, Any]
 """A message as chat completions take it."""

@@ -11,10 +11,9 @@ from context_compressor.compression.config import CompressionConfig
 from context_compressor.events import CompressionEvent
 from context_compressor.measure.recording import INSTRUCTION_ROLES, RESULT_ROLES, CachedCounter, Chat
 from context_compressor.memory.compressed import CompressedMemory
-from context_compressor.messages.openai import from_openai, to_openai
-from context_compressor.offload.in_memory import InMemoryOffloadStore
-from context_compressor.offload.protocol import OffloadStore
-from context_compressor.summarizers.extractive import ExtractiveSummarizer
+from context_compressor.messages.chat import from_openai, to_openai
+from context_compressor.offload.store import InMemoryOffloadStore, OffloadStore
+from context_compressor.summarizers.extracts import ExtractiveSummarizer
 from context_compressor.summarizers.protocol import Summarizer, Summary, SummaryRequest
 
 PLACEHOLDER = "[Old tool output cleared]"

@@ -8,12 +8,11 @@ from typing import Any
 
 from context_compressor.events import CompressionEvent
 from context_compressor.memory.base import MemoryBase
-from context_compressor.memory.housekeeping import Housekeeping
-from context_compressor.memory.search.recalling import Recall
-from context_compressor.memory.upkeep import Upkeep
+from context_compressor.memory.searching import Recall
+from context_compressor.memory.texts import Housekeeping
+from context_compressor.memory.tracking import Upkeep
 from context_compressor.messages.msg import Msg
-from context_compressor.tokens.measure import measure_all_off_loop
-from context_compressor.tokens.protocol import TokenCounter
+from context_compressor.tokens.counter import TokenCounter, measure_all_off_loop
 
 
 class Changes:

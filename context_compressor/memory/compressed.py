@@ -5,31 +5,38 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.errors import InvalidArgumentError, InvalidStateError
 from context_compressor.events import CompressionEvent, EventHook
-from context_compressor.memory.base import MemoryBase, as_ids, as_mark, as_marks, as_messages
+from context_compressor.memory.base import (
+    MemoryBase,
+    as_ids,
+    as_mark,
+    as_marks,
+    as_messages,
+    check_collaborators,
+)
 from context_compressor.memory.changes import Changes
-from context_compressor.memory.collaborators import check_collaborators
-from context_compressor.memory.foreign import ForeignMemory, as_memory
 from context_compressor.memory.in_memory import InMemoryMemory
+from context_compressor.memory.reporting import CompressionStats, stats_of
 from context_compressor.memory.running import EventRunner
-from context_compressor.memory.saving import SAVED_KEY, Loaded, read_saved, to_saved
-from context_compressor.memory.search.recalling import Recall
-from context_compressor.memory.stats import CompressionStats, stats_of
+from context_compressor.memory.saved import SAVED_KEY, Loaded, read_saved, to_saved
+from context_compressor.memory.searching import Recall
 from context_compressor.memory.sync import ListFollower
-from context_compressor.memory.upkeep import Upkeep
+from context_compressor.memory.tracking import Upkeep
 from context_compressor.messages.exchanges import repaired
 from context_compressor.messages.msg import Msg, check_json
-from context_compressor.offload.in_memory import InMemoryOffloadStore
-from context_compressor.offload.protocol import OffloadStore
-from context_compressor.recall.hits import Hit
-from context_compressor.summarizers.extractive import ExtractiveSummarizer
+from context_compressor.offload.store import InMemoryOffloadStore, OffloadStore
+from context_compressor.search.hits import Hit
+from context_compressor.summarizers.extracts import ExtractiveSummarizer
 from context_compressor.summarizers.protocol import Summarizer
-from context_compressor.tokens.protocol import TokenCounter
-from context_compressor.tokens.tiktoken_counter import TiktokenCounter
+from context_compressor.tokens.counter import TokenCounter
+from context_compressor.tokens.tiktoken import TiktokenCounter
+
+if TYPE_CHECKING:
+    from context_compressor.integrations.agentscope.history import ForeignMemory
 
 
 class CompressedMemory(MemoryBase):
@@ -70,6 +77,9 @@ class CompressedMemory(MemoryBase):
         on_event: EventHook | None = None,
     ) -> None:
         super().__init__()
+        # Whoever wraps one of AgentScope's memories has its form to read; nobody else has.
+        from context_compressor.integrations.agentscope.history import as_memory
+
         check_collaborators(config, store, summarizer, counter, on_event)
         if isinstance(base, CompressedMemory):
             raise InvalidArgumentError(f"base: a {type(base).__name__} is compressed already; give its base")

@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 from context_compressor.compression.edits import message_id
 from context_compressor.memory.base import MemoryBase
-from context_compressor.memory.known import keyed
+from context_compressor.memory.state import keyed
 from context_compressor.messages.msg import Msg
 
 _BATCH = 256

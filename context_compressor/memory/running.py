@@ -8,21 +8,20 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from context_compressor.compression.config import CompressionConfig
+from context_compressor.compression.done import Performed
 from context_compressor.compression.engine import Engine
-from context_compressor.compression.performed import Performed
 from context_compressor.compression.plans import ARRIVAL, Overflow, Perform, Plan, Step
 from context_compressor.events import CompressionEvent, EventHook
-from context_compressor.memory.background import MAX_ATTEMPTS_PER_EVENT, Background, Preparation, outlasts
-from context_compressor.memory.housekeeping import Housekeeping
-from context_compressor.memory.offloaded import OffloadedTexts
+from context_compressor.memory.ahead import MAX_ATTEMPTS_PER_EVENT, Background, Preparation, outlasts
 from context_compressor.memory.reporting import Totals, describe_event, overflow_error
-from context_compressor.memory.search.recalling import Recall
+from context_compressor.memory.searching import Recall
 from context_compressor.memory.state import MemoryState
-from context_compressor.memory.upkeep import Upkeep
-from context_compressor.offload.protocol import OffloadStore
+from context_compressor.memory.texts import Housekeeping, OffloadedTexts
+from context_compressor.memory.tracking import Upkeep
+from context_compressor.offload.store import OffloadStore
 from context_compressor.summarizers.attempts import Attempts, attempt_budget
 from context_compressor.summarizers.protocol import Summarizer
-from context_compressor.tokens.protocol import TokenCounter
+from context_compressor.tokens.counter import TokenCounter
 
 T = TypeVar("T")
 

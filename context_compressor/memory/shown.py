@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from context_compressor.compression.edits import ItemKey
-from context_compressor.compression.view import ViewItem
+from context_compressor.compression.items import ViewItem
 from context_compressor.memory.base import summary_message
-from context_compressor.memory.read_back import shows_page
 from context_compressor.messages.msg import Msg, is_instruction, tool_names
-from context_compressor.tokens.measure import measure
-from context_compressor.tokens.protocol import TokenCounter
+from context_compressor.offload.pages import shows_page
+from context_compressor.tokens.counter import TokenCounter, measure
 
 
 class ShownView:

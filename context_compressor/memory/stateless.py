@@ -14,15 +14,13 @@ from typing import Any
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.errors import ContextOverflowError, InvalidStateError, OffloadError
 from context_compressor.events import EventHook
-from context_compressor.memory.collaborators import check_collaborators
+from context_compressor.memory.base import check_collaborators
 from context_compressor.memory.compressed import CompressedMemory
-from context_compressor.memory.followed import digests_of
 from context_compressor.memory.in_memory import InMemoryMemory
-from context_compressor.memory.reporting import overflow_error
-from context_compressor.memory.saving import SAVED_KEY, read_saved
-from context_compressor.memory.stats import CompressionStats
-from context_compressor.messages.msg import Msg
-from context_compressor.messages.openai import (
+from context_compressor.memory.reporting import CompressionStats, overflow_error
+from context_compressor.memory.saved import SAVED_KEY, read_saved
+from context_compressor.memory.sync import digests_of
+from context_compressor.messages.chat import (
     Markers,
     from_openai,
     set_markers,
@@ -30,13 +28,17 @@ from context_compressor.messages.openai import (
     text_forms,
     to_openai,
 )
+from context_compressor.messages.msg import Msg
 from context_compressor.messages.parts import plain_texts
-from context_compressor.offload.calls import write_text
-from context_compressor.offload.in_memory import InMemoryOffloadStore
-from context_compressor.offload.keeping import KeepingStore
-from context_compressor.offload.protocol import REF_PATTERN, OffloadStore
+from context_compressor.offload.store import (
+    REF_PATTERN,
+    InMemoryOffloadStore,
+    KeepingStore,
+    OffloadStore,
+    write_text,
+)
 from context_compressor.summarizers.protocol import Summarizer
-from context_compressor.tokens.protocol import TokenCounter
+from context_compressor.tokens.counter import TokenCounter
 
 logger = logging.getLogger(__name__)
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from context_compressor.messages.chat.blocks import block_to_part
+from context_compressor.messages.chat.common import REMARK, remark_of
 from context_compressor.messages.msg import Block, Msg, copy_json
-from context_compressor.messages.openai.common import REMARK, remark_of
-from context_compressor.messages.openai.parts import block_to_part
 from context_compressor.messages.parts import text_block_like
 
 MISSING_RESULT = "[No result was recorded for this call.]"

@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from context_compressor.messages.msg import Msg, is_instruction
-from context_compressor.messages.provenance import provenance_of
+from context_compressor.messages.msg import Msg, is_instruction, provenance_of
 from context_compressor.messages.speech import is_handed
 
 _RULES = (

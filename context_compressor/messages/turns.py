@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from context_compressor.messages.chat import as_list
+from context_compressor.messages.chat.common import MISSING, THOUGHT_KEYS, no_chat_dict, wrong
 from context_compressor.messages.msg import copy_json
-from context_compressor.messages.openai import as_list
-from context_compressor.messages.openai.common import MISSING, THOUGHT_KEYS, no_chat_dict, wrong
 
 BRIDGE = "[The conversation goes on.]"
 """What the assistant says where a user message follows a tool's result; 15 tokens or less, frame included."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from context_compressor.messages.escapes import sendable
 from context_compressor.messages.media import MediaKind, media_type_of
+from context_compressor.messages.text import sendable
+from context_compressor.offload.guide import GUIDE, LOAD_TOOL, READ_TOOL, SHORT_GUIDE
 from context_compressor.offload.previews.making import preview
 from context_compressor.offload.previews.text import counted
-from context_compressor.offload.tools.schemas import GUIDE, LOAD_TOOL, READ_TOOL, SHORT_GUIDE
-from context_compressor.tokens.images import image_size
-from context_compressor.tokens.protocol import TokenCounter
+from context_compressor.tokens.counter import TokenCounter
+from context_compressor.tokens.media import image_size
 
 _MIN_PREVIEW_TOKENS = 8
 """Below this a preview is a line number and a word or two: not worth its tokens."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from context_compressor.errors import InvalidMessageError
 from context_compressor.messages.msg import Msg
-from context_compressor.readers.anthropic_messages import speaks_chat
+from context_compressor.readers.anthropic import speaks_chat
 from context_compressor.readers.documents import Document, Numbered, read_groups, to_session
 from context_compressor.readers.session import Format, Session, UnreadableError
 from context_compressor.readers.transcript import (

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from context_compressor.readers import anthropic_messages as blocks
+from context_compressor.readers import anthropic as blocks
 from context_compressor.readers.documents import Document, to_session
 from context_compressor.readers.session import Format, Session, UnreadableError
 from context_compressor.readers.transcript import Transcript, kind_of

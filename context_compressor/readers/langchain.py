@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from context_compressor.readers.anthropic_messages import to_part as anthropic_part
+from context_compressor.readers.anthropic import to_part as anthropic_part
 from context_compressor.readers.documents import Document, GroupReader
 from context_compressor.readers.session import Format, Session, UnreadableError
 from context_compressor.readers.transcript import (

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from context_compressor.errors import InvalidMessageError
-from context_compressor.messages.openai import from_openai
+from context_compressor.messages.chat import from_openai
 from context_compressor.readers.documents import Document, Numbered, read_groups
 from context_compressor.readers.session import Form, Format, Session, UnreadableError
 from context_compressor.readers.transcript import is_message, kind_of

@@ -17,7 +17,7 @@ from typing import IO, Any, Protocol, cast
 
 from context_compressor.readers import (
     agentscope,
-    anthropic_messages,
+    anthropic,
     claude_code,
     codex,
     langchain,
@@ -122,7 +122,7 @@ READERS: tuple[Reader, ...] = (
     agentscope,
     langchain,
     openai_responses,
-    anthropic_messages,
+    anthropic,
     openai_chat,
 )
 """Every reader, in the order in which they are asked: the plainest format last, since others resemble it."""
@@ -200,7 +200,7 @@ def _read_each(document: Document, known: Format) -> Iterator[Session]:
 def _format_of(value: Any, known: Format) -> Format:
     """Return the format of a session; that of its file where nothing tells of another."""
     found = detect_format([value])
-    is_plain = found is Format.OPENAI and not anthropic_messages.speaks_chat(value)
+    is_plain = found is Format.OPENAI and not anthropic.speaks_chat(value)
     if found not in _SESSION_FORMATS or (is_plain and known is Format.ANTHROPIC):
         return known
     return found

@@ -6,8 +6,8 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable
 
-from context_compressor.summarizers.cleaning import clean
-from context_compressor.tokens.protocol import TokenCounter
+from context_compressor.messages.text import clean
+from context_compressor.tokens.counter import TokenCounter
 
 ELLIPSIS = " …"
 _BOUNDARY = re.compile(r"[.!?؟।][\"')\]]*(?=\s)|[。！？；…][”’』」）]*|\n")

@@ -6,7 +6,8 @@ from contextlib import AsyncExitStack
 
 from context_compressor.errors import SummarizerError, check_number
 from context_compressor.summarizers.attempts import current_attempts
-from context_compressor.summarizers.map_reduce import InParts
+from context_compressor.summarizers.checking import summarize_checked
+from context_compressor.summarizers.parts import InParts
 from context_compressor.summarizers.protocol import (
     Summarizer,
     Summary,
@@ -14,9 +15,8 @@ from context_compressor.summarizers.protocol import (
     check_summarizer,
     name_of,
 )
-from context_compressor.summarizers.validation import summarize_checked
-from context_compressor.tokens.protocol import TokenCounter, check_counter
-from context_compressor.tokens.tiktoken_counter import TiktokenCounter
+from context_compressor.tokens.counter import TokenCounter, check_counter
+from context_compressor.tokens.tiktoken import TiktokenCounter
 
 
 class FallbackSummarizer:

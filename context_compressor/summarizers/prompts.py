@@ -15,14 +15,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from context_compressor.messages.msg import Block, Msg, is_instruction, tool_names
-from context_compressor.messages.normalizing import normalize
-from context_compressor.messages.provenance import is_segment, is_staying
-from context_compressor.summarizers.cleaning import clean
+from context_compressor.messages.msg import Block, Msg, is_instruction, is_segment, is_staying, tool_names
+from context_compressor.messages.text import clean, normalize
 from context_compressor.summarizers.protocol import SummaryRequest
 from context_compressor.summarizers.sections import SECTIONS, is_chinese
-from context_compressor.tokens.estimate import estimate_tokens
-from context_compressor.tokens.protocol import TokenCounter
+from context_compressor.tokens.counter import TokenCounter
+from context_compressor.tokens.vocabularies import estimate_tokens
 
 _RULES = """\
 You write the memory of an AI agent. A part of its conversation is about to leave its view, and your summary \

@@ -22,13 +22,19 @@ from context_compressor.errors import (
     SummarizerTimeoutError,
     check_number,
 )
-from context_compressor.summarizers.attempts import current_attempts, paying, take_attempt
+from context_compressor.messages.text import strip_reasoning
+from context_compressor.summarizers.attempts import (
+    current_attempts,
+    is_overflow,
+    limit_in,
+    paying,
+    room_in,
+    take_attempt,
+)
 from context_compressor.summarizers.cutting import drop_torn_end
-from context_compressor.summarizers.overflow import is_overflow, limit_in, room_in
 from context_compressor.summarizers.prompts import build_prompt
 from context_compressor.summarizers.protocol import Summary, SummaryRequest
-from context_compressor.summarizers.reasoning import strip_reasoning
-from context_compressor.tokens.protocol import TokenCounter
+from context_compressor.tokens.counter import TokenCounter
 
 ROOM_FACTOR = 1.5
 ROOM_TOKENS = 256

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
-from context_compressor.messages.normalizing import normalize
+from context_compressor.messages.text import normalize
 
 MARK = " (?)"
 """Stands behind what the material does not hold."""

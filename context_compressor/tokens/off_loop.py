@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 from context_compressor.messages.msg import Msg
-from context_compressor.tokens.measure import count_characters
+from context_compressor.tokens.counter import count_characters
 
 T = TypeVar("T")
 P = ParamSpec("P")

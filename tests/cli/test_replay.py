@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from context_compressor.cli.replay import parallel
+from context_compressor.cli import parallel
 from context_compressor.measure import watch
 from tests.cli.support import environment, run_process, start_process
 from tests.measure.support import says
@@ -220,7 +220,7 @@ def test_an_empty_directory(cli, tmp_path):
 @pytest.mark.parametrize(("option", "missing"), [("--report", "jinja2"), ("--png", "matplotlib")])
 def test_without_the_extra(cli, folder, monkeypatch, option, missing):
     """Nothing is replayed before the user learns what to install."""
-    for name in [name for name in sys.modules if name.startswith("context_compressor.report.")]:
+    for name in [name for name in sys.modules if name.startswith("context_compressor.measure.")]:
         if not name.endswith(".data"):
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, missing, None)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from context_compressor import from_openai
+from context_compressor.compression.items import ViewItem, rebuild
 from context_compressor.compression.ledger import Ledger
 from context_compressor.compression.plans import Costs, Plan
-from context_compressor.compression.view import ViewItem, rebuild
-from context_compressor.tokens.measure import measure
+from context_compressor.tokens.counter import measure
 from tests.memory.scripted import COUNTER
 
 COSTS = Costs(stub=25, media=45, segment=60)

@@ -9,10 +9,10 @@ import pytest
 
 from context_compressor import CompressionConfig, Msg
 from context_compressor.compression.edits import ItemKey
+from context_compressor.compression.items import ViewItem
 from context_compressor.compression.planner import plan, still_holds
 from context_compressor.compression.plans import Plan, Situation
 from context_compressor.compression.units import Marks, classify
-from context_compressor.compression.view import ViewItem
 from tests.compression.support import COSTS, items_of, leaving
 from tests.memory.scripted import exchange, turns, user
 

@@ -29,16 +29,16 @@ from context_compressor import (
     to_openai,
 )
 from context_compressor.compression.draft import Draft
-from context_compressor.compression.segmenting import SegmentMaker
+from context_compressor.compression.items import segment_item
+from context_compressor.compression.segments import SegmentMaker
 from context_compressor.compression.units import classify
-from context_compressor.compression.view import segment_item
 from context_compressor.errors import OffloadCorruptError, SummarizerOverflowError
-from context_compressor.memory.offloaded import OffloadedTexts
 from context_compressor.memory.shown import ShownView
 from context_compressor.memory.state import MemoryState
+from context_compressor.memory.texts import OffloadedTexts
 from context_compressor.messages.exchanges import ExchangeBuilder
-from context_compressor.offload.text_files import TextFiles
-from context_compressor.offload.tools.searching import search_text
+from context_compressor.offload.files import TextFiles
+from context_compressor.tools.grep import search_text
 from tests.field.mistakes import mistake, replaced
 from tests.memory.scripted import (
     COUNTER,
@@ -236,9 +236,9 @@ def _believed(summary: Summary, *_: Any) -> str:
 
 
 def _believe_all(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ROOM + "summarizers.validation.check_summary", _believed)
-    patch.setattr(ROOM + "summarizers.validation._check_says_something", lambda *_: None)
-    patch.setattr(ROOM + "summarizers.validation.check_values", lambda text, _: text)
+    patch.setattr(ROOM + "summarizers.checking.check_summary", _believed)
+    patch.setattr(ROOM + "summarizers.checking._check_says_something", lambda *_: None)
+    patch.setattr(ROOM + "summarizers.checking.check_values", lambda text, _: text)
 
 
 async def _is_refused(answer: str) -> None:
@@ -287,7 +287,7 @@ async def _canned(
     return await _real(maker, request, *rest)
 
 
-@mistake(replaced(ROOM + "compression.segmenting.SegmentMaker._summarize", _canned))
+@mistake(replaced(ROOM + "compression.segments.SegmentMaker._summarize", _canned))
 async def test_without_a_human_message_the_summary_is_a_canned_sentence() -> None:
     """langchain #39261: no user message among those that leave, and no model is called."""
     summarizer = Noting()
@@ -304,7 +304,7 @@ def _as_assistant(*arguments: Any) -> Any:
     return item
 
 
-@mistake(replaced(ROOM + "compression.view.segment_item", _as_assistant))
+@mistake(replaced(ROOM + "compression.items.segment_item", _as_assistant))
 async def test_a_summary_speaks_as_the_assistant_and_is_imitated() -> None:
     """agentscope-java #1358."""
     memory = new_memory()
@@ -323,7 +323,7 @@ def _trimmed(maker: SegmentMaker, material: Any, *rest: Any, _real: Any = Segmen
     return _real(maker, replace(material, read=material.read[-3:]), *rest)
 
 
-@mistake(replaced(ROOM + "compression.segmenting.SegmentMaker._request", _trimmed))
+@mistake(replaced(ROOM + "compression.segments.SegmentMaker._request", _trimmed))
 async def test_the_summarisers_input_is_trimmed_and_the_rest_dropped() -> None:
     """langchain's default of 4,000 tokens; redis agent-memory-server: 22 of 60 messages gone."""
     summarizer = Noting()
@@ -343,7 +343,7 @@ async def _store_only(texts: OffloadedTexts, ref: str, _: Any) -> str:
     return await texts._store.read(ref)
 
 
-@mistake(replaced(ROOM + "memory.offloaded.OffloadedTexts.read", _store_only))
+@mistake(replaced(ROOM + "memory.texts.OffloadedTexts.read", _store_only))
 async def test_a_summary_names_a_file_that_was_never_written() -> None:
     """deepagentsjs #621: the write failed, the view names the file."""
     memory = new_memory(
@@ -360,7 +360,7 @@ def _unchecked(files: TextFiles, ref: str) -> str:
     return files._file(ref).read_text()
 
 
-@mistake(replaced(ROOM + "offload.text_files.TextFiles._load", _unchecked))
+@mistake(replaced(ROOM + "offload.files.TextFiles._load", _unchecked))
 async def test_a_torn_file_loads_as_if_it_were_whole() -> None:
     """MemoryOS: a torn file loads as empty and is overwritten."""
     with tempfile.TemporaryDirectory() as folder:
@@ -383,7 +383,7 @@ class Narrow(Noting):
         return await super().summarize(request)
 
 
-@mistake(replaced(ROOM + "compression.segmenting.InParts", lambda summarizer, _: summarizer))
+@mistake(replaced(ROOM + "compression.segments.InParts", lambda summarizer, _: summarizer))
 async def test_the_conversation_to_summarise_does_not_fit_the_summariser() -> None:
     """claude-code #23047, letta #3279: compression fails for ever; nobody splits the work."""
     summarizer = Narrow()
@@ -431,14 +431,14 @@ def _as_text(block: Any, count: Any, _: Any) -> int:
     return int(count(json.dumps(block)))
 
 
-@mistake(replaced(ROOM + "tokens.tiktoken_counter.block_tokens", _as_text))
+@mistake(replaced(ROOM + "tokens.tiktoken.block_tokens", _as_text))
 async def test_images_are_counted_as_text() -> None:
     """langchain #40741: base64 counted as text, a thousand times too much."""
     part = {"type": "image_url", "image_url": {"url": png_url(1_024, 768, noise=200_000)}}
     assert COUNTER.count_messages([{"role": "user", "content": [part]}]) < 3_000
 
 
-@mistake(replaced(ROOM + "tokens.tiktoken_counter.written_arguments", lambda block: "{}"))
+@mistake(replaced(ROOM + "tokens.tiktoken.written_arguments", lambda block: "{}"))
 async def test_arguments_are_not_counted() -> None:
     """Several: a written file's body costs nothing, says the counter."""
     arguments = json.dumps({"content": text("body", 100)})
@@ -449,7 +449,7 @@ async def test_arguments_are_not_counted() -> None:
 
 
 def _let_it_grow(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ROOM + "summarizers.validation._cut", lambda text, *_: text)
+    patch.setattr(ROOM + "summarizers.checking._cut", lambda text, *_: text)
     _believe_all(patch)
 
 
@@ -479,8 +479,8 @@ async def test_old_messages_are_rewritten_every_turn() -> None:
 
 
 def _whole_texts(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ROOM + "offload.tools.history.Allowance.page_tokens", 100_000)
-    patch.setattr(ROOM + "offload.tools.history.STANDING_SHARE", 1)
+    patch.setattr(ROOM + "tools.source.Allowance.page_tokens", 100_000)
+    patch.setattr(ROOM + "tools.source.STANDING_SHARE", 1)
 
 
 @mistake(_whole_texts)
@@ -496,12 +496,12 @@ async def test_what_the_agent_reads_back_is_offloaded_again() -> None:
 
 
 async def _plain_miss(memory: object, given: object) -> str:
-    from context_compressor.offload.tools.arguments import FinalAnswer
+    from context_compressor.tools.arguments import FinalAnswer
 
     raise FinalAnswer("Error: not found.")
 
 
-@mistake(replaced(ROOM + "offload.tools.texts.find_ref", _plain_miss))
+@mistake(replaced(ROOM + "tools.reading.find_ref", _plain_miss))
 async def test_a_dead_ref_is_tried_again_and_again() -> None:
     """headroom #1776: 25 times; a miss must be final and say what to do."""
     memory = new_memory()
@@ -519,7 +519,7 @@ def _patient(text: str, ref: str, pattern: Any, seconds: float) -> Any:
     return found
 
 
-@mistake(replaced(ROOM + "offload.tools.texts.search_text", _patient))
+@mistake(replaced(ROOM + "tools.reading.search_text", _patient))
 async def test_a_pattern_of_the_model_never_ends() -> None:
     """Several: a regular expression that backtracks for ever holds the agent."""
     memory = new_memory(config(4_000))
@@ -538,7 +538,7 @@ async def _keep_all(texts: OffloadedTexts, ledger: Any) -> None:
     return None
 
 
-@mistake(replaced(ROOM + "memory.offloaded.OffloadedTexts.sweep", _keep_all))
+@mistake(replaced(ROOM + "memory.texts.OffloadedTexts.sweep", _keep_all))
 async def test_nothing_is_ever_removed_from_disk() -> None:
     """opencode #29694: 63 GB."""
     store = InMemoryOffloadStore()

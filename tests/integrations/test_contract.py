@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from context_compressor import CompressedMemory, MemoryBase, Msg
 from context_compressor.errors import InvalidArgumentError
 from context_compressor.integrations.agentscope import AgentScopeCompressedMemory
-from context_compressor.memory.foreign import AdaptedMemory
-from context_compressor.messages.agentscope import from_agentscope, to_agentscope
+from context_compressor.integrations.agentscope.history import AdaptedMemory
+from context_compressor.integrations.agentscope.messages import from_agentscope, to_agentscope
 from tests.integrations.bases import KINDS, Place, new_session
 from tests.memory.contract import MemoryContract, ids_of, make_msg, make_msgs
 from tests.memory.model import Operation, operations, replay

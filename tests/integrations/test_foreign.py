@@ -14,7 +14,7 @@ from agentscope.message import Msg as AgentScopeMsg
 
 from context_compressor import CompressedMemory, CompressionEvent, Msg
 from context_compressor.errors import InvalidArgumentError, InvalidStateError
-from context_compressor.memory.foreign import AdaptedMemory
+from context_compressor.integrations.agentscope.history import AdaptedMemory
 from tests.integrations.bases import Place, new_session
 from tests.memory.contract import ids_of, make_msg, make_msgs, spoil
 

@@ -29,7 +29,7 @@ from context_compressor.errors import (
     SummarizerTimeoutError,
 )
 from context_compressor.integrations.agentscope import AgentScopeCompressedMemory, AgentScopeSummarizer
-from context_compressor.integrations.agentscope_model import _fault_in
+from context_compressor.integrations.agentscope.model import _fault_in
 from context_compressor.summarizers.attempts import attempt_budget
 from context_compressor.summarizers.prompts import build_prompt
 from tests.integrations.messages import turns

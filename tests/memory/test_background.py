@@ -28,7 +28,7 @@ from context_compressor import (
     to_openai,
 )
 from context_compressor.errors import RedactionError, SummarizerError
-from context_compressor.memory.background import MAX_ATTEMPTS_PER_EVENT, Preparation
+from context_compressor.memory.ahead import MAX_ATTEMPTS_PER_EVENT, Preparation
 from tests.memory.scripted import (
     Dict,
     FaultyStore,

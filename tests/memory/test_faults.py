@@ -34,7 +34,7 @@ from context_compressor.errors import (
     SummarizerError,
     SummarizerTimeoutError,
 )
-from context_compressor.summarizers.extractive import ExtractiveSummarizer
+from context_compressor.summarizers.extracts import ExtractiveSummarizer
 from context_compressor.summarizers.prompts import render_conversation, template
 from tests.memory.scripted import (
     FaultyStore,
@@ -635,7 +635,7 @@ async def test_a_text_that_stays_pending_does_not_keep_others_from_being_written
 
         @staticmethod
         def digest(text: str) -> str:
-            from context_compressor.offload.protocol import ref_of
+            from context_compressor.offload.store import ref_of
 
             return ref_of(text)
 

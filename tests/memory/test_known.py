@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from context_compressor.memory.known import KnownMessages
+from context_compressor.memory.state import KnownMessages
 
 
 class Counting(dict[str, int]):

@@ -24,9 +24,9 @@ from context_compressor import (
     from_openai,
     to_openai,
 )
-from context_compressor.compression.view import rebuild
+from context_compressor.compression.items import rebuild
 from context_compressor.errors import ContextOverflowError
-from context_compressor.memory.known import keyed
+from context_compressor.memory.state import keyed
 from context_compressor.messages.media import encoded_media
 from context_compressor.messages.msg import is_instruction
 from context_compressor.messages.repair import is_empty_assistant

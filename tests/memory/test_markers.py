@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from context_compressor import compress_messages, from_openai, to_openai
-from context_compressor.messages.openai import split_markers
+from context_compressor.messages.chat import split_markers
 from tests.memory.scripted import (
     assistant,
     call,

@@ -22,9 +22,9 @@ from context_compressor import (
 )
 from context_compressor.compression.edits import ItemKey, SegmentEdit, edit_from_dict, edit_to_dict
 from context_compressor.errors import InvalidArgumentError, InvalidStateError
+from context_compressor.offload.guide import GUIDE, SHORT_GUIDE
 from context_compressor.offload.stubs import minimal_stub, stub_text
-from context_compressor.offload.tools.schemas import GUIDE, SHORT_GUIDE
-from context_compressor.summarizers.extractive import ExtractiveSummarizer
+from context_compressor.summarizers.extracts import ExtractiveSummarizer
 from context_compressor.summarizers.prompts import build_prompt
 from context_compressor.summarizers.protocol import Summarizer, Summary
 from tests.memory.scripted import call, result, user

@@ -16,7 +16,7 @@ from context_compressor import (
     to_openai,
 )
 from context_compressor.errors import InvalidArgumentError, OffloadError
-from context_compressor.offload.protocol import ref_of
+from context_compressor.offload.store import ref_of
 from tests.memory.scripted import REF
 from tests.support.media import png_url
 from tests.support.validity import problems

@@ -21,7 +21,7 @@ from context_compressor import (
     from_openai,
     to_openai,
 )
-from context_compressor.offload.protocol import OffloadStore, ref_of
+from context_compressor.offload.store import OffloadStore, ref_of
 from tests.memory.scripted import REF, strings, turns, user
 from tests.support.validity import problems
 

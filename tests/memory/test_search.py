@@ -29,14 +29,14 @@ from context_compressor import (
     from_openai,
 )
 from context_compressor.errors import InvalidArgumentError, OffloadError
-from context_compressor.offload.directory.namespaces import INDEX_FILE
-from context_compressor.offload.directory.usage import Usage
-from context_compressor.offload.protocol import ref_of
-from context_compressor.offload.tools.history import SEARCH_TOKENS
-from context_compressor.recall.hits import Hit
-from context_compressor.recall.index import ReadTexts, SearchIndex
-from context_compressor.recall.passages import Document
-from context_compressor.recall.ranking import Found
+from context_compressor.offload.folders import INDEX_FILE
+from context_compressor.offload.retention import Usage
+from context_compressor.offload.store import ref_of
+from context_compressor.search.hits import Hit
+from context_compressor.search.index import ReadTexts, SearchIndex
+from context_compressor.search.passages import Document
+from context_compressor.search.ranking import Found
+from context_compressor.tools.source import SEARCH_TOKENS
 from tests.memory.scripted import call, result, user
 
 COUNTER = TiktokenCounter()
@@ -410,7 +410,7 @@ async def test_without_full_text_search_it_says_so(monkeypatch: pytest.MonkeyPat
     def fail(*_: object) -> None:
         raise sqlite3.OperationalError("no such module: fts5")
 
-    monkeypatch.setattr("context_compressor.recall.index.SearchIndex.search", fail)
+    monkeypatch.setattr("context_compressor.search.index.SearchIndex.search", fail)
     memory = await play(memory_of(), turns=1)
     with pytest.raises(OffloadError, match="FTS5"):
         await memory.search_history("handler_0")

@@ -16,7 +16,7 @@ from context_compressor import (
     compress_messages,
     to_openai,
 )
-from context_compressor.messages.provenance import provenance_of
+from context_compressor.messages.msg import provenance_of
 from context_compressor.summarizers.prompts import build_prompt
 from tests.memory.scripted import (
     COUNTER,

@@ -17,7 +17,7 @@ from context_compressor.offload.previews import making
 from context_compressor.summarizers.extracts import writing
 from context_compressor.summarizers.extracts.reading import Material
 from context_compressor.tokens import off_loop
-from context_compressor.tokens.measure import MessageTokens
+from context_compressor.tokens.counter import MessageTokens
 from tests.memory.scripted import (
     COUNTER,
     FaultyStore,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from context_compressor.messages.normalizing import normalize
+from context_compressor.messages.text import normalize
 
 FORMS = ("NFC", "NFKC", "NFKD")
 PIECES = (

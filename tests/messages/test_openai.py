@@ -17,9 +17,9 @@ from pydantic import BaseModel
 
 from context_compressor.errors import InvalidArgumentError, InvalidMessageError
 from context_compressor.memory.compressed import CompressedMemory
+from context_compressor.messages.chat import from_openai, to_openai
+from context_compressor.messages.chat.blocks import parse_arguments
 from context_compressor.messages.msg import Msg, is_instruction
-from context_compressor.messages.openai import from_openai, to_openai
-from context_compressor.messages.openai.calls import parse_arguments
 from tests.support import strategies
 from tests.support.recordings import DIRECTORY, requires_recordings, sessions
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from context_compressor.messages.chat import from_openai
 from context_compressor.messages.msg import Msg
-from context_compressor.messages.openai import from_openai
 from context_compressor.messages.speech import is_handed, is_result, loaded_note, said_in
 
 TABS = "<environment_details>\n# Open tabs\nsrc/app.ts\n</environment_details>"

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from context_compressor.messages.msg import Msg
-from context_compressor.messages.provenance import segment_metadata, staying_metadata
+from context_compressor.messages.msg import Msg, segment_metadata, staying_metadata
 from context_compressor.messages.standing import is_rule, standing_in, weight_of
 
 

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from context_compressor.errors import OffloadCorruptError, OffloadError, OffloadFullError, OffloadWriteError
-from context_compressor.offload.calls import list_refs, read_text, write_text
-from context_compressor.offload.protocol import ref_of
+from context_compressor.offload.store import list_refs, read_text, ref_of, write_text
 
 REF = ref_of("a text")
 

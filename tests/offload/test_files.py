@@ -22,10 +22,9 @@ from context_compressor.errors import (
     OffloadWriteError,
 )
 from context_compressor.offload import files
-from context_compressor.offload.directory.gc import collect_garbage
-from context_compressor.offload.directory.usage import Usage
 from context_compressor.offload.files import FileOffloadStore
-from context_compressor.offload.protocol import ref_of
+from context_compressor.offload.retention import Usage, collect_garbage
+from context_compressor.offload.store import ref_of
 from tests.offload.directories import run_python
 
 

@@ -14,12 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from context_compressor.errors import InvalidArgumentError, OffloadError, OffloadPermissionError
-from context_compressor.offload import files
-from context_compressor.offload.directory import gc, locking
-from context_compressor.offload.directory.gc import choose, collect_garbage
-from context_compressor.offload.directory.in_use import namespaces_in_use
-from context_compressor.offload.directory.namespaces import FoundNamespace
+from context_compressor.offload import files, gc, locking
 from context_compressor.offload.files import FileOffloadStore
+from context_compressor.offload.folders import FoundNamespace
+from context_compressor.offload.locks import namespaces_in_use
+from context_compressor.offload.retention import choose, collect_garbage
 from tests.offload.directories import DAY, bytes_in, make_older, names_in, namespaces_in, put, text_of
 
 

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from context_compressor.errors import InvalidStateError
-from context_compressor.offload.in_memory import InMemoryOffloadStore
-from context_compressor.offload.protocol import ref_of
+from context_compressor.offload.store import InMemoryOffloadStore, ref_of
 
 
 @given(st.lists(st.text(st.characters() | st.sampled_from("\ud83d\ude00"))))

@@ -11,11 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from context_compressor.offload.directory import in_use
-from context_compressor.offload.directory.gc import collect_garbage
-from context_compressor.offload.directory.in_use import namespaces_in_use, open_namespaces
-from context_compressor.offload.directory.locking import locked
+from context_compressor.offload import in_use
 from context_compressor.offload.files import FileOffloadStore
+from context_compressor.offload.locks import locked, namespaces_in_use, open_namespaces
+from context_compressor.offload.retention import collect_garbage
 from tests.offload.directories import hold_elsewhere, names_in, namespaces_in, put, run_python
 
 
@@ -85,8 +84,8 @@ class TestOneProcess:
                 opened.append((str(path), flags & flag))
                 return really(path, flags & ~flag, *rest, **more)
             os.O_BINARY, os.open = flag, open_file
-            from context_compressor.offload.directory.in_use import namespaces_in_use
-            from context_compressor.offload.directory.usage import Usage
+            from context_compressor.offload.locks import namespaces_in_use
+            from context_compressor.offload.retention import Usage
             from context_compressor.offload.files import FileOffloadStore
             store = FileOffloadStore(sys.argv[1], "a")
             store.open()
@@ -308,7 +307,7 @@ class TestProcesses:
         code = """
             import asyncio, os, random, sys
             from context_compressor.offload.files import FileOffloadStore
-            from context_compressor.offload.directory.gc import collect_garbage
+            from context_compressor.offload.retention import collect_garbage
             seed = sys.argv[2]
             random.seed(seed)
             async def main():

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from context_compressor.offload.previews import making
 from context_compressor.offload.previews.making import preview, recognise
-from context_compressor.tokens.tiktoken_counter import TiktokenCounter
+from context_compressor.tokens.tiktoken import TiktokenCounter
 from tests.offload.counters import ByteCounter, QuarterCounter, WordCounter
 from tests.support.strategies import FRAGMENTS
 

@@ -12,11 +12,10 @@ from typing import Any
 import pytest
 
 from context_compressor.errors import InvalidArgumentError, OffloadError, OffloadFullError
-from context_compressor.offload.directory import namespaces, quota
-from context_compressor.offload.directory.gc import collect_garbage
-from context_compressor.offload.directory.usage import Usage
+from context_compressor.offload import namespaces, quota
 from context_compressor.offload.files import FileOffloadStore
-from context_compressor.offload.protocol import ref_of
+from context_compressor.offload.retention import Usage, collect_garbage
+from context_compressor.offload.store import ref_of
 from tests.offload.directories import DAY, bytes_in, make_older, namespaces_in, put, run_python, text_of
 
 
@@ -160,7 +159,7 @@ class TestBytes:
         await store.write(text_of(2))  # the count was too high, and is made anew before anything is refused
         used = Usage(tmp_path).used()
         assert used == bytes_in(tmp_path) == 2_000
-        monkeypatch.setattr("context_compressor.offload.directory.usage.TRUSTED_SECONDS", -1.0)
+        monkeypatch.setattr("context_compressor.offload.retention.TRUSTED_SECONDS", -1.0)
         assert Usage(tmp_path).used() is None  # what was put back, once a day
 
     async def test_a_write_that_fails_gives_its_room_back(

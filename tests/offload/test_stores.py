@@ -20,8 +20,7 @@ from context_compressor.errors import (
     OffloadNotFoundError,
 )
 from context_compressor.offload.files import FileOffloadStore
-from context_compressor.offload.in_memory import InMemoryOffloadStore
-from context_compressor.offload.protocol import REF_PATTERN, OffloadStore, ref_of
+from context_compressor.offload.store import REF_PATTERN, InMemoryOffloadStore, OffloadStore, ref_of
 
 TEXTS = st.text(st.characters())  # all of Unicode, unpaired surrogates included
 MALFORMED = [

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from context_compressor.offload.protocol import REF_PATTERN, ref_of
+from context_compressor.offload.guide import SHORT_GUIDE
+from context_compressor.offload.pages import parse_page
+from context_compressor.offload.store import REF_PATTERN, ref_of
 from context_compressor.offload.stubs import minimal_stub, stub_text
-from context_compressor.offload.tools.pages import parse_page
-from context_compressor.offload.tools.schemas import SHORT_GUIDE
-from context_compressor.tokens.tiktoken_counter import TiktokenCounter
+from context_compressor.tokens.tiktoken import TiktokenCounter
 from tests.offload.counters import ByteCounter, QuarterCounter, WordCounter
 from tests.support.strategies import FRAGMENTS
 

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("matplotlib", reason="needs the extra `report`")
 
-from context_compressor.report.page import render_page
+from context_compressor.measure.page import render_page
 from tests.report.browser import Browser, find_chromium
 from tests.report.support import HOSTILE, make_probes, report_on, run_session, session
 

@@ -6,8 +6,8 @@ import pytest
 pytest.importorskip("matplotlib", reason="needs the extra `report`")
 
 from context_compressor.measure import Excerpt
-from context_compressor.report.data import Skipped
-from context_compressor.report.page import MAX_BYTES, TEXT_BYTES, clean, ranges, render_page, trim, weigh
+from context_compressor.measure.data import Skipped
+from context_compressor.measure.page import MAX_BYTES, TEXT_BYTES, clean, ranges, render_page, trim, weigh
 from tests.report.support import HOSTILE, make_probes, report_on, run_session, session
 
 VOID = {"meta", "br", "path", "use", "rect"}

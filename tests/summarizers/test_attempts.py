@@ -6,11 +6,11 @@ import pytest
 
 from context_compressor.errors import SummarizerError
 from context_compressor.summarizers.attempts import attempt_budget, current_attempts, take_attempt
-from context_compressor.summarizers.extractive import ExtractiveSummarizer
+from context_compressor.summarizers.checking import summarize_checked
+from context_compressor.summarizers.extracts import ExtractiveSummarizer
 from context_compressor.summarizers.fallback import FallbackSummarizer
-from context_compressor.summarizers.map_reduce import InParts
 from context_compressor.summarizers.openai import OpenAISummarizer
-from context_compressor.summarizers.validation import summarize_checked
+from context_compressor.summarizers.parts import InParts
 from tests.summarizers.support import PieceCounter, Scripted, request, user
 from tests.support.model_server import ModelServer, completion, status
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from context_compressor.messages.chat import from_openai
 from context_compressor.messages.msg import Msg
-from context_compressor.messages.openai import from_openai
-from context_compressor.summarizers.extractive import ExtractiveSummarizer
-from context_compressor.summarizers.extracts.items import CHINESE, ENGLISH, Labels
+from context_compressor.summarizers.extracts import ExtractiveSummarizer
+from context_compressor.summarizers.extracts.passages import CHINESE, ENGLISH, Labels
 from tests.summarizers.support import PieceCounter, assistant, call, request, result, segment, user
 
 counter = PieceCounter()

@@ -7,11 +7,11 @@ import pytest
 from context_compressor.errors import SummarizerError, SummarizerOverflowError
 from context_compressor.messages.msg import Msg
 from context_compressor.summarizers.attempts import Paid, attempt_budget
+from context_compressor.summarizers.checking import summarize_checked
 from context_compressor.summarizers.fallback import FallbackSummarizer
-from context_compressor.summarizers.map_reduce import CONCURRENT_CALLS, InParts
+from context_compressor.summarizers.parts import CONCURRENT_CALLS, InParts
 from context_compressor.summarizers.prompts import build_prompt
 from context_compressor.summarizers.protocol import Summary, SummaryRequest
-from context_compressor.summarizers.validation import summarize_checked
 from tests.summarizers.support import PieceCounter, Scripted, assistant, call, request, result, segment, user
 
 COUNTER = PieceCounter()

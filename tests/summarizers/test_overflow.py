@@ -1,6 +1,6 @@
 import pytest
 
-from context_compressor.summarizers.overflow import is_overflow, limit_in, room_in
+from context_compressor.summarizers.attempts import is_overflow, limit_in, room_in
 
 
 @pytest.mark.parametrize(

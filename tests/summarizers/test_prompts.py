@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 
 from context_compressor.errors import SummarizerError
 from context_compressor.messages.msg import Msg
-from context_compressor.summarizers.cleaning import clean
+from context_compressor.messages.text import clean
+from context_compressor.summarizers.checking import summarize_checked
 from context_compressor.summarizers.openai import OpenAISummarizer
 from context_compressor.summarizers.prompts import _fence, build_prompt, render_conversation, template
 from context_compressor.summarizers.sections import SECTIONS
-from context_compressor.summarizers.validation import summarize_checked
 from tests.summarizers.support import PieceCounter, Scripted, assistant, call, request, result, segment, user
 from tests.support.model_server import ModelServer, completion
 

@@ -15,9 +15,9 @@ from context_compressor.errors import (
     SummarizerTimeoutError,
 )
 from context_compressor.summarizers.attempts import Paid, attempt_budget
-from context_compressor.summarizers.map_reduce import InParts
+from context_compressor.summarizers.checking import summarize_checked
+from context_compressor.summarizers.parts import InParts
 from context_compressor.summarizers.prompts import build_prompt
-from context_compressor.summarizers.validation import summarize_checked
 from tests.summarizers.providers import ASKED, GOOD, KEY, PROVIDERS, Provider
 from tests.summarizers.support import PieceCounter, request, user
 from tests.support.model_server import (

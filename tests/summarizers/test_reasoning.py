@@ -1,7 +1,6 @@
 import pytest
 
-from context_compressor.summarizers.cleaning import clean
-from context_compressor.summarizers.reasoning import strip_reasoning
+from context_compressor.messages.text import clean, strip_reasoning
 
 GOOD = "## Goal\n- Fix parse_date in src/utils/dates.py\n\n## Done\n- read: dates.py → 120 lines"
 THOUGHT = "<|channel|>analysis<|message|>The user wants a fix.<|end|>"

@@ -1,5 +1,6 @@
 import pytest
 
+from context_compressor.summarizers.checking import says_something
 from context_compressor.summarizers.prompts import template
 from context_compressor.summarizers.sections import (
     SECTIONS,
@@ -8,7 +9,6 @@ from context_compressor.summarizers.sections import (
     is_placeholder,
     section_of_heading,
 )
-from context_compressor.summarizers.validation import says_something
 
 
 @pytest.mark.parametrize(

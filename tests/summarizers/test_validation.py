@@ -7,11 +7,11 @@ import threading
 import pytest
 
 from context_compressor.errors import SummarizerError, SummarizerTimeoutError, SummaryRejectedError
-from context_compressor.summarizers import validation
+from context_compressor.summarizers import checking
 from context_compressor.summarizers.attempts import Paid, attempt_budget
+from context_compressor.summarizers.checking import check_summary, summarize_checked
 from context_compressor.summarizers.prompts import render_conversation, system_prompt, template
 from context_compressor.summarizers.protocol import Summary
-from context_compressor.summarizers.validation import check_summary, summarize_checked
 from tests.summarizers.samples import CHINESE, CODING, GERMAN, SHOP
 from tests.summarizers.samples import GOOD as GOOD_SUMMARIES
 from tests.summarizers.support import Acting, PieceCounter, Scripted, assistant, call, request, segment, user
@@ -610,7 +610,7 @@ class TestFailures:
         assert cancelled.is_set()
 
     async def test_one_that_ignores_its_cancellation_does_not_hold_us_up(self, monkeypatch):
-        monkeypatch.setattr(validation, "_CANCELLATION_GRACE_SECONDS", 0)
+        monkeypatch.setattr(checking, "_CANCELLATION_GRACE_SECONDS", 0)
         release = asyncio.Event()
         ended = asyncio.Event()
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from benchmarks.mutations import KINDS, measure
 from context_compressor.errors import SummaryRejectedError
-from context_compressor.summarizers.validation import check_values, summarize_checked
+from context_compressor.summarizers.checking import check_values, summarize_checked
 from context_compressor.summarizers.values import MARK, mark_values
 from tests.summarizers.support import PieceCounter, Scripted, request, segment, user
 

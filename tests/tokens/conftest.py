@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from context_compressor.tokens import vocabularies
-from context_compressor.tokens.tiktoken_counter import TiktokenCounter
+from context_compressor.tokens.tiktoken import TiktokenCounter
 
 
 @pytest.fixture(scope="session")

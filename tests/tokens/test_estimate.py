@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from context_compressor.tokens.estimate import estimate_tokens
-from context_compressor.tokens.tiktoken_counter import TiktokenCounter
+from context_compressor.tokens.tiktoken import TiktokenCounter
+from context_compressor.tokens.vocabularies import estimate_tokens
 from tests.support.recordings import requires_recordings, sessions
 
 SAMPLES = {

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from context_compressor.tokens.images import (
+from context_compressor.tokens.media import (
     highest_tokens,
     image_size,
     openai_formula,

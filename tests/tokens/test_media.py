@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from context_compressor.messages.msg import Block
-from context_compressor.tokens.images import openai_tiles, qwen_tokens
 from context_compressor.tokens.media import (
     AUDIO_TOKENS,
     FILE_TOKENS,
@@ -18,6 +17,8 @@ from context_compressor.tokens.media import (
     block_tokens,
     is_encoded,
     kind_of,
+    openai_tiles,
+    qwen_tokens,
 )
 from tests.tokens.pictures import encoded, png
 

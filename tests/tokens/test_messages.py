@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 
 from context_compressor.errors import InvalidArgumentError, InvalidMessageError
+from context_compressor.messages.chat import from_openai
 from context_compressor.messages.msg import Block, Msg
-from context_compressor.messages.openai import from_openai
 from context_compressor.messages.parts import text_parts
-from context_compressor.tokens.measure import MessageTokens, count_characters
+from context_compressor.tokens.counter import MessageTokens, count_characters
 from context_compressor.tokens.media import FILE_TOKENS
-from context_compressor.tokens.tiktoken_counter import CALL_TOKENS, RESULT_TOKENS, TiktokenCounter
+from context_compressor.tokens.tiktoken import CALL_TOKENS, RESULT_TOKENS, TiktokenCounter
 from context_compressor.tokens.vocabularies import QWEN_MESSAGE_TOKENS
 from tests.support.recordings import requires_recordings, sessions
 from tests.support.strategies import chat_histories, messages

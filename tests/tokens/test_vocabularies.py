@@ -20,9 +20,9 @@ from tiktoken_ext import openai_public
 from context_compressor.errors import InvalidArgumentError
 from context_compressor.messages.msg import Msg
 from context_compressor.tokens import vocabularies
-from context_compressor.tokens.estimate import estimate_tokens
-from context_compressor.tokens.protocol import TokenCounter
-from context_compressor.tokens.tiktoken_counter import TiktokenCounter
+from context_compressor.tokens.counter import TokenCounter
+from context_compressor.tokens.tiktoken import TiktokenCounter
+from context_compressor.tokens.vocabularies import estimate_tokens
 from tests.support.recordings import requires_recordings, sessions
 from tests.support.strategies import texts
 
@@ -180,7 +180,7 @@ def test_a_model_that_is_no_name_is_refused() -> None:
 
 def test_counting_imports_no_provider_sdk() -> None:
     code = (
-        "import sys; from context_compressor.tokens.tiktoken_counter import TiktokenCounter; "
+        "import sys; from context_compressor.tokens.tiktoken import TiktokenCounter; "
         "assert TiktokenCounter().count_text('hi') == 1; "
         "assert not {'dashscope', 'openai', 'requests'} & set(sys.modules)"
     )

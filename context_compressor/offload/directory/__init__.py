@@ -1,1 +1,1 @@
-"""What the stores of one directory share: namespaces, locks, threads, quota, removing what is old."""
+"""Moved: this path goes after one release."""

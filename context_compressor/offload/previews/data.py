@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from context_compressor.messages.escapes import sendable
+from context_compressor.messages.text import sendable
 from context_compressor.offload.previews.text import Show, counted
 
 MAX_JSON_CHARACTERS = 2_000_000

@@ -6,8 +6,7 @@ import re
 from collections.abc import Callable
 
 from context_compressor.offload.previews.data import show_json
-from context_compressor.offload.previews.markup import show_escaped, show_html
-from context_compressor.offload.previews.text import Show, show_text
+from context_compressor.offload.previews.text import Show, show_escaped, show_html, show_text
 
 Recogniser = Callable[[str], Show | None]
 """Takes a text; returns what shows it, or None when the text is not of its kind."""

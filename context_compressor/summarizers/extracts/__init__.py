@@ -1,1 +1,75 @@
-"""A summary without a model: eight mechanisms that know no program and no tool by name."""
+"""`ExtractiveSummarizer`: a summary drawn from the messages themselves, without a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf
+
+from context_compressor.summarizers.cutting import cut_to_tokens
+from context_compressor.summarizers.protocol import Summary, SummaryRequest
+from context_compressor.tokens.counter import TokenCounter, check_counter
+from context_compressor.tokens.off_loop import run_rules_off_loop, text_characters
+from context_compressor.tokens.tiktoken import TiktokenCounter
+
+_CHARS_PER_TOKEN = 2.9
+"""A first guess for lines full of identifiers, corrected by counting."""
+_ROUNDS, _FULL = 8, 0.95
+"""How often a text is written at most, and from which share of the room on it is full."""
+
+
+class ExtractiveSummarizer:
+    """Summarise without a model: users' words, what was done about them, what failed, what is open.
+
+    Deterministic, and never longer than asked. Fills the room that it is given: quotes grow until it is full.
+    Takes 10 to 30 ms for 10,000 tokens of messages, in a thread where they are many.
+
+    Args:
+        counter: measures the summary; a `TiktokenCounter()` when None.
+
+    Raises:
+        InvalidArgumentError: `counter` is no token counter.
+    """
+
+    remote = False
+
+    def __init__(self, counter: TokenCounter | None = None) -> None:
+        check_counter(counter)
+        self._counter: TokenCounter = TiktokenCounter() if counter is None else counter
+
+    async def summarize(self, request: SummaryRequest) -> Summary:
+        """Return a summary of `request.messages` in at most `request.max_tokens` tokens."""
+        return Summary(text=await run_rules_off_loop(text_characters(request.messages), self._write, request))
+
+    def _write(self, request: SummaryRequest) -> str:
+        # Not before there is something to summarise: what is imported first is what most calls need.
+        from context_compressor.summarizers.extracts.writing import Draft
+
+        draft = Draft(request)
+        filled = fill_tokens(draft.write, request.max_tokens, self._counter)
+        return filled or cut_to_tokens(draft.best_line(), request.max_tokens, self._counter)
+
+
+def fill_tokens(
+    write: Callable[[float], tuple[str, bool]], max_tokens: int, counter: TokenCounter
+) -> str | None:
+    """Return the fullest text within `max_tokens` that some rounds find, None where no text fits.
+
+    `write` takes a room in characters, and returns what was put into it and whether that is all.
+    """
+    room = max_tokens * _CHARS_PER_TOKEN
+    fits, exceeds = 0.0, inf
+    best = None
+    for _ in range(_ROUNDS):
+        text, complete = write(room)
+        tokens = counter.count_text(text)
+        if tokens <= max_tokens:
+            best, fits = text, room
+            if complete or tokens >= _FULL * max_tokens:
+                break
+        else:
+            exceeds = min(room, 0.9 * len(text)) if complete else room  # all there is may need far less room
+            room = exceeds
+        room *= min(2.0, 0.98 * max_tokens / max(1, tokens))
+        if not fits < room < exceeds:
+            room = (fits + exceeds) / 2
+    return best

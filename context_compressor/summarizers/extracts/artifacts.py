@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from context_compressor.summarizers.extracts.items import Item, Kind, Labels
 from context_compressor.summarizers.extracts.outcomes import (
     Outcome,
     fields_besides,
@@ -16,7 +15,7 @@ from context_compressor.summarizers.extracts.outcomes import (
     names_error,
     read_outcome,
 )
-from context_compressor.summarizers.extracts.passages import Passage, flat, shorten
+from context_compressor.summarizers.extracts.passages import Item, Kind, Labels, Passage, flat, shorten
 from context_compressor.summarizers.extracts.reading import Call, leaves_of
 
 _NAMING_KEY = re.compile(r"(?:path|file|file_?name|url|uri|ids?)\Z", re.IGNORECASE)

@@ -8,11 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from context_compressor.messages.msg import Block, Msg, is_instruction
-from context_compressor.messages.provenance import provenance_of
+from context_compressor.messages.msg import Block, Msg, is_instruction, provenance_of
 from context_compressor.messages.speech import is_handed, is_result, said_in
-from context_compressor.summarizers.cleaning import clean
-from context_compressor.summarizers.reasoning import strip_reasoning
+from context_compressor.messages.text import clean, strip_reasoning
 
 _READ_CHARS = 200_000
 """Of a longer text the ends are read, half of it each."""

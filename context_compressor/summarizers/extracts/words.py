@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from context_compressor.messages.standing import weight_of
-from context_compressor.summarizers.extracts.items import Item, Labels
-from context_compressor.summarizers.extracts.passages import Passage, flat, shorten
+from context_compressor.summarizers.extracts.passages import Item, Labels, Passage, flat, shorten
 from context_compressor.summarizers.extracts.reading import Material, Words, leaves_of
 
 _SHORT_CHARS = 40

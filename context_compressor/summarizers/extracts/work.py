@@ -1,4 +1,4 @@
-"""The state of the work: its plan, and what failed and was not mended."""
+"""The state of the work, failures that stand, and what earlier summaries told."""
 
 from __future__ import annotations
 
@@ -7,8 +7,18 @@ from dataclasses import replace
 from typing import Any
 
 from context_compressor.summarizers.extracts.artifacts import Done
-from context_compressor.summarizers.extracts.items import Item, Labels
-from context_compressor.summarizers.extracts.passages import Passage, flat, shorten
+from context_compressor.summarizers.extracts.passages import (
+    CHINESE,
+    ENGLISH,
+    Item,
+    Kind,
+    Labels,
+    Passage,
+    flat,
+    shorten,
+)
+from context_compressor.summarizers.extracts.reading import Material, Told
+from context_compressor.summarizers.extracts.words import worth_of
 
 _SUBJECT_CHARS = 200
 _STEP_CHARS = 160
@@ -61,3 +71,86 @@ def standing_failures(calls: Sequence[Done]) -> list[Done]:
             failures.append(done)
         seen.add(done.key)
     return failures[::-1]
+
+
+_LANGUAGES = (ENGLISH, CHINESE)
+_HEADING_CHARS = 40
+
+
+def carried_items(material: Material, calls: Sequence[Done]) -> Iterator[Item]:
+    """Yield the lines of earlier summaries as the oldest of the lists that they belong to.
+
+    A line never becomes a user's new words. What failed and has succeeded since is told with the rest, and of
+    the state only what nothing newer says.
+
+    Args:
+        material: what is read.
+        calls: its calls.
+    """
+    count = len(material.told)
+    said = [number for number, told in enumerate(material.told) if _kind_of(told) == "user"]
+    is_over = any(words.closing or words.speaker != "agent" for words in material.words)
+    over = set(said if is_over else said[:-1])
+    again = {done.name for done in calls if done.name}
+    seen: set[Kind] = set()
+    for number, told in enumerate(material.told):
+        kind = _kind_of(told)
+        if kind == "state" and not _still_holds(told, material, calls):
+            continue
+        if kind == "failure" and any(_mends(done, told.line) for done in calls):
+            kind = "work"
+        line = told.line
+        if kind == "earlier" and told.heading not in {labels.earlier for labels in _LANGUAGES}:
+            heading = told.heading[:_HEADING_CHARS]
+            line = f"{heading}: {line}" if heading else line
+        if number in over:
+            line = _answered(line)
+        rank = (number + 1) / count + (kind not in seen) - (line.partition(" (")[0] in again)
+        rank += worth_of(line) * (kind == "user")
+        seen.add(kind)
+        passage = _passage_of(kind, line)
+        yield Item(kind, number - count, passage, rank, carried=True)
+
+
+def _answered(line: str) -> str:
+    """Return a user's words with the mark of what was answered: the agent closed, or the user went on."""
+    if any(line.endswith(f"({labels.answered})") for labels in _LANGUAGES):
+        return line
+    labels = CHINESE if line.startswith((f"{CHINESE.user}: ", f"{CHINESE.user} ")) else ENGLISH
+    return f"{line} ({labels.answered})"
+
+
+def _passage_of(kind: Kind, line: str) -> Passage:
+    is_row = kind in ("agent", "work") and " · " in line
+    return Passage(line.split(" · ")) if is_row else Passage([line], is_quote=True)
+
+
+def _kind_of(told: Told) -> Kind:
+    for labels in _LANGUAGES:
+        if told.heading == labels.log:
+            is_user = told.line.startswith((f"{labels.user}: ", f"{labels.user} ", f"{labels.system}: "))
+            return "user" if is_user else "agent" if told.line.startswith(f"{labels.agent}: ") else "work"
+        if told.heading == labels.failures:
+            return "failure"
+        if told.heading == labels.state:
+            return "state"
+    return "earlier"
+
+
+def _still_holds(told: Told, material: Material, calls: Sequence[Done]) -> bool:
+    """Tell whether a line on the state of the work is the newest of its kind."""
+    states = [other for other in material.told if _kind_of(other) == "state"]
+    newest = max(other.summary for other in states)
+    if told.summary != newest:
+        return False
+    if told.line.startswith(tuple(labels.no_result for labels in _LANGUAGES)):
+        return not calls
+    return not any(plan_in(done.call.arguments) for done in calls)
+
+
+def _mends(done: Done, line: str) -> bool:
+    """Tell whether a call has succeeded at what a line tells as a failure."""
+    tool, first = done.key
+    subject = line.removeprefix(f"{tool}: ").partition(" → ")[0]
+    has_succeeded = done.call.result is not None and not done.outcome.failed
+    return has_succeeded and line.startswith(f"{tool}: ") and first in subject

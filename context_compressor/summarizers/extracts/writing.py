@@ -6,12 +6,19 @@ import re
 from collections.abc import Sequence
 
 from context_compressor.summarizers.extracts.artifacts import Done, read_calls, rows_of
-from context_compressor.summarizers.extracts.carrying import carried_items
-from context_compressor.summarizers.extracts.items import CHINESE, ENGLISH, Item, Kind, Labels
-from context_compressor.summarizers.extracts.passages import Passage, share_out
+from context_compressor.summarizers.extracts.passages import (
+    CHINESE,
+    ENGLISH,
+    Item,
+    Kind,
+    Labels,
+    Passage,
+    share_out,
+)
 from context_compressor.summarizers.extracts.reading import Material, read_messages
 from context_compressor.summarizers.extracts.words import agent_items, user_items
 from context_compressor.summarizers.extracts.work import (
+    carried_items,
     failure_items,
     plan_in,
     standing_failures,

@@ -20,7 +20,7 @@ from dashscope.api_entities.aio_session import close_shared_aio_session
 
 from context_compressor import DashScopeSummarizer, OpenAISummarizer, Summarizer
 from context_compressor.integrations.agentscope import AgentScopeCompressedMemory, register_offload_tools
-from context_compressor.memory.foreign import AdaptedMemory
+from context_compressor.integrations.agentscope.history import AdaptedMemory
 from tests.integrations.agents.depot import PROMPT
 from tests.support.model_server import ModelServer
 from tests.support.provider_tokens import count_request

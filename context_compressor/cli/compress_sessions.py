@@ -1,0 +1,239 @@
+"""`compress`: sessions in, views out, and what happened on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import logging
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from logging.handlers import BufferingHandler
+from pathlib import PurePath
+from typing import Any
+
+from context_compressor.cli.options import NO, CommandError
+from context_compressor.compression.config import CompressionConfig
+from context_compressor.errors import ContextOverflowError, InvalidMessageError
+from context_compressor.events import CompressionEvent
+from context_compressor.memory.compressed import CompressedMemory
+from context_compressor.memory.reporting import CompressionStats
+from context_compressor.messages.chat import from_openai, to_openai
+from context_compressor.messages.exchanges import ExchangeBuilder
+from context_compressor.messages.msg import Msg, provenance_of, refs_shown
+from context_compressor.messages.text import slug_of
+from context_compressor.offload.files import FileOffloadStore
+from context_compressor.offload.store import KeepingStore
+from context_compressor.readers import Form, Reading, Session
+from context_compressor.summarizers.protocol import Summarizer
+from context_compressor.tokens.counter import TokenCounter
+from context_compressor.tokens.tiktoken import TiktokenCounter
+
+_MESSAGES_PER_STEP = 50
+"""Messages counted between two steps of the progress bar: some 10 ms of work."""
+_SLUG_CHARACTERS = 40
+"""Of a session's name in that of its namespace."""
+_MESSAGE_INDEX = re.compile(r"messages\[(\d+)\]")
+
+ProgressHook = Callable[[int], object]
+"""Called with the number of messages done since the last call."""
+
+
+@dataclass(frozen=True, slots=True)
+class StandIn:
+    """A message of the view that stands for what left it."""
+
+    kind: str
+    """`stub`, `segment` or `placeholder`."""
+    refs: tuple[str, ...]
+    covers: tuple[int, ...]
+    """Indexes of the messages it stands for."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionReport:
+    """What became of one session."""
+
+    number: int
+    line: int | None
+    namespace: str
+    messages: int
+    view: list[dict[str, Any]]
+    stats: CompressionStats
+    stand_ins: tuple[StandIn, ...]
+    events: tuple[CompressionEvent, ...]
+    notes: tuple[str, ...] = ()
+    """What the user should know: repairs, failures that were got over, calls that wait for results."""
+
+
+@dataclass(slots=True)
+class Compressor:
+    """Compress sessions one after the other, each into its own namespace of one directory."""
+
+    config: CompressionConfig
+    store: str
+    summarizer: Summarizer | None = None
+    namespace: str | None = None
+    counter: TokenCounter = field(default_factory=TiktokenCounter)
+
+    async def compress(self, source: Reading, on_progress: ProgressHook) -> list[SessionReport]:
+        """Compress every session of `source`, all of them read before the first is worked on.
+
+        Raises:
+            CommandError: a message is malformed, a session does not fit, or the store cannot be used.
+        """
+        for session in source.sessions:
+            read_messages(session)
+        namespaces = name_sessions(source, self.namespace)
+        return [
+            await self._compress_one(source, number, namespaces[number - 1], on_progress)
+            for number in range(1, len(source.sessions) + 1)
+        ]
+
+    async def _compress_one(
+        self, source: Reading, number: int, namespace: str, on_progress: ProgressHook
+    ) -> SessionReport:
+        session = source.sessions[number - 1]
+        history = read_messages(session)
+        placeholders = _missing_results(history)
+        events: list[CompressionEvent] = []
+        memory = self._make_memory(namespace, events)
+        with _collected_logs() as logged:
+            try:
+                await _add(memory, history, on_progress)
+                await memory.add(placeholders)
+                view = await memory.get_memory()
+            except ContextOverflowError as error:
+                reason = str(error).replace("max_total_tokens", "--budget")
+                raise CommandError(f"{session.place()}: {reason}", NO) from None
+            finally:
+                await memory.aclose()
+        repairs = [record.getMessage() for record in logged]
+        notes = [*session.notes, *repairs, *self._failures(events), *_told(placeholders)]
+        prefix = f"{session.source}: " if source.form is Form.DIRECTORY else ""
+        return SessionReport(
+            number=number,
+            line=session.line,
+            namespace=namespace,
+            messages=len(history),
+            view=to_openai(view),
+            stats=memory.stats(),
+            stand_ins=tuple(stand_in for msg in view if (stand_in := _stand_in(msg)) is not None),
+            events=tuple(events),
+            notes=tuple(f"{prefix}{note}" for note in dict.fromkeys(notes)),
+        )
+
+    def _make_memory(self, namespace: str, events: list[CompressionEvent]) -> CompressedMemory:
+        try:
+            store = KeepingStore(FileOffloadStore(self.store, namespace))  # for the output of earlier runs
+        except ValueError as error:
+            raise CommandError(f"--{error}") from None
+        return CompressedMemory(
+            # One view is all that is asked of it: nothing that it prepared would be used.
+            config=self.config.model_copy(update={"background_ratio": None}),
+            store=store,
+            summarizer=self.summarizer,
+            counter=self.counter,
+            on_event=events.append,
+        )
+
+    def _failures(self, events: Sequence[CompressionEvent]) -> list[str]:
+        """Return what failed and was got over.
+
+        Raises:
+            CommandError: a text was not stored, and would be lost.
+        """
+        failures = [event.error for event in events if event.kind == "failure" and event.error is not None]
+        for failure in failures:
+            if failure.startswith("Offload"):  # a summary that failed was made by other means
+                raise CommandError(f"--store {self.store}: {failure}")
+        return failures
+
+
+async def _add(memory: CompressedMemory, history: Sequence[Msg], on_progress: ProgressHook) -> None:
+    for start in range(0, len(history), _MESSAGES_PER_STEP):
+        step = list(history[start : start + _MESSAGES_PER_STEP])
+        await memory.add(step)
+        on_progress(len(step))
+        await asyncio.sleep(0)  # small messages are counted without a pause, and Ctrl-C needs one
+
+
+def _told(placeholders: Sequence[Msg]) -> list[str]:
+    """Return a note on the placeholders that answer calls at the end, if there are any."""
+    count = len(placeholders)
+    calls = "1 call at the end that waits" if count == 1 else f"{count} calls at the end that wait"
+    note = f"{calls} for a result answered by a placeholder, as providers ask for one"
+    return [note] if placeholders else []
+
+
+def read_messages(session: Session) -> list[Msg]:
+    """Return the messages of a session, each under an id that says where it stands.
+
+    Raises:
+        CommandError: one is malformed; names file, line and field.
+    """
+    try:
+        history = from_openai(session.messages)
+    except InvalidMessageError as error:
+        found = _MESSAGE_INDEX.match(str(error))
+        place = session.place(int(found[1]) if found else None)
+        raise CommandError(f"{place}: {error}") from None
+    for index, msg in enumerate(history):
+        msg.id, msg.timestamp = f"messages[{index}]", ""
+    return history
+
+
+def name_sessions(source: Reading, namespace: str | None) -> list[str]:
+    """Return a namespace for each session: as asked for, else from the file's name or the session's own id.
+
+    A name from outside only lends letters, and a digest of the messages keeps sessions apart that share it.
+    """
+    if namespace is not None:
+        count = len(source.sessions)
+        return [namespace] if count == 1 else [f"{namespace}-{number}" for number in range(1, count + 1)]
+    stem = PurePath(source.name).name.split(".")[0] or "session"
+    names = []
+    for number, session in enumerate(source.sessions, 1):
+        name = session.id or (stem if len(source.sessions) == 1 else f"{stem}-{number}")
+        digest = hashlib.sha256(json.dumps(session.messages).encode()).hexdigest()[:8]
+        names.append(f"{slug_of(name, _SLUG_CHARACTERS)}-{digest}")
+    return names
+
+
+def _missing_results(history: Sequence[Msg]) -> list[Msg]:
+    """Return placeholders for the results that calls at the end wait for: a view withholds such calls, and
+    what is written would lack them.
+    """
+    builder = ExchangeBuilder()
+    for msg in history:
+        builder.feed(msg.id, msg)
+    builder.settle()
+    return [message.msg for exchange in builder.flush() for message in exchange if message.placeholder]
+
+
+def _stand_in(msg: Msg) -> StandIn | None:
+    provenance = provenance_of(msg)
+    if not provenance:
+        return None
+    covers = [int(found[1]) for id in provenance["covered_ids"] if (found := _MESSAGE_INDEX.match(id))]
+    return StandIn(provenance["kind"], refs_shown(msg), tuple(covers))
+
+
+@contextmanager
+def _collected_logs() -> Iterator[list[logging.LogRecord]]:
+    """Collect what the library logs, repairs included, instead of letting it run into the report."""
+    logger = logging.getLogger("context_compressor")
+    before = logger.level, logger.propagate
+    collector = BufferingHandler(sys.maxsize)
+    logger.addHandler(collector)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    try:
+        yield collector.buffer
+    finally:
+        logger.removeHandler(collector)
+        logger.setLevel(before[0])
+        logger.propagate = before[1]

@@ -1,0 +1,131 @@
+"""What commands share: exit codes, settings files, options."""
+
+from __future__ import annotations
+
+import os
+import re
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from context_compressor.compression.config import CompressionConfig
+from context_compressor.errors import InvalidArgumentError
+from context_compressor.summarizers.protocol import Summarizer
+
+DONE: Final = 0
+NO: Final = 1
+"""The answer is no: nothing matched, no such text, the messages do not fit the budget, a check failed."""
+TROUBLE: Final = 2
+"""What was asked could not be done: a wrong option, bad input, a file or store that cannot be used."""
+INTERRUPTED: Final = 130
+"""Ctrl-C; 128 + SIGINT, as shells report it."""
+BROKEN_PIPE: Final = 141
+"""Whoever read the output has gone; 128 + SIGPIPE, what a filter that dies of it reports."""
+
+
+class CommandError(Exception):
+    """End a command with one line on stderr, which says what is wrong, where, and how to mend it.
+
+    Whatever checks, reads or writes for a command raises it.
+    """
+
+    def __init__(self, message: str, code: int = TROUBLE) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def check_path(path: str, what: str) -> None:
+    """Refuse an empty path, such as a shell makes of an unset variable: it would be the current directory."""
+    if not path:
+        raise CommandError(f"{what} is empty; name a file or directory")
+
+
+def check_store(path: str, shown: str) -> Path:
+    """Return the directory of a store that must be there; `shown` is what to call it."""
+    directory = Path(path)
+    if not directory.is_dir():
+        what = "is no directory" if directory.exists() else "does not exist"
+        raise CommandError(f"{shown}: {what}; name the directory given to compress or the memory")
+    return directory
+
+
+DEFAULT_STORE = "working_memory"
+DEFAULT_MODELS = {"openai": "gpt-4o-mini", "dashscope": "qwen-plus"}
+
+_OPTIONS = {
+    "max_total_tokens": "--budget",
+    "mode": "--mode",
+    "max_tool_message_tokens": "--max-tool-message-tokens",
+    "keep_recent_count": "--keep-recent",
+    "group_token_threshold": "--group-tokens",
+}
+
+
+class Mode(StrEnum):
+    """The modes of `CompressionConfig`."""
+
+    AUTO = "auto"
+    COMPACT = "compact"
+    COMPRESS = "compress"
+
+
+class SummarizerKind(StrEnum):
+    """The summarisers that the command line offers."""
+
+    EXTRACTIVE = "extractive"
+    OPENAI = "openai"
+    DASHSCOPE = "dashscope"
+
+
+def make_config(**fields: Any) -> CompressionConfig:
+    """Return the config that the options given make; those that are None keep their defaults.
+
+    Raises:
+        CommandError: a value is wrong, or two cannot work together; names option and field.
+    """
+    try:
+        return CompressionConfig(**{name: value for name, value in fields.items() if value is not None})
+    except ValidationError as error:
+        first = error.errors()[0]
+        message = first["msg"].removeprefix("Value error, ")
+        if first["loc"]:
+            field = str(first["loc"][0])
+            message = f"{_OPTIONS.get(field, field)} ({field}): {message}, got {first['input']!r}"
+        else:
+            message = re.sub(r"\w+_\w+", lambda found: _OPTIONS.get(found[0], found[0]), message)
+        raise CommandError(message) from None
+
+
+def make_summarizer(kind: SummarizerKind, model: str | None, base_url: str | None) -> Summarizer | None:
+    """Return the summariser asked for; None stands for the library's default, the extractive one.
+
+    Raises:
+        CommandError: a model is asked for without a key, or options of a model without one; or an option
+            names no model, or no server.
+    """
+    if kind is SummarizerKind.EXTRACTIVE:
+        if model is not None or base_url is not None:
+            option = "--model" if model is not None else "--base-url"
+            raise CommandError(
+                f"{option} needs --summarizer openai or dashscope; the extractive summariser asks no model"
+            )
+        return None
+    key = f"{kind.upper()}_API_KEY"
+    if not os.environ.get(key):
+        raise CommandError(
+            f"--summarizer {kind} needs a key: set {key} (any text where the server at --base-url "
+            "asks for none), or use --summarizer extractive"
+        )
+    model = DEFAULT_MODELS[kind] if model is None else model
+    try:
+        if kind is SummarizerKind.DASHSCOPE:
+            from context_compressor.summarizers.dashscope import DashScopeSummarizer
+
+            return DashScopeSummarizer(model, base_url=base_url)
+        from context_compressor.summarizers.openai import OpenAISummarizer
+
+        return OpenAISummarizer(model, base_url=base_url)
+    except InvalidArgumentError as error:
+        raise CommandError(f"--{str(error).replace('base_url', 'base-url')}") from None

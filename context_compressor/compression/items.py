@@ -1,0 +1,312 @@
+"""The view as items, and how it grows: `advance`. Pure: no clock, no I/O, no randomness."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from types import MappingProxyType
+from typing import Literal
+
+from context_compressor.compression.edits import (
+    SEGMENT_PART,
+    Edit,
+    ItemKey,
+    SegmentEdit,
+    StubEdit,
+    message_id,
+)
+from context_compressor.compression.ledger import Ledger
+from context_compressor.messages.chat import set_markers
+from context_compressor.messages.exchanges import (
+    ORPHAN_REPAIR,
+    Exchange,
+    ExchangeBuilder,
+    ExchangeMessage,
+)
+from context_compressor.messages.msg import PROVENANCE, Msg
+from context_compressor.messages.parts import (
+    Part,
+    PartPath,
+    other_parts,
+    replace_parts,
+    text_parts,
+    thinking_characters,
+)
+from context_compressor.messages.standing import standing_in
+from context_compressor.tokens.counter import MessageTokens, TokenCounter
+
+Measure = Callable[[Msg], MessageTokens]
+"""Counts a message that was not counted before."""
+
+READ_TOKENS = 1_000
+"""What a summariser reads of one result: its head, its tail, and lines with errors."""
+UNKNOWN_RATIO = 5
+"""Tokens of messages per token of a segment that earlier releases made, which did not note what it stands
+for."""
+SEGMENT_NAME = "memory"
+"""Who a segment speaks as. Its role is `user`: models imitate summaries that come as `assistant`."""
+
+
+_LINE_TOKENS = 4
+"""What stands around a standing instruction: a list mark, a line end."""
+_MIN_OTHER_TOKENS = 80
+"""Below this a message holds neither media nor a long argument worth a stub."""
+_ARGUMENT_TOKENS_PER_CHARACTER = 0.5
+"""Supposed of arguments beside media, at most: Chinese, or code with many digits."""
+_FRAME_CHARACTERS = 100
+"""What stands around arguments, in characters: names, keys, ids."""
+
+_NO_STUBS: Mapping[PartPath, StubEdit] = MappingProxyType({})
+
+
+@dataclass(eq=False)
+class ViewItem:
+    """One message of the view, with what deciding needs to know about it; never changed once made."""
+
+    key: ItemKey
+    kind: Literal["message", "placeholder", "segment"]
+    exchange: ItemKey
+    """Key of the first item of its exchange: items with the same one stay or leave together."""
+    source: Msg
+    """The message before stubs; never handed out."""
+    msg: Msg
+    """The view's own copy, which callers receive."""
+    tokens: int
+    source_tokens: MessageTokens
+    """Tokens of `source` and of each of its texts, in the order of `text_parts`."""
+    stubs: Mapping[PartPath, StubEdit]
+    """The stubs in place of its texts, by address."""
+    covered: tuple[str, ...]
+    """Ids of the history messages that it shows or stands for."""
+    repair: str | None = None
+    """What was repaired, for the log."""
+    notes: tuple[str, ...] = ()
+    """Of a segment: what the agent asked to keep."""
+    segment: SegmentEdit | None = None
+    """The edit of a segment."""
+
+    @cached_property
+    def stands_for_tokens(self) -> int:
+        """Tokens of the messages that it shows or stands for, each result as far as a summariser reads it."""
+        if self.segment is not None:
+            return self.segment.stands_for_tokens or self.tokens * UNKNOWN_RATIO
+        results = [n for part, n in self._whole_texts() if part.kind == "tool_result"]
+        return self.source_tokens.total - sum(max(0, tokens - READ_TOKENS) for tokens in results)
+
+    @property
+    def read_tokens(self) -> int:
+        """About how many tokens a summariser reads of it: of a segment its summary alone."""
+        if self.segment is None:
+            return self.stands_for_tokens
+        beside = sum(map(len, (*self.segment.standing, *self.segment.notes)))
+        return self.tokens * max(0, len(self.segment.text) - beside) // max(1, len(self.segment.text))
+
+    @cached_property
+    def standing(self) -> tuple[str, ...]:
+        """The standing instructions in it, word for word."""
+        if self.segment is not None:
+            return self.segment.standing
+        is_said = self.kind == "message" and self.repair != ORPHAN_REPAIR
+        return standing_in(self.source) if is_said else ()
+
+    @cached_property
+    def standing_tokens(self) -> float:
+        """About how many tokens its standing instructions take, each on a line of its own."""
+        if not self.standing:
+            return 0.0
+        per_character = self.source_tokens.total / max(1, len(str(self.source.content)))
+        return sum(len(line) * per_character + _LINE_TOKENS for line in self.standing)
+
+    def texts(self) -> Iterator[tuple[Part, int]]:
+        """Yield each of `text_parts` with the tokens that it takes in the view: those of its stub, if any."""
+        for part, tokens in self._whole_texts():
+            stub = self.stubs.get(part.path)
+            yield part, tokens if stub is None else stub.tokens
+
+    def text_tokens(self, path: PartPath) -> int | None:
+        """Return the tokens of one of `text_parts` before stubs; None for any other part."""
+        return next((tokens for part, tokens in self._whole_texts() if part.path == path), None)
+
+    def _whole_texts(self) -> Iterator[tuple[Part, int]]:
+        return zip(text_parts(self.source), self.source_tokens.texts, strict=True)
+
+    def other_parts(self) -> list[tuple[Part, int]]:
+        """Return the long arguments and the media that still stand in the message, each with its tokens.
+
+        These are estimates: arguments by their characters, media the rest of what the message costs beside
+        its texts. Counting each alone would count messages twice, and few ever leave.
+        """
+        others = self.source_tokens.total - sum(self.source_tokens.texts)
+        if others < _MIN_OTHER_TOKENS:
+            return []
+        parts = other_parts(self.source)
+        arguments = [len(part.text) for part in parts if part.kind == "argument"]
+        media = len(parts) - len(arguments)
+        per_character = others / (sum(arguments) + thinking_characters(self.source) + _FRAME_CHARACTERS)
+        if media:
+            per_character = min(_ARGUMENT_TOKENS_PER_CHARACTER, per_character)
+        each = (others - int(sum(arguments) * per_character)) // max(media, 1)
+        return [
+            (part, int(len(part.text) * per_character) if part.kind == "argument" else each)
+            for part in parts
+            if part.path not in self.stubs
+        ]
+
+
+def advance(
+    items: Sequence[ViewItem],
+    exchanges: Iterable[Exchange],
+    *,
+    ledger: Ledger,
+    counted: Mapping[str, MessageTokens],
+    measure: Measure,
+) -> list[ViewItem]:
+    """Return the items by which the view grows when these exchanges stand behind it.
+
+    Args:
+        items: the view so far.
+        exchanges: in order; their messages are kept, so hand over private copies.
+        ledger: which messages are covered by segments, which texts by stubs.
+        counted: tokens of messages that were counted before, by history key.
+        measure: counts the others.
+    """
+    grown: list[ViewItem | SegmentEdit] = []
+    standing: set[ItemKey] | None = None
+    for exchange in exchanges:
+        first: ItemKey | None = None
+        for message in exchange:
+            item_key = ItemKey(message.key, message.part)
+            first = first or item_key
+            segment = ledger.top_segment_of(item_key)
+            if segment is None:
+                tokens = counted.get(message.key) if message.repair is None else None
+                item = _message_item(item_key, first, message, tokens or measure(message.msg))
+                stubs = ledger.stubs_of(item_key)
+                grown.append(with_stubs(item, stubs, measure) if stubs else item)
+                continue
+            if standing is None:
+                standing = {item.key for item in items if item.kind == "segment"}
+            if ItemKey(segment.id, SEGMENT_PART) not in standing:
+                grown.append(segment)
+    if standing is None:
+        return [entry for entry in grown if isinstance(entry, ViewItem)]
+    # A segment stands where the last of what it covers stood: no older segment comes behind it.
+    last = {entry.id: place for place, entry in enumerate(grown) if isinstance(entry, SegmentEdit)}
+    return [
+        entry if isinstance(entry, ViewItem) else segment_item(entry, ledger, measure)
+        for place, entry in enumerate(grown)
+        if isinstance(entry, ViewItem) or last[entry.id] == place
+    ]
+
+
+def rebuild(
+    history: Sequence[tuple[str, Msg]],
+    ledger: Ledger,
+    *,
+    counted: Mapping[str, MessageTokens],
+    measure: Measure,
+    unseen: Container[str] = (),
+) -> tuple[list[ViewItem], ExchangeBuilder]:
+    """Return the view that history and ledger give, from scratch, and the pairing to go on with.
+
+    Args:
+        history: `(history key, message)` in order; the messages are kept, so hand over private copies.
+        ledger: as `advance`.
+        counted: as `advance`.
+        measure: as `advance`.
+        unseen: keys of messages that no view has shown: calls before them may still wait.
+    """
+    builder = ExchangeBuilder(ledger.decisions)
+
+    def exchanges() -> Iterator[Exchange]:
+        # Not before the first that is unseen: a call may be withheld before a result that was shown.
+        seen = max((place for place, (key, _) in enumerate(history) if key not in unseen), default=-1)
+        for place, (key, msg) in enumerate(history):
+            yield from builder.feed(key, msg)
+            if place == seen:
+                yield from builder.settle()
+
+    return advance([], exchanges(), ledger=ledger, counted=counted, measure=measure), builder
+
+
+def _message_item(
+    key: ItemKey, exchange: ItemKey, message: ExchangeMessage, tokens: MessageTokens
+) -> ViewItem:
+    source = message.msg
+    shown = source.copy()
+    covered = (message_id(message.key),)
+    kind: Literal["message", "placeholder"] = "message"
+    if message.placeholder:
+        kind = "placeholder"
+        _note(shown, "placeholder", covered, [])
+    return ViewItem(
+        key, kind, exchange, source, shown, tokens.total, tokens, _NO_STUBS, covered, message.repair
+    )
+
+
+def with_stubs(item: ViewItem, stubs: Mapping[PartPath, StubEdit], measure: Measure) -> ViewItem:
+    """Return the item with these stubs, at least one, in place of its texts."""
+    shown = replace_parts(item.source, {path: stub.text for path, stub in stubs.items()})
+    set_markers(shown, [])
+    _note(shown, "stub", item.covered, [stub.ref for _, stub in sorted(stubs.items())])
+    return replace(item, msg=shown, tokens=measure(shown).total, stubs=dict(stubs))
+
+
+def segment_item(segment: SegmentEdit, ledger: Ledger, measure: Measure) -> ViewItem:
+    """Return the item that shows a segment."""
+    covered = ledger.ids_under(segment.id)
+    source = Msg(SEGMENT_NAME, segment.text, "user", timestamp="", id=segment.id)
+    shown = source.copy()
+    _note(shown, "segment", covered, [segment.ref])
+    tokens = measure(source)
+    key = ItemKey(segment.id, SEGMENT_PART)
+    return ViewItem(
+        key=key,
+        kind="segment",
+        exchange=key,
+        source=source,
+        msg=shown,
+        tokens=tokens.total,
+        source_tokens=tokens,
+        stubs=_NO_STUBS,
+        covered=covered,
+        notes=segment.notes,
+        segment=segment,
+    )
+
+
+def segment_tokens(text: str, counter: TokenCounter) -> int:
+    """Return what a segment with this text costs in a view."""
+    return counter.count_messages([Msg(SEGMENT_NAME, text, "user", timestamp="")])
+
+
+def _note(msg: Msg, kind: str, covered: tuple[str, ...], refs: list[str]) -> None:
+    """Write provenance into a view's message."""
+    provenance = {"kind": kind, "covered_ids": list(covered), "ref": refs[0] if refs else None}
+    if len(refs) > 1:
+        provenance["refs"] = refs
+    msg.metadata = {**(msg.metadata or {}), PROVENANCE: provenance}
+
+
+def apply_edits(
+    items: Sequence[ViewItem], edits: Sequence[Edit], ledger: Ledger, measure: Measure
+) -> list[ViewItem]:
+    """Return the view after edits that the ledger already holds: stubs in place, covered items replaced."""
+    stubbed = {edit.item for edit in edits if isinstance(edit, StubEdit)}
+    replaced_by: dict[ItemKey, SegmentEdit] = {}
+    for edit in edits:
+        if isinstance(edit, SegmentEdit):
+            replaced_by.update((key, edit) for key in edit.items)
+            replaced_by.update((ItemKey(child, SEGMENT_PART), edit) for child in edit.children)
+    last = {replaced_by[item.key].id: item.key for item in items if item.key in replaced_by}
+    result: list[ViewItem] = []
+    for item in items:
+        segment = replaced_by.get(item.key)
+        if segment is None:
+            if item.key in stubbed:
+                item = with_stubs(item, ledger.stubs_of(item.key), measure)
+            result.append(item)
+        elif last[segment.id] == item.key:
+            result.append(segment_item(segment, ledger, measure))
+    return result

@@ -1,0 +1,350 @@
+"""AgentScope 1.x: `ReActAgent(memory=AgentScopeCompressedMemory(...))`, and what goes with it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import Any, Literal, NoReturn, Self
+
+try:
+    from agentscope.memory import MemoryBase as AgentScopeMemoryBase
+    from agentscope.message import Msg as AgentScopeMsg
+    from agentscope.model import ChatModelBase
+except ImportError as error:
+    raise ImportError(
+        "context_compressor.integrations.agentscope.memory needs AgentScope 1.x and what it leaves out: "
+        f"pip install '/path/to/the/checkout[agentscope]'; for AgentScope 2 see docs/guide.md ({error})"
+    ) from error
+
+from context_compressor.compression.config import CompressionConfig
+from context_compressor.errors import InvalidArgumentError, InvalidStateError
+from context_compressor.events import CompressionEvent, EventHook
+from context_compressor.integrations.agentscope.history import ForeignMemory, to_its_end
+from context_compressor.integrations.agentscope.messages import from_agentscope, to_agentscope
+from context_compressor.integrations.agentscope.model import AgentScopeSummarizer, register_offload_tools
+from context_compressor.memory.base import MemoryBase
+from context_compressor.memory.compressed import CompressedMemory
+from context_compressor.memory.in_memory import InMemoryMemory
+from context_compressor.memory.reporting import CompressionStats
+from context_compressor.messages.msg import Msg, new_id, tool_results
+from context_compressor.offload.files import FileOffloadStore
+from context_compressor.offload.store import OffloadStore
+from context_compressor.search.hits import Hit
+from context_compressor.summarizers.protocol import Summarizer
+from context_compressor.tokens.counter import TokenCounter
+
+__all__ = ["AgentScopeCompressedMemory", "AgentScopeSummarizer", "register_offload_tools"]
+
+NAMESPACE_KEY = "offload_namespace"
+"""Where a saved state says in which subdirectory of `store_dir` its texts are."""
+
+
+class AgentScopeCompressedMemory(AgentScopeMemoryBase):
+    """Keep an AgentScope agent's memory within a token budget.
+
+    Takes the place of AgentScope's own memories, and of `ReMeShortTermMemory`, whose arguments it accepts.
+    `get_memory` returns a view that never exceeds the budget and that each of AgentScope's formatters takes;
+    the history stays whole in `base`. Messages are AgentScope's `Msg`, in and out, and come back field for
+    field where nothing was changed; `add` also takes what `from_openai` returns. What stands in for others
+    says so in `metadata["compression"]`; the id of a segment stands for all the messages that it covers, in
+    `delete` and `update_messages_mark`.
+
+    Works without `async with`, which an agent does not use. `compressed` is the `CompressedMemory` behind it,
+    another one after a state with texts in another directory was loaded.
+
+    Args:
+        model: an AgentScope chat model, which then writes the summaries.
+        reme_config_path: here for its place among the arguments; there is no such file any more.
+        working_summary_mode: "compact", "compress" or "auto"; see `CompressionConfig.mode`.
+        compact_ratio_threshold: see `CompressionConfig`, as for those that follow.
+        max_total_tokens: tokens that the whole view may cost.
+        max_tool_message_tokens: tokens above which an older tool result is moved out.
+        group_token_threshold: tokens that one summary covers at most; None or 0: no bound.
+        keep_recent_count: messages at the end that stay as they are; None: 10, or fewer large ones.
+        store_dir: a directory for texts that leave the view, which several memories may share.
+        base: where the history lives: AgentScope's `InMemoryMemory`, `AsyncSQLAlchemyMemory`, `RedisMemory`,
+            or a `MemoryBase` of this library; its `InMemoryMemory` when None.
+        config: all thresholds at once, instead of single ones.
+        store: an offload store, instead of `store_dir`; an `InMemoryOffloadStore` when both are None.
+        summarizer: who writes summaries, instead of `model`; an `ExtractiveSummarizer` when both are None.
+        counter: measures messages; a `TiktokenCounter` (offline) when None.
+        on_event: receives every `CompressionEvent`.
+        fields: any other field of `CompressionConfig`; None is a value there.
+
+    Raises:
+        InvalidArgumentError: arguments that exclude each other, or one of the wrong type.
+        ValueError: thresholds that cannot be, or cannot work together.
+    """
+
+    def __init__(
+        self,
+        model: ChatModelBase | None = None,
+        reme_config_path: str | None = None,
+        working_summary_mode: Literal["compact", "compress", "auto"] | None = None,
+        compact_ratio_threshold: float | None = None,
+        max_total_tokens: int | None = None,
+        max_tool_message_tokens: int | None = None,
+        group_token_threshold: int | None = None,
+        keep_recent_count: int | None = None,
+        store_dir: str | None = None,
+        *,
+        base: MemoryBase | ForeignMemory | None = None,
+        config: CompressionConfig | None = None,
+        store: OffloadStore | None = None,
+        summarizer: Summarizer | None = None,
+        counter: TokenCounter | None = None,
+        on_event: EventHook | None = None,
+        **fields: Any,
+    ) -> None:
+        super().__init__()
+        if reme_config_path is not None:
+            raise InvalidArgumentError(
+                f"reme_config_path ({reme_config_path!r}): there is no ReMe here to configure; leave it out"
+            )
+        _check_apart(model=model, summarizer=summarizer)
+        _check_apart(store_dir=store_dir, store=store)
+        thresholds = {
+            "working_summary_mode": working_summary_mode,
+            "compact_ratio_threshold": compact_ratio_threshold,
+            "max_total_tokens": max_total_tokens,
+            "max_tool_message_tokens": max_tool_message_tokens,
+            "group_token_threshold": group_token_threshold or None,
+            "keep_recent_count": keep_recent_count,
+        }
+        given = {name: value for name, value in thresholds.items() if value is not None} | fields
+        if isinstance(base, AgentScopeCompressedMemory | CompressedMemory):
+            raise InvalidArgumentError(f"base: a {type(base).__name__} is compressed already; give its base")
+        self._make_compressed = partial(
+            CompressedMemory,
+            base=InMemoryMemory() if base is None else base,
+            config=_make_config(config, given),
+            summarizer=summarizer if model is None else AgentScopeSummarizer(model),
+            counter=counter,
+            on_event=on_event,
+        )
+        self._store_dir = store_dir
+        self._namespace = _namespace_of(base)
+        if store_dir is not None:
+            store = FileOffloadStore(store_dir, self._namespace)
+        self.compressed = self._make_compressed(store=store)
+        self._replaced: list[CompressedMemory] = []
+        self._shown: dict[int, tuple[Msg, AgentScopeMsg]] = {}
+
+    # AgentScope's contract
+
+    async def add(
+        self,
+        memories: AgentScopeMsg | Msg | list[AgentScopeMsg] | list[Msg] | None,
+        marks: str | list[str] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Add messages to the history, with marks; a message whose id is known gets the marks it comes with.
+
+        They are added even if the caller is cancelled meanwhile, as by AgentScope's own memory, which nothing
+        interrupts: an agent that is interrupted was told all the same, and its tool has run.
+
+        Raises:
+            InvalidArgumentError: not messages, or not marks; nothing was added.
+            InvalidMessageError: a message holds what no provider takes; nothing was added.
+        """
+        if memories is None:
+            return
+        given = memories if isinstance(memories, list) else [memories]
+        messages = [from_agentscope(msg, f"memories[{index}]") for index, msg in enumerate(given)]
+        await to_its_end(self.compressed.add(messages, marks=marks, **kwargs))
+
+    async def delete(self, msg_ids: list[str], **kwargs: Any) -> int:
+        """Delete messages and return how many were there; a segment's id stands for all that it covers."""
+        return await self.compressed.delete(msg_ids, **kwargs)
+
+    async def delete_by_mark(self, mark: str | list[str], *args: Any, **kwargs: Any) -> int:
+        """Delete the messages that bear any of the marks, and return how many."""
+        return await self.compressed.delete_by_mark(mark, *args, **kwargs)
+
+    async def size(self) -> int:
+        """Return how many messages the history holds."""
+        return await self.compressed.size()
+
+    async def clear(self) -> None:
+        """Delete everything: history, marks, summaries, and the stored texts."""
+        await self.compressed.clear()
+
+    async def get_memory(
+        self,
+        mark: str | None = None,
+        exclude_mark: str | None = None,
+        prepend_summary: bool = True,
+        **kwargs: Any,
+    ) -> list[AgentScopeMsg]:
+        """Return the view, or with `mark` the messages of the history that bear it.
+
+        Raises:
+            ContextOverflowError: what may not leave exceeds the budget.
+        """
+        view = await self.compressed.get_memory(mark, exclude_mark, prepend_summary, **kwargs)
+        if mark is not None:
+            return [_as_sent(msg) for msg in view]
+        # The view keeps its messages as long as it shows them, so each becomes AgentScope's once.
+        shown = {id(msg): self._shown.get(id(msg)) or (msg, _as_sent(msg)) for msg in view}
+        self._shown = shown
+        return [shown[id(msg)][1] for msg in view]
+
+    async def update_messages_mark(
+        self, new_mark: str | None, old_mark: str | None = None, msg_ids: list[str] | None = None
+    ) -> int:
+        """Add, replace or remove a mark, and return how many messages changed."""
+        return await self.compressed.update_messages_mark(new_mark, old_mark, msg_ids)
+
+    async def update_compressed_summary(self, summary: str) -> None:
+        """Set the summary that an agent's own compression writes, which the view shows first."""
+        await self.compressed.update_compressed_summary(summary)
+
+    # State
+
+    @property
+    def _compressed_summary(self) -> str:
+        """The summary that an agent's own compression wrote, "" when there is none."""
+        compressed = getattr(self, "compressed", None)
+        return "" if compressed is None else compressed.base._compressed_summary
+
+    @_compressed_summary.setter
+    def _compressed_summary(self, summary: str) -> None:
+        # AgentScope's constructor sets it, and nothing else has to.
+        if summary:
+            raise AttributeError(
+                "_compressed_summary: set it by `await memory.update_compressed_summary(...)`"
+            )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the base memory's state and, under `compression`, the ledger; JSON-like data."""
+        state = self.compressed.state_dict()
+        return state if self._store_dir is None else {**state, NAMESPACE_KEY: self._namespace}
+
+    def __reduce__(self) -> NoReturn:
+        self.compressed.__reduce__()
+
+    def load_state_dict(self, state_dict: dict[str, Any], strict: bool = True) -> None:
+        """Load what `state_dict` returned, or a state that AgentScope's own memory saved.
+
+        Raises:
+            InvalidStateError: the state is malformed; nothing was changed.
+        """
+        if not isinstance(state_dict, Mapping):
+            raise InvalidStateError(f"state_dict: expected a dict, got {type(state_dict).__name__}")
+        state = {key: value for key, value in state_dict.items() if key != NAMESPACE_KEY}
+        compressed, namespace = self.compressed, state_dict.get(NAMESPACE_KEY, self._namespace)
+        if self._store_dir is not None and namespace != self._namespace:
+            try:
+                store = FileOffloadStore(self._store_dir, namespace)
+            except (InvalidArgumentError, ValueError) as error:
+                raise InvalidStateError(f"{NAMESPACE_KEY}: {error}") from error
+            compressed = self._make_compressed(store=store)
+        compressed.load_state_dict(state, strict=strict)
+        if compressed is not self.compressed:
+            compressed._runner.take_over(self.compressed._runner)
+            self._replaced.append(self.compressed)
+        self.compressed, self._namespace = compressed, namespace
+
+    # Beyond the contract
+
+    @property
+    def config(self) -> CompressionConfig:
+        """The thresholds."""
+        return self.compressed.config
+
+    def stats(self) -> CompressionStats:
+        """Return where the memory stands."""
+        return self.compressed.stats()
+
+    async def compress_now(self, keep: str | None = None) -> CompressionEvent | None:
+        """Compress by hand all that may leave; None if there was nothing to gain."""
+        return await self.compressed.compress_now(keep)
+
+    async def get_history(self) -> list[AgentScopeMsg]:
+        """Return every message, as added."""
+        return [to_agentscope(msg, AgentScopeMsg) for msg in await self.compressed.get_history()]
+
+    async def close(self) -> None:
+        """End background work and close the clients that summarisers made; can be used again afterwards."""
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(self.compressed.aclose)
+            while self._replaced:
+                stack.push_async_callback(self._replaced.pop().aclose)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.close()
+
+    # What the read-back tools need
+
+    @property
+    def counter(self) -> TokenCounter:
+        """What messages are counted by."""
+        return self.compressed.counter
+
+    @property
+    def budget_tokens(self) -> int:
+        """Tokens that a view may cost."""
+        return self.compressed.budget_tokens
+
+    async def reachable_refs(self) -> list[str]:
+        """Return the refs of what left the view, the one of the newest message first."""
+        return await self.compressed.reachable_refs()
+
+    async def read_ref(self, ref: str) -> str:
+        """Return a text that left the view.
+
+        Raises:
+            OffloadError: it cannot be read.
+        """
+        return await self.compressed.read_ref(ref)
+
+    async def search_history(self, query: str, limit: int = 5) -> list[Hit]:
+        """Return the passages of the whole history that answer a query; as `CompressedMemory` does."""
+        return await self.compressed.search_history(query, limit)
+
+    def standing_page_tokens(self) -> int:
+        """Return the tokens of the pages of stored texts that stand in the view."""
+        return self.compressed.standing_page_tokens()
+
+
+def _as_sent(msg: Msg) -> AgentScopeMsg:
+    """Return a message of a view as AgentScope's, an empty result as an empty list.
+
+    A tool that was interrupted has such a result. Of "", AgentScope's formatter for Anthropic makes an empty
+    text block, which the provider refuses; the other formatters write both alike.
+    """
+    made: AgentScopeMsg = to_agentscope(msg, AgentScopeMsg)
+    if any(result["output"] == "" for result in tool_results(msg)):
+        blocks: Any = msg.get_content_blocks()
+        made.content = [{**block, "output": []} if block.get("output") == "" else block for block in blocks]
+    return made
+
+
+def _check_apart(**arguments: Any) -> None:
+    given = [name for name, value in arguments.items() if value is not None]
+    if len(given) > 1:
+        raise InvalidArgumentError(f"{' and '.join(given)} exclude each other; give one of them")
+
+
+def _make_config(config: CompressionConfig | None, given: Mapping[str, Any]) -> CompressionConfig:
+    if config is None:
+        return CompressionConfig(**given)
+    if given:
+        raise InvalidArgumentError(
+            f"config and {', '.join(given)} exclude each other; put all thresholds into config"
+        )
+    return config
+
+
+def _namespace_of(base: object) -> str:
+    """Return a subdirectory for a memory's texts: the session's where the base names one, else a new one."""
+    session = [getattr(base, name, None) for name in ("user_id", "session_id")]
+    if all(isinstance(name, str) for name in session):
+        return "session-" + hashlib.sha256(json.dumps(session).encode()).hexdigest()[:22]
+    return "memory-" + new_id()

@@ -1,0 +1,232 @@
+"""An AgentScope model as summariser, and the offload tools for its toolkits."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+from agentscope import formatter as formatters
+from agentscope.formatter import FormatterBase
+from agentscope.message import Msg
+from agentscope.model import ChatModelBase
+from agentscope.tool import Toolkit, ToolResponse
+
+from context_compressor.errors import InvalidArgumentError
+from context_compressor.messages.chat import from_openai
+from context_compressor.summarizers.provider import Answer, Fault, ProviderSummarizer, as_answer, causes_of
+from context_compressor.tools.source import OffloadSource
+from context_compressor.tools.tools import OffloadTools
+
+_FORMATTERS = {
+    "DashScopeChatModel": "DashScopeChatFormatter",
+    "AnthropicChatModel": "AnthropicChatFormatter",
+    "OllamaChatModel": "OllamaChatFormatter",
+    "GeminiChatModel": "GeminiChatFormatter",
+    "OpenAIResponseModel": "OpenAIResponseChatFormatter",
+}
+"""Model class -> formatter class, both of AgentScope's; any other model speaks OpenAI's chat completions."""
+
+
+class AgentScopeSummarizer(ProviderSummarizer):
+    """Ask an AgentScope chat model for summaries, streaming or not.
+
+    The request is written by AgentScope's formatter for the model, and sent with the model's own
+    `generate_kwargs` and nothing else. Of the answer only text counts: not reasoning, not tool calls.
+
+    Retries happen in one place: in the model's client where that retries by itself (OpenAI's and Anthropic's
+    do), else here, after 408, 409, 429, 5xx, broken connections and timeouts.
+
+    Args:
+        model: the model.
+        formatter: writes the request; chosen by the model's class when None.
+        timeout: seconds for one attempt, the client's own retries included.
+        max_retries: attempts after the first; None: 2, or 0 where the client retries by itself.
+        max_input_tokens: how much the model reads; a longer request is summarised in parts. None: not known,
+            so that a request is split only after the provider has refused it.
+        backoff_seconds: the pause before the first retry; each further one is twice as long, up to 8 seconds.
+
+    Raises:
+        InvalidArgumentError: `model` is no AgentScope chat model, or `formatter` no formatter.
+    """
+
+    _limit_names = ()
+
+    def __init__(
+        self,
+        model: ChatModelBase,
+        formatter: FormatterBase | None = None,
+        *,
+        timeout: float = 60.0,
+        max_retries: int | None = None,
+        max_input_tokens: int | None = None,
+        backoff_seconds: float = 0.5,
+    ) -> None:
+        if not isinstance(model, ChatModelBase):
+            raise InvalidArgumentError(
+                f"model: expected an AgentScope chat model such as OpenAIChatModel(...), got {model!r:.200} "
+                f"({type(model).__name__}); pass a summariser of another kind as summarizer="
+            )
+        if formatter is not None and not isinstance(formatter, FormatterBase):
+            raise InvalidArgumentError(
+                f"formatter: expected an AgentScope formatter, got {type(formatter).__name__}"
+            )
+        self.chat_model = model
+        self._formatter = _formatter_for(model) if formatter is None else formatter
+        if max_retries is None:
+            max_retries = 0 if getattr(getattr(model, "client", None), "max_retries", 0) else 2
+        super().__init__(
+            str(getattr(model, "model_name", "") or type(model).__name__),
+            timeout=timeout,
+            max_retries=max_retries,
+            max_input_tokens=max_input_tokens,
+            temperature=None,
+            reasoning_tokens=0,
+            backoff_seconds=backoff_seconds,
+        )
+
+    @asynccontextmanager
+    async def _connected(self) -> AsyncIterator[ChatModelBase]:
+        yield self.chat_model
+
+    async def _send(
+        self, client: ChatModelBase, messages: list[dict[str, str]], parameters: dict[str, Any]
+    ) -> Any:
+        roles: list[Any] = [message["role"] for message in messages]  # strings, each one that is accepted
+        said = [Msg(role, message["content"], role) for role, message in zip(roles, messages, strict=True)]
+        answer = await client(await self._formatter.format(said), **parameters)
+        if not isinstance(answer, AsyncIterable):
+            return answer
+        last = None
+        async for chunk in answer:
+            last = chunk  # each holds all that came before
+        return last
+
+    def _fault(self, error: Exception) -> Fault:
+        found = (fault for cause in causes_of(error) if (fault := _fault_in(cause)) is not None)
+        return next(found, Fault("unreadable", f"{type(error).__name__}: {error}"))
+
+    def _read(self, answer: Any) -> Answer:
+        try:
+            blocks, usage = list(answer.content), answer.usage
+            texts = [block["text"] for block in blocks if block["type"] == "text"]
+            counts = (usage.input_tokens, usage.output_tokens) if usage is not None else (0, 0)
+        except (AttributeError, KeyError, TypeError):  # KeyError: their dataclasses are dicts as well
+            raise Fault("empty", f"the answer is no ChatResponse: {answer!r:.200}") from None
+        return as_answer("".join(map(str, texts)), None, None, counts)
+
+    def _keys(self) -> list[object]:
+        client = getattr(self.chat_model, "client", None)
+        return [getattr(self.chat_model, "api_key", None), getattr(client, "api_key", None)]
+
+
+def _formatter_for(model: ChatModelBase) -> FormatterBase:
+    names = [_FORMATTERS[kind.__name__] for kind in type(model).__mro__ if kind.__name__ in _FORMATTERS]
+    made: FormatterBase = getattr(formatters, names[0] if names else "OpenAIChatFormatter")()
+    return made
+
+
+def _fault_in(error: BaseException) -> Fault | None:
+    """Return what an exception of any provider's SDK means, or None where it says nothing.
+
+    The SDKs call the HTTP status `status_code` (OpenAI, Anthropic, Ollama), `code` (Gemini) or `status`
+    (aiohttp). What DashScope refuses, AgentScope raises as a `RuntimeError` that shows the response.
+    """
+    fields = getattr(error, "__dict__", {})
+    if isinstance(error, RuntimeError) and (shown := _shown_response(str(error))):
+        fields = shown
+    text = str(fields.get("message") or fields.get("error") or error) or type(error).__name__
+    code, param = fields.get("code"), fields.get("param")
+    named = [fields.get("status_code"), code, fields.get("status")]
+    status = next((value for value in named if type(value) is int and 400 <= value < 600), None)
+    if status is None and isinstance(fields.get("body"), dict):
+        status = 200  # an error in the middle of a stream that had begun well
+    if status is not None:
+        return Fault(
+            "status",
+            text,
+            status,
+            code if isinstance(code, str) else None,
+            param if isinstance(param, str) else None,
+            getattr(fields.get("response"), "headers", None),
+        )
+    names = {kind.__name__ for kind in type(error).__mro__}
+    if isinstance(error, TimeoutError) or any("Timeout" in name for name in names):
+        return Fault("timeout", text)
+    if isinstance(error, OSError) or names & _BROKEN:
+        return Fault("connection", str(error.__cause__ or text))
+    return None
+
+
+_BROKEN = {"APIConnectionError", "TransportError", "ClientConnectionError", "ClientPayloadError"}
+"""Broken connections as OpenAI's and Anthropic's SDKs, httpx and aiohttp call them."""
+
+
+def _shown_response(text: str) -> dict[str, Any] | None:
+    """Return the response that an error text shows as JSON."""
+    with suppress(ValueError):
+        shown = json.loads(text[text.index("{") :])
+        if isinstance(shown, dict) and "status_code" in shown:
+            return shown
+    return None
+
+
+_RESPONSE_BLOCKS = frozenset({"text", "image", "audio", "video"})
+"""What a `ToolResponse` may hold."""
+
+
+def register_offload_tools(
+    toolkit: Toolkit, memory: OffloadSource, group_name: str = "basic"
+) -> OffloadTools:
+    """Register the tools that `OffloadTools` has for a memory: reading, searching, compressing.
+
+    Bad arguments are answered in words. An image, audio or video that `load_offloaded` brings back is a block
+    of the tool's response. Whether the model sees it is for AgentScope's formatter to say: that for OpenAI
+    shows images of tool results with `promote_tool_result_images=True`.
+
+    Args:
+        toolkit: the agent's toolkit.
+        memory: an `AgentScopeCompressedMemory`, a `CompressedMemory`, or anything that `OffloadTools` takes.
+        group_name: the group to register them in; a group other than "basic" has to exist.
+
+    Returns:
+        What answers the calls.
+
+    Raises:
+        ValueError: the toolkit has no such group, or has a tool of one of these names already; then none of
+            them is registered.
+    """
+    tools = OffloadTools(memory)
+    registered: list[str] = []
+    for schema in tools.schemas:
+        name = schema["function"]["name"]
+        try:
+            toolkit.register_tool_function(
+                _tool_function(tools, name), group_name=group_name, json_schema=schema
+            )
+        except ValueError:
+            for earlier in registered:
+                toolkit.remove_tool_function(earlier)
+            raise
+        registered.append(name)
+    return tools
+
+
+def _tool_function(tools: OffloadTools, name: str) -> Callable[..., Coroutine[Any, Any, ToolResponse]]:
+    async def call(**arguments: Any) -> ToolResponse:
+        attached = await tools.attachment(name, arguments)
+        if attached is None:
+            blocks: list[Any] = [{"type": "text", "text": await tools.call(name, arguments)}]
+        else:
+            blocks = [_shown(block) for block in from_openai([attached])[0].get_content_blocks()]
+        return ToolResponse(content=blocks)  # plain dicts, which its typed ones are, too
+
+    call.__name__ = name
+    return call
+
+
+def _shown(block: dict[str, Any]) -> dict[str, Any]:
+    if block.get("type") in _RESPONSE_BLOCKS:
+        return block
+    return {"type": "text", "text": f"A {block.get('type')} cannot be shown in a tool's response here."}

@@ -1,0 +1,283 @@
+"""Render a report as one HTML file that needs nothing else. Needs the extra `report`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from importlib.resources import files
+
+from jinja2 import DictLoader, Environment, StrictUndefined, Template
+from markupsafe import Markup, escape
+
+from context_compressor.measure import KINDS, Excerpt, Probe, StandIn, Totals, TurnEvent, Watched, excerpt_of
+from context_compressor.measure.charts import (
+    COLORS,
+    EVENT_LOOKS,
+    NARROW,
+    WIDE,
+    Chart,
+    bars_chart,
+    cost_chart,
+    tokens_chart,
+    variable_of,
+)
+from context_compressor.measure.data import (
+    HOW_TO_ASK,
+    OURS,
+    RAW,
+    ReportData,
+    SessionRun,
+    Skipped,
+    index_ranges,
+    percent,
+    short_number,
+    told_range,
+)
+
+MAX_BYTES = 2_800_000
+"""What a page takes at most; sessions for which there is no room stand in the table only."""
+TEXT_BYTES = 1_300_000
+"""What the texts of stand-ins take of that, all sessions together."""
+MAX_DETAILED = 24
+"""Sessions that are shown in detail: drawing one takes about a second."""
+_MAX_OPEN = 2
+"""Up to so many sessions are unfolded when the page opens."""
+_MAX_STAND_INS, _MAX_EVENTS, _MAX_QUESTIONS, _MAX_PROBLEMS = 250, 400, 150, 20
+"""What of each kind is listed of one session at most."""
+_MAX_ROWS, _MAX_SKIPPED = 1_000, 100
+"""Sessions listed in the table, and those that could not be replayed."""
+_MAX_NAME = 120
+"""Characters of a name."""
+_FULL_BYTES = (300, 12_000)
+_SHOWN_BYTES = (300, 6_000)
+"""What one text takes, at least and at most: of what left the view, and of what stands for it."""
+
+_TEMPLATES = ("page.html", "session.html", "page.css")
+
+# Characters that a browser obeys, or that mislead, are shown.
+_CONTROL_PICTURES = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\t\n"}
+_OTHER_CONTROLS = {code: f"⟨{code:02X}⟩" for code in range(0x7F, 0xA0)}
+_DIRECTIONS = {
+    code: f"⟨{code:04X}⟩"
+    for code in (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0xFEFF)
+}
+"""They reorder what stands around them, so that a text reads as what it is not."""
+_SURROGATES = dict.fromkeys(range(0xD800, 0xE000), "\ufffd")
+"""Half a pair, which UTF-8 cannot hold."""
+_TABLE = {**_CONTROL_PICTURES, **_OTHER_CONTROLS, **_DIRECTIONS, **_SURROGATES}
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """A session at a budget, as the page shows it."""
+
+    budget: int
+    ours: Watched
+    totals: Totals
+    charts: tuple[Markup, ...]
+    stand_ins: tuple[StandIn, ...]
+    events: tuple[TurnEvent, ...]
+    questions: tuple[Question, ...]
+    problems: tuple[tuple[str, tuple[int, ...]], ...]
+    """What a provider would refuse, and in which turns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A probe of a session, and whether each system's view tells it."""
+
+    probe: Probe
+    told: tuple[tuple[str, bool], ...]
+
+
+def detailed_sessions(data: ReportData) -> tuple[SessionRun, ...]:
+    """Return the sessions that a report shows in detail: the longest."""
+    return data.sessions[:MAX_DETAILED]
+
+
+def session_charts(data: ReportData, session: SessionRun, budget: int) -> list[Chart]:
+    """Return the charts of a session at a budget."""
+    replays = sorted(session.replays(budget), key=lambda replay: data.systems.index(replay.system))
+    return [tokens_chart(session.run(OURS, budget)), cost_chart(replays)]
+
+
+def render_page(data: ReportData, on_session: Callable[[], object] | None = None) -> str:
+    """Return the page; `on_session` is called for each session of `detailed_sessions` that was drawn."""
+    environment = _environment()
+    template = environment.get_template("session.html")
+    detailed = detailed_sessions(data)
+    text_bytes = TEXT_BYTES // max(1, len(detailed) * len(data.budgets))
+    headlines = [_headline(data, budget, rows) for budget, rows in data.tables()]
+    parts: list[Markup] = []
+    size = 0
+    for number, session in enumerate(detailed):
+        part = _render_session(template, data, session, number, text_bytes)
+        size += len(part.encode())
+        if parts and size > MAX_BYTES:
+            break
+        parts.append(part)
+        if on_session is not None:
+            on_session()
+    page: str = environment.get_template("page.html").render(
+        data=data,
+        headlines=headlines,
+        rows=data.sessions[:_MAX_ROWS],
+        parts=parts,
+        failed=_named(data.failed),
+        notes=_named(data.notes),
+    )
+    return page
+
+
+def _environment() -> Environment:
+    folder = files("context_compressor.measure")
+    sources = {name: folder.joinpath(name).read_text(encoding="utf-8") for name in _TEMPLATES}
+    environment = Environment(
+        loader=DictLoader(sources),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        # Every text that is put into the page passes here; only what is markup already does not.
+        finalize=lambda value: clean(value) if type(value) is str else value,
+    )
+    environment.filters.update(
+        number=lambda value: "–" if value is None else f"{value:,}",
+        short=short_number,
+        percent=percent,
+        ratio=lambda value: "–" if value is None else f"{value:.2f}",
+        milliseconds=lambda value: "–" if value is None else f"{value:.1f} ms",
+        shortened=shortened,
+        ranges=ranges,
+    )
+    environment.globals.update(
+        RAW=RAW,
+        OURS=OURS,
+        HOW_TO_ASK=HOW_TO_ASK,
+        KINDS=KINDS,
+        told_range=told_range,
+        looks={kind: look.label for kind, look in EVENT_LOOKS.items()},
+        light={color.variable: color.light for color in COLORS},
+        dark={color.variable: color.dark for color in COLORS},
+        variable_of=variable_of,
+    )
+    return environment
+
+
+def _headline(
+    data: ReportData, budget: int, rows: Sequence[tuple[str, Totals]]
+) -> tuple[int, Totals, Totals, Sequence[tuple[str, Totals]], Markup]:
+    named = dict(rows)
+    chart = _drawn(bars_chart(rows), f"b{data.budgets.index(budget)}-")
+    return budget, named[OURS], named[RAW], rows, chart
+
+
+def _drawn(chart: Chart, prefix: str) -> Markup:
+    # What a chart shows are numbers and names of our own; nothing in it comes from a transcript.
+    return Markup(chart.svg(WIDE, prefix + "w") + "\n" + chart.svg(NARROW, prefix + "n"))
+
+
+def _render_session(
+    template: Template, data: ReportData, session: SessionRun, number: int, text_bytes: int
+) -> Markup:
+    sheets = [_sheet(data, session, budget, number, text_bytes) for budget in data.budgets]
+    html = template.render(
+        session=session, sheets=sheets, number=number, is_open=len(data.sessions) <= _MAX_OPEN, data=data
+    )
+    return Markup(html)  # the template has escaped what came from outside
+
+
+def _sheet(data: ReportData, session: SessionRun, budget: int, number: int, text_bytes: int) -> Sheet:
+    ours = session.run(OURS, budget)
+    prefix = f"s{number}-{data.budgets.index(budget)}-"
+    stand_ins = ours.stand_ins[:_MAX_STAND_INS]
+    each = text_bytes // max(1, len(stand_ins))
+    return Sheet(
+        budget=budget,
+        ours=ours,
+        totals=ours.replay.totals(),
+        charts=tuple(
+            _drawn(chart, f"{prefix}{i}") for i, chart in enumerate(session_charts(data, session, budget))
+        ),
+        stand_ins=tuple(_trimmed(one, each) for one in stand_ins),
+        events=ours.events[:_MAX_EVENTS],
+        questions=_questions(data, session, budget),
+        problems=_problems(ours),
+    )
+
+
+def _questions(data: ReportData, session: SessionRun, budget: int) -> tuple[Question, ...]:
+    """Return the probes of a session, those that ours does not tell first."""
+    asked = {system: session.run(system, budget).replay.asked for system in data.systems}
+    found = [
+        Question(one.probe, tuple((system, asked[system][n].is_told) for system in data.systems))
+        for n, one in enumerate(asked[OURS])
+    ]
+    return tuple(sorted(found, key=lambda one: dict(one.told)[OURS]))[:_MAX_QUESTIONS]
+
+
+def _problems(run: Watched) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    found: dict[str, list[int]] = {}
+    for number, turn in enumerate(run.replay.turns, start=1):
+        for problem in turn.problems:
+            if problem in found or len(found) < _MAX_PROBLEMS:
+                found.setdefault(problem, []).append(number)
+    return tuple((problem, tuple(turns)) for problem, turns in found.items())
+
+
+def _trimmed(one: StandIn, limit: int) -> StandIn:
+    return replace(
+        one,
+        shown=trim(one.shown, _within(limit // 3, _SHOWN_BYTES)),
+        full=trim(one.full, _within(limit * 2 // 3, _FULL_BYTES)),
+    )
+
+
+def _within(value: int, bounds: tuple[int, int]) -> int:
+    return max(bounds[0], min(bounds[1], value))
+
+
+def _named(skipped: Sequence[Skipped]) -> tuple[list[Skipped], int]:
+    """Return what is listed, and how much more there is."""
+    return list(skipped[:_MAX_SKIPPED]), max(0, len(skipped) - _MAX_SKIPPED)
+
+
+def shortened(text: str, most: int = _MAX_NAME) -> str:
+    """Return a text on one line, its middle left out where it is long."""
+    line = " ".join(text.split())
+    if len(line) <= most:
+        return line
+    head = most * 2 // 3
+    return f"{line[:head]}…{line[len(line) - (most - head) :]}"
+
+
+def ranges(indexes: Sequence[int], most: int = 6) -> str:
+    """Return ascending indexes as ranges: `2-41, 44`."""
+    found = index_ranges(indexes)
+    told = [str(first) if first == last else f"{first}-{last}" for first, last in found[:most]]
+    return ", ".join(told) + (f" and {len(found) - most} more" if len(found) > most else "")
+
+
+def clean(text: str) -> str:
+    """Return a text in which characters that control, reorder or cannot be encoded are visible ones."""
+    return text.replace("\r\n", "\n").translate(_TABLE)
+
+
+def weigh(text: str) -> int:
+    """Return the bytes that a text takes in a page."""
+    return len(str(escape(clean(text))).encode())
+
+
+def trim(excerpt: Excerpt, limit: int) -> Excerpt:
+    """Return an excerpt that takes some `limit` bytes of a page, from both its ends."""
+    weight = weigh(excerpt.head) + weigh(excerpt.tail)
+    if weight <= limit:
+        return excerpt
+    characters = len(excerpt.head) + len(excerpt.tail)
+    kept = max(2, limit * characters // weight)
+    head, tail = kept - kept // 3, kept // 3
+    if not excerpt.left_out:
+        return excerpt_of(excerpt.head, head, tail)
+    head, tail = min(head, len(excerpt.head)), min(tail, len(excerpt.tail))
+    left_out = excerpt.left_out + characters - head - tail
+    return Excerpt(excerpt.head[:head], excerpt.tail[len(excerpt.tail) - tail :], left_out)

@@ -1,0 +1,253 @@
+"""Write chat dicts from messages, with the cache markers that a caller put on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from context_compressor.errors import InvalidArgumentError, InvalidMessageError
+from context_compressor.messages.chat.blocks import block_to_call, block_to_held, block_to_part
+from context_compressor.messages.chat.common import (
+    ASSISTANT_KEYS,
+    FIELD_BLOCKS,
+    MARKERS,
+    MISSING,
+    PLAIN_ROLES,
+    REMARK,
+    THOUGHT_KEYS,
+    as_dict,
+    assemble,
+    is_plain_text,
+    not_a_list,
+    plain,
+    remark_of,
+    wrong,
+)
+from context_compressor.messages.msg import Block, Msg, copy_json
+
+
+def to_openai(messages: Iterable[Msg]) -> list[dict[str, Any]]:
+    """Turn messages into chat dicts; a message with several tool results becomes several dicts.
+
+    An assistant message gives the assistant dict first, then any results; others give the results first.
+
+    Raises:
+        InvalidArgumentError: `messages` is not a list or another iterable of `Msg`.
+        InvalidMessageError: a role or content was changed to what it cannot be, or a tool call's input is not
+            JSON data.
+    """
+    if isinstance(messages, str | bytes | Mapping | Msg) or not isinstance(messages, Iterable):
+        raise not_a_list(messages, "Msg")
+    result: list[dict[str, Any]] = []
+    for index, msg in enumerate(messages):
+        # By attribute, not by class: AgentScope's own Msg will do.
+        content = getattr(msg, "content", None)
+        role = getattr(msg, "role", None)
+        if not isinstance(content, str | list) or role not in PLAIN_ROLES:
+            raise _no_msg(f"messages[{index}]", msg)
+        remark = remark_of(msg.metadata)
+        if isinstance(content, str):
+            said = [_finish({"role": _sent_role(role, remark), "content": content}, msg.name, remark)]
+        else:
+            said = list(_write_blocks(content, role, msg.name, remark))
+        if MARKERS in remark and len(said) == 1:  # of several dicts it is none's own
+            said = [with_markers(said[0], remark[MARKERS])]
+        result.extend(said)
+    return result
+
+
+def _no_msg(place: str, value: Any) -> InvalidArgumentError | InvalidMessageError:
+    if not (hasattr(value, "content") and hasattr(value, "role")):
+        return InvalidArgumentError(f"{place}: expected a Msg, got {type(value).__name__}")
+    if value.role not in PLAIN_ROLES:
+        roles = ", ".join(PLAIN_ROLES)
+        return InvalidMessageError(f"{place}.role: expected one of {roles}, got {value.role!r}")
+    return wrong(f"{place}.content", "a string or a list of blocks", value.content)
+
+
+def _sent_role(role: str, remark: dict[str, Any]) -> str:
+    return "developer" if role == "system" and remark.get("role") == "developer" else role
+
+
+def _finish(fields: dict[str, Any], name: str | None, remark: dict[str, Any]) -> dict[str, Any]:
+    if not remark:
+        return fields
+    if name is not None and "name" in remark.get("keys", ()) and "name" not in remark.get("extra", ()):
+        fields["name"] = name
+    return assemble(fields, remark)
+
+
+def _write_blocks(
+    blocks: list[Block], role: str, name: str, remark: dict[str, Any]
+) -> Iterator[dict[str, Any]]:
+    results = [block for block in blocks if block.get("type") == "tool_result"]
+    others = [block for block in blocks if block.get("type") != "tool_result"] if results else blocks
+    # A remark speaks of the dict that the message was: the results, unless the assistant spoke.
+    of_results = bool(results) and role != "assistant"
+    own_remark = {} if of_results else remark
+    spoken = []
+    if others or not results:
+        spoken = [_finish(_write_spoken(others, role, own_remark), name, own_remark)]
+    if role == "assistant":
+        yield from spoken
+    for block in results:
+        yield _write_result(block, remark if of_results else {})
+    if role != "assistant":
+        yield from spoken
+
+
+def _write_spoken(blocks: list[Block], role: str, remark: dict[str, Any]) -> dict[str, Any]:
+    parts: list[dict[str, Any]] = []
+    thoughts: dict[str, list[str]] = {}
+    calls: list[dict[str, Any]] = []
+    held: dict[str, Any] = {}
+    for block in blocks:
+        kind = block.get("type")
+        form = remark_of(block).get("form")
+        if kind == "thinking":
+            key = form if form in THOUGHT_KEYS else "reasoning_content"
+            thoughts.setdefault(key, []).append(block["thinking"])
+        elif kind == "tool_use":
+            if form == "function_call" and "function_call" not in held:
+                held["function_call"] = block_to_held(block)
+            else:
+                calls.append(block_to_call(block))
+        elif kind in FIELD_BLOCKS and kind in block and form == "field":
+            held[str(kind)] = copy_json(block[str(kind)])
+        elif kind == "image" and form == "field" and role == "assistant":
+            held.setdefault("images", []).append(block_to_part(block))
+        else:
+            parts.append(block_to_part(block))
+    for key, texts in thoughts.items():
+        held[key] = "\n".join(texts)
+    if calls:
+        held["tool_calls"] = calls
+    fields: dict[str, Any] = {"role": _sent_role(role, remark)}
+    content = _write_content(parts, bool(held), role, remark.get("content"))
+    if content is not MISSING:
+        fields["content"] = content
+    return fields | {key: held[key] for key in ASSISTANT_KEYS if key in held}
+
+
+def _write_content(parts: list[dict[str, Any]], has_fields: bool, role: str, form: str | None) -> Any:
+    if parts:
+        as_text = has_fields and form != "list" and len(parts) == 1 and is_plain_text(parts[0])
+        return parts[0]["text"] if as_text else parts
+    if form == "list" or role != "assistant":
+        return []
+    return {"string": "", "absent": MISSING}.get(form or "null")
+
+
+def _write_result(block: Block, remark: dict[str, Any]) -> dict[str, Any]:
+    output = block["output"]
+    content: Any = output if isinstance(output, str) else [block_to_part(inner) for inner in output]
+    if output == "" and remark.get("content") == "null":
+        content = None
+    if remark.get("role") == "function":
+        return _finish(
+            {"role": "function", "name": block.get("name") or "", "content": content}, None, remark
+        )
+    fields = {"role": "tool", "tool_call_id": block["id"], "content": content}
+    if not block["id"] and "tool_call_id" not in remark.get("keys", fields):
+        del fields["tool_call_id"]
+    return _finish(fields, block.get("name"), remark)
+
+
+REQUEST_METADATA = frozenset({"cache_control"})
+"""Keys of messages, parts and calls: breakpoints of a prompt cache (Anthropic)."""
+
+Markers = list[list[Any]]
+"""Each a list: where the dict stands in the message, which of its keys this is, the key and its value.
+
+Without a key it says only that the dict stands there: a part, where a string would say the same.
+"""
+
+_HOLDERS = ("content", "tool_calls", "function")
+"""Keys under which dicts stand that may bear a marker; arguments are none: what they hold is content."""
+_MAX_STEPS = 8
+"""How deep such dicts may stand: in a result's part in a message's part, with room to spare."""
+_ONLY_PART = ["content", 0]
+
+
+def split_markers(wire: Mapping[str, Any]) -> tuple[dict[str, Any], Markers]:
+    """Return a chat dict without request metadata, and that with its places.
+
+    A content of one text is a string afterwards: where it bears a marker, it cannot be one.
+    """
+    markers: Markers = []
+    bare = _split(wire, [], markers)
+    content = bare.get("content")
+    only = content[0] if isinstance(content, list) and len(content) == 1 else None
+    text = only["text"] if isinstance(only, dict) and list(only) == ["type", "text"] else None
+    if isinstance(text, str) and only == {"type": "text", "text": text}:
+        bare["content"] = text
+        markers = markers if has_marker(markers, _ONLY_PART) else [[_ONLY_PART, 0, None, None], *markers]
+    return bare, markers
+
+
+def has_marker(markers: Markers, path: list[Any] | None = None) -> bool:
+    """Tell whether there is request metadata, in one place or at all."""
+    return any(key is not None and path in (None, place) for place, _, key, _ in markers)
+
+
+def _split(value: Mapping[str, Any], path: list[Any], markers: Markers) -> dict[str, Any]:
+    bare: dict[str, Any] = {}
+    for place, (key, held) in enumerate(value.items()):
+        if key in REQUEST_METADATA:
+            markers.append([path, place, key, plain(held, key)])
+        elif key not in _HOLDERS or len(path) > _MAX_STEPS:
+            bare[key] = held
+        elif isinstance(held, list | tuple):
+            bare[key] = [
+                item if (found := as_dict(item)) is None else _split(found, [*path, key, index], markers)
+                for index, item in enumerate(held)
+            ]
+        elif isinstance(held, dict):
+            bare[key] = _split(held, [*path, key], markers)
+        else:
+            bare[key] = held
+    return bare
+
+
+def with_markers(wire: dict[str, Any], markers: Markers) -> dict[str, Any]:
+    """Return a chat dict with request metadata in its places, as far as it has these; `wire` is changed."""
+    if isinstance(wire.get("content"), str) and any(path[:2] == _ONLY_PART for path, *_ in markers):
+        wire["content"] = [{"type": "text", "text": wire["content"]}]
+    for path, place, key, value in markers:
+        held: Any = wire
+        for step in path:
+            try:
+                held = held[step]
+            except (KeyError, IndexError, TypeError):
+                held = None
+        if key is not None and isinstance(held, dict):
+            items = list(held.items())
+            held.clear()
+            held.update([*items[:place], (key, copy_json(value)), *items[place:]])
+    return wire
+
+
+def markers_of(msg: Msg) -> Markers:
+    """Return the request metadata that a message carries."""
+    found: Markers = remark_of(msg.metadata).get(MARKERS, [])
+    return found
+
+
+def set_markers(msg: Msg, markers: Markers) -> Msg:
+    """Let a message carry this request metadata and no other; return it."""
+    remark = {key: said for key, said in remark_of(msg.metadata).items() if key != MARKERS}
+    if markers:
+        remark[MARKERS] = markers
+    if remark:
+        msg.metadata = {**(msg.metadata or {}), REMARK: remark}
+    elif MARKERS in remark_of(msg.metadata):
+        msg.metadata = {key: said for key, said in (msg.metadata or {}).items() if key != REMARK} or None
+    return msg
+
+
+def text_forms(bare: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return a chat dict of `split_markers` in each form that says the same: a text also as the only part."""
+    content = bare.get("content")
+    if not isinstance(content, str):
+        return [bare]
+    return [bare, {**bare, "content": [{"type": "text", "text": content}]}]

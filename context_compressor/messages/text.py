@@ -1,0 +1,179 @@
+"""Text hygiene: what no message, summary, report or terminal should carry. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, Final, Literal
+
+
+def sendable(text: str) -> str:
+    """Return text that can be sent as UTF-8: the same, halves of surrogate pairs as escapes."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "backslashreplace").decode()
+    return text
+
+
+def dump_sendable(value: Any, **options: Any) -> str:
+    """Return JSON text that can be sent as UTF-8: readable, and escaped where it holds half a surrogate pair.
+
+    Raises:
+        TypeError, ValueError, RecursionError: as `json.dumps`, which gets the options.
+    """
+    text = json.dumps(value, ensure_ascii=False, **options)
+    return text if sendable(text) is text else json.dumps(value, **options)
+
+
+_MOST_MARKS = 30
+"""Unicode's stream-safe texts have no more in a row (UAX #15): no script needs as many on one letter."""
+_MARK = r"[^\x00-\u02ff\u0370-\u0482\u048a-\u0590\u3000-\u3029\u3030-\u3098\u309b-\u9fff\uac00-\ud7ff\w\s]"
+"""Any combining mark, and other signs without harm. Most letters are told by the ranges, which is faster."""
+
+
+@cache
+def _many_marks() -> re.Pattern[str]:
+    """Compile the pattern, which takes milliseconds, for the first text that may need it."""
+    return re.compile(f"{_MARK}{_MARK}{{{_MOST_MARKS - 1}}}")  # looks for the first by its class alone
+
+
+def normalize(form: Literal["NFC", "NFKC", "NFKD"], text: str) -> str:
+    """Return a text in a normal form; of more than 30 marks in a row only so many are put in order at a time.
+
+    `unicodedata.normalize` sorts all marks on a letter at once, in quadratic time: 40,000 took 20 seconds, in
+    which nothing else ran in the process.
+    """
+    if len(text) <= _MOST_MARKS or text.isascii():
+        return unicodedata.normalize(form, text)
+    if form != "NFC":  # letters by themselves, these two become marks
+        text = text.replace("\uff9e", "\u3099").replace("\uff9f", "\u309a")
+    return "".join([unicodedata.normalize(form, piece) for piece in _pieces(text)])
+
+
+def _pieces(text: str) -> Iterator[str]:
+    start = 0
+    for found in _many_marks().finditer(text):
+        yield text[start : found.end()]
+        start = found.end()
+    yield text[start:]
+
+
+# Colours and cursor moves; titles and links, which hold a text of their own; the other short ones.
+_ESCAPES = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b\n]{0,2000}(?:\x07|\x1b\\)|\x1b[ -/]*[0-~]?"
+)
+_LINE_ENDS = re.compile(r"\r\n|[\r\v\f\x1c-\x1e\x85\u2028\u2029]")
+_HIDDEN = (
+    "\x00-\x08\x0e-\x1f\x7f-\x9f",  # control characters
+    "\u200b\u2060-\u2064\ufeff\u00ad\u180e",  # without width; joiners stay, which scripts and emoji need
+    "\u061c\u202a-\u202e\u2066-\u2069",  # overrides of the writing direction; plain marks stay
+    "\U000e0000-\U000e007f",  # tags: a second, invisible ASCII
+)
+_HIDDEN_CHARACTER = re.compile(f"[{''.join(_HIDDEN)}]")
+_PLAIN = bytes([*b"\n\t", *range(0x20, 0x7F)])
+_TEMPLATE_MARK = re.compile(
+    r"<(?=[|｜][\w▁:/ -]{1,40}[|｜]>|/?s>|(?:start|end)_of_turn>|</?SYS>>)"
+    r"|\[(?=/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_(?:CALLS|RESULTS))\])"
+)
+"""ChatML and its kin; Mistral and Llama, whose `</s>` ends a text; Gemma."""
+_TEMPLATE_PARTS = ("<|", "s>", "_of_turn>", "SYS>>", "INST]", "S]", "SYSTEM_PROMPT]")
+"""One stands in each mark of ASCII."""
+
+
+def clean(text: str) -> str:
+    r"""Return `text` with lines ended by `\n` only, and without control, escape and invisible characters.
+
+    Lone surrogates, which no request body can carry, become question marks. The marks of chat templates
+    (`<|im_start|>`, `[INST]`), which some servers take for their own wherever they stand, get a space that
+    breaks them.
+    """
+    if text.isascii() and not text.encode().translate(None, _PLAIN):
+        return _break_marks(text)
+    text = _ESCAPES.sub("", text) if "\x1b" in text else text
+    text = _HIDDEN_CHARACTER.sub("", _LINE_ENDS.sub("\n", text))
+    return _break_marks(text.encode("utf-8", "replace").decode("utf-8"))
+
+
+def _break_marks(text: str) -> str:
+    if "<" not in text and "[" not in text:
+        return text
+    has_mark = "｜>" in text or any(map(text.__contains__, _TEMPLATE_PARTS))
+    return _TEMPLATE_MARK.sub(r"\g<0> ", text) if has_mark else text
+
+
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
+_OBEYED: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def for_terminal(text: str) -> str:
+    """Return `text` with what a terminal would obey escaped: texts come from outside, and some write titles,
+    clipboards or over what stands above them.
+    """
+    return _OBEYED.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def one_line(text: str) -> str:
+    """Return `text` on one line, with what a terminal would not show as characters escaped."""
+    joined = " ".join(text.split())
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in joined)
+
+
+def counted(number: int, what: str) -> str:
+    """Return `1 session`, `1,200 sessions`; `what` is a noun whose plural ends in s."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def slug_of(name: str, most: int) -> str:
+    """Return what a file or namespace may be called after a name from outside, at most so long."""
+    return _UNSAFE.sub("-", name)[-most:].strip(".-") or "session"
+
+
+_MAX_INDENT = 200
+_TAG = re.compile(
+    r"</?(?:seed:)?(?:think|thinking|thought|reasoning)>|◁/?think▷|(?-i:\[/?THINK\])", re.IGNORECASE
+)
+"""As most models write them, Doubao's, Kimi's and Mistral's."""
+# Harmony, the form of the gpt-oss models; `clean` puts a space into its marks.
+_CHANNEL = re.compile(r"\s*(?:< ?\|start\|>assistant)?< ?\|channel\|>")
+_FINAL = re.compile(r"< ?\|channel\|>final\b[^<\n]{0,40}(?:< ?\|constrain\|>\w{1,20})?< ?\|message\|>")
+_END = re.compile(r"< ?\|(?:end|return)\|>\Z")
+
+
+def strip_reasoning(text: str) -> str:
+    """Return `text` without a model's reasoning, which stands in tags; left open, it hides all that follows.
+
+    A tag opens reasoning only at the start of a line: within one, a summary speaks of it. Of an answer in
+    channels only the final one is kept.
+    """
+    if _CHANNEL.match(text):
+        final = _FINAL.search(text)
+        text = _END.sub("", text[final.end() :].rstrip()) if final else ""
+    kept = ""
+    since = 0
+    inside = False
+    # The first behind `since`; looked for anew at each tag, it would take the square.
+    heading = text.find("\n#")
+    for tag in _TAG.finditer(text):
+        start, end = tag.span()
+        closes = "/" in tag[0]
+        before = text[max(0, start - _MAX_INDENT) : start]
+        starts_line = not before.rpartition("\n")[2].strip() and (start <= _MAX_INDENT or "\n" in before)
+        if inside:
+            if closes:
+                inside, since = False, end
+        elif not closes:
+            if starts_line:
+                kept += text[since:start]
+                inside = True
+        # Some chat templates open the tag in the prompt, so that the answer only closes it.
+        elif starts_line or text[end : end + 1] in ("", "\n"):
+            while 0 <= heading < since:
+                heading = text.find("\n#", heading + 1)
+            has_heading = kept.startswith("#") or text.startswith("#", since) or 0 <= heading < start
+            if starts_line or not has_heading:
+                kept, since = "", end
+    return (kept if inside else kept + text[since:]).strip()

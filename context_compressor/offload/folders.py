@@ -1,0 +1,208 @@
+"""What lies in a store's directory: namespaces, their sizes and last use; what its arguments may be."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from context_compressor.errors import InvalidArgumentError
+from context_compressor.offload.locks import STORE_FOLDER
+
+logger = logging.getLogger(__name__)
+
+NAMESPACE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
+REMOVING_PREFIX = "removing-"
+"""How a namespace is called, in `.store`, that is being removed."""
+FILE_NAME = re.compile(r"([0-9a-f]{16})\.txt")
+"""A text."""
+TEMPORARY_PREFIX, TEMPORARY_SUFFIX = ".writing-", ".tmp"
+"""A text that is being written."""
+INDEX_FILE = "search.sqlite3"
+"""The search index of a memory whose texts are files: it stands beside them."""
+_INDEX_FILES = frozenset(f"{INDEX_FILE}{suffix}" for suffix in ("", "-journal", "-wal", "-shm"))
+_MADE_BY_US = 0o700
+_LOOKS = 4
+"""How often a directory is listed in which files come and go meanwhile, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundNamespace:
+    """A namespace as it lies on the disk."""
+
+    name: str
+    bytes: int
+    """Sizes of its files together: texts, index, what is half written; none that no store made."""
+    texts: int
+    used_ns: int
+    """When it was last used, in nanoseconds since the epoch, to within an hour: its directory's time of
+    change, which any new or removed file sets, and a store that opens it."""
+    has_others: bool = False
+    """Whether there is something else in it, which is left alone."""
+    is_certain: bool = False
+    """Whether a text is in it, be it half written: only stores make those."""
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.texts or self.bytes)
+
+
+def is_ours(entry: os.DirEntry[str]) -> bool:
+    """Tell whether a file is one that stores and indexes make; a link is not."""
+    name = entry.name
+    known = (
+        FILE_NAME.fullmatch(name) is not None
+        or name in _INDEX_FILES
+        or (name.startswith(TEMPORARY_PREFIX) and name.endswith(TEMPORARY_SUFFIX))
+    )
+    return known and entry.is_file(follow_symlinks=False)
+
+
+def index_bytes(directory: Path) -> int:
+    """Return the size of a namespace's index, which grows beside the texts."""
+    total = 0
+    for name in _INDEX_FILES:
+        with suppress(OSError):
+            total += (directory / name).lstat().st_size
+    return total
+
+
+def find_namespaces(path: Path) -> list[FoundNamespace]:
+    """Return the namespaces in a store's directory; directories that no store made are passed over, and those
+    that this process may not read.
+    """
+    found: list[FoundNamespace] = []
+    is_store = (path / STORE_FOLDER).is_dir()
+    with os.scandir(path) as entries:
+        names = [
+            entry.name
+            for entry in entries
+            if NAMESPACE.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False)
+        ]
+    for name in names:
+        try:
+            namespace, is_private = _look_into(path, name)
+        except FileNotFoundError:  # somebody else is removing it
+            continue
+        except PermissionError as error:
+            logger.warning("%s is not counted and stays: %s", path / name, error.strerror)
+            continue
+        # An empty directory may be anybody's, and so may a search.sqlite3; stores make private directories.
+        is_likely = is_private and not namespace.has_others and (is_store or namespace.bytes > 0)
+        if namespace.is_certain or is_likely:
+            found.append(namespace)
+    return found
+
+
+def _look_into(path: Path, name: str) -> tuple[FoundNamespace, bool]:
+    directory = path / name
+    status = directory.lstat()  # before the files: what comes meanwhile makes a difference later
+    found, is_still = _list_files(directory, status.st_mtime_ns)
+    for _ in range(_LOOKS - 1):
+        if is_still:
+            break
+        # A file that gets its name while we look may be missed under both, its old one and its new one.
+        again, is_still = _list_files(directory, directory.lstat().st_mtime_ns)
+        found = again if is_still or again.bytes > found.bytes else found
+    found = replace(found, used_ns=status.st_mtime_ns)
+    return found, os.name == "posix" and stat.S_IMODE(status.st_mode) == _MADE_BY_US
+
+
+def _list_files(directory: Path, changed_ns: int) -> tuple[FoundNamespace, bool]:
+    """Return what lies in a directory, and whether it stood still while we looked."""
+    total = texts = 0
+    has_others = has_vanished = is_certain = False
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            if not is_ours(entry):
+                has_others = True
+                continue
+            is_certain |= entry.name not in _INDEX_FILES
+            try:
+                total += entry.stat(follow_symlinks=False).st_size
+                texts += FILE_NAME.fullmatch(entry.name) is not None
+            except FileNotFoundError:
+                has_vanished = True
+    is_still = not has_vanished and directory.lstat().st_mtime_ns == changed_ns
+    return FoundNamespace(directory.name, total, texts, changed_ns, has_others, is_certain), is_still
+
+
+def being_removed(path: Path) -> Iterator[Path]:
+    """Yield the directories in which what is being removed lies."""
+    try:
+        with os.scandir(path / STORE_FOLDER) as entries:
+            names = [entry.name for entry in entries if entry.name.startswith(REMOVING_PREFIX)]
+    except FileNotFoundError:
+        return
+    for name in names:
+        yield path / STORE_FOLDER / name
+
+
+def empty(directory: Path) -> None:
+    """Remove our files in a directory, and the directory if there is nothing else in it.
+
+    Raises:
+        OSError: a file cannot be removed.
+    """
+    try:
+        with os.scandir(directory) as entries:
+            ours = [entry.path for entry in entries if is_ours(entry)]
+    except FileNotFoundError:
+        return
+    for file in ours:
+        Path(file).unlink(missing_ok=True)
+    with suppress(OSError):  # there is something else in it, or somebody else was faster
+        directory.rmdir()
+
+
+def as_root(path: object) -> Path:
+    """Return the directory of a store, as it stands now.
+
+    Raises:
+        ValueError: it is empty, as an unset variable is, and would be the current directory; or no path.
+        InvalidArgumentError: it is of the wrong type.
+    """
+    if not isinstance(path, (str, os.PathLike)):
+        raise InvalidArgumentError(f"path: expected a str or os.PathLike, got {type(path).__name__}")
+    name = os.fsdecode(path)
+    if not name or "\0" in name:
+        raise ValueError(f"path: {name!r} names no directory; '.' is the current one")
+    return Path(name).absolute()
+
+
+def check_namespace(namespace: object) -> str:
+    """Return a name that a namespace may have.
+
+    Raises:
+        ValueError: it is not of that form.
+        InvalidArgumentError: it is of the wrong type.
+    """
+    if not isinstance(namespace, str):
+        raise InvalidArgumentError(f"namespace: expected a str, got {type(namespace).__name__}")
+    if not NAMESPACE.fullmatch(namespace):
+        raise ValueError(
+            f"namespace: {namespace!r} cannot name a directory here; use 1 to 64 letters, digits, dots, "
+            "underscores and hyphens, not starting with a dot"
+        )
+    return namespace
+
+
+def check_limit(name: str, value: object, *, whole: bool = False) -> None:
+    """Check a limit that may be None.
+
+    Raises:
+        ValueError: it is below 0.
+        InvalidArgumentError: it is no number.
+    """
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
+        expected = "a whole number" if whole else "a number"
+        raise InvalidArgumentError(f"{name}: expected {expected} or None, got {type(value).__name__}")
+    if not value >= 0:
+        raise ValueError(f"{name} ({value}) must not be below 0; None sets no limit")

@@ -1,1 +1,0 @@
-"""A full-text index over the messages of a history: terms, SQLite, ranking. It knows of no view."""

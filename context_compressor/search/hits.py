@@ -1,0 +1,96 @@
+"""What a search of a history gives, and how a model reads it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from context_compressor.search.passages import MAX_PASSAGE_CHARACTERS
+from context_compressor.tokens.counter import TokenCounter
+
+_NOT_IN_TITLES = str.maketrans("[]", "()")
+_TITLE_LIKE = re.compile(r"^\[", re.MULTILINE)
+_WIDTHS = (MAX_PASSAGE_CHARACTERS, 480, 320, 200, 140)
+"""Characters of a passage to show, the most first; the least still shows a name with the words beside it."""
+_LEAST_WIDTHS = (70, 35, 17)
+"""Where not even one hit fits: characters that take two tokens each, or a page of 100 tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A passage of the history that answers a query."""
+
+    text: str
+    """The passage, some 300 to 700 characters, as it was said."""
+    ref: str | None
+    """The stored text that holds it; None where the message stands in the view as it is."""
+    message_ids: tuple[str, ...]
+    """The message that it comes from."""
+    role: str
+    """`user`, `assistant`, `system`, or `tool` for the result of a call."""
+    tool: str | None
+    """The tool that was called, or whose result this is."""
+    lines: tuple[int, int] | None
+    """First and last line in the text under `ref`, for `read_offloaded`; None where that cannot be told."""
+    in_view: bool
+    """Whether the view shows the passage."""
+    messages_ago: int
+    """How many messages came after it."""
+    column: int = 1
+    """Its first character in the first of `lines`, for `read_offloaded`: a line may be long."""
+
+
+def hits_page(hits: Sequence[Hit], query: str, counter: TokenCounter, max_tokens: int) -> str:
+    """Return hits as a page of at most `max_tokens` tokens: as many as fit, each as long as then fits.
+
+    All of at most `max_tokens` are shown at the width at which that is so; else the first ones.
+    """
+    # The first search loads what it takes, which nothing else needs.
+    from context_compressor.search.excerpts import Excerpts
+
+    excerpts = Excerpts(query, [hit.text.strip() for hit in hits])
+
+    @cache
+    def shown(width: int) -> list[str]:
+        found = excerpts.shown(width)
+        # No line of a passage can pass for the title of another: a tool could speak as the user.
+        return [
+            f"[{_title(hit)}]\n{_TITLE_LIKE.sub(' [', text)}" for hit, text in zip(hits, found, strict=True)
+        ]
+
+    page = ""
+    for places, width in _attempts(hits):
+        closing = "end" if len(places) == len(hits) else f"{len(hits) - len(places)} more; ask more precisely"
+        page = "\n".join([*(shown(width)[place] for place in places), f"[{closing}]"])
+        if counter.count_text(page) <= max_tokens:
+            break
+    return page
+
+
+def _attempts(hits: Sequence[Hit]) -> Iterator[tuple[list[int], int]]:
+    """Yield which hits to show, and how many characters of each, the most first.
+
+    What the view shows gives way first: the model has it before its eyes.
+    """
+    places = list(range(len(hits)))
+    yield from ((places, width) for width in _WIDTHS)
+    for place in sorted(places[1:], key=lambda place: (hits[place].in_view, place), reverse=True):
+        places = [other for other in places if other != place]
+        yield places, _WIDTHS[-1]
+    yield from ((places, width) for width in _LEAST_WIDTHS)
+
+
+def _title(hit: Hit) -> str:
+    what = f"result of {hit.tool}" if hit.role == "tool" else hit.role
+    if hit.role == "assistant" and hit.tool:
+        what = f"call of {hit.tool}"
+    where = "in view" if hit.in_view else hit.ref or "not stored"
+    if hit.lines and not hit.in_view:
+        where += f" line {hit.lines[0]}"
+        if hit.column > MAX_PASSAGE_CHARACTERS:  # else a page that begins with the line shows it
+            where += f" column {hit.column}"
+    messages = "message" if hit.messages_ago == 1 else "messages"
+    ago = "now" if hit.messages_ago == 0 else f"{hit.messages_ago} {messages} ago"
+    return f"{where}, {' '.join(what.split()).translate(_NOT_IN_TITLES)}, {ago}"

@@ -1,0 +1,352 @@
+"""A ranked full-text index over the history of a conversation."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from time import monotonic
+from typing import TypeVar
+
+from context_compressor.search.passages import Document, split_passages
+from context_compressor.search.query import Query, read_query
+from context_compressor.search.ranking import (
+    KEY_BYTES,
+    Entry,
+    Found,
+    Lookup,
+    Record,
+    Rows,
+    key_stamp,
+    rank,
+    stamp_of,
+)
+from context_compressor.search.storage import DamagedError, NotAnIndexError, Storage, discard_file, is_damaged
+from context_compressor.search.terms import TermReader, readings
+
+logger = logging.getLogger(__name__)
+
+_BATCH = 256
+"""Messages whose texts are read at a time."""
+
+_MERGED_FROM = 64
+"""Messages added at a time after which the index is merged: a history taken up, rather than a turn."""
+
+_PAUSE = 10.0
+"""A file that cannot be used is tried again after so many times the time that trying took: 50 seconds after
+a lock was waited for, at once after an error that costs nothing."""
+
+_FILE_ERRORS = (sqlite3.Error, OSError, DamagedError, NotAnIndexError)
+
+ReadTexts = Callable[[Sequence[str]], Iterable[Document]]
+"""Returns the texts of messages, by their keys, in any order.
+
+For a message without texts it returns one empty text; a message of which nothing is returned counts as gone
+for now, is asked for again by the next call, and is found once it is there.
+"""
+
+_T = TypeVar("_T")
+
+
+class SearchIndex:
+    """Find the passages of a history that answer a query.
+
+    The index holds terms, never texts: what a passage says is read back from the history. It is a cache: a
+    file that is damaged, of another version or deleted is written anew. While the file cannot be used (no
+    right to write, disk full, locked for 5 seconds) an index in memory takes its place, which is logged once,
+    and the file is tried again later. Several processes may use one file: each answer is of the history given
+    with its question, for which the index is brought in step first, all in one transaction.
+
+    Threads: every method may be called from any thread of the process that made the index, and from several
+    at once; a process forked from it makes its own. Calls run one after another: each waits, without limit,
+    until those before it have returned, `close`, `remove` and `clear` too. `read` is called in the thread of
+    the call that it was given with, while all others wait, so it must not call the index, nor wait for
+    somebody who does. It may end its call at any moment: whatever it raises, be it no `Exception`, comes
+    through as it is, what the call has written is taken back, and the next call runs.
+
+    Args:
+        path: the file, made when it is not there, readable by its user alone; None for memory. A file that
+            is something else than an index is left alone.
+    """
+
+    def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
+        self._path = None if path is None else Path(path).absolute()
+        self._lock = threading.Lock()  # a connection, and what we know of its file, serve one call at a time
+        self._file: Storage | None = None
+        self._memory: Storage | None = None
+        self._reader = TermReader()
+        self._next_try = 0.0  # when the file may be tried again, on the monotonic clock
+        self._is_warned = False
+
+    @property
+    def path(self) -> Path | None:
+        """The file in use; None while the index is in memory, be it because the file cannot be used."""
+        return self._path if self._memory is None else None
+
+    def update(self, history: Sequence[Entry], read: ReadTexts) -> None:
+        """Bring the index in step with a history: take up what is new, drop what is gone or changed.
+
+        Args:
+            history: key and digest of each message, in order.
+            read: returns the texts of messages; its errors come through, and leave the index as it was.
+        """
+        entries = list(history)
+        with self._lock:
+            self._run(entries, _Texts(read), lambda _: None)
+
+    def remove(self, keys: Iterable[str]) -> None:
+        """Drop messages now, so that their terms are neither found nor in the file or in memory.
+
+        A file that cannot be written is deleted instead; where neither can be done, a warning is logged, and
+        the first call that can use the file drops what its history does not hold.
+        """
+        stamps = {key_stamp(key) for key in keys}
+        with self._lock:
+            self._reader.clear()
+            self._erase(lambda storage: self._remove(storage, stamps.__contains__))
+
+    def keep(self, keys: Iterable[str]) -> None:
+        """Drop all messages but these now, as `remove` does: a process that died may have left some."""
+        stamps = {key_stamp(key) for key in keys}
+        with self._lock:
+            self._reader.clear()
+            self._erase(lambda storage: self._remove(storage, lambda stamp: stamp not in stamps))
+
+    def clear(self) -> None:
+        """Drop everything now: delete the file, and forget what is in memory. A later call begins anew.
+
+        A file that cannot be deleted is emptied; where neither can be done, a warning is logged.
+        """
+        with self._lock:
+            self._close()
+            if self._path is None:
+                return
+            try:
+                discard_file(self._path)
+            except NotAnIndexError:
+                pass
+            except OSError:  # on Windows nothing can be deleted that another process has open
+                self._erase(lambda storage: self._remove(storage, lambda _: True))
+
+    def search(self, query: str, limit: int, history: Sequence[Entry], read: ReadTexts) -> list[Found]:
+        """Return the passages of a history that answer a query, best first, at most `limit`.
+
+        Args:
+            query: words, names or a question, in any characters; nothing in it is an operator.
+            limit: how many passages at most.
+            history: key and digest of each message, in order; the index is brought in step with it.
+            read: returns the texts of messages; its errors come through.
+        """
+        entries = list(history)
+        texts = _Texts(read)
+        with self._lock:
+            asked = read_query(query, self._reader)
+            if not asked.terms or limit <= 0 or not entries:
+                return []
+            lookup = self._run(entries, texts, lambda storage: self._look_up(storage, asked))
+
+            def read_rows(rows: Sequence[int]) -> Mapping[str, Sequence[Document]]:
+                places = lookup.rows.places
+                return texts.of(list(dict.fromkeys(entries[places[row][0]][0] for row in rows)))
+
+            return rank(lookup, read_rows, self._reader, limit)
+
+    def close(self) -> None:
+        """Close the file, and forget every word read. A later call opens it again."""
+        with self._lock:
+            self._close()
+
+    def _look_up(self, storage: Storage, query: Query) -> Lookup:
+        postings = [
+            {row for one in term.terms for row in storage.rows_with(one, is_beginning=term.is_beginning)}
+            for term in query.terms
+        ]
+        return Lookup(query, storage.rows, postings)
+
+    def _run(self, entries: list[Entry], texts: _Texts, action: Callable[[Storage], _T]) -> _T:
+        """Bring the index in step, then act on it in the same transaction."""
+
+        def step(storage: Storage) -> _T:
+            with storage.transaction(write=False) as is_unchanged:
+                if is_unchanged and storage.rows.is_complete and entries == storage.rows.history:
+                    return action(storage)
+            with storage.transaction(write=True) as is_unchanged:
+                self._sync(storage, entries, texts, is_unchanged)
+                return action(storage)
+
+        if self._path is not None and monotonic() >= self._next_try:
+            began = monotonic()
+            try:
+                result = self._act(self._path, step, texts)
+            except _FILE_ERRORS as error:
+                if error is texts.error:
+                    raise
+                self._next_try = monotonic() + _PAUSE * (monotonic() - began)
+                if not self._is_warned:
+                    logger.warning("search index %s is kept in memory for now: %s", self._path, error)
+                self._is_warned = True
+            else:
+                self._close_memory()
+                return result
+        if self._memory is None:
+            self._memory = Storage(None)
+        try:
+            return step(self._memory)
+        except _FILE_ERRORS as error:
+            if error is not texts.error:
+                self._close_memory()
+            raise
+
+    def _act(self, path: Path, action: Callable[[Storage], _T], texts: _Texts | None = None) -> _T:
+        """Act on the file; where it is damaged, or replaced meanwhile, on a new one."""
+        is_retried = False
+        while True:
+            try:
+                if self._file is not None and not self._file.is_usable:
+                    self._close_file()
+                if self._file is None:
+                    self._file = Storage(path)
+                return action(self._file)
+            except _FILE_ERRORS as error:
+                if texts is not None and error is texts.error:
+                    raise
+                is_replaced = self._file is not None and not self._file.is_in_place
+                self._close_file()
+                if is_retried or not (is_replaced or is_damaged(path, error)):
+                    raise
+                if not is_replaced:
+                    discard_file(path)
+                    logger.info("search index %s is written anew: %s", path, error)
+                is_retried = True
+
+    def _sync(self, storage: Storage, entries: list[Entry], texts: _Texts, is_unchanged: bool) -> None:
+        rows = storage.rows
+        known = len(rows.history)
+        is_appended = is_unchanged and rows.is_complete and entries[:known] == rows.history
+        gone: list[Record] = []
+        if is_appended:
+            records = rows.records
+            wanted = {stamp_of(entry): entry for entry in entries[known:]}
+        else:
+            records = {record.stamp: record for record in storage.read_records()}
+            wanted = {stamp_of(entry): entry for entry in entries}
+            gone = [record for stamp, record in records.items() if stamp not in wanted]
+        new = {stamp: entry for stamp, entry in wanted.items() if stamp not in records}
+        first = rows.end if is_appended else max((one.end for one in records.values()), default=1)
+        if gone:
+            self._reader.clear()
+            storage.remove(gone)
+        added = self._add(storage, new, texts, first)
+        if len(added) >= _MERGED_FROM:
+            storage.merge()
+        if gone or added:
+            storage.seal()
+        if is_appended:
+            for entry in entries[known:]:
+                stamp = stamp_of(entry)
+                rows.append(entry, added.get(stamp) or records.get(stamp))
+        else:
+            storage.rows = Rows.of(entries, records | added)
+
+    def _add(
+        self, storage: Storage, new: Mapping[bytes, Entry], texts: _Texts, first: int
+    ) -> dict[bytes, Record]:
+        """Take up messages, by stamp, in rows from `first` on; return the records of those that are there."""
+        added: dict[bytes, Record] = {}
+        stamps = list(new)
+        for start in range(0, len(stamps), _BATCH):
+            batch = stamps[start : start + _BATCH]
+            documents = texts.of([new[stamp][0] for stamp in batch])
+            for stamp in batch:
+                found = documents.get(new[stamp][0])
+                if found is None:
+                    continue  # deleted meanwhile, it may come back, and has no record or none would be read
+                terms = [one for document in found for one in terms_of_document(document, self._reader)]
+                added[stamp] = record = Record(first, stamp, bytes(min(len(one), 255) for one in terms))
+                storage.add(record, terms)
+                first = record.end
+        return added
+
+    def _erase(self, action: Callable[[Storage], None]) -> None:
+        """Take something out of memory and the file; where that fails drop the memory, delete the file."""
+        if self._memory is not None:
+            try:
+                action(self._memory)
+            except _FILE_ERRORS:
+                self._close_memory()
+        if self._path is None:
+            return
+        try:
+            if self._path.exists():
+                self._act(self._path, action)
+        except NotAnIndexError:
+            pass
+        except _FILE_ERRORS as error:
+            try:
+                discard_file(self._path)
+            except (OSError, NotAnIndexError):
+                logger.warning("search index %s may still hold deleted words: %s", self._path, error)
+
+    def _remove(self, storage: Storage, is_gone: Callable[[bytes], bool]) -> None:
+        """Take out messages by the stamps of their keys."""
+        with storage.transaction(write=True) as is_unchanged:
+            if not is_unchanged:
+                records = {record.stamp: record for record in storage.read_records()}
+                storage.rows = Rows(records=records, is_complete=False)
+            known = storage.rows.records
+            gone = {stamp: record for stamp, record in known.items() if is_gone(stamp[:KEY_BYTES])}
+            if gone:
+                storage.remove(gone.values())
+                storage.seal()
+                left = {stamp: record for stamp, record in known.items() if stamp not in gone}
+                storage.rows = Rows(records=left, is_complete=False)
+
+    def _close(self) -> None:
+        self._close_file()
+        self._close_memory()
+        self._reader.clear()
+        self._next_try = 0.0
+
+    def _close_file(self) -> None:
+        if self._file is not None:
+            self._file.close()
+        self._file = None
+
+    def _close_memory(self) -> None:
+        if self._memory is not None:
+            self._memory.close()
+        self._memory = None
+
+
+class _Texts:
+    """Read texts by the caller's `read`, and tell its errors from those of the file."""
+
+    def __init__(self, read: ReadTexts) -> None:
+        self._read = read
+        self.error: BaseException | None = None
+
+    def of(self, keys: Sequence[str]) -> dict[str, list[Document]]:
+        """Return the texts of messages by key, each message's in order."""
+        by_key: dict[str, list[Document]] = {}
+        try:
+            for document in self._read(keys):
+                by_key.setdefault(document.key, []).append(document)
+        except BaseException as error:
+            self.error = error
+            raise
+        for documents in by_key.values():
+            documents.sort(key=lambda document: document.part)
+        return by_key
+
+
+def terms_of_document(document: Document, reader: TermReader) -> Iterator[set[str]]:
+    """Yield the terms of each passage of a text, the name of its tool among them."""
+    tool = reader.terms(document.tool) if document.tool else set()
+    for start, end in split_passages(document.text):
+        terms: set[str] = set()
+        for said, _ in readings(document.text[start:end]):
+            terms |= reader.terms(said)
+        yield terms | tool if terms else terms
