@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from context_compressor.cli import parallel
+from context_compressor.cli import replay_parallel
 from context_compressor.measure import watch
 from tests.cli.support import environment, run_process, start_process
 from tests.measure.support import says
@@ -246,7 +246,7 @@ def test_sessions_that_fail_are_named_and_the_rest_goes_on(cli, tmp_path, messag
             raise ZeroDivisionError("by \x1b[31mzero")
         return watch(recording, system, **more)
 
-    monkeypatch.setattr(parallel, "watch", fail)
+    monkeypatch.setattr(replay_parallel, "watch", fail)
 
     ran = cli("replay", "in.jsonl", tmp_path / "in.jsonl", "--json", "--jobs", 1)
 
@@ -300,7 +300,7 @@ def test_turns_that_do_not_fit_are_counted_and_the_reason_is_told(cli, tmp_path,
 def test_interrupting_keeps_what_is_done(cli, folder, monkeypatch):
     """Two of three sessions are done when Ctrl-C comes: the report has these, and says so."""
     pytest.importorskip("matplotlib", reason="needs the extra `report`")
-    replay, begun = parallel.replay_session, []
+    replay, begun = replay_parallel.replay_session, []
 
     def interrupted(task, on_turn):
         begun.append(task.name)
@@ -308,7 +308,7 @@ def test_interrupting_keeps_what_is_done(cli, folder, monkeypatch):
             raise KeyboardInterrupt
         return replay(task, on_turn)
 
-    monkeypatch.setattr(parallel, "replay_session", interrupted)
+    monkeypatch.setattr(replay_parallel, "replay_session", interrupted)
 
     ran = cli("replay", folder, "--report", "out.html", "--json", "--jobs", 1)
 
@@ -358,13 +358,14 @@ def test_a_process_that_is_killed_costs_no_other_session(tmp_path):
     lists = {"once": [*session(9), DeadlyOnce(mark)], "always": [*session(6), Deadly(mark)]}
     lists |= {f"good {number}": session(number) for number in range(3, 6)}
     tasks = [
-        parallel.Task(name, name, messages, ("raw", "ours"), (3_000,)) for name, messages in lists.items()
+        replay_parallel.Task(name, name, messages, ("raw", "ours"), (3_000,))
+        for name, messages in lists.items()
     ]
-    replays, turns = parallel.Replays(tasks, 2), []
+    replays, turns = replay_parallel.Replays(tasks, 2), []
 
     replays.run(turns.append)
 
-    skipped = [outcome for outcome in replays.outcomes if isinstance(outcome, parallel.Skipped)]
+    skipped = [outcome for outcome in replays.outcomes if isinstance(outcome, replay_parallel.Skipped)]
     assert [(one.name, one.is_failure) for one in skipped] == [("always", True)]
     assert "a process ended before it was done" in skipped[0].why
     done = {outcome.name for outcome in replays.outcomes} - {"always"}
@@ -390,11 +391,11 @@ def test_processes_hold_ctrl_c_back_from_their_first_instruction(tmp_path):
     """While they import, before they could say so themselves; else each prints where it was."""
     marks = [tmp_path / "a", tmp_path / "b"]
     tasks = [
-        parallel.Task(mark.name, "", [*session(3), Deaf(mark=str(mark))], ("raw", "ours"), (3_000,))
+        replay_parallel.Task(mark.name, "", [*session(3), Deaf(mark=str(mark))], ("raw", "ours"), (3_000,))
         for mark in marks
     ]
 
-    parallel.Replays(tasks, 2).run(lambda _: None)
+    replay_parallel.Replays(tasks, 2).run(lambda _: None)
 
     assert [mark.read_text() for mark in marks] == ["True", "True"]
     assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())

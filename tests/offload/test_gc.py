@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from context_compressor.errors import InvalidArgumentError, OffloadError, OffloadPermissionError
-from context_compressor.offload import files, gc, locking
+from context_compressor.offload import files, locks, retention
 from context_compressor.offload.files import FileOffloadStore
 from context_compressor.offload.folders import FoundNamespace
 from context_compressor.offload.locks import namespaces_in_use
@@ -144,7 +144,7 @@ class TestWhatStays:
     ) -> None:
         ref = await put(tmp_path, "a")
         monkeypatch.setattr(files, "_OPENING_SECONDS", 0.0)
-        with locking.locked(tmp_path / ".store" / "lock"):
+        with locks.locked(tmp_path / ".store" / "lock"):
             store = FileOffloadStore(tmp_path, "a")
         assert namespaces_in_use(tmp_path) == set()
         assert await store.read(ref)
@@ -200,13 +200,13 @@ class TestWhatStays:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         await put(tmp_path, "a", age_seconds=9)
-        real = gc.choose
+        real = retention.choose
 
         def use_meanwhile(*arguments: object) -> object:
             make_older(tmp_path / "a", 1)
             return real(*arguments)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(gc, "choose", use_meanwhile)
+        monkeypatch.setattr(retention, "choose", use_meanwhile)
         done = collect_garbage(tmp_path, max_bytes=0)
         assert done.removed == ()
         assert done.bytes_after == 1_000
@@ -215,14 +215,14 @@ class TestWhatStays:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         await put(tmp_path, "a", age_seconds=9)
-        real = gc.choose
+        real = retention.choose
 
         def remove_meanwhile(*arguments: object) -> object:
             if (tmp_path / "a").exists():
                 (tmp_path / "a").rename(tmp_path / ".store" / "removing-0")
             return real(*arguments)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(gc, "choose", remove_meanwhile)
+        monkeypatch.setattr(retention, "choose", remove_meanwhile)
         done = collect_garbage(tmp_path, max_bytes=0)
         assert done.removed == ()
         assert done.bytes_after == 0
@@ -233,7 +233,7 @@ class TestWhatStays:
         ref = await put(tmp_path, "a", age_seconds=9)
         store = FileOffloadStore(tmp_path, "a")
         store.close()
-        real = gc.choose
+        real = retention.choose
 
         def open_meanwhile(*arguments: object) -> object:
             store.open()
@@ -244,7 +244,7 @@ class TestWhatStays:
                 for each, why in found
             ]
 
-        monkeypatch.setattr(gc, "choose", open_meanwhile)
+        monkeypatch.setattr(retention, "choose", open_meanwhile)
         assert collect_garbage(tmp_path, max_bytes=0).removed == ()
         assert await store.read(ref)
 
@@ -254,7 +254,7 @@ class TestWhatStays:
         def unsupported(*_: object) -> None:
             raise OSError(37, "No locks available")
 
-        monkeypatch.setattr(locking, "_take", unsupported)
+        monkeypatch.setattr(locks, "_take", unsupported)
         store = FileOffloadStore(tmp_path, "open")
         ref = await store.write("text")
         make_older(tmp_path / "open", 0.5 * DAY)
@@ -300,7 +300,7 @@ class TestRemoving:
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patched:
-            patched.setattr(gc, "empty", crash)
+            patched.setattr(retention, "empty", crash)
             with pytest.raises(KeyboardInterrupt):
                 collect_garbage(tmp_path, max_bytes=0)
         assert namespaces_in(tmp_path) == []

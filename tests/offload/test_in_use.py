@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from context_compressor.offload import in_use
+from context_compressor.offload import locks
 from context_compressor.offload.files import FileOffloadStore
 from context_compressor.offload.locks import locked, namespaces_in_use, open_namespaces
 from context_compressor.offload.retention import collect_garbage
@@ -342,7 +342,7 @@ async def test_accounts_end_with_their_stores(tmp_path: Path) -> None:
         store._threads.pool.shutdown()  # a thread lets go of its work after it is done
     del store, stores
     python_gc.collect()
-    assert not [path for path in in_use.open_namespaces._known if path.is_relative_to(tmp_path)]
+    assert not [path for path in locks.open_namespaces._known if path.is_relative_to(tmp_path)]
 
 
 async def test_threads_end_with_the_stores_of_their_directory(tmp_path: Path) -> None:

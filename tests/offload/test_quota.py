@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from context_compressor.errors import InvalidArgumentError, OffloadError, OffloadFullError
-from context_compressor.offload import namespaces, quota
+from context_compressor.offload import folders, tenant
 from context_compressor.offload.files import FileOffloadStore
 from context_compressor.offload.retention import Usage, collect_garbage
 from context_compressor.offload.store import ref_of
@@ -81,14 +81,14 @@ class TestBytes:
         store = FileOffloadStore(tmp_path, "a", max_bytes=1_500)
         await store.write(text_of(1))
         calls = 0
-        real = quota.collect_garbage
+        real = tenant.collect_garbage
 
         def count(*arguments: object, **options: object) -> object:
             nonlocal calls
             calls += 1
             return real(*arguments, **options)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(quota, "collect_garbage", count)
+        monkeypatch.setattr(tenant, "collect_garbage", count)
         for number in range(10):
             with pytest.raises(OffloadFullError):
                 await store.write(text_of(f"more {number}"))
@@ -192,7 +192,7 @@ class TestBytes:
     async def test_a_look_at_any_moment_of_a_write_finds_what_was_reserved(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        real_add, real_is_ours = Usage.add, namespaces.is_ours
+        real_add, real_is_ours = Usage.add, folders.is_ours
         named: list[str] = []
 
         def add_and_look(usage: Usage, size: int, limit: int | None = None) -> bool:
@@ -219,7 +219,7 @@ class TestBytes:
         (tmp_path / "b").mkdir(0o700)
         (tmp_path / "b" / ".writing-1.tmp").write_text(text_of(3))
         with monkeypatch.context() as patched:
-            patched.setattr(namespaces, "is_ours", name_while_looking)
+            patched.setattr(folders, "is_ours", name_while_looking)
             collect_garbage(tmp_path)
         assert named
         assert Usage(tmp_path).used() == bytes_in(tmp_path) == 5_000
@@ -290,7 +290,7 @@ class TestBytes:
     def test_a_forked_process_waits_for_no_thread_of_its_parent(self, tmp_path: Path) -> None:
         store = FileOffloadStore(tmp_path, "a", max_bytes=5_000)
         asyncio.run(store.write("of the parent"))  # whose thread the child does not have
-        with store._tenant._lock, quota.quota_of(tmp_path)._lock, quota.quota_of._lock:
+        with store._tenant._lock, tenant.quota_of(tmp_path)._lock, tenant.quota_of._lock:
             child = os.fork()
             if child == 0:
                 signal.alarm(120)  # only so that a failure is one
@@ -344,7 +344,7 @@ class TestAge:
         await other.write("text")
         assert "old" in namespaces_in(tmp_path)
         make_older(tmp_path / ".store" / "collected", 3_601)
-        quota.quota_of(tmp_path)._next_look = 0.0
+        tenant.quota_of(tmp_path)._next_look = 0.0
         await store.write("a third")
         assert "old" not in namespaces_in(tmp_path)
 
@@ -353,7 +353,7 @@ class TestAge:
         await store.write("text")
         await put(tmp_path, "old", age_seconds=31 * DAY)
         make_older(tmp_path / ".store" / "collected", -DAY)
-        quota.quota_of(tmp_path)._next_look = 0.0
+        tenant.quota_of(tmp_path)._next_look = 0.0
         await store.write("another")
         assert "old" not in namespaces_in(tmp_path)
 
@@ -363,6 +363,6 @@ class TestAge:
         def fail(*_: object, **__: object) -> None:
             raise OSError(5, "Input/output error")
 
-        monkeypatch.setattr(quota, "collect_garbage", fail)
+        monkeypatch.setattr(tenant, "collect_garbage", fail)
         await FileOffloadStore(tmp_path, "new", max_age_seconds=1).write("text")
         assert "could not be tidied" in caplog.text

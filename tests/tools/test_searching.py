@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from context_compressor.offload.pages import page_matches, parse_page
 from context_compressor.offload.store import ref_of
 from context_compressor.tokens.tiktoken import TiktokenCounter
-from context_compressor.tools import searching
+from context_compressor.tools import grep
 from context_compressor.tools.grep import TextMatches, compile_pattern, search_page, search_text
 
 COUNTER = TiktokenCounter()
@@ -260,4 +260,4 @@ class TestPatternsThatNeverEnd:
 
         search_text("text", "ref", Spy(), 1.0)  # type: ignore[arg-type]
         assert seen == [True]
-        assert searching.SEARCH_SECONDS == 2.0
+        assert grep.SEARCH_SECONDS == 2.0
