@@ -7,6 +7,7 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -127,6 +128,23 @@ def modules_after(statement: str) -> set[str]:
     code = f"{statement}\nimport sys\nprint(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     return set(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("offload.protocol", "ref_of"),
+        ("offload.directory.gc", "collect_garbage"),
+        ("summarizers.overflow", "is_overflow"),
+        ("summarizers.overflow", "limit_in"),
+    ],
+)
+def test_a_path_that_moved_warns_and_gives_the_same(path: str, name: str) -> None:
+    path = f"context_compressor.{path}"
+    sys.modules.pop(path, None)
+    with pytest.warns(DeprecationWarning, match=rf"{path} has moved: import from context_compressor"):
+        moved = import_module(path)
+    assert getattr(moved, name) is getattr(context_compressor, name)
 
 
 def test_import_is_light() -> None:

@@ -71,7 +71,7 @@ def _done_by(module: str, function: str) -> Callable[[Callable[..., None]], Call
     return decorate
 
 
-@_done_by("compress.run", "run_compress")
+@_done_by("compress", "run_compress")
 def compress(
     file: Annotated[
         str,
@@ -213,7 +213,7 @@ def gc(
     """
 
 
-@_done_by("replay.run", "run_replay")
+@_done_by("replay", "run_replay")
 def replay(
     paths: Paths,
     budgets: Annotated[
@@ -316,7 +316,7 @@ def examine(
     """
 
 
-@_done_by("demo.run", "run_demo")
+@_done_by("demo", "run_demo")
 def demo(
     # Below 2,000 tokens a page of what the agent reads back has no room.
     budget: Annotated[int, typer.Option(min=2000, metavar="N", help="Tokens that a view may cost.")] = 16_000,
