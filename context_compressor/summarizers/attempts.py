@@ -38,8 +38,8 @@ _LINK = (
     r"(?:[ _:]+(?:allowed|number|of|is|only|up|to|tokens?|input|prompt|model|context|length|len|window|size"
     r"|seq|sequence))*"
 )
+# In parentheses behind `limit` it may be the error's own number (MiniMax).
 _LIMIT = re.compile(
-    # In parentheses behind `limit` it may be the error's own number (MiniMax).
     r"(?:context|max(?:imum)?|limit(?! \()|exceeds?|supports|than|[<>]=?|\[\s*\d+\s*,)"
     rf"{_LINK}[\s:(`]*{_NUMBER}|{_NUMBER} maximum",
     re.IGNORECASE,

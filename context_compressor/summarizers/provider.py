@@ -45,9 +45,8 @@ MAX_RETRY_AFTER_SECONDS = 30.0
 """A server that asks for a longer pause is not asked again: the next means down is quicker."""
 
 _REFUSAL = re.compile(
-    r"unsupported|not support|unrecogni[sz]ed|unknown|unexpected|not (?:permitted|allowed)"
-    r"|extra (?:field|input)|deprecated|invalid|only .{1,20} is allowed|(?:may only|must|should) be"
-    r"|非法|不合法|无效|不支持",
+    r"unsupported|not support|unrecogni[sz]ed|unknown|unexpected|not (?:permitted|allowed)|invalid|deprecated"
+    r"|extra (?:field|input)|only .{1,20} is allowed|(?:may only|must|should) be|非法|不合法|无效|不支持",
     re.IGNORECASE,
 )
 """Words enough for any refusal: the refused parameter has to be named, too."""
