@@ -13,7 +13,7 @@ from dataclasses import replace
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.done import Performed, Writer
 from context_compressor.compression.edits import ItemKey, StubEdit
-from context_compressor.compression.items import WORTH_TOKENS, ViewItem, segment_tokens
+from context_compressor.compression.items import READ_TOKENS, ViewItem, segment_tokens
 from context_compressor.compression.labels import bounded_note, segment_text, summary_of
 from context_compressor.compression.plans import Costs, Plan, PlannedSegment, PlannedStub
 from context_compressor.compression.segments import (
@@ -174,7 +174,7 @@ class Engine:
         item = unit.items[0]
         msg = shown_message(item.source, {}, {}, self._config.redact)
         text = msg.get_text_content() or ""
-        most = WORTH_TOKENS * len(text) // max(1, item.source_tokens.total)
+        most = READ_TOKENS * len(text) // max(1, item.source_tokens.total)
         return Msg(msg.name, cut_middle(text, most), "user", timestamp="", id="")
 
     def _context(self, segments: Sequence[ViewItem]) -> tuple[list[Msg], int]:

@@ -39,12 +39,8 @@ from context_compressor.tokens.counter import MessageTokens, TokenCounter
 Measure = Callable[[Msg], MessageTokens]
 """Counts a message that was not counted before."""
 
-WORTH_TOKENS = 1_000
-"""What of one result, or of what a user says, counts for the room of a segment: of more, little is worth
-telling."""
-READ_TOKENS = 2_500
-"""What a model reads of one result: its head, its tail, and lines with errors. With 1,000 readers missed what
-stands in long ones."""
+READ_TOKENS = 1_000
+"""What a summariser reads of one result: its head, its tail, and lines with errors."""
 UNKNOWN_RATIO = 5
 """Tokens of messages per token of a segment that earlier releases made, which did not note what it stands
 for."""
@@ -92,23 +88,19 @@ class ViewItem:
 
     @cached_property
     def stands_for_tokens(self) -> int:
-        """Tokens of the messages that it shows or stands for, each result as far as it is worth telling."""
+        """Tokens of the messages that it shows or stands for, each result as far as a summariser reads it."""
         if self.segment is not None:
             return self.segment.stands_for_tokens or self.tokens * UNKNOWN_RATIO
-        return self._tokens_within(WORTH_TOKENS)
+        results = [n for part, n in self._whole_texts() if part.kind == "tool_result"]
+        return self.source_tokens.total - sum(max(0, tokens - READ_TOKENS) for tokens in results)
 
     @property
     def read_tokens(self) -> int:
-        """About how many tokens a model reads of it: of a segment its summary alone."""
+        """About how many tokens a summariser reads of it: of a segment its summary alone."""
         if self.segment is None:
-            return self._tokens_within(READ_TOKENS)
+            return self.stands_for_tokens
         beside = sum(map(len, (*self.segment.standing, *self.segment.notes)))
         return self.tokens * max(0, len(self.segment.text) - beside) // max(1, len(self.segment.text))
-
-    def _tokens_within(self, most: int) -> int:
-        """Return the tokens of the message, with at most so many of each result."""
-        results = [tokens for part, tokens in self._whole_texts() if part.kind == "tool_result"]
-        return self.source_tokens.total - sum(max(0, tokens - most) for tokens in results)
 
     @cached_property
     def standing(self) -> tuple[str, ...]:
