@@ -297,6 +297,8 @@ async def held_facts(
                 ]
             )
             view = await talk.compressed()
+            if system == "ours":
+                assert len(view) <= limit, f"{len(view)} characters of {limit}"
     finally:
         await talk.aclose()
     said = view.lower()

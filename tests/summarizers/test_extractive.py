@@ -154,6 +154,24 @@ async def test_a_request_that_was_answered_is_not_told_as_open():
     assert ENGLISH.state not in summary
 
 
+async def test_what_a_user_says_again_stands_where_it_was_said_last():
+    summary = await summarize(
+        user("Run the ledger import for the north depot."),
+        assistant("It went through with 14 rows."),
+        user("Now check the totals."),
+        assistant("They are 1,204.50."),
+        user("Run the ledger import for the north depot."),
+        assistant("It went through with 15 rows."),
+    )
+    assert lines_under(summary, ENGLISH.log) == [
+        "Agent: It went through with 14 rows.",
+        'User: "Now check the totals." (answered)',
+        "Agent: They are 1,204.50.",
+        'User: "Run the ledger import for the north depot." (answered)',
+        "Agent: It went through with 15 rows.",
+    ]
+
+
 async def test_a_request_amid_whose_work_the_agent_only_speaks_is_not_told_as_answered():
     said = Msg("assistant", "The ledger of May has 119 EUR too much, I look for it.", "assistant")
     said.content = [{"type": "text", "text": said.content}, call("read", "1", path="may.csv").content[0]]

@@ -62,11 +62,6 @@ class Done:
         return given / (given + self.outcome.chars + 40)
 
     @property
-    def only_looks(self) -> bool:
-        """Whether it only looked something up that is no data."""
-        return self.action < _ACTION_SHARE and not self.outcome.is_record and not self.outcome.failed
-
-    @property
     def weight(self) -> float:
         """How much there is to tell of it beyond its name."""
         return bool(self.written) + 0.5 * self.outcome.is_record + self.action

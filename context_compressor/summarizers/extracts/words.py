@@ -6,7 +6,6 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 
 from context_compressor.messages.standing import weight_of
 from context_compressor.summarizers.extracts.passages import Item, Labels, Passage, flat, shorten
@@ -43,9 +42,9 @@ def user_items(material: Material, labels: Labels) -> Iterator[Item]:
     said = [words for words in material.words if words.speaker != "agent" and not words.is_shown]
     answered = _answered(material)
     first = next((words for words in said if words.speaker == "user"), None)
-    again: set[str] = set()
-    for number, words in reversed(list(enumerate(said))):
-        sentences = _sentences_of(words.text)
+    sentences = [_sentences_of(words.text) for words in said]
+    newest = {sentence: number for number, spoken in enumerate(sentences) for sentence in spoken}
+    for number, (words, spoken) in enumerate(zip(said, sentences, strict=True)):
         label = labels.system if words.speaker == "system" else labels.user
         tail = '"'
         if len(flat(words.text)) < _SHORT_CHARS and (question := _question_in(words.before)):
@@ -55,15 +54,15 @@ def user_items(material: Material, labels: Labels) -> Iterator[Item]:
         # What was asked is over once it is answered; what a later message repeats is told there.
         worths = [
             0
-            if sentence in again or (is_over and sentence.endswith(_QUESTION_MARKS))
+            if (is_over and sentence.endswith(_QUESTION_MARKS))
+            or (newest[sentence] > number and len(sentence) >= _ALIKE_CHARS)
             else weight_of(sentence)
-            for sentence in sentences
+            for sentence in spoken
         ]
-        again.update(sentence for sentence in sentences if len(sentence) >= _ALIKE_CHARS)
-        quote = _ranked(sentences, worths, f"{label} {words.name}".rstrip() + ': "', tail)
+        quote = _ranked(spoken, worths, f"{label} {words.name}".rstrip() + ': "', tail, joint=" ")
         is_last = number == len(said) - 1
         rank = (number + 1) / len(said) / 2 + (words is first or is_last) + _bounded(sum(worths))
-        yield Item("user", words.place, replace(quote, joint=" "), rank, 1.5 if is_last else 1.0)
+        yield Item("user", words.place, quote, rank, 1.5 if is_last else 1.0)
 
 
 def agent_items(material: Material, labels: Labels) -> Iterator[Item]:
@@ -92,11 +91,11 @@ def _bounded(weight: int) -> float:
     return min(weight, _MOST_WEIGHT) * 2 / _MOST_WEIGHT
 
 
-def _ranked(parts: list[str], worths: list[int], head: str, tail: str = "") -> Passage:
+def _ranked(parts: list[str], worths: list[int], head: str, tail: str = "", joint: str = "") -> Passage:
     """Return a passage of which those parts are kept longest that are worth most, then the first and last."""
     last = len(parts) - 1
     ranks = [worth + 6 * (n == 0) + 2 * (n == last) for n, worth in enumerate(worths)]
-    return Passage(parts, head, tail, ranks=tuple(ranks))
+    return Passage(parts, head, tail, joint, ranks=tuple(ranks))
 
 
 def _sentences_of(text: str) -> list[str]:
