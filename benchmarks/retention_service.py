@@ -187,7 +187,7 @@ class Service:
         for session in self.open:
             assert session.memory is not None
             memory = session.memory
-            waiting = session.lost | memory._upkeep.state.ledger.pending
+            waiting = session.lost | memory._tracker.state.ledger.pending
             waiting = waiting.difference(await memory.store.refs())
             for ref in await memory.reachable_refs():
                 try:
@@ -258,7 +258,7 @@ async def run_session_apart(path: str, number: str, max_bytes: str, max_age_seco
     service.begun = int(number)
     session = await service.begin()
     assert session.memory is not None
-    ledger = session.memory._upkeep.state.ledger
+    ledger = session.memory._tracker.state.ledger
     refs = [ref for ref in await session.memory.reachable_refs() if ref not in ledger.pending]
     print(*(f"{ref.removeprefix('ctx://')}.txt" for ref in refs), flush=True)
     await asyncio.Event().wait()

@@ -43,6 +43,28 @@ class ContextOverflowError(ContextCompressorError):
         return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
 
+class ConflictError(ContextCompressorError):
+    """Report that a history moved on since it was read, so that what was to be written may not fit any more.
+
+    Attributes:
+        number: where its head is now.
+    """
+
+    def __init__(self, message: str, *, number: int) -> None:
+        super().__init__(message)
+        self.number = number
+
+    __reduce__ = ContextOverflowError.__reduce__
+
+
+class UnrelatedMessagesError(ContextCompressorError, ValueError):
+    """Report a list that shares nothing with the conversation so far: another conversation, it seems."""
+
+
+class LoopError(ContextCompressorError, RuntimeError):
+    """Report a memory that is used from another event loop than that of its first use."""
+
+
 class RedactionError(ContextCompressorError):
     """Report that the user's `redact` callable failed, so that no text could be stored or summarised."""
 

@@ -10,7 +10,7 @@ from math import inf, log2
 
 from context_compressor.compression.edits import ItemKey
 from context_compressor.compression.items import ViewItem
-from context_compressor.compression.plans import Plan, PlannedSegment, Situation
+from context_compressor.compression.plans import Plan, PlannedSegment, Reason, Situation
 from context_compressor.compression.stub_draft import StubDraft
 from context_compressor.compression.units import Unit, newest_request, staying_messages
 
@@ -346,7 +346,7 @@ class Draft(StubDraft):
         """Return the tokens of those among these units that stay: at most so many would leave with them."""
         return self._tokens_in([unit for unit in candidates if unit.key not in self.leaving])
 
-    def finish(self, reason: str) -> Plan | None:
+    def finish(self, reason: Reason) -> Plan | None:
         """Return the plan, or None when it would not make the view smaller."""
         if not (self.stubs or self._planned) or self.projected >= self.tokens_now:
             return None

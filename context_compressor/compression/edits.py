@@ -71,6 +71,15 @@ class SegmentEdit:
 Edit = StubEdit | SegmentEdit
 
 
+EditName = tuple[ItemKey, PartPath]
+"""What an edit stands in for, or, of a segment, itself: no two edits that hold have one name."""
+
+
+def name_of(edit: Edit) -> EditName:
+    """Return an edit's name."""
+    return (edit.item, edit.path) if isinstance(edit, StubEdit) else (ItemKey(edit.id, SEGMENT_PART), ())
+
+
 def refs_of(edit: Edit) -> tuple[str, ...]:
     """Return the refs that an edit names."""
     return (edit.ref,) if isinstance(edit, StubEdit) else (edit.ref, *edit.media_refs)

@@ -7,18 +7,21 @@ withdrawn: a segment by itself, the stubs of an item together. The serialised fo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Reversible
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Reversible
+from copy import deepcopy
 from itertools import chain
 from typing import Any
 
 from context_compressor.compression.edits import (
     Edit,
+    EditName,
     ItemKey,
     SegmentEdit,
     StubEdit,
     edit_from_dict,
     edit_to_dict,
     message_id,
+    name_of,
     refs_of,
 )
 from context_compressor.errors import InvalidStateError, OffloadNotFoundError
@@ -142,7 +145,7 @@ class Ledger:
                 place = -1 if edit.page else places.get(edit.item.key, -1)
             else:
                 within = [places.get(item.key, -1) for item in edit.items]
-                within += [of_segment[child] for child in edit.children]
+                within += [of_segment.get(child, -1) for child in edit.children]
                 place = of_segment[edit.id] = max(within, default=-1)
             newest.update((ref, max(newest[ref], place)) for ref in refs_of(edit))
         return sorted(newest, key=lambda ref: -newest[ref])
@@ -200,8 +203,11 @@ class Ledger:
         """Withdraw whatever stands in for an item; nothing may."""
         self.withdraw_segments_over(item)
         for stub in self._stubs.pop(item, {}).values():
-            self.stub_count -= 1
-            self._forget(stub)
+            self._forget_stub(stub)
+
+    def _forget_stub(self, stub: StubEdit) -> None:
+        self.stub_count -= 1
+        self._forget(stub)
 
     def withdraw_segments_over(self, item: ItemKey) -> None:
         """Withdraw every segment that covers `item`, the outermost first.
@@ -225,9 +231,55 @@ class Ledger:
             del self._parent[child]
         self._forget(segment)
 
-    def drop_withdrawn(self) -> None:
-        """Drop the edits that no longer hold, and with them their words."""
+    def edits(self) -> dict[EditName, Edit]:
+        """Return the edits that hold, oldest first, by their names."""
+        return {name_of(edit): edit for edit in self._holding()}
+
+    def drop(self, names: Container[EditName]) -> None:
+        """Drop edits, and with them their words; whatever merged one of them has to be among them."""
+        for edit in reversed(list(self._holding())):
+            if name_of(edit) not in names:
+                continue
+            if isinstance(edit, SegmentEdit):
+                self._withdraw_segment(edit.id)
+            else:
+                by_path = self._stubs[edit.item]
+                self._forget_stub(by_path.pop(edit.path))
+                if not by_path:
+                    del self._stubs[edit.item]
         self.entries = list(self._holding())
+
+    def followed_by(self, edits: Iterable[Edit], learnt: Mapping[str, Any]) -> Ledger:
+        """Return the ledger of a history to which others wrote, with what this one knows beside it.
+
+        Args:
+            edits: all that hold now.
+            learnt: what the newest event knew, as `Tracker.commit` records it.
+        """
+        other = Ledger()
+        for edit in edits:
+            other.append(edit)
+        other._used_ids |= self._used_ids
+        other.frontier = self.frontier
+        other.pending = {ref for ref in (*self.pending, *learnt.get("pending", ())) if other.is_live(ref)}
+        other.unwanted = {ref for ref in (*self.refs(), *self.unwanted) if not other.is_live(ref)}
+        other.decisions = self.decisions
+        if learnt.get("decisions") is not None:
+            # What a view of ours has shown stays as it was.
+            theirs = Decisions.from_dict(learnt["decisions"])
+            own = self.decisions or Decisions()
+            other.decisions = Decisions(theirs.missing | own.missing, theirs.plain | own.plain)
+        return other
+
+    def copy(self) -> Ledger:
+        """Return another ledger with the same edits; `drop` brings this one to where the copy gets."""
+        other = Ledger()
+        for edit in self._holding():
+            other.append(edit)
+        other.pending, other.unwanted = set(self.pending), set(self.unwanted)
+        other.frontier, other._used_ids = self.frontier, set(self._used_ids)
+        other.decisions = deepcopy(self.decisions)
+        return other
 
     def to_dict(self) -> dict[str, Any]:
         """Return the ledger as JSON-like data; `from_dict` reads it back.

@@ -14,13 +14,10 @@ from collections.abc import Sequence
 from context_compressor.compression.draft import Draft
 from context_compressor.compression.items import ViewItem
 from context_compressor.compression.plans import (
-    ARRIVAL,
-    ASKED,
-    CROWDED,
-    OVER,
     Overflow,
     Perform,
     Plan,
+    Reason,
     Show,
     Situation,
     Step,
@@ -51,7 +48,7 @@ def plan(items: Sequence[ViewItem], situation: Situation) -> Plan | None:
     draft.stub_arrivals()
     over, crowded = draft.projected > budget, is_crowded(draft.units, config)
     if not (over or crowded or situation.manual):
-        return draft.finish(ARRIVAL)
+        return draft.finish(Reason.ARRIVAL)
     if config.mode != "compress":
         draft.stub_results(old=True, above=config.max_tool_message_tokens, goal=None)
         draft.stub_media(old=True, keep=config.keep_images, goal=None)
@@ -72,7 +69,7 @@ def plan(items: Sequence[ViewItem], situation: Situation) -> Plan | None:
         _force(draft)
     if situation.growth_tokens and draft.projected > draft.bearable:
         return None  # the rest is for the budget to ask, once it is exceeded
-    return draft.finish(ASKED if situation.manual else OVER if over else CROWDED)
+    return draft.finish(Reason.ASKED if situation.manual else Reason.OVER if over else Reason.CROWDED)
 
 
 def _recent(draft: Draft) -> list[Unit]:

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.edits import ItemKey
 from context_compressor.compression.units import Marks, Unit
 from context_compressor.messages.parts import PartPath
 
-ARRIVAL = "arrival"
-"""Reason of a plan that only compacts what is too large to enter the view whole."""
-OVER, CROWDED, ASKED = "over budget", "too many messages", "asked for"
-"""The other reasons: the budget, `max_view_messages`, and somebody's call."""
+
+class Reason(StrEnum):
+    """Why an event comes."""
+
+    ARRIVAL = "arrival"
+    """A text is too large to enter the view whole."""
+    OVER = "over budget"
+    CROWDED = "too many messages"
+    """More than `max_view_messages`."""
+    ASKED = "asked for"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +60,7 @@ class Plan:
 
     stubs: tuple[PlannedStub, ...]
     segments: tuple[PlannedSegment, ...]
-    reason: str
+    reason: Reason
     projected_tokens: int
     spare_tokens: int = 0
     """What the view may cost above that."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from inspect import isawaitable
-from typing import Any
+from typing import Any, NoReturn
 
 from context_compressor.compression.config import CompressionConfig
-from context_compressor.errors import InvalidArgumentError, check_members
+from context_compressor.errors import ConflictError, InvalidArgumentError, check_members
+from context_compressor.memory.history import Add, Change, Delete, Entry, Head, History, Mark, SetSummary
 from context_compressor.messages.msg import Msg
 from context_compressor.summarizers.protocol import check_summarizer
 from context_compressor.tokens.counter import check_counter
@@ -39,8 +39,8 @@ def check_collaborators(config: Any, store: Any, summarizer: Any, counter: Any, 
 _SUMMARY_TIMESTAMP = "1970-01-01 00:00:00.000"
 
 
-class MemoryBase(ABC):
-    """Hold a conversation's messages in order, each with its marks.
+class MemoryBase:
+    """Hold a conversation's messages in order, with marks: AgentScope's ten methods over a `History`.
 
     The same in every backend:
 
@@ -50,51 +50,91 @@ class MemoryBase(ABC):
     - A call that raises `InvalidArgumentError` or `ValueError` has changed nothing.
     - Messages are copied on the way in and out: no caller can change the history by writing into one.
     - Every method works before the first `add`.
+
+    Args:
+        history: where the messages live. A subclass that has the ten methods itself gives none; wrapped by a
+            `CompressedMemory` it may have that one writer only.
     """
 
+    _history: History | None = None
     _compressed_summary: str = ""
+    """What a subclass with methods of its own has for a summary."""
 
-    @abstractmethod
+    def __init__(self, history: History | None = None) -> None:
+        self._history = history
+
+    @property
+    def history(self) -> History:
+        """Where the messages live.
+
+        Raises:
+            NotImplementedError: this memory has none, and lacks the method that was called.
+        """
+        if self._history is None:
+            raise NotImplementedError(
+                f"{type(self).__name__}: give MemoryBase.__init__ a history, or write the ten methods"
+            )
+        return self._history
+
     async def add(
         self, memories: Msg | list[Msg] | None, marks: str | list[str] | None = None, **kwargs: Any
     ) -> None:
         """Append messages, all or none, each with the given marks; None adds nothing.
 
+        Args:
+            memories: the messages.
+            marks: their marks.
+            kwargs: `allow_duplicates=True` keeps a message although its id is known; both then answer to the
+                id. Others are passed over, here and below: callers of AgentScope's memories may give some.
+
         Raises:
             InvalidArgumentError: not messages, or not marks.
+            InvalidMessageError: a message nests too deep.
         """
+        messages, names = as_messages(memories), as_marks(marks)
+        duplicates = bool(kwargs.get("allow_duplicates"))
+        if messages:
+            await self.history.write([Add(msg.copy(), names, duplicates) for msg in messages])
 
-    @abstractmethod
-    async def delete(self, msg_ids: list[str], **kwargs: Any) -> int:
+    async def delete(self, msg_ids: list[str], **kwargs: Any) -> int:  # noqa: ARG002
         """Remove the messages with these ids and return how many were removed; unknown ids are skipped.
 
         Raises:
             InvalidArgumentError: not a list of strings.
         """
+        ids = as_ids(msg_ids)
+        return await self._change(lambda: self.history.read(ids=ids), _deletion)
 
-    @abstractmethod
-    async def delete_by_mark(self, mark: str | list[str], *args: Any, **kwargs: Any) -> int:
+    async def delete_by_mark(self, mark: str | list[str], *args: Any, **kwargs: Any) -> int:  # noqa: ARG002
         """Remove the messages that bear the mark, or any of the marks, and return how many were removed.
 
         Raises:
             InvalidArgumentError: not a mark or a list of marks.
         """
+        names = as_marks(mark, "mark", is_optional=False)
 
-    @abstractmethod
+        async def find() -> list[Entry]:
+            bearing = [entry for name in names for entry in await self.history.read(mark=name)]
+            return list({entry.key: entry for entry in bearing}.values())
+
+        return await self._change(find, _deletion)
+
     async def size(self) -> int:
         """Return how many messages there are; the compressed summary is none."""
+        return (await self.history.head()).size
 
-    @abstractmethod
     async def clear(self) -> None:
         """Remove every message, and the compressed summary."""
+        await self._change(
+            self.history.read, lambda found: (len(found), [*_deletion(found)[1], SetSummary("")])
+        )
 
-    @abstractmethod
     async def get_memory(
         self,
         mark: str | None = None,
         exclude_mark: str | None = None,
         prepend_summary: bool = True,
-        **kwargs: Any,
+        **kwargs: Any,  # noqa: ARG002
     ) -> list[Msg]:
         """Return the messages, as copies, in the order in which they were added.
 
@@ -107,8 +147,12 @@ class MemoryBase(ABC):
         Raises:
             InvalidArgumentError: a mark is neither a string nor None.
         """
+        borne, excluded = as_mark(mark, "mark"), as_mark(exclude_mark, "exclude_mark")
+        entries = await self.history.read(mark=borne)
+        messages = [e.msg.copy() for e in entries if e.msg is not None and excluded not in e.marks]
+        summary = (await self.history.head()).summary if prepend_summary else ""
+        return [summary_message(summary), *messages] if summary else messages
 
-    @abstractmethod
     async def update_messages_mark(
         self, new_mark: str | None, old_mark: str | None = None, msg_ids: list[str] | None = None
     ) -> int:
@@ -123,21 +167,32 @@ class MemoryBase(ABC):
             InvalidArgumentError: an argument of the wrong type.
             ValueError: neither `new_mark` nor `old_mark`.
         """
+        new, old, ids = as_mark_update(new_mark, old_mark, msg_ids)
 
-    @abstractmethod
+        def make(found: Sequence[Entry]) -> tuple[int, list[Change]]:
+            keys = [entry.key for entry in found if old is not None or new not in entry.marks]
+            return len(keys), [Mark(keys, add=new, remove=old)] if keys else []
+
+        return 0 if new == old else await self._change(lambda: self.history.read(ids=ids, mark=old), make)
+
     async def update_compressed_summary(self, summary: str) -> None:
         """Set the summary with which `get_memory` begins; "" removes it.
 
         Raises:
             InvalidArgumentError: not a string.
         """
+        if as_summary(summary) != (await self.history.head()).summary:
+            await self.history.write([SetSummary(summary)])
 
-    @abstractmethod
     def state_dict(self) -> dict[str, Any]:
-        """Return what is needed to bring this memory back, as data that goes through `json.dumps`."""
+        """Return what is needed to bring this memory back, as data that goes through `json.dumps`.
 
-    @abstractmethod
-    def load_state_dict(self, state: dict[str, Any], strict: bool = True) -> None:
+        Raises:
+            NotImplementedError: the history lasts by itself.
+        """
+        self._refuse("state_dict")
+
+    def load_state_dict(self, state: dict[str, Any], strict: bool = True) -> None:  # noqa: ARG002
         """Replace everything by what `state_dict` returned.
 
         Args:
@@ -146,31 +201,36 @@ class MemoryBase(ABC):
 
         Raises:
             InvalidStateError: the state cannot be loaded; the memory is as it was.
+            NotImplementedError: the history lasts by itself.
         """
+        self._refuse("load_state_dict")
 
-    async def add_owned(self, messages: list[Msg], marks: list[str], **kwargs: Any) -> None:
-        """Append messages that nobody will change: what `add` does, where a copy can be spared.
+    def _refuse(self, method: str) -> NoReturn:
+        raise NotImplementedError(
+            f"{method}: the messages of a {type(self).__name__} are not held in this process; "
+            "`await memory.save()` and `await memory.load(state)` are for every memory"
+        )
 
-        The wrapper hands its own copies over and keeps reading them. The default adds copies of them, for a
-        memory may keep what it is given and hand it out.
-        """
-        await self.add([msg.copy() for msg in messages], marks=marks, **kwargs)
+    async def _change(
+        self,
+        find: Callable[[], Awaitable[list[Entry]]],
+        make: Callable[[list[Entry]], tuple[int, Sequence[Change]]],
+    ) -> int:
+        """Change messages that have to be found first, anew where others wrote meanwhile; return how many."""
+        while True:
+            head: Head = await self.history.head()
+            count, changes = make(await find())
+            if not changes:
+                return count
+            try:
+                await self.history.write(changes, at=head.number)
+            except ConflictError:
+                continue
+            return count
 
-    async def find(self, msg_ids: Collection[str]) -> list[Msg]:
-        """Return the messages under these ids, as copies, in order. The default reads every message.
 
-        Raises:
-            InvalidArgumentError: not a collection of strings.
-        """
-        wanted = as_id_set(msg_ids)
-        return [msg for msg in await self.get_memory(prepend_summary=False) if msg.id in wanted]
-
-    def revision(self) -> int | None:
-        """Return a number that differs after every change, at no cost; None if this memory does not keep one.
-
-        A wrapper compares it to notice a change made behind its back, without reading the messages.
-        """
-        return None
+def _deletion(found: Sequence[Entry]) -> tuple[int, list[Change]]:
+    return len(found), [Delete([entry.key for entry in found])] if found else []
 
 
 def as_messages(memories: object) -> list[Msg]:
@@ -244,19 +304,6 @@ def as_ids(msg_ids: object) -> list[str]:
     if isinstance(msg_ids, list) and all(isinstance(msg_id, str) for msg_id in msg_ids):
         return list(dict.fromkeys(msg_ids))
     raise InvalidArgumentError(f"msg_ids: expected a list of strings, got {_shown(msg_ids)}")
-
-
-def as_id_set(msg_ids: object) -> set[str]:
-    """Return the ids to look for as a set.
-
-    Raises:
-        InvalidArgumentError: anything else than a collection of strings; one string is none.
-    """
-    if isinstance(msg_ids, Collection) and not isinstance(msg_ids, str | bytes | Mapping):
-        ids = set(msg_ids)
-        if all(isinstance(msg_id, str) for msg_id in ids):
-            return ids
-    raise InvalidArgumentError(f"msg_ids: expected a collection of strings, got {_shown(msg_ids)}")
 
 
 def as_summary(summary: object) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
@@ -14,25 +14,29 @@ from context_compressor.memory.base import (
     MemoryBase,
     as_ids,
     as_mark,
+    as_mark_update,
     as_marks,
     as_messages,
+    as_summary,
     check_collaborators,
 )
-from context_compressor.memory.changes import Changes
+from context_compressor.memory.history import History
 from context_compressor.memory.in_memory import InMemoryMemory
 from context_compressor.memory.reporting import CompressionStats, stats_of
 from context_compressor.memory.running import EventRunner
 from context_compressor.memory.saved import SAVED_KEY, Loaded, read_saved, to_saved
 from context_compressor.memory.searching import Recall
 from context_compressor.memory.sync import ListFollower
-from context_compressor.memory.tracking import Upkeep
+from context_compressor.memory.texts import Texts
+from context_compressor.memory.tracking import Tracker
+from context_compressor.memory.wrapped import history_of
 from context_compressor.messages.exchanges import repaired
 from context_compressor.messages.msg import Msg, check_json
 from context_compressor.offload.store import InMemoryOffloadStore, OffloadStore
 from context_compressor.search.hits import Hit
 from context_compressor.summarizers.extracts import ExtractiveSummarizer
 from context_compressor.summarizers.protocol import Summarizer
-from context_compressor.tokens.counter import TokenCounter
+from context_compressor.tokens.counter import TokenCounter, measure_all_off_loop
 from context_compressor.tokens.tiktoken import TiktokenCounter
 
 if TYPE_CHECKING:
@@ -48,7 +52,7 @@ class CompressedMemory(MemoryBase):
     refuses, this one refuses as well.
 
     Args:
-        base: any `MemoryBase`, or a memory of AgentScope's; a new `InMemoryMemory` when None.
+        base: any `MemoryBase`, a `History`, or a memory of AgentScope's; a new `InMemoryMemory` when None.
         config: thresholds; the defaults when None.
         store: where texts that leave the view go; a new `InMemoryOffloadStore` when None. Its namespace must
             belong to this memory alone.
@@ -69,7 +73,7 @@ class CompressedMemory(MemoryBase):
 
     def __init__(
         self,
-        base: MemoryBase | ForeignMemory | None = None,
+        base: MemoryBase | History | ForeignMemory | None = None,
         config: CompressionConfig | None = None,
         store: OffloadStore | None = None,
         summarizer: Summarizer | None = None,
@@ -77,22 +81,21 @@ class CompressedMemory(MemoryBase):
         on_event: EventHook | None = None,
     ) -> None:
         super().__init__()
-        # Whoever wraps one of AgentScope's memories has its form to read; nobody else has.
-        from context_compressor.integrations.agentscope.history import as_memory
-
         check_collaborators(config, store, summarizer, counter, on_event)
         if isinstance(base, CompressedMemory):
             raise InvalidArgumentError(f"base: a {type(base).__name__} is compressed already; give its base")
-        self.base = InMemoryMemory() if base is None else as_memory(base)
+        self.base = _as_memory(base)
         self.config = CompressionConfig() if config is None else config
         self.store: OffloadStore = InMemoryOffloadStore() if store is None else store
         self.counter: TokenCounter = TiktokenCounter() if counter is None else counter
         extractive = ExtractiveSummarizer(self.counter)
         self._summarizer: Summarizer = extractive if summarizer is None else summarizer
-        self._upkeep = Upkeep(self.base, self.config, self.counter)
-        self._recall = Recall(self._upkeep.history, self.store, self.read_ref, self.config.redact)
+        self._tracker = Tracker(history_of(self.base), self.config, self.counter)
+        self._texts = Texts(self.config, self.store, self._tracker)
+        self._recall = Recall(self._tracker.history, self.store, self.read_ref, self.config.redact)
         self._runner = EventRunner(
-            self._upkeep,
+            self._tracker,
+            self._texts,
             config=self.config,
             store=self.store,
             summarizer=self._summarizer,
@@ -101,9 +104,7 @@ class CompressedMemory(MemoryBase):
             recall=self._recall,
             on_event=on_event,
         )
-        self._housekeeping = self._runner.housekeeping
-        self._changes = Changes(self.base, self._upkeep, self._housekeeping, self._recall, self.counter)
-        self._follower = ListFollower(self, self.base, self._upkeep, self._housekeeping)
+        self._follower = ListFollower(self._tracker, self._runner, self._add, self.delete)
 
     # Adding
 
@@ -112,13 +113,33 @@ class CompressedMemory(MemoryBase):
     ) -> None:
         """Add messages to the history, with marks; a message whose id is known is not added again.
 
+        Args:
+            memories: the messages.
+            marks: their marks.
+            kwargs: `allow_duplicates=True` keeps a message although its id is known; both then answer to the
+                id. Others are passed over, here and below.
+
         Raises:
             InvalidArgumentError: not messages, or not marks; nothing was added.
             InvalidMessageError: a message nests too deep; nothing was added.
         """
         messages, mark_names = as_messages(memories), as_marks(marks)
         if messages:
-            await self._changes.add([msg.copy() for msg in messages], mark_names, **kwargs)
+            await self._add(
+                [msg.copy() for msg in messages], mark_names, bool(kwargs.get("allow_duplicates"))
+            )
+
+    async def _add(self, messages: list[Msg], marks: Sequence[str] = (), duplicates: bool = False) -> None:
+        """Add messages that nobody else holds."""
+        tracker = self._tracker
+        unknown = [msg for msg in messages if duplicates or msg.id not in tracker.state.known]
+        counts = await measure_all_off_loop(self.counter, unknown)
+        counted = {id(msg): tokens for msg, tokens in zip(unknown, counts, strict=True)}
+        events: list[CompressionEvent] = []
+        async with tracker.lock:
+            await tracker.add(messages, marks, counted, events, duplicates=duplicates)
+        if events:
+            await self._runner.finish(events)
 
     async def sync(self, messages: Iterable[Any]) -> None:
         """Make the history say what a list of chat dicts says, for loops that own their list.
@@ -160,11 +181,11 @@ class CompressedMemory(MemoryBase):
                 mark=borne, exclude_mark=excluded, prepend_summary=False, **kwargs
             )
             return self._follower.mark(repaired(history))
-        upkeep = self._upkeep
+        tracker = self._tracker
         if excluded is not None:
-            await upkeep.look_up(excluded)
-        if upkeep.is_current():
-            return self._follower.mark(upkeep.state.view(excluded, with_summaries=prepend_summary))
+            await tracker.look_up(excluded)
+        if await tracker.is_current():
+            return self._follower.mark(tracker.state.view(excluded, with_summaries=prepend_summary))
         return await self._runner.bring_up_to_date(
             lambda state: self._follower.mark(state.view(excluded, with_summaries=prepend_summary))
         )
@@ -173,25 +194,13 @@ class CompressedMemory(MemoryBase):
         """Return every message, as added."""
         return self._follower.mark(await self.base.get_memory(prepend_summary=False))
 
-    async def find(self, msg_ids: Collection[str]) -> list[Msg]:
-        """Return the history's messages under these ids, as copies, in order; unknown ids are skipped.
-
-        Raises:
-            InvalidArgumentError: not a collection of strings.
-        """
-        return await self.base.find(msg_ids)
-
     async def size(self) -> int:
         """Return how many messages the history holds."""
         return await self.base.size()
 
-    def revision(self) -> int | None:
-        """Return the base memory's revision."""
-        return self.base.revision()
-
     def stats(self) -> CompressionStats:
         """Return where the memory stands; the view is that of the last `get_memory`."""
-        return stats_of(self._upkeep.state, self._runner.totals)
+        return stats_of(self._tracker.state, self._runner.totals)
 
     async def compress_now(self, keep: str | None = None) -> CompressionEvent | None:
         """Compress by hand all that may leave, whatever the fill level; None if there was nothing to gain.
@@ -206,8 +215,7 @@ class CompressedMemory(MemoryBase):
         """
         if not (keep is None or isinstance(keep, str)):
             raise InvalidArgumentError(f"keep: expected a string or None, got {type(keep).__name__}")
-        async with self._housekeeping.telling() as events, self._housekeeping.event_lock:
-            return await self._runner.run_event(events, manual=True, note=(keep or "").strip() or None)
+        return await self._runner.compress_now((keep or "").strip() or None)
 
     # What the provider counts
 
@@ -223,7 +231,7 @@ class CompressedMemory(MemoryBase):
         Raises:
             InvalidArgumentError: not an int, or negative.
         """
-        self._upkeep.state.budget.record_usage(prompt_tokens)
+        self._tracker.state.budget.record_usage(prompt_tokens)
 
     def record_overflow(self, limit: int | None = None) -> None:
         """Note that the provider refused the view handed out last as too long: the next one is smaller.
@@ -234,26 +242,40 @@ class CompressedMemory(MemoryBase):
         Raises:
             InvalidArgumentError: not an int, or below 1.
         """
-        self._upkeep.state.budget.record_overflow(limit)
+        self._tracker.state.budget.record_overflow(limit)
 
     # Changing
 
-    async def delete(self, msg_ids: list[str], **kwargs: Any) -> int:
+    async def delete(self, msg_ids: list[str], **kwargs: Any) -> int:  # noqa: ARG002
         """Delete messages from history, view and store; return how many were there.
 
         A segment's id stands for all the messages that it covers.
         """
-        return await self._changes.delete(as_ids(msg_ids), **kwargs)
+        ids, tracker = as_ids(msg_ids), self._tracker
 
-    async def delete_by_mark(self, mark: str | list[str], *args: Any, **kwargs: Any) -> int:
+        async def find() -> list[str]:
+            return tracker.state.known.keys_of(tracker.state.expand(ids))
+
+        async with self._runner.changing() as events:
+            return await tracker.delete(find, events)
+
+    async def delete_by_mark(self, mark: str | list[str], *args: Any, **kwargs: Any) -> int:  # noqa: ARG002
         """Delete the messages that bear any of the marks; return how many."""
-        names = as_marks(mark, "mark", is_optional=False)
-        return await self._changes.delete_by_mark(names, *args, **kwargs)
+        names, tracker = as_marks(mark, "mark", is_optional=False), self._tracker
+
+        async def find() -> list[str]:
+            bearing = [entry.key for name in names for entry in await tracker.history.read(mark=name)]
+            return list(dict.fromkeys(bearing))
+
+        async with self._runner.changing() as events:
+            return await tracker.delete(find, events)
 
     async def clear(self) -> None:
         """Delete everything: history, marks, summaries, and the stored texts."""
         try:
-            await self._changes.clear()
+            async with self._runner.changing() as events:
+                await self._tracker.clear(events)
+                await self._recall.clear()
         finally:  # also where it failed half way
             self._follower.look_next_time()
 
@@ -264,12 +286,15 @@ class CompressedMemory(MemoryBase):
 
         A message that becomes pinned returns to the view, its segment is withdrawn.
         """
-        new, old = as_mark(new_mark, "new_mark"), as_mark(old_mark, "old_mark")
-        return await self._changes.mark(new, old, None if msg_ids is None else as_ids(msg_ids))
+        new, old, ids = as_mark_update(new_mark, old_mark, msg_ids)
+        async with self._runner.changing() as events:
+            return await self._tracker.mark(new, old, ids, events)
 
     async def update_compressed_summary(self, summary: str) -> None:
         """Set the base memory's own summary, which the view shows behind the leading instructions."""
-        await self._changes.summarize(summary)
+        text = as_summary(summary)
+        async with self._runner.changing() as events:
+            await self._tracker.summarize(text, events)
 
     # State
 
@@ -281,7 +306,7 @@ class CompressedMemory(MemoryBase):
         Raises:
             OffloadError: the store could not be listed.
         """
-        return await self._housekeeping.remove_orphans()
+        return await self._runner.remove_orphans()
 
     def state_dict(self) -> dict[str, Any]:
         """Return the base memory's state and, under `compression`, the ledger; data for `json.dumps`.
@@ -314,16 +339,17 @@ class CompressedMemory(MemoryBase):
 
     def _save(self) -> dict[str, Any]:
         return to_saved(
-            self._upkeep.state,
+            self._tracker.state,
             self.counter,
-            tokens=self._upkeep.known_tokens,
-            prepared=self._runner.prepared_refs(),
+            tokens=self._tracker.known_tokens,
+            prepared=self._runner.background.refs(),
             followed=self._follower.followed(),
             markers=self._follower.markers,
         )
 
     def _start_from(self, loaded: Loaded) -> None:
-        self._runner.start_from(loaded.state, loaded.tokens)
+        self._runner.start_anew()
+        self._tracker.start_from(loaded.state, loaded.tokens)
         self._follower.start_from(loaded.followed, loaded.markers)
 
     # What left the view
@@ -331,11 +357,11 @@ class CompressedMemory(MemoryBase):
     @property
     def budget_tokens(self) -> int:
         """Tokens that a view may cost: the budget, or less where the provider's counts ask for it."""
-        return self._upkeep.state.budget.due_tokens
+        return self._tracker.state.budget.due_tokens
 
     async def reachable_refs(self) -> list[str]:
         """Return the refs that this memory's ledger names, the one of the newest message first."""
-        return self._upkeep.state.refs()
+        return self._tracker.state.refs()
 
     async def read_ref(self, ref: str) -> str:
         """Return a text that left the view; made from the history where the store does not have it.
@@ -344,7 +370,7 @@ class CompressedMemory(MemoryBase):
             OffloadNotFoundError: the ref is malformed, or not one of this memory's.
             OffloadError: the store failed, and the history does not give the text either.
         """
-        return await self._runner.read_ref(ref)
+        return await self._texts.read(ref)
 
     async def search_history(self, query: str, limit: int = 5) -> list[Hit]:
         """Return the passages of the whole history that answer a query, best first.
@@ -361,12 +387,12 @@ class CompressedMemory(MemoryBase):
             RedactionError: the `redact` callable failed.
             OffloadError: this Python's SQLite has no full-text search.
         """
-        await self._housekeeping.refresh()
-        return await self._recall.search(query, limit, self._upkeep.state)
+        await self._runner.refresh()
+        return await self._recall.search(query, limit, self._tracker.state)
 
     def standing_page_tokens(self) -> int:
         """Return the tokens of the pages of stored texts that stand in the view."""
-        return self._upkeep.state.page_tokens()
+        return self._tracker.state.page_tokens()
 
     # Life
 
@@ -389,3 +415,17 @@ class CompressedMemory(MemoryBase):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self.aclose()
+
+
+def _as_memory(base: Any) -> MemoryBase:
+    """Return what was given as a base memory, or wrapped as one."""
+    if base is None:
+        return InMemoryMemory()
+    if isinstance(base, MemoryBase):
+        return base
+    if all(hasattr(base, verb) for verb in ("head", "read", "write", "ledger")):
+        return MemoryBase(base)
+    # Whoever wraps one of AgentScope's memories has its form to read; nobody else has.
+    from context_compressor.integrations.agentscope.history import as_memory
+
+    return as_memory(base)

@@ -1,85 +1,367 @@
-"""The base memory as the wrapper sees it: reading it whole, noticing changes made behind its back."""
+"""Where messages live: the contract of a history, and the one that is kept in this process."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Collection
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, NamedTuple, Protocol
 
-from context_compressor.compression.edits import message_id
-from context_compressor.memory.base import MemoryBase
-from context_compressor.memory.state import keyed
+from context_compressor.compression.edits import Edit, EditName, message_id, name_of
+from context_compressor.errors import ConflictError
 from context_compressor.messages.msg import Msg
 
-_BATCH = 256
-"""Messages that are copied at a time, so that nothing holds the event loop."""
+MOST_GONE = 10_000
+"""Deleted messages and withdrawn edits that a history in this process still tells of. Who looks later
+than that finds by the size that something is missing, and reads all anew."""
 
 
-class BaseHistory:
-    """Read a base memory, and tell whether somebody else changed it.
+class Head(NamedTuple):
+    """Where a history stands."""
 
-    With a `revision()` every change is seen at once; without, a change of size at every call, and any other
-    when an event reads the history anyway.
+    number: int
+    """Grows with every write, by whomever; 0: nothing was ever written."""
+    size: int
+    """Messages."""
+    summary: str
+    """The summary that `update_compressed_summary` set, "" where there is none."""
+
+
+class Entry(NamedTuple):
+    """A message of a history. It belongs to the history: whoever reads it changes nothing in it."""
+
+    place: float
+    """The order; it never changes."""
+    changed: int
+    """Number of the last write that touched the message."""
+    key: str
+    """The message's id, or one of its own where an earlier message has that id; `message_id` tells the id."""
+    msg: Msg | None
+    """None: the message was deleted."""
+    marks: tuple[str, ...] = ()
+    """In the order in which they came."""
+    tokens: tuple[str, int] | None = None
+    """Who counted the message, and what it costs, as `Add` said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Add:
+    """Append a message; where its id is known, the message that is there gets the marks."""
+
+    msg: Msg
+    """The history keeps it: nobody may change it afterwards."""
+    marks: Sequence[str] = ()
+    duplicate: bool = False
+    """Whether to keep the message although its id is known."""
+    tokens: tuple[str, int] | None = None
+    """As in `Entry`."""
+    before: str | None = None
+    """Key of the message in front of which it is to stand; None: at the end. A history may refuse it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Remove messages; unknown keys are skipped."""
+
+    keys: Collection[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Take one mark from messages and give them another; each may be None."""
+
+    keys: Collection[str]
+    add: str | None = None
+    remove: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SetSummary:
+    """Set the history's own summary; "" removes it."""
+
+    summary: str
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Commit edits of the view. One takes the place of an earlier edit of the same name."""
+
+    edits: Sequence[Edit]
+    learnt: Mapping[str, Any] = field(default_factory=dict)
+    """JSON-like data on what goes with them; the newest holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Withdraw:
+    """Let edits not hold any more: they are forgotten, words and all."""
+
+    names: Collection[EditName]
+
+
+Change = Add | Delete | Mark | SetSummary | Record | Withdraw
+
+
+class LedgerEntry(NamedTuple):
+    """What one write did to the ledger."""
+
+    number: int
+    edits: Sequence[Edit]
+    withdrawn: Collection[EditName] = ()
+    learnt: Mapping[str, Any] | None = None
+
+
+class History(Protocol):
+    """Where messages live, and the ledger beside them: in memory, in a database, in AgentScope's memories.
+
+    Each call stands for itself: what others write between two calls shows in the head's number.
     """
 
-    def __init__(self, base: MemoryBase) -> None:
-        self._base = base
-        self._revision = base.revision()
+    async def head(self) -> Head:
+        """Return where the history stands."""
+        ...
 
-    @property
-    def has_revision(self) -> bool:
-        """Whether the base memory counts its changes."""
-        return self._revision is not None
+    async def read(
+        self,
+        *,
+        after: int = 0,
+        ids: Collection[str] | None = None,
+        mark: str | None = None,
+        limit: int | None = None,
+    ) -> list[Entry]:
+        """Return messages in the order of their places.
 
-    def is_unchanged(self) -> bool:
-        """Tell, without waiting, that nothing changed; False when that takes a look at the size."""
-        return self._revision is not None and self._base.revision() == self._revision
+        Args:
+            after: only what was added, marked or deleted by later writes; a deleted message comes once more,
+                without its `msg`. 0: every message that is there.
+            ids: only messages under these ids.
+            mark: only messages that bear it.
+            limit: at most so many, the first ones.
+        """
+        ...
 
-    async def has_changed(self, expected_size: int) -> bool:
-        """Tell whether somebody else changed the base memory since `remember`."""
-        if self._revision is not None:
-            return not self.is_unchanged()
-        return await self.size() != expected_size
+    async def write(self, changes: Sequence[Change], *, at: int | None = None) -> int:
+        """Make all of these changes or none, and return the number of the head then.
 
-    async def size(self) -> int:
-        """Return how many messages the base memory holds."""
-        return await self._base.size()
+        Args:
+            changes: in order.
+            at: the number that the head must have.
 
-    def remember(self) -> None:
-        """Take the present state of the base memory as known."""
-        self._revision = self._base.revision()
+        Raises:
+            ConflictError: the head has another number than `at`; nothing was changed.
+        """
+        ...
 
-    async def read(self) -> list[tuple[str, Msg]]:
-        """Return every message with its key, in order, as private copies."""
-        self.remember()
-        return await self.peek()
+    async def ledger(self, *, after: int = 0) -> list[LedgerEntry]:
+        """Return the edits that hold, and what later writes than `after` withdrew, in order."""
+        ...
 
-    async def peek(self) -> list[tuple[str, Msg]]:
-        """Return the same without taking the state of the base memory as known."""
-        messages = await self._base.get_memory(prepend_summary=False)
-        copies: list[Msg] = []
-        for start in range(0, len(messages), _BATCH):
-            if start:
-                await asyncio.sleep(0)
-            copies += [msg.copy() for msg in messages[start : start + _BATCH]]
-        return keyed(copies)
 
-    @property
-    def finds_some(self) -> bool:
-        """Whether `find` reads only what is asked for."""
-        return type(self._base).find is not MemoryBase.find
+class Keys:
+    """Give each message of a history a key: its id, or one of its own where the id is taken."""
 
-    async def find(self, keys: Collection[str]) -> dict[str, Msg]:
-        """Return the messages under these keys."""
-        found = await self._base.find({message_id(key) for key in keys})
-        # Later messages under one id have keys of their own, in the order of the history.
-        by_key = dict(keyed(found))
-        return {key: by_key[key] for key in keys if key in by_key}
+    def __init__(self) -> None:
+        self._copies: dict[str, list[str]] = {}
 
-    async def ids_bearing(self, mark: str) -> list[str]:
-        """Return the ids of the messages that bear a mark, in order."""
-        return [msg.id for msg in await self._base.get_memory(mark=mark, prepend_summary=False)]
+    def new(self, msg_id: str, taken: Collection[str]) -> str:
+        """Return the key of a further message."""
+        if msg_id not in taken:
+            return msg_id
+        copies = self._copies.setdefault(msg_id, [])
+        number = len(copies) + 2
+        while (key := f"{msg_id}\0{number}") in taken:
+            number += 1
+        copies.append(key)
+        return key
+
+    def of(self, msg_ids: Iterable[str], taken: Collection[str]) -> list[str]:
+        """Return the keys among `taken` of the messages under these ids."""
+        return [key for id in msg_ids for key in (id, *self._copies.get(id, ())) if key in taken]
+
+    def forget(self, key: str) -> None:
+        """Note that a message is gone."""
+        if copies := self._copies.get(message_id(key)):
+            if key in copies:
+                copies.remove(key)
+            if not copies or key == message_id(key):
+                del self._copies[message_id(key)]
+
+
+class RecordedEdits:
+    """The ledger of a history in this process: the edits that hold, in the order of their writes."""
+
+    def __init__(self) -> None:
+        self._edits: dict[EditName, tuple[int, Edit]] = {}
+        self._withdrawn: deque[tuple[int, EditName]] = deque(maxlen=MOST_GONE)
+        self._learnt: tuple[int, Mapping[str, Any]] | None = None
+
+    def write(self, change: Record | Withdraw, number: int) -> None:
+        """Take up one change of a write."""
+        if isinstance(change, Record):
+            for edit in change.edits:
+                self._edits.pop(name_of(edit), None)
+                self._edits[name_of(edit)] = number, edit
+            if change.learnt:
+                self._learnt = number, change.learnt
+        else:
+            for name in change.names:
+                if self._edits.pop(name, None) is not None:
+                    self._withdrawn.append((number, name))
+
+    def read(self, after: int) -> list[LedgerEntry]:
+        """Return what was written after a number, an entry for each write."""
+        edits: dict[int, list[Edit]] = {}
+        for number, edit in self._edits.values():
+            edits.setdefault(number, []).append(edit)
+        withdrawn: dict[int, list[EditName]] = {}
+        for number, name in self._withdrawn if after else ():
+            withdrawn.setdefault(number, []).append(name)
+        learnt = {} if self._learnt is None else dict([self._learnt])
+        numbers = sorted({*edits, *withdrawn, *learnt})
+        return [
+            LedgerEntry(number, edits.get(number, ()), withdrawn.get(number, ()), learnt.get(number))
+            for number in numbers
+            if number > after
+        ]
+
+
+class ListHistory:
+    """A history in this process. Adding, marking and deleting take the same time however long it is."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, Entry] = {}  # by key, in the order of their places
+        self._keys = Keys()
+        self._by_mark: dict[str, set[str]] = {}
+        self._gone: deque[Entry] = deque(maxlen=MOST_GONE)
+        self._edits = RecordedEdits()
+        self._number = 0
+        self._last_place = 0.0
+        self._summary = ""
+
+    async def head(self) -> Head:
+        """Return where the history stands."""
+        return Head(self._number, len(self._entries), self._summary)
+
+    async def read(
+        self,
+        *,
+        after: int = 0,
+        ids: Collection[str] | None = None,
+        mark: str | None = None,
+        limit: int | None = None,
+    ) -> list[Entry]:
+        """Return messages as `History.read` does."""
+        entries: Iterable[Entry] = self._entries.values()
+        if mark is not None or ids is not None:
+            keys = self._entries.keys() if ids is None else self._keys.of(dict.fromkeys(ids), self._entries)
+            chosen = [key for key in keys if key in self._by_mark.get(mark, ())] if mark is not None else keys
+            entries = sorted((self._entries[key] for key in chosen), key=_place)
+        if after:
+            gone = {entry.key: entry for entry in self._gone if entry.key not in self._entries}
+            entries = sorted((e for e in (*entries, *gone.values()) if e.changed > after), key=_place)
+        return list(entries if limit is None else islice(entries, limit))
+
+    async def write(self, changes: Sequence[Change], *, at: int | None = None) -> int:
+        """Make changes as `History.write` does."""
+        if at is not None and at != self._number:
+            raise ConflictError(f"the history is at {self._number}, not at {at}", number=self._number)
+        self._number += 1
+        for change in changes:
+            if isinstance(change, Add):
+                self._add(change)
+            elif isinstance(change, Delete):
+                self._delete(change.keys)
+            elif isinstance(change, Mark):
+                self._mark(change.keys, change.add, change.remove)
+            elif isinstance(change, SetSummary):
+                self._summary = change.summary
+            else:
+                self._edits.write(change, self._number)
+        return self._number
+
+    async def ledger(self, *, after: int = 0) -> list[LedgerEntry]:
+        """Return edits as `History.ledger` does."""
+        return self._edits.read(after)
+
+    def entries(self) -> list[Entry]:
+        """Return every message."""
+        return list(self._entries.values())
 
     @property
     def summary(self) -> str:
-        """The base memory's own summary, "" when it has none."""
-        return getattr(self._base, "_compressed_summary", "") or ""
+        """The history's own summary."""
+        return self._summary
+
+    @property
+    def number(self) -> int:
+        """The head's number."""
+        return self._number
+
+    def replace(self, summary: str, messages: Iterable[tuple[Msg, Sequence[str]]]) -> None:
+        """Hold this summary and these messages, with their marks, in the place of what is there."""
+        self._number += 1
+        self._delete(list(self._entries))
+        self._summary = summary
+        for msg, marks in messages:
+            self._add(Add(msg, marks, duplicate=True))
+
+    # Each of these keeps the indexes together.
+
+    def _add(self, change: Add) -> None:
+        msg = change.msg
+        if not change.duplicate and (keys := self._keys.of([msg.id], self._entries)):
+            for mark in change.marks:
+                self._mark(keys, mark, None)
+            return
+        key = self._keys.new(msg.id, self._entries)
+        marks = tuple(dict.fromkeys(change.marks))
+        self._last_place += 1
+        entry = Entry(self._last_place, self._number, key, msg, marks, change.tokens)
+        if change.before is not None and change.before in self._entries:
+            self._insert(entry, change.before)
+        else:
+            self._entries[key] = entry
+        for mark in marks:
+            self._by_mark.setdefault(mark, set()).add(key)
+
+    def _insert(self, entry: Entry, before: str) -> None:
+        keys = list(self._entries)
+        position = keys.index(before)
+        follows = self._entries[before].place
+        lower = self._entries[keys[position - 1]].place if position else follows - 2
+        entries = list(self._entries.values())
+        entries.insert(position, entry._replace(place=(lower + follows) / 2))
+        self._entries = {entry.key: entry for entry in entries}
+
+    def _delete(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            entry = self._entries.pop(key, None)
+            if entry is not None:
+                self._keys.forget(key)
+                for mark in entry.marks:
+                    self._unindex(mark, key)
+                self._gone.append(Entry(entry.place, self._number, key, None))
+
+    def _mark(self, keys: Iterable[str], add: str | None, remove: str | None) -> None:
+        for key in keys:
+            entry = self._entries.get(key)
+            if entry is None:
+                continue
+            marks = [mark for mark in entry.marks if mark != remove]
+            if len(marks) < len(entry.marks) and remove is not None:
+                self._unindex(remove, key)
+            if add is not None and add not in marks:
+                marks.append(add)
+                self._by_mark.setdefault(add, set()).add(key)
+            if tuple(marks) != entry.marks:
+                self._entries[key] = entry._replace(marks=tuple(marks), changed=self._number)
+
+    def _unindex(self, mark: str, key: str) -> None:
+        keys = self._by_mark[mark]
+        keys.discard(key)
+        if not keys:
+            del self._by_mark[mark]
+
+
+def _place(entry: Entry) -> float:
+    return entry.place

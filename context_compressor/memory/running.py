@@ -1,27 +1,32 @@
-"""Running events: one at a time, in line or prepared ahead."""
+"""Running events: `decide` says what is to happen, one loop obeys; and what follows upon every call."""
 
 from __future__ import annotations
 
 import asyncio
+import inspect
+import logging
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.done import Performed
 from context_compressor.compression.engine import Engine
-from context_compressor.compression.plans import ARRIVAL, Overflow, Perform, Plan, Step
+from context_compressor.compression.plans import Overflow, Perform, Plan, Reason
 from context_compressor.events import CompressionEvent, EventHook
 from context_compressor.memory.ahead import MAX_ATTEMPTS_PER_EVENT, Background, Preparation, outlasts
 from context_compressor.memory.reporting import Totals, describe_event, overflow_error
 from context_compressor.memory.searching import Recall
 from context_compressor.memory.state import MemoryState
-from context_compressor.memory.texts import Housekeeping, OffloadedTexts
-from context_compressor.memory.tracking import Upkeep
+from context_compressor.memory.texts import Texts
+from context_compressor.memory.tracking import LoopLock, Tracker
 from context_compressor.offload.store import OffloadStore
-from context_compressor.summarizers.attempts import Attempts, attempt_budget
+from context_compressor.summarizers.attempts import attempt_budget
 from context_compressor.summarizers.protocol import Summarizer
 from context_compressor.tokens.counter import TokenCounter
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -30,10 +35,11 @@ _MAX_EVENTS_PER_CALL = 12
 
 
 class EventRunner:
-    """Run the events that a view needs.
+    """Run the events that a view needs, tell of them, and tidy up behind every call.
 
     Args:
-        upkeep: keeps the view in step with the history.
+        tracker: keeps the view in step with the history.
+        texts: those that left the view.
         config: thresholds.
         store: where texts go.
         summarizer: who writes summaries.
@@ -43,12 +49,17 @@ class EventRunner:
         on_event: receives every event.
 
     Attributes:
-        housekeeping: tidies up and delivers events; has the lock of events.
+        event_lock: one event at a time: a second caller over budget waits for the first one's view and pays
+            for none. Taken before the tracker's lock where both are.
+        background: what is prepared ahead, and what events came to.
     """
+
+    event_lock = LoopLock()
 
     def __init__(
         self,
-        upkeep: Upkeep,
+        tracker: Tracker,
+        texts: Texts,
         *,
         config: CompressionConfig,
         store: OffloadStore,
@@ -58,33 +69,28 @@ class EventRunner:
         recall: Recall,
         on_event: EventHook | None,
     ) -> None:
-        self._upkeep = upkeep
+        self._tracker = tracker
+        self._texts = texts
         self._config = config
-        self._texts = OffloadedTexts(config, store, upkeep.history)
         self._engine = Engine(
             config=config,
             store=store,
             summarizer=summarizer,
             fallback=fallback,
             counter=counter,
-            read_ref=self.read_ref,
+            read_ref=texts.read,
         )
         self._remote = summarizer.remote
-        self._background = Background(config, self._engine, summarizer.remote)
-        self.housekeeping = Housekeeping(upkeep, self._texts, self._background, recall, on_event)
+        self.background = Background(config, self._engine, summarizer.remote)
+        self._recall = recall
+        self._on_event = on_event
 
     @property
     def totals(self) -> Totals:
         """What events came to, those that are prepared ahead included."""
-        return self._background.totals
+        return self.background.totals
 
-    async def read_ref(self, ref: str) -> str:
-        """Return a text that the ledger names.
-
-        Raises:
-            OffloadError: as `OffloadedTexts.read`.
-        """
-        return await self._texts.read(ref, self._upkeep.state.ledger)
+    # Showing
 
     async def bring_up_to_date(self, show: Callable[[MemoryState], T]) -> T:
         """Move the view to the end of the history, run the events that takes, and prepare the next.
@@ -99,197 +105,303 @@ class EventRunner:
         events, is_quiet = list[CompressionEvent](), False
         try:
             is_quiet = await self._bring_up_to_date(events)
-            shown = show(self._upkeep.state)
+            shown = show(self._tracker.state)
         finally:
-            if events or not is_quiet or self._background.has_dropped:
-                await self.housekeeping.finish(events)
-        if self._background.is_on and not self.housekeeping.event_lock.locked():
-            self._background.start_if_due(self._upkeep.state)
+            if events or not is_quiet or self.background.has_dropped:
+                await self.finish(events)
+        if self.background.is_on and not self.event_lock.locked():
+            self.background.start_if_due(self._tracker.state)
         return shown
 
     async def _bring_up_to_date(self, events: list[CompressionEvent]) -> bool:
         """Do so, up to the moment when the view fits; tell whether that took no waiting."""
         # `event_lock` asks for the running loop each time, which is a system call: once is enough.
-        upkeep, event_lock = self._upkeep, self.housekeeping.event_lock
+        tracker, event_lock = self._tracker, self.event_lock
+        tracker.edited = False
         # The common case needs no lock: nobody is in the middle of anything, and nothing there waits.
-        upkeep.edited = False
-        is_common = not upkeep.stale and upkeep.history.is_unchanged() and not upkeep.lock.locked()
-        if is_common:
-            upkeep.state.advance()
-            upkeep.state.settle()
-        if not event_lock.locked():
-            upkeep.state.budget.take_up()
-        is_quiet = is_common and not upkeep.state.is_due
+        is_quiet = await tracker.is_in_step()
         if is_quiet:
-            upkeep.state.fresh.clear()
+            tracker.state.advance()
+            tracker.state.settle()
+        if not event_lock.locked():
+            tracker.state.budget.take_up()
+        if is_quiet and not tracker.state.is_due:
+            tracker.state.fresh.clear()
         else:
-            await self._run_events(events)
-        self._background.drop_outdated(upkeep.state)
-        upkeep.state.budget.end_shrinking()
+            is_quiet = False
+            async with tracker.lock:
+                await tracker.catch_up(events)
+                tracker.state.settle()
+                is_due = tracker.state.is_due
+                if not is_due:
+                    tracker.state.fresh.clear()
+            if is_due:
+                async with event_lock:
+                    await self._run_events(events)
+        self.background.drop_outdated(tracker.state)
+        tracker.state.budget.end_shrinking()
         return is_quiet
 
-    async def _run_events(self, events: list[CompressionEvent]) -> None:
-        upkeep = self._upkeep
-        for _ in range(_MAX_EVENTS_PER_CALL):
-            async with upkeep.lock:
-                await upkeep.refresh(events)
-                upkeep.state.settle()
-                if not upkeep.state.is_due:
-                    upkeep.state.fresh.clear()
-                    return
-            async with self.housekeeping.event_lock:
-                made = await self.run_event(events)
-            if made is None and upkeep.state.tokens <= upkeep.state.budget.due_tokens:
-                return  # there are many messages, and none that may leave
-        # What others add faster than this makes room can wait, unless it does not fit.
-        if upkeep.state.tokens > upkeep.state.budget.due_tokens:
-            raise overflow_error(upkeep.state, self._config)
+    async def compress_now(self, note: str | None) -> CompressionEvent | None:
+        """Run the event that somebody asks for; None where there was nothing to do.
 
-    async def run_event(
-        self,
-        events: list[CompressionEvent],
-        *,
-        manual: bool = False,
-        note: str | None = None,
+        Args:
+            note: what to keep.
+        """
+        async with self.telling() as events, self.event_lock:
+            return await self._run_events(events, asked=True, note=note)
+
+    async def _run_events(
+        self, events: list[CompressionEvent], *, asked: bool = False, note: str | None = None
     ) -> CompressionEvent | None:
-        """Plan, perform and commit one event; None when there was nothing to do. Holds: event lock.
+        """Do what `decide` says until it says that the view can be shown. Holds: event lock.
 
-        Where it was prepared ahead, what was prepared is committed; where that is still under way, it is
-        waited for.
+        Where an event was prepared ahead, that is committed; where it is under way, it is waited for.
 
         Args:
             events: receives what there is to tell.
-            manual: whether the user asked for it.
-            note: what to keep, for a manual event.
-        """
-        upkeep = self._upkeep
-        with attempt_budget(MAX_ATTEMPTS_PER_EVENT) as attempts:
-            await self._texts.retry_pending(upkeep.state.ledger)
-            made = await self._make_event(events, attempts, manual=manual, note=note)
-        events += made
-        await self.housekeeping.sweep()
-        return made[-1] if made and made[-1].kind != "failure" else None
+            asked: whether somebody asked for an event: then one is run, whatever the fill level.
+            note: what to keep, for such an event.
 
-    async def _make_event(
-        self,
-        events: list[CompressionEvent],
-        attempts: Attempts,
-        *,
-        manual: bool,
-        note: str | None,
-    ) -> list[CompressionEvent]:
-        """Plan until a plan can be committed, or there is none; return what there is to tell of it."""
-        upkeep = self._upkeep
-        # Whoever waits may be cancelled, as web frameworks do; what a model was asked for is kept then.
-        may_start = not manual and self._background.is_kept
-        while True:
-            async with upkeep.lock:
-                # Without a revision only a full look tells whether the content of the base changed.
-                upkeep.stale = upkeep.stale or not upkeep.history.has_revision
-                await upkeep.refresh(events)
-                step = self._decide(manual=manual)
-                if not isinstance(step, Perform):
-                    events += self._background.take_failures(upkeep.state.tokens)
-                    return []
-                planned = step.plan
-                prepared = self._prepared_for(planned, manual=manual)
-                events += self._background.take_failures(upkeep.state.tokens)
-                if prepared is not None and prepared.is_ready:
-                    return self._commit_prepared(prepared)
-                if prepared is None and may_start and planned.needs_summary:
-                    prepared, may_start = self._background.start(planned, upkeep.state), False
-            if prepared is not None:
-                await asyncio.wait({prepared.task})  # whoever waits may be cancelled, the task goes on
-            elif (made := await self._perform(planned, attempts, events, note)) is not None:
-                return made
-
-    def _decide(self, *, manual: bool) -> Step:
-        """Say what has to happen now, by the budget that is due.
+        Returns:
+            The event that was committed last, if any.
 
         Raises:
-            ContextOverflowError: nothing can, and the view exceeds the budget.
+            ContextOverflowError: nothing more can leave, and the view exceeds the budget.
         """
-        state = self._upkeep.state
+        tracker, made = self._tracker, list[CompressionEvent]()
+        await self._texts.retry_pending()
+        # Whoever waits may be cancelled, as web frameworks do; what a model was asked for is kept then.
+        count, may_start = 0, not asked and self.background.is_kept
+        while count < _MAX_EVENTS_PER_CALL:
+            async with tracker.lock:
+                await tracker.catch_up(events, look=True)
+                tracker.state.settle()
+                plan = self._next_plan(asked=asked)
+                prepared = None if plan is None else self._prepared_for(plan, asked=asked)
+                events += self.background.take_failures(tracker.state.tokens)
+                if plan is None:
+                    break
+                if prepared is None and may_start and plan.needs_summary:
+                    prepared, may_start = self.background.start(plan, tracker.state), False
+            if prepared is not None and not prepared.is_ready:
+                await asyncio.wait({prepared.task})  # whoever waits may be cancelled, the task goes on
+                continue
+            told = await (self._commit(prepared, events) if prepared else self._perform(plan, events, note))
+            if told is None:
+                continue
+            events += told
+            made += told
+            count, may_start = count + 1, not asked and self.background.is_kept
+            is_done = bool(told) and told[-1].kind != "failure"
+            if asked or (not is_done and tracker.state.tokens <= tracker.state.budget.due_tokens):
+                break  # there are many messages, say, and none that may leave
+        else:
+            # What others add faster than this makes room can wait, unless it does not fit.
+            if tracker.state.tokens > tracker.state.budget.due_tokens:
+                raise overflow_error(tracker.state, self._config)
+        await self._sweep()
+        return made[-1] if made and made[-1].kind != "failure" else None
+
+    def _next_plan(self, *, asked: bool) -> Plan | None:
+        """Return what is to be done now, by the budget that is due; None: the view can be shown.
+
+        Raises:
+            ContextOverflowError: nothing can be done, and the view exceeds the budget.
+        """
+        state = self._tracker.state
         state.budget.take_up()
-        step = state.decide(self._engine.costs(), manual=manual)
-        if not isinstance(step, Perform):
-            state.fresh.clear()
+        step = state.decide(self._engine.costs(), manual=asked)
+        if isinstance(step, Perform):
+            return step.plan
+        state.fresh.clear()
         if isinstance(step, Overflow) and not state.budget.concede(state.tokens):
             raise overflow_error(state, self._config)
-        return step
+        return None
 
-    def _prepared_for(self, planned: Plan, *, manual: bool) -> Preparation | None:
+    def _prepared_for(self, planned: Plan, *, asked: bool) -> Preparation | None:
         """Return what was prepared in place of `planned`; None where that is to be performed in line."""
-        if planned.reason == ARRIVAL:
+        if planned.reason == Reason.ARRIVAL:
             return None  # what came too large was not there when the event was prepared
-        prepared = self._background.standing(self._upkeep.state)
+        prepared = self.background.standing(self._tracker.state)
         # With a stub alone the view fits at once, so there is no reason to wait for a summary.
-        if prepared is None or manual or not (prepared.is_ready or planned.needs_summary):
-            self._background.drop()
+        if prepared is None or asked or not (prepared.is_ready or planned.needs_summary):
+            self.background.drop()
             return None
         return prepared
 
-    def _commit_prepared(self, prepared: Preparation) -> list[CompressionEvent]:
-        """Commit what was prepared ahead; return what there is to tell. Holds: lock."""
-        state = self._upkeep.state
-        before = state.tokens
-        self._background.take()
-        state.commit(prepared.done, prepared.fresh)
-        self.housekeeping.note_unwanted(prepared.done.attempted)
-        return describe_event(prepared.planned, prepared.done, before, state.tokens, prepared.seconds)
+    async def _commit(
+        self, prepared: Preparation, events: list[CompressionEvent]
+    ) -> list[CompressionEvent] | None:
+        """Commit what was prepared ahead; return what there is to tell, None where it holds no more."""
+        tracker = self._tracker
+        async with tracker.lock:
+            before = await tracker.commit(prepared.done, prepared.fresh, prepared.holds, events)
+            if before is None:
+                return None
+            self.background.take()
+        self._texts.note_unwanted(prepared.done.attempted)
+        after = tracker.state.tokens
+        return describe_event(prepared.planned, prepared.done, before, after, prepared.seconds)
 
     async def _perform(
-        self, planned: Plan, attempts: Attempts, events: list[CompressionEvent], note: str | None
+        self, planned: Plan, events: list[CompressionEvent], note: str | None
     ) -> list[CompressionEvent] | None:
         """Perform and commit a plan that was made just now; return what there is to tell.
 
         An edit that comes while texts are stored and summaries written may outdate the plan: then None is
         returned.
         """
-        upkeep = self._upkeep
-        state = upkeep.state
+        tracker, state = self._tracker, self._tracker.state
         generation, items, fresh = state.generation, list(state.items), set(state.fresh)
         units = state.units() if self._remote else None  # a summary that was paid for is used if it can be
         done = Performed()
-        began, taken = time.monotonic(), attempts.taken
-        try:
-            await self._engine.perform(planned, items, state.ledger.new_segment_id, done, note=note)
-            async with upkeep.lock:
-                if upkeep.stale:  # a change broke off half way, and ledger and view may differ
-                    await upkeep.refresh(events)
-                if state is not upkeep.state:
-                    return None
-                if generation != state.generation and not outlasts(planned, done, units, state.units()):
-                    return None
-                before = state.tokens
-                state.commit(done, fresh)
-        finally:
-            seconds = time.monotonic() - began
-            done.use.calls = attempts.taken - taken
-            done.settle(attempts)
-            self.housekeeping.note_unwanted(done.attempted)
-            self.totals.add(done.use, seconds)
-        self._background.start_anew()
+
+        def holds(now: MemoryState) -> bool:
+            if now is not state:
+                return False
+            return generation == now.generation or outlasts(planned, done, units, now.units())
+
+        began = time.monotonic()
+        with attempt_budget(MAX_ATTEMPTS_PER_EVENT) as attempts:
+            try:
+                await self._engine.perform(planned, items, state.ledger.new_segment_id, done, note=note)
+                async with tracker.lock:
+                    before = await tracker.commit(done, fresh, holds, events)
+            finally:
+                seconds = time.monotonic() - began
+                done.use.calls = attempts.taken
+                done.settle(attempts)
+                self._texts.note_unwanted(done.attempted)
+                self.totals.add(done.use, seconds)
+        if before is None:
+            return None
+        self.background.start_anew()
         return describe_event(planned, done, before, state.tokens, seconds)
+
+    # What follows upon a call
+
+    @asynccontextmanager
+    async def telling(self) -> AsyncIterator[list[CompressionEvent]]:
+        """Collect the events of a call, and `finish` with them however it ends. Held outside every lock."""
+        events = list[CompressionEvent]()
+        try:
+            yield events
+        finally:
+            await self.finish(events)
+
+    @asynccontextmanager
+    async def changing(self) -> AsyncIterator[list[CompressionEvent]]:
+        """Hold the tracker's lock; tell of events afterwards."""
+        async with self.telling() as events, self._tracker.lock:
+            yield events
+
+    async def refresh(self) -> None:
+        """Bring the view to the end of the history, and tell of what that led to."""
+        async with self.changing() as events:
+            await self._tracker.catch_up(events)
+
+    async def finish(self, events: Sequence[CompressionEvent]) -> None:
+        """Tidy up after whatever a call changed, and deliver the events that it led to."""
+        try:
+            await self.tidy_up()
+        finally:  # cancelled while a store removes something, say: what happened has happened
+            await self._deliver(events)
+
+    async def tidy_up(self) -> None:
+        """Cancel a preparation that holds no more; remove what nothing names, unless an event does it."""
+        self.background.drop_outdated(self._tracker.state)
+        await self._settle()
+        await self._drop_gone()
+        if self._tracker.state.ledger.unwanted and not self.event_lock.locked():
+            async with self.event_lock:
+                await self._sweep()
+
+    async def _drop_gone(self) -> None:
+        """Drop from the search index the messages that left the history."""
+        tracker = self._tracker
+        if tracker.gone is None and tracker.is_behind:  # the history is still to be read
+            return
+        gone, tracker.gone = tracker.gone, set()
+        try:
+            if gone is None:
+                await self._recall.keep(list(tracker.state.known.tokens))
+            else:
+                await self._recall.forget(gone)
+        except BaseException:  # cancelled, the next call drops whatever is not in the history
+            tracker.gone = None
+            raise
+
+    async def _sweep(self) -> None:
+        """Remove from the store what nothing names any more. Holds: event lock."""
+        await self._settle()
+        ledger = self._tracker.state.ledger
+        self.background.note_removal([ref for ref in ledger.unwanted if not ledger.is_live(ref)])
+        await self._texts.sweep()
+
+    async def _settle(self) -> None:
+        self._texts.note_unwanted(await self.background.settle())
+
+    async def remove_orphans(self) -> list[str]:
+        """Remove the stored texts that neither the ledger nor an event under way names; return their refs.
+
+        Whatever an event stores is named by the ledger when it ends, or removed by it. Only a process that
+        ended in the middle leaves texts that nobody names. A memory whose ledger names nothing may be one
+        that was not loaded yet, and removes nothing.
+
+        Raises:
+            OffloadError: the store could not be listed. What could not be removed is tried again at later
+                events.
+        """
+        async with self.telling(), self.event_lock:
+            ledger = self._tracker.state.ledger
+            if not ledger.refs():
+                return []
+            stored = await self._texts.stored_refs()
+            # No event writes while its lock is held. One that is prepared in the background says what it
+            # writes before it does; from here to `telling`'s end, which removes what is unwanted, nothing is
+            # awaited but that lock, and what an event commits in between is wanted again.
+            prepared = self.background.refs()
+            orphans = [ref for ref in stored if not ledger.is_live(ref) and ref not in prepared]
+            if orphans:
+                logger.info("%d stored texts that nothing names are removed", len(orphans))
+            ledger.unwanted.update(orphans)
+        return orphans
+
+    async def _deliver(self, events: Sequence[CompressionEvent]) -> None:
+        """Hand events to the hook; its errors are logged and contained."""
+        self.background.totals.events += len(events)
+        if self._on_event is None:
+            return
+        for event in events:
+            try:
+                answer = self._on_event(event)
+                if inspect.isawaitable(answer):
+                    await answer
+            except (Exception, asyncio.CancelledError) as error:
+                if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+                    raise
+                logger.exception("on_event failed for an event of kind %s", event.kind)
 
     # Life
 
-    def prepared_refs(self) -> set[str]:
-        """Return the refs of what was stored for events that are not committed."""
-        return self._background.refs()
-
-    def start_from(self, state: MemoryState, loaded_tokens: dict[str, int]) -> None:
-        """Take a loaded state; what was prepared for the one before is cancelled."""
-        self._background.drop()
-        self._background.start_anew()
-        self._upkeep.start_from(state, loaded_tokens)
+    def start_anew(self) -> None:
+        """Cancel what was prepared: another state is taken."""
+        self.background.drop()
+        self.background.start_anew()
 
     def take_over(self, other: EventRunner) -> None:
         """Count on where another one ends, and cancel what it prepared; its `aclose` tidies up behind it."""
-        self._background.totals = other.totals
-        other._background.drop()
+        self.background.totals = other.totals
+        other.background.drop()
 
     async def aclose(self) -> None:
         """End what goes on in the background, and remove what it stored."""
-        self._background.drop()
-        await self.housekeeping.tidy_up()
+        self.background.drop()
+        await self.tidy_up()
+
+
+def _is_cancelled() -> bool:
+    """Tell whether somebody cancelled the running task, and not only what the hook waited for."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -13,9 +13,10 @@ from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
+from context_compressor.compression.edits import message_id
 from context_compressor.compression.shown import Redact
 from context_compressor.errors import InvalidArgumentError, OffloadError
-from context_compressor.memory.history import BaseHistory
+from context_compressor.memory.history import Entry, History
 from context_compressor.memory.places import Places, Sayings
 from context_compressor.memory.state import KnownMessages, MemoryState
 from context_compressor.messages.msg import Msg
@@ -55,7 +56,7 @@ class Recall:
 
     def __init__(
         self,
-        history: BaseHistory,
+        history: History,
         store: OffloadStore,
         read_ref: Callable[[str], Awaitable[str]],
         redact: Redact | None,
@@ -221,7 +222,7 @@ class Recall:
 
     async def _take_digests(self, keys: Sequence[str], state: MemoryState, reader: _Reader) -> None:
         """Take the digests of messages that have none yet, in the order of the history."""
-        if self._seen is not state.known or not self._history.has_revision:
+        if self._seen is not state.known or not getattr(self._history, "counts_changes", True):
             # The history was read anew: a message may say something else.
             self._digests.clear()
             self._said.start_anew()
@@ -237,7 +238,7 @@ class Recall:
 class _Reader:
     """Read messages of the base memory for one search; one that cannot find some is read whole, once."""
 
-    def __init__(self, history: BaseHistory, said: Sayings) -> None:
+    def __init__(self, history: History, said: Sayings) -> None:
         self._history = history
         self._said = said
         self._whole: dict[str, Msg] | None = None
@@ -251,11 +252,12 @@ class _Reader:
 
     async def find(self, keys: Sequence[str]) -> Mapping[str, Msg]:
         """Return the messages under these keys."""
-        if self._history.finds_some:
-            return await self._history.find(keys)
-        if self._whole is None:
-            self._whole = dict(await self._history.peek())
-        return {key: self._whole[key] for key in keys if key in self._whole}
+        if not getattr(self._history, "tells_marks", True) and self._whole is None:  # it is always read whole
+            self._whole = _messages(await self._history.read())
+        found = self._whole
+        if found is None:
+            found = _messages(await self._history.read(ids={message_id(key) for key in keys}))
+        return {key: found[key] for key in keys if key in found}
 
     def _begin(self, keys: Sequence[str], asked: Future[Mapping[str, Msg]]) -> None:
         """Find messages for a thread that waits, unless it has given up. Runs in the loop."""
@@ -289,3 +291,7 @@ class _Reader:
             raise OffloadError("the memory was closed, or the search given up")
         messages = asked.result()
         return [document for key, msg in messages.items() for document in self._said.documents(key, msg)]
+
+
+def _messages(entries: Sequence[Entry]) -> dict[str, Msg]:
+    return {entry.key: entry.msg for entry in entries if entry.msg is not None}

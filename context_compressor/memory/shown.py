@@ -63,7 +63,7 @@ class ShownView:
 
     def set_summary(self, summary: str) -> bool:
         """Show the base memory's own summary, or none when it is empty; tell whether it is another one."""
-        if summary == (self._summary.content if self._summary is not None else ""):
+        if summary == self.summary:
             return False
         if self._summary is not None:
             self.summary_place = None
@@ -73,6 +73,11 @@ class ShownView:
             self.summary_tokens = measure(self._counter, self._summary).total
         self.show(self.items)
         return True
+
+    @property
+    def summary(self) -> str:
+        """The base memory's own summary, "" where there is none."""
+        return "" if self._summary is None else str(self._summary.content)
 
     @property
     def summary_id(self) -> str | None:

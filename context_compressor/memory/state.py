@@ -14,6 +14,7 @@ from context_compressor.compression.planner import decide
 from context_compressor.compression.plans import Costs, Show, Situation, Step
 from context_compressor.compression.units import Marks, Unit, classify, is_crowded
 from context_compressor.memory.budget import BudgetInForce
+from context_compressor.memory.history import Keys
 from context_compressor.memory.shown import ShownView
 from context_compressor.messages.exchanges import Exchange, ExchangeBuilder, is_simple
 from context_compressor.messages.msg import Msg
@@ -23,8 +24,6 @@ from context_compressor.tokens.counter import MessageTokens, TokenCounter, measu
 
 class KnownMessages:
     """Keys of all history messages in order, with their tokens; ids by mark.
-
-    A key is the message's id; a further message under the same id (`allow_duplicates`) gets a key of its own.
 
     Attributes:
         tokens: tokens of each message, by key, in history order.
@@ -36,48 +35,53 @@ class KnownMessages:
         self.tokens: dict[str, int] = {}
         self.total_tokens = 0
         self.marks: dict[str, set[str]] = {}
-        self._copies: dict[str, list[str]] = {}
+        self._keys = Keys()
 
     def __len__(self) -> int:
         return len(self.tokens)
 
-    def __contains__(self, message_id: str) -> bool:
-        return message_id in self.tokens
+    def __contains__(self, key: str) -> bool:
+        return key in self.tokens
+
+    @property
+    def last_id(self) -> str | None:
+        """Id of the newest message."""
+        return message_id(next(reversed(self.tokens))) if self.tokens else None
+
+    def put(self, key: str, tokens: int) -> None:
+        """Record a message at the end of the history, which gave it a key."""
+        self._keys.new(message_id(key), self.tokens)
+        self.tokens[key] = tokens
+        self.total_tokens += tokens
 
     def append(self, message_id: str, tokens: int) -> str:
         """Record a message at the end of the history and return its key."""
-        key = message_id
-        if key in self.tokens:
-            copies = self._copies.setdefault(message_id, [])
-            number = len(copies) + 2
-            while (key := f"{message_id}\0{number}") in self.tokens:
-                number += 1
-            copies.append(key)
+        key = self._keys.new(message_id, self.tokens)
         self.tokens[key] = tokens
         self.total_tokens += tokens
         return key
 
     def keys_of(self, message_ids: Iterable[str]) -> list[str]:
         """Return the keys of the messages under these ids, unknown ids left out."""
-        return [key for id in message_ids for key in (id, *self._copies.get(id, ())) if key in self.tokens]
+        return self._keys.of(message_ids, self.tokens)
 
     def remove(self, keys: Iterable[str]) -> None:
         """Forget messages and their marks."""
         for key in keys:
             self.total_tokens -= self.tokens.pop(key, 0)
-            self._copies.pop(message_id(key), None)
+            self._keys.forget(key)
             for ids in self.marks.values():
                 ids.discard(message_id(key))
+
+    def note_marks(self, message_id: str, marks: Iterable[str]) -> None:
+        """Note a message's marks, those that somebody looked at: others are read when somebody does."""
+        for mark in marks:
+            if mark in self.marks:
+                self.marks[mark].add(message_id)
 
     def bearing(self, mark: str | None) -> set[str]:
         """Return the ids that bear a mark."""
         return set() if mark is None else self.marks.get(mark, set())
-
-
-def keyed(messages: Iterable[Msg]) -> list[tuple[str, Msg]]:
-    """Return history messages with their keys, as `KnownMessages.append` would give them."""
-    known = KnownMessages()
-    return [(known.append(msg.id, 0), msg) for msg in messages]
 
 
 logger = logging.getLogger(__name__)
@@ -137,9 +141,13 @@ class MemoryState:
 
     # Growing
 
-    def enqueue(self, msg: Msg, counted: MessageTokens) -> None:
-        """Note a message that the history received; `msg` is kept."""
-        self.queue.append((self.known.append(msg.id, counted.total), msg, counted))
+    def enqueue(self, msg: Msg, counted: MessageTokens, key: str | None = None) -> None:
+        """Note a message that the history received, under a key if it gave one; `msg` is kept."""
+        if key is None:
+            key = self.known.append(msg.id, counted.total)
+        else:
+            self.known.put(key, counted.total)
+        self.queue.append((key, msg, counted))
 
     def advance(self) -> None:
         """Move the view on to the end of the history, as far as it is decided."""
@@ -189,17 +197,26 @@ class MemoryState:
         self.generation += is_another
         return is_another
 
+    def shows_another(self, summary: str) -> bool:
+        """Tell whether the view shows another summary than this."""
+        return summary != self.shown.summary
+
     def build(
-        self, history: Sequence[tuple[str, Msg]], counted: Mapping[str, MessageTokens], unseen: Container[str]
+        self,
+        history: Sequence[tuple[str, Msg]],
+        ledger: Ledger,
+        counted: Mapping[str, MessageTokens],
+        unseen: Container[str],
     ) -> tuple[list[ViewItem], ExchangeBuilder]:
         """Return what `rebuild` takes; runs in any thread, as long as nobody changes the ledger.
 
         Args:
             history: every message with its key; the messages are kept.
+            ledger: the edits that hold.
             counted: tokens of messages that were counted before, by key.
             unseen: keys of messages that no view has shown.
         """
-        return rebuild(history, self.ledger, counted=counted, measure=self.measure, unseen=unseen)
+        return rebuild(history, ledger, counted=counted, measure=self.measure, unseen=unseen)
 
     def unseen(self) -> set[str]:
         """Return the keys of known messages that no view has shown."""
@@ -256,34 +273,33 @@ class MemoryState:
             self.fresh.pop(key, None)
         self.shown.show(apply_edits(self.items, edits, self.ledger, self.measure))
 
-    def drop_simple(self, keys: Collection[str]) -> bool:
-        """Drop deleted messages from the view where nothing else depends on them.
-
-        Returns:
-            Whether that was so; if not, nothing changed and the view has to be rebuilt.
-        """
+    def items_without(self, keys: Collection[str]) -> list[ViewItem] | None:
+        """Return the view without these messages; None where others depend on them, or stand for them."""
+        if any(self.ledger.stands_in_for(ItemKey(key)) for key in keys):
+            return None
         if not set(self._builder.decisions.missing.values()).isdisjoint(keys):
-            return False  # calls before them, in the view or behind a summary, wait for results again
+            return None  # calls before them, in the view or behind a summary, wait for results again
         found: set[str] = set()
         kept: list[ViewItem] = []
         for item in self.items:
             if item.kind != "segment" and item.key.key in keys:
                 alone = item.repair is None and item.kind == "message" and is_simple(item.source)
                 if not alone or item.stubs:
-                    return False
+                    return None
                 found.add(item.key.key)
             else:
                 kept.append(item)
-        if len(found) < len(set(keys)):
-            return False
-        shown = {item.key for item in kept}
+        return kept if len(found) == len(set(keys)) else None
+
+    def show_without(self, items: Sequence[ViewItem], keys: Collection[str]) -> None:
+        """Show what `items_without` returned for these messages, which are gone."""
+        shown = {item.key for item in items}
         self.fresh = {key: tokens for key, tokens in self.fresh.items() if key in shown}
         self.generation += 1
-        self.ledger.frontier -= len(found)
-        self.shown.show(kept)
-        return True
+        self.ledger.frontier -= len(set(keys))
+        self.shown.show(items)
 
-    def items_of(self, keys: Collection[str]) -> list[ItemKey]:
+    def items_of(self, keys: Iterable[str]) -> list[ItemKey]:
         """Return the items, in the view or in the ledger, that come from these history messages."""
         wanted = set(keys)
         found = {ItemKey(key): None for key in keys}

@@ -16,6 +16,7 @@ from context_compressor.errors import ContextOverflowError, InvalidStateError, O
 from context_compressor.events import EventHook
 from context_compressor.memory.base import check_collaborators
 from context_compressor.memory.compressed import CompressedMemory
+from context_compressor.memory.history import Add
 from context_compressor.memory.in_memory import InMemoryMemory
 from context_compressor.memory.reporting import CompressionStats, overflow_error
 from context_compressor.memory.saved import SAVED_KEY, read_saved
@@ -97,11 +98,11 @@ async def acompress_messages(
     check_collaborators(config, store, summarizer, counter, on_event)
     earlier = _check_state(state)
     carried = InMemoryOffloadStore.from_state(earlier.get("texts", {}))
-    base = InMemoryMemory()
     saved = earlier.get(SAVED_KEY) or {}
     known = saved.get("tokens") if isinstance(saved, Mapping) else None
     history = await asyncio.to_thread(_read, messages, known or {})  # a long conversation takes a while
-    await base.add_owned(history, [])
+    base = InMemoryMemory()
+    await base.history.write([Add(msg) for msg in history])
     # The memory ends with this call, and nothing that it prepared would be used.
     settings = (config or CompressionConfig()).model_copy(update={"background_ratio": None})
     if store is not None:
@@ -120,7 +121,7 @@ async def acompress_messages(
         view = await memory.get_memory()
     except ContextOverflowError:
         places = {msg.id: f"messages[{index}]" for index, msg in enumerate(history)}  # ids are of our making
-        raise overflow_error(memory._upkeep.state, settings, places) from None
+        raise overflow_error(memory._tracker.state, settings, places) from None
     result_state: dict[str, Any] = {"version": _VERSION, SAVED_KEY: memory._save()}
     texts = carried.texts()
     if texts:

@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, NamedTuple, Self
@@ -17,11 +17,9 @@ from context_compressor.errors import (
     InvalidMessageError,
     InvalidStateError,
 )
-from context_compressor.memory.base import MemoryBase
-from context_compressor.memory.in_memory import InMemoryMemory
+from context_compressor.memory.running import EventRunner
 from context_compressor.memory.state import MemoryState
-from context_compressor.memory.texts import Housekeeping
-from context_compressor.memory.tracking import LoopLock, Upkeep
+from context_compressor.memory.tracking import LoopLock, Tracker
 from context_compressor.messages.chat import (
     Markers,
     as_list,
@@ -160,29 +158,33 @@ class ListFollower:
     """Bring a memory in line with a list, by position and content.
 
     Args:
-        memory: the memory whose history follows the list; keeps view and base memory together.
-        base: the base memory, which has the history.
-        upkeep: keeps the view in step with it.
-        housekeeping: delivers events.
+        tracker: keeps the view in step with the history, which follows the list.
+        runner: delivers events.
+        add: adds messages that nobody else holds.
+        delete: deletes messages by their ids.
     """
 
     # Two callers with one list would both find the same messages new.
     _lock = LoopLock()
 
     def __init__(
-        self, memory: MemoryBase, base: MemoryBase, upkeep: Upkeep, housekeeping: Housekeeping
+        self,
+        tracker: Tracker,
+        runner: EventRunner,
+        add: Callable[[list[Msg]], Awaitable[None]],
+        delete: Callable[[list[str]], Awaitable[int]],
     ) -> None:
-        self._memory = memory
-        self._base = base
-        self._upkeep = upkeep
-        self._housekeeping = housekeeping
-        self._latest = _Known(upkeep.state)
+        self._tracker = tracker
+        self._runner = runner
+        self._add = add
+        self._delete = delete
+        self._latest = _Known(tracker.state)
         self._task: asyncio.Task[Any] | None = None
 
     @property
     def _known(self) -> _Known:
-        if self._latest.state is not self._upkeep.state:
-            self._latest = _Known(self._upkeep.state)
+        if self._latest.state is not self._tracker.state:
+            self._latest = _Known(self._tracker.state)
         return self._latest
 
     def followed(self) -> list[Followed]:
@@ -206,7 +208,7 @@ class ListFollower:
 
     def start_from(self, followed: Sequence[Followed], markers: Mapping[str, Markers] | None = None) -> None:
         """Forget what was synced, but for these messages and what request metadata the list carried."""
-        self._latest = _Known(self._upkeep.state, loaded=list(followed), markers=dict(markers or {}))
+        self._latest = _Known(self._tracker.state, loaded=list(followed), markers=dict(markers or {}))
 
     def look_next_time(self, ids: Iterable[str] = ()) -> None:
         """Let the history tell how far a call that failed came.
@@ -215,14 +217,14 @@ class ListFollower:
             ids: of messages that came from the list and may be there, or not.
         """
         doubtful = dict.fromkeys(ids)
-        followed = unless_known(self.followed(), {*doubtful, *self._upkeep.state.known.tokens})
+        followed = unless_known(self.followed(), {*doubtful, *self._tracker.state.known.tokens})
         self.start_from([*followed, *(Followed(id, MAY_RETURN) for id in doubtful)])
 
     async def follow(self, messages: Iterable[Any]) -> None:
         """Add what is new; where the list says something else than before, let it begin anew from there.
 
         Where what follows the difference is as it was, only what lies between is exchanged, if the base
-        memory is an `InMemoryMemory`: others take new messages at their end only.
+        memory is this library's: others take new messages at their end only.
 
         Raises:
             InvalidMessageError: a message is malformed; nothing was changed.
@@ -262,7 +264,7 @@ class ListFollower:
         wires = to_openai(read)
         added = [(set_markers(msg, []), wire) for msg, wire in zip(read, wires, strict=True)]
         if same < len(known.synced):
-            await self._housekeeping.refresh()  # after a restart there is no view yet
+            await self._runner.refresh()  # after a restart there is no view yet
             self._refuse_stand_ins(added, same)
             end = await self._exchange(added, same, known)
             added, same = added[end - same :], end
@@ -270,9 +272,9 @@ class ListFollower:
         synced, new = self._without_deleted(added, known.synced[same:])
         try:
             if outdated:
-                await self._memory.delete(outdated)
+                await self._delete(outdated)
             del known.synced[same:]
-            await self._memory.add(new)
+            await self._add(new)
         except BaseException:
             self.look_next_time([*outdated, *(msg.id for msg in new)])
             raise
@@ -289,7 +291,7 @@ class ListFollower:
         """
         deleted: dict[str, list[Synced]] = {}
         for one in outdated:
-            if one.id not in self._upkeep.state.known:
+            if one.id not in self._tracker.state.known:
                 deleted.setdefault(one.digest, []).append(one)
         synced: list[Synced] = []
         new: list[Msg] = []
@@ -304,7 +306,7 @@ class ListFollower:
 
     def _refuse_stand_ins(self, said: list[tuple[Msg, dict[str, Any]]], start: int) -> None:
         """Refuse a view as the list, `in_turn` or not: what its stand-ins stand for would be deleted."""
-        items = self._upkeep.state.items
+        items = self._tracker.state.items
         stand_ins = to_openai([item.msg for item in items if item.kind == "segment" or item.stubs])
         segments = [str(item.msg.content) for item in items if item.kind == "segment"]
         for place, (msg, wire) in enumerate(said if stand_ins else (), start):
@@ -328,25 +330,17 @@ class ListFollower:
         Returns:
             How many messages at the beginning of the list are synced now.
         """
-        base = self._base
         behind, place = self._find_behind([digest_of(wire) for _, wire in said], known.synced[same:])
-        if not behind or not isinstance(base, InMemoryMemory):
+        end = len(known.synced) - behind
+        if not behind or not self._tracker.can_insert:
             return same
         added = said[:place]
-        end = len(known.synced) - behind
-        gone = {synced.id for synced in known.synced[same:end]}
-        state = base.state_dict()
-        marks = [own for msg, own in state["content"] if msg["id"] in gone]
-        if len(marks) != len(added):
-            marks = [[] for _ in added]
-        content: list[Any] = [[msg, own] for msg, own in state["content"] if msg["id"] not in gone]
+        gone = [synced.id for synced in known.synced[same:end]]
         # Some of what stands behind, or all, may have been deleted from the history.
-        kept = {synced.id for synced in known.synced[end:]}
-        start = next((n for n, (msg, _) in enumerate(content) if msg["id"] in kept), len(content))
-        content[start:start] = [[new.to_dict(), own] for (new, _), own in zip(added, marks, strict=True)]
-        base.load_state_dict({**state, "content": content})
+        behind_ids = [synced.id for synced in known.synced[end:]]
+        async with self._runner.changing() as events:
+            await self._tracker.exchange(gone, [msg for msg, _ in added], behind_ids, events)
         known.synced[same:end] = [Synced.of(wire, msg.id) for msg, wire in added]
-        await self._housekeeping.refresh()  # what is gone leaves view and store at once
         return len(known.synced)
 
     @staticmethod
@@ -372,7 +366,8 @@ class ListFollower:
 
         A base memory that lasts may be ahead of the saved state: what it has of the list is synced as well.
         """
-        read = [(msg.id, to_openai([msg])) for msg in await self._base.get_memory(prepend_summary=False)]
+        entries = await self._tracker.history.read()
+        read = [(entry.msg.id, to_openai([entry.msg])) for entry in entries if entry.msg is not None]
         # As the list says it; what takes several dicts to say did not come from there.
         history = {id: Synced.of(wires[0], id) for id, wires in read if len(wires) == 1}
         loaded = dict(known.loaded)

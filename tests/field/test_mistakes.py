@@ -35,7 +35,7 @@ from context_compressor.compression.units import classify
 from context_compressor.errors import OffloadCorruptError, SummarizerOverflowError
 from context_compressor.memory.shown import ShownView
 from context_compressor.memory.state import MemoryState
-from context_compressor.memory.texts import OffloadedTexts
+from context_compressor.memory.texts import Texts
 from context_compressor.messages.exchanges import ExchangeBuilder
 from context_compressor.offload.files import TextFiles
 from context_compressor.tools.grep import search_text
@@ -218,7 +218,7 @@ async def _counted_by_another(counter: Any, messages: Any) -> Any:
     return [COUNTER.measure(msg) for msg in messages]
 
 
-@mistake(replaced(ROOM + "memory.changes.measure_all_off_loop", _counted_by_another))
+@mistake(replaced(ROOM + "memory.compressed.measure_all_off_loop", _counted_by_another))
 async def test_trigger_and_acceptance_count_differently() -> None:
     """Several: an estimate triggers, another counter judges, and the request is refused."""
     counter = Doubling()
@@ -339,11 +339,11 @@ async def test_the_summarisers_input_is_trimmed_and_the_rest_dropped() -> None:
     assert covered <= read
 
 
-async def _store_only(texts: OffloadedTexts, ref: str, _: Any) -> str:
+async def _store_only(texts: Texts, ref: str) -> str:
     return await texts._store.read(ref)
 
 
-@mistake(replaced(ROOM + "memory.texts.OffloadedTexts.read", _store_only))
+@mistake(replaced(ROOM + "memory.texts.Texts.read", _store_only))
 async def test_a_summary_names_a_file_that_was_never_written() -> None:
     """deepagentsjs #621: the write failed, the view names the file."""
     memory = new_memory(
@@ -534,11 +534,11 @@ async def test_a_pattern_of_the_model_never_ends() -> None:
 # Disk
 
 
-async def _keep_all(texts: OffloadedTexts, ledger: Any) -> None:
+async def _keep_all(texts: Texts) -> None:
     return None
 
 
-@mistake(replaced(ROOM + "memory.texts.OffloadedTexts.sweep", _keep_all))
+@mistake(replaced(ROOM + "memory.texts.Texts.sweep", _keep_all))
 async def test_nothing_is_ever_removed_from_disk() -> None:
     """opencode #29694: 63 GB."""
     store = InMemoryOffloadStore()

@@ -58,9 +58,6 @@ class AsAgentSeesIt(MemoryBase):
     async def update_compressed_summary(self, summary: str) -> None:
         await self.memory.update_compressed_summary(summary)
 
-    def revision(self) -> int | None:
-        return self.memory.compressed.revision()
-
     def state_dict(self) -> dict[str, Any]:
         return self.memory.state_dict()
 
@@ -83,9 +80,6 @@ class OverTheirs(MemoryContract):
             await memory.add(make_msg("b"), marks=[""])
         assert await ids_of(memory, mark="x") == "other"
         assert await memory.delete([""]) == 1
-
-    async def test_a_revision_differs_after_every_change(self, memory: MemoryBase) -> None:
-        assert memory.revision() is None
 
     async def test_state_brings_everything_back_through_json(self, memory: MemoryBase, place: Place) -> None:
         if place.kind == "in_memory":

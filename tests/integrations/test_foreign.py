@@ -126,7 +126,7 @@ async def test_its_own_revision_is_used_where_it_has_one() -> None:
 async def test_live_messages_of_theirs_are_not_handed_out(theirs: Any) -> None:
     memory = AdaptedMemory(theirs)
     mine = make_msg("a")
-    await memory.add_owned([mine], [])
+    await memory.add([mine])
     spoil(mine)
     for msg in await memory.get_memory():
         spoil(msg)

@@ -126,15 +126,6 @@ class MemoryContract:
         assert isinstance(caught.value, errors.InvalidArgumentError)
         assert await ids_of(memory) == "a"
 
-    @pytest.mark.parametrize("ids", [None, 5, "a", b"a", {"a": 1}, ["a", 5]])
-    async def test_only_a_collection_of_ids_finds_messages(self, memory: MemoryBase, ids: Any) -> None:
-        await memory.add(make_msgs("ab"))
-        assert [msg.id for msg in await memory.find({"b", "unknown"})] == ["b"]
-        with pytest.raises(
-            errors.InvalidArgumentError, match="msg_ids: expected a collection of strings, got "
-        ):
-            await memory.find(ids)
-
     @pytest.mark.parametrize("marks", [5, ["x", 5], {"x": 1}, [None]])
     async def test_what_is_no_mark_is_refused_with_its_value(self, memory: MemoryBase, marks: Any) -> None:
         expected = f"marks: expected a string, a list of strings or None, got {marks!r}"
@@ -278,39 +269,6 @@ class MemoryContract:
         assert [msg.id for msg in await memory.get_memory(mark=msg_id)] == [msg_id]
         assert await memory.delete([msg_id]) == 1
         assert await ids_of(memory) == "other"
-
-    async def test_a_revision_differs_after_every_change(self, memory: MemoryBase) -> None:
-        if memory.revision() is None:
-            pytest.skip("keeps no revision")
-        seen = {memory.revision()}
-
-        def has_changed() -> bool:
-            before = len(seen)
-            seen.add(memory.revision())
-            return len(seen) > before
-
-        await memory.add(make_msgs("abc"))
-        assert has_changed()
-        await memory.add(make_msg("a"), marks="x")
-        assert has_changed()
-        await memory.update_messages_mark("y", "x")
-        assert has_changed()
-        await memory.update_messages_mark(None, "y")
-        assert has_changed()
-        await memory.update_compressed_summary("so far")
-        assert has_changed()
-        await memory.delete(["a"])
-        assert has_changed()
-        await memory.update_messages_mark("z", msg_ids=["b"])
-        assert has_changed()
-        await memory.delete_by_mark("z")
-        assert has_changed()
-        await memory.clear()
-        assert has_changed()
-        await memory.get_memory()
-        await memory.size()
-        await memory.delete(["missing"])
-        assert not has_changed()
 
     async def test_state_brings_everything_back_through_json(self, memory: MemoryBase) -> None:
         await memory.add(make_msgs("ab"), marks=["x", "y"])

@@ -148,9 +148,9 @@ class GatedBase(InMemoryMemory):
             self.reached.set()
             await self.gate.wait()
 
-    async def add_owned(self, *args: Any, **kwargs: Any) -> None:
+    async def add(self, *args: Any, **kwargs: Any) -> None:
         await self._stop("add")
-        await super().add_owned(*args, **kwargs)
+        await super().add(*args, **kwargs)
 
     async def get_memory(self, *args: Any, **kwargs: Any) -> list[Msg]:
         await self._stop("get_memory")

@@ -84,7 +84,7 @@ async def answers() -> Any:
 
 
 def preparation(memory: CompressedMemory) -> Preparation | None:
-    return memory._runner._background._prepared
+    return memory._runner.background._prepared
 
 
 async def ended(memory: CompressedMemory) -> Preparation:
@@ -494,7 +494,7 @@ async def test_a_text_that_was_removed_meanwhile_is_not_named_without_being_stor
     await memory.add(from_openai([user("a hint")]), marks="hint")
     await memory.get_memory()
     # As when an earlier edit named the same text, and its message is deleted now.
-    memory._upkeep.state.ledger.unwanted.update(await memory.store.refs())
+    memory._tracker.state.ledger.unwanted.update(await memory.store.refs())
     await memory.delete_by_mark("hint")
     assert await memory.store.refs() == []
     await filled(memory, MORE)
@@ -517,7 +517,7 @@ async def test_nothing_is_prepared_while_texts_are_removed() -> None:
     summarizer = Gated()
     memory = new_memory(store=FaultyStore(slow_to_delete), summarizer=summarizer)
     added = await filled(memory, [*NEAR, user("last")])
-    memory._upkeep.state.ledger.unwanted.add("ctx://0123456789abcdef")
+    memory._tracker.state.ledger.unwanted.add("ctx://0123456789abcdef")
     removing = asyncio.create_task(memory.delete([added[-1].id]))
     await reached(deleting, removing)
     await good_view(memory)

@@ -67,7 +67,7 @@ class TestUsage:
         plain, reporting = new_memory(), new_memory()
         events: dict[int, list[Any]] = {}
         for memory in (plain, reporting):
-            memory._runner.housekeeping._on_event = events.setdefault(id(memory), []).append
+            memory._runner._on_event = events.setdefault(id(memory), []).append
         for message in turns(20):
             for memory in (plain, reporting):
                 await filled(memory, [message])
@@ -79,7 +79,7 @@ class TestUsage:
         ]
         assert told[0]
         assert told[0] == told[1]
-        assert reporting._upkeep.state.config is reporting.config
+        assert reporting._tracker.state.config is reporting.config
 
     @pytest.mark.parametrize("overhead", [7, 60])
     async def test_a_small_overhead_changes_nothing_until_the_budget_would_break(self, overhead: int) -> None:
@@ -125,9 +125,9 @@ class TestUsage:
         await memory.update_compressed_summary("what an agent summarised itself")
         whole, shorter = await memory.get_memory(), await memory.get_memory(exclude_mark="aside")
         assert len(shorter) < len(whole)
-        assert memory._upkeep.state.budget.shown_tokens == COUNTER.count_messages(shorter)
+        assert memory._tracker.state.budget.shown_tokens == COUNTER.count_messages(shorter)
         plain = await memory.get_memory(prepend_summary=False)
-        assert memory._upkeep.state.budget.shown_tokens == COUNTER.count_messages(plain) < shown(memory)
+        assert memory._tracker.state.budget.shown_tokens == COUNTER.count_messages(plain) < shown(memory)
         memory.record_usage(COUNTER.count_messages(plain))
         assert memory.budget_tokens == BUDGET
         assert [event.reason for event in events] == ["summary set"]
@@ -253,7 +253,7 @@ class TestState:
         memory, _ = await viewed(NEAR)
         memory.record_usage(int(1.2 * shown(memory)))
         await good_view(memory)
-        budget = memory._upkeep.state.budget
+        budget = memory._tracker.state.budget
         left, theirs = memory.budget_tokens, int(1.2 * shown(memory))
         while (fitting := budget._tokens()) <= left:
             theirs -= 1
@@ -407,12 +407,12 @@ class TestOtherTasks:
         await filled(memory, MORE)
         waiting = asyncio.create_task(memory.get_memory())
         await reached(gated.asked, waiting)
-        in_force = memory._upkeep.state.config
+        in_force = memory._tracker.state.config
         memory.record_overflow()
-        assert memory._upkeep.state.config is in_force
+        assert memory._tracker.state.config is in_force
         second = asyncio.create_task(memory.get_memory())
         await asyncio.sleep(0)
-        assert memory._upkeep.state.config is in_force
+        assert memory._tracker.state.config is in_force
         gated.gate.set()
         await asyncio.gather(waiting, second)
         assert shown(memory) <= 0.5 * COUNTER.count_messages(NEAR)
@@ -427,7 +427,7 @@ class TestOtherTasks:
         await good_view(memory)
         assert events == []
         await asyncio.sleep(0)
-        assert memory._runner._background._prepared is not None
+        assert memory._runner.background._prepared is not None
         await memory.aclose()
 
 

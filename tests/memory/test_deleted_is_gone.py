@@ -59,7 +59,7 @@ def said_anywhere(memory: CompressedMemory, path: Path, word: str = RARE) -> lis
     places = [str(file) for file in path.rglob("*") if file.is_file() and word.encode() in file.read_bytes()]
     if word in json.dumps(memory.state_dict()["compression"]):
         places.append("state")
-    if word in repr(memory._upkeep.state.ledger.entries):
+    if word in repr(memory._tracker.state.ledger.entries):
         places.append("ledger")
     return places
 
@@ -84,7 +84,7 @@ async def test_a_tool_result(tmp_path: Path, delete: Delete, behind: int) -> Non
     private = [call("private"), result("private", text(f"found {RARE}", 40))]
     added = await remember(memory, [*turns(2), *private, *turns(behind, tag="more")])
     assert said_anywhere(memory, tmp_path)
-    depths = {len(segment.children) for segment in memory._upkeep.state.ledger.segments()}
+    depths = {len(segment.children) for segment in memory._tracker.state.ledger.segments()}
     assert behind < 80 or max(depths) > 0, "nothing was merged"
     await delete(memory, ids_saying(added))
     assert said_anywhere(memory, tmp_path) == []
@@ -135,7 +135,7 @@ async def test_a_text_that_two_messages_hold_stays_while_one_of_them_is_there(
     memory = new_memory(store=FileOffloadStore(tmp_path))
     added = await remember(memory, [*turns(1), *twice, *turns(behind, tag="more")])
     first, second = ids_saying(added)
-    stubs = {stub.ref for stub in memory._upkeep.state.ledger.stubs() if stub.item.key in (first, second)}
+    stubs = {stub.ref for stub in memory._tracker.state.ledger.stubs() if stub.item.key in (first, second)}
     await memory.delete([first])
     for ref in stubs & set(await memory.reachable_refs()):
         assert await memory.store.read(ref) == shared
@@ -188,7 +188,7 @@ async def test_what_ended_the_waiting_for_results_behind_a_summary_goes_like_any
     memory = new_memory()
     late = [call("a"), user("go on"), result("a", text("late", 20))]
     added = await remember(memory, [*late, *turns(20)], step=1)
-    covering = [memory._upkeep.state.ledger.top_segment_of(ItemKey(msg.id)) for msg in added[:2]]
+    covering = [memory._tracker.state.ledger.top_segment_of(ItemKey(msg.id)) for msg in added[:2]]
     assert covering[0] is not None
     assert covering[1] is None, "the first user message stays"
     await memory.delete([added[1].id])

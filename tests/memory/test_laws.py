@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -26,7 +27,7 @@ from context_compressor import (
 )
 from context_compressor.compression.items import rebuild
 from context_compressor.errors import ContextOverflowError
-from context_compressor.memory.state import keyed
+from context_compressor.memory.state import KnownMessages
 from context_compressor.messages.media import encoded_media
 from context_compressor.messages.msg import is_instruction
 from context_compressor.messages.repair import is_empty_assistant
@@ -39,6 +40,12 @@ NUMBERS = st.integers(0, 999)
 threads, so how far those get that go on at once differs from run to run."""
 REF = re.compile(r"ctx://[0-9a-f]{16}")
 MARKS = ("pinned", "hint", "other")
+
+
+def keyed(messages: Iterable[Msg]) -> list[tuple[str, Msg]]:
+    """Return history messages with the keys that a history gives them."""
+    known = KnownMessages()
+    return [(known.append(msg.id, 0), msg) for msg in messages]
 
 
 class Terse:
@@ -236,12 +243,12 @@ class Laws(RuleBasedStateMachine):
 
     @rule(numbers=st.lists(NUMBERS, max_size=3))
     def delete_some(self, numbers: list[int]) -> None:
-        shown = [msg.id for msg in self.memory._upkeep.state.shown.messages]
+        shown = [msg.id for msg in self.memory._tracker.state.shown.messages]
         known = [msg.id for msg in self.added]
         if not known:
             return
         ids = pick(shown + known, numbers)
-        gone = set(self.memory._upkeep.state.expand(ids))
+        gone = set(self.memory._tracker.state.expand(ids))
         self.run(self.memory.delete(ids))
         self.forget(gone)
 
@@ -263,7 +270,7 @@ class Laws(RuleBasedStateMachine):
 
     @rule(numbers=st.lists(NUMBERS, max_size=2), mark=st.sampled_from(MARKS))
     def mark_some(self, numbers: list[int], mark: str) -> None:
-        shown = [msg.id for msg in self.memory._upkeep.state.shown.messages]
+        shown = [msg.id for msg in self.memory._tracker.state.shown.messages]
         if shown:
             self.run(self.memory.update_messages_mark(mark, msg_ids=pick(shown, numbers)))
 
@@ -391,7 +398,7 @@ class Laws(RuleBasedStateMachine):
             self.last = (len(self.events), [])
             return
         wire = to_openai(view)
-        state = self.memory._upkeep.state
+        state = self.memory._tracker.state
         found = problems(wire)
         if "only instructions" in found:
             shown = {m.id for m in view}
@@ -455,7 +462,7 @@ class Laws(RuleBasedStateMachine):
 
     def check_overflow(self) -> None:
         """An overflow is right only where fixed messages leave no room for one segment of each kind."""
-        state = self.memory._upkeep.state
+        state = self.memory._tracker.state
         must_stay = sum(tokens for _, tokens in state.fixed_tokens())
         hints = state.known.bearing("hint")
         must_stay += 70 * any(key in hints for item in state.items for key in item.covered)

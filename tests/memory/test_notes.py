@@ -129,7 +129,7 @@ async def test_small_stubs_name_the_tools_in_a_few_words_and_cost_no_more_than_p
     assert await memory.compress_now() is not None
     view = await memory.get_memory()
     least = COUNTER.count_text(minimal_stub("ctx://1a2b3c4d5e6f7a8b"))
-    stubs = list(memory._upkeep.state.ledger.stubs())
+    stubs = list(memory._tracker.state.ledger.stubs())
     assert stubs
     assert all(stub.tokens <= least + preview_tokens for stub in stubs)
     assert guides(view) == (1 if preview_tokens else 0)
@@ -187,7 +187,7 @@ async def test_a_note_stands_in_the_segment_word_for_word_and_survives_merges() 
         await memory.add(turn(number))
         view = await memory.get_memory()
         assert shown(view).count(kept) == 1
-    merged = sum(len(segment.children) > 0 for segment in memory._upkeep.state.ledger.segments())
+    merged = sum(len(segment.children) > 0 for segment in memory._tracker.state.ledger.segments())
     assert merged > 0
 
 
@@ -343,7 +343,7 @@ async def test_a_heading_of_notes_in_a_summary_is_no_note() -> None:
     for number in range(14, 200):
         await memory.add(turn(number))
         await memory.get_memory()
-    segments = list(memory._upkeep.state.ledger.segments())
+    segments = list(memory._tracker.state.ledger.segments())
     assert any(segment.children for segment in segments)
     assert all(segment.text.count("## Notes") == 1 for segment in segments)
     assert not any(segment.notes for segment in segments)
@@ -364,7 +364,7 @@ async def test_notes_of_segments_that_merge_stand_once_and_no_summariser_reads_t
     for number in range(60, 260):
         await memory.add(turn(number))
         await memory.get_memory()
-    merged = [segment for segment in memory._upkeep.state.ledger.segments() if segment.children]
+    merged = [segment for segment in memory._tracker.state.ledger.segments() if segment.children]
     noted = [segment for segment in merged if segment.notes]
     assert noted
     for segment in noted:
@@ -388,7 +388,7 @@ async def test_notes_are_saved_and_a_state_without_them_has_no_place_for_them() 
     again = memory_of()
     again.load_state_dict(saved)
     assert shown(await again.get_memory()) == shown(await memory.get_memory())
-    assert [item.notes for item in again._upkeep.state.items if item.notes] == [("NOTE-5",)]
+    assert [item.notes for item in again._tracker.state.items if item.notes] == [("NOTE-5",)]
     (entry,) = [entry for entry in saved["compression"]["ledger"]["entries"] if "notes" in entry]
     entry["notes"] = "NOTE-5"
     with pytest.raises(InvalidStateError, match="notes"):

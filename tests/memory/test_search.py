@@ -29,6 +29,7 @@ from context_compressor import (
     from_openai,
 )
 from context_compressor.errors import InvalidArgumentError, OffloadError
+from context_compressor.memory.history import Entry, ListHistory
 from context_compressor.offload.folders import INDEX_FILE
 from context_compressor.offload.retention import Usage
 from context_compressor.offload.store import ref_of
@@ -252,13 +253,17 @@ async def test_changes_behind_its_back_are_seen() -> None:
 
 async def test_a_base_without_a_revision_that_is_changed_in_place() -> None:
     class Unnumbered(InMemoryMemory):
-        def revision(self) -> int | None:  # type: ignore[override]
+        async def get_memory(self, *args: Any, **kwargs: Any) -> list[Msg]:
+            return await super().get_memory(*args, **kwargs)
+
+        def revision(self) -> int | None:
             return None
 
     base = Unnumbered()
     memory = await play(memory_of(base=base))
     await first(memory, "staging database")
-    entry = next(iter(base._entries.values()))
+    entry = base.history.entries()[0]
+    assert entry.msg is not None
     entry.msg.content = "The archive server is arch-9; tidy up the handlers."
     assert "arch-9" in (await first(memory, "arch-9")).text
     assert all(
@@ -516,8 +521,8 @@ class Busy(ThreadPoolExecutor):
         self.count -= 1
 
 
-class FindingInThreads(InMemoryMemory):
-    """A base memory over a database that blocks."""
+class FindingInThreads(ListHistory):
+    """A history in a database that blocks."""
 
     def __init__(self, threads: Busy) -> None:
         super().__init__()
@@ -525,12 +530,14 @@ class FindingInThreads(InMemoryMemory):
         self.busy: list[int] = []
         self.meanwhile: Callable[[], Awaitable[Any]] | None = None
 
-    async def find(self, msg_ids: Collection[str]) -> list[Msg]:
+    async def read(self, *, ids: Collection[str] | None = None, **filters: Any) -> list[Entry]:
+        found = await super().read(ids=ids, **filters)
+        if ids is None:
+            return found
         meanwhile, self.meanwhile = self.meanwhile, None
         if meanwhile is not None:
             await meanwhile()
         self.busy.append(self.threads.count)
-        found = await super().find(msg_ids)
         return found if self.busy[-1] else await asyncio.to_thread(lambda: found)
 
 
@@ -805,7 +812,7 @@ async def test_a_hit_shows_nothing_that_redaction_keeps_out_of_the_store(
 async def test_clearing_lets_go_of_what_a_search_knew_of_the_history() -> None:
     memory = await play(memory_of())
     await memory.search_history("handler_3")
-    known = weakref.ref(memory._upkeep.state.known)
+    known = weakref.ref(memory._tracker.state.known)
     await memory.clear()
     gc.collect()
     assert known() is None

@@ -190,13 +190,6 @@ async def test_a_state_loaded_while_messages_are_counted_is_what_that_view_shows
     assert to_openai(await reading) == [user("another conversation")]
 
 
-async def test_messages_are_found_in_the_history_not_in_the_view() -> None:
-    memory = new_memory()
-    added = await filled(memory, turns(8))
-    await memory.get_memory()
-    assert [msg.id for msg in await memory.find([msg.id for msg in added])] == [msg.id for msg in added]
-
-
 def test_a_compressed_memory_is_no_base_memory() -> None:
     with pytest.raises(InvalidArgumentError, match="compressed already; give its base"):
         CompressedMemory(new_memory())

@@ -42,7 +42,7 @@ async def test_a_disk_that_is_full_for_long_is_told_of_in_one_line_an_event(
         await filled(memory, turns(3, tag=f"t{number}-"))
         caplog.clear()
         await good_view(memory)
-    assert len(memory._upkeep.state.ledger.pending) > 5
+    assert len(memory._tracker.state.ledger.pending) > 5
     assert 0 < sum("still not stored" in line for line in caplog.messages) <= memory.stats().events
     assert len(caplog.messages) < 8
 

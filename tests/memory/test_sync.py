@@ -406,8 +406,8 @@ async def test_a_cancelled_sync_can_be_done_again() -> None:
 @pytest.mark.parametrize("is_restarted", [False, True])
 async def test_what_a_cancelled_sync_added_goes_where_the_list_says_otherwise(is_restarted: bool) -> None:
     class Slow(InMemoryMemory):
-        async def add_owned(self, *args: Any, **kwargs: Any) -> None:
-            await super().add_owned(*args, **kwargs)
+        async def add(self, *args: Any, **kwargs: Any) -> None:
+            await super().add(*args, **kwargs)
             added.set()
             await gate.wait()
 
@@ -464,7 +464,7 @@ async def test_a_sync_that_failed_can_be_done_again_behind_a_message_of_ones_own
     if how == "failed":
         base.gate.set()
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(base, "_store", failing)
+            patched.setattr(base.history, "write", failing)
             with pytest.raises(OSError, match="the database is away"):
                 await syncing
     else:
