@@ -95,6 +95,13 @@ def measure(counter: TokenCounter, msg: Msg) -> MessageTokens:
     return MessageTokens(total, tuple(total * len(text) // characters for text in plain_texts(msg)))
 
 
+async def load_off_loop(counter: TokenCounter) -> None:
+    """Let a counter read its vocabulary in a thread, unless it has: that takes up to a second."""
+    if not getattr(counter, "is_loaded", True):
+        await asyncio.to_thread(counter.load)  # type: ignore[attr-defined]
+        counter.count_text(_FIRST_COUNTED)
+
+
 async def measure_all_off_loop(counter: TokenCounter, messages: Sequence[Msg]) -> list[MessageTokens]:
     """Measure messages as `measure` does: together in one thread if they are large together, else at once.
 
@@ -107,9 +114,7 @@ async def measure_all_off_loop(counter: TokenCounter, messages: Sequence[Msg]) -
         return []
     # Media are not tokenised, but megabytes of them are read through, to be sure that they are media.
     characters = sum([count_characters(msg, with_media=True) for msg in messages])
-    if not getattr(counter, "is_loaded", True):
-        await asyncio.to_thread(counter.load)  # type: ignore[attr-defined]
-        counter.count_text(_FIRST_COUNTED)
+    await load_off_loop(counter)
     if characters > COUNT_OFF_LOOP_CHARACTERS:
         return await asyncio.to_thread(lambda: [measure(counter, msg) for msg in messages])
     return [measure(counter, msg) for msg in messages]

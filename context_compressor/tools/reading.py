@@ -245,7 +245,9 @@ async def find_media(memory: OffloadSource, allowance: Allowance, arguments: Arg
     if not is_data_url(url):
         raise FinalAnswer(f"{ref} is a text: read it with {READ_TOOL}.")
     shown = Msg("user", [_media_block(url)], "user", timestamp="", id="")
-    tokens, allowed = memory.counter.count_messages([shown]), allowance.standing_tokens
+    # Megabytes are read through, to be sure that they are media.
+    tokens = await asyncio.to_thread(memory.counter.count_messages, [shown])
+    allowed = allowance.standing_tokens
     if tokens > allowed:
         raise FinalAnswer(
             f"{ref} cannot be shown: it takes {tokens} tokens, and {allowed} are allowed. Do not retry."

@@ -19,6 +19,7 @@ from context_compressor.offload.guide import (
     SCHEMAS,
     SEARCH_TOOL,
 )
+from context_compressor.tokens.counter import load_off_loop
 from context_compressor.tools.arguments import (
     Arguments,
     FinalAnswer,
@@ -100,6 +101,7 @@ class OffloadTools:
             name: the tool's name.
             arguments: a mapping, or the JSON text of one as it stands in a tool call.
         """
+        await load_off_loop(self._memory.counter)
         try:
             handler = self._handlers.get(name) if isinstance(name, str) else None
             if handler is None:

@@ -27,6 +27,36 @@ from tests.offload.counters import WordCounter
 from tests.support.media import png_url
 from tests.tools.sources import COUNTER, Source
 
+
+class Unread(WordCounter):
+    """A counter with a vocabulary to read; notes whether that, and counting, held the event loop."""
+
+    def __init__(self) -> None:
+        self.is_loaded = False
+        self.read_in: list[bool] = []
+        self.counted_in: list[bool] = []
+
+    def load(self) -> None:
+        self.read_in.append(in_loop())
+        self.is_loaded = True
+
+    def count_text(self, text: str) -> int:
+        assert self.is_loaded
+        return super().count_text(text)
+
+    def count_messages(self, messages: Any) -> int:
+        self.counted_in.append(in_loop())
+        return 1
+
+
+def in_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
 LOG = "\n".join(f"{i}: worker-{i % 7} finished job {i * 13}" for i in range(1, 813))
 PROSE = "Alpha.\nBeta gamma.\nAlpha."
 ABSENT = "ctx://0123456789abcdef"
@@ -426,6 +456,23 @@ class TestGrep:
         assert "1| ab1" in answer
         assert "ab2" not in answer
         assert "stopped after" in answer
+
+    @pytest.mark.parametrize("tool", ["read_offloaded", "grep_offloaded", "load_offloaded", "unknown"])
+    async def test_no_first_call_counts_on_the_event_loop_before_the_vocabulary_is_there(
+        self, tool: str
+    ) -> None:
+        """As in a session that was resumed: its counts were saved, so nothing was counted yet."""
+        source = Source("text", counter=Unread())
+        await OffloadTools(source).call(tool, {"ref": ABSENT, "pattern": "text"})
+        assert source.counter.read_in == [False]
+
+    async def test_media_are_counted_beside_the_event_loop(self) -> None:
+        source = Source(png_url(30, 30), counter=Unread())
+        tools = OffloadTools(source)
+        ref = await source.reachable_refs()
+        assert "follows" in await tools.call("load_offloaded", {"ref": ref[0]})
+        assert await tools.attachment("load_offloaded", {"ref": ref[0]})
+        assert source.counter.counted_in == [False, False]
 
     async def test_the_event_loop_goes_on_during_a_search(self, monkeypatch: pytest.MonkeyPatch) -> None:
         entered, release = threading.Event(), threading.Event()
