@@ -15,8 +15,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
-from aiofiles.os import wrap
-
 from context_compressor.errors import (
     OffloadCollisionError,
     OffloadCorruptError,
@@ -34,9 +32,9 @@ from context_compressor.offload.folders import (
 )
 from context_compressor.offload.locks import (
     PLAIN_FLAGS,
-    OnePerDirectory,
     disk_error,
     make_directory,
+    refuse_link,
     sync_directory,
 )
 from context_compressor.offload.store import REF_PREFIX, check_ref, check_text, ref_of
@@ -48,27 +46,6 @@ _GRACE_SECONDS = 5.0
 """How long a cancelled operation waits for its thread: an fsync on a busy disk can take seconds."""
 _OPENING_SECONDS = 0.1
 """How long making a store may take, which happens on the event loop; what fails is made up for later."""
-
-
-class _DiskThreads:
-    """Threads of one directory, which end when nobody has a store in it any more.
-
-    The event loop's are few and belong to everybody: a disk that hangs would take them all, one write each,
-    and whatever else needs one, such as counting a long text or looking up a host, would wait for the disk.
-    """
-
-    pool: ThreadPoolExecutor
-
-    def __init__(self) -> None:
-        self.start_as_child()
-
-    def start_as_child(self) -> None:
-        """Take over in a process that was forked, which has none of its parent's threads."""
-        self.pool = ThreadPoolExecutor(thread_name_prefix="offload")
-
-
-_threads_of = OnePerDirectory(lambda _: _DiskThreads())
-"""What one disk holds up, another does not."""
 
 
 class FileOffloadStore:
@@ -108,7 +85,6 @@ class FileOffloadStore:
         check_limit("max_age_seconds", max_age_seconds)
         self._files = TextFiles(root / namespace)
         self._tenant = Tenant(root, namespace, max_bytes, max_age_seconds)
-        self._threads = _threads_of(root)
         # What lies there may be named by a ledger that is about to be loaded, and not used for long.
         self._tenant.enter(to_write=False, wait_seconds=_OPENING_SECONDS)
 
@@ -179,16 +155,16 @@ class FileOffloadStore:
         self._tenant.leave()
 
     async def _run(self, work: Callable[[threading.Event], T], *, to_write: bool = False) -> T:
-        """Run blocking work in one thread, since fsync dwarfs a hop, with the namespace marked as in use."""
+        """Run blocking work in one thread, with the namespace marked as in use."""
 
         def enter_and_work(cancelled: threading.Event) -> T:
             self._tenant.enter(to_write=to_write)
             return work(cancelled)
 
-        return await _off_loop(self._threads, enter_and_work)
+        return await _off_loop(self._tenant.shared.threads, enter_and_work)
 
 
-async def _off_loop(threads: _DiskThreads, work: Callable[[threading.Event], T]) -> T:
+async def _off_loop(threads: ThreadPoolExecutor, work: Callable[[threading.Event], T]) -> T:
     """Run blocking work in a thread; cancelled, tell the work so and wait for its end.
 
     A thread cannot be interrupted. Left alone, it would go on writing behind the back of whoever cancelled.
@@ -196,7 +172,7 @@ async def _off_loop(threads: _DiskThreads, work: Callable[[threading.Event], T])
     not.
     """
     cancelled = threading.Event()
-    task = asyncio.ensure_future(wrap(work)(cancelled, executor=threads.pool))
+    task = asyncio.get_running_loop().run_in_executor(threads, work, cancelled)
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
@@ -232,7 +208,7 @@ class TextFiles:
         """Make a text durable and return its ref; cancelled, end after the step under way."""
         ref = ref_of(text)
         try:
-            self._refuse_link()
+            refuse_link(self.directory)
             make_directory(self.directory)
             self._sweep()
             if not self._holds(ref, text):
@@ -246,7 +222,7 @@ class TextFiles:
     def read(self, ref: str) -> str:
         """Return the text under a ref."""
         try:
-            self._refuse_link()
+            refuse_link(self.directory)
             return self._load(ref)
         except OSError as error:
             file = self._file(ref)
@@ -256,7 +232,7 @@ class TextFiles:
         """Remove the text under a ref, durably, unless cancelled before; absent is fine."""
         file = self._file(ref)
         try:
-            self._refuse_link()
+            refuse_link(self.directory)
             with tenant.freeing(file.lstat().st_size):
                 if cancelled.is_set():  # and given up: it may be named again by now
                     raise OffloadError(f"{ref} was not removed: cancelled")
@@ -270,7 +246,7 @@ class TextFiles:
     def refs(self) -> list[str]:
         """Return every ref that is stored, sorted."""
         try:
-            self._refuse_link()
+            refuse_link(self.directory)
             with os.scandir(self.directory) as entries:
                 names = [entry.name for entry in entries if entry.is_file(follow_symlinks=False)]
         except (FileNotFoundError, NotADirectoryError):
@@ -350,11 +326,6 @@ class TextFiles:
         if ref_of(text) != ref:
             raise _corrupt_error(ref, file, f"was truncated or changed: it hashes to {ref_of(text)}")
         return text
-
-    def _refuse_link(self) -> None:
-        """Refuse a link in the place of the directory: texts would go, and be removed, wherever it points."""
-        if self.directory.is_symlink():
-            raise OSError(errno.ELOOP, "the directory is a link, which is not followed")
 
     def _file(self, ref: str) -> Path:
         return self.directory / f"{ref.removeprefix(REF_PREFIX)}.txt"

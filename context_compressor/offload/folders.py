@@ -6,13 +6,12 @@ import logging
 import os
 import re
 import stat
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from context_compressor.errors import InvalidArgumentError
-from context_compressor.offload.locks import STORE_FOLDER
+from context_compressor.offload.locks import own_folder
 
 logger = logging.getLogger(__name__)
 
@@ -77,7 +76,7 @@ def find_namespaces(path: Path) -> list[FoundNamespace]:
     that this process may not read.
     """
     found: list[FoundNamespace] = []
-    is_store = (path / STORE_FOLDER).is_dir()
+    is_store = own_folder(path).is_dir()
     with os.scandir(path) as entries:
         names = [
             entry.name
@@ -132,23 +131,22 @@ def _list_files(directory: Path, changed_ns: int) -> tuple[FoundNamespace, bool]
     return FoundNamespace(directory.name, total, texts, changed_ns, has_others, is_certain), is_still
 
 
-def being_removed(path: Path) -> Iterator[Path]:
-    """Yield the directories in which what is being removed lies."""
+def being_removed(path: Path) -> list[Path]:
+    """Return the directories in which what is being removed lies."""
     try:
-        with os.scandir(path / STORE_FOLDER) as entries:
-            names = [entry.name for entry in entries if entry.name.startswith(REMOVING_PREFIX)]
+        return [each for each in own_folder(path).iterdir() if each.name.startswith(REMOVING_PREFIX)]
     except FileNotFoundError:
-        return
-    for name in names:
-        yield path / STORE_FOLDER / name
+        return []
 
 
 def empty(directory: Path) -> None:
-    """Remove our files in a directory, and the directory if there is nothing else in it.
+    """Remove our files in a directory, and the directory if there is nothing else in it; a link stays.
 
     Raises:
         OSError: a file cannot be removed.
     """
+    if directory.is_symlink():
+        return
     try:
         with os.scandir(directory) as entries:
             ours = [entry.path for entry in entries if is_ours(entry)]

@@ -24,12 +24,11 @@ from context_compressor.offload.folders import (
 )
 from context_compressor.offload.locks import (
     LOCK_FILE,
-    STORE_FOLDER,
     UNLOCKABLE_SECONDS,
     disk_error,
     locked,
-    make_directory,
     namespaces_in_use,
+    own_folder,
     sync_directory,
 )
 
@@ -57,11 +56,11 @@ class Usage:
     """The count of one directory. All of this blocks, and raises OSError where the count cannot be kept."""
 
     def __init__(self, path: Path) -> None:
-        self._file = path / STORE_FOLDER / _FILE
+        self._root = path
 
     def is_kept(self) -> bool:
         """Tell whether anybody counts in this directory."""
-        return self._file.exists()
+        return (own_folder(self._root) / _FILE).exists()
 
     def used(self) -> int | None:
         """Return how many bytes are counted; None where there is no count that can be trusted."""
@@ -107,7 +106,7 @@ class Usage:
 
     def begin_counting(self) -> int:
         """Return what `end_counting` takes; call before the directory is looked through."""
-        make_directory(self._file.parent)
+        own_folder(self._root, make=True)
         with self._opened() as (_, count):
             return count.added  # the file is there now, so what comes is noted
 
@@ -121,7 +120,7 @@ class Usage:
     @contextmanager
     def _opened(self) -> Iterator[tuple[int, _Count]]:
         """Hold the lock of the file; give its descriptor and what it says."""
-        with locked(self._file) as (descriptor, _):
+        with locked(own_folder(self._root) / _FILE) as (descriptor, _):
             yield descriptor, _read(descriptor)
 
 
@@ -240,7 +239,7 @@ def _collect(
         for directory in being_removed(path):  # what an earlier collection did not get done
             _empty_aside(directory)
     found = find_namespaces(path)
-    if not found and not (path / STORE_FOLDER).exists():
+    if not found and not own_folder(path).exists():
         return nothing  # no store was ever here
     with _deciding(path, look_only=dry_run) as is_locked:
         taken = _in_use(path, found, is_locked)
@@ -271,11 +270,10 @@ def _collect(
 @contextmanager
 def _deciding(path: Path, *, look_only: bool = False) -> Iterator[bool]:
     """Let nobody open a namespace meanwhile; give whether that holds, as on disks that have locks."""
-    lock = path / STORE_FOLDER / LOCK_FILE
+    lock = own_folder(path, make=not look_only) / LOCK_FILE
     if look_only and not lock.exists():
         yield True
         return
-    make_directory(lock.parent)
     with locked(lock) as (_, is_locked):
         yield is_locked
 
@@ -363,7 +361,7 @@ def _set_aside(path: Path, namespace: FoundNamespace, aside: list[Path]) -> bool
     if namespace.has_others:
         empty(directory)
     else:
-        target = path / STORE_FOLDER / f"{REMOVING_PREFIX}{secrets.token_hex(8)}"
+        target = own_folder(path) / f"{REMOVING_PREFIX}{secrets.token_hex(8)}"
         directory.rename(target)
         aside.append(target)
     return True
