@@ -7,7 +7,7 @@ import os
 import re
 import stat
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from context_compressor.errors import InvalidArgumentError
@@ -85,35 +85,39 @@ def find_namespaces(path: Path) -> list[FoundNamespace]:
         ]
     for name in names:
         try:
-            namespace, is_private = _look_into(path, name)
+            status = (path / name).lstat()  # before the files: what comes meanwhile makes a difference later
+            namespace = _look_into(path / name, status.st_mtime_ns)
         except FileNotFoundError:  # somebody else is removing it
             continue
         except PermissionError as error:
             logger.warning("%s is not counted and stays: %s", path / name, error.strerror)
             continue
         # An empty directory may be anybody's, and so may a search.sqlite3; stores make private directories.
+        is_private = os.name == "posix" and stat.S_IMODE(status.st_mode) == _MADE_BY_US
         is_likely = is_private and not namespace.has_others and (is_store or namespace.bytes > 0)
         if namespace.is_certain or is_likely:
             found.append(namespace)
     return found
 
 
-def _look_into(path: Path, name: str) -> tuple[FoundNamespace, bool]:
-    directory = path / name
-    status = directory.lstat()  # before the files: what comes meanwhile makes a difference later
-    found, is_still = _list_files(directory, status.st_mtime_ns)
-    for _ in range(_LOOKS - 1):
-        if is_still:
-            break
-        # A file that gets its name while we look may be missed under both, its old one and its new one.
-        again, is_still = _list_files(directory, directory.lstat().st_mtime_ns)
-        found = again if is_still or again.bytes > found.bytes else found
-    found = replace(found, used_ns=status.st_mtime_ns)
-    return found, os.name == "posix" and stat.S_IMODE(status.st_mode) == _MADE_BY_US
+def _look_into(directory: Path, used_ns: int) -> FoundNamespace:
+    """Return what lies in a directory.
+
+    A file that gets its name while we look may be missed under both, its old one and its new one: then we
+    look again, and take what was most.
+    """
+    looks = []
+    for _ in range(_LOOKS):
+        changed_ns = directory.lstat().st_mtime_ns
+        found, has_vanished = _list_files(directory, used_ns)
+        if not has_vanished and directory.lstat().st_mtime_ns == changed_ns:
+            return found
+        looks.append(found)
+    return max(looks, key=lambda found: found.bytes)
 
 
-def _list_files(directory: Path, changed_ns: int) -> tuple[FoundNamespace, bool]:
-    """Return what lies in a directory, and whether it stood still while we looked."""
+def _list_files(directory: Path, used_ns: int) -> tuple[FoundNamespace, bool]:
+    """Return what lies in a directory, and whether something went while we looked."""
     total = texts = 0
     has_others = has_vanished = is_certain = False
     with os.scandir(directory) as entries:
@@ -127,8 +131,7 @@ def _list_files(directory: Path, changed_ns: int) -> tuple[FoundNamespace, bool]
                 texts += FILE_NAME.fullmatch(entry.name) is not None
             except FileNotFoundError:
                 has_vanished = True
-    is_still = not has_vanished and directory.lstat().st_mtime_ns == changed_ns
-    return FoundNamespace(directory.name, total, texts, changed_ns, has_others, is_certain), is_still
+    return FoundNamespace(directory.name, total, texts, used_ns, has_others, is_certain), has_vanished
 
 
 def being_removed(path: Path) -> list[Path]:
