@@ -21,7 +21,7 @@ from context_compressor.memory.compressed import CompressedMemory
 from context_compressor.offload.guide import GUIDE, LOAD_TOOL, SHORT_GUIDE, is_own_tool, names_tools
 from context_compressor.offload.pages import page_matches, parse_page
 from context_compressor.offload.store import InMemoryOffloadStore, ref_of
-from context_compressor.tools import reading
+from context_compressor.tools import tools
 from context_compressor.tools.tools import OffloadTools
 from tests.offload.counters import WordCounter
 from tests.support.media import png_url
@@ -429,7 +429,7 @@ class TestGrep:
         assert "damaged" in await grep(source, pattern="job", ref=ref_of(LOG))
 
     async def test_a_pattern_that_never_ends_gets_an_answer(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(reading, "SEARCH_SECONDS", 0.05)
+        monkeypatch.setattr(tools, "SEARCH_SECONDS", 0.05)
         source = Source("a" * 60 + "!", PROSE)
         answer = await grep(source, pattern="(a|aa)+$")
         assert "was stopped after 0.05 s, nothing found" in answer
@@ -437,20 +437,20 @@ class TestGrep:
 
     async def test_the_time_is_for_all_texts_together(self, monkeypatch: pytest.MonkeyPatch) -> None:
         allowed: list[float] = []
-        real = reading.search_text
+        real = tools.search_text
 
         def spy(text: str, ref: str, pattern: Any, seconds: float) -> Any:
             allowed.append(seconds)
             return real(text, ref, pattern, seconds)
 
-        monkeypatch.setattr(reading, "search_text", spy)
+        monkeypatch.setattr(tools, "search_text", spy)
         await grep(Source("a", "b", "c"), pattern="x")
         assert allowed[0] == 2.0
         assert allowed == sorted(allowed, reverse=True)
         assert len(set(allowed)) == 3
 
     async def test_what_was_found_before_time_ran_out_is_shown(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(reading, "SEARCH_SECONDS", 0.5)
+        monkeypatch.setattr(tools, "SEARCH_SECONDS", 0.5)
         source = Source("ab1", "a" * 60 + "!", "ab2")
         answer = await grep(source, pattern=r"(a|a)*b?\d$")
         assert "1| ab1" in answer
@@ -476,14 +476,14 @@ class TestGrep:
 
     async def test_the_event_loop_goes_on_during_a_search(self, monkeypatch: pytest.MonkeyPatch) -> None:
         entered, release = threading.Event(), threading.Event()
-        real = reading.search_text
+        real = tools.search_text
 
         def held(*arguments: Any) -> Any:
             entered.set()
             release.wait()
             return real(*arguments)
 
-        monkeypatch.setattr(reading, "search_text", held)
+        monkeypatch.setattr(tools, "search_text", held)
         searching = asyncio.create_task(grep(Source(PROSE), pattern="Alpha"))
         await asyncio.to_thread(entered.wait)  # would never return if the loop were held
         release.set()
