@@ -12,7 +12,8 @@ from context_compressor.memory.searching import Recall
 from context_compressor.memory.texts import Housekeeping
 from context_compressor.memory.tracking import Upkeep
 from context_compressor.messages.msg import Msg
-from context_compressor.tokens.counter import TokenCounter, measure_all_off_loop
+from context_compressor.tokens.counter import TokenCounter
+from context_compressor.tokens.off_loop import measure_all_off_loop
 
 
 class Changes:

@@ -17,8 +17,8 @@ from context_compressor.memory.history import BaseHistory
 from context_compressor.memory.state import KnownMessages, MemoryState
 from context_compressor.messages.exchanges import Decisions
 from context_compressor.messages.msg import Msg
-from context_compressor.tokens.counter import MessageTokens, TokenCounter, measure_all_off_loop
-from context_compressor.tokens.off_loop import run_off_loop, text_characters
+from context_compressor.tokens.counter import MessageTokens, TokenCounter
+from context_compressor.tokens.off_loop import measure_all_off_loop, run_off_loop, text_characters
 
 
 class LoopLock:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -43,17 +42,6 @@ def check_counter(counter: object) -> None:
         check_members("counter", counter, "a TokenCounter", members, "leave it out for TiktokenCounter()")
 
 
-COUNT_OFF_LOOP_CHARACTERS = 32_000
-"""Messages with more characters than this, together, are counted in a thread. With the Qwen vocabulary so
-many take 2 ms in English and 4 ms in Chinese; a hop to a thread and back takes 0.05 to 0.2 ms."""
-
-_FIRST_COUNTED = "It's 1 of\n  a\n\n\tkind! "
-"""Counted on the event loop before anything is counted elsewhere, with something for every branch of the
-vocabularies' patterns. tiktoken's regular expressions give the thread which is there first a way around all
-locks (regex-automata's `util::pool`). On the loop, where nearly all is counted, that saves 15 % of the time.
-"""
-
-
 class MessageTokens(NamedTuple):
     """What a message costs."""
 
@@ -88,31 +76,6 @@ def measure(counter: TokenCounter, msg: Msg) -> MessageTokens:
         )
     characters = max(count_characters(msg), 1)
     return MessageTokens(total, tuple(total * len(text) // characters for text in plain_texts(msg)))
-
-
-async def load_off_loop(counter: TokenCounter) -> None:
-    """Let a counter read its vocabulary in a thread, unless it has: that takes up to a second."""
-    if not getattr(counter, "is_loaded", True):
-        await asyncio.to_thread(counter.load)  # type: ignore[attr-defined]
-        counter.count_text(_FIRST_COUNTED)
-
-
-async def measure_all_off_loop(counter: TokenCounter, messages: Sequence[Msg]) -> list[MessageTokens]:
-    """Measure messages as `measure` does: together in one thread if they are large together, else at once.
-
-    A counter whose `is_loaded` is false has a vocabulary to read first: its `load` is called in a thread.
-
-    Raises:
-        InvalidArgumentError: the counter returned anything but a number of tokens.
-    """
-    if not messages:
-        return []
-    # Media are not tokenised, but megabytes of them are read through, to be sure that they are media.
-    characters = sum([count_characters(msg, with_media=True) for msg in messages])
-    await load_off_loop(counter)
-    if characters > COUNT_OFF_LOOP_CHARACTERS:
-        return await asyncio.to_thread(lambda: [measure(counter, msg) for msg in messages])
-    return [measure(counter, msg) for msg in messages]
 
 
 def count_characters(msg: Msg, *, with_media: bool = False) -> int:

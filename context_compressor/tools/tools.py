@@ -28,7 +28,7 @@ from context_compressor.offload.guide import (
     SEARCH_TOOL,
 )
 from context_compressor.search.hits import hits_page
-from context_compressor.tokens.counter import load_off_loop
+from context_compressor.tokens.off_loop import load_off_loop
 from context_compressor.tools.arguments import Arguments, FinalAnswer, as_arguments, show_value
 from context_compressor.tools.grep import (
     SEARCH_SECONDS,
