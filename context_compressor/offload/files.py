@@ -9,9 +9,9 @@ import stat
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -192,6 +192,7 @@ off by hours (network disks) does no harm."""
 
 _READ_FLAGS = os.O_RDONLY | PLAIN_FLAGS | getattr(os, "O_NONBLOCK", 0)
 """A named pipe in the place of a text would block the open for ever."""
+_ABSENT = FileNotFoundError, NotADirectoryError
 
 
 class TextFiles:
@@ -207,53 +208,48 @@ class TextFiles:
     def write(self, text: str, tenant: Tenant, cancelled: threading.Event) -> str:
         """Make a text durable and return its ref; cancelled, end after the step under way."""
         ref = ref_of(text)
-        try:
-            refuse_link(self.directory)
+        with self._failing(f"{ref} could not be written to {self._file(ref)}", OffloadWriteError):
             make_directory(self.directory)
             self._sweep()
             if not self._holds(ref, text):
                 self._write_file(ref, text, tenant, cancelled)
             sync_directory(self.directory)
-        except OSError as error:
-            file = self._file(ref)
-            raise disk_error(error, f"{ref} could not be written to {file}", OffloadWriteError) from error
         return ref
 
     def read(self, ref: str) -> str:
         """Return the text under a ref."""
-        try:
-            refuse_link(self.directory)
+        with self._failing(f"{ref} could not be read from {self._file(ref)}"):
             return self._load(ref)
-        except OSError as error:
-            file = self._file(ref)
-            raise disk_error(error, f"{ref} could not be read from {file}", OffloadError) from error
 
     def delete(self, ref: str, tenant: Tenant, cancelled: threading.Event) -> None:
         """Remove the text under a ref, durably, unless cancelled before; absent is fine."""
         file = self._file(ref)
-        try:
-            refuse_link(self.directory)
+        with self._failing(f"{ref} could not be removed ({file})"), suppress(*_ABSENT):
             with tenant.freeing(file.lstat().st_size):
                 if cancelled.is_set():  # and given up: it may be named again by now
                     raise OffloadError(f"{ref} was not removed: cancelled")
                 file.unlink()
             sync_directory(self.directory)
-        except (FileNotFoundError, NotADirectoryError):
-            return
-        except OSError as error:
-            raise disk_error(error, f"{ref} could not be removed ({file})", OffloadError) from error
 
     def refs(self) -> list[str]:
         """Return every ref that is stored, sorted."""
+        names: list[str] = []
+        with (
+            self._failing(f"{self.directory} could not be listed"),
+            suppress(*_ABSENT),
+            os.scandir(self.directory) as entries,
+        ):
+            names = [entry.name for entry in entries if entry.is_file(follow_symlinks=False)]
+        return sorted(REF_PREFIX + match[1] for name in names if (match := FILE_NAME.fullmatch(name)))
+
+    @contextmanager
+    def _failing(self, what: str, otherwise: type[OffloadError] = OffloadError) -> Iterator[None]:
+        """Refuse a directory that is a link, and call a disk's error by its name here."""
         try:
             refuse_link(self.directory)
-            with os.scandir(self.directory) as entries:
-                names = [entry.name for entry in entries if entry.is_file(follow_symlinks=False)]
-        except (FileNotFoundError, NotADirectoryError):
-            return []
+            yield
         except OSError as error:
-            raise disk_error(error, f"{self.directory} could not be listed", OffloadError) from error
-        return sorted(REF_PREFIX + match[1] for name in names if (match := FILE_NAME.fullmatch(name)))
+            raise disk_error(error, what, otherwise) from error
 
     def _write_file(self, ref: str, text: str, tenant: Tenant, cancelled: threading.Event) -> None:
         data = text.encode("utf-8", "surrogatepass")
@@ -313,7 +309,7 @@ class TextFiles:
                     data = stream.read()
             finally:
                 os.close(descriptor)
-        except (FileNotFoundError, NotADirectoryError) as error:
+        except _ABSENT as error:
             raise OffloadNotFoundError(f"{ref} is not stored: there is no {file}") from error
         except OSError as error:
             if error.errno == errno.ELOOP:

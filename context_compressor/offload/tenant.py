@@ -81,15 +81,19 @@ class Directory:
             OffloadError: the directory could not be tidied.
             OSError: the count cannot be kept.
         """
-        if size > max_bytes:
-            raise OffloadFullError(self._complaint(size, max_bytes, "raise max_bytes"))
-        if self._add(size, descriptor, max_bytes):
-            return
-        with self._collecting:
-            if self._add(size, descriptor, max_bytes) or self._make_room(size, descriptor, max_bytes):
+        mend = "raise max_bytes"
+        if size <= max_bytes:
+            if self._add(size, descriptor, max_bytes):
                 return
-        in_use = "what is in it is used by sessions that are open; raise max_bytes, or end sessions"
-        raise OffloadFullError(self._complaint(size, max_bytes, in_use))
+            with self._collecting:
+                if self._add(size, descriptor, max_bytes) or self._make_room(size, descriptor, max_bytes):
+                    return
+            mend = "what is in it is used by sessions that are open; raise max_bytes, or end sessions"
+        used = self.usage.used()
+        held = "" if used is None else f" holds {used:,} and"
+        raise OffloadFullError(
+            f"{size:,} bytes do not fit: {self._root}{held} may hold {max_bytes:,} (max_bytes); {mend}"
+        )
 
     def _add(self, size: int, descriptor: int, max_bytes: int) -> bool:
         os.ftruncate(descriptor, size)  # takes no room on the disk yet
@@ -117,11 +121,6 @@ class Directory:
         self._in_vain_until = now + _IN_VAIN_SECONDS
         self._changes_then = self.namespaces.changes
         return False
-
-    def _complaint(self, size: int, max_bytes: int, reason: str) -> str:
-        used = self.usage.used()
-        held = "" if used is None else f" holds {used:,} and"
-        return f"{size:,} bytes do not fit: {self._root}{held} may hold {max_bytes:,} (max_bytes); {reason}"
 
     def remove_expired(self, max_age_seconds: float) -> None:
         """Remove what nobody has used for too long, if that was not looked for lately; trouble is logged."""
