@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from context_compressor.offload.pages import END, closing_more, lines_page
 from context_compressor.offload.previews.making import CHARS_PER_TOKEN_BOUND, largest_fitting
 from context_compressor.offload.previews.text import counted
@@ -35,34 +37,30 @@ def read_page(
         return f"There is no column {column}: line {offset} of {ref} has {lengths[0]} characters."
     wanted[0] = wanted[0][column - 1 :]
 
-    def whole(count: int) -> str:
-        following = offset + count
-        closing = closing_more(following) if following <= total else END
-        return lines_page(ref, wanted[:count], offset, total, closing, from_column=column)
-
-    def cut(count: int, characters: int) -> str:
-        """Show `count` whole lines and the beginning of the next."""
-        part = wanted[count][:characters]
+    def page(count: int, characters: int = 0) -> str:
+        """Show `count` whole lines, and so many characters of the next."""
         number = offset + count
-        start = column if count == 0 else 1
-        closing = closing_more(number, start + characters, lengths[count])
-        lines, end = [*wanted[:count], part], start + characters - 1
+        if not characters:
+            closing = closing_more(number) if number <= total else END
+            return lines_page(ref, wanted[:count], offset, total, closing, from_column=column)
+        end = (column if count == 0 else 1) + characters - 1
+        closing = closing_more(number, end + 1, lengths[count])
+        lines = [*wanted[:count], wanted[count][:characters]]
         return lines_page(ref, lines, offset, total, closing, from_column=column, to_column=end)
 
-    upper = _lines_within(wanted, most)
-    guess = _lines_within(wanted, max_tokens * 3)
-    count = largest_fitting(lambda n: counter.count_text(whole(n)), upper, max_tokens, guess)
+    def tokens(count: int, characters: int = 0) -> int:
+        return counter.count_text(page(count, characters))
+
+    upper, guess = _lines_within(wanted, most), _lines_within(wanted, max_tokens * 3)
+    count = largest_fitting(tokens, upper, max_tokens, guess)
+    characters = 0
     # A long line must be cut when nothing else fits; it may be when half the page would stay empty.
-    if count < len(wanted) and (count == 0 or counter.count_text(whole(count)) < max_tokens // 2):
+    if count < len(wanted) and (count == 0 or tokens(count) < max_tokens // 2):
         upper = min(len(wanted[count]) - 1, most)
-        characters = largest_fitting(
-            lambda n: counter.count_text(cut(count, n)), upper, max_tokens, max_tokens * 2
-        )
-        if characters:
-            return cut(count, characters)
-    if count == 0:
-        return f"No room for a page of {ref}: {max_tokens} tokens are left for it, less than its frame takes."
-    return whole(count)
+        characters = largest_fitting(partial(tokens, count), upper, max_tokens, max_tokens * 2)
+    if count or characters:
+        return page(count, characters)
+    return f"No room for a page of {ref}: {max_tokens} tokens are left for it, less than its frame takes."
 
 
 def _lines_from(text: str, first: int, count: int) -> list[str]:
