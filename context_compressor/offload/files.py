@@ -24,14 +24,12 @@ from context_compressor.errors import (
 )
 from context_compressor.offload.folders import (
     FILE_NAME,
+    PLAIN_FLAGS,
     TEMPORARY_PREFIX,
     TEMPORARY_SUFFIX,
     as_root,
     check_limit,
     check_namespace,
-)
-from context_compressor.offload.locks import (
-    PLAIN_FLAGS,
     disk_error,
     make_directory,
     refuse_link,

@@ -1,7 +1,8 @@
-"""What lies in a store's directory: namespaces, their sizes and last use; what its arguments may be."""
+"""The disk, and what lies in a store's directory: namespaces, their sizes and last use."""
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import re
@@ -10,10 +11,81 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from context_compressor.errors import InvalidArgumentError
-from context_compressor.offload.locks import own_folder
+from context_compressor.errors import (
+    InvalidArgumentError,
+    OffloadError,
+    OffloadFullError,
+    OffloadPermissionError,
+)
 
 logger = logging.getLogger(__name__)
+
+PLAIN_FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+"""For a file of ours: a link in its place could point to any file on the disk; without the last one Windows
+writes every line feed as two characters."""
+
+
+def make_directory(path: Path) -> None:
+    """Make a directory, and those above it, durably and for this user alone, where there is none."""
+    if path.is_dir():
+        return
+    make_directory(path.parent)
+    with suppress(FileExistsError):  # another process was faster
+        path.mkdir(0o700)
+    with suppress(PermissionError):  # a parent may be passable but not readable
+        sync_directory(path.parent)
+
+
+def sync_directory(path: Path) -> None:
+    """Make the names in a directory durable; a no-op where the system has no such call."""
+    if os.name == "nt":
+        return
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some network disks cannot
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def refuse_link(directory: Path) -> None:
+    """Refuse a link in the place of a directory: what goes into it, or is removed, would be elsewhere.
+
+    Raises:
+        OSError: it is a link.
+    """
+    if directory.is_symlink():
+        raise OSError(errno.ELOOP, "the directory is a link, which is not followed", str(directory))
+
+
+def disk_error(error: OSError, what: str, otherwise: type[OffloadError]) -> OffloadError:
+    """Return what a disk's error is called here, and what to do: `otherwise` where nothing more is known."""
+    reason = f"{what}: {error.strerror or error}"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return OffloadFullError(f"{reason}; free disk space there, or raise the quota")
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return OffloadPermissionError(f"{reason}; give this process access, or choose another path")
+    return otherwise(f"{reason}; mend the disk or choose another path")
+
+
+STORE_FOLDER = ".store"
+"""Folder in a store's directory for what is not a namespace, which no namespace can be called."""
+
+
+def own_folder(root: Path, *, make: bool = False) -> Path:
+    """Return the folder of a store that is not a namespace; made on demand.
+
+    Raises:
+        OSError: it is a link, or cannot be made.
+    """
+    folder = root / STORE_FOLDER
+    refuse_link(folder)
+    if make:
+        make_directory(folder)
+    return folder
+
 
 NAMESPACE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
 REMOVING_PREFIX = "removing-"

@@ -19,18 +19,13 @@ from context_compressor.offload.folders import (
     as_root,
     being_removed,
     check_limit,
+    disk_error,
     empty,
     find_namespaces,
-)
-from context_compressor.offload.locks import (
-    LOCK_FILE,
-    UNLOCKABLE_SECONDS,
-    disk_error,
-    locked,
-    namespaces_in_use,
     own_folder,
     sync_directory,
 )
+from context_compressor.offload.locks import LOCK_FILE, UNLOCKABLE_SECONDS, locked, namespaces_in_use
 
 _FILE = "usage"
 _WIDTH = 64

@@ -14,15 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from context_compressor.errors import OffloadError, OffloadFullError
-from context_compressor.offload.folders import index_bytes
-from context_compressor.offload.locks import (
-    WAIT_SECONDS,
-    OpenNamespaces,
-    locked,
-    own_folder,
-    refuse_link,
-    watch_forks,
-)
+from context_compressor.offload.folders import index_bytes, own_folder, refuse_link
+from context_compressor.offload.locks import WAIT_SECONDS, OpenNamespaces, locked, watch_forks
 from context_compressor.offload.retention import Usage, collect_garbage
 
 logger = logging.getLogger(__name__)
