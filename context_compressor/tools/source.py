@@ -18,6 +18,8 @@ from context_compressor.tools.arguments import FinalAnswer, show_value
 
 NEWEST_NAMED = 5
 """Refs that an answer names at most."""
+_MAX_REF_CHARACTERS = 1_000
+"""Of what a model gives as a ref so much is looked at: a whole stub's first line is shorter."""
 _HEX_REF = re.compile(r"(?<![0-9a-f])[0-9a-f]{16}(?![0-9a-f])")
 
 
@@ -151,7 +153,8 @@ async def find_ref(memory: OffloadSource, given: object) -> str:
         FinalAnswer: there is no such text; the answer names others.
     """
     refs = await memory.reachable_refs()
-    digits: set[str] = set(_HEX_REF.findall(given.lower())) if isinstance(given, str) else set()
+    said = given[:_MAX_REF_CHARACTERS].lower() if isinstance(given, str) else ""
+    digits: set[str] = set(_HEX_REF.findall(said))
     if len(digits) == 1 and (ref := REF_PREFIX + digits.pop()) in refs:
         return ref
     if not refs:
