@@ -16,7 +16,7 @@ from context_compressor.messages.media import MIN_CHARACTERS, is_data_url
 from context_compressor.messages.msg import Block, Msg
 from context_compressor.messages.parts import Part, PartPath, other_parts, replace_parts, text_parts
 from context_compressor.messages.repair import is_orphan, orphan_as_result
-from context_compressor.messages.text import dump_sendable
+from context_compressor.messages.text import LINE_ENDS, dump_sendable, indent_lines
 from context_compressor.offload.store import ref_of
 from context_compressor.summarizers.cutting import cut
 from context_compressor.tokens.counter import TokenCounter
@@ -161,7 +161,9 @@ def _redacted_key(key: Any, redact: Redact, taken: Container[Any]) -> Any:
     return unique
 
 
-_TITLE_LIKE = re.compile(r"^=== (?:user|assistant|system|result of)\b.*===[ \t\r]*$", re.MULTILINE)
+_TITLE_LIKE = re.compile(
+    rf"=== (?:user|assistant|system|result of)\b[^{LINE_ENDS}]*===[ \t]*(?![^{LINE_ENDS}])"
+)
 """A line that would pass for a title: indented by a space, a tool cannot speak in the user's name."""
 
 
@@ -204,7 +206,7 @@ def render_transcript(messages: Sequence[Msg], *, segments: int = 0) -> Transcri
         title = " ".join(title.split())  # names come from outside
         said = "\n".join(lines)
         if "=== " in said:  # to look for it takes a twentieth of the time
-            said = _TITLE_LIKE.sub(r" \g<0>", said)
+            said = indent_lines(said, _TITLE_LIKE)
         sections.append(f"=== {title} ===\n{said}")
     return Transcript("\n\n".join(sections), tuple(media))
 

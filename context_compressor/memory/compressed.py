@@ -36,7 +36,8 @@ from context_compressor.offload.store import InMemoryOffloadStore, OffloadStore
 from context_compressor.search.hits import Hit
 from context_compressor.summarizers.extracts import ExtractiveSummarizer
 from context_compressor.summarizers.protocol import Summarizer
-from context_compressor.tokens.counter import TokenCounter, measure_all_off_loop
+from context_compressor.tokens.counter import TokenCounter
+from context_compressor.tokens.off_loop import measure_all_off_loop
 from context_compressor.tokens.tiktoken import TiktokenCounter
 
 if TYPE_CHECKING:

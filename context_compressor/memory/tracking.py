@@ -30,8 +30,8 @@ from context_compressor.memory.history import (
 from context_compressor.memory.state import KnownMessages, MemoryState
 from context_compressor.messages.exchanges import Decisions, ExchangeBuilder
 from context_compressor.messages.msg import Msg
-from context_compressor.tokens.counter import MessageTokens, TokenCounter, measure_all_off_loop
-from context_compressor.tokens.off_loop import run_off_loop, text_characters
+from context_compressor.tokens.counter import MessageTokens, TokenCounter
+from context_compressor.tokens.off_loop import measure_all_off_loop, run_off_loop, text_characters
 
 T = TypeVar("T")
 

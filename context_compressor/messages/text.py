@@ -66,7 +66,10 @@ def _pieces(text: str) -> Iterator[str]:
 _ESCAPES = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b\n]{0,2000}(?:\x07|\x1b\\)|\x1b[ -/]*[0-~]?"
 )
-_LINE_ENDS = re.compile(r"\r\n|[\r\v\f\x1c-\x1e\x85\u2028\u2029]")
+LINE_ENDS = r"\n\r\v\f\x1c-\x1e\x85\u2028\u2029"
+"""What ends a line to a reader, be it a program or a model: for a set in a pattern."""
+_OTHER_LINE_ENDS = re.compile(rf"\r\n|(?!\n)[{LINE_ENDS}]")
+_LINE_START = re.compile(rf"\A|(?<=[{LINE_ENDS}])(?!(?<=\r)\n)")
 _HIDDEN = (
     "\x00-\x08\x0e-\x1f\x7f-\x9f",  # control characters
     "\u200b\u2060-\u2064\ufeff\u00ad\u180e",  # without width; joiners stay, which scripts and emoji need
@@ -94,8 +97,22 @@ def clean(text: str) -> str:
     if text.isascii() and not text.encode().translate(None, _PLAIN):
         return _break_marks(text)
     text = _ESCAPES.sub("", text) if "\x1b" in text else text
-    text = _HIDDEN_CHARACTER.sub("", _LINE_ENDS.sub("\n", text))
+    text = _HIDDEN_CHARACTER.sub("", _OTHER_LINE_ENDS.sub("\n", text))
     return _break_marks(text.encode("utf-8", "replace").decode("utf-8"))
+
+
+def indent_lines(text: str, like: re.Pattern[str] | None = None) -> str:
+    """Put a space before the lines of a text from outside, so that none passes for a line of ours.
+
+    A line begins behind any of `LINE_ENDS`, which stay as they are.
+
+    Args:
+        text: what somebody said.
+        like: how the lines begin that are indented; None for all.
+    """
+    if like is None:
+        return _LINE_START.sub(" ", text)
+    return _LINE_START.sub(lambda start: " " if like.match(text, start.end()) else "", text)
 
 
 def _break_marks(text: str) -> str:

@@ -9,13 +9,11 @@ import stat
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
-
-from aiofiles.os import wrap
 
 from context_compressor.errors import (
     OffloadCollisionError,
@@ -26,17 +24,15 @@ from context_compressor.errors import (
 )
 from context_compressor.offload.folders import (
     FILE_NAME,
+    PLAIN_FLAGS,
     TEMPORARY_PREFIX,
     TEMPORARY_SUFFIX,
     as_root,
     check_limit,
     check_namespace,
-)
-from context_compressor.offload.locks import (
-    PLAIN_FLAGS,
-    OnePerDirectory,
     disk_error,
     make_directory,
+    refuse_link,
     sync_directory,
 )
 from context_compressor.offload.store import REF_PREFIX, check_ref, check_text, ref_of
@@ -48,27 +44,6 @@ _GRACE_SECONDS = 5.0
 """How long a cancelled operation waits for its thread: an fsync on a busy disk can take seconds."""
 _OPENING_SECONDS = 0.1
 """How long making a store may take, which happens on the event loop; what fails is made up for later."""
-
-
-class _DiskThreads:
-    """Threads of one directory, which end when nobody has a store in it any more.
-
-    The event loop's are few and belong to everybody: a disk that hangs would take them all, one write each,
-    and whatever else needs one, such as counting a long text or looking up a host, would wait for the disk.
-    """
-
-    pool: ThreadPoolExecutor
-
-    def __init__(self) -> None:
-        self.start_as_child()
-
-    def start_as_child(self) -> None:
-        """Take over in a process that was forked, which has none of its parent's threads."""
-        self.pool = ThreadPoolExecutor(thread_name_prefix="offload")
-
-
-_threads_of = OnePerDirectory(lambda _: _DiskThreads())
-"""What one disk holds up, another does not."""
 
 
 class FileOffloadStore:
@@ -108,7 +83,6 @@ class FileOffloadStore:
         check_limit("max_age_seconds", max_age_seconds)
         self._files = TextFiles(root / namespace)
         self._tenant = Tenant(root, namespace, max_bytes, max_age_seconds)
-        self._threads = _threads_of(root)
         # What lies there may be named by a ledger that is about to be loaded, and not used for long.
         self._tenant.enter(to_write=False, wait_seconds=_OPENING_SECONDS)
 
@@ -179,16 +153,16 @@ class FileOffloadStore:
         self._tenant.leave()
 
     async def _run(self, work: Callable[[threading.Event], T], *, to_write: bool = False) -> T:
-        """Run blocking work in one thread, since fsync dwarfs a hop, with the namespace marked as in use."""
+        """Run blocking work in one thread, with the namespace marked as in use."""
 
         def enter_and_work(cancelled: threading.Event) -> T:
             self._tenant.enter(to_write=to_write)
             return work(cancelled)
 
-        return await _off_loop(self._threads, enter_and_work)
+        return await _off_loop(self._tenant.shared.threads, enter_and_work)
 
 
-async def _off_loop(threads: _DiskThreads, work: Callable[[threading.Event], T]) -> T:
+async def _off_loop(threads: ThreadPoolExecutor, work: Callable[[threading.Event], T]) -> T:
     """Run blocking work in a thread; cancelled, tell the work so and wait for its end.
 
     A thread cannot be interrupted. Left alone, it would go on writing behind the back of whoever cancelled.
@@ -196,7 +170,7 @@ async def _off_loop(threads: _DiskThreads, work: Callable[[threading.Event], T])
     not.
     """
     cancelled = threading.Event()
-    task = asyncio.ensure_future(wrap(work)(cancelled, executor=threads.pool))
+    task = asyncio.get_running_loop().run_in_executor(threads, work, cancelled)
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
@@ -216,6 +190,7 @@ off by hours (network disks) does no harm."""
 
 _READ_FLAGS = os.O_RDONLY | PLAIN_FLAGS | getattr(os, "O_NONBLOCK", 0)
 """A named pipe in the place of a text would block the open for ever."""
+_ABSENT = FileNotFoundError, NotADirectoryError
 
 
 class TextFiles:
@@ -231,53 +206,48 @@ class TextFiles:
     def write(self, text: str, tenant: Tenant, cancelled: threading.Event) -> str:
         """Make a text durable and return its ref; cancelled, end after the step under way."""
         ref = ref_of(text)
-        try:
-            self._refuse_link()
+        with self._failing(f"{ref} could not be written to {self._file(ref)}", OffloadWriteError):
             make_directory(self.directory)
             self._sweep()
             if not self._holds(ref, text):
                 self._write_file(ref, text, tenant, cancelled)
             sync_directory(self.directory)
-        except OSError as error:
-            file = self._file(ref)
-            raise disk_error(error, f"{ref} could not be written to {file}", OffloadWriteError) from error
         return ref
 
     def read(self, ref: str) -> str:
         """Return the text under a ref."""
-        try:
-            self._refuse_link()
+        with self._failing(f"{ref} could not be read from {self._file(ref)}"):
             return self._load(ref)
-        except OSError as error:
-            file = self._file(ref)
-            raise disk_error(error, f"{ref} could not be read from {file}", OffloadError) from error
 
     def delete(self, ref: str, tenant: Tenant, cancelled: threading.Event) -> None:
         """Remove the text under a ref, durably, unless cancelled before; absent is fine."""
         file = self._file(ref)
-        try:
-            self._refuse_link()
+        with self._failing(f"{ref} could not be removed ({file})"), suppress(*_ABSENT):
             with tenant.freeing(file.lstat().st_size):
                 if cancelled.is_set():  # and given up: it may be named again by now
                     raise OffloadError(f"{ref} was not removed: cancelled")
                 file.unlink()
             sync_directory(self.directory)
-        except (FileNotFoundError, NotADirectoryError):
-            return
-        except OSError as error:
-            raise disk_error(error, f"{ref} could not be removed ({file})", OffloadError) from error
 
     def refs(self) -> list[str]:
         """Return every ref that is stored, sorted."""
-        try:
-            self._refuse_link()
-            with os.scandir(self.directory) as entries:
-                names = [entry.name for entry in entries if entry.is_file(follow_symlinks=False)]
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-        except OSError as error:
-            raise disk_error(error, f"{self.directory} could not be listed", OffloadError) from error
+        names: list[str] = []
+        with (
+            self._failing(f"{self.directory} could not be listed"),
+            suppress(*_ABSENT),
+            os.scandir(self.directory) as entries,
+        ):
+            names = [entry.name for entry in entries if entry.is_file(follow_symlinks=False)]
         return sorted(REF_PREFIX + match[1] for name in names if (match := FILE_NAME.fullmatch(name)))
+
+    @contextmanager
+    def _failing(self, what: str, otherwise: type[OffloadError] = OffloadError) -> Iterator[None]:
+        """Refuse a directory that is a link, and call a disk's error by its name here."""
+        try:
+            refuse_link(self.directory)
+            yield
+        except OSError as error:
+            raise disk_error(error, what, otherwise) from error
 
     def _write_file(self, ref: str, text: str, tenant: Tenant, cancelled: threading.Event) -> None:
         data = text.encode("utf-8", "surrogatepass")
@@ -337,7 +307,7 @@ class TextFiles:
                     data = stream.read()
             finally:
                 os.close(descriptor)
-        except (FileNotFoundError, NotADirectoryError) as error:
+        except _ABSENT as error:
             raise OffloadNotFoundError(f"{ref} is not stored: there is no {file}") from error
         except OSError as error:
             if error.errno == errno.ELOOP:
@@ -350,11 +320,6 @@ class TextFiles:
         if ref_of(text) != ref:
             raise _corrupt_error(ref, file, f"was truncated or changed: it hashes to {ref_of(text)}")
         return text
-
-    def _refuse_link(self) -> None:
-        """Refuse a link in the place of the directory: texts would go, and be removed, wherever it points."""
-        if self.directory.is_symlink():
-            raise OSError(errno.ELOOP, "the directory is a link, which is not followed")
 
     def _file(self, ref: str) -> Path:
         return self.directory / f"{ref.removeprefix(REF_PREFIX)}.txt"

@@ -1,20 +1,91 @@
-"""What lies in a store's directory: namespaces, their sizes and last use; what its arguments may be."""
+"""The disk, and what lies in a store's directory: namespaces, their sizes and last use."""
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import re
 import stat
-from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-from context_compressor.errors import InvalidArgumentError
-from context_compressor.offload.locks import STORE_FOLDER
+from context_compressor.errors import (
+    InvalidArgumentError,
+    OffloadError,
+    OffloadFullError,
+    OffloadPermissionError,
+)
 
 logger = logging.getLogger(__name__)
+
+PLAIN_FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+"""For a file of ours: a link in its place could point to any file on the disk; without the last one Windows
+writes every line feed as two characters."""
+
+
+def make_directory(path: Path) -> None:
+    """Make a directory, and those above it, durably and for this user alone, where there is none."""
+    if path.is_dir():
+        return
+    make_directory(path.parent)
+    with suppress(FileExistsError):  # another process was faster
+        path.mkdir(0o700)
+    with suppress(PermissionError):  # a parent may be passable but not readable
+        sync_directory(path.parent)
+
+
+def sync_directory(path: Path) -> None:
+    """Make the names in a directory durable; a no-op where the system has no such call."""
+    if os.name == "nt":
+        return
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some network disks cannot
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def refuse_link(directory: Path) -> None:
+    """Refuse a link in the place of a directory: what goes into it, or is removed, would be elsewhere.
+
+    Raises:
+        OSError: it is a link.
+    """
+    if directory.is_symlink():
+        raise OSError(errno.ELOOP, "the directory is a link, which is not followed", str(directory))
+
+
+def disk_error(error: OSError, what: str, otherwise: type[OffloadError]) -> OffloadError:
+    """Return what a disk's error is called here, and what to do: `otherwise` where nothing more is known."""
+    reason = f"{what}: {error.strerror or error}"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return OffloadFullError(f"{reason}; free disk space there, or raise the quota")
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return OffloadPermissionError(f"{reason}; give this process access, or choose another path")
+    return otherwise(f"{reason}; mend the disk or choose another path")
+
+
+STORE_FOLDER = ".store"
+"""Folder in a store's directory for what is not a namespace, which no namespace can be called."""
+
+
+def own_folder(root: Path, *, make: bool = False) -> Path:
+    """Return the folder of a store that is not a namespace; made on demand.
+
+    Raises:
+        OSError: it is a link, or cannot be made.
+    """
+    folder = root / STORE_FOLDER
+    refuse_link(folder)
+    if make:
+        make_directory(folder)
+    return folder
+
 
 NAMESPACE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
 REMOVING_PREFIX = "removing-"
@@ -77,7 +148,7 @@ def find_namespaces(path: Path) -> list[FoundNamespace]:
     that this process may not read.
     """
     found: list[FoundNamespace] = []
-    is_store = (path / STORE_FOLDER).is_dir()
+    is_store = own_folder(path).is_dir()
     with os.scandir(path) as entries:
         names = [
             entry.name
@@ -86,35 +157,39 @@ def find_namespaces(path: Path) -> list[FoundNamespace]:
         ]
     for name in names:
         try:
-            namespace, is_private = _look_into(path, name)
+            status = (path / name).lstat()  # before the files: what comes meanwhile makes a difference later
+            namespace = _look_into(path / name, status.st_mtime_ns)
         except FileNotFoundError:  # somebody else is removing it
             continue
         except PermissionError as error:
             logger.warning("%s is not counted and stays: %s", path / name, error.strerror)
             continue
         # An empty directory may be anybody's, and so may a search.sqlite3; stores make private directories.
+        is_private = os.name == "posix" and stat.S_IMODE(status.st_mode) == _MADE_BY_US
         is_likely = is_private and not namespace.has_others and (is_store or namespace.bytes > 0)
         if namespace.is_certain or is_likely:
             found.append(namespace)
     return found
 
 
-def _look_into(path: Path, name: str) -> tuple[FoundNamespace, bool]:
-    directory = path / name
-    status = directory.lstat()  # before the files: what comes meanwhile makes a difference later
-    found, is_still = _list_files(directory, status.st_mtime_ns)
-    for _ in range(_LOOKS - 1):
-        if is_still:
-            break
-        # A file that gets its name while we look may be missed under both, its old one and its new one.
-        again, is_still = _list_files(directory, directory.lstat().st_mtime_ns)
-        found = again if is_still or again.bytes > found.bytes else found
-    found = replace(found, used_ns=status.st_mtime_ns)
-    return found, os.name == "posix" and stat.S_IMODE(status.st_mode) == _MADE_BY_US
+def _look_into(directory: Path, used_ns: int) -> FoundNamespace:
+    """Return what lies in a directory.
+
+    A file that gets its name while we look may be missed under both, its old one and its new one: then we
+    look again, and take what was most.
+    """
+    looks = []
+    for _ in range(_LOOKS):
+        changed_ns = directory.lstat().st_mtime_ns
+        found, has_vanished = _list_files(directory, used_ns)
+        if not has_vanished and directory.lstat().st_mtime_ns == changed_ns:
+            return found
+        looks.append(found)
+    return max(looks, key=lambda found: found.bytes)
 
 
-def _list_files(directory: Path, changed_ns: int) -> tuple[FoundNamespace, bool]:
-    """Return what lies in a directory, and whether it stood still while we looked."""
+def _list_files(directory: Path, used_ns: int) -> tuple[FoundNamespace, bool]:
+    """Return what lies in a directory, and whether something went while we looked."""
     total = texts = 0
     has_others = has_vanished = is_certain = False
     with os.scandir(directory) as entries:
@@ -128,27 +203,25 @@ def _list_files(directory: Path, changed_ns: int) -> tuple[FoundNamespace, bool]
                 texts += FILE_NAME.fullmatch(entry.name) is not None
             except FileNotFoundError:
                 has_vanished = True
-    is_still = not has_vanished and directory.lstat().st_mtime_ns == changed_ns
-    return FoundNamespace(directory.name, total, texts, changed_ns, has_others, is_certain), is_still
+    return FoundNamespace(directory.name, total, texts, used_ns, has_others, is_certain), has_vanished
 
 
-def being_removed(path: Path) -> Iterator[Path]:
-    """Yield the directories in which what is being removed lies."""
+def being_removed(path: Path) -> list[Path]:
+    """Return the directories in which what is being removed lies."""
     try:
-        with os.scandir(path / STORE_FOLDER) as entries:
-            names = [entry.name for entry in entries if entry.name.startswith(REMOVING_PREFIX)]
+        return [each for each in own_folder(path).iterdir() if each.name.startswith(REMOVING_PREFIX)]
     except FileNotFoundError:
-        return
-    for name in names:
-        yield path / STORE_FOLDER / name
+        return []
 
 
 def empty(directory: Path) -> None:
-    """Remove our files in a directory, and the directory if there is nothing else in it.
+    """Remove our files in a directory, and the directory if there is nothing else in it; a link stays.
 
     Raises:
         OSError: a file cannot be removed.
     """
+    if directory.is_symlink():
+        return
     try:
         with os.scandir(directory) as entries:
             ours = [entry.path for entry in entries if is_ours(entry)]

@@ -1,4 +1,4 @@
-"""Who has a namespace open: locks between processes, and the disk below them."""
+"""Who has a namespace open: locks between processes, and what each of them says."""
 
 from __future__ import annotations
 
@@ -6,143 +6,73 @@ import errno
 import os
 import secrets
 import stat
-import sys
 import threading
 import time
 import weakref
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Protocol
 
-from context_compressor.errors import OffloadError, OffloadFullError, OffloadPermissionError
-
-PLAIN_FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
-"""For a file of ours: a link in its place could point to any file on the disk; without the last one Windows
-writes every line feed as two characters."""
-
-
-def make_directory(path: Path) -> None:
-    """Make a directory, and those above it, durably and for this user alone, where there is none."""
-    if path.is_dir():
-        return
-    make_directory(path.parent)
-    with suppress(FileExistsError):  # another process was faster
-        path.mkdir(0o700)
-    with suppress(PermissionError):  # a parent may be passable but not readable
-        sync_directory(path.parent)
-
-
-def sync_directory(path: Path) -> None:
-    """Make the names in a directory durable; a no-op where the system has no such call."""
-    if os.name == "nt":
-        return
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some network disks cannot
-            raise
-    finally:
-        os.close(descriptor)
-
-
-def disk_error(error: OSError, what: str, otherwise: type[OffloadError]) -> OffloadError:
-    """Return what a disk's error is called here, and what to do: `otherwise` where nothing more is known."""
-    reason = f"{what}: {error.strerror or error}"
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return OffloadFullError(f"{reason}; free disk space there, or raise the quota")
-    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return OffloadPermissionError(f"{reason}; give this process access, or choose another path")
-    return otherwise(f"{reason}; mend the disk or choose another path")
-
+from context_compressor.offload.folders import PLAIN_FLAGS, own_folder
 
 WAIT_SECONDS = 20.0
 """How long a lock is waited for. It is held for milliseconds, so whoever holds it that long was stopped."""
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.0005, 0.02
 
-_HELD = frozenset({errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES, errno.EDEADLK})
 
-if sys.platform == "win32":
-    import msvcrt
-
-    # A lock on Windows keeps others from reading the byte, so it is one that no file reaches.
-    _LOCKED_BYTE = 1 << 30
-
-    def _take(descriptor: int, shared: bool) -> None:  # noqa: ARG001  # there are no shared ones
-        os.lseek(descriptor, _LOCKED_BYTE, os.SEEK_SET)
-        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-
-    def _give_back(descriptor: int) -> None:
-        """Do nothing: closing is enough."""
-
-else:
-    import fcntl
-
-    def _take(descriptor: int, shared: bool) -> None:
-        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-
-    def _give_back(descriptor: int) -> None:
-        # A process that was forked meanwhile has a copy of the descriptor, which would keep the lock.
-        fcntl.flock(descriptor, fcntl.LOCK_UN)
-
-
-def try_lock(descriptor: int, *, shared: bool = False) -> bool:
+def try_lock(descriptor: int) -> bool:
     """Lock an open file until it is closed; tell whether that could be done, without waiting.
 
     Raises:
         OSError: this disk has no locks.
     """
-    try:
-        _take(descriptor, shared)
-    except OSError as error:
-        if error.errno in _HELD:
-            return False
-        raise
-    return True
+    from filelock import lock_descriptor  # which takes 20 ms to load, and only whoever stores needs it
 
-
-class Locked(NamedTuple):
-    """An open file whose lock is held."""
-
-    descriptor: int
-    is_held: bool
-    """False where the disk has no locks."""
+    return lock_descriptor(descriptor, blocking=False)
 
 
 @contextmanager
-def locked(file: Path, *, shared: bool = False, wait_seconds: float = WAIT_SECONDS) -> Iterator[Locked]:
+def locked(file: Path, *, wait_seconds: float = WAIT_SECONDS) -> Iterator[tuple[int, bool]]:
     """Hold the lock of a file, which is made if need be. Blocks for `wait_seconds` at most.
 
+    Gives its descriptor, and whether the lock is held, as it is on disks that have locks.
+
     Raises:
-        OSError: the file cannot be opened, or somebody holds the lock all that time.
+        OSError: the file cannot be opened, is a link, or somebody holds the lock all that time.
     """
+    from filelock import unlock_descriptor
+
     descriptor = os.open(file, os.O_RDWR | os.O_CREAT | PLAIN_FLAGS, 0o600)
     try:
-        yield Locked(descriptor, _wait_for(descriptor, file, shared, wait_seconds))
+        if os.fstat(descriptor).st_nlink > 1:
+            raise OSError(
+                errno.ELOOP, "the file has a second name, under which it is somebody else's", str(file)
+            )
+        yield descriptor, _wait_for(descriptor, file, wait_seconds)
     finally:
         with suppress(OSError):
-            _give_back(descriptor)
+            # A process that was forked meanwhile has a copy of the descriptor, which would keep the lock.
+            unlock_descriptor(descriptor)
         with suppress(OSError):
             os.close(descriptor)
 
 
-def _wait_for(descriptor: int, file: Path, shared: bool, wait_seconds: float) -> bool:
+def _wait_for(descriptor: int, file: Path, wait_seconds: float) -> bool:
     # Not the blocking call: a thread that waits in it cannot be ended.
     give_up = time.monotonic() + wait_seconds
     pause = _FIRST_PAUSE_SECONDS
-    try:
-        while not try_lock(descriptor, shared=shared):
-            if time.monotonic() > give_up:
-                raise TimeoutError(errno.ETIMEDOUT, "another process holds the lock", str(file))
-            time.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
-    except TimeoutError:
-        raise
-    except OSError:
-        return False
-    return True
+    while True:
+        try:
+            if try_lock(descriptor):
+                return True
+        except OSError:
+            return False
+        if time.monotonic() > give_up:
+            raise TimeoutError(errno.ETIMEDOUT, "another process holds the lock", str(file))
+        time.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
 
 class ForkAware(Protocol):
@@ -153,37 +83,12 @@ class ForkAware(Protocol):
         ...
 
 
-T = TypeVar("T", bound=ForkAware)
-
 _watched: weakref.WeakSet[ForkAware] = weakref.WeakSet()
 
 
 def watch_forks(holder: ForkAware) -> None:
     """Let an object start anew in every process that is forked from this one, as long as it lives."""
     _watched.add(holder)
-
-
-class OnePerDirectory(Generic[T]):
-    """The one object that all users of a directory share in this process. Thread-safe."""
-
-    def __init__(self, make: Callable[[Path], T]) -> None:
-        self._make = make
-        self._known: weakref.WeakValueDictionary[Path, T] = weakref.WeakValueDictionary()
-        self._lock = threading.Lock()
-        watch_forks(self)
-
-    def __call__(self, path: Path) -> T:
-        """Return the object of a directory; made where nobody has one."""
-        with self._lock:
-            found = self._known.get(path)
-            if found is None:
-                found = self._known[path] = self._make(path)
-                watch_forks(found)
-            return found
-
-    def start_as_child(self) -> None:
-        """Take over in a process that was forked."""
-        self._lock = threading.Lock()
 
 
 def _start_as_child() -> None:
@@ -195,10 +100,8 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_start_as_child)
 
 
-STORE_FOLDER = ".store"
-"""Folder in a store's directory for what is not a namespace, which no namespace can be called."""
 LOCK_FILE = "lock"
-"""Held, shared, while a process says what it has open; held alone while somebody decides what nobody has."""
+"""Held while a process says what it has open, and while somebody decides what nobody has."""
 OPEN_PREFIX = "open-"
 _SLACK_LINES = 1_000
 """Lines beyond those needed at which the file is written anew; a service opens sessions for months."""
@@ -206,20 +109,73 @@ UNLOCKABLE_SECONDS = 24 * 3600.0
 """Where the disk has no locks, nobody can tell who is alive: what is younger than this counts as in use."""
 
 
-class OpenNamespaces:
-    """The namespaces of one directory that stores of this process have open. Thread-safe; all blocks."""
+class _OpenFile:
+    """The file in which a process says what it has open: it keeps its lock until it ends.
 
-    def __init__(self, path: Path) -> None:
-        self._folder = path / STORE_FOLDER
+    A lock for each namespace would take a descriptor each, and a service has thousands open. Of a line that
+    could be written in part only, the next one is kept apart, and it has no semicolon.
+    """
+
+    def __init__(self, folder: Path, namespaces: Iterable[str]) -> None:
+        self._path = folder / f"{OPEN_PREFIX}{os.getpid()}-{secrets.token_hex(6)}"
+        self._pid = os.getpid()
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | PLAIN_FLAGS
+        self._descriptor = os.open(self._path, flags, 0o600)
+        self.remove = weakref.finalize(self, _remove, self._descriptor, self._path, self._pid)
+        self.lines = 0
+        try:
+            with suppress(OSError):  # a disk without locks
+                try_lock(self._descriptor)
+            self.append("+", namespaces)
+        except BaseException:
+            self.remove()
+            raise
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it is this process's, not that of the one which forked it."""
+        return self._pid == os.getpid()
+
+    def stands(self) -> bool:
+        """Tell whether the file is this process's and still where others look for it."""
+        try:
+            return self.is_ours and os.path.samestat(os.fstat(self._descriptor), self._path.lstat())
+        except OSError:
+            return False
+
+    def append(self, sign: str, namespaces: Iterable[str]) -> None:
+        lines = [f"\n{sign}{namespace};" for namespace in namespaces]
+        data = memoryview("".join(lines).encode())
+        while data:
+            data = data[os.write(self._descriptor, data) :]
+        self.lines += len(lines)
+
+
+def _remove(descriptor: int, file: Path, pid: int) -> None:
+    """Give up a file; in a child process only the descriptor."""
+    with suppress(OSError):
+        os.close(descriptor)  # first: Windows removes no file that is open
+    if os.getpid() == pid:
+        with suppress(OSError):
+            file.unlink(missing_ok=True)
+
+
+class OpenNamespaces:
+    """The namespaces of one directory that stores of this process have open. Thread-safe; all blocks.
+
+    Attributes:
+        changes: how often some were closed.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.changes = 0
+        self._root = root
         # Guards what follows. Never waited for by `release`, which Python may call in the middle of anything,
         # even of this.
         self._lock = threading.Lock()
         self._held: Counter[str] = Counter()
         self._released: deque[str] = deque()
-        self._file = self._folder  # of the descriptor
-        self._descriptor: int | None = None
-        self._closing: weakref.finalize[..., Any] | None = None
-        self._lines = 0
+        self._file: _OpenFile | None = None
 
     def hold(self, namespace: str, wait_seconds: float = WAIT_SECONDS) -> None:
         """Note that one more store has a namespace open; on return nobody removes it any more.
@@ -230,14 +186,9 @@ class OpenNamespaces:
         if not self._lock.acquire(timeout=wait_seconds):
             raise TimeoutError(errno.ETIMEDOUT, "another thread is writing down what is in use")
         try:
-            is_new = self._held[namespace] == 0
             self._held[namespace] += 1
             try:
-                if not self._stands() or self._lines > _SLACK_LINES + 4 * len(self._held):
-                    self._write_anew(wait_seconds)
-                elif is_new:
-                    with self._saying(wait_seconds):
-                        self._append("+", [namespace])
+                self._write_down([namespace] if self._held[namespace] == 1 else [], wait_seconds)
             except BaseException:
                 self._let_go(namespace)
                 raise
@@ -251,16 +202,31 @@ class OpenNamespaces:
         Raises:
             OSError: it cannot be written.
         """
-        if not self._stands():
+        if self._file is None or not self._file.stands():
             with self._lock:
-                if not self._stands():
-                    self._write_anew()
+                self._write_down([], WAIT_SECONDS)
             self._settle()
 
     def release(self, namespace: str) -> None:
         """Note that a store is gone. Never waits and never fails, so that a finaliser may call it."""
         self._released.append(namespace)
         self._settle()
+
+    def _write_down(self, new: list[str], wait_seconds: float) -> None:
+        """Write down what is newly held, or all of it where the file is gone or has become long."""
+        file = self._file
+        if file is not None and not (file.stands() and file.lines <= _SLACK_LINES + 4 * len(self._held)):
+            file = None
+        if file is not None and not new:
+            return
+        folder = own_folder(self._root, make=True)
+        with locked(folder / LOCK_FILE, wait_seconds=wait_seconds):
+            if file is not None:
+                file.append("+", new)
+                return
+            earlier, self._file = self._file, _OpenFile(folder, self._held)
+            if earlier is not None:
+                earlier.remove()
 
     def _settle(self) -> None:
         """Write down what was released, unless another thread is at it, which then does this at its end."""
@@ -271,11 +237,14 @@ class OpenNamespaces:
                     namespace = self._released.popleft()
                     if self._let_go(namespace):
                         gone.append(namespace)
-                if not self._held:
-                    self._close()
-                elif self._descriptor is not None and gone:
+                self.changes += 1
+                file = self._file
+                if file is not None and not self._held:
+                    self._file = None
+                    file.remove()
+                elif file is not None and file.is_ours and gone:
                     with suppress(OSError):  # then it counts as in use for longer, which does no harm
-                        self._append("-", gone)
+                        file.append("-", gone)
             finally:
                 self._lock.release()
 
@@ -286,104 +255,48 @@ class OpenNamespaces:
             return True
         return False
 
-    def _stands(self) -> bool:
-        """Tell whether the file is this process's and still where others look for it."""
-        descriptor = self._descriptor
-        try:
-            return descriptor is not None and os.path.samestat(os.fstat(descriptor), self._file.stat())
-        except OSError:
-            return False
-
-    def _saying(self, wait_seconds: float) -> AbstractContextManager[object]:
-        """Hold off whoever is deciding what nobody has open."""
-        return locked(self._folder / LOCK_FILE, shared=True, wait_seconds=wait_seconds)
-
-    def _append(self, sign: str, namespaces: list[str]) -> None:
-        # Of a line that could be written in part only, the next one is kept apart, and it has no semicolon.
-        data = memoryview("".join(f"\n{sign}{namespace};" for namespace in namespaces).encode())
-        while data:
-            assert self._descriptor is not None
-            data = data[os.write(self._descriptor, data) :]
-        self._lines += len(namespaces)
-
-    def _write_anew(self, wait_seconds: float = WAIT_SECONDS) -> None:
-        make_directory(self._folder)
-        with self._saying(wait_seconds):
-            file = self._folder / f"{OPEN_PREFIX}{os.getpid()}-{secrets.token_hex(6)}"
-            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | PLAIN_FLAGS
-            earlier = self._file, self._descriptor, self._closing, self._lines
-            descriptor = os.open(file, flags, 0o600)
-            closing = weakref.finalize(self, _remove, descriptor, file, os.getpid())
-            self._file, self._descriptor, self._closing, self._lines = file, descriptor, closing, 0
-            try:
-                with suppress(OSError):  # a disk without locks
-                    try_lock(descriptor)
-                self._append("+", list(self._held))
-            except BaseException:
-                closing()
-                self._file, self._descriptor, self._closing, self._lines = earlier
-                raise
-            if earlier[2] is not None:
-                earlier[2]()
-
-    def _close(self) -> None:
-        closing, self._closing, self._descriptor = self._closing, None, None
-        if closing is not None:
-            closing()
-
     def start_as_child(self) -> None:
-        """Take over in a process that was forked: the file is the parent's, the stores are copies."""
-        self._lock = threading.Lock()  # another thread of the parent may have held it
-        # Its lock is held on to until this process opens a file of its own, or ends: what the parent had open
-        # is open here, too.
-        self._descriptor = None
+        """Take over in a process that was forked: the file is the parent's, the stores are copies.
+
+        Its lock is held on to until this process opens a file of its own, or ends: what the parent had open
+        is open here, too.
+        """
+        self._lock = threading.Lock()
 
 
-def _remove(descriptor: int, file: Path, pid: int) -> None:
-    """Give up a file; in a child process only the descriptor."""
-    with suppress(OSError):
-        os.close(descriptor)  # first: Windows removes no file that is open
-    if os.getpid() == pid:
-        with suppress(OSError):
-            file.unlink(missing_ok=True)
-
-
-open_namespaces = OnePerDirectory(OpenNamespaces)
-"""What is in use is a property of the process: all its stores in a directory write into one file."""
-
-
-def namespaces_in_use(path: Path) -> set[str]:
+def namespaces_in_use(root: Path) -> set[str]:
     """Return the namespaces that living processes have open, and remove the files of those that died.
 
-    Holds: the lock of the directory, alone; without it the answer may be outdated before it is given.
+    Holds: the lock of the directory; without it the answer may be outdated before it is given.
 
     Raises:
         OSError: a file cannot be read, so that nobody can tell.
     """
     names: set[str] = set()
     try:
-        with os.scandir(path / STORE_FOLDER) as entries:
-            files = [entry.path for entry in entries if entry.name.startswith(OPEN_PREFIX)]
+        files = [file for file in own_folder(root).iterdir() if file.name.startswith(OPEN_PREFIX)]
     except FileNotFoundError:
         return names
     for file in files:
         with suppress(FileNotFoundError):  # its process has just ended
-            names |= _names_in(file)
+            names |= set() if file.is_symlink() else _names_in(file)
     return names
 
 
-def _names_in(file: str) -> set[str]:
+def _names_in(file: Path) -> set[str]:
     descriptor = os.open(file, os.O_RDWR | PLAIN_FLAGS)
+    written = b""
     try:
         has_ended = _has_ended(descriptor)
-        with os.fdopen(descriptor, "rb", closefd=False) as stream:
-            written = b"" if has_ended else stream.read()  # what nobody holds may be a pipe, without an end
+        if not has_ended:  # what nobody holds may be a pipe, without an end
+            os.lseek(descriptor, 1, os.SEEK_SET)  # Windows lets nobody read the first byte, a line feed
+            with os.fdopen(descriptor, "rb", closefd=False) as stream:
+                written = stream.read()
     finally:
         os.close(descriptor)
     if has_ended:
         with suppress(OSError):
-            Path(file).unlink()
-        return set()
+            file.unlink()
     names: set[str] = set()
     for line in written.decode(errors="replace").split("\n"):  # what was damaged says nothing, the rest does
         if line.startswith("+") and line.endswith(";"):

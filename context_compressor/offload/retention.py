@@ -19,19 +19,13 @@ from context_compressor.offload.folders import (
     as_root,
     being_removed,
     check_limit,
+    disk_error,
     empty,
     find_namespaces,
-)
-from context_compressor.offload.locks import (
-    LOCK_FILE,
-    STORE_FOLDER,
-    UNLOCKABLE_SECONDS,
-    disk_error,
-    locked,
-    make_directory,
-    namespaces_in_use,
+    own_folder,
     sync_directory,
 )
+from context_compressor.offload.locks import LOCK_FILE, UNLOCKABLE_SECONDS, locked, namespaces_in_use
 
 _FILE = "usage"
 _WIDTH = 64
@@ -41,11 +35,11 @@ TRUSTED_SECONDS = 24 * 3600.0
 
 
 class _Count(NamedTuple):
-    used: int
+    used: int = 0
     """Bytes in the directory."""
-    added: int
+    added: int = 0
     """Bytes ever added: what came while a new count was made."""
-    counted_at: int
+    counted_at: int = 0
     """When the directory was last looked through, in nanoseconds since the epoch; 0 for never."""
 
     @property
@@ -54,31 +48,28 @@ class _Count(NamedTuple):
 
 
 class Usage:
-    """The count of one directory. All of this blocks, and raises OSError where the count cannot be kept."""
+    """The count of one directory. All of this blocks, and raises OSError where the count cannot be kept.
+
+    Where nobody counts yet, which a quota begins, nothing is kept.
+    """
 
     def __init__(self, path: Path) -> None:
-        self._file = path / STORE_FOLDER / _FILE
+        self._root = path
 
     def is_kept(self) -> bool:
         """Tell whether anybody counts in this directory."""
-        return self._file.exists()
+        return (own_folder(self._root) / _FILE).exists()
 
     def used(self) -> int | None:
         """Return how many bytes are counted; None where there is no count that can be trusted."""
-        if not self.is_kept():
-            return None
-        with self._opened() as (_, count):
-            return count.used if count.is_trusted else None
+        count = self._now()
+        return count.used if count.is_trusted else None
 
     def add(self, size: int, limit: int | None = None) -> bool:
-        """Count bytes that come, unless they would exceed a limit; call when a file of that size is there.
+        """Count bytes that come; call when a file of that size is there. Return whether they were counted.
 
         A look through the directory finds that file, or else this call comes after the look began, which
-        takes note of it. Where nothing is counted yet, there is nothing to keep; with a limit the answer is
-        then no.
-
-        Returns:
-            Whether they were counted.
+        takes note of it. With a limit they are not counted where they exceed it, or nobody knows.
         """
         if not self.is_kept():
             return False
@@ -90,24 +81,20 @@ class Usage:
 
     def counted_at(self) -> int:
         """Return what `subtract` takes; call before the bytes go."""
-        if not self.is_kept():
-            return 0
-        with self._opened() as (_, count):
-            return count.counted_at
+        return self._now().counted_at
 
     def subtract(self, size: int, counted_at: int) -> None:
         """Count bytes that are gone, unless a look through the directory ended since, which may have missed
         them: then they would be taken off twice.
         """
-        if not self.is_kept():
-            return
-        with self._opened() as (descriptor, count):
-            if count.counted_at == counted_at:
-                _write(descriptor, count._replace(used=max(count.used - size, 0)))
+        if self.is_kept():
+            with self._opened() as (descriptor, count):
+                if count.counted_at == counted_at:
+                    _write(descriptor, count._replace(used=max(count.used - size, 0)))
 
     def begin_counting(self) -> int:
         """Return what `end_counting` takes; call before the directory is looked through."""
-        make_directory(self._file.parent)
+        own_folder(self._root, make=True)
         with self._opened() as (_, count):
             return count.added  # the file is there now, so what comes is noted
 
@@ -118,19 +105,19 @@ class Usage:
             used = total + max(count.added - begun, 0)
             _write(descriptor, _Count(used, count.added, time.time_ns()))
 
+    def _now(self) -> _Count:
+        if not self.is_kept():
+            return _Count()
+        with self._opened() as (_, count):
+            return count
+
     @contextmanager
     def _opened(self) -> Iterator[tuple[int, _Count]]:
-        """Hold the lock of the file; give its descriptor and what it says."""
-        with locked(self._file) as (descriptor, _):
-            yield descriptor, _read(descriptor)
-
-
-def _read(descriptor: int) -> _Count:
-    os.lseek(descriptor, 0, os.SEEK_SET)
-    fields = os.read(descriptor, _WIDTH).split()
-    if len(fields) != 3 or not all(field.isdigit() for field in fields):
-        return _Count(0, 0, 0)
-    return _Count(*map(int, fields))
+        with locked(own_folder(self._root) / _FILE) as (descriptor, _):
+            os.lseek(descriptor, 0, os.SEEK_SET)
+            fields = os.read(descriptor, _WIDTH).split()
+            is_whole = len(fields) == 3 and all(field.isdigit() for field in fields)
+            yield descriptor, _Count(*map(int, fields)) if is_whole else _Count()
 
 
 def _write(descriptor: int, count: _Count) -> None:
@@ -240,10 +227,10 @@ def _collect(
         for directory in being_removed(path):  # what an earlier collection did not get done
             _empty_aside(directory)
     found = find_namespaces(path)
-    if not found and not (path / STORE_FOLDER).exists():
+    if not found and not own_folder(path).exists():
         return nothing  # no store was ever here
-    with _deciding(path, look_only=dry_run) as is_locked:
-        taken = _in_use(path, found, is_locked)
+    with _deciding(path, found, look_only=dry_run) as taken:
+        pass
     before = sum(namespace.bytes for namespace in found)
     limits = max_bytes, max_age_seconds, time.time_ns()
     if dry_run:
@@ -269,24 +256,20 @@ def _collect(
 
 
 @contextmanager
-def _deciding(path: Path, *, look_only: bool = False) -> Iterator[bool]:
-    """Let nobody open a namespace meanwhile; give whether that holds, as on disks that have locks."""
-    lock = path / STORE_FOLDER / LOCK_FILE
+def _deciding(
+    path: Path, found: Iterable[FoundNamespace], *, look_only: bool = False
+) -> Iterator[frozenset[str]]:
+    """Let nobody open a namespace meanwhile; give the names of those in use."""
+    lock = own_folder(path, make=not look_only) / LOCK_FILE
     if look_only and not lock.exists():
-        yield True
+        yield frozenset(namespaces_in_use(path))
         return
-    make_directory(lock.parent)
     with locked(lock) as (_, is_locked):
-        yield is_locked
-
-
-def _in_use(path: Path, found: Collection[FoundNamespace], is_locked: bool) -> frozenset[str]:
-    """Return the names of those in use; without a lock what is young may be."""
-    names = frozenset(namespaces_in_use(path))
-    if is_locked:
-        return names
-    oldest = time.time_ns() - int(UNLOCKABLE_SECONDS * _NANO)
-    return names.union(namespace.name for namespace in found if namespace.used_ns > oldest)
+        names = frozenset(namespaces_in_use(path))
+        if not is_locked:  # nobody can tell, so what is young may be in use
+            oldest = time.time_ns() - int(UNLOCKABLE_SECONDS * _NANO)
+            names = names.union(namespace.name for namespace in found if namespace.used_ns > oldest)
+        yield names
 
 
 def _remove_enough(
@@ -304,7 +287,8 @@ def _remove_enough(
     refused: list[PermissionError] = []
     left, tried = {namespace.name: namespace for namespace in found}, set(protected)
     while chosen := choose(list(left.values()), tried, *limits):
-        removed += _remove(path, chosen, left, refused)
+        for start in range(0, len(chosen), _BATCH):
+            removed += _remove(path, chosen[start : start + _BATCH], left, refused)
         tried.update(namespace.name for namespace, _ in chosen)
     if refused and not removed:
         raise refused[0]
@@ -313,32 +297,29 @@ def _remove_enough(
 
 
 def _remove(
-    path: Path, chosen: Sequence[_Chosen], left: dict[str, FoundNamespace], refused: list[PermissionError]
+    path: Path, batch: Sequence[_Chosen], left: dict[str, FoundNamespace], refused: list[PermissionError]
 ) -> list[_Chosen]:
     """Remove what was chosen, is still as it was found and may be removed; return that."""
     removed: list[_Chosen] = []
-    for start in range(0, len(chosen), _BATCH):
-        batch = chosen[start : start + _BATCH]
-        aside: list[Path] = []
-        with _deciding(path) as is_locked:
-            taken = _in_use(path, [namespace for namespace, _ in batch], is_locked)
-            for namespace, reason in batch:
-                if namespace.name in taken:
+    aside: list[Path] = []
+    with _deciding(path, [namespace for namespace, _ in batch]) as taken:
+        for namespace, reason in batch:
+            if namespace.name in taken:
+                continue
+            try:
+                if not _set_aside(path, namespace, aside):
                     continue
-                try:
-                    if not _set_aside(path, namespace, aside):
-                        continue
-                    removed.append((namespace, reason))
-                except FileNotFoundError:
-                    pass  # another collection was faster
-                except PermissionError as error:
-                    logger.warning("%s may not be removed: %s", path / namespace.name, error.strerror)
-                    refused.append(error)
-                    continue
-                del left[namespace.name]
-        sync_directory(path)
-        for directory in aside:
-            _empty_aside(directory)
+                removed.append((namespace, reason))
+            except FileNotFoundError:
+                pass  # another collection was faster
+            except PermissionError as error:
+                logger.warning("%s may not be removed: %s", path / namespace.name, error.strerror)
+                refused.append(error)
+                continue
+            del left[namespace.name]
+    sync_directory(path)
+    for directory in aside:
+        _empty_aside(directory)
     return removed
 
 
@@ -351,19 +332,14 @@ def _empty_aside(directory: Path) -> None:
 
 
 def _set_aside(path: Path, namespace: FoundNamespace, aside: list[Path]) -> bool:
-    """Take a namespace out of everybody's sight, in one step; False where it was used meanwhile.
-
-    Raises:
-        FileNotFoundError: it is gone already.
-        PermissionError: this process may not remove it.
-    """
+    """Take a namespace out of everybody's sight, in one step; False where it was used meanwhile."""
     directory = path / namespace.name
     if directory.lstat().st_mtime_ns != namespace.used_ns:
         return False
     if namespace.has_others:
         empty(directory)
     else:
-        target = path / STORE_FOLDER / f"{REMOVING_PREFIX}{secrets.token_hex(8)}"
+        target = own_folder(path) / f"{REMOVING_PREFIX}{secrets.token_hex(8)}"
         directory.rename(target)
         aside.append(target)
     return True

@@ -33,22 +33,14 @@ def ref_of(text: str) -> str:
 
 
 def check_ref(ref: object) -> str:
-    """Return `ref` when it is well-formed.
-
-    Raises:
-        OffloadNotFoundError: it is not; the text shows it and the form expected.
-    """
+    """Return `ref` when it is well-formed, or raise OffloadNotFoundError, whose text shows the form."""
     if isinstance(ref, str) and REF_PATTERN.fullmatch(ref):
         return ref
     raise OffloadNotFoundError(f"{ref!r} is not a ref; a ref is ctx:// and 16 lower-case hex digits")
 
 
 def check_text(text: object) -> str:
-    """Return `text` when it is a string.
-
-    Raises:
-        InvalidArgumentError: it is none.
-    """
+    """Return `text` when it is a string, or raise InvalidArgumentError."""
     if not isinstance(text, str):
         raise InvalidArgumentError(f"text: expected a string, got {type(text).__name__}")
     return text
@@ -92,11 +84,7 @@ class OffloadStore(Protocol):
 
 
 async def write_text(store: OffloadStore, text: str, ref: str, timeout_seconds: float) -> None:
-    """Write one text, whose ref is given, within a time limit in seconds.
-
-    Raises:
-        OffloadError: it is not durable.
-    """
+    """Write one text, whose ref is given, in so many seconds; raise OffloadError where it is not durable."""
     async with _answering(f"take {ref}", timeout_seconds, OffloadWriteError):
         answer = await store.write(text)
     if answer != ref:
@@ -109,8 +97,7 @@ async def read_text(store: OffloadStore, ref: str, timeout_seconds: float) -> st
     """Return the text under a ref, read within a time limit in seconds.
 
     Raises:
-        OffloadCorruptError: the store gives something else.
-        OffloadError: it does not give it.
+        OffloadError: the store does not give it; OffloadCorruptError if it gives something else.
     """
     async with _answering(f"give {ref}", timeout_seconds, OffloadError):
         text = await store.read(ref)
@@ -121,11 +108,7 @@ async def read_text(store: OffloadStore, ref: str, timeout_seconds: float) -> st
 
 
 async def list_refs(store: OffloadStore, timeout_seconds: float) -> list[str]:
-    """Return the refs of all that is stored, listed within a time limit in seconds.
-
-    Raises:
-        OffloadError: the store does not say.
-    """
+    """Return the refs of all that is stored, listed in so many seconds, or raise OffloadError."""
     async with _answering("name its refs", timeout_seconds, OffloadError):
         return [check_ref(ref) for ref in await store.refs()]
 

@@ -8,21 +8,14 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from context_compressor.errors import OffloadError, OffloadFullError
-from context_compressor.offload.folders import index_bytes
-from context_compressor.offload.locks import (
-    OPEN_PREFIX,
-    STORE_FOLDER,
-    WAIT_SECONDS,
-    OnePerDirectory,
-    make_directory,
-    open_namespaces,
-    watch_forks,
-)
+from context_compressor.offload.folders import index_bytes, own_folder, refuse_link
+from context_compressor.offload.locks import WAIT_SECONDS, OpenNamespaces, locked, watch_forks
 from context_compressor.offload.retention import Usage, collect_garbage
 
 logger = logging.getLogger(__name__)
@@ -33,25 +26,44 @@ of it, so that one for every write would cost more than the writes."""
 _BRIEF_SECONDS = 0.05
 _REST = 4
 """A collection that took longer than brief, in vain, is followed by a rest of so many times as long."""
-_IN_VAIN_SECONDS = 60.0
-"""How long nothing is tried again after a collection in vain, unless somebody opens or closes a namespace."""
+_IN_VAIN_SECONDS = 10.0
+"""How long nothing is tried again after a collection in vain, unless this process closes a namespace."""
 _LOOKS_PER_AGE, _LONGEST_LOOK_SECONDS = 24, 3600.0
 _COLLECTED_FILE = "collected"
 """Its time of change says when what is too old was last looked for."""
+_TOUCH_SECONDS = 3600.0
+"""How often the time of last use is written down: collections go by it."""
 
 
-class Quota:
-    """The limits of one directory, as this process keeps them. Thread-safe; all blocks."""
+class Directory:
+    """What the stores of this process in one directory share. Thread-safe; all blocks.
 
-    def __init__(self, path: Path) -> None:
-        self.usage = Usage(path)
-        self._path = path
-        # One collection at a time: whoever waits for it finds room, or that there is none.
-        self._lock = threading.Lock()
+    Attributes:
+        namespaces: which of them are open.
+        usage: how many bytes there are.
+        threads: where blocking work runs. The event loop's threads are few and belong to everybody: a disk
+            that hangs would take them all, one write each. They end with the last store in the directory.
+    """
+
+    threads: ThreadPoolExecutor
+
+    def __init__(self, root: Path) -> None:
+        self.namespaces = OpenNamespaces(root)
+        self.usage = Usage(root)
+        self._root = root
         self._rest_until = 0.0
         self._in_vain_until = 0.0
-        self._open_then: list[tuple[str, int]] = []
+        self._changes_then = 0
         self._next_look = 0.0
+        self.start_as_child()
+        watch_forks(self)
+
+    def start_as_child(self) -> None:
+        """Take over in a process that was forked, which has none of the threads that may hold a lock."""
+        # One collection at a time: whoever waits for it finds room, or that there is none.
+        self._collecting = threading.Lock()
+        self.threads = ThreadPoolExecutor(thread_name_prefix="offload")
+        self.namespaces.start_as_child()
 
     def reserve(self, size: int, descriptor: int, max_bytes: int) -> None:
         """Count bytes that are about to be written to an open file, which becomes as large; where they do
@@ -62,27 +74,19 @@ class Quota:
             OffloadError: the directory could not be tidied.
             OSError: the count cannot be kept.
         """
-        if size > max_bytes:
-            raise OffloadFullError(self._complaint(size, max_bytes, "raise max_bytes"))
-        if self._add(size, descriptor, max_bytes):
-            return
-        with self._lock:
+        mend = "raise max_bytes"
+        if size <= max_bytes:
             if self._add(size, descriptor, max_bytes):
                 return
-            if self._may_try():
-                began = time.monotonic()
-                if self.usage.used() is None:
-                    self.usage.begin_counting()
-                    collect_garbage(self._path)  # which counts
-                    if self._add(size, descriptor, max_bytes):
-                        return
-                goal = max(int(_FILL * max_bytes) - size, 0)
-                collect_garbage(self._path, max_bytes=goal)
-                if self._add(size, descriptor, max_bytes):
+            with self._collecting:
+                if self._add(size, descriptor, max_bytes) or self._make_room(size, descriptor, max_bytes):
                     return
-                self._note_failure(time.monotonic() - began)
-            in_use = "what is in it is used by sessions that are open; raise max_bytes, or end sessions"
-            raise OffloadFullError(self._complaint(size, max_bytes, in_use))
+            mend = "what is in it is used by sessions that are open; raise max_bytes, or end sessions"
+        used = self.usage.used()
+        held = "" if used is None else f" holds {used:,} and"
+        raise OffloadFullError(
+            f"{size:,} bytes do not fit: {self._root}{held} may hold {max_bytes:,} (max_bytes); {mend}"
+        )
 
     def _add(self, size: int, descriptor: int, max_bytes: int) -> bool:
         os.ftruncate(descriptor, size)  # takes no room on the disk yet
@@ -91,34 +95,25 @@ class Quota:
         os.ftruncate(descriptor, 0)  # or the collection that makes room for it would find it
         return False
 
-    def _may_try(self) -> bool:
-        now = time.monotonic()
-        if now < self._rest_until:
+    def _make_room(self, size: int, descriptor: int, max_bytes: int) -> bool:
+        """Collect until the bytes fit and are counted; False where that is in vain, or was just now."""
+        began = time.monotonic()
+        is_the_same = self._changes_then == self.namespaces.changes
+        if began < self._rest_until or (is_the_same and began < self._in_vain_until):
             return False
-        return now >= self._in_vain_until or self._open_now() != self._open_then
-
-    def _note_failure(self, seconds: float) -> None:
+        if self.usage.used() is None:
+            self.usage.begin_counting()
+            collect_garbage(self._root)  # which counts
+            if self._add(size, descriptor, max_bytes):
+                return True
+        collect_garbage(self._root, max_bytes=max(int(_FILL * max_bytes) - size, 0))
+        if self._add(size, descriptor, max_bytes):
+            return True
         now = time.monotonic()
-        self._rest_until = now + (_REST * seconds if seconds > _BRIEF_SECONDS else 0)
+        self._rest_until = now + (_REST * (now - began) if now - began > _BRIEF_SECONDS else 0)
         self._in_vain_until = now + _IN_VAIN_SECONDS
-        self._open_then = self._open_now()
-
-    def _open_now(self) -> list[tuple[str, int]]:
-        """Return what differs after a namespace was opened or closed, without reading who has what."""
-        folder = self._path / STORE_FOLDER
-        make_directory(folder)
-        found = []
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if entry.name.startswith(OPEN_PREFIX):
-                    with suppress(FileNotFoundError):  # its process has just ended
-                        found.append((entry.name, entry.stat(follow_symlinks=False).st_size))
-        return sorted(found)
-
-    def _complaint(self, size: int, max_bytes: int, reason: str) -> str:
-        used = self.usage.used()
-        held = "" if used is None else f" holds {used:,} and"
-        return f"{size:,} bytes do not fit: {self._path}{held} may hold {max_bytes:,} (max_bytes); {reason}"
+        self._changes_then = self.namespaces.changes
+        return False
 
     def remove_expired(self, max_age_seconds: float) -> None:
         """Remove what nobody has used for too long, if that was not looked for lately; trouble is logged."""
@@ -127,28 +122,28 @@ class Quota:
             return
         interval = min(max(max_age_seconds / _LOOKS_PER_AGE, 1.0), _LONGEST_LOOK_SECONDS)
         self._next_look = now + interval
-        stamp = self._path / STORE_FOLDER / _COLLECTED_FILE
         try:
-            if stamp.exists() and abs(time.time() - stamp.stat().st_mtime) < interval:
-                return
-            make_directory(stamp.parent)
-            stamp.touch(0o600)
-            with self._lock:
-                collect_garbage(self._path, max_age_seconds=max_age_seconds)
+            stamp = own_folder(self._root, make=True) / _COLLECTED_FILE
+            with suppress(FileNotFoundError):
+                if abs(time.time() - stamp.lstat().st_mtime) < interval:
+                    return
+            with locked(stamp):
+                os.utime(stamp)
+            with self._collecting:
+                collect_garbage(self._root, max_age_seconds=max_age_seconds)
         except (OSError, OffloadError) as error:
-            logger.warning("%s could not be tidied: %s", self._path, error)
-
-    def start_as_child(self) -> None:
-        """Take over in a process that was forked: another thread of the parent may have held the lock."""
-        self._lock = threading.Lock()
+            logger.warning("%s could not be tidied: %s", self._root, error)
 
 
-quota_of = OnePerDirectory(Quota)
-"""What was tried in vain concerns all stores of the process in a directory."""
+_directories: weakref.WeakValueDictionary[Path, Directory] = weakref.WeakValueDictionary()
 
 
-_TOUCH_SECONDS = 3600.0
-"""How often the time of last use is written down: collections go by it."""
+def directory_of(root: Path) -> Directory:
+    """Return what this process has for a directory; two threads may each get one, which does no harm."""
+    found = _directories.get(root)
+    if found is None:
+        found = _directories[root] = Directory(root)
+    return found
 
 
 class Tenant:
@@ -160,12 +155,11 @@ class Tenant:
     def __init__(
         self, root: Path, namespace: str, max_bytes: int | None, max_age_seconds: float | None
     ) -> None:
+        self.shared = directory_of(root)
         self._namespace = namespace
         self._directory = root / namespace
         self._max_bytes = max_bytes
         self._max_age_seconds = max_age_seconds
-        self._account = open_namespaces(root)
-        self._quota = quota_of(root)
         # Guards what follows: a memory writes several texts at a time, each in a thread of its own.
         self._lock = threading.Lock()
         self._held: weakref.finalize[..., Any] | None = None
@@ -183,25 +177,30 @@ class Tenant:
         try:
             if not (to_write or self._directory.is_dir()):
                 return
+            refuse_link(self._directory)
             with self._lock:
-                if self._held is not None:
-                    self._account.confirm()
-                else:
-                    self._account.hold(self._namespace, wait_seconds)
-                    self._held = weakref.finalize(self, self._account.release, self._namespace)
-                    self._held.atexit = False
-                    self._index = index_bytes(self._directory), self._quota.usage.counted_at()
-                if time.monotonic() >= self._touch_at:
-                    with suppress(OSError):  # not there yet, or not ours
-                        os.utime(self._directory)
-                        self._touch_at = time.monotonic() + _TOUCH_SECONDS
-                self._is_unmarked = False
+                self._mark(wait_seconds)
         except OSError as error:
             if to_write and not self._is_unmarked:
                 self._is_unmarked = True  # on a full disk every write would tell of it
                 logger.warning("%s is not marked as in use: %s", self._directory, error)
         if to_write and self._max_age_seconds is not None:
-            self._quota.remove_expired(self._max_age_seconds)
+            self.shared.remove_expired(self._max_age_seconds)
+
+    def _mark(self, wait_seconds: float) -> None:
+        namespaces = self.shared.namespaces
+        if self._held is not None:
+            namespaces.confirm()
+        else:
+            namespaces.hold(self._namespace, wait_seconds)
+            self._held = weakref.finalize(self, namespaces.release, self._namespace)
+            self._held.atexit = False
+            self._index = index_bytes(self._directory), self.shared.usage.counted_at()
+        if time.monotonic() >= self._touch_at:
+            with suppress(OSError):  # not there yet, or not ours
+                os.utime(self._directory)
+                self._touch_at = time.monotonic() + _TOUCH_SECONDS
+        self._is_unmarked = False
 
     def leave(self) -> None:
         """Let collections remove the namespace, until it is entered again."""
@@ -226,11 +225,11 @@ class Tenant:
             os.ftruncate(descriptor, size)
             with suppress(OSError):  # the count is for others; a daily look makes up for it
                 self.count_index()
-                self._quota.usage.add(size)
+                self.shared.usage.add(size)
             return
         self.count_index()
         try:
-            self._quota.reserve(size, descriptor, self._max_bytes)
+            self.shared.reserve(size, descriptor, self._max_bytes)
         except OffloadFullError as error:
             raise OffloadFullError(f"{ref} was not stored: {error}") from None
         finally:
@@ -239,20 +238,16 @@ class Tenant:
     @contextmanager
     def freeing(self, size: int) -> Iterator[None]:
         """Surround what removes so many bytes, to take note of it."""
-        if not size:
-            yield
-            return
-        usage = self._quota.usage
         counted_at = 0
         with suppress(OSError):  # too high a count is mended by the next collection
-            counted_at = usage.counted_at()
+            counted_at = self.shared.usage.counted_at() if size else 0
         yield
         with suppress(OSError):
-            usage.subtract(size, counted_at)
+            self.shared.usage.subtract(size, counted_at)
 
     def count_index(self) -> None:
         """Count by how much the search index grew or shrank since the last time."""
-        usage = self._quota.usage
+        usage = self.shared.usage
         with self._lock:
             earlier, counted_at = self._index
             self._index = index_bytes(self._directory), usage.counted_at()

@@ -7,11 +7,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
+from context_compressor.messages.text import indent_lines
 from context_compressor.search.passages import MAX_PASSAGE_CHARACTERS
 from context_compressor.tokens.counter import TokenCounter
 
 _NOT_IN_TITLES = str.maketrans("[]", "()")
-_TITLE_LIKE = re.compile(r"^\[", re.MULTILINE)
+_TITLE_LIKE = re.compile(r"\[")
 _WIDTHS = (MAX_PASSAGE_CHARACTERS, 480, 320, 200, 140)
 """Characters of a passage to show, the most first; the least still shows a name with the words beside it."""
 _LEAST_WIDTHS = (70, 35, 17)
@@ -57,7 +58,8 @@ def hits_page(hits: Sequence[Hit], query: str, counter: TokenCounter, max_tokens
         found = excerpts.shown(width)
         # No line of a passage can pass for the title of another: a tool could speak as the user.
         return [
-            f"[{_title(hit)}]\n{_TITLE_LIKE.sub(' [', text)}" for hit, text in zip(hits, found, strict=True)
+            f"[{_title(hit)}]\n{indent_lines(text, _TITLE_LIKE)}"
+            for hit, text in zip(hits, found, strict=True)
         ]
 
     page = ""

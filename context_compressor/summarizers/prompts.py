@@ -16,7 +16,7 @@ from functools import partial
 from typing import NamedTuple
 
 from context_compressor.messages.msg import Block, Msg, is_instruction, is_segment, is_staying, tool_names
-from context_compressor.messages.text import clean, normalize
+from context_compressor.messages.text import clean, indent_lines, normalize
 from context_compressor.summarizers.protocol import SummaryRequest
 from context_compressor.summarizers.sections import SECTIONS, is_chinese
 from context_compressor.tokens.counter import TokenCounter
@@ -190,7 +190,7 @@ def _labelled(label: str, text: str) -> str:
 
 
 def _indented(text: str) -> str:
-    return f" {clean(text).replace(chr(10), chr(10) + ' ')}" if text else ""
+    return indent_lines(clean(text)) if text else ""
 
 
 def _speaker(msg: Msg) -> str:

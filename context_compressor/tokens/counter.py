@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -43,22 +42,6 @@ def check_counter(counter: object) -> None:
         check_members("counter", counter, "a TokenCounter", members, "leave it out for TiktokenCounter()")
 
 
-COUNT_OFF_LOOP_CHARACTERS = 32_000
-"""Messages with more characters than this, together, are counted in a thread.
-
-Measured with the Qwen vocabulary: so many characters take 2 ms in English and 4 ms in Chinese; a hop to a
-thread and back takes 0.05 to 0.2 ms, which smaller messages would feel.
-"""
-
-_FIRST_COUNTED = "It's 1 of\n  a\n\n\tkind! "
-"""Counted on the event loop before anything is counted elsewhere.
-
-tiktoken's regular expressions keep their buffers in pools that give the thread which is there first a way
-around all locks (regex-automata's `util::pool`). With that on the event loop, where nearly all is counted,
-counting takes 15 % less time. The text has something for every branch of the vocabularies' patterns.
-"""
-
-
 class MessageTokens(NamedTuple):
     """What a message costs."""
 
@@ -95,26 +78,6 @@ def measure(counter: TokenCounter, msg: Msg) -> MessageTokens:
     return MessageTokens(total, tuple(total * len(text) // characters for text in plain_texts(msg)))
 
 
-async def measure_all_off_loop(counter: TokenCounter, messages: Sequence[Msg]) -> list[MessageTokens]:
-    """Measure messages as `measure` does: together in one thread if they are large together, else at once.
-
-    A counter whose `is_loaded` is false has a vocabulary to read first: its `load` is called in a thread.
-
-    Raises:
-        InvalidArgumentError: the counter returned anything but a number of tokens.
-    """
-    if not messages:
-        return []
-    # Media are not tokenised, but megabytes of them are read through, to be sure that they are media.
-    characters = sum([count_characters(msg, with_media=True) for msg in messages])
-    if not getattr(counter, "is_loaded", True):
-        await asyncio.to_thread(counter.load)  # type: ignore[attr-defined]
-        counter.count_text(_FIRST_COUNTED)
-    if characters > COUNT_OFF_LOOP_CHARACTERS:
-        return await asyncio.to_thread(lambda: [measure(counter, msg) for msg in messages])
-    return [measure(counter, msg) for msg in messages]
-
-
 def count_characters(msg: Msg, *, with_media: bool = False) -> int:
     """Return the characters of a message's texts, thinking, names, arguments; of media if asked."""
     total = len(msg.name)
@@ -134,19 +97,19 @@ def count_characters(msg: Msg, *, with_media: bool = False) -> int:
                 total += _count_other_characters(remark_of(block), with_media)
         elif kind == "tool_result":
             output = block["output"]
-            if isinstance(output, str):
-                total += len(output)
-            else:
-                total += sum(_count_inner_characters(inner, with_media) for inner in output)
+            inner = [{"type": "text", "text": output}] if isinstance(output, str) else output
+            total += sum(
+                len(each["text"]) if is_text(each) else _count_other_characters(each, with_media)
+                for each in inner
+            )
         else:
             total += _count_other_characters(block, with_media)
     return total
 
 
-def _count_inner_characters(inner: Any, with_media: bool) -> int:
-    if isinstance(inner, dict) and inner.get("type") == "text" and isinstance(inner.get("text"), str):
-        return len(inner["text"])
-    return _count_other_characters(inner, with_media)
+def is_text(inner: Any) -> bool:
+    """Tell whether a part of a tool's output is a text."""
+    return isinstance(inner, dict) and inner.get("type") == "text" and isinstance(inner.get("text"), str)
 
 
 def _count_other_characters(value: Any, with_media: bool) -> int:

@@ -8,7 +8,7 @@ import json
 import math
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from context_compressor.messages.chat.common import REMARK
 from context_compressor.messages.media import MediaKind
@@ -73,9 +73,8 @@ def openai_tiles(base: int, tile: int) -> ImageFormula:
             return base
         scale = min(1.0, OPENAI_BOX / max(width, height))
         scale *= min(1.0, OPENAI_SHORT_SIDE / (min(width, height) * scale))
-        return base + tile * math.prod(
-            math.ceil(round(side * scale) / OPENAI_TILE) for side in (width, height)
-        )
+        tiles = (math.ceil(round(side * scale) / OPENAI_TILE) for side in (width, height))
+        return base + tile * math.prod(tiles)
 
     return tokens
 
@@ -129,16 +128,16 @@ def openai_formula(model: str) -> ImageFormula:
 def image_size(data: str) -> tuple[int, int] | None:
     """Return width and height in pixels of a PNG, JPEG, GIF or WebP in base64; None if they are not found."""
     header = _decode(data[:_HEADER_CHARACTERS])
-    size: tuple[int, int] | None = None
+    width = height = 0
     if header.startswith(b"\x89PNG\r\n\x1a\n") and len(header) >= 24:
-        size = _big(header[16:20]), _big(header[20:24])
+        width, height = _big(header[16:20]), _big(header[20:24])
     elif header.startswith((b"GIF87a", b"GIF89a")):
-        size = _little(header[6:8]), _little(header[8:10])
+        width, height = _little(header[6:8]), _little(header[8:10])
     elif header.startswith(b"RIFF") and header[8:12] == b"WEBP":
-        size = _webp_size(header)
+        width, height = _webp_size(header)
     elif header.startswith(b"\xff\xd8"):
-        size = _jpeg_size(_decode(data[:_JPEG_HEADER_CHARACTERS]))
-    return size if size and all(size) else None
+        width, height = _jpeg_size(_decode(data[:_JPEG_HEADER_CHARACTERS]))
+    return (width, height) if width and height else None
 
 
 def _decode(data: str) -> bytes:
@@ -149,7 +148,7 @@ def _decode(data: str) -> bytes:
         return b""
 
 
-def _webp_size(data: bytes) -> tuple[int, int] | None:
+def _webp_size(data: bytes) -> tuple[int, int]:
     if data[12:16] == b"VP8 ":
         return _little(data[26:28]) & 0x3FFF, _little(data[28:30]) & 0x3FFF
     if data[12:16] == b"VP8L":
@@ -157,10 +156,10 @@ def _webp_size(data: bytes) -> tuple[int, int] | None:
         return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
     if data[12:16] == b"VP8X":
         return _little(data[24:27]) + 1, _little(data[27:30]) + 1
-    return None
+    return 0, 0
 
 
-def _jpeg_size(data: bytes) -> tuple[int, int] | None:
+def _jpeg_size(data: bytes) -> tuple[int, int]:
     position = 2
     while position + 9 <= len(data) and data[position] == 0xFF:
         marker = data[position + 1]
@@ -171,7 +170,7 @@ def _jpeg_size(data: bytes) -> tuple[int, int] | None:
             return _big(data[position + 7 : position + 9]), _big(data[position + 5 : position + 7])
         else:
             position += 2 + _big(data[position + 2 : position + 4])
-    return None
+    return 0, 0
 
 
 def _big(data: bytes) -> int:
@@ -197,15 +196,7 @@ ENCODED_CHARACTERS = 200
 """Shorter strings are counted as text even if they are base64: few enough not to matter."""
 
 _KIND_TOKENS: dict[MediaKind, int] = {"audio": AUDIO_TOKENS, "video": VIDEO_TOKENS, "file": FILE_TOKENS}
-_KINDS: dict[str, MediaKind] = {
-    "image": "image",
-    "audio": "audio",
-    "video": "video",
-    "file": "file",
-    "document": "file",
-    "application/": "file",
-}
-_KIND = re.compile(r"(?<![a-z])(image|audio|video|file|document|application/)")
+_KIND = re.compile(r"(?<![a-z])(?:(image|audio|video)|(file|document|application/))")
 _REFERENCE_KEYS = frozenset({"url", "file_id", "file_url", "file_uri", "document_url"})
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)?[^,]{0,200};base64,")
 _BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_=\r\n"
@@ -233,7 +224,7 @@ def block_tokens(block: Block, count_text: Callable[[str], int], image_formula: 
 def kind_of(text: object) -> MediaKind | None:
     """Return the kind that a block's type ("input_audio") or a media type ("application/pdf") names."""
     found = _KIND.search(text) if isinstance(text, str) else None
-    return _KINDS[found[0]] if found else None
+    return cast(MediaKind, found[1] or "file") if found else None
 
 
 def is_encoded(text: str) -> bool:

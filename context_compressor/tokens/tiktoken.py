@@ -12,7 +12,7 @@ from context_compressor.errors import InvalidArgumentError
 from context_compressor.messages.chat import as_list, from_openai
 from context_compressor.messages.chat.common import REMARK, remark_of
 from context_compressor.messages.msg import Block, Msg
-from context_compressor.tokens.counter import MessageTokens, written_arguments
+from context_compressor.tokens.counter import MessageTokens, is_text, written_arguments
 from context_compressor.tokens.media import (
     ImageFormula,
     block_tokens,
@@ -101,7 +101,7 @@ class TiktokenCounter:
         """
         if not isinstance(text, str):
             raise InvalidArgumentError(f"text: expected a string, got {type(text).__name__}")
-        return self._load().count_whole(text)
+        return (self._vocabulary or self._load()).count_whole(text)
 
     def count_messages(self, messages: Sequence[Msg | dict[str, Any]]) -> int:
         """Return the tokens of messages (`Msg` or chat dicts), calls, results, names, overhead and all.
@@ -162,7 +162,7 @@ class TiktokenCounter:
             texts.append(count(output))
             return others
         for inner in output:
-            if isinstance(inner, dict) and inner.get("type") == "text" and isinstance(inner.get("text"), str):
+            if is_text(inner):
                 texts.append(count(inner["text"]))
             elif isinstance(inner, dict):
                 others += block_tokens(inner, count, self._image_formula)
@@ -182,18 +182,15 @@ class TiktokenCounter:
         return block_tokens(extra, vocabulary.count, self._image_formula)
 
     def _load(self) -> Vocabulary:
-        if self._vocabulary is None:
-            with _loading:
-                if self._vocabulary is None:
-                    self._vocabulary = self._read()
-        return self._vocabulary
-
-    def _read(self) -> Vocabulary:
-        try:
-            return load_vocabulary(self._vocabulary_name)
-        except VocabularyError as error:
-            warnings.warn(f"{error}; counting with an estimate that errs on the high side", stacklevel=4)
-            return ESTIMATED
+        with _loading:
+            if self._vocabulary is None:
+                try:
+                    self._vocabulary = load_vocabulary(self._vocabulary_name)
+                except VocabularyError as error:
+                    problem = f"{error}; counting with an estimate that errs on the high side"
+                    warnings.warn(problem, stacklevel=3)
+                    self._vocabulary = ESTIMATED
+            return self._vocabulary
 
     def __repr__(self) -> str:
         return f"TiktokenCounter({'' if self.model is None else repr(self.model)})"

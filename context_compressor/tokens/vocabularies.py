@@ -237,14 +237,8 @@ def _load_qwen() -> Vocabulary:
         raise VocabularyError(f"{path} is damaged")
     encoding = tiktoken.Encoding(QWEN, pat_str=_QWEN_PATTERN, mergeable_ranks=ranks, special_tokens={})
     encode = encoding.encode_ordinary
-
-    def count(text: str) -> int:
-        # Normalised as dashscope's tokenizer does.
-        if len(text) <= CHUNK_CHARACTERS:
-            return len(encode(normalize("NFC", text)))
-        return sum([len(encode(normalize("NFC", chunk))) for chunk in chunks_of(text)])
-
-    return Vocabulary(QWEN, count, QWEN_MESSAGE_TOKENS)
+    # Normalised as dashscope's tokenizer does.
+    return _vocabulary(QWEN, lambda text: encode(normalize("NFC", text)), QWEN_MESSAGE_TOKENS)
 
 
 @cache
@@ -254,16 +248,18 @@ def _load_openai(name: str) -> Vocabulary:
     # Asked again right here: without the file, get_encoding would turn to the network and could hang.
     if not is_at_hand(name):
         raise VocabularyError(f"tiktoken's cache no longer holds {name}")
-    encode = tiktoken.get_encoding(name).encode_ordinary
+    # It knows no special tokens, and replaces lone surrogates. Its batch form is faster only with several
+    # threads, which belong to the application; the private core gains 1 %.
+    return _vocabulary(name, tiktoken.get_encoding(name).encode_ordinary, OPENAI_MESSAGE_TOKENS)
 
+
+def _vocabulary(name: str, encode: Callable[[str], list[int]], message_tokens: int) -> Vocabulary:
     def count(text: str) -> int:
         if len(text) <= CHUNK_CHARACTERS:
             return len(encode(text))
-        # encode_ordinary knows no special tokens, and replaces lone surrogates. Its batch form is faster only
-        # with several threads, which belong to the application; the private core gains 1 %.
         return sum([len(encode(chunk)) for chunk in chunks_of(text)])
 
-    return Vocabulary(name, count, OPENAI_MESSAGE_TOKENS)
+    return Vocabulary(name, count, message_tokens)
 
 
 def chunks_of(text: str) -> Iterator[str]:

@@ -10,6 +10,9 @@ from typing import Any
 _MAX_NUMBER = 10**12 - 1
 """No text has so many lines; larger numbers are cut to it, so that they can be printed and compared."""
 
+_SHOWN_CHARACTERS = 80
+"""Of a value in an answer, quotes included."""
+
 
 class FinalAnswer(Exception):
     """End a call early with this answer for the model: what answers a call raises it."""
@@ -91,8 +94,9 @@ def as_arguments(arguments: Mapping[str, Any] | str | None) -> Mapping[str, Any]
 
 def show_value(value: object) -> str:
     """Return a short form of what the model gave, whatever it was."""
+    value = value[:_SHOWN_CHARACTERS] if isinstance(value, str) else value
     try:
         text = json.dumps(value, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError):  # ValueError: also an integer of thousands of digits
         text = f"a value of type {type(value).__name__}"
-    return text if len(text) <= 80 else f"{text[:80]}…"
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,8 +16,6 @@ from context_compressor.tokens.counter import TokenCounter
 
 if TYPE_CHECKING:
     import regex
-import re
-from typing import TYPE_CHECKING
 
 MAX_PATTERN_CHARACTERS = 1000
 MAX_REPEATS = 100_000
@@ -87,17 +86,13 @@ def _or_escaped(found: re.Match[str]) -> str:
 SEARCH_SECONDS = 2.0
 """What one search may take over all texts, their loading not included: a pattern from a model can run for
 ever."""
-
 LINE_WIDTHS = (200, 80)
 """Characters shown of a long line, the first width with which anything fits: 200 hold a path or a stack frame
 with what stands around it."""
-
-_COMPARED_CHARACTERS = 4_000
-"""Of a longer line no other is taken for a repeat: to compare them whole takes a copy for each match."""
-
 LAST_WIDTH = 24
 """Where nothing else fits: of use with a word that was looked for, and with no line around it."""
-
+_COMPARED_CHARACTERS = 4_000
+"""Of a longer line no other is taken for a repeat: to compare them whole takes a copy for each match."""
 _FIRST_GUESS = 8
 """Matches tried first: about what the 300 tokens of an ordinary search hold."""
 
@@ -195,16 +190,11 @@ def search_page(
         sections = []
         for ref, group in groupby(picks[:count], lambda pick: pick[0].ref):
             shown = list(group)
-            sections.append(
-                FoundSection(
-                    ref,
-                    totals[ref],
-                    len(shown[0][0].matches),
-                    _blocks(shown, lines[ref], around, width)
-                    if context
-                    else [_cut_match(text, match, width, repeats) for text, match, repeats in shown],
-                )
-            )
+            if context:
+                found_lines = _blocks(shown, lines[ref], around, width)
+            else:
+                found_lines = [_cut_match(text, match, width, repeats) for text, match, repeats in shown]
+            sections.append(FoundSection(ref, totals[ref], len(shown[0][0].matches), found_lines))
         covered = sum(repeats for _, _, repeats in picks[:count])
         less = around if around < context else None
         return found_page(sections, closing_found(covered, matches, stopped_seconds, unreadable, less))

@@ -1,32 +1,13 @@
-"""Pages of a stored text, and media again."""
+"""A page of a stored text: as many lines as fit."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
-from math import ceil
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from functools import partial
 
-from context_compressor.messages.chat.blocks import block_to_part, source_of
-from context_compressor.messages.media import is_data_url, kind_of_media, media_type_of
-from context_compressor.messages.msg import Block, Msg
-from context_compressor.offload.guide import LOAD_TOOL, READ_TOOL
 from context_compressor.offload.pages import END, closing_more, lines_page
 from context_compressor.offload.previews.making import CHARS_PER_TOKEN_BOUND, largest_fitting
 from context_compressor.offload.previews.text import counted
 from context_compressor.tokens.counter import TokenCounter
-from context_compressor.tools.arguments import Arguments, FinalAnswer, show_value
-from context_compressor.tools.grep import (
-    SEARCH_SECONDS,
-    TextMatches,
-    compile_pattern,
-    search_page,
-    search_text,
-)
-from context_compressor.tools.source import NEWEST_NAMED, Allowance, OffloadSource, find_ref, text_of
-
-if TYPE_CHECKING:
-    import regex
 
 _STEP_CHARACTERS = 1 << 16
 """Characters passed in one step on the way to a line; splitting a large text would hold the interpreter."""
@@ -56,41 +37,30 @@ def read_page(
         return f"There is no column {column}: line {offset} of {ref} has {lengths[0]} characters."
     wanted[0] = wanted[0][column - 1 :]
 
-    def whole(count: int) -> str:
-        following = offset + count
-        closing = closing_more(following) if following <= total else END
-        return lines_page(ref, wanted[:count], offset, total, closing, from_column=column)
-
-    def cut(count: int, characters: int) -> str:
-        """Show `count` whole lines and the beginning of the next."""
-        part = wanted[count][:characters]
+    def page(count: int, characters: int = 0) -> str:
+        """Show `count` whole lines, and so many characters of the next."""
         number = offset + count
-        start = column if count == 0 else 1
-        closing = closing_more(number, start + characters, lengths[count])
-        return lines_page(
-            ref,
-            [*wanted[:count], part],
-            offset,
-            total,
-            closing,
-            from_column=column,
-            to_column=start + characters - 1,
-        )
+        if not characters:
+            closing = closing_more(number) if number <= total else END
+            return lines_page(ref, wanted[:count], offset, total, closing, from_column=column)
+        end = (column if count == 0 else 1) + characters - 1
+        closing = closing_more(number, end + 1, lengths[count])
+        lines = [*wanted[:count], wanted[count][:characters]]
+        return lines_page(ref, lines, offset, total, closing, from_column=column, to_column=end)
 
-    upper = _lines_within(wanted, most)
-    guess = _lines_within(wanted, max_tokens * 3)
-    count = largest_fitting(lambda n: counter.count_text(whole(n)), upper, max_tokens, guess)
+    def tokens(count: int, characters: int = 0) -> int:
+        return counter.count_text(page(count, characters))
+
+    upper, guess = _lines_within(wanted, most), _lines_within(wanted, max_tokens * 3)
+    count = largest_fitting(tokens, upper, max_tokens, guess)
+    characters = 0
     # A long line must be cut when nothing else fits; it may be when half the page would stay empty.
-    if count < len(wanted) and (count == 0 or counter.count_text(whole(count)) < max_tokens // 2):
+    if count < len(wanted) and (count == 0 or tokens(count) < max_tokens // 2):
         upper = min(len(wanted[count]) - 1, most)
-        characters = largest_fitting(
-            lambda n: counter.count_text(cut(count, n)), upper, max_tokens, max_tokens * 2
-        )
-        if characters:
-            return cut(count, characters)
-    if count == 0:
-        return f"No room for a page of {ref}: {max_tokens} tokens are left for it, less than its frame takes."
-    return whole(count)
+        characters = largest_fitting(partial(tokens, count), upper, max_tokens, max_tokens * 2)
+    if count or characters:
+        return page(count, characters)
+    return f"No room for a page of {ref}: {max_tokens} tokens are left for it, less than its frame takes."
 
 
 def _lines_from(text: str, first: int, count: int) -> list[str]:
@@ -116,153 +86,3 @@ def _lines_within(lines: list[str], characters: int) -> int:
         if characters < 0:
             return count
     return len(lines)
-
-
-GREP_TOKENS = 300
-"""What a search answers unless `limit` asks for more: enough to see where to read on. Where the first match
-with its context takes more, it may have a page."""
-MAX_CONTEXT_LINES = 50
-
-
-async def answer_read(memory: OffloadSource, allowance: Allowance, arguments: Arguments) -> str:
-    """Return a page of a stored text within the allowance."""
-    arguments.check("ref", "offset", "limit", "column")
-    offset, column = arguments.integer("offset") or 1, arguments.integer("column") or 1
-    limit = arguments.integer("limit")
-    ref = await find_ref(memory, arguments.required("ref"))
-    max_tokens = allowance.room()
-    text = await text_of(memory, ref)
-    if is_data_url(text):
-        raise FinalAnswer(f"{ref} is {media_type_of(text) or 'no text'}: show it with {LOAD_TOOL}.")
-    return await asyncio.to_thread(
-        read_page, text, ref, memory.counter, max_tokens=max_tokens, offset=offset, column=column, limit=limit
-    )
-
-
-class _Found(NamedTuple):
-    """What a search came to."""
-
-    texts: list[TextMatches]
-    unreadable: list[str]
-    """Refs of the texts that could not be read."""
-    stopped: bool
-    """Whether the time was over before all was searched."""
-
-
-async def answer_grep(memory: OffloadSource, allowance: Allowance, arguments: Arguments) -> str:
-    """Return the lines of stored texts that match a pattern, within the allowance, or why there are none.
-
-    Raises:
-        FinalAnswer: a wrong argument, no such text, or no room.
-        PatternError: the pattern cannot be used.
-    """
-    arguments.check("pattern", "ref", "ignore_case", "context", "limit")
-    given = arguments.text("pattern")
-    context = min(arguments.integer("context", least=0) or 0, MAX_CONTEXT_LINES)
-    limit = arguments.integer("limit")
-    pattern = await asyncio.to_thread(compile_pattern, given, arguments.flag("ignore_case"))
-    named = arguments.get("ref")
-    refs = await memory.reachable_refs() if named is None else [await find_ref(memory, named)]
-    max_tokens = allowance.room()
-    found = await _search(memory, refs, pattern, is_named=named is not None)
-    if not found.texts:
-        return _nothing_found(given, refs, found)
-    return await asyncio.to_thread(
-        search_page,
-        found.texts,
-        memory.counter,
-        max_tokens=max_tokens if limit else min(max_tokens, GREP_TOKENS),
-        first_max_tokens=max_tokens,
-        limit=limit,
-        context=context,
-        stopped_seconds=ceil(SEARCH_SECONDS) if found.stopped else 0,
-        unreadable=len(found.unreadable),
-    )
-
-
-async def _search(
-    memory: OffloadSource, refs: Sequence[str], pattern: regex.Pattern[str], *, is_named: bool
-) -> _Found:
-    """Search texts one after the other, for `SEARCH_SECONDS` in all.
-
-    Raises:
-        FinalAnswer: the only text, which was asked for by name, cannot be read.
-    """
-    seconds_left = SEARCH_SECONDS
-    texts: list[TextMatches] = []
-    unreadable: list[str] = []
-    for ref in refs:
-        if seconds_left <= 0:
-            return _Found(texts, unreadable, stopped=True)
-        try:
-            text = await text_of(memory, ref)
-        except FinalAnswer:
-            if is_named:
-                raise
-            unreadable.append(ref)
-            continue
-        if is_data_url(text):
-            continue
-        searched = await asyncio.to_thread(search_text, text, ref, pattern, seconds_left)
-        if searched.matches:
-            texts.append(searched)
-        if searched.timed_out:
-            return _Found(texts, unreadable, stopped=True)
-        seconds_left -= searched.seconds
-    return _Found(texts, unreadable, stopped=False)
-
-
-def _nothing_found(pattern: str, refs: Sequence[str], found: _Found) -> str:
-    if found.stopped:
-        return (
-            f"The search for {show_value(pattern)} was stopped after {SEARCH_SECONDS:g} s, nothing found. "
-            "Simplify the pattern (nested repeats such as (a+)+ take for ever), or name a ref."
-        )
-    if not refs:
-        return "Nothing has left this conversation yet, so there is nothing to search."
-    where = refs[0] if len(refs) == 1 else f"any of {len(refs)} stored texts"
-    answer = f"No line matches {show_value(pattern)} in {where}."
-    if found.unreadable:
-        named = ", ".join(found.unreadable[:NEWEST_NAMED])
-        answer += f" {len(found.unreadable)} could not be read: {named}."
-    return answer
-
-
-Wire = Literal["openai", "dashscope"]
-
-
-async def answer_load(memory: OffloadSource, allowance: Allowance, arguments: Arguments) -> str:
-    """Return a sentence that announces media; `media_part` of what `find_media` returns has to follow it."""
-    ref, url = await find_media(memory, allowance, arguments)
-    return f"{ref} ({media_type_of(url) or kind_of_media(url)}) follows as a message of the user."
-
-
-async def find_media(memory: OffloadSource, allowance: Allowance, arguments: Arguments) -> tuple[str, str]:
-    """Return the ref of media that can be shown, and their `data:` URL."""
-    arguments.check("ref")
-    ref = await find_ref(memory, arguments.required("ref"))
-    url = await text_of(memory, ref)
-    if not is_data_url(url):
-        raise FinalAnswer(f"{ref} is a text: read it with {READ_TOOL}.")
-    shown = Msg("user", [_media_block(url)], "user", timestamp="", id="")
-    tokens, allowed = memory.counter.count_messages([shown]), allowance.standing_tokens
-    if tokens > allowed:
-        raise FinalAnswer(
-            f"{ref} cannot be shown: it takes {tokens} tokens, and {allowed} are allowed. Do not retry."
-        )
-    return ref, url
-
-
-def media_part(url: str, wire: Wire) -> dict[str, Any]:
-    """Return media as a content part, from their `data:` URL."""
-    if wire == "dashscope":
-        return {kind_of_media(url): url}
-    return block_to_part(_media_block(url))
-
-
-def _media_block(url: str) -> Block:
-    kind = kind_of_media(url)
-    if kind == "file":
-        ending = media_type_of(url).rpartition("/")[2] or "bin"
-        return {"type": "file", "file": {"filename": f"offloaded.{ending}", "file_data": url}}
-    return {"type": kind, "source": source_of(url)}

@@ -1,29 +1,25 @@
-"""What the tools need of a memory, what pages may cost, and the tools that search or compress all of it."""
+"""What the tools need of a memory, which texts of it they read, and what pages may cost."""
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Sequence
 from typing import Protocol, TypeGuard
 
-from context_compressor.errors import (
-    ContextCompressorError,
-    OffloadCorruptError,
-    OffloadError,
-    OffloadNotFoundError,
-)
-from context_compressor.events import CompressionEvent, NoteFate
+from context_compressor.errors import OffloadCorruptError, OffloadError, OffloadNotFoundError
+from context_compressor.events import CompressionEvent
 from context_compressor.messages.msg import Msg
 from context_compressor.offload.guide import GREP_TOOL, SEARCH_TOOL
 from context_compressor.offload.previews.making import largest_fitting
 from context_compressor.offload.store import REF_PREFIX
-from context_compressor.search.hits import Hit, hits_page
+from context_compressor.search.hits import Hit
 from context_compressor.tokens.counter import TokenCounter
-from context_compressor.tools.arguments import Arguments, FinalAnswer, show_value
+from context_compressor.tools.arguments import FinalAnswer, show_value
 
 NEWEST_NAMED = 5
 """Refs that an answer names at most."""
+_MAX_REF_CHARACTERS = 1_000
+"""Of what a model gives as a ref so much is looked at: a whole stub's first line is shorter."""
 _HEX_REF = re.compile(r"(?<![0-9a-f])[0-9a-f]{16}(?![0-9a-f])")
 
 
@@ -56,6 +52,34 @@ class OffloadSource(Protocol):
     def standing_page_tokens(self) -> int:
         """Return the tokens of the pages that stand in the view."""
         ...
+
+
+class HistorySource(OffloadSource, Protocol):
+    """What `search_history` and `compress_context` need of a memory, each one of these."""
+
+    async def search_history(self, query: str, limit: int = ...) -> Sequence[Hit]:
+        """Return at most `limit` passages of the whole history that answer a query, best first.
+
+        Raises:
+            ContextCompressorError: it could not be searched.
+        """
+        ...
+
+    async def compress_now(self, keep: str | None = ...) -> CompressionEvent | None:
+        """Compress all that may leave, with a note on what to keep; None if there was nothing to gain.
+
+        Raises:
+            ContextCompressorError: it could not be compressed.
+        """
+        ...
+
+
+def can(memory: object, method: str) -> TypeGuard[HistorySource]:
+    """Tell whether a memory has one of these methods, be it by handing that on to one that it wraps.
+
+    Not by `isinstance`: since Python 3.12 that does not ask `__getattr__`.
+    """
+    return callable(getattr(memory, method, None))
 
 
 SOURCE_MEMBERS = ("counter", "budget_tokens", "reachable_refs", "read_ref", "standing_page_tokens")
@@ -129,7 +153,8 @@ async def find_ref(memory: OffloadSource, given: object) -> str:
         FinalAnswer: there is no such text; the answer names others.
     """
     refs = await memory.reachable_refs()
-    digits: set[str] = set(_HEX_REF.findall(given.lower())) if isinstance(given, str) else set()
+    said = given[:_MAX_REF_CHARACTERS].lower() if isinstance(given, str) else ""
+    digits: set[str] = set(_HEX_REF.findall(said))
     if len(digits) == 1 and (ref := REF_PREFIX + digits.pop()) in refs:
         return ref
     if not refs:
@@ -153,75 +178,3 @@ async def text_of(memory: OffloadSource, ref: str) -> str:
         raise FinalAnswer(f"{ref} is damaged in the store; go on without it.") from error
     except OffloadError as error:
         raise FinalAnswer(f"{ref} cannot be read from the store; go on without it.") from error
-
-
-SEARCH_TOKENS = 220
-"""What a search answers unless `limit` asks for more: three to five passages, of which the first is mostly
-the one."""
-MAX_HITS = 50
-_DEFAULT_HITS = 5
-
-_NOTE_ANSWERS: dict[NoteFate, str] = {
-    "kept": "The note was kept.",
-    "cut": "There was no room for all of the note.",
-    "dropped": "The note was not kept: no summary was made that had room for it.",
-}
-
-
-class HistorySource(OffloadSource, Protocol):
-    """What `search_history` and `compress_context` need of a memory, each one of these."""
-
-    async def search_history(self, query: str, limit: int = ...) -> Sequence[Hit]:
-        """Return at most `limit` passages of the whole history that answer a query, best first.
-
-        Raises:
-            ContextCompressorError: it could not be searched.
-        """
-        ...
-
-    async def compress_now(self, keep: str | None = ...) -> CompressionEvent | None:
-        """Compress all that may leave, with a note on what to keep; None if there was nothing to gain.
-
-        Raises:
-            ContextCompressorError: it could not be compressed.
-        """
-        ...
-
-
-def can(memory: object, method: str) -> TypeGuard[HistorySource]:
-    """Tell whether a memory has one of these methods, be it by handing that on to one that it wraps.
-
-    Not by `isinstance`: since Python 3.12 that does not ask `__getattr__`.
-    """
-    return callable(getattr(memory, method, None))
-
-
-async def answer_search(memory: HistorySource, allowance: Allowance, arguments: Arguments) -> str:
-    """Return the passages that answer a query as a page, or why there are none; within the allowance."""
-    arguments.check("query", "limit")
-    query = arguments.text("query")
-    limit = arguments.integer("limit")
-    wanted = min(limit or _DEFAULT_HITS, MAX_HITS)
-    try:
-        hits = await memory.search_history(query, limit=wanted)
-    except ContextCompressorError as error:
-        return f"Not searched: {error}"
-    if not hits:
-        return f"Nothing in this conversation answers {show_value(query)}; try other words."
-    max_tokens = allowance.room() if limit else min(allowance.room(), SEARCH_TOKENS)
-    return await asyncio.to_thread(hits_page, hits, query, memory.counter, max_tokens)
-
-
-async def answer_compress(memory: HistorySource, arguments: Arguments) -> str:
-    """Compress, and return a sentence on what that saved and whether the note was kept."""
-    arguments.check("keep")
-    keep = None if arguments.get("keep") is None else arguments.text("keep")
-    try:
-        event = await memory.compress_now(keep=keep)
-    except ContextCompressorError as error:
-        return f"Not compressed: {error}"
-    if event is None:
-        answer = "Nothing to compress: what is there is the latest, or summarised already."
-        return f"{answer} The note was not kept." if keep else answer
-    answer = f"Compressed from {event.tokens_before} to {event.tokens_after} tokens."
-    return f"{answer} {_NOTE_ANSWERS[event.note]}" if event.note else answer

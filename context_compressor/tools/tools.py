@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
-from typing import Any, get_args
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from math import ceil
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from context_compressor.errors import InvalidArgumentError, OffloadError, check_members
-from context_compressor.messages.media import is_data_url
-from context_compressor.messages.msg import copy_json
+from context_compressor.errors import (
+    ContextCompressorError,
+    InvalidArgumentError,
+    OffloadError,
+    check_members,
+)
+from context_compressor.events import NoteFate
+from context_compressor.messages.chat.blocks import block_to_part, source_of
+from context_compressor.messages.media import is_data_url, kind_of_media, media_type_of
+from context_compressor.messages.msg import Block, Msg, copy_json
 from context_compressor.messages.speech import loaded_note
 from context_compressor.messages.text import sendable
 from context_compressor.offload.guide import (
@@ -19,29 +27,48 @@ from context_compressor.offload.guide import (
     SCHEMAS,
     SEARCH_TOOL,
 )
-from context_compressor.tools.arguments import (
-    Arguments,
-    FinalAnswer,
-    as_arguments,
-    show_value,
+from context_compressor.search.hits import hits_page
+from context_compressor.tokens.off_loop import load_off_loop
+from context_compressor.tools.arguments import Arguments, FinalAnswer, as_arguments, show_value
+from context_compressor.tools.grep import (
+    SEARCH_SECONDS,
+    PatternError,
+    TextMatches,
+    compile_pattern,
+    search_page,
+    search_text,
 )
-from context_compressor.tools.grep import PatternError
-from context_compressor.tools.reading import (
-    Wire,
-    answer_grep,
-    answer_load,
-    answer_read,
-    find_media,
-    media_part,
-)
+from context_compressor.tools.reading import read_page
 from context_compressor.tools.source import (
+    NEWEST_NAMED,
     SOURCE_MEMBERS,
     Allowance,
     OffloadSource,
-    answer_compress,
-    answer_search,
     can,
+    find_ref,
+    text_of,
 )
+
+if TYPE_CHECKING:
+    import regex
+
+Wire = Literal["openai", "dashscope"]
+
+GREP_TOKENS = 300
+"""What a search of texts answers unless `limit` asks for more: enough to see where to read on. Where the
+first match with its context takes more, it may have a page."""
+MAX_CONTEXT_LINES = 50
+SEARCH_TOKENS = 220
+"""What a search of the history answers unless `limit` asks for more: three to five passages, of which the
+first is mostly the one."""
+MAX_HITS = 50
+_DEFAULT_HITS = 5
+
+_NOTE_ANSWERS: dict[NoteFate, str] = {
+    "kept": "The note was kept.",
+    "cut": "There was no room for all of the note.",
+    "dropped": "The note was not kept: no summary was made that had room for it.",
+}
 
 
 class OffloadTools:
@@ -68,26 +95,22 @@ class OffloadTools:
             raise InvalidArgumentError(f"wire: expected one of {', '.join(get_args(Wire))}, got {wire!r}")
         self._memory = memory
         self._wire = wire
-        self._allowance = allowance = Allowance(memory)
-        self._handlers: dict[str, Callable[[Arguments], Awaitable[str]]] = {
-            READ_TOOL: partial(answer_read, memory, allowance),
-            GREP_TOOL: partial(answer_grep, memory, allowance),
-            LOAD_TOOL: partial(answer_load, memory, allowance),
-        }
+        self._allowance = Allowance(memory)
+        self._names = [READ_TOOL, GREP_TOOL, LOAD_TOOL]
         if can(memory, "search_history"):
-            self._handlers[SEARCH_TOOL] = partial(answer_search, memory, allowance)
+            self._names.append(SEARCH_TOOL)
         if can(memory, "compress_now"):
-            self._handlers[COMPRESS_TOOL] = partial(answer_compress, memory)
+            self._names.append(COMPRESS_TOOL)
 
     @property
     def names(self) -> frozenset[str]:
         """The names of the tools: whoever runs an agent's tools sends calls of these to `call`."""
-        return frozenset(self._handlers)
+        return frozenset(self._names)
 
     @property
     def schemas(self) -> list[dict[str, Any]]:
         """The tool schemas in OpenAI's form; a copy each time."""
-        offered = [schema for schema in SCHEMAS if schema["function"]["name"] in self._handlers]
+        offered = [schema for schema in SCHEMAS if schema["function"]["name"] in self._names]
         copied: list[dict[str, Any]] = copy_json(offered)
         return copied
 
@@ -100,13 +123,11 @@ class OffloadTools:
             name: the tool's name.
             arguments: a mapping, or the JSON text of one as it stands in a tool call.
         """
+        await load_off_loop(self._memory.counter)
         try:
-            handler = self._handlers.get(name) if isinstance(name, str) else None
-            if handler is None:
-                raise FinalAnswer(
-                    f"There is no tool {show_value(name)} here; use {', '.join(self._handlers)}."
-                )
-            answer = await handler(Arguments(name, as_arguments(arguments)))
+            if name not in self._names:
+                raise FinalAnswer(f"There is no tool {show_value(name)} here; use {', '.join(self._names)}.")
+            answer = await _HANDLERS[name](self, Arguments(name, as_arguments(arguments)))
         except (FinalAnswer, PatternError) as final:
             answer = str(final)
         # Half a surrogate pair, which models write as an escape, would make every later request fail.
@@ -122,7 +143,7 @@ class OffloadTools:
         url = await self._memory.read_ref(ref)
         if not is_data_url(url):
             raise OffloadError(f"{ref} is a text, no image, audio, video or file; {READ_TOOL} shows it")
-        return media_part(url, self._wire)
+        return self._part(url)
 
     async def attachment(
         self, name: str, arguments: Mapping[str, Any] | str | None = None
@@ -135,11 +156,164 @@ class OffloadTools:
         if name != LOAD_TOOL:
             return None
         try:
-            ref, url = await find_media(
-                self._memory, self._allowance, Arguments(name, as_arguments(arguments))
-            )
+            ref, url = await self._find_media(Arguments(name, as_arguments(arguments)))
         except FinalAnswer:
             return None
         note = loaded_note(ref, LOAD_TOOL)
         text = {"text": note} if self._wire == "dashscope" else {"type": "text", "text": note}
-        return {"role": "user", "content": [text, media_part(url, self._wire)]}
+        return {"role": "user", "content": [text, self._part(url)]}
+
+    # What each tool answers; FinalAnswer and PatternError say what is wrong.
+
+    async def _read(self, arguments: Arguments) -> str:
+        arguments.check("ref", "offset", "limit", "column")
+        offset, column = arguments.integer("offset") or 1, arguments.integer("column") or 1
+        limit = arguments.integer("limit")
+        ref = await find_ref(self._memory, arguments.required("ref"))
+        room = self._allowance.room()
+        text = await text_of(self._memory, ref)
+        if is_data_url(text):
+            raise FinalAnswer(f"{ref} is {media_type_of(text) or 'no text'}: show it with {LOAD_TOOL}.")
+        counter = self._memory.counter
+        return await asyncio.to_thread(
+            read_page, text, ref, counter, max_tokens=room, offset=offset, column=column, limit=limit
+        )
+
+    async def _grep(self, arguments: Arguments) -> str:
+        arguments.check("pattern", "ref", "ignore_case", "context", "limit")
+        given = arguments.text("pattern")
+        context = min(arguments.integer("context", least=0) or 0, MAX_CONTEXT_LINES)
+        limit = arguments.integer("limit")
+        pattern = await asyncio.to_thread(compile_pattern, given, arguments.flag("ignore_case"))
+        if (named := arguments.get("ref")) is None:
+            refs = await self._memory.reachable_refs()
+        else:
+            refs = [await find_ref(self._memory, named)]
+        room = self._allowance.room()
+        unreadable: list[str] = []
+        # The only text, asked for by name, cannot be read: that is the answer.
+        found, was_stopped = await self._matches(refs, pattern, unreadable if named is None else None)
+        if not found:
+            return _nothing_found(given, refs, unreadable, was_stopped)
+        return await asyncio.to_thread(
+            search_page,
+            found,
+            self._memory.counter,
+            max_tokens=room if limit else min(room, GREP_TOKENS),
+            first_max_tokens=room,
+            limit=limit,
+            context=context,
+            stopped_seconds=ceil(SEARCH_SECONDS) if was_stopped else 0,
+            unreadable=len(unreadable),
+        )
+
+    async def _matches(
+        self, refs: Sequence[str], pattern: regex.Pattern[str], unreadable: list[str] | None
+    ) -> tuple[list[TextMatches], bool]:
+        """Search texts one after the other; return those with matches, and whether the time was over before
+        all was searched. Refs of texts that cannot be read go to `unreadable`, if there is such a list.
+        """
+        seconds_left = SEARCH_SECONDS
+        texts: list[TextMatches] = []
+        for ref in refs:
+            if seconds_left <= 0:
+                return texts, True
+            try:
+                text = await text_of(self._memory, ref)
+            except FinalAnswer:
+                if unreadable is None:
+                    raise
+                unreadable.append(ref)
+                continue
+            if is_data_url(text):
+                continue
+            searched = await asyncio.to_thread(search_text, text, ref, pattern, seconds_left)
+            if searched.matches:
+                texts.append(searched)
+            if searched.timed_out:
+                return texts, True
+            seconds_left -= searched.seconds
+        return texts, False
+
+    async def _load(self, arguments: Arguments) -> str:
+        ref, url = await self._find_media(arguments)
+        return f"{ref} ({media_type_of(url) or kind_of_media(url)}) follows as a message of the user."
+
+    async def _find_media(self, arguments: Arguments) -> tuple[str, str]:
+        """Return the ref of media that can be shown, and their `data:` URL."""
+        arguments.check("ref")
+        ref = await find_ref(self._memory, arguments.required("ref"))
+        url = await text_of(self._memory, ref)
+        if not is_data_url(url):
+            raise FinalAnswer(f"{ref} is a text: read it with {READ_TOOL}.")
+        shown = Msg("user", [_media_block(url)], "user", timestamp="", id="")
+        # Megabytes are read through, to be sure that they are media.
+        tokens = await asyncio.to_thread(self._memory.counter.count_messages, [shown])
+        if tokens > (allowed := self._allowance.standing_tokens):
+            raise FinalAnswer(
+                f"{ref} cannot be shown: it takes {tokens} tokens, and {allowed} are allowed. Do not retry."
+            )
+        return ref, url
+
+    def _part(self, url: str) -> dict[str, Any]:
+        return {kind_of_media(url): url} if self._wire == "dashscope" else block_to_part(_media_block(url))
+
+    async def _search(self, arguments: Arguments) -> str:
+        assert can(self._memory, "search_history")
+        arguments.check("query", "limit")
+        query = arguments.text("query")
+        limit = arguments.integer("limit")
+        try:
+            hits = await self._memory.search_history(query, limit=min(limit or _DEFAULT_HITS, MAX_HITS))
+        except ContextCompressorError as error:
+            return f"Not searched: {error}"
+        if not hits:
+            return f"Nothing in this conversation answers {show_value(query)}; try other words."
+        room = self._allowance.room() if limit else min(self._allowance.room(), SEARCH_TOKENS)
+        return await asyncio.to_thread(hits_page, hits, query, self._memory.counter, room)
+
+    async def _compress(self, arguments: Arguments) -> str:
+        assert can(self._memory, "compress_now")
+        arguments.check("keep")
+        keep = None if arguments.get("keep") is None else arguments.text("keep")
+        try:
+            event = await self._memory.compress_now(keep=keep)
+        except ContextCompressorError as error:
+            return f"Not compressed: {error}"
+        if event is None:
+            answer = "Nothing to compress: what is there is the latest, or summarised already."
+            return f"{answer} The note was not kept." if keep else answer
+        answer = f"Compressed from {event.tokens_before} to {event.tokens_after} tokens."
+        return f"{answer} {_NOTE_ANSWERS[event.note]}" if event.note else answer
+
+
+_HANDLERS: dict[str, Callable[[OffloadTools, Arguments], Awaitable[str]]] = {
+    READ_TOOL: OffloadTools._read,
+    GREP_TOOL: OffloadTools._grep,
+    LOAD_TOOL: OffloadTools._load,
+    SEARCH_TOOL: OffloadTools._search,
+    COMPRESS_TOOL: OffloadTools._compress,
+}
+
+
+def _nothing_found(pattern: str, refs: Sequence[str], unreadable: Sequence[str], was_stopped: bool) -> str:
+    if was_stopped:
+        return (
+            f"The search for {show_value(pattern)} was stopped after {SEARCH_SECONDS:g} s, nothing found. "
+            "Simplify the pattern (nested repeats such as (a+)+ take for ever), or name a ref."
+        )
+    if not refs:
+        return "Nothing has left this conversation yet, so there is nothing to search."
+    where = refs[0] if len(refs) == 1 else f"any of {len(refs)} stored texts"
+    answer = f"No line matches {show_value(pattern)} in {where}."
+    if unreadable:
+        answer += f" {len(unreadable)} could not be read: {', '.join(unreadable[:NEWEST_NAMED])}."
+    return answer
+
+
+def _media_block(url: str) -> Block:
+    kind = kind_of_media(url)
+    if kind == "file":
+        ending = media_type_of(url).rpartition("/")[2] or "bin"
+        return {"type": "file", "file": {"filename": f"offloaded.{ending}", "file_data": url}}
+    return {"type": kind, "source": source_of(url)}

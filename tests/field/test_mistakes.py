@@ -501,7 +501,7 @@ async def _plain_miss(memory: object, given: object) -> str:
     raise FinalAnswer("Error: not found.")
 
 
-@mistake(replaced(ROOM + "tools.reading.find_ref", _plain_miss))
+@mistake(replaced(ROOM + "tools.tools.find_ref", _plain_miss))
 async def test_a_dead_ref_is_tried_again_and_again() -> None:
     """headroom #1776: 25 times; a miss must be final and say what to do."""
     memory = new_memory()
@@ -519,7 +519,7 @@ def _patient(text: str, ref: str, pattern: Any, seconds: float) -> Any:
     return found
 
 
-@mistake(replaced(ROOM + "tools.reading.search_text", _patient))
+@mistake(replaced(ROOM + "tools.tools.search_text", _patient))
 async def test_a_pattern_of_the_model_never_ends() -> None:
     """Several: a regular expression that backtracks for ever holds the agent."""
     memory = new_memory(config(4_000))

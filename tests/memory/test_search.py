@@ -37,7 +37,7 @@ from context_compressor.search.hits import Hit
 from context_compressor.search.index import ReadTexts, SearchIndex
 from context_compressor.search.passages import Document
 from context_compressor.search.ranking import Found
-from context_compressor.tools.source import SEARCH_TOKENS
+from context_compressor.tools.tools import SEARCH_TOKENS
 from tests.memory.scripted import call, result, user
 
 COUNTER = TiktokenCounter()

@@ -410,7 +410,7 @@ class TestCancellation:
         with pytest.raises(asyncio.CancelledError):
             await writing
         fsync.release.set()
-        await asyncio.to_thread(store._threads.pool.shutdown)  # waits for the thread
+        await asyncio.to_thread(store._tenant.shared.threads.shutdown)  # waits for the thread
         assert names_in(store) == [file_of(store, "earlier").name]
 
     async def test_a_removal_that_hangs_removes_nothing_once_it_was_given_up(
@@ -432,7 +432,7 @@ class TestCancellation:
         with pytest.raises(asyncio.CancelledError):
             await removing
         release.set()
-        await asyncio.to_thread(store._threads.pool.shutdown)  # waits for the thread
+        await asyncio.to_thread(store._tenant.shared.threads.shutdown)  # waits for the thread
         assert file_of(store, "named again").read_text() == "named again"
 
     async def test_the_event_loop_runs_while_the_disk_works(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sqlite3
 import threading
@@ -254,7 +255,7 @@ class TestWhatStays:
         def unsupported(*_: object) -> None:
             raise OSError(37, "No locks available")
 
-        monkeypatch.setattr(locks, "_take", unsupported)
+        monkeypatch.setattr(fcntl, "flock", unsupported)
         store = FileOffloadStore(tmp_path, "open")
         ref = await store.write("text")
         make_older(tmp_path / "open", 0.5 * DAY)

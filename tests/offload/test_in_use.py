@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from context_compressor.offload import locks
+from context_compressor.offload import tenant
 from context_compressor.offload.files import FileOffloadStore
-from context_compressor.offload.locks import locked, namespaces_in_use, open_namespaces
+from context_compressor.offload.locks import OpenNamespaces, locked, namespaces_in_use
 from context_compressor.offload.retention import collect_garbage
+from context_compressor.offload.tenant import directory_of
 from tests.offload.directories import hold_elsewhere, names_in, namespaces_in, put, run_python
 
 
@@ -106,7 +107,7 @@ class TestOneProcess:
         assert namespaces_in_use(tmp_path) == set()
 
     async def test_ten_thousand_sessions_take_one_descriptor(self, tmp_path: Path) -> None:
-        account = open_namespaces(tmp_path)
+        account = OpenNamespaces(tmp_path)
         account.hold("first")
         before = len(names_in(Path("/proc/self/fd")))
         for number in range(10_000):
@@ -116,7 +117,7 @@ class TestOneProcess:
         assert len(files_in(tmp_path)) == 1
 
     async def test_a_service_that_opens_sessions_for_months_keeps_a_small_file(self, tmp_path: Path) -> None:
-        account = open_namespaces(tmp_path)
+        account = OpenNamespaces(tmp_path)
         account.hold("always")
         for number in range(5_000):
             account.hold(f"n{number}")
@@ -146,7 +147,7 @@ class TestOneProcess:
         for thread in threads:
             thread.join()
         python_gc.collect()
-        open_namespaces(tmp_path).release("nobody")  # settles what another thread had left
+        directory_of(tmp_path).namespaces.release("nobody")  # settles what another thread had left
         assert namespaces_in_use(tmp_path) == {f"kept{number}" for number in range(20)}
 
     async def test_a_directory_removed_under_an_open_store_is_made_again(self, tmp_path: Path) -> None:
@@ -170,7 +171,7 @@ class TestOneProcess:
     async def test_a_line_of_which_only_a_part_was_written_counts_for_nothing(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        account = open_namespaces(tmp_path)
+        account = OpenNamespaces(tmp_path)
         account.hold("ab")
         account.hold("abc")
         real = os.write
@@ -208,17 +209,6 @@ class TestOneProcess:
         StoreView(str(tmp_path), None).refs()
         assert names_in(tmp_path) == ["a"]
         assert (tmp_path / "a").stat().st_mtime_ns == before
-
-
-def test_who_only_says_what_it_has_waits_for_nobody_who_does_the_same(tmp_path: Path) -> None:
-    lock = tmp_path / "lock"
-    with (
-        locked(lock, shared=True),
-        locked(lock, shared=True, wait_seconds=0.0),
-        pytest.raises(TimeoutError),
-        locked(lock, wait_seconds=0.0),
-    ):
-        pass
 
 
 class TestProcesses:
@@ -339,16 +329,16 @@ async def test_accounts_end_with_their_stores(tmp_path: Path) -> None:
     stores = [FileOffloadStore(tmp_path / str(n)) for n in range(30)]
     await asyncio.gather(*(store.write("text") for store in stores))
     for store in stores:
-        store._threads.pool.shutdown()  # a thread lets go of its work after it is done
+        store._tenant.shared.threads.shutdown()  # a thread lets go of its work after it is done
     del store, stores
     python_gc.collect()
-    assert not [path for path in locks.open_namespaces._known if path.is_relative_to(tmp_path)]
+    assert not [path for path in tenant._directories if path.is_relative_to(tmp_path)]
 
 
 async def test_threads_end_with_the_stores_of_their_directory(tmp_path: Path) -> None:
     stores = [FileOffloadStore(tmp_path, str(n)) for n in range(3)]
     await asyncio.gather(*(store.write("text") for store in stores))
-    (pool,) = {store._threads.pool for store in stores}
+    (pool,) = {store._tenant.shared.threads for store in stores}
     working = set(pool._threads)
     assert working
     del pool, stores

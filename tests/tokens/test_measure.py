@@ -10,13 +10,8 @@ from hypothesis import given
 from context_compressor.errors import InvalidArgumentError
 from context_compressor.messages.msg import Block, Msg
 from context_compressor.messages.parts import text_parts
-from context_compressor.tokens.counter import (
-    COUNT_OFF_LOOP_CHARACTERS,
-    MessageTokens,
-    count_characters,
-    measure,
-    measure_all_off_loop,
-)
+from context_compressor.tokens.counter import MessageTokens, count_characters, measure
+from context_compressor.tokens.off_loop import COUNT_OFF_LOOP_CHARACTERS, measure_all_off_loop
 from context_compressor.tokens.tiktoken import TiktokenCounter
 from tests.support.strategies import messages
 

@@ -21,11 +21,41 @@ from context_compressor.memory.compressed import CompressedMemory
 from context_compressor.offload.guide import GUIDE, LOAD_TOOL, SHORT_GUIDE, is_own_tool, names_tools
 from context_compressor.offload.pages import page_matches, parse_page
 from context_compressor.offload.store import InMemoryOffloadStore, ref_of
-from context_compressor.tools import reading
+from context_compressor.tools import tools
 from context_compressor.tools.tools import OffloadTools
 from tests.offload.counters import WordCounter
 from tests.support.media import png_url
 from tests.tools.sources import COUNTER, Source
+
+
+class Unread(WordCounter):
+    """A counter with a vocabulary to read; notes whether that, and counting, held the event loop."""
+
+    def __init__(self) -> None:
+        self.is_loaded = False
+        self.read_in: list[bool] = []
+        self.counted_in: list[bool] = []
+
+    def load(self) -> None:
+        self.read_in.append(in_loop())
+        self.is_loaded = True
+
+    def count_text(self, text: str) -> int:
+        assert self.is_loaded
+        return super().count_text(text)
+
+    def count_messages(self, messages: Any) -> int:
+        self.counted_in.append(in_loop())
+        return 1
+
+
+def in_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
 
 LOG = "\n".join(f"{i}: worker-{i % 7} finished job {i * 13}" for i in range(1, 813))
 PROSE = "Alpha.\nBeta gamma.\nAlpha."
@@ -399,7 +429,7 @@ class TestGrep:
         assert "damaged" in await grep(source, pattern="job", ref=ref_of(LOG))
 
     async def test_a_pattern_that_never_ends_gets_an_answer(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(reading, "SEARCH_SECONDS", 0.05)
+        monkeypatch.setattr(tools, "SEARCH_SECONDS", 0.05)
         source = Source("a" * 60 + "!", PROSE)
         answer = await grep(source, pattern="(a|aa)+$")
         assert "was stopped after 0.05 s, nothing found" in answer
@@ -407,36 +437,53 @@ class TestGrep:
 
     async def test_the_time_is_for_all_texts_together(self, monkeypatch: pytest.MonkeyPatch) -> None:
         allowed: list[float] = []
-        real = reading.search_text
+        real = tools.search_text
 
         def spy(text: str, ref: str, pattern: Any, seconds: float) -> Any:
             allowed.append(seconds)
             return real(text, ref, pattern, seconds)
 
-        monkeypatch.setattr(reading, "search_text", spy)
+        monkeypatch.setattr(tools, "search_text", spy)
         await grep(Source("a", "b", "c"), pattern="x")
         assert allowed[0] == 2.0
         assert allowed == sorted(allowed, reverse=True)
         assert len(set(allowed)) == 3
 
     async def test_what_was_found_before_time_ran_out_is_shown(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(reading, "SEARCH_SECONDS", 0.5)
+        monkeypatch.setattr(tools, "SEARCH_SECONDS", 0.5)
         source = Source("ab1", "a" * 60 + "!", "ab2")
         answer = await grep(source, pattern=r"(a|a)*b?\d$")
         assert "1| ab1" in answer
         assert "ab2" not in answer
         assert "stopped after" in answer
 
+    @pytest.mark.parametrize("tool", ["read_offloaded", "grep_offloaded", "load_offloaded", "unknown"])
+    async def test_no_first_call_counts_on_the_event_loop_before_the_vocabulary_is_there(
+        self, tool: str
+    ) -> None:
+        """As in a session that was resumed: its counts were saved, so nothing was counted yet."""
+        source = Source("text", counter=Unread())
+        await OffloadTools(source).call(tool, {"ref": ABSENT, "pattern": "text"})
+        assert source.counter.read_in == [False]
+
+    async def test_media_are_counted_beside_the_event_loop(self) -> None:
+        source = Source(png_url(30, 30), counter=Unread())
+        tools = OffloadTools(source)
+        ref = await source.reachable_refs()
+        assert "follows" in await tools.call("load_offloaded", {"ref": ref[0]})
+        assert await tools.attachment("load_offloaded", {"ref": ref[0]})
+        assert source.counter.counted_in == [False, False]
+
     async def test_the_event_loop_goes_on_during_a_search(self, monkeypatch: pytest.MonkeyPatch) -> None:
         entered, release = threading.Event(), threading.Event()
-        real = reading.search_text
+        real = tools.search_text
 
         def held(*arguments: Any) -> Any:
             entered.set()
             release.wait()
             return real(*arguments)
 
-        monkeypatch.setattr(reading, "search_text", held)
+        monkeypatch.setattr(tools, "search_text", held)
         searching = asyncio.create_task(grep(Source(PROSE), pattern="Alpha"))
         await asyncio.to_thread(entered.wait)  # would never return if the loop were held
         release.set()

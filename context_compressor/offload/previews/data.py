@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from context_compressor.messages.text import sendable
-from context_compressor.offload.previews.text import Show, counted
+from context_compressor.offload.previews.text import Show, counted, share_out
 
 MAX_JSON_CHARACTERS = 2_000_000
 """Longer texts are previewed as plain text: parsing takes some 20 ms per million characters."""
@@ -16,9 +16,8 @@ MAX_DEPTH = 100
 """Of values within values; JSON that is nested deeper is previewed as plain text, too."""
 
 VALUE_CHARACTERS = 120
-"""What a value gets at least, if it needs it: where it cannot have it, fewer values are shown.
-
-Addresses, titles and names are shorter, as a rule."""
+"""What a value gets at least, if it needs it: where it cannot have it, fewer values are shown. Addresses,
+titles and names are shorter, as a rule."""
 
 MAX_TEXT_SHARE = 0.5
 """Where one text takes more of the JSON, that text is what there is to show, not the shape around it."""
@@ -28,7 +27,6 @@ NOTED_CHARACTERS = 1000
 
 _MIN_CHARACTERS, _NUMBER_CHARACTERS, _NAMES_CHARACTERS = 12, 24, 40
 """What is shown at least of a text, of a number, and of the names of keys."""
-
 _MARK_CHARACTERS = 25
 """What it costs to say that there is more."""
 
@@ -73,17 +71,6 @@ def _size(value: Any, sizes: dict[int, int]) -> int:
     if isinstance(value, bytes):
         return min(len(value), _NUMBER_CHARACTERS + 1)
     return len(value) + 2 if isinstance(value, str) else 5
-
-
-def _share_out(wanted: Sequence[int], room: int) -> list[int]:
-    """Return what each gets of `room`: as much as it wants, or an equal part of what the smaller leave."""
-    given = [0] * len(wanted)
-    left = len(wanted)
-    for i in sorted(range(len(wanted)), key=wanted.__getitem__):
-        given[i] = min(wanted[i], max(room, 0) // left)
-        room -= given[i]
-        left -= 1
-    return given
 
 
 def _render(value: Any, room: int, sizes: dict[int, int]) -> str:
@@ -138,7 +125,7 @@ def _object(value: dict[str, Any], room: int, sizes: dict[int, int]) -> str:
     if names and not shown:
         return f"{{{counted(len(names), 'key')}: {_names(names, room)}}}"
     room -= sum(len(name) + 6 for name in shown)
-    rooms = _share_out([_size(value[name], sizes) for name in shown], room)
+    rooms = share_out([_size(value[name], sizes) for name in shown], room)
     members = [
         f"{_string(name, VALUE_CHARACTERS)}: {_render(value[name], part, sizes)}"
         for name, part in zip(shown, rooms, strict=True)

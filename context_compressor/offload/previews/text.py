@@ -12,9 +12,7 @@ Show = Callable[[int], str]
 """Returns a preview of about so many characters, the longer the more it is given; "" when nothing fits."""
 
 LINE_CHARACTERS = 240
-"""Shown of one line, as long as others want room: one long line does not take that of all others.
-
-Where a line is shown at greater length, its end is shown, too."""
+"""Shown of one line, as long as others want room. Where one is shown at greater length, its end is, too."""
 
 MIN_LINE_CHARACTERS = 20
 """In a small preview lines are shorter, down to this: head and tail shall both have one."""
@@ -23,9 +21,8 @@ HEAD_SHARE = 0.7
 """Of what head and tail take together; .6 and .8 tell as much, .5 less, by `benchmarks/previews.py`."""
 
 ERRORS_SHARE, MAX_ERRORS = 0.2, 2
-"""What lines with errors may take of a preview, and how many there are: the last and the first.
-
-With more, head and tail lose more than these tell, by `benchmarks/previews.py`."""
+"""What lines with errors may take of a preview, and how many there are: the last and the first. With more,
+head and tail lose more than these tell, by `benchmarks/previews.py`."""
 
 _MARK_CHARACTERS, _NUMBER_CHARACTERS = 32, 8
 """What the line costs that says what was left out, and the number before a line, in characters of text."""
@@ -82,10 +79,15 @@ class _Ends:
         self._head = self._tail = len(lines)
         self._picked: list[int] = []
         self._most = min(max(characters // 4, MIN_LINE_CHARACTERS), LINE_CHARACTERS)
-        level = _level([len(line) + 1 for line in lines], characters) if len(lines) <= characters else 0
-        if level > self._most:  # all have room, the long ones cut
-            self._most = level - 1
-            return
+        if len(lines) <= characters:
+            sizes = [len(line) + 1 for line in lines]
+            cut = [
+                given for given, size in zip(share_out(sizes, characters), sizes, strict=True) if given < size
+            ]
+            level = min(cut, default=max(sizes, default=0))
+            if level > self._most:  # all have room, the long ones cut
+                self._most = level - 1
+                return
         room = characters - _MARK_CHARACTERS
         self._choose_ends(room)
         kept = room * ERRORS_SHARE
@@ -152,23 +154,21 @@ class _Ends:
         most -= _MARK_CHARACTERS
         begin = int(most * HEAD_SHARE)
         end = len(text) - (most - begin)
-        which = (
-            f"columns {begin + 1}-{end} of line {line + 1}"
-            if self._are_placed
-            else f"{end - begin} characters"
-        )
+        which = f"{end - begin} characters"
+        if self._are_placed:
+            which = f"columns {begin + 1}-{end} of line {line + 1}"
         return f"{text[:begin]}\n[{which} left out]\n{text[end:]}"
 
 
-def _level(sizes: Sequence[int], room: int) -> int:
-    """Return the most that each may have where together they have so much room."""
-    left = len(sizes)
-    for size in sorted(sizes):
-        if size * left > room:
-            return room // left
-        room -= size
+def share_out(wanted: Sequence[int], room: int) -> list[int]:
+    """Return what each gets of `room`: as much as it wants, or an equal part of what the smaller leave."""
+    given = [0] * len(wanted)
+    left = len(wanted)
+    for i in sorted(range(len(wanted)), key=wanted.__getitem__):
+        given[i] = min(wanted[i], max(room, 0) // left)
+        room -= given[i]
         left -= 1
-    return max(sizes, default=0)
+    return given
 
 
 def find_errors(text: str) -> dict[int, int]:
