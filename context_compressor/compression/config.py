@@ -88,6 +88,9 @@ class CompressionConfig(BaseModel):
     """Share of the budget from which the coming event is prepared while the agent goes on, where the
     summariser is remote. Lower: `get_memory` waits for a model more rarely; higher: less is summarised that
     is never needed. None or 1: an event begins when it is due, and `get_memory` waits for it."""
+    branch_seconds: float = Field(default=3600.0, ge=0)
+    """Seconds for which a memory keeps what it knew of a conversation that its list departed from: whoever
+    goes back to it within that time pays for nothing twice."""
     on_failure: Literal["fallback", "raise"] = "fallback"
     """What a failing summariser or store leads to: the next means down and an event, or an exception."""
     summarizer_timeout_seconds: float = Field(default=120.0, gt=0)

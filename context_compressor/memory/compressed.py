@@ -132,6 +132,8 @@ class CompressedMemory(MemoryBase):
 
     async def _add(self, messages: list[Msg], marks: Sequence[str] = (), duplicates: bool = False) -> None:
         """Add messages that nobody else holds."""
+        if not messages:
+            return
         tracker = self._tracker
         unknown = [msg for msg in messages if duplicates or msg.id not in tracker.state.known]
         counts = await measure_all_off_loop(self.counter, unknown)
@@ -343,7 +345,7 @@ class CompressedMemory(MemoryBase):
             self._tracker.state,
             self.counter,
             tokens=self._tracker.known_tokens,
-            prepared=self._runner.background.refs(),
+            prepared=self._runner.background.refs() | self._tracker.branches.refs(),
             followed=self._follower.followed(),
             markers=self._follower.markers,
         )

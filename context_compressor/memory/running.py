@@ -336,7 +336,9 @@ class EventRunner:
         """Remove from the store what nothing names any more. Holds: event lock."""
         await self._settle()
         ledger = self._tracker.state.ledger
-        self.background.note_removal([ref for ref in ledger.unwanted if not ledger.is_live(ref)])
+        held = self._tracker.branches.holds
+        gone = [ref for ref in ledger.unwanted if not (ledger.is_live(ref) or held(ref))]
+        self.background.note_removal(gone)
         await self._texts.sweep()
 
     async def _settle(self) -> None:
@@ -361,7 +363,7 @@ class EventRunner:
             # No event writes while its lock is held. One that is prepared in the background says what it
             # writes before it does; from here to `telling`'s end, which removes what is unwanted, nothing is
             # awaited but that lock, and what an event commits in between is wanted again.
-            prepared = self.background.refs()
+            prepared = self.background.refs() | self._tracker.branches.refs()
             orphans = [ref for ref in stored if not ledger.is_live(ref) and ref not in prepared]
             if orphans:
                 logger.info("%d stored texts that nothing names are removed", len(orphans))

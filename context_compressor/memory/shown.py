@@ -23,6 +23,8 @@ class ShownView:
         messages: the items' messages, the base memory's own summary included.
         tokens: what `messages` costs.
         summary_tokens: what of that is the summary's.
+        system: what the request carries beside the messages, as a text.
+        system_tokens: what of `tokens` that costs.
         summary_place: how many instructions stand before the summary at most, once it was handed out: one
             that comes later does not move it.
     """
@@ -33,6 +35,8 @@ class ShownView:
         self.tokens = 0
         self.summary_tokens = 0
         self.summary_place: int | None = None
+        self.system = ""
+        self.system_tokens = 0
         self._counter = counter
         self._summary: Msg | None = None
 
@@ -49,7 +53,7 @@ class ShownView:
         """Show these items and no others."""
         self.items = list(items)
         self.messages = [item.msg for item in self.items]
-        self.tokens = sum(item.tokens for item in self.items)
+        self.tokens = self.system_tokens + sum(item.tokens for item in self.items)
         if self._summary is not None:
             self.messages.insert(self._place_summary(), self._summary)
             self.tokens += self.summary_tokens
@@ -73,6 +77,14 @@ class ShownView:
             self.summary_tokens = measure(self._counter, self._summary).total
         self.show(self.items)
         return True
+
+    def set_system(self, text: str) -> None:
+        """Count a text that the request carries beside the messages, or none when it is empty."""
+        if text != self.system:
+            msg = Msg("system", text, "system", timestamp="", id="")
+            tokens = measure(self._counter, msg).total if text else 0
+            self.tokens += tokens - self.system_tokens
+            self.system, self.system_tokens = text, tokens
 
     @property
     def summary(self) -> str:
@@ -101,7 +113,8 @@ class ShownView:
         tokens = {id(item.msg): item.tokens for item in self.items if id(item.msg) not in gone}
         if self._summary is not None and with_summaries:
             tokens[id(self._summary)] = self.summary_tokens
-        return [msg for msg in self.messages if id(msg) in tokens], sum(tokens.values())
+        shown = [msg for msg in self.messages if id(msg) in tokens]
+        return shown, self.system_tokens + sum(tokens.values())
 
     def _covered_by(self, ids: Collection[str]) -> set[int]:
         """Return which messages belong to exchanges and segments all of whose messages are among `ids`."""

@@ -99,6 +99,7 @@ class MemoryState:
         fresh: items that no view has shown yet, with their tokens.
         withheld: keys of messages that wait for results, which no view has shown either.
         blocked: texts that could not be stubbed.
+        names_tools: whether the agent was given the read-back tools, so that stand-ins may name them.
         generation: grows with every change that is not growth: an event planned before it is outdated.
     """
 
@@ -112,6 +113,7 @@ class MemoryState:
         self.fresh: dict[ItemKey, int] = {}
         self.withheld: Collection[str] = ()
         self.blocked: set[tuple[ItemKey, PartPath]] = set()
+        self.names_tools = True
         self.generation = 0
         self._builder = ExchangeBuilder()
         self._withheld_counts: dict[str, MessageTokens] = {}
@@ -140,6 +142,14 @@ class MemoryState:
         return measure(self._counter, msg)
 
     # Growing
+
+    def take_over(self, other: MemoryState, ledger: Ledger) -> None:
+        """Begin where another state ends, with a ledger that holds part of its edits."""
+        self.ledger, self.budget, self.blocked = ledger, other.budget, set(other.blocked)
+        self.generation = other.generation + 1
+        self.names_tools = other.names_tools
+        self.shown.set_system(other.shown.system)
+        self.shown.set_summary(other.shown.summary)
 
     def enqueue(self, msg: Msg, counted: MessageTokens, key: str | None = None) -> None:
         """Note a message that the history received, under a key if it gave one; `msg` is kept."""
@@ -333,7 +343,7 @@ class MemoryState:
             marks=self._marks(),
             fresh=frozenset(self.fresh),
             blocked=frozenset(self.blocked),
-            extra_tokens=self.shown.summary_tokens,
+            extra_tokens=self.shown.summary_tokens + self.shown.system_tokens,
             growth_tokens=growth_tokens,
             manual=manual,
         )
@@ -365,6 +375,8 @@ class MemoryState:
         fixed = [(item.msg.id, item.tokens) for unit in self.units() if unit.fixed for item in unit.items]
         if self.shown.summary_id is not None:
             fixed.append((self.shown.summary_id, self.shown.summary_tokens))
+        if self.shown.system_tokens:
+            fixed.append(("system", self.shown.system_tokens))
         return fixed
 
     def page_tokens(self) -> int:

@@ -9,13 +9,14 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar
 
 from context_compressor.errors import (
     ContextCompressorError,
     InvalidArgumentError,
     InvalidMessageError,
     InvalidStateError,
+    UnrelatedMessagesError,
 )
 from context_compressor.memory.running import EventRunner
 from context_compressor.memory.state import MemoryState
@@ -34,8 +35,13 @@ from context_compressor.messages.chat.common import as_dict
 from context_compressor.messages.msg import Msg, provenance_of
 from context_compressor.messages.parts import plain_texts
 
+T = TypeVar("T")
+
 _LONG_CHARACTERS = 200
 """Texts longer than this are remembered by their hash: the base memory has them already."""
+
+_INSTRUCTING = ("system", "developer")
+"""Roles of messages that many conversations share."""
 
 MAY_RETURN = ""
 """In place of the digest of a message that nobody deleted by hand: where it is gone, it is added again."""
@@ -138,7 +144,7 @@ def unless_known(followed: Iterable[Followed], known: Container[str]) -> list[Fo
 
 
 @dataclass(slots=True)
-class _Known:
+class Listed:
     """What is known of the list, in one state of the memory: cleared or loaded, it has another."""
 
     state: MemoryState
@@ -178,13 +184,13 @@ class ListFollower:
         self._runner = runner
         self._add = add
         self._delete = delete
-        self._latest = _Known(tracker.state)
+        self._latest = Listed(tracker.state)
         self._task: asyncio.Task[Any] | None = None
 
     @property
-    def _known(self) -> _Known:
+    def _known(self) -> Listed:
         if self._latest.state is not self._tracker.state:
-            self._latest = _Known(self._tracker.state)
+            self._latest = Listed(self._tracker.state)
         return self._latest
 
     def followed(self) -> list[Followed]:
@@ -208,7 +214,7 @@ class ListFollower:
 
     def start_from(self, followed: Sequence[Followed], markers: Mapping[str, Markers] | None = None) -> None:
         """Forget what was synced, but for these messages and what request metadata the list carried."""
-        self._latest = _Known(self._tracker.state, loaded=list(followed), markers=dict(markers or {}))
+        self._latest = Listed(self._tracker.state, loaded=list(followed), markers=dict(markers or {}))
 
     def look_next_time(self, ids: Iterable[str] = ()) -> None:
         """Let the history tell how far a call that failed came.
@@ -220,15 +226,24 @@ class ListFollower:
         followed = unless_known(self.followed(), {*doubtful, *self._tracker.state.known.tokens})
         self.start_from([*followed, *(Followed(id, MAY_RETURN) for id in doubtful)])
 
-    async def follow(self, messages: Iterable[Any]) -> None:
-        """Add what is new; where the list says something else than before, let it begin anew from there.
+    async def follow(
+        self, messages: Iterable[Any], *, is_any: bool = True, show: Callable[[], Awaitable[T]] | None = None
+    ) -> T | None:
+        """Add what is new; where the list says something else than before, go on from there.
 
         Where what follows the difference is as it was, only what lies between is exchanged, if the base
-        memory is this library's: others take new messages at their end only.
+        memory is this library's: others take new messages at their end only. Where more differs than the last
+        exchange, the conversation as it was is kept as a branch, to be taken up when a list goes on with it.
+
+        Args:
+            messages: chat dicts.
+            is_any: whether the list may be another conversation altogether.
+            show: awaited before another list may be followed; what it returns is returned.
 
         Raises:
             InvalidMessageError: a message is malformed; nothing was changed.
             InvalidArgumentError: no list, or one with stand-ins of this memory's view; nothing was changed.
+            UnrelatedMessagesError: the list shares nothing with any conversation; nothing was changed.
             ContextCompressorError: `on_event` calls this for an event of this very call; nothing was changed.
         """
         said = as_list(messages)
@@ -243,23 +258,28 @@ class ListFollower:
                 known = None
                 while known is not self._known:  # cleared or loaded meanwhile, it begins anew
                     known = self._known
-                    await self._follow(said, known)
+                    known = await self._follow(said, known, is_any)
+                return None if show is None else await show()
             except InvalidMessageError as error:
                 raise _by_its_place(error, said) from None
             finally:
                 self._task = None
 
-    async def _follow(self, said: list[Any], known: _Known) -> None:
+    async def _follow(self, said: list[Any], known: Listed, is_any: bool) -> Listed:
+        """Do so; return what is known of the list then."""
+        self._tracker.branches.expire()
         if not known.synced:
             known.synced = await self._read_synced(said, known)
-        same = 0
-        for old, new in zip(known.synced, said, strict=False):
-            # Comparing dicts is far cheaper than reading them, and all but the end is mostly the same.
-            if old.wire != new and old.wire != as_dict(new) and old.wire != (wire := wire_of(new)):
-                if old.digest != digest_of(wire):
-                    break
-                known.synced[same] = Synced.of(wire, old.id)
-            same += 1
+        same = _shared(known.synced, said)
+        if same < min(len(known.synced), len(said)) or (said and not same):
+            if not is_any:
+                self._refuse_unrelated(said, known)
+            closest = max(self._tracker.branches, key=lambda b: _shared(b.listed, said), default=None)
+            if closest is not None and _shared(closest.listed, said) > same:
+                async with self._runner.changing() as events:
+                    await self._tracker.return_to(closest, known.synced, events)
+                known = self._latest = Listed(self._tracker.state, list(closest.listed))
+                same = _shared(known.synced, said)
         read = from_openai(said[same:])
         wires = to_openai(read)
         added = [(set_markers(msg, []), wire) for msg, wire in zip(read, wires, strict=True)]
@@ -268,10 +288,15 @@ class ListFollower:
             self._refuse_stand_ins(added, same)
             end = await self._exchange(added, same, known)
             added, same = added[end - same :], end
-        outdated = [synced.id for synced in known.synced[same:]]
-        synced, new = self._without_deleted(added, known.synced[same:])
+        tail = known.synced[same:]
+        outdated = [one.id for one in tail]
+        synced, new = self._without_deleted(added, tail)
         try:
-            if outdated:
+            if not _is_one_exchange(tail):
+                async with self._runner.changing() as events:
+                    await self._tracker.depart(outdated, list(known.synced), events)
+                known = self._latest = Listed(self._tracker.state, known.synced[:same])
+            elif outdated:
                 await self._delete(outdated)
             del known.synced[same:]
             await self._add(new)
@@ -282,6 +307,19 @@ class ListFollower:
         known.note_markers()
         if known is not self._known:  # what was added may be in the history of now
             self.look_next_time(msg.id for msg in new)
+        return known
+
+    def _refuse_unrelated(self, said: list[Any], known: Listed) -> None:
+        """Refuse a list of which no message but instructions was ever said here."""
+        wires = [wire for wire in map(wire_of, said) if wire["role"] not in _INSTRUCTING]
+        told = [known.synced, *(branch.listed for branch in self._tracker.branches)]
+        digests = {one.digest for synced in told for one in synced if one.wire["role"] not in _INSTRUCTING}
+        items = self._tracker.state.items
+        if digests.isdisjoint(map(digest_of, wires)) and wires and (digests or items):
+            raise UnrelatedMessagesError(
+                "messages: this list shares nothing with the conversation that this memory holds; give "
+                "another conversation a memory of its own, or begin this one by view(messages, reset=True)"
+            )
 
     def _without_deleted(
         self, said: list[tuple[Msg, dict[str, Any]]], outdated: Sequence[Synced]
@@ -319,7 +357,7 @@ class ListFollower:
                     "whole conversation, not what get_memory returned"
                 )
 
-    async def _exchange(self, said: list[tuple[Msg, dict[str, Any]]], same: int, known: _Known) -> int:
+    async def _exchange(self, said: list[tuple[Msg, dict[str, Any]]], same: int, known: Listed) -> int:
         """Where the list goes on as it was behind a difference, exchange only what lies between.
 
         Args:
@@ -332,7 +370,8 @@ class ListFollower:
         """
         behind, place = self._find_behind([digest_of(wire) for _, wire in said], known.synced[same:])
         end = len(known.synced) - behind
-        if not behind or not self._tracker.can_insert:
+        # More of it is another conversation that comes to the same words, rather than this one mended.
+        if not behind or behind < min(place, end - same) or not self._tracker.can_insert:
             return same
         added = said[:place]
         gone = [synced.id for synced in known.synced[same:end]]
@@ -361,7 +400,7 @@ class ListFollower:
                 best = (count, end - count)
         return best
 
-    async def _read_synced(self, said: list[Any], known: _Known) -> list[Synced]:
+    async def _read_synced(self, said: list[Any], known: Listed) -> list[Synced]:
         """Return what was synced before a restart.
 
         A base memory that lasts may be ahead of the saved state: what it has of the list is synced as well.
@@ -391,6 +430,25 @@ class ListFollower:
                 behind.setdefault(last, []).append(Synced.of(said_by_digest[digest], id))
         known.loaded = []
         return [*behind.pop(None, []), *chain.from_iterable(behind.values())]
+
+
+def _shared(synced: Sequence[Synced], said: Sequence[Any]) -> int:
+    """Return how many messages at the beginning of a list are as they were; note what is said another way."""
+    same = 0
+    for old, new in zip(synced, said, strict=False):
+        # Comparing dicts is far cheaper than reading them, and all but the end is mostly the same.
+        if old.wire != new and old.wire != as_dict(new) and old.wire != (wire := wire_of(new)):
+            if old.digest != digest_of(wire):
+                break
+            if isinstance(synced, list):
+                synced[same] = Synced.of(wire, old.id)
+        same += 1
+    return same
+
+
+def _is_one_exchange(synced: Sequence[Synced]) -> bool:
+    """Tell whether these are one exchange at most: a message, or calls and nothing but their results."""
+    return all(one.wire["role"] in ("tool", "function") for one in synced[1:])
 
 
 def _by_its_place(error: InvalidMessageError, said: list[Any]) -> InvalidMessageError:

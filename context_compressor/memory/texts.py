@@ -117,7 +117,7 @@ class Texts:
         refused = 0
         refusal: Exception | None = None
         for ref in sorted(ledger.unwanted):
-            if not ledger.is_live(ref):
+            if not ledger.is_live(ref) and not self._tracker.branches.holds(ref):
                 self._lost.add(ref)
                 try:
                     async with asyncio.timeout(self._config.store_timeout_seconds):

@@ -1,19 +1,17 @@
-"""Keeping a view in step with its history: one lock, one way in for every change."""
+"""Keeping a view in step with its history. Long, because every change of both goes in here, by one way."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.done import Performed
-from context_compressor.compression.edits import Edit, EditName, ItemKey, message_id, name_of
-from context_compressor.compression.items import ViewItem
-from context_compressor.compression.ledger import Ledger
-from context_compressor.compression.recovery import Recovery
+from context_compressor.compression.edits import Edit, ItemKey, message_id
 from context_compressor.errors import ConflictError
 from context_compressor.events import CompressionEvent
+from context_compressor.memory.branches import Branch, Branches
 from context_compressor.memory.history import (
     Add,
     Change,
@@ -21,17 +19,16 @@ from context_compressor.memory.history import (
     Entry,
     Head,
     History,
-    LedgerEntry,
     Mark,
     Record,
     SetSummary,
     Withdraw,
 )
+from context_compressor.memory.rebuilding import Rebuilt, changed_ids, is_continued, rebuilt_view, replacing
 from context_compressor.memory.state import KnownMessages, MemoryState
-from context_compressor.messages.exchanges import Decisions, ExchangeBuilder
 from context_compressor.messages.msg import Msg
 from context_compressor.tokens.counter import MessageTokens, TokenCounter
-from context_compressor.tokens.off_loop import measure_all_off_loop, run_off_loop, text_characters
+from context_compressor.tokens.off_loop import measure_all_off_loop
 
 T = TypeVar("T")
 
@@ -58,19 +55,6 @@ class LoopLock:
         return kept[1]
 
 
-class _Rebuilt(NamedTuple):
-    """A view made anew from messages and ledger, which nobody has seen yet."""
-
-    messages: list[tuple[str, Msg]]
-    withdrawn: set[EditName]
-    """The edits that do not hold any more."""
-    ledger: Ledger
-    """A copy without those."""
-    counted: dict[str, MessageTokens]
-    unseen: set[str]
-    built: tuple[list[ViewItem], ExchangeBuilder]
-
-
 class Tracker:
     """Move the state of a compressed memory on, in step with its history.
 
@@ -90,6 +74,7 @@ class Tracker:
         number: the head of the history that the state knows.
         edited: whether the view was edited since `get_memory` last looked whether an event is due. It looks
             again then, as a memory does that is loaded from its state: both have to show the same view.
+        branches: conversations that a list departed from.
         gone: keys of messages that left the history and may still be in the search index; None until the
             index, which another process may have left, was compared with the whole history.
     """
@@ -103,6 +88,7 @@ class Tracker:
         self.gone: set[str] | None = None
         self._config = config
         self._counter = counter
+        self.branches: Branches[Any] = Branches(config.branch_seconds, self._let_go)
         self._counter_name = str(getattr(counter, "encoding_name", None))
         self._has_to_read = False
         self._loaded_tokens: dict[str, int] | None = None
@@ -215,7 +201,7 @@ class Tracker:
             return False
         changes: list[Change] = [Withdraw(rebuilt.withdrawn)] if rebuilt.withdrawn else []
         if loaded is not None:
-            changes = _replacing(edits, rebuilt.ledger)
+            changes = replacing(edits, rebuilt.ledger)
         number = head.number
         if changes:
             number = await self.history.write(changes, at=head.number)
@@ -229,9 +215,10 @@ class Tracker:
         state.known = known
         generation = state.generation
         self._show(rebuilt)
-        if moved or not _is_continued(shown, state.items):
+        if moved or not is_continued(shown, state.items):
             if loaded is None:
-                changed = _changed_ids(shown, state.items)
+                self.branches.drop()
+                changed = changed_ids(shown, state.items)
                 self.note_edit(events, _CHANGED, before, changed)
         elif any(known.bearing(mark) != old.bearing(mark) for mark in self._weighty_marks()):
             self.edited = True  # as where they are changed by the memory itself
@@ -244,49 +231,10 @@ class Tracker:
 
     async def _rebuild(
         self, entries: Sequence[Entry], leaving: Iterable[str], known: Mapping[str, int], unseen: set[str]
-    ) -> _Rebuilt:
-        """Make the view anew from messages and ledger, neither of which changes.
+    ) -> Rebuilt:
+        return await rebuilt_view(self.state, entries, leaving, known, unseen, self._counter)
 
-        Args:
-            entries: every message.
-            leaving: keys of messages for which nothing may stand in any more.
-            known: tokens of messages that were counted; inside a segment that is enough.
-            unseen: keys of messages that no view has shown, beside those that the state knows of.
-        """
-        state, messages = self.state, [(e.key, e.msg) for e in entries if e.msg is not None]
-        characters = text_characters(msg for _, msg in messages)
-        ledger, edits = state.ledger.copy(), state.ledger.edits()
-        for item in state.items_of(leaving):
-            ledger.withdraw(item)
-        if ledger.decisions is None:
-            seen = messages[: ledger.frontier]
-            ledger.decisions = await run_off_loop(characters, Decisions.of_earlier_releases, seen)
-        ledger.decisions.keep({key for key, _ in messages})
-        counted = self._still_valid(dict(messages))
-        # Pairing may have changed, and with it what a message says in the view.
-        recovery = await run_off_loop(characters, Recovery, messages, ledger, self._config.redact)
-        await recovery.withdraw_outdated(characters)
-        missing = {
-            key: msg
-            for key, msg in messages
-            if key not in counted and not (key in known and ledger.top_segment_of(ItemKey(key)) is not None)
-        }
-        counts = await measure_all_off_loop(self._counter, list(missing.values()))
-        counted |= dict(zip(missing, counts, strict=True))
-        unseen = unseen | state.unseen()
-        built = await run_off_loop(characters, state.build, messages, ledger, counted, unseen)
-        return _Rebuilt(messages, edits.keys() - ledger.edits().keys(), ledger, counted, unseen, built)
-
-    def _still_valid(self, now: Mapping[str, Msg]) -> dict[str, MessageTokens]:
-        """Return the counts of messages whose content is as it was when they were counted."""
-        valid = {
-            item.key.key: item.source_tokens
-            for item in self.state.items
-            if item.kind == "message" and item.repair is None and now.get(item.key.key) == item.source
-        }
-        return valid | {key: tokens for key, msg, tokens in self.state.queue if now.get(key) == msg}
-
-    def _show(self, rebuilt: _Rebuilt) -> None:
+    def _show(self, rebuilt: Rebuilt) -> None:
         state = self.state
         state.ledger.drop(rebuilt.withdrawn)
         state.rebuild(rebuilt.built, len(rebuilt.messages), rebuilt.counted, rebuilt.unseen)
@@ -385,6 +333,7 @@ class Tracker:
                     self._show(rebuilt)
                 elif items is not None:
                     state.show_without(items, keys)
+                self.branches.drop(keys)
                 self.note_edit(events, "deleted", before, [message_id(key) for key in keys])
             else:  # a wrapped memory did something else
                 await self.catch_up(events)
@@ -442,9 +391,84 @@ class Tracker:
             state.known = known
             self._note_gone(keys)
             self._show(rebuilt)
-            self.note_edit(events, _CHANGED, before, _changed_ids(shown, state.items))
+            self.note_edit(events, _CHANGED, before, changed_ids(shown, state.items))
 
         await self._in_step(change, events)
+
+    async def depart(self, ids: Sequence[str], listed: Any, events: list[CompressionEvent]) -> None:
+        """Go on without some messages, and keep the conversation as it was as a branch.
+
+        Args:
+            ids: of the messages that leave.
+            listed: what the list of the conversation said.
+            events: receives what others' changes led to.
+        """
+
+        async def change() -> None:
+            old, keys = self.state, self.state.known.keys_of(ids)
+            entries = await self.history.read()
+            left = [entry for entry in entries if entry.key not in set(keys)]
+            rebuilt = await self._rebuild(left, keys, old.known.tokens, set())
+            changes: list[Change] = [Delete(keys)]
+            changes += [Withdraw(rebuilt.withdrawn)] if rebuilt.withdrawn else []
+            if await self._write(changes, at=self.number):
+                self.state = new = self._empty_state()
+                new.take_over(old, rebuilt.ledger)
+                for entry in left:
+                    new.known.put(entry.key, old.known.tokens[entry.key])
+                new.known.marks = {
+                    mark: {id for id in bearing if id in new.known}
+                    for mark, bearing in old.known.marks.items()
+                }
+                new.rebuild(rebuilt.built, len(left), rebuilt.counted, rebuilt.unseen)
+                self.branches.keep(Branch(old, entries, listed))
+                self.edited = True
+
+        await self._in_step(change, events)
+
+    async def return_to(self, branch: Branch[Any], listed: Any, events: list[CompressionEvent]) -> None:
+        """Go on with a branch, and keep the conversation as it was as another.
+
+        Args:
+            branch: one of `branches`.
+            listed: what the list of the conversation that is left said.
+            events: receives what others' changes led to.
+        """
+
+        async def change() -> None:
+            if all(branch is not one for one in self.branches):
+                return  # what others changed meanwhile outdated it
+            old, new = self.state, branch.state
+            entries = await self.history.read()
+            there = {entry.key for entry in entries}
+            wanted = {entry.key: entry for entry in branch.entries}
+            if not self.can_insert and list(wanted)[: len(there & wanted.keys())] != [
+                entry.key for entry in entries if entry.key in wanted
+            ]:
+                there = set()  # all is added anew, in order
+            changes: list[Change] = [Delete([e.key for e in entries if e.key not in wanted or not there])]
+            changes += _missing(branch.entries, there)
+            before, after = old.ledger.edits(), new.ledger.edits()
+            gone = [name for name, edit in before.items() if after.get(name) is not edit]
+            come = [edit for name, edit in after.items() if before.get(name) is not edit]
+            changes += [Withdraw(gone)] if gone else []
+            changes += [Record(come)] if come else []
+            if await self._write(changes, at=self.number):
+                new.ledger.unwanted |= {ref for ref in old.ledger.unwanted if not new.ledger.is_live(ref)}
+                new.budget = old.budget
+                self.state = new
+                self.branches.take(branch)
+                self.branches.keep(Branch(old, entries, listed))
+                for mark in new.known.marks:
+                    await self._read_mark(mark)
+                new.set_summary(old.shown.summary)
+                self.edited = True
+
+        await self._in_step(change, events)
+
+    def _let_go(self, refs: Collection[str]) -> None:
+        ledger = self.state.ledger
+        ledger.unwanted |= {ref for ref in refs if not ledger.is_live(ref)}
 
     async def clear(self, events: list[CompressionEvent]) -> None:
         """Remove everything."""
@@ -453,6 +477,7 @@ class Tracker:
             before, names = self.state.tokens, self.state.ledger.edits().keys()
             all_keys = Delete(list(self.state.known.tokens))
             if await self._write([all_keys, SetSummary(""), Withdraw(names)], at=self.number):
+                self.branches.drop()
                 self._start_empty()
                 if before:
                     self.note_edit(events, "cleared", before, ())
@@ -607,34 +632,20 @@ class Tracker:
 
     def start_from(self, state: MemoryState, loaded_tokens: dict[str, int]) -> None:
         """Take a loaded state; the next `catch_up` reads the history and rebuilds the view."""
+        self.branches.drop()
         self.state = state
         self._loaded_tokens = loaded_tokens
         self.gone = None
         self._has_to_read = True
 
 
-def _replacing(entries: Sequence[LedgerEntry], ledger: Ledger) -> list[Change]:
-    """Return what brings the ledger of a history to where a loaded one is."""
-    there = {name_of(edit): edit for entry in entries for edit in entry.edits}
-    edits = ledger.edits()
-    gone = there.keys() - edits.keys()
-    new = [edit for name, edit in edits.items() if there.get(name) != edit]
-    return [*([Withdraw(gone)] if gone else []), *([Record(new)] if new else [])]
-
-
-def _is_continued(before: Sequence[ViewItem], after: Sequence[ViewItem]) -> bool:
-    """Tell whether a view begins with all that it showed before."""
-    return len(before) <= len(after) and all(map(_shows_same, before, after))
-
-
-def _changed_ids(before: Sequence[ViewItem], after: Sequence[ViewItem]) -> list[str]:
-    """Return the ids of the messages that a view no longer shows as it did, or shows among earlier ones."""
-    now = {item.key: item for item in after}
-    kept = {item.key for item in before if item.key in now and _shows_same(item, now[item.key])}
-    last = max((place for place, item in enumerate(after) if item.key in kept), default=-1)
-    changed = [item for item in (*before, *after[: last + 1]) if item.key not in kept]
-    return [id for item in changed for id in item.covered]
-
-
-def _shows_same(one: ViewItem, other: ViewItem) -> bool:
-    return one.key == other.key and one.source == other.source and one.tokens == other.tokens
+def _missing(entries: Sequence[Entry], there: Collection[str]) -> list[Change]:
+    """Return what adds the messages that are not there, each in front of the next one that is."""
+    changes: list[Change] = []
+    follows: str | None = None
+    for entry in reversed(entries):
+        if entry.key in there:
+            follows = entry.key
+        elif entry.msg is not None:
+            changes.append(Add(entry.msg, entry.marks, True, entry.tokens, follows))
+    return changes[::-1]

@@ -68,7 +68,7 @@ async def test_a_hook_that_syncs_in_the_midst_of_a_sync_is_refused_and_one_that_
 
     memory = new_memory(on_event=hook)
     said = [user("go"), *turns(12)]
-    edited = [*said[:-3], user("Something else.")]
+    edited = [*said[:-1], user("Something else.")]
     await memory.sync(said)
     await memory.get_memory()
     await asyncio.wait_for(memory.sync(edited), timeout=30)

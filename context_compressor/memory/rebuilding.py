@@ -1,0 +1,110 @@
+"""Making a view anew from messages and ledger, and what that changes. Nothing is written here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from context_compressor.compression.edits import EditName, ItemKey, name_of
+from context_compressor.compression.items import ViewItem
+from context_compressor.compression.ledger import Ledger
+from context_compressor.compression.recovery import Recovery
+from context_compressor.memory.history import Change, Entry, LedgerEntry, Record, Withdraw
+from context_compressor.memory.state import MemoryState
+from context_compressor.messages.exchanges import Decisions, ExchangeBuilder
+from context_compressor.messages.msg import Msg
+from context_compressor.tokens.counter import MessageTokens, TokenCounter
+from context_compressor.tokens.off_loop import measure_all_off_loop, run_off_loop, text_characters
+
+
+class Rebuilt(NamedTuple):
+    """A view made anew from messages and ledger, which nobody has seen yet."""
+
+    messages: list[tuple[str, Msg]]
+    withdrawn: set[EditName]
+    """The edits that do not hold any more."""
+    ledger: Ledger
+    """A copy without those."""
+    counted: dict[str, MessageTokens]
+    unseen: set[str]
+    built: tuple[list[ViewItem], ExchangeBuilder]
+
+
+async def rebuilt_view(
+    state: MemoryState,
+    entries: Sequence[Entry],
+    leaving: Iterable[str],
+    known: Mapping[str, int],
+    unseen: set[str],
+    counter: TokenCounter,
+) -> Rebuilt:
+    """Make the view anew from messages and ledger, neither of which changes.
+
+    Args:
+        state: has the ledger, and what was shown.
+        entries: every message.
+        leaving: keys of messages for which nothing may stand in any more.
+        known: tokens of messages that were counted; inside a segment that is enough.
+        unseen: keys of messages that no view has shown, beside those that the state knows of.
+        counter: measures messages.
+    """
+    messages = [(e.key, e.msg) for e in entries if e.msg is not None]
+    characters = text_characters(msg for _, msg in messages)
+    ledger, edits = state.ledger.copy(), state.ledger.edits()
+    for item in state.items_of(leaving):
+        ledger.withdraw(item)
+    if ledger.decisions is None:
+        seen = messages[: ledger.frontier]
+        ledger.decisions = await run_off_loop(characters, Decisions.of_earlier_releases, seen)
+    ledger.decisions.keep({key for key, _ in messages})
+    counted = _still_valid(state, dict(messages))
+    # Pairing may have changed, and with it what a message says in the view.
+    recovery = await run_off_loop(characters, Recovery, messages, ledger, state.config.redact)
+    await recovery.withdraw_outdated(characters)
+    missing = {
+        key: msg
+        for key, msg in messages
+        if key not in counted and not (key in known and ledger.top_segment_of(ItemKey(key)) is not None)
+    }
+    counts = await measure_all_off_loop(counter, list(missing.values()))
+    counted |= dict(zip(missing, counts, strict=True))
+    unseen = unseen | state.unseen()
+    built = await run_off_loop(characters, state.build, messages, ledger, counted, unseen)
+    return Rebuilt(messages, edits.keys() - ledger.edits().keys(), ledger, counted, unseen, built)
+
+
+def _still_valid(state: MemoryState, now: Mapping[str, Msg]) -> dict[str, MessageTokens]:
+    """Return the counts of messages whose content is as it was when they were counted."""
+    valid = {
+        item.key.key: item.source_tokens
+        for item in state.items
+        if item.kind == "message" and item.repair is None and now.get(item.key.key) == item.source
+    }
+    return valid | {key: tokens for key, msg, tokens in state.queue if now.get(key) == msg}
+
+
+def replacing(entries: Sequence[LedgerEntry], ledger: Ledger) -> list[Change]:
+    """Return what brings the ledger of a history to where a loaded one is."""
+    there = {name_of(edit): edit for entry in entries for edit in entry.edits}
+    edits = ledger.edits()
+    gone = there.keys() - edits.keys()
+    new = [edit for name, edit in edits.items() if there.get(name) != edit]
+    return [*([Withdraw(gone)] if gone else []), *([Record(new)] if new else [])]
+
+
+def is_continued(before: Sequence[ViewItem], after: Sequence[ViewItem]) -> bool:
+    """Tell whether a view begins with all that it showed before."""
+    return len(before) <= len(after) and all(map(_shows_same, before, after))
+
+
+def changed_ids(before: Sequence[ViewItem], after: Sequence[ViewItem]) -> list[str]:
+    """Return the ids of the messages that a view no longer shows as it did, or shows among earlier ones."""
+    now = {item.key: item for item in after}
+    kept = {item.key for item in before if item.key in now and _shows_same(item, now[item.key])}
+    last = max((place for place, item in enumerate(after) if item.key in kept), default=-1)
+    changed = [item for item in (*before, *after[: last + 1]) if item.key not in kept]
+    return [id for item in changed for id in item.covered]
+
+
+def _shows_same(one: ViewItem, other: ViewItem) -> bool:
+    return one.key == other.key and one.source == other.source and one.tokens == other.tokens
