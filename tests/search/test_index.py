@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from context_compressor.search.hits import Document
 from context_compressor.search.index import SearchIndex
-from context_compressor.search.passages import Document
 from context_compressor.search.storage import Storage
 from tests.search.support import History, random_text
 
