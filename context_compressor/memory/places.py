@@ -26,7 +26,7 @@ from context_compressor.offload.store import ref_of
 from context_compressor.search.hits import Document, Hit, find_all
 
 if TYPE_CHECKING:
-    from context_compressor.search.ranking import Found
+    from context_compressor.search import Found
 
 _MAX_PLACES = 200
 """Places of one text in a transcript that are looked at."""

@@ -26,8 +26,8 @@ from context_compressor.offload.store import OffloadStore
 from context_compressor.search.hits import Document, Hit
 
 if TYPE_CHECKING:
+    from context_compressor.search import Found
     from context_compressor.search.index import SearchIndex
-    from context_compressor.search.ranking import Found
 
 logger = logging.getLogger(__name__)
 

@@ -3,40 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from context_compressor.search.query import Place, Query, find_places, read_query
 from context_compressor.search.terms import TermReader, fold
 
 
-class Excerpts:
-    """Show the parts of texts that answer a query, a term that few of them hold before one of many.
+def cutter(query: str, texts: Sequence[str]) -> Callable[[int], list[str]]:
+    """Return a function that cuts texts to excerpts of at most so many characters, as they answer a query.
 
-    Args:
-        texts: passages, without white space at their ends.
+    `texts`: passages, without white space at their ends. A name is shown before words, and a term that few of
+    the texts hold before one that many do.
     """
-
-    def __init__(self, query: str, texts: Sequence[str]) -> None:
-        self._texts = texts
-        reader = TermReader()
-        sought = read_query(query, reader)
-        self._places = [_as_written(text, sought, find_places(text, sought, reader)) for text in texts]
-        self._weights = _weights(sought, self._places)
-
-    def shown(self, width: int) -> list[str]:
-        """Return an excerpt of each text, of at most so many characters."""
-        return [
-            excerpt(text, found, width, self._weights)
-            for text, found in zip(self._texts, self._places, strict=True)
-        ]
-
-
-def _weights(query: Query, places: Sequence[Sequence[Place]]) -> list[float]:
-    """Return what each term of a query is worth showing: more than all words a name, more the rarer it is."""
+    reader = TermReader()
+    sought = read_query(query, reader)
+    places = [_as_written(text, sought, find_places(text, sought, reader)) for text in texts]
     held = Counter(term for found in places for term in {place.term for place in found})
-    return [
-        1 / max(held[number], 1) + (len(query.terms) if term.name is not None else 0)
-        for number, term in enumerate(query.terms)
+    weights = [
+        1 / max(held[number], 1) + (len(sought.terms) if term.name is not None else 0)
+        for number, term in enumerate(sought.terms)
+    ]
+    return lambda width: [
+        excerpt(text, found, width, weights) for text, found in zip(texts, places, strict=True)
     ]
 
 

@@ -87,6 +87,20 @@ def _end(text: str, least: int, most: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
+class Found:
+    """A passage that answers a query: characters `start` to `end` of a text of the history."""
+
+    document: Document
+    start: int
+    end: int
+
+    @property
+    def text(self) -> str:
+        """The passage."""
+        return self.document.text[self.start : self.end]
+
+
+@dataclass(frozen=True, slots=True)
 class Hit:
     """A passage of the history that answers a query."""
 
@@ -116,17 +130,15 @@ def hits_page(hits: Sequence[Hit], query: str, counter: TokenCounter, max_tokens
     All of at most `max_tokens` are shown at the width at which that is so; else the first ones.
     """
     # The first search loads what it takes, which nothing else needs.
-    from context_compressor.search.excerpts import Excerpts
+    from context_compressor.search.excerpts import cutter
 
-    excerpts = Excerpts(query, [hit.text.strip() for hit in hits])
+    cut = cutter(query, [hit.text.strip() for hit in hits])
 
     @cache
     def shown(width: int) -> list[str]:
-        found = excerpts.shown(width)
         # No line of a passage can pass for the title of another: a tool could speak as the user.
-        return [
-            f"[{_title(hit)}]\n{_TITLE_LIKE.sub(' [', text)}" for hit, text in zip(hits, found, strict=True)
-        ]
+        texts = [_TITLE_LIKE.sub(" [", text) for text in cut(width)]
+        return [f"[{_title(hit)}]\n{text}" for hit, text in zip(hits, texts, strict=True)]
 
     page = ""
     for places, width in _attempts(hits):

@@ -11,9 +11,9 @@ from pathlib import Path
 from time import monotonic
 from typing import TypeVar
 
-from context_compressor.search.hits import Document, split_passages
+from context_compressor.search.hits import Document, Found, split_passages
 from context_compressor.search.query import Query, read_query
-from context_compressor.search.ranking import Found, Lookup, rank
+from context_compressor.search.ranking import Lookup, rank
 from context_compressor.search.storage import (
     KEY_BYTES,
     DamagedError,

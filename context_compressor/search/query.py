@@ -96,14 +96,17 @@ class Query:
 
         Words with hyphens are one where nothing else is asked for.
         """
-        names = [term.name for term in self.terms if term.name is not None]
-        return self.bare_name is not None or not all(map(_COMPOUND.fullmatch, names))
+        return self.bare_name is not None or not all(map(_COMPOUND.fullmatch, self._names))
 
     @property
     def bare_name(self) -> str | None:
         """The name, folded, when it is one and nothing else."""
-        names = [term.name for term in self.terms if term.name is not None]
-        return names[0] if len(names) == 1 and len({term.run for term in self.terms}) == 1 else None
+        is_all = len({term.run for term in self.terms}) == 1
+        return self._names[0] if is_all and len(self._names) == 1 else None
+
+    @property
+    def _names(self) -> list[str]:
+        return [term.name for term in self.terms if term.name is not None]
 
 
 def read_query(text: str, reader: TermReader) -> Query:
@@ -125,14 +128,12 @@ def read_query(text: str, reader: TermReader) -> Query:
             for at, word in enumerate(words[:-1] or words):
                 pair = characters[at : at + 2]
                 terms.setdefault((PAIR, pair), QueryTerm((word,), number, characters=pair))
-        elif wholes:
-            whole = name_in(run)
-            # What is one name here may be one word there: `foo_bar`, `foobar`.
-            either = code_of(whole), reader.stem(joined(whole))
-            terms.setdefault(wholes, QueryTerm(either, number, name=fold(whole), beginning=beginning))
-            for word in words:
-                terms.setdefault(word, QueryTerm((word,), number))
-        elif len(words) > 1:
+        elif wholes or len(words) > 1:
+            if wholes:
+                whole = name_in(run)
+                # What is one name here may be one word there: `foo_bar`, `foobar`.
+                either = code_of(whole), reader.stem(joined(whole))
+                terms.setdefault(wholes, QueryTerm(either, number, name=fold(whole), beginning=beginning))
             for word in words:
                 terms.setdefault(word, QueryTerm((word,), number))
         else:

@@ -14,7 +14,7 @@ from functools import cached_property
 from itertools import pairwise, product
 from math import log
 
-from context_compressor.search.hits import Document, find_all, split_passages
+from context_compressor.search.hits import Document, Found, find_all, split_passages
 from context_compressor.search.query import Query, find_places
 from context_compressor.search.storage import Rows
 from context_compressor.search.terms import TermReader, fold, readings
@@ -62,20 +62,6 @@ longer ones, as `/srv/app` does in `/srv/app/main.py`."""
 
 _TOOL_PLACE = -1_000
 """Where the name of a tool stands: near no word of the text."""
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A passage that answers a query: characters `start` to `end` of a text of the history."""
-
-    document: Document
-    start: int
-    end: int
-
-    @property
-    def text(self) -> str:
-        """The passage."""
-        return self.document.text[self.start : self.end]
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import pairwise
+from string import ascii_lowercase, digits
 from typing import NamedTuple
 from zlib import crc32
 
@@ -83,7 +85,7 @@ OUTSIDE = re.compile(rf"[^\w{UNSPACED}{_MARKS}\-./\\:@'’]")
 PAIR, WHOLE = "·", "¸"
 """What the codes of pairs of characters and of whole names begin with, and no word does."""
 
-_DIGITS_36 = "0123456789abcdefghijklmnopqrstuvwxyz"
+_DIGITS_36 = digits + ascii_lowercase
 _PLAIN = re.compile(r"[A-Z]?[a-z]+")
 _FOLDED = re.compile(rf"[{UNSPACED}]+|{_LETTER}+")
 _JOINT = re.compile(r"[^\w" + _MARKS + r"]+|_+")
@@ -122,11 +124,10 @@ class TermReader(dict[str, RunTerms]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._stems: dict[str, str] = {}
-        self._stemmer = snowballstemmer.stemmer("porter")
+        self._stem = lru_cache(_KEPT_RUNS)(snowballstemmer.stemmer("porter").stemWord)
 
     def __missing__(self, run: str) -> RunTerms:
-        if len(self) >= _KEPT_RUNS or len(self._stems) >= _KEPT_RUNS:
+        if len(self) >= _KEPT_RUNS:
             self.clear()
         terms = self._terms_of_run(run)
         if len(run) <= MAX_TERM_CHARACTERS:
@@ -136,7 +137,7 @@ class TermReader(dict[str, RunTerms]):
     def clear(self) -> None:
         """Forget every word read so far."""
         super().clear()
-        self._stems.clear()
+        self._stem.cache_clear()
 
     def terms(self, text: str) -> set[str]:
         """Return all terms of `text`."""
@@ -171,12 +172,8 @@ class TermReader(dict[str, RunTerms]):
 
     def stem(self, word: str) -> str:
         """Return the term of a folded word."""
-        if len(word) <= 2 or not (word.isascii() and word.isalpha()):
-            return word
-        found = self._stems.get(word)
-        if found is None:
-            self._stems[word] = found = self._stemmer.stemWord(word)
-        return found
+        is_cut = len(word) > 2 and word.isascii() and word.isalpha()
+        return self._stem(word) if is_cut else word
 
 
 def fold(text: str) -> str:
@@ -255,8 +252,8 @@ def _pairs(run: str) -> tuple[str, ...]:
 def _digits(text: str, number: int) -> str:
     """Return a checksum of a text as so many digits to the base 36."""
     checksum = crc32(text.encode("utf-8", "surrogatepass"))
-    digits = ""
+    found = ""
     for _ in range(number):
         checksum, digit = divmod(checksum, 36)
-        digits += _DIGITS_36[digit]
-    return digits
+        found += _DIGITS_36[digit]
+    return found

@@ -32,9 +32,9 @@ from context_compressor.errors import InvalidArgumentError, OffloadError
 from context_compressor.offload.folders import INDEX_FILE
 from context_compressor.offload.retention import Usage
 from context_compressor.offload.store import ref_of
+from context_compressor.search import Found
 from context_compressor.search.hits import Document, Hit
 from context_compressor.search.index import ReadTexts, SearchIndex
-from context_compressor.search.ranking import Found
 from context_compressor.tools.source import SEARCH_TOKENS
 from tests.memory.scripted import call, result, user
 
