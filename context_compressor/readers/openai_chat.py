@@ -46,13 +46,10 @@ def _read_message_lines(document: Document, values: Iterator[Numbered]) -> Sessi
     messages: list[Any] = []
     lines: list[int] = []
     for line, value in values:
-        try:
+        with document.rejecting(line):
             _check([value], len(messages))
-        except UnreadableError as error:
-            document.reject(error, line)
-            continue
-        messages.append(value)
-        lines.append(line)
+            messages.append(value)
+            lines.append(line)
     return Session(messages, document.name, FORMAT, Form.MESSAGE_LINES, message_lines=tuple(lines))
 
 
@@ -66,11 +63,8 @@ def _unwrap(value: Any) -> tuple[list[Any], dict[str, Any] | None]:
             f"messages: expected a list of chat messages, but the key is missing (keys found: {keys})"
         )
     if not isinstance(messages, list):
-        if frame is not None:
-            raise UnreadableError(f"messages: expected a list of chat messages, got {kind_of(messages)}")
-        raise UnreadableError(
-            f'expected a list of chat messages or {{"messages": [...]}}, got {kind_of(value)}'
-        )
+        where, other = ("messages: ", "") if frame is not None else ("", ' or {"messages": [...]}')
+        raise UnreadableError(f"{where}expected a list of chat messages{other}, got {kind_of(messages)}")
     if messages and all(
         isinstance(one, list) or (isinstance(one, dict) and "messages" in one and "role" not in one)
         for one in messages

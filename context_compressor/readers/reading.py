@@ -30,20 +30,17 @@ from context_compressor.readers.session import Form, Format, Problem, Session, U
 _GZIP = b"\x1f\x8b"
 _HEAD_BYTES = 4096
 """Read of a file to tell how it is packed or encoded."""
-_PACKED = {
-    b"\x28\xb5\x2f\xfd": "zstd",
-    b"BZh": "bzip2",
-    b"\xfd7zXZ\x00": "xz",
-    b"PK\x03\x04": "zip",
+_UNREAD = {
+    b"\x28\xb5\x2f\xfd": "is compressed with zstd; unpack it first (gzip is read as it is)",
+    b"BZh": "is compressed with bzip2; unpack it first (gzip is read as it is)",
+    b"\xfd7zXZ\x00": "is compressed with xz; unpack it first (gzip is read as it is)",
+    b"PK\x03\x04": "is compressed with zip; unpack it first (gzip is read as it is)",
+    codecs.BOM_UTF32_LE: "is UTF-32 text; save the file as UTF-8",
+    codecs.BOM_UTF32_BE: "is UTF-32 text; save the file as UTF-8",
+    codecs.BOM_UTF16_LE: "is UTF-16 text; save the file as UTF-8",
+    codecs.BOM_UTF16_BE: "is UTF-16 text; save the file as UTF-8",
 }
-"""How compressed files begin that are not unpacked here."""
-_MARKS = {
-    codecs.BOM_UTF32_LE: "UTF-32",
-    codecs.BOM_UTF32_BE: "UTF-32",
-    codecs.BOM_UTF16_LE: "UTF-16",
-    codecs.BOM_UTF16_BE: "UTF-16",
-}
-"""How texts begin that say so themselves; the longer marks first, since one begins with a shorter one."""
+"""How files begin that are not read, and why; of marks of encodings the longer ones come first."""
 _STORED = re.compile(r"[0-9a-f]{16}\.txt|search\.sqlite3")
 """What a `FileOffloadStore` holds: no sessions, but what left their views."""
 
@@ -78,12 +75,9 @@ def as_text_bytes(stream: IO[bytes]) -> IO[bytes]:
         stream.seek(0)
         # Anew: after damage at the very start, the first would not begin there again.
         stream = cast("IO[bytes]", gzip.GzipFile(fileobj=stream))
-    for magic, name in _PACKED.items():
-        if head.startswith(magic):
-            raise UnreadableError(f"is compressed with {name}; unpack it first (gzip is read as it is)")
-    for mark, name in _MARKS.items():
-        if head.startswith(mark):
-            raise UnreadableError(f"is {name} text; save the file as UTF-8")
+    for beginning, why in _UNREAD.items():
+        if head.startswith(beginning):
+            raise UnreadableError(why)
     if b"\x00" in head:
         raise UnreadableError("is a binary file; expected chat messages as JSON or JSONL")
     return stream
@@ -155,10 +149,9 @@ def read_stream(
     reader = _reader_of(known or Format.OPENAI)
     before = len(problems)
     empty = True
-    may_be_mixed = format is None and known in _SESSION_FORMATS and document.is_lines
     first = next((value for value in document.sample if detect_format([value]) is not None), None)
-    is_each = may_be_mixed and _is_session(first)  # then each may be of another format
-    for session in _read_each(document, reader.FORMAT) if is_each else reader.read(document):
+    is_log = format is None and known in _SESSION_FORMATS and document.is_lines and _is_session(first)
+    for session in _read_each(document, reader.FORMAT) if is_log else reader.read(document):
         if session.messages or session.form is not Form.FOREIGN:
             empty = False
             yield session
