@@ -217,13 +217,9 @@ class Document:
     def _whole_text(self) -> str:
         self._stream.seek(0)
         try:
-            data = self._stream.read()
+            return _decode(self._stream.read().removeprefix(codecs.BOM_UTF8), 1)
         except _DAMAGE as error:
             raise UnreadableError(_damage_text(error)) from None
-        try:
-            return data.decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            raise _not_utf8(error, data.count(b"\n", 0, error.start) + 1) from None
 
 
 def load(text: str | bytes) -> Any:
@@ -275,10 +271,9 @@ def _skip_blanks(text: str, place: int) -> int:
 
 
 def _load_line(number: int, raw: bytes) -> Any:
+    text = _decode(raw, number)
     try:
-        return load(raw.decode())
-    except UnicodeDecodeError as error:
-        raise _not_utf8(error, number) from None
+        return load(text)
     except UnreadableError as error:
         error.line = number
         raise
@@ -291,9 +286,13 @@ def _is_container(line: tuple[int, bytes]) -> bool:
         return False
 
 
-def _not_utf8(error: UnicodeDecodeError, line: int) -> UnreadableError:
-    byte = error.object[error.start]
-    return UnreadableError(f"byte 0x{byte:02x} is not UTF-8; save the file as UTF-8", line)
+def _decode(data: bytes, line: int) -> str:
+    """Return bytes that begin on a line as text."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        why = f"byte 0x{data[error.start]:02x} is not UTF-8; save the file as UTF-8"
+        raise UnreadableError(why, line + data.count(b"\n", 0, error.start)) from None
 
 
 def _damage_text(error: BaseException) -> str:
