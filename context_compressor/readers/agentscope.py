@@ -169,8 +169,7 @@ def _add_reply(transcript: Transcript, blocks: list[Any], line: int) -> None:
     for block in blocks:
         kind = block.get("type")
         if kind == "thinking":
-            if transcript.is_replying:
-                transcript.close()
+            transcript.close_said()
             transcript.think(block["thinking"], line)
         elif kind in ("tool_call", "tool_use"):
             arguments = block.get("raw_input") or block.get("input") or {}

@@ -9,7 +9,7 @@ from context_compressor.errors import InvalidMessageError
 from context_compressor.messages.chat import from_openai
 from context_compressor.readers.documents import Document, Numbered, read_groups
 from context_compressor.readers.session import Form, Format, Session, UnreadableError
-from context_compressor.readers.transcript import is_message, kind_of
+from context_compressor.readers.transcript import is_message, keys_of, kind_of
 
 FORMAT = Format.OPENAI
 _ID_KEYS = ("id", "session_id", "conversation_id", "chat_id")
@@ -58,9 +58,8 @@ def _unwrap(value: Any) -> tuple[list[Any], dict[str, Any] | None]:
     frame = value if isinstance(value, dict) else None
     messages = value if frame is None else frame.get("messages")
     if frame is not None and "messages" not in frame:
-        keys = ", ".join(list(frame)[:5]) or "none"
         raise UnreadableError(
-            f"messages: expected a list of chat messages, but the key is missing (keys found: {keys})"
+            f"messages: expected a list of chat messages, but the key is missing ({keys_of(frame)})"
         )
     if not isinstance(messages, list):
         where, other = ("messages: ", "") if frame is not None else ("", ' or {"messages": [...]}')

@@ -13,6 +13,7 @@ from context_compressor.readers.transcript import (
     as_object,
     dicts_in,
     first_in,
+    keys_of,
     kind_of,
     opaque_part,
     string,
@@ -103,16 +104,14 @@ def _add_message(transcript: Transcript, item: dict[str, Any], line: int) -> Non
     if role != "assistant":
         transcript.say(str(role), parts, line)
         return
-    if transcript.is_replying:
-        transcript.close()
+    transcript.close_said()
     transcript.speak(parts, line)
 
 
 def _add_reasoning(transcript: Transcript, item: dict[str, Any], line: int) -> None:
     texts = _texts(item.get("content")) or _texts(item.get("summary"))
     if texts:
-        if transcript.is_replying:
-            transcript.close()
+        transcript.close_said()
         transcript.think("\n\n".join(texts), line)
 
 
@@ -203,8 +202,7 @@ def _unwrap(value: Any) -> list[Any]:
     if not isinstance(value, dict):
         raise UnreadableError(f"expected a list of items, or an object that holds one, got {kind_of(value)}")
     if not {"input", "output", "data"} & value.keys():
-        keys = ", ".join(list(value)[:5]) or "none"
-        raise UnreadableError(f"input: expected a list of items, but the key is missing (keys found: {keys})")
+        raise UnreadableError(f"input: expected a list of items, but the key is missing ({keys_of(value)})")
     return _held(value)
 
 

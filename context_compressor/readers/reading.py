@@ -26,6 +26,7 @@ from context_compressor.readers import (
 )
 from context_compressor.readers.documents import Document, Numbered
 from context_compressor.readers.session import Form, Format, Problem, Session, UnreadableError, summed
+from context_compressor.readers.transcript import keys_of
 
 _GZIP = b"\x1f\x8b"
 _HEAD_BYTES = 4096
@@ -162,9 +163,8 @@ def read_stream(
 def _unknown_lines(sample: Sequence[Any]) -> str:
     """Return what is wrong with lines of no known format, and how those of chat look."""
     first = next((value for value in sample if isinstance(value, dict)), {})
-    keys = ", ".join(list(first)[:5]) or "none"
     return (
-        f"its lines are no messages or sessions of a known format (keys found: {keys}); a chat message has a "
+        f"its lines are no messages or sessions of a known format ({keys_of(first)}); a chat message has a "
         f'role, a session is {{"messages": [...]}} or a list of messages'
     )
 

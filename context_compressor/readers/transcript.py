@@ -59,18 +59,13 @@ class Transcript:
     def __len__(self) -> int:
         return len(self._turns)
 
-    @property
-    def is_replying(self) -> bool:
-        """Whether a reply is open that has said or called something already."""
-        return self._open is not None and bool(self._open.parts or self._open.calls)
-
     def say(self, role: str, parts: Sequence[Part], line: int, name: str | None = None) -> None:
         """Add what somebody other than the model said."""
         self.close()
         self._turns.append(_Turn(role, line, list(parts), name=name))
 
-    def reply(self, line: int, key: str | None = None, name: str | None = None) -> None:
-        """Open a reply of the model, or go on with the one that has this key."""
+    def reply(self, line: int, key: str | None = None, name: str | None = None) -> _Turn:
+        """Open a reply of the model, or go on with the one that has this key; return it."""
         known = None if key is None else self._by_key.get(key)
         if known is None:
             known = _Turn("assistant", line, name=name)
@@ -78,10 +73,16 @@ class Transcript:
             if key is not None:
                 self._by_key[key] = known
         self._open = known
+        return known
 
     def close(self) -> None:
         """End the reply: the next piece begins another."""
         self._open = None
+
+    def close_said(self) -> None:
+        """End the reply if it has said or called something: what the model thinks next is of another."""
+        if self._open is not None and (self._open.parts or self._open.calls):
+            self.close()
 
     def think(self, text: str, line: int) -> None:
         """Add the model's reasoning to the open reply."""
@@ -135,10 +136,7 @@ class Transcript:
         return [turn.to_dict() for turn in ordered], tuple(turn.line for turn in ordered)
 
     def _reply(self, line: int) -> _Turn:
-        if self._open is None:
-            self.reply(line)
-        assert self._open is not None
-        return self._open
+        return self._open or self.reply(line)
 
 
 _TEXTS = ("text", "text-plain", "input_text", "output_text", "summary_text", "reasoning_text")
@@ -283,6 +281,11 @@ def dicts_in(value: Any) -> list[dict[str, Any]]:
 def is_message(value: object) -> bool:
     """Tell whether a value is a message by its role, as chat dicts and Anthropic's have one."""
     return isinstance(value, dict) and "role" in value and "messages" not in value
+
+
+def keys_of(value: dict[str, Any]) -> str:
+    """Return the first keys of an object, as error texts tell what was found."""
+    return f"keys found: {', '.join(list(value)[:5]) or 'none'}"
 
 
 def kind_of(value: object) -> str:

@@ -124,7 +124,7 @@ class TermReader(dict[str, RunTerms]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._stem = lru_cache(_KEPT_RUNS)(snowballstemmer.stemmer("porter").stemWord)
+        self.clear()
 
     def __missing__(self, run: str) -> RunTerms:
         if len(self) >= _KEPT_RUNS:
@@ -137,7 +137,8 @@ class TermReader(dict[str, RunTerms]):
     def clear(self) -> None:
         """Forget every word read so far."""
         super().clear()
-        self._stem.cache_clear()
+        # Anew: a stemmer itself holds words, be it the last one or more in a cache of its own.
+        self._stem = lru_cache(_KEPT_RUNS)(snowballstemmer.stemmer("porter").stemWord)
 
     def terms(self, text: str) -> set[str]:
         """Return all terms of `text`."""
