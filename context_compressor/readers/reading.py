@@ -111,17 +111,9 @@ class Reader(Protocol):
         """Yield a file's sessions; what cannot be read goes to `document.reject`."""
 
 
-READERS: tuple[Reader, ...] = (
-    claude_code,
-    codex,
-    agentscope,
-    langchain,
-    openai_responses,
-    anthropic,
-    openai_chat,
-)
+_MODULES: list[Reader] = [claude_code, codex, agentscope, langchain, openai_responses, anthropic, openai_chat]
+READERS = {reader.FORMAT: reader for reader in _MODULES}
 """Every reader, in the order in which they are asked: the plainest format last, since others resemble it."""
-
 
 _SESSION_FORMATS = (Format.LANGCHAIN, Format.RESPONSES, Format.ANTHROPIC, Format.OPENAI)
 """Formats of which several may stand in one file, a session per line, as in a log of requests."""
@@ -129,7 +121,7 @@ _SESSION_FORMATS = (Format.LANGCHAIN, Format.RESPONSES, Format.ANTHROPIC, Format
 
 def detect_format(sample: Sequence[Any]) -> Format | None:
     """Return the format of a file by its first values, or None where no reader knows it."""
-    return next((reader.FORMAT for reader in READERS if reader.recognises(sample)), None)
+    return next((format for format, reader in READERS.items() if reader.recognises(sample)), None)
 
 
 def read_stream(
@@ -147,7 +139,7 @@ def read_stream(
     if known is None and document.is_lines:
         raise UnreadableError(_unknown_lines(document.sample))
     # One value of no known format is refused in the words of the plainest.
-    reader = _reader_of(known or Format.OPENAI)
+    reader = READERS[known or Format.OPENAI]
     before = len(problems)
     empty = True
     first = next((value for value in document.sample if detect_format([value]) is not None), None)
@@ -169,10 +161,6 @@ def _unknown_lines(sample: Sequence[Any]) -> str:
     )
 
 
-def _reader_of(format: Format) -> Reader:
-    return next(reader for reader in READERS if reader.FORMAT is format)
-
-
 def _is_session(value: Any) -> bool:
     return isinstance(value, list) or (isinstance(value, dict) and not {"role", "type"} & value.keys())
 
@@ -187,7 +175,7 @@ def _read_each(document: Document, known: Format) -> Iterator[Session]:
         return latest
 
     for format, values in groupby(document.values(), format_of):
-        yield from _reader_of(format).read(document.part(values))
+        yield from READERS[format].read(document.part(values))
 
 
 def _format_of(value: Any, known: Format) -> Format:

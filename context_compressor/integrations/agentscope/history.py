@@ -30,18 +30,7 @@ from context_compressor.messages.msg import Msg, copy_json
 T = TypeVar("T")
 P = ParamSpec("P")
 
-_METHODS = (
-    "add",
-    "delete",
-    "delete_by_mark",
-    "size",
-    "clear",
-    "get_memory",
-    "update_messages_mark",
-    "update_compressed_summary",
-    "state_dict",
-    "load_state_dict",
-)
+_METHODS = [name for name in vars(MemoryBase) if name in MemoryBase.__abstractmethods__]
 _IDS_AT_ONCE = 500
 """Databases bound how many values one statement may name; SQLite's oldest bound is 999."""
 _NO_MARK = "context_compressor: no such mark"
