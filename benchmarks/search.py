@@ -56,8 +56,8 @@ from search_questions import (
     reader_of,
 )
 
+from context_compressor.search.hits import Document, split_passages
 from context_compressor.search.index import SearchIndex
-from context_compressor.search.passages import Document, split_passages
 
 DEPTH = 20
 LARGE_BYTES = 50_000

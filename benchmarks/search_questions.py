@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from savings import open_text
 
-from context_compressor.search.passages import Document
+from context_compressor.search.hits import Document
 
 SEED = 5
 DRAWN_A_SESSION = {"Chinese": 30, "statements": 45}

@@ -71,7 +71,7 @@ HEAVY = (
 )
 """Packages that only a summariser, a framework or the command line needs, most of them slow to import."""
 
-SEARCH = ("regex", "context_compressor.search.index", "context_compressor.search.terms")
+SEARCH = ("regex", "snowballstemmer", "context_compressor.search.index", "context_compressor.search.terms")
 """What takes long to import, and only a search needs."""
 RULES = ("context_compressor.summarizers.extracts.writing",)
 """What only an event without a model needs."""

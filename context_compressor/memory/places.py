@@ -23,11 +23,10 @@ from context_compressor.messages.parts import PartPath, argument_lines, is_argum
 from context_compressor.messages.text import dump_sendable
 from context_compressor.offload.pages import is_read_back
 from context_compressor.offload.store import ref_of
-from context_compressor.search.hits import Hit
-from context_compressor.search.passages import Document, find_all
+from context_compressor.search.hits import Document, Hit, find_all
 
 if TYPE_CHECKING:
-    from context_compressor.search.ranking import Found
+    from context_compressor.search import Found
 
 _MAX_PLACES = 200
 """Places of one text in a transcript that are looked at."""
@@ -171,7 +170,7 @@ class Places:
 
 def _lines_sought(text: str, query: str) -> list[tuple[int, int]]:
     """Return where lines of a text begin and end: those with most of what is sought, then the longest."""
-    from context_compressor.search.excerpts import places_in  # which only a search loads
+    from context_compressor.search.query import places_in  # which only a search loads
 
     places = places_in(text, query)
     ranked: list[tuple[int, int, int]] = []

@@ -24,12 +24,11 @@ from context_compressor.offload.files import FileOffloadStore
 from context_compressor.offload.folders import INDEX_FILE
 from context_compressor.offload.locks import watch_forks
 from context_compressor.offload.store import OffloadStore
-from context_compressor.search.hits import Hit
-from context_compressor.search.passages import Document
+from context_compressor.search.hits import Document, Hit
 
 if TYPE_CHECKING:
+    from context_compressor.search import Found
     from context_compressor.search.index import SearchIndex
-    from context_compressor.search.ranking import Found
 
 logger = logging.getLogger(__name__)
 

@@ -16,13 +16,14 @@ from context_compressor.readers.anthropic import speaks_chat
 from context_compressor.readers.documents import Document, Numbered, read_groups, to_session
 from context_compressor.readers.session import Format, Session, UnreadableError
 from context_compressor.readers.transcript import (
-    Part,
     Transcript,
-    data_part,
-    image_part,
+    as_object,
+    dicts_in,
     kind_of,
-    opaque_part,
+    text_in,
     text_part,
+    to_part,
+    to_parts,
 )
 
 FORMAT = Format.AGENTSCOPE
@@ -83,8 +84,7 @@ def _memories(value: Any, path: tuple[str, ...] = ()) -> Iterator[_Memory]:
     if isinstance(content, list) and "role" not in value and (_is_state(value) or _has_entry(content)):
         yield name, _summary(value.get("_compressed_summary")), content
     elif isinstance(context, list) and "summary" in value and (not context or _has_entry(context)):
-        found = value.get("session_id")
-        yield name or (found if isinstance(found, str) else ""), _summary(value["summary"]), context
+        yield name or text_in(value, "session_id"), _summary(value["summary"]), context
     else:
         for key, held in value.items():
             if isinstance(held, dict):
@@ -130,8 +130,7 @@ def _read_memory(
     if summary and is_repeated:
         notes = ("the summary is left out: the messages that it stands for are all there",)
     elif summary:
-        parts = [text_part(summary)] if isinstance(summary, str) else _parts(summary)
-        transcript.say("user", parts, entries[0][0] if entries else 1)
+        transcript.say("user", to_parts(summary), entries[0][0] if entries else 1)
     for index, (line, entry) in enumerate(entries):
         try:
             _add(transcript, entry, line)
@@ -142,8 +141,7 @@ def _read_memory(
 
 def _add(transcript: Transcript, entry: Any, line: int) -> None:
     data = entry[0] if isinstance(entry, list) and entry else entry
-    if not isinstance(data, dict):
-        raise UnreadableError(f"expected a message, got {kind_of(data)}")
+    data = as_object(data, "expected a message")
     if data.get("tool_calls"):
         raise UnreadableError("tool_calls: expected calls as blocks of the content; these are of OpenAI chat")
     msg = Msg.from_dict({**data, "metadata": None, "timestamp": ""})
@@ -156,12 +154,12 @@ def _add(transcript: Transcript, entry: Any, line: int) -> None:
         _add_result(transcript, block, line)
     others = [block for block in blocks if block.get("type") != "tool_result"]
     if others or not results:
-        transcript.say(msg.role, _parts(others), line)
+        transcript.say(msg.role, [to_part(block) for block in others], line)
 
 
 def _add_result(transcript: Transcript, block: dict[str, Any], line: int) -> None:
     output = block["output"]
-    parts = _parts([text_part(output)] if isinstance(output, str) else output)
+    parts = [text_part(output)] if isinstance(output, str) else [to_part(one) for one in dicts_in(output)]
     transcript.answer(block["id"], parts, line)
 
 
@@ -171,8 +169,7 @@ def _add_reply(transcript: Transcript, blocks: list[Any], line: int) -> None:
     for block in blocks:
         kind = block.get("type")
         if kind == "thinking":
-            if transcript.is_replying:
-                transcript.close()
+            transcript.close_said()
             transcript.think(block["thinking"], line)
         elif kind in ("tool_call", "tool_use"):
             arguments = block.get("raw_input") or block.get("input") or {}
@@ -181,25 +178,7 @@ def _add_reply(transcript: Transcript, blocks: list[Any], line: int) -> None:
             _add_result(transcript, block, line)
         elif kind == "hint":
             hint = block.get("hint")
-            transcript.say("user", _parts(hint if isinstance(hint, list) else [text_part(str(hint))]), line)
+            transcript.say("user", to_parts(hint if isinstance(hint, list) else str(hint)), line)
         else:
-            transcript.speak([_part(block)], line)
+            transcript.speak([to_part(block)], line)
     transcript.close()
-
-
-def _parts(blocks: list[Any]) -> list[Part]:
-    return [_part(block) for block in blocks if isinstance(block, dict)]
-
-
-def _part(block: dict[str, Any]) -> Part:
-    kind, source = block.get("type"), block.get("source")
-    if kind == "text" and isinstance(block.get("text"), str):
-        return text_part(block["text"])
-    if isinstance(source, dict):
-        media_type = str(source.get("media_type") or "")
-        if isinstance(source.get("data"), str):
-            return data_part(media_type, source["data"], str(kind), str(block.get("name") or ""))
-        url = source.get("url")
-        if isinstance(url, str) and (kind == "image" or media_type.startswith("image/")):
-            return image_part(url)
-    return opaque_part(block)

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from context_compressor.readers.documents import Document, GroupReader, Numbered
-from context_compressor.readers.session import Format, Session, UnreadableError
+from context_compressor.readers.documents import GroupReader, Numbered
+from context_compressor.readers.session import Format, UnreadableError
 from context_compressor.readers.transcript import (
     Part,
     Transcript,
-    image_part,
+    as_object,
+    dicts_in,
     is_message,
     kind_of,
     opaque_part,
     string,
     text_part,
+    to_part,
+    to_parts,
 )
+
+FORMAT = Format.ANTHROPIC
 
 _MARKS = ("tool_use", "thinking", "redacted_thinking", "server_tool_use", "document", "search_result")
 """Block types by which content is told from that of chat dicts; `image` counts where it has a `source`."""
@@ -26,12 +31,10 @@ _NEEDED = {"text": ("text",), "tool_use": ("id", "name"), "tool_result": ("tool_
 
 def has_mark(content: Any) -> bool:
     """Tell whether content holds a block that only Anthropic's format has."""
-    return isinstance(content, list) and any(_is_mark(block) for block in content)
+    return any(map(_is_mark, dicts_in(content)))
 
 
-def _is_mark(block: Any) -> bool:
-    if not isinstance(block, dict):
-        return False
+def _is_mark(block: dict[str, Any]) -> bool:
     kind = block.get("type")
     if kind == "tool_result":
         return "tool_use_id" in block
@@ -87,45 +90,7 @@ def result_parts(content: Any) -> list[Part]:
     """Return the parts of a tool result."""
     if content is None:
         return []
-    if isinstance(content, str):
-        return [text_part(content)]
-    if isinstance(content, list):
-        return [to_part(item) if isinstance(item, dict) else opaque_part(item) for item in content]
-    return [opaque_part(content)]
-
-
-def to_part(block: dict[str, Any]) -> Part:
-    """Return a block as a content part; one of an unknown type as its JSON text."""
-    kind, source = block.get("type"), block.get("source")
-    if kind == "text" and isinstance(block.get("text"), str):
-        return text_part(block["text"])
-    if isinstance(source, dict):
-        if kind == "image" and (url := _url(source)) is not None:
-            return image_part(url)
-        if kind == "document":
-            return _document(block, source)
-    return opaque_part(block)
-
-
-def _document(block: dict[str, Any], source: dict[str, Any]) -> Part:
-    if source.get("type") == "text" and isinstance(source.get("data"), str):
-        return text_part(source["data"])
-    url = _url(source)
-    if url is None or not url.startswith("data:"):
-        return opaque_part(block)
-    title = block.get("title")
-    file = {"filename": title} if isinstance(title, str) else {}
-    return {"type": "file", "file": {**file, "file_data": url}}
-
-
-def _url(source: dict[str, Any]) -> str | None:
-    if source.get("type") == "base64" and isinstance(source.get("data"), str):
-        return f"data:{source.get('media_type', '')};base64,{source['data']}"
-    url = source.get("url")
-    return url if isinstance(url, str) else None
-
-
-FORMAT = Format.ANTHROPIC
+    return to_parts(content) if isinstance(content, list) else [opaque_part(content)]
 
 
 def recognises(sample: Sequence[Any]) -> bool:
@@ -141,7 +106,7 @@ def _is_session(value: Any) -> bool:
     if messages is None or speaks_chat(messages):
         return False
     has_system = isinstance(value, dict) and isinstance(value.get("system"), str | list)
-    has_instruction = any(isinstance(m, dict) and m.get("role") == "system" for m in messages)
+    has_instruction = any(message.get("role") == "system" for message in dicts_in(messages))
     return (has_system and not has_instruction) or _are_messages(messages)
 
 
@@ -163,15 +128,8 @@ def _are_messages(messages: Sequence[Any]) -> bool:
 def speaks_chat(value: Any) -> bool:
     """Tell whether a value holds messages, one of which only chat completions have."""
     roles = ("tool", "function", "developer")
-    messages = _held(value) or ()
-    return any(isinstance(m, dict) and (m.get("role") in roles or "tool_calls" in m) for m in messages)
-
-
-def read(document: Document) -> Iterator[Session]:
-    """Yield a session per request or list."""
-    yield from GroupReader(
-        FORMAT, is_item=is_message, unwrap=_unwrap, add=_add, place="messages[{}].", begin=_begin
-    ).read(document)
+    messages = dicts_in(_held(value))
+    return any(message.get("role") in roles or "tool_calls" in message for message in messages)
 
 
 def _begin(transcript: Transcript, holder: Any, line: int) -> list[Numbered]:
@@ -193,8 +151,7 @@ def _unwrap(value: Any) -> list[Any]:
 
 
 def _add(transcript: Transcript, item: Any, line: int) -> None:
-    if not isinstance(item, dict):
-        raise UnreadableError(f"expected a message, got {kind_of(item)}")
+    item = as_object(item, "expected a message")
     role, content = item.get("role"), item.get("content")
     if item.get("tool_calls"):
         raise UnreadableError("tool_calls: expected calls as blocks of the content; these are of OpenAI chat")
@@ -206,3 +163,8 @@ def _add(transcript: Transcript, item: Any, line: int) -> None:
         transcript.say("system", [to_part(block) for block in blocks_of(content)], line)
     else:
         raise UnreadableError(f"role: expected user, assistant or system, got {role!r}")
+
+
+read = GroupReader(
+    FORMAT, is_item=is_message, unwrap=_unwrap, add=_add, place="messages[{}].", begin=_begin
+).read

@@ -18,8 +18,8 @@ from typing import Any
 
 from context_compressor.readers import anthropic as blocks
 from context_compressor.readers.documents import Document, to_session
-from context_compressor.readers.session import Format, Session, UnreadableError
-from context_compressor.readers.transcript import Transcript, kind_of
+from context_compressor.readers.session import Format, Session
+from context_compressor.readers.transcript import Transcript, as_object, text_in
 
 FORMAT = Format.CLAUDE_CODE
 
@@ -71,19 +71,16 @@ def read(document: Document) -> Iterator[Session]:
     agents: dict[str, list[_Record]] = {}
     agent_of: dict[str, str] = {}  # uuid of a sub-agent's record -> its sub-agent
     seen: set[str] = set()
-    session_id: str | None = None
+    session_id = ""
     for line, value in document.values():
-        try:
+        record = None
+        with document.rejecting(line):
             record = _read_record(line, value)
-        except UnreadableError as error:
-            document.reject(error, line)
-            continue
         if record is None or (record.uuid is not None and record.uuid in seen):
             continue  # a session that was resumed repeats records
         if record.uuid is not None:
             seen.add(record.uuid)
-        found = value.get("sessionId") or value.get("session_id")
-        session_id = found if isinstance(found, str) else session_id
+        session_id = text_in(value, "sessionId", "session_id") or session_id
         agent = _agent_of(value, record, agent_of, len(agents))
         if agent is None:
             main.append(record)
@@ -106,17 +103,16 @@ def _agent_of(value: dict[str, Any], record: _Record, agent_of: dict[str, str], 
 
 
 def _read_record(line: int, value: Any) -> _Record | None:
-    if not isinstance(value, dict):
-        raise UnreadableError(f"expected a record of Claude Code, got {kind_of(value)}")
-    kind, message = value.get("type"), value.get("message")
-    record = _Record(line, None, uuid=_text(value, "uuid"), parent=_text(value, "parentUuid"))
+    value = as_object(value, "expected a record of Claude Code")
+    kind = value.get("type")
+    uuid, parent = text_in(value, "uuid") or None, text_in(value, "parentUuid") or None
+    record = _Record(line, None, uuid=uuid, parent=parent)
     record.is_meta = bool(value.get("isMeta"))
     if kind in ("user", "assistant"):
-        if not isinstance(message, dict):
-            raise UnreadableError(f"message: expected an object, got {kind_of(message)}")
+        message = as_object(value.get("message"), "message: expected an object")
         blocks.blocks_of(message.get("content"))
         record.role, record.content = str(kind), message.get("content")
-        record.message_id = _text(message, "id")
+        record.message_id = text_in(message, "id") or None
     elif kind == "attachment":
         held = value.get("attachment")
         if isinstance(held, dict) and held.get("type") == "queued_command":
@@ -124,11 +120,6 @@ def _read_record(line: int, value: Any) -> _Record | None:
             blocks.blocks_of(held.get("prompt"))
             record.role, record.content, record.is_queued = "user", held["prompt"], True
     return record if record.role or record.uuid else None
-
-
-def _text(value: dict[str, Any], key: str) -> str | None:
-    found = value.get(key)
-    return found if isinstance(found, str) and found else None
 
 
 def _read_conversation(document: Document, records: list[_Record], name: str) -> Session:

@@ -13,7 +13,7 @@ from typing import Any
 from context_compressor.readers.documents import Document, to_session
 from context_compressor.readers.openai_responses import add_item
 from context_compressor.readers.session import Format, Session, UnreadableError
-from context_compressor.readers.transcript import Transcript, kind_of, text_part
+from context_compressor.readers.transcript import Transcript, as_object, dicts_in, text_in, text_part
 
 FORMAT = Format.CODEX
 
@@ -45,10 +45,8 @@ def read(document: Document) -> Iterator[Session]:
     """Yield the one session of a rollout."""
     rollout = _Rollout()
     for line, value in document.values():
-        try:
+        with document.rejecting(line):
             rollout.add(line, value)
-        except UnreadableError as error:
-            document.reject(error, line)
     count = rollout.taken_back
     notes = (f"turns left out because they were rolled back: {count}",) if count else ()
     yield to_session(document, FORMAT, rollout.transcript, rollout.id, notes)
@@ -62,9 +60,8 @@ class _Rollout:
         self._turns: list[int] = []
 
     def add(self, line: int, value: Any) -> None:
-        if not isinstance(value, dict):
-            raise UnreadableError(f"expected a line of a rollout, got {kind_of(value)}")
-        kind, payload = value.get("type"), value.get("payload")
+        value = as_object(value, "expected a line of a rollout")
+        kind = value.get("type")
         if kind is None:
             if _is_header(value):
                 self._name(value)
@@ -72,9 +69,11 @@ class _Rollout:
                 raise UnreadableError("type: expected the type of a line, but it is missing")
         elif "payload" not in value:
             self._add_item(line, value)
-        elif not isinstance(payload, dict):
-            raise UnreadableError(f"payload: expected an object, got {kind_of(payload)}")
-        elif kind == "session_meta":
+        else:
+            self._add_payload(line, kind, as_object(value["payload"], "payload: expected an object"))
+
+    def _add_payload(self, line: int, kind: object, payload: dict[str, Any]) -> None:
+        if kind == "session_meta":
             self._name(payload)
         elif kind == "response_item":
             self._add_item(line, payload)
@@ -99,8 +98,8 @@ class _Rollout:
         if not len(self.transcript) and isinstance(kept, list) and kept:
             for item in kept:
                 self._add_item(line, item)
-        elif isinstance(payload.get("message"), str) and payload["message"]:
-            self.transcript.say("user", [text_part(payload["message"])], line)
+        elif message := text_in(payload, "message"):
+            self.transcript.say("user", [text_part(message)], line)
 
     def _roll_back(self, turns: object) -> None:
         if isinstance(turns, int) and turns > 0 and self._turns:
@@ -111,7 +110,5 @@ class _Rollout:
 
 
 def _is_context(item: dict[str, Any]) -> bool:
-    content = item.get("content")
-    first = content[0] if isinstance(content, list) and content else {}
-    text = first.get("text") if isinstance(first, dict) else None
-    return isinstance(text, str) and text.lstrip().startswith(_CONTEXT)
+    first = dicts_in(item.get("content"))[:1]
+    return any(text_in(part, "text").lstrip().startswith(_CONTEXT) for part in first)

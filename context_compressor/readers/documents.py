@@ -8,13 +8,14 @@ import re
 import sys
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import IO, Any
 
 from context_compressor.readers.session import Format, Problem, Session, UnreadableError
-from context_compressor.readers.transcript import Transcript
+from context_compressor.readers.transcript import Transcript, text_in
 
 
 def to_session(
@@ -51,13 +52,12 @@ def read_groups(
         if not is_held and is_item(value):
             yield line, None, chain([(line, value)], values)
             return
-        try:
+        held = None
+        with document.rejecting(line):
             held = unwrap(value)
-        except UnreadableError as error:
-            document.reject(error, line)
-            continue
-        is_held = is_held or bool(held)
-        yield line, value, held
+        if held is not None:
+            is_held = is_held or bool(held)
+            yield line, value, held
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,22 +87,14 @@ class GroupReader:
         for line, holder, held in read_groups(document, self.is_item, self.unwrap):
             items = list(held) if holder is None else [(line, item) for item in held]
             transcript = Transcript()
-            try:
+            with document.rejecting(line):
                 items = self.begin(transcript, holder, line) + items
-            except UnreadableError as error:
-                document.reject(error, line)
             for index, (number, item) in enumerate(items):
-                try:
+                with document.rejecting(number, "" if holder is None else self.place.format(index)):
                     self.add(transcript, item, number)
-                except UnreadableError as error:
-                    place = "" if holder is None else self.place.format(index)
-                    document.reject(UnreadableError(place + error.why), number)
             held_at = None if holder is None else line
-            yield to_session(document, self.format, transcript, self._id_of(holder), held_at=held_at)
-
-    def _id_of(self, holder: Any) -> str | None:
-        found = [holder.get(key) for key in self.id_keys] if isinstance(holder, dict) else []
-        return next((value for value in found if isinstance(value, str) and value), None)
+            name = text_in(holder, *self.id_keys) if isinstance(holder, dict) else ""
+            yield to_session(document, self.format, transcript, name or None, held_at=held_at)
 
 
 SAMPLE_VALUES = 50
@@ -161,6 +153,14 @@ class Document:
             line = None if error.message is None else _line_of_message(self._whole_text(), error.message)
         self.problems.append(error.at(self.name, line))
 
+    @contextmanager
+    def rejecting(self, line: int, place: str = "") -> Iterator[None]:
+        """Reject a value that cannot be read, and go on; `place` names it within what stands on the line."""
+        try:
+            yield
+        except UnreadableError as error:
+            self.reject(UnreadableError(place + error.why) if place else error, line)
+
     def _start(self) -> Iterator[Numbered]:
         lines = self._filled_lines()
         first, second = next(lines, None), next(lines, None)
@@ -217,13 +217,9 @@ class Document:
     def _whole_text(self) -> str:
         self._stream.seek(0)
         try:
-            data = self._stream.read()
+            return _decode(self._stream.read().removeprefix(codecs.BOM_UTF8), 1)
         except _DAMAGE as error:
             raise UnreadableError(_damage_text(error)) from None
-        try:
-            return data.decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            raise _not_utf8(error, data.count(b"\n", 0, error.start) + 1) from None
 
 
 def load(text: str | bytes) -> Any:
@@ -245,28 +241,26 @@ def _line_of_message(text: str, index: int) -> int:
     where there is no list, `text` is the message.
     """
     place = _skip_blanks(text, 0)
-    start = _place_of_messages(text, place) if text[place] == "{" else place
-    if start is not None:
-        place = _skip_blanks(text, start + 1)
-        for _ in range(index):
-            comma = _skip_blanks(text, _DECODE(text, place)[1])
-            place = _skip_blanks(text, comma + 1)
+    if text[place] == "{":  # of several keys the last is read
+        place = dict(_members(text, place)).get("messages", place)
+    if text[place] == "[":
+        _, place = next(islice(_members(text, place), index, None))
     return text.count("\n", 0, place) + 1
 
 
-def _place_of_messages(text: str, place: int) -> int | None:
-    """Return where the value of `messages` begins in the object at a place: of several, the last is read."""
-    found = None
+def _members(text: str, place: int) -> Iterator[tuple[str | None, int]]:
+    """Yield the key and the place of each value in the object or, without keys, the list at a place."""
+    is_object = text[place] == "{"
     place = _skip_blanks(text, place + 1)
-    while text[place] != "}":
-        key, end = _DECODE(text, place)
-        value = _skip_blanks(text, _skip_blanks(text, end) + 1)  # behind the colon
-        if key == "messages":
-            found = value
-        place = _skip_blanks(text, _DECODE(text, value)[1])
+    while text[place] not in "]}":
+        key = None
+        if is_object:
+            key, end = _DECODE(text, place)
+            place = _skip_blanks(text, _skip_blanks(text, end) + 1)  # behind the colon
+        yield key, place
+        place = _skip_blanks(text, _DECODE(text, place)[1])
         if text[place] == ",":
             place = _skip_blanks(text, place + 1)
-    return found
 
 
 def _skip_blanks(text: str, place: int) -> int:
@@ -277,10 +271,9 @@ def _skip_blanks(text: str, place: int) -> int:
 
 
 def _load_line(number: int, raw: bytes) -> Any:
+    text = _decode(raw, number)
     try:
-        return load(raw.decode())
-    except UnicodeDecodeError as error:
-        raise _not_utf8(error, number) from None
+        return load(text)
     except UnreadableError as error:
         error.line = number
         raise
@@ -293,9 +286,13 @@ def _is_container(line: tuple[int, bytes]) -> bool:
         return False
 
 
-def _not_utf8(error: UnicodeDecodeError, line: int) -> UnreadableError:
-    byte = error.object[error.start]
-    return UnreadableError(f"byte 0x{byte:02x} is not UTF-8; save the file as UTF-8", line)
+def _decode(data: bytes, line: int) -> str:
+    """Return bytes that begin on a line as text."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        why = f"byte 0x{data[error.start]:02x} is not UTF-8; save the file as UTF-8"
+        raise UnreadableError(why, line + data.count(b"\n", 0, error.start)) from None
 
 
 def _damage_text(error: BaseException) -> str:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from context_compressor.readers.anthropic import to_part as anthropic_part
-from context_compressor.readers.documents import Document, GroupReader
-from context_compressor.readers.session import Format, Session, UnreadableError
+from context_compressor.readers.documents import GroupReader
+from context_compressor.readers.session import Format, UnreadableError
 from context_compressor.readers.transcript import (
     Part,
     Transcript,
-    content_parts,
-    data_part,
-    image_part,
+    content_blocks,
+    dicts_in,
+    first_in,
     kind_of,
-    text_part,
+    text_in,
+    to_part,
+    to_parts,
 )
 
 FORMAT = Format.LANGCHAIN
@@ -62,18 +63,6 @@ def _fields(value: Any) -> tuple[str, dict[str, Any]] | None:
     return kind, held
 
 
-def read(document: Document) -> Iterator[Session]:
-    """Yield a session per list of messages."""
-    yield from GroupReader(
-        FORMAT,
-        is_item=lambda value: _fields(value) is not None,
-        unwrap=_unwrap,
-        add=_add,
-        place="messages[{}]: ",
-        id_keys=("id", "thread_id"),
-    ).read(document)
-
-
 def _unwrap(value: Any) -> list[Any]:
     """Return the list that a state, a checkpoint or an object holds."""
     for _ in range(len(_HOLDERS)):
@@ -95,7 +84,7 @@ def _add(transcript: Transcript, item: Any, line: int) -> None:
     if kind == "remove":
         return
     name = data.get("name") if isinstance(data.get("name"), str) else None
-    content = data.get("content")
+    parts = to_parts(data.get("content")) if kind != "ai" else []
     if kind == "chat":
         role = str(data.get("role"))
         kind = {"user": "human", "assistant": "ai"}.get(_ROLES.get(role, "user"), "system")
@@ -103,12 +92,11 @@ def _add(transcript: Transcript, item: Any, line: int) -> None:
     if kind == "ai":
         _add_reply(transcript, data, line, name)
     elif kind == "tool":
-        call_id = data.get("tool_call_id")
-        transcript.answer(call_id if isinstance(call_id, str) else "", _parts(content), line)
+        transcript.answer(text_in(data, "tool_call_id"), parts, line)
     elif kind == "function":
-        transcript.say("function", _parts(content), line, name or "function")
+        transcript.say("function", parts, line, name or "function")
     else:
-        transcript.say("user" if kind == "human" else "system", _parts(content), line, name)
+        transcript.say("user" if kind == "human" else "system", parts, line, name)
 
 
 def _add_reply(transcript: Transcript, data: dict[str, Any], line: int, name: str | None) -> None:
@@ -116,18 +104,17 @@ def _add_reply(transcript: Transcript, data: dict[str, Any], line: int, name: st
     more = more if isinstance(more, dict) else {}
     transcript.close()
     transcript.reply(line, name=name)
-    thought = more.get("reasoning_content")
-    transcript.think(thought if isinstance(thought, str) else "", line)
-    blocks = content_parts(data.get("content"), "blocks")
+    transcript.think(text_in(more, "reasoning_content"), line)
+    blocks = content_blocks(data.get("content"), "blocks")
     for block in blocks:
         reasoning = _reasoning(block)
         if reasoning is not None:
             transcript.think(reasoning, line)
         elif block.get("type") not in _CALLS:
-            transcript.speak([_part(block)], line)
-    calls = _dicts(data.get("tool_calls")) + _dicts(data.get("invalid_tool_calls"))
+            transcript.speak([to_part(block)], line)
+    calls = dicts_in(data.get("tool_calls")) + dicts_in(data.get("invalid_tool_calls"))
     for call in calls:
-        transcript.call(_text(call, "id"), _text(call, "name"), _arguments(call), line)
+        transcript.call(text_in(call, "id"), text_in(call, "name"), _arguments(call), line)
     if not calls:
         _add_raw_calls(transcript, more, blocks, line)
     transcript.close()
@@ -135,20 +122,20 @@ def _add_reply(transcript: Transcript, data: dict[str, Any], line: int, name: st
 
 def _add_raw_calls(transcript: Transcript, more: dict[str, Any], blocks: list[Part], line: int) -> None:
     """Add the calls of messages older than `tool_calls`, which kept what the provider sent."""
-    for call in _dicts(more.get("tool_calls")):
+    for call in dicts_in(more.get("tool_calls")):
         function = call.get("function")
         held = function if isinstance(function, dict) else {}
-        transcript.call(_text(call, "id"), _text(held, "name"), held.get("arguments") or {}, line)
+        transcript.call(text_in(call, "id"), text_in(held, "name"), held.get("arguments") or {}, line)
     for block in blocks:
         if block.get("type") in ("tool_use", "tool_call"):
-            transcript.call(_text(block, "id"), _text(block, "name"), _arguments(block), line)
+            transcript.call(text_in(block, "id"), text_in(block, "name"), _arguments(block), line)
     legacy = more.get("function_call")
     if isinstance(legacy, dict):
-        transcript.call("", _text(legacy, "name"), legacy.get("arguments") or {}, line)
+        transcript.call("", text_in(legacy, "name"), legacy.get("arguments") or {}, line)
 
 
 def _arguments(call: dict[str, Any]) -> Any:
-    found = next((call[key] for key in ("args", "input", "arguments") if call.get(key) is not None), None)
+    found = first_in(call, "args", "input", "arguments")
     return {} if found is None else found
 
 
@@ -158,37 +145,16 @@ def _reasoning(block: dict[str, Any]) -> str | None:
         return ""
     if kind not in ("thinking", "reasoning", "reasoning_content"):
         return None
-    texts = [block.get(key) for key in ("thinking", "reasoning", "text")]
-    texts += [part.get("text") for part in _dicts(block.get("summary"))]
-    return "\n\n".join(text for text in texts if isinstance(text, str) and text)
+    texts = [text_in(block, key) for key in ("thinking", "reasoning", "text")]
+    texts += [text_in(part, "text") for part in dicts_in(block.get("summary"))]
+    return "\n\n".join(filter(None, texts))
 
 
-def _parts(content: Any) -> list[Part]:
-    return [_part(block) for block in content_parts(content, "blocks")]
-
-
-def _part(block: dict[str, Any]) -> Part:
-    kind = block.get("type")
-    if kind in ("text", "text-plain", "output_text") and isinstance(block.get("text"), str):
-        return text_part(block["text"])
-    if kind == "image_url":
-        url = block.get("image_url")
-        url = {"url": url} if isinstance(url, str) else url
-        if isinstance(url, dict) and isinstance(url.get("url"), str):
-            return {"type": "image_url", "image_url": url}
-    if kind in ("image", "audio", "video", "file") and "source" not in block:
-        data = block.get("base64", block.get("data"))
-        if isinstance(data, str):
-            return data_part(str(block.get("mime_type") or ""), data, str(kind), _text(block, "filename"))
-        if kind == "image" and isinstance(block.get("url"), str):
-            return image_part(block["url"])
-    return anthropic_part(block)
-
-
-def _dicts(value: Any) -> list[dict[str, Any]]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
-
-
-def _text(data: dict[str, Any], key: str) -> str:
-    found = data.get(key)
-    return found if isinstance(found, str) else ""
+read = GroupReader(
+    FORMAT,
+    is_item=lambda value: _fields(value) is not None,
+    unwrap=_unwrap,
+    add=_add,
+    place="messages[{}]: ",
+    id_keys=("id", "thread_id"),
+).read

@@ -9,7 +9,7 @@ from context_compressor.errors import InvalidMessageError
 from context_compressor.messages.chat import from_openai
 from context_compressor.readers.documents import Document, Numbered, read_groups
 from context_compressor.readers.session import Form, Format, Session, UnreadableError
-from context_compressor.readers.transcript import is_message, kind_of
+from context_compressor.readers.transcript import is_message, keys_of, kind_of
 
 FORMAT = Format.OPENAI
 _ID_KEYS = ("id", "session_id", "conversation_id", "chat_id")
@@ -46,13 +46,10 @@ def _read_message_lines(document: Document, values: Iterator[Numbered]) -> Sessi
     messages: list[Any] = []
     lines: list[int] = []
     for line, value in values:
-        try:
+        with document.rejecting(line):
             _check([value], len(messages))
-        except UnreadableError as error:
-            document.reject(error, line)
-            continue
-        messages.append(value)
-        lines.append(line)
+            messages.append(value)
+            lines.append(line)
     return Session(messages, document.name, FORMAT, Form.MESSAGE_LINES, message_lines=tuple(lines))
 
 
@@ -61,16 +58,12 @@ def _unwrap(value: Any) -> tuple[list[Any], dict[str, Any] | None]:
     frame = value if isinstance(value, dict) else None
     messages = value if frame is None else frame.get("messages")
     if frame is not None and "messages" not in frame:
-        keys = ", ".join(list(frame)[:5]) or "none"
         raise UnreadableError(
-            f"messages: expected a list of chat messages, but the key is missing (keys found: {keys})"
+            f"messages: expected a list of chat messages, but the key is missing ({keys_of(frame)})"
         )
     if not isinstance(messages, list):
-        if frame is not None:
-            raise UnreadableError(f"messages: expected a list of chat messages, got {kind_of(messages)}")
-        raise UnreadableError(
-            f'expected a list of chat messages or {{"messages": [...]}}, got {kind_of(value)}'
-        )
+        where, other = ("messages: ", "") if frame is not None else ("", ' or {"messages": [...]}')
+        raise UnreadableError(f"{where}expected a list of chat messages{other}, got {kind_of(messages)}")
     if messages and all(
         isinstance(one, list) or (isinstance(one, dict) and "messages" in one and "role" not in one)
         for one in messages

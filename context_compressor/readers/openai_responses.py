@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from context_compressor.readers.documents import Document, GroupReader, Numbered
-from context_compressor.readers.session import Format, Session, UnreadableError
+from context_compressor.readers.documents import GroupReader, Numbered
+from context_compressor.readers.session import Format, UnreadableError
 from context_compressor.readers.transcript import (
     Part,
     Transcript,
-    content_parts,
-    image_part,
+    as_object,
+    dicts_in,
+    first_in,
+    keys_of,
     kind_of,
     opaque_part,
     string,
+    text_in,
     text_part,
+    to_part,
+    to_parts,
 )
 
+FORMAT = Format.RESPONSES
+
 _ROLES = ("user", "system", "developer", "assistant")
-_TEXTS = ("input_text", "output_text", "text", "summary_text", "reasoning_text")
 _PART_TYPES = ("input_text", "output_text", "input_image", "input_file")
 """Types of content parts that only this API has."""
 
@@ -60,10 +66,7 @@ def is_item(value: Any) -> bool:
         return False
     if value.get("type") in _ITEM_TYPES:
         return True
-    content = value.get("content")
-    return isinstance(content, list) and any(
-        isinstance(part, dict) and part.get("type") in _PART_TYPES for part in content
-    )
+    return any(part.get("type") in _PART_TYPES for part in dicts_in(value.get("content")))
 
 
 def add_item(transcript: Transcript, item: Any, line: int) -> None:
@@ -72,8 +75,7 @@ def add_item(transcript: Transcript, item: Any, line: int) -> None:
     Raises:
         UnreadableError: it is none, or lacks what an item of its type must have.
     """
-    if not isinstance(item, dict):
-        raise UnreadableError(f"expected an item, got {kind_of(item)}")
+    item = as_object(item, "expected an item")
     kind = item.get("type") or ("message" if "role" in item else None)
     if not isinstance(kind, str):
         raise UnreadableError("type: expected the type of an item, but it is missing")
@@ -86,8 +88,8 @@ def add_item(transcript: Transcript, item: Any, line: int) -> None:
     elif kind in _HOSTED:
         _add_hosted(transcript, item, kind, line)
     elif kind.endswith("_output"):
-        call_id = item.get("call_id") or item.get("id")  # that of a local shell says `id`
-        transcript.answer(call_id if isinstance(call_id, str) else "", _output_parts(item), line)
+        call_id = text_in(item, "call_id", "id")  # that of a local shell says `id`
+        transcript.answer(call_id, _output_parts(item), line)
     elif kind.endswith("_call"):
         _add_call(transcript, item, kind, line)
     elif kind not in _SILENT:
@@ -98,33 +100,30 @@ def _add_message(transcript: Transcript, item: dict[str, Any], line: int) -> Non
     role = item.get("role")
     if role not in _ROLES:
         raise UnreadableError(f"role: expected one of {', '.join(_ROLES)}, got {role!r}")
-    parts = to_parts(item.get("content"))
+    parts = to_parts(item.get("content"), "parts")
     if role != "assistant":
         transcript.say(str(role), parts, line)
         return
-    if transcript.is_replying:
-        transcript.close()
+    transcript.close_said()
     transcript.speak(parts, line)
 
 
 def _add_reasoning(transcript: Transcript, item: dict[str, Any], line: int) -> None:
     texts = _texts(item.get("content")) or _texts(item.get("summary"))
     if texts:
-        if transcript.is_replying:
-            transcript.close()
+        transcript.close_said()
         transcript.think("\n\n".join(texts), line)
 
 
 def _add_call(transcript: Transcript, item: dict[str, Any], kind: str, line: int) -> None:
-    call_id = item.get("call_id") or item.get("id")
     named = kind in ("function_call", "custom_tool_call")
     name = string(item, "name") if named else kind.removesuffix("_call")
     if named and isinstance(item.get("namespace"), str):
         name = f"{item['namespace']}__{name}"
-    found: Any = next((item[key] for key in _ACTIONS if item.get(key) is not None), {})
+    found = first_in(item, *_ACTIONS)
     if kind == "custom_tool_call" and isinstance(found, str):
         found = {"input": found}  # free text, where arguments must be an object
-    transcript.call(call_id if isinstance(call_id, str) else "", name, found, line)
+    transcript.call(text_in(item, "call_id", "id"), name, {} if found is None else found, line)
 
 
 def _add_hosted(transcript: Transcript, item: dict[str, Any], kind: str, line: int) -> None:
@@ -132,64 +131,23 @@ def _add_hosted(transcript: Transcript, item: dict[str, Any], kind: str, line: i
     held = {key: item[key] for key in asked if item.get(key) is not None}
     only = next(iter(held.values())) if len(held) == 1 else held
     arguments = only if isinstance(only, dict) or (kind == "mcp_call" and isinstance(only, str)) else held
-    found = next((item[key] for key in given if item.get(key) is not None), None)
+    found = first_in(item, *given)
     result = found if found is not None else f"({item.get('status') or 'completed'})"
-    name = item.get("name") if kind == "mcp_call" else None
-    transcript.hosted_call(
-        item.get("id"),
-        name if isinstance(name, str) else kind.removesuffix("_call"),
-        arguments,
-        [opaque_part(result)],
-        line,
-    )
+    name = (text_in(item, "name") if kind == "mcp_call" else "") or kind.removesuffix("_call")
+    transcript.hosted_call(text_in(item, "id"), name, arguments, [opaque_part(result)], line)
 
 
 def _output_parts(item: dict[str, Any]) -> list[Part]:
-    output: Any = next((item[key] for key in ("output", "tools", "result") if item.get(key) is not None), "")
+    output = first_in(item, "output", "tools", "result")
     if isinstance(output, dict):
         # Codex once wrapped text so; a screenshot is a part by itself.
-        if isinstance(output.get("content"), str):
-            return [text_part(output["content"])]
-        return [to_part(output)]
-    if isinstance(output, str):
-        return [text_part(output)]
-    return to_parts(output) if isinstance(output, list) else [opaque_part(output)]
-
-
-def to_parts(content: Any) -> list[Part]:
-    """Return content parts."""
-    return [to_part(part) for part in content_parts(content, "parts")]
-
-
-def to_part(part: dict[str, Any]) -> Part:
-    """Return a content part as chat dicts have it; one of an unknown type as its JSON text."""
-    kind = part.get("type")
-    if kind in _TEXTS and isinstance(part.get("text"), str):
-        return text_part(part["text"])
-    if kind == "refusal" and isinstance(part.get("refusal"), str):
-        return text_part(part["refusal"])
-    if kind in ("input_image", "computer_screenshot") and isinstance(part.get("image_url"), str):
-        detail = {"detail": part["detail"]} if isinstance(part.get("detail"), str) else {}
-        return image_part(part["image_url"], **detail)
-    if kind == "input_file":
-        held = {
-            key: part[key] for key in ("file_id", "filename", "file_data") if isinstance(part.get(key), str)
-        }
-        if held.keys() & {"file_id", "file_data"}:
-            return {"type": "file", "file": held}
-    if kind == "input_audio" and isinstance(part.get("input_audio"), dict):
-        return {"type": "input_audio", "input_audio": part["input_audio"]}
-    return opaque_part(part)
+        held = output.get("content")
+        return [text_part(held) if isinstance(held, str) else to_part(output)]
+    return to_parts(output, "parts") if isinstance(output, list) else [opaque_part(output or "")]
 
 
 def _texts(parts: Any) -> list[str]:
-    if not isinstance(parts, list):
-        return []
-    found = [part.get("text") for part in parts if isinstance(part, dict)]
-    return [text for text in found if isinstance(text, str) and text]
-
-
-FORMAT = Format.RESPONSES
+    return [text for part in dicts_in(parts) if (text := text_in(part, "text"))]
 
 
 def recognises(sample: Sequence[Any]) -> bool:
@@ -230,13 +188,6 @@ def _is_bare(value: Any) -> bool:
     return "role" in value or is_item(value)
 
 
-def read(document: Document) -> Iterator[Session]:
-    """Yield a session per request, answer or list."""
-    yield from GroupReader(
-        FORMAT, is_item=_is_bare, unwrap=_unwrap, add=add_item, place="item {}: ", begin=_begin
-    ).read(document)
-
-
 def _begin(transcript: Transcript, holder: Any, line: int) -> list[Numbered]:
     """Say the instructions that stand beside the items; they may be items themselves."""
     found = holder.get("instructions") if isinstance(holder, dict) else None
@@ -251,6 +202,10 @@ def _unwrap(value: Any) -> list[Any]:
     if not isinstance(value, dict):
         raise UnreadableError(f"expected a list of items, or an object that holds one, got {kind_of(value)}")
     if not {"input", "output", "data"} & value.keys():
-        keys = ", ".join(list(value)[:5]) or "none"
-        raise UnreadableError(f"input: expected a list of items, but the key is missing (keys found: {keys})")
+        raise UnreadableError(f"input: expected a list of items, but the key is missing ({keys_of(value)})")
     return _held(value)
+
+
+read = GroupReader(
+    FORMAT, is_item=_is_bare, unwrap=_unwrap, add=add_item, place="item {}: ", begin=_begin
+).read

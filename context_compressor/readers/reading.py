@@ -26,24 +26,22 @@ from context_compressor.readers import (
 )
 from context_compressor.readers.documents import Document, Numbered
 from context_compressor.readers.session import Form, Format, Problem, Session, UnreadableError, summed
+from context_compressor.readers.transcript import keys_of
 
 _GZIP = b"\x1f\x8b"
 _HEAD_BYTES = 4096
 """Read of a file to tell how it is packed or encoded."""
-_PACKED = {
-    b"\x28\xb5\x2f\xfd": "zstd",
-    b"BZh": "bzip2",
-    b"\xfd7zXZ\x00": "xz",
-    b"PK\x03\x04": "zip",
+_UNREAD = {
+    b"\x28\xb5\x2f\xfd": "is compressed with zstd; unpack it first (gzip is read as it is)",
+    b"BZh": "is compressed with bzip2; unpack it first (gzip is read as it is)",
+    b"\xfd7zXZ\x00": "is compressed with xz; unpack it first (gzip is read as it is)",
+    b"PK\x03\x04": "is compressed with zip; unpack it first (gzip is read as it is)",
+    codecs.BOM_UTF32_LE: "is UTF-32 text; save the file as UTF-8",
+    codecs.BOM_UTF32_BE: "is UTF-32 text; save the file as UTF-8",
+    codecs.BOM_UTF16_LE: "is UTF-16 text; save the file as UTF-8",
+    codecs.BOM_UTF16_BE: "is UTF-16 text; save the file as UTF-8",
 }
-"""How compressed files begin that are not unpacked here."""
-_MARKS = {
-    codecs.BOM_UTF32_LE: "UTF-32",
-    codecs.BOM_UTF32_BE: "UTF-32",
-    codecs.BOM_UTF16_LE: "UTF-16",
-    codecs.BOM_UTF16_BE: "UTF-16",
-}
-"""How texts begin that say so themselves; the longer marks first, since one begins with a shorter one."""
+"""How files begin that are not read, and why; of marks of encodings the longer ones come first."""
 _STORED = re.compile(r"[0-9a-f]{16}\.txt|search\.sqlite3")
 """What a `FileOffloadStore` holds: no sessions, but what left their views."""
 
@@ -78,12 +76,9 @@ def as_text_bytes(stream: IO[bytes]) -> IO[bytes]:
         stream.seek(0)
         # Anew: after damage at the very start, the first would not begin there again.
         stream = cast("IO[bytes]", gzip.GzipFile(fileobj=stream))
-    for magic, name in _PACKED.items():
-        if head.startswith(magic):
-            raise UnreadableError(f"is compressed with {name}; unpack it first (gzip is read as it is)")
-    for mark, name in _MARKS.items():
-        if head.startswith(mark):
-            raise UnreadableError(f"is {name} text; save the file as UTF-8")
+    for beginning, why in _UNREAD.items():
+        if head.startswith(beginning):
+            raise UnreadableError(why)
     if b"\x00" in head:
         raise UnreadableError("is a binary file; expected chat messages as JSON or JSONL")
     return stream
@@ -116,17 +111,9 @@ class Reader(Protocol):
         """Yield a file's sessions; what cannot be read goes to `document.reject`."""
 
 
-READERS: tuple[Reader, ...] = (
-    claude_code,
-    codex,
-    agentscope,
-    langchain,
-    openai_responses,
-    anthropic,
-    openai_chat,
-)
+_MODULES: list[Reader] = [claude_code, codex, agentscope, langchain, openai_responses, anthropic, openai_chat]
+READERS = {reader.FORMAT: reader for reader in _MODULES}
 """Every reader, in the order in which they are asked: the plainest format last, since others resemble it."""
-
 
 _SESSION_FORMATS = (Format.LANGCHAIN, Format.RESPONSES, Format.ANTHROPIC, Format.OPENAI)
 """Formats of which several may stand in one file, a session per line, as in a log of requests."""
@@ -134,7 +121,7 @@ _SESSION_FORMATS = (Format.LANGCHAIN, Format.RESPONSES, Format.ANTHROPIC, Format
 
 def detect_format(sample: Sequence[Any]) -> Format | None:
     """Return the format of a file by its first values, or None where no reader knows it."""
-    return next((reader.FORMAT for reader in READERS if reader.recognises(sample)), None)
+    return next((format for format, reader in READERS.items() if reader.recognises(sample)), None)
 
 
 def read_stream(
@@ -152,13 +139,12 @@ def read_stream(
     if known is None and document.is_lines:
         raise UnreadableError(_unknown_lines(document.sample))
     # One value of no known format is refused in the words of the plainest.
-    reader = _reader_of(known or Format.OPENAI)
+    reader = READERS[known or Format.OPENAI]
     before = len(problems)
     empty = True
-    may_be_mixed = format is None and known in _SESSION_FORMATS and document.is_lines
     first = next((value for value in document.sample if detect_format([value]) is not None), None)
-    is_each = may_be_mixed and _is_session(first)  # then each may be of another format
-    for session in _read_each(document, reader.FORMAT) if is_each else reader.read(document):
+    is_log = format is None and known in _SESSION_FORMATS and document.is_lines and _is_session(first)
+    for session in _read_each(document, reader.FORMAT) if is_log else reader.read(document):
         if session.messages or session.form is not Form.FOREIGN:
             empty = False
             yield session
@@ -169,15 +155,10 @@ def read_stream(
 def _unknown_lines(sample: Sequence[Any]) -> str:
     """Return what is wrong with lines of no known format, and how those of chat look."""
     first = next((value for value in sample if isinstance(value, dict)), {})
-    keys = ", ".join(list(first)[:5]) or "none"
     return (
-        f"its lines are no messages or sessions of a known format (keys found: {keys}); a chat message has a "
+        f"its lines are no messages or sessions of a known format ({keys_of(first)}); a chat message has a "
         f'role, a session is {{"messages": [...]}} or a list of messages'
     )
-
-
-def _reader_of(format: Format) -> Reader:
-    return next(reader for reader in READERS if reader.FORMAT is format)
 
 
 def _is_session(value: Any) -> bool:
@@ -194,7 +175,7 @@ def _read_each(document: Document, known: Format) -> Iterator[Session]:
         return latest
 
     for format, values in groupby(document.values(), format_of):
-        yield from _reader_of(format).read(document.part(values))
+        yield from READERS[format].read(document.part(values))
 
 
 def _format_of(value: Any, known: Format) -> Format:

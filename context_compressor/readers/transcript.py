@@ -59,18 +59,13 @@ class Transcript:
     def __len__(self) -> int:
         return len(self._turns)
 
-    @property
-    def is_replying(self) -> bool:
-        """Whether a reply is open that has said or called something already."""
-        return self._open is not None and bool(self._open.parts or self._open.calls)
-
     def say(self, role: str, parts: Sequence[Part], line: int, name: str | None = None) -> None:
         """Add what somebody other than the model said."""
         self.close()
         self._turns.append(_Turn(role, line, list(parts), name=name))
 
-    def reply(self, line: int, key: str | None = None, name: str | None = None) -> None:
-        """Open a reply of the model, or go on with the one that has this key."""
+    def reply(self, line: int, key: str | None = None, name: str | None = None) -> _Turn:
+        """Open a reply of the model, or go on with the one that has this key; return it."""
         known = None if key is None else self._by_key.get(key)
         if known is None:
             known = _Turn("assistant", line, name=name)
@@ -78,10 +73,16 @@ class Transcript:
             if key is not None:
                 self._by_key[key] = known
         self._open = known
+        return known
 
     def close(self) -> None:
         """End the reply: the next piece begins another."""
         self._open = None
+
+    def close_said(self) -> None:
+        """End the reply if it has said or called something: what the model thinks next is of another."""
+        if self._open is not None and (self._open.parts or self._open.calls):
+            self.close()
 
     def think(self, text: str, line: int) -> None:
         """Add the model's reasoning to the open reply."""
@@ -109,12 +110,10 @@ class Transcript:
         else:
             caller.answers.append(turn)
 
-    def hosted_call(
-        self, call_id: object, name: str, arguments: Any, result: Sequence[Part], line: int
-    ) -> None:
+    def hosted_call(self, call_id: str, name: str, arguments: Any, result: Sequence[Part], line: int) -> None:
         """Add a call that the provider carried out, with its result; an id is made where it has none."""
         self._hosted += 1
-        known = call_id if isinstance(call_id, str) and call_id else f"{name}_{self._hosted}"
+        known = call_id or f"{name}_{self._hosted}"
         self.call(known, name, arguments, line)
         self.answer(known, result, line)
 
@@ -137,10 +136,12 @@ class Transcript:
         return [turn.to_dict() for turn in ordered], tuple(turn.line for turn in ordered)
 
     def _reply(self, line: int) -> _Turn:
-        if self._open is None:
-            self.reply(line)
-        assert self._open is not None
-        return self._open
+        return self._open or self.reply(line)
+
+
+_TEXTS = ("text", "text-plain", "input_text", "output_text", "summary_text", "reasoning_text")
+_IMAGES = ("image_url", "input_image", "computer_screenshot")
+_MEDIA = ("image", "audio", "video", "file")
 
 
 def text_part(text: str) -> Part:
@@ -148,40 +149,88 @@ def text_part(text: str) -> Part:
     return {"type": "text", "text": text}
 
 
-def image_part(url: str, **more: Any) -> Part:
-    """Return an image part."""
-    return {"type": "image_url", "image_url": {"url": url, **more}}
-
-
-def data_part(media_type: str, data: str, kind: str, name: str) -> Part:
-    """Return base64 data as a part; `kind` (image, audio, video, file) counts if there is no type."""
-    family, _, subtype = media_type.partition("/")
-    family = family or kind
-    if family == "image":
-        return image_part(f"data:{media_type or 'image/png'};base64,{data}")
-    if family == "audio":
-        return {
-            "type": "input_audio",
-            "input_audio": {"data": data, "format": AUDIO_FORMATS.get(subtype, subtype or "wav")},
-        }
-    url = f"data:{media_type};base64,{data}"
-    if family == "video":
-        return {"type": "video_url", "video_url": {"url": url}}
-    return {"type": "file", "file": {**({"filename": name} if name else {}), "file_data": url}}
-
-
 def opaque_part(value: Any) -> Part:
     """Return a part that shows what chat dicts have no word for, as JSON text."""
     return text_part(value if isinstance(value, str) else dump(value))
 
 
-def content_parts(content: Any, what: str) -> list[Part]:
-    """Return content as parts, as they are; `what` its format calls them."""
+def to_part(block: dict[str, Any]) -> Part:
+    """Return a block of content, of any format, as a part; one of an unknown type as its JSON text."""
+    kind = str(block.get("type"))
+    if kind in _TEXTS and isinstance(block.get("text"), str):
+        return text_part(block["text"])
+    if kind == "refusal" and isinstance(block.get("refusal"), str):
+        return text_part(block["refusal"])
+    if kind in _IMAGES:
+        url = block.get("image_url")
+        detail = {"detail": block["detail"]} if isinstance(block.get("detail"), str) else {}
+        image = url if isinstance(url, dict) else {"url": url, **detail}
+        if isinstance(image.get("url"), str):
+            return {"type": "image_url", "image_url": image}
+    if kind == "input_file":
+        file = {
+            key: text_in(block, key) for key in ("file_id", "filename", "file_data") if text_in(block, key)
+        }
+        if file.keys() & {"file_id", "file_data"}:
+            return {"type": "file", "file": file}
+    if kind == "input_audio" and isinstance(block.get("input_audio"), dict):
+        return {"type": "input_audio", "input_audio": block["input_audio"]}
+    source = block.get("source")
+    if isinstance(source, dict) or (kind in _MEDIA and source is None):
+        return _media_part(block, kind, source or block) or opaque_part(block)
+    return opaque_part(block)
+
+
+def _media_part(block: dict[str, Any], kind: str, source: dict[str, Any]) -> Part | None:
+    """Return a part of the data, or the image at the URL, that a block or its source holds, if it does."""
+    media_type, name = text_in(source, "media_type", "mime_type"), text_in(block, "title", "name", "filename")
+    data, url = first_in(source, "base64", "data"), source.get("url")
+    if isinstance(data, str):
+        is_text = source.get("type") == "text"
+        return text_part(data) if is_text else _data_part(media_type, data, kind, name)
+    if not isinstance(url, str):
+        return None
+    if "image" in (kind, media_type.partition("/")[0]):
+        return {"type": "image_url", "image_url": {"url": url}}
+    return _file_part(url, name) if url.startswith("data:") else None
+
+
+def _data_part(media_type: str, data: str, kind: str, name: str) -> Part:
+    """Return base64 data as a part; `kind` (image, audio, video, file) counts if there is no type."""
+    family, _, subtype = media_type.partition("/")
+    family = family or kind
+    if family == "image":
+        url = f"data:{media_type or 'image/png'};base64,{data}"
+        return {"type": "image_url", "image_url": {"url": url}}
+    if family == "audio":
+        format = AUDIO_FORMATS.get(subtype, subtype or "wav")
+        return {"type": "input_audio", "input_audio": {"data": data, "format": format}}
+    url = f"data:{media_type};base64,{data}"
+    if family == "video":
+        return {"type": "video_url", "video_url": {"url": url}}
+    return _file_part(url, name)
+
+
+def _file_part(url: str, name: str) -> Part:
+    return {"type": "file", "file": {**({"filename": name} if name else {}), "file_data": url}}
+
+
+def content_blocks(content: Any, what: str) -> list[dict[str, Any]]:
+    """Return content as blocks, which its format calls `what`; of what is no object a text is made.
+
+    Raises:
+        UnreadableError: the content is neither a string nor a list.
+    """
     if isinstance(content, str):
         return [text_part(content)] if content else []
     if not isinstance(content, list):
         raise UnreadableError(f"content: expected a string or a list of {what}, got {kind_of(content)}")
-    return [part if isinstance(part, dict) else opaque_part(part) for part in content]
+    return [block if isinstance(block, dict) else opaque_part(block) for block in content]
+
+
+def to_parts(content: Any, what: str = "blocks") -> list[Part]:
+    """Return content as parts; see `content_blocks`."""
+    return [to_part(block) for block in content_blocks(content, what)]
 
 
 def simplify(parts: Sequence[Part]) -> str | list[Part]:
@@ -207,9 +256,36 @@ def string(data: dict[str, Any], key: str, path: str = "") -> str:
     return value
 
 
+def as_object(value: Any, what: str) -> dict[str, Any]:
+    """Return an object; `what` was expected, as an error says it."""
+    if not isinstance(value, dict):
+        raise UnreadableError(f"{what}, got {kind_of(value)}")
+    return value
+
+
+def first_in(data: dict[str, Any], *keys: str) -> Any:
+    """Return the first value under some keys that is not null, or None."""
+    return next((data[key] for key in keys if data.get(key) is not None), None)
+
+
+def text_in(data: dict[str, Any], *keys: str) -> str:
+    """Return the first string under some keys that is not empty, or ""."""
+    return next((value for key in keys if isinstance(value := data.get(key), str) and value), "")
+
+
+def dicts_in(value: Any) -> list[dict[str, Any]]:
+    """Return the objects in a list; none where it is no list."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
 def is_message(value: object) -> bool:
     """Tell whether a value is a message by its role, as chat dicts and Anthropic's have one."""
     return isinstance(value, dict) and "role" in value and "messages" not in value
+
+
+def keys_of(value: dict[str, Any]) -> str:
+    """Return the first keys of an object, as error texts tell what was found."""
+    return f"keys found: {', '.join(list(value)[:5]) or 'none'}"
 
 
 def kind_of(value: object) -> str:

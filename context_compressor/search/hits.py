@@ -1,4 +1,4 @@
-"""What a search of a history gives, and how a model reads it."""
+"""What is searched, and what a search gives: texts and their passages, and how a model reads those found."""
 
 from __future__ import annotations
 
@@ -8,8 +8,15 @@ from dataclasses import dataclass
 from functools import cache
 
 from context_compressor.messages.text import indent_lines
-from context_compressor.search.passages import MAX_PASSAGE_CHARACTERS
 from context_compressor.tokens.counter import TokenCounter
+
+MAX_PASSAGE_CHARACTERS = 700
+"""Some 170 tokens of English: an agent reads five passages for the price of one tool result."""
+
+MIN_PASSAGE_CHARACTERS = 300
+"""A passage ends at the last good place after so many characters."""
+
+_SENTENCE_END = re.compile(r"[.!?;](?=\s)|[。！？；…]")
 
 _NOT_IN_TITLES = str.maketrans("[]", "()")
 _TITLE_LIKE = re.compile(r"\[")
@@ -17,6 +24,81 @@ _WIDTHS = (MAX_PASSAGE_CHARACTERS, 480, 320, 200, 140)
 """Characters of a passage to show, the most first; the least still shows a name with the words beside it."""
 _LEAST_WIDTHS = (70, 35, 17)
 """Where not even one hit fits: characters that take two tokens each, or a page of 100 tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One text of one message of a history."""
+
+    key: str
+    """Key of the message in the history; unique per message."""
+    part: int
+    """Number of the text within its message."""
+    role: str
+    """`user`, `assistant`, `system`, `tool` or another."""
+    tool: str | None
+    """Name of the tool that was called, or whose result this is."""
+    text: str
+
+
+def split_passages(text: str) -> list[tuple[int, int]]:
+    """Return where the passages of a text begin and end, in characters; together they are the text.
+
+    An empty text has none.
+
+    A passage ends at the last empty line that leaves it long enough, else at the end of a line, of a
+    sentence, of a word, of a name, else anywhere.
+    """
+    if not text:
+        return []
+    passages: list[tuple[int, int]] = []
+    start = 0
+    while len(text) - start > MAX_PASSAGE_CHARACTERS:
+        end = _end(text, start + MIN_PASSAGE_CHARACTERS, start + MAX_PASSAGE_CHARACTERS)
+        passages.append((start, end))
+        start = end
+    passages.append((start, len(text)))
+    return passages
+
+
+def find_all(sought: str, text: str) -> Iterator[int]:
+    """Yield where something stands in a text, overlapping places too; nowhere where it is empty."""
+    at = text.find(sought) if sought else -1
+    while at >= 0:
+        yield at
+        at = text.find(sought, at + 1)
+
+
+def _end(text: str, least: int, most: int) -> int:
+    for mark in ("\n\n", "\n"):
+        at = text.rfind(mark, least, most)
+        if at >= 0:
+            return at + len(mark)
+    ends = [match.end() for match in _SENTENCE_END.finditer(text, least, most)]
+    if ends:
+        return ends[-1]
+    at = text.rfind(" ", least, most)
+    if at >= 0:
+        return at + 1
+    from context_compressor.search.terms import OUTSIDE  # which only a search loads
+
+    # Data without spaces, such as compact JSON: a name that is cut in two is found by neither half.
+    ends = [match.end() for match in OUTSIDE.finditer(text, least, most)]
+    return ends[-1] if ends else most
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A passage that answers a query: characters `start` to `end` of a text of the history."""
+
+    document: Document
+    start: int
+    end: int
+
+    @property
+    def text(self) -> str:
+        """The passage."""
+        return self.document.text[self.start : self.end]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +131,16 @@ def hits_page(hits: Sequence[Hit], query: str, counter: TokenCounter, max_tokens
     All of at most `max_tokens` are shown at the width at which that is so; else the first ones.
     """
     # The first search loads what it takes, which nothing else needs.
-    from context_compressor.search.excerpts import Excerpts
+    from context_compressor.search.excerpts import cutter
 
-    excerpts = Excerpts(query, [hit.text.strip() for hit in hits])
+    cut = cutter(query, [hit.text.strip() for hit in hits])
 
     @cache
     def shown(width: int) -> list[str]:
-        found = excerpts.shown(width)
         # No line of a passage can pass for the title of another: a tool could speak as the user.
+        texts = cut(width)
         return [
-            f"[{_title(hit)}]\n{indent_lines(text, _TITLE_LIKE)}"
-            for hit, text in zip(hits, found, strict=True)
+            f"[{_title(hit)}]\n{indent_lines(text, _TITLE_LIKE)}" for hit, text in zip(hits, texts, strict=True)
         ]
 
     page = ""

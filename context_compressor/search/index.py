@@ -11,20 +11,22 @@ from pathlib import Path
 from time import monotonic
 from typing import TypeVar
 
-from context_compressor.search.passages import Document, split_passages
+from context_compressor.search.hits import Document, Found, split_passages
 from context_compressor.search.query import Query, read_query
-from context_compressor.search.ranking import (
+from context_compressor.search.ranking import Lookup, rank
+from context_compressor.search.storage import (
     KEY_BYTES,
+    DamagedError,
     Entry,
-    Found,
-    Lookup,
+    NotAnIndexError,
     Record,
     Rows,
+    Storage,
+    discard_file,
+    is_damaged,
     key_stamp,
-    rank,
     stamp_of,
 )
-from context_compressor.search.storage import DamagedError, NotAnIndexError, Storage, discard_file, is_damaged
 from context_compressor.search.terms import TermReader, readings
 
 logger = logging.getLogger(__name__)
@@ -105,15 +107,13 @@ class SearchIndex:
         """
         stamps = {key_stamp(key) for key in keys}
         with self._lock:
-            self._reader.clear()
-            self._erase(lambda storage: self._remove(storage, stamps.__contains__))
+            self._erase(stamps.__contains__)
 
     def keep(self, keys: Iterable[str]) -> None:
         """Drop all messages but these now, as `remove` does: a process that died may have left some."""
         stamps = {key_stamp(key) for key in keys}
         with self._lock:
-            self._reader.clear()
-            self._erase(lambda storage: self._remove(storage, lambda stamp: stamp not in stamps))
+            self._erase(lambda stamp: stamp not in stamps)
 
     def clear(self) -> None:
         """Drop everything now: delete the file, and forget what is in memory. A later call begins anew.
@@ -129,7 +129,7 @@ class SearchIndex:
             except NotAnIndexError:
                 pass
             except OSError:  # on Windows nothing can be deleted that another process has open
-                self._erase(lambda storage: self._remove(storage, lambda _: True))
+                self._erase(lambda _: True)
 
     def search(self, query: str, limit: int, history: Sequence[Entry], read: ReadTexts) -> list[Found]:
         """Return the passages of a history that answer a query, best first, at most `limit`.
@@ -146,7 +146,7 @@ class SearchIndex:
             asked = read_query(query, self._reader)
             if not asked.terms or limit <= 0 or not entries:
                 return []
-            lookup = self._run(entries, texts, lambda storage: self._look_up(storage, asked))
+            lookup = self._run(entries, texts, lambda storage: _look_up(storage, asked))
 
             def read_rows(rows: Sequence[int]) -> Mapping[str, Sequence[Document]]:
                 places = lookup.rows.places
@@ -158,13 +158,6 @@ class SearchIndex:
         """Close the file, and forget every word read. A later call opens it again."""
         with self._lock:
             self._close()
-
-    def _look_up(self, storage: Storage, query: Query) -> Lookup:
-        postings = [
-            {row for one in term.terms for row in storage.rows_with(one, is_beginning=term.is_beginning)}
-            for term in query.terms
-        ]
-        return Lookup(query, storage.rows, postings)
 
     def _run(self, entries: list[Entry], texts: _Texts, action: Callable[[Storage], _T]) -> _T:
         """Bring the index in step, then act on it in the same transaction."""
@@ -231,7 +224,7 @@ class SearchIndex:
             records = rows.records
             wanted = {stamp_of(entry): entry for entry in entries[known:]}
         else:
-            records = {record.stamp: record for record in storage.read_records()}
+            records = storage.read_records()
             wanted = {stamp_of(entry): entry for entry in entries}
             gone = [record for stamp, record in records.items() if stamp not in wanted]
         new = {stamp: entry for stamp, entry in wanted.items() if stamp not in records}
@@ -270,18 +263,22 @@ class SearchIndex:
                 first = record.end
         return added
 
-    def _erase(self, action: Callable[[Storage], None]) -> None:
-        """Take something out of memory and the file; where that fails drop the memory, delete the file."""
+    def _erase(self, is_gone: Callable[[bytes], bool]) -> None:
+        """Take messages out of memory and the file, by the stamps of their keys.
+
+        Where that fails drop the memory, delete the file.
+        """
+        self._reader.clear()
         if self._memory is not None:
             try:
-                action(self._memory)
+                _remove(self._memory, is_gone)
             except _FILE_ERRORS:
                 self._close_memory()
         if self._path is None:
             return
         try:
             if self._path.exists():
-                self._act(self._path, action)
+                self._act(self._path, lambda storage: _remove(storage, is_gone))
         except NotAnIndexError:
             pass
         except _FILE_ERRORS as error:
@@ -289,20 +286,6 @@ class SearchIndex:
                 discard_file(self._path)
             except (OSError, NotAnIndexError):
                 logger.warning("search index %s may still hold deleted words: %s", self._path, error)
-
-    def _remove(self, storage: Storage, is_gone: Callable[[bytes], bool]) -> None:
-        """Take out messages by the stamps of their keys."""
-        with storage.transaction(write=True) as is_unchanged:
-            if not is_unchanged:
-                records = {record.stamp: record for record in storage.read_records()}
-                storage.rows = Rows(records=records, is_complete=False)
-            known = storage.rows.records
-            gone = {stamp: record for stamp, record in known.items() if is_gone(stamp[:KEY_BYTES])}
-            if gone:
-                storage.remove(gone.values())
-                storage.seal()
-                left = {stamp: record for stamp, record in known.items() if stamp not in gone}
-                storage.rows = Rows(records=left, is_complete=False)
 
     def _close(self) -> None:
         self._close_file()
@@ -319,6 +302,27 @@ class SearchIndex:
         if self._memory is not None:
             self._memory.close()
         self._memory = None
+
+
+def _look_up(storage: Storage, query: Query) -> Lookup:
+    postings = [
+        {row for one in term.terms for row in storage.rows_with(one, is_beginning=term.is_beginning)}
+        for term in query.terms
+    ]
+    return Lookup(query, storage.rows, postings)
+
+
+def _remove(storage: Storage, is_gone: Callable[[bytes], bool]) -> None:
+    with storage.transaction(write=True) as is_unchanged:
+        if not is_unchanged:
+            storage.rows = Rows(records=storage.read_records(), is_complete=False)
+        known = storage.rows.records
+        gone = {stamp: record for stamp, record in known.items() if is_gone(stamp[:KEY_BYTES])}
+        if gone:
+            storage.remove(gone.values())
+            storage.seal()
+            left = {stamp: record for stamp, record in known.items() if stamp not in gone}
+            storage.rows = Rows(records=left, is_complete=False)
 
 
 class _Texts:

@@ -9,99 +9,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from hashlib import blake2b
 from itertools import pairwise, product
 from math import log
-from typing import NamedTuple
-from zlib import crc32
 
-from context_compressor.search.passages import Document, find_all, split_passages
-from context_compressor.search.query import Query
-from context_compressor.search.terms import RUN, TermReader, fold, readings
-
-Entry = tuple[str, str]
-"""A message of a history: its key, and a digest that changes whenever its texts do."""
-
-KEY_BYTES = 8
-
-
-def stamp_of(entry: Entry) -> bytes:
-    """Return 16 bytes that stand for a message in the index: 8 for its key, 8 for its digest."""
-    key, digest = entry
-    return key_stamp(key) + key_stamp(digest)
-
-
-def key_stamp(text: str) -> bytes:
-    """Return the 8 bytes that stand for a key, or a digest."""
-    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=KEY_BYTES).digest()
-
-
-@dataclass(frozen=True)
-class Record:
-    """What the index holds of a message, which has the row `first` and, a row a passage, those after it."""
-
-    first: int
-    stamp: bytes
-    sizes: bytes
-    """Of each passage, how many terms it has; 255 for more."""
-
-    @property
-    def end(self) -> int:
-        """The row after the last; a message without passages has one row to itself."""
-        return self.first + max(len(self.sizes), 1)
-
-    @cached_property
-    def checksum(self) -> int:
-        """A checksum of all that it says."""
-        return crc32(self.stamp + self.sizes, self.first & 0xFFFFFFFF)
-
-
-@dataclass(slots=True)
-class Rows:
-    """The messages of a history in its order, and the row of each passage."""
-
-    history: list[Entry] = field(default_factory=list)
-    records: dict[bytes, Record] = field(default_factory=dict)
-    """Stamp -> record."""
-    places: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """Row -> position of its message in the history, number of the passage within the message."""
-    sizes: dict[int, int] = field(default_factory=dict)
-    """Row -> how many terms its passage has."""
-    total_size: int = 0
-    end: int = 1
-    """The row after the last."""
-    is_complete: bool = True
-    """Whether each message has a record; texts of some may not have been there to read."""
-
-    @property
-    def mean_size(self) -> float:
-        """How many terms a passage has in the mean, at least 1."""
-        return max(self.total_size / max(len(self.sizes), 1), 1.0)
-
-    @classmethod
-    def of(cls, history: Sequence[Entry], records: Mapping[bytes, Record]) -> Rows:
-        """Return the rows of a history, of those messages that have a record."""
-        rows = cls()
-        for entry in history:
-            rows.append(entry, records.get(stamp_of(entry)))
-        return rows
-
-    def append(self, entry: Entry, record: Record | None) -> None:
-        """Take up a message after all others."""
-        position = len(self.history)
-        self.history.append(entry)
-        if record is None:
-            self.is_complete = False
-            return
-        self.records[record.stamp] = record
-        for number, size in enumerate(record.sizes):
-            self.places[record.first + number] = position, number
-            self.sizes[record.first + number] = size
-        self.total_size += sum(record.sizes)
-        self.end = max(self.end, record.end)
-
+from context_compressor.search.hits import Document, Found, find_all, split_passages
+from context_compressor.search.query import Query, find_places
+from context_compressor.search.storage import Rows
+from context_compressor.search.terms import TermReader, fold, readings
 
 CANDIDATES = 80
 """Passages that are read, which takes some 8 ms; 120 answered no more questions of `benchmarks/search.py`."""
@@ -146,37 +62,6 @@ longer ones, as `/srv/app` does in `/srv/app/main.py`."""
 
 _TOOL_PLACE = -1_000
 """Where the name of a tool stands: near no word of the text."""
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A passage that answers a query: characters `start` to `end` of a text of the history."""
-
-    document: Document
-    start: int
-    end: int
-
-    @property
-    def text(self) -> str:
-        """The passage."""
-        return self.document.text[self.start : self.end]
-
-
-class _Ranked(NamedTuple):
-    """A passage, and what puts it before others, the most telling first; more is better."""
-
-    closeness: int
-    latest: int
-    """Position in the history, where only that tells apart passages that hold the name asked for."""
-    score: float
-    place: tuple[int, int]
-    """Position of its message, and number of the passage within it."""
-    found: Found
-
-    @property
-    def is_given(self) -> bool:
-        """Whether the agent was given it, and did not say it itself."""
-        return self.found.document.role != "assistant"
 
 
 @dataclass(frozen=True)
@@ -246,58 +131,76 @@ class Lookup:
 
 
 class _Reading:
-    """A candidate that has been read: where in it the terms of the query stand."""
+    """A candidate that has been read."""
 
-    def __init__(
-        self, lookup: Lookup, row: int, found: tuple[Document, int, int], reader: TermReader
-    ) -> None:
-        self.row = row
-        self.document, self.start, self.end = found
-        self.places: list[list[int]] = [[] for _ in lookup.query.terms]
-        folded: list[str] = []
-        for text, origins in readings(self.document.text[self.start : self.end]):
-            folded.append(fold(text))
-            found_at = _places_in(text, folded[-1], lookup.query, reader)
-            for places, more in zip(self.places, found_at, strict=True):
-                if not places:  # what stands there as it is counts once
-                    places += [origins[min(at, len(text))] for at in more]  # folded, a text may be longer
-        self.folded = "\n".join(folded)
-        tool = reader.terms(self.document.tool) if self.document.tool else set()
-        for term, places in zip(lookup.query.terms, self.places, strict=True):
-            places += [_TOOL_PLACE for one in term.terms if one in tool and term.characters is None]
+    def __init__(self, lookup: Lookup, row: int, found: Found, reader: TermReader) -> None:
+        self.found = found
+        self._lookup, self._row = lookup, row
+        self._folded = "\n".join(fold(text) for text, _ in readings(found.text))
+        self._places = self._find_places(reader)
+        self.closeness = self._closeness()
+        self.score = self._score()
 
-    def score(self, lookup: Lookup) -> float:
+    @property
+    def is_given(self) -> bool:
+        """Whether the agent was given it, and did not say it itself."""
+        return self.found.document.role != "assistant"
+
+    @property
+    def standing(self) -> tuple[int, int, float, tuple[int, int]]:
+        """What puts it before others, the most telling first; more is better."""
+        lookup = self._lookup
+        place = lookup.rows.places[self._row]
+        around = 0.0 if lookup.query.has_names else AROUND_WEIGHT * lookup.around(place[0])
+        # Of those that hold the name asked for the position in the history tells first.
+        latest = place[0] if self.closeness >= _IN_FULL else 0
+        return self.closeness, latest, round(self.score + around, 6), place
+
+    def _find_places(self, reader: TermReader) -> list[list[int]]:
+        """Return where each term of the query begins, in order."""
+        terms, tool = self._lookup.query.terms, self.found.document.tool
+        found: list[list[int]] = [[] for _ in terms]
+        for place in find_places(self.found.text, self._lookup.query, reader, by_run=True):
+            if place.start not in found[place.term][-1:]:
+                found[place.term].append(place.start)
+        named = reader.terms(tool) if tool else set()
+        for term, places in zip(terms, found, strict=True):
+            places += [_TOOL_PLACE for one in term.terms if one in named and term.characters is None]
+        return found
+
+    def _score(self) -> float:
         """Return BM25 times the share of the query that is there, and what names and nearness add."""
-        weights, terms = lookup.weights, lookup.query.terms
-        size = lookup.rows.sizes[self.row] / lookup.rows.mean_size
+        query, weights, rows = self._lookup.query, self._lookup.weights, self._lookup.rows
+        size = rows.sizes[self._row] / rows.mean_size
         damping = SATURATION * (1 - LENGTH + LENGTH * size)
         score = covered = 0.0
-        for weight, places in zip(weights, self.places, strict=True):
+        for weight, places in zip(weights, self._places, strict=True):
             if places:
                 score += weight * len(places) * (SATURATION + 1) / (len(places) + damping)
                 covered += weight
         score *= covered / (sum(weights) or 1.0)
-        for index, term in enumerate(terms):
-            if term.name is not None and any(ends_of(term.name, self.folded)):
-                score += NAME_WEIGHT * weights[index]
-        present = [index for index, places in enumerate(self.places) if places]
+        for weight, term in zip(weights, query.terms, strict=True):
+            if term.name is not None and any(ends_of(term.name, self._folded)):
+                score += NAME_WEIGHT * weight
+        present = [index for index, places in enumerate(self._places) if places]
         for one, other in pairwise(present):
             # The parts of a name always stand together; that two pairs of characters do is a longer word.
-            if terms[one].run != terms[other].run or terms[one].characters is not None:
-                pairs = product(self.places[one][:_PLACES], self.places[other][:_PLACES])
+            if query.terms[one].run != query.terms[other].run or query.terms[one].characters is not None:
+                pairs = product(self._places[one][:_PLACES], self._places[other][:_PLACES])
                 nearness = 1 - min(abs(here - there) for here, there in pairs) / NEAR_CHARACTERS
                 score += max(nearness, 0.0) * min(weights[one], weights[other])
-        is_told = self.document.role == "user" and not lookup.query.has_names
-        if is_told and not _QUESTIONS.fullmatch(self.document.text, self.start, self.end):
-            score *= USER_WEIGHT
-        return score
+        is_told = self.found.document.role == "user" and not query.has_names
+        return score * USER_WEIGHT if is_told and not _QUESTIONS.fullmatch(self.found.text) else score
 
-    def closeness(self, name: str) -> int:
+    def _closeness(self) -> int:
         """Tell how closely it holds the name asked for: in full, within a longer word, otherwise written."""
-        ends = list(ends_of(name, self.folded))
+        name = self._lookup.query.bare_name
+        if name is None:
+            return 0
+        ends = list(ends_of(name, self._folded))
         if ends:
-            return _IN_FULL if all(_goes_on(name, self.folded, end) for end in ends) else _ALONE
-        return int(name in self.folded or bool(self.places[0]))
+            return _IN_FULL if all(_goes_on(name, self._folded, end) for end in ends) else _ALONE
+        return int(name in self._folded or bool(self._places[0]))
 
 
 def rank(
@@ -314,31 +217,22 @@ def rank(
     with it. Behind the first of all, what the agent was given comes before what it said itself: the source
     says more of a name than its mentions.
     """
-    name, places = lookup.query.bare_name, lookup.rows.places
-    ordered: list[_Ranked] = []
+    name = lookup.query.bare_name
+    ordered: list[_Reading] = []
     candidates = lookup.candidates()
     for start in range(0, len(candidates), CANDIDATES):
         if ordered and start >= ROUNDS * CANDIDATES:
             break
         rows = candidates[start : start + CANDIDATES]
-        for reading in _read(lookup, rows, read(rows), reader):
-            score = reading.score(lookup)
-            if score <= 0:
-                continue  # it has a code of what is sought, but nothing more
-            place = places[reading.row]
-            if not lookup.query.has_names:
-                score += AROUND_WEIGHT * lookup.around(place[0])
-            closeness = 0 if name is None else reading.closeness(name)
-            latest = place[0] if closeness >= _IN_FULL else 0
-            found = Found(reading.document, reading.start, reading.end)
-            ordered.append(_Ranked(closeness, latest, round(score, 6), place, found))
+        # What scores nothing has a code of what is sought, but nothing more.
+        ordered += [one for one in _read(lookup, rows, read(rows), reader) if one.score > 0]
         if name is None:
             is_enough = len(ordered) >= limit
         else:
             is_enough = any(one.closeness >= _IN_FULL for one in ordered)
         if is_enough:
             break
-    ordered.sort(key=lambda one: one[:-1], reverse=True)
+    ordered.sort(key=lambda one: one.standing, reverse=True)
     if name is not None:
         ordered[1:] = sorted(ordered[1:], key=lambda one: (one.closeness, one.is_given), reverse=True)
     return _spread([one.found for one in ordered])[:limit]
@@ -380,42 +274,13 @@ def _is_inner(character: str) -> bool:
 def _read(
     lookup: Lookup, candidates: Sequence[int], documents: Mapping[str, Sequence[Document]], reader: TermReader
 ) -> Iterator[_Reading]:
-    passages: dict[str, list[tuple[Document, int, int]]] = {}
+    passages: dict[str, list[Found]] = {}
     for row in candidates:
         position, number = lookup.rows.places[row]
         key = lookup.rows.history[position][0]
         if key not in passages:
             passages[key] = [
-                (one, *place) for one in documents.get(key, ()) for place in split_passages(one.text)
+                Found(one, *place) for one in documents.get(key, ()) for place in split_passages(one.text)
             ]
         if number < len(passages[key]):  # a text read back may be shorter than its digest says
             yield _Reading(lookup, row, passages[key][number], reader)
-
-
-def _places_in(text: str, folded: str, query: Query, reader: TermReader) -> list[list[int]]:
-    """Return where in a text each term of a query stands."""
-    found: list[list[int]] = [[] for _ in query.terms]
-    wanted: dict[str, list[list[int]]] = {}
-    for term, places in zip(query.terms, found, strict=True):
-        if term.characters is not None:
-            places += find_all(term.characters, folded)
-        else:
-            for one in term.terms:
-                wanted.setdefault(one, []).append(places)
-    if not wanted:
-        return found
-    beginnings = [
-        (term.beginning, places)
-        for term, places in zip(query.terms, found, strict=True)
-        if term.beginning is not None
-    ]
-    for match in RUN.finditer(text):
-        at, (words, wholes) = match.start(), reader[match[0]]
-        for one in words + wholes:
-            if one in wanted:
-                for places in wanted[one]:
-                    places.append(at)
-            for beginning, places in beginnings:
-                if one.startswith(beginning) and one not in wanted:
-                    places.append(at)
-    return found

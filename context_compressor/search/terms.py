@@ -4,92 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import pairwise
+from string import ascii_lowercase, digits
 from typing import NamedTuple
 from zlib import crc32
 
+import snowballstemmer
+
 from context_compressor.messages.text import normalize
-
-_VOWEL = re.compile(r"[aeiou]|(?<=[^aeiou])y")
-_MEASURE = re.compile(r"(?:[aeiou]|(?<=[^aeiou])y)(?:[^aeiou])")
-_DOUBLE = re.compile(r"([^aeiouylsz])\1$")
-_SHORT = re.compile(r"(?:^|.*[^aeiou])[aeiouy][^aeiouywx]$")
-
-_STEP_2 = (
-    ("ational", "ate"), ("tional", "tion"), ("enci", "ence"), ("anci", "ance"), ("izer", "ize"),
-    ("bli", "ble"), ("logi", "log"), ("alli", "al"), ("entli", "ent"), ("eli", "e"), ("ousli", "ous"),
-    ("ization", "ize"), ("ation", "ate"), ("ator", "ate"), ("alism", "al"), ("iveness", "ive"),
-    ("fulness", "ful"), ("ousness", "ous"), ("aliti", "al"), ("iviti", "ive"), ("biliti", "ble"),
-)  # fmt: skip
-_STEP_3 = (
-    ("icate", "ic"), ("ative", ""), ("alize", "al"), ("iciti", "ic"), ("ical", "ic"), ("ful", ""),
-    ("ness", ""),
-)  # fmt: skip
-_STEP_4 = (
-    "ement", "ance", "ence", "able", "ible", "ment", "ant", "ent", "ism", "ate", "iti", "ous", "ive", "ize",
-    "ion", "al", "er", "ic", "ou",
-)  # fmt: skip
-
-
-def stem(word: str) -> str:
-    """Return the stem of a lower-case English word; other words of ASCII letters are cut by the same rules.
-
-    M. F. Porter, "An algorithm for suffix stripping", Program 14 (1980).
-    """
-    if len(word) <= 2:
-        return word
-    word = _without_ending(_without_plural(word))
-    if word.endswith("y") and _VOWEL.search(word[:-1]):
-        word = word[:-1] + "i"
-    for rules in (_STEP_2, _STEP_3):
-        for ending, replaced in rules:
-            if word.endswith(ending):
-                rest = word[: -len(ending)]
-                word = rest + replaced if _measure(rest) > 0 else word
-                break
-    word = _without_long_ending(word)
-    if word.endswith("e"):
-        rest = word[:-1]
-        measure = _measure(rest)
-        if measure > 1 or (measure == 1 and not _SHORT.match(rest)):
-            word = rest
-    return word[:-1] if word.endswith("ll") and _measure(word) > 1 else word
-
-
-def _measure(word: str) -> int:
-    """Count Porter's m: how often consonants follow vowels."""
-    return len(_MEASURE.findall(word))
-
-
-def _without_plural(word: str) -> str:
-    if word.endswith(("sses", "ies")):
-        return word[:-2]
-    return word[:-1] if word.endswith("s") and not word.endswith("ss") else word
-
-
-def _without_ending(word: str) -> str:
-    if word.endswith("eed"):
-        return word[:-1] if _measure(word[:-3]) > 0 else word
-    for ending in ("ed", "ing"):
-        rest = word[: -len(ending)]
-        if word.endswith(ending) and _VOWEL.search(rest):
-            if rest.endswith(("at", "bl", "iz")):
-                return rest + "e"
-            if _DOUBLE.search(rest):
-                return rest[:-1]
-            return rest + "e" if _measure(rest) == 1 and _SHORT.match(rest) else rest
-    return word
-
-
-def _without_long_ending(word: str) -> str:
-    for ending in _STEP_4:
-        if word.endswith(ending):
-            rest = word[: -len(ending)]
-            if _measure(rest) > 1 and (ending != "ion" or rest.endswith(("s", "t"))):
-                return rest
-            break
-    return word
-
 
 _ESCAPE = re.compile(
     r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"  # one character beyond U+FFFF
@@ -162,7 +85,7 @@ OUTSIDE = re.compile(rf"[^\w{UNSPACED}{_MARKS}\-./\\:@'’]")
 PAIR, WHOLE = "·", "¸"
 """What the codes of pairs of characters and of whole names begin with, and no word does."""
 
-_DIGITS_36 = "0123456789abcdefghijklmnopqrstuvwxyz"
+_DIGITS_36 = digits + ascii_lowercase
 _PLAIN = re.compile(r"[A-Z]?[a-z]+")
 _FOLDED = re.compile(rf"[{UNSPACED}]+|{_LETTER}+")
 _JOINT = re.compile(r"[^\w" + _MARKS + r"]+|_+")
@@ -193,14 +116,18 @@ class RunTerms(NamedTuple):
 
 
 class TermReader(dict[str, RunTerms]):
-    """Read the terms of texts, remembering those of runs seen before. For one thread at a time."""
+    """Read the terms of texts, remembering those of runs seen before. For one thread at a time.
+
+    English words are found by their stems, other words of ASCII letters are cut by the same rules: M. F.
+    Porter, "An algorithm for suffix stripping", Program 14 (1980).
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self._stems: dict[str, str] = {}
+        self.clear()
 
     def __missing__(self, run: str) -> RunTerms:
-        if len(self) >= _KEPT_RUNS or len(self._stems) >= _KEPT_RUNS:
+        if len(self) >= _KEPT_RUNS:
             self.clear()
         terms = self._terms_of_run(run)
         if len(run) <= MAX_TERM_CHARACTERS:
@@ -210,7 +137,8 @@ class TermReader(dict[str, RunTerms]):
     def clear(self) -> None:
         """Forget every word read so far."""
         super().clear()
-        self._stems.clear()
+        # Anew: a stemmer itself holds words, be it the last one or more in a cache of its own.
+        self._stem = lru_cache(_KEPT_RUNS)(snowballstemmer.stemmer("porter").stemWord)
 
     def terms(self, text: str) -> set[str]:
         """Return all terms of `text`."""
@@ -245,12 +173,8 @@ class TermReader(dict[str, RunTerms]):
 
     def stem(self, word: str) -> str:
         """Return the term of a folded word."""
-        if not (word.isascii() and word.isalpha()):
-            return word
-        found = self._stems.get(word)
-        if found is None:
-            self._stems[word] = found = stem(word)
-        return found
+        is_cut = len(word) > 2 and word.isascii() and word.isalpha()
+        return self._stem(word) if is_cut else word
 
 
 def fold(text: str) -> str:
@@ -329,8 +253,8 @@ def _pairs(run: str) -> tuple[str, ...]:
 def _digits(text: str, number: int) -> str:
     """Return a checksum of a text as so many digits to the base 36."""
     checksum = crc32(text.encode("utf-8", "surrogatepass"))
-    digits = ""
+    found = ""
     for _ in range(number):
         checksum, digit = divmod(checksum, 36)
-        digits += _DIGITS_36[digit]
-    return digits
+        found += _DIGITS_36[digit]
+    return found

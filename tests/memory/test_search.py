@@ -33,10 +33,9 @@ from context_compressor.memory.history import Entry, ListHistory
 from context_compressor.offload.folders import INDEX_FILE
 from context_compressor.offload.retention import Usage
 from context_compressor.offload.store import ref_of
-from context_compressor.search.hits import Hit
+from context_compressor.search import Found
+from context_compressor.search.hits import Document, Hit
 from context_compressor.search.index import ReadTexts, SearchIndex
-from context_compressor.search.passages import Document
-from context_compressor.search.ranking import Found
 from context_compressor.tools.tools import SEARCH_TOKENS
 from tests.memory.scripted import call, result, user
 

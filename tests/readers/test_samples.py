@@ -299,3 +299,27 @@ def test_responses_answer_is_known_by_its_id():
 
     assert session.id == "resp_1"
     assert session.messages[0] == {"role": "system", "content": "Be brief."}
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}},
+        {"type": "image", "source": {"type": "url", "url": PNG}},
+        {"type": "image", "base64": "iVBORw0KGgo=", "mime_type": "image/png"},
+        {"type": "image_url", "image_url": PNG},
+        {"type": "image_url", "image_url": {"url": PNG}},
+        {"type": "input_image", "image_url": PNG},
+    ],
+)
+def test_an_image_is_one_in_whichever_format_a_block_is_written(block):
+    """Programs hand blocks of one provider on in messages of another."""
+    tools = [{"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "look", "input": {}}]}]
+    results = [{"type": "tool_result", "tool_use_id": "c", "content": [block]}]
+    (claude,) = read_text(json.dumps([*tools, {"role": "user", "content": results}])).sessions
+    (chain,) = read_text(json.dumps([{"type": "human", "data": {"content": [block]}}])).sessions
+    output = {"type": "function_call_output", "call_id": "c", "output": [block]}
+    (items,) = read_text(json.dumps([output])).sessions
+
+    for session in (claude, chain, items):
+        assert session.messages[-1]["content"] == [IMAGE]

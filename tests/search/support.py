@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Sequence
 
+from context_compressor.search import Found
+from context_compressor.search.hits import Document
 from context_compressor.search.index import SearchIndex
-from context_compressor.search.passages import Document
-from context_compressor.search.ranking import Entry, Found
+from context_compressor.search.storage import Entry
 
 
 class History:

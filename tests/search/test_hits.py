@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from context_compressor.offload.pages import is_hits_page
-from context_compressor.search.excerpts import excerpt, find_places, places_in
+from context_compressor.search.excerpts import excerpt
 from context_compressor.search.hits import Hit, hits_page
-from context_compressor.search.query import read_query
+from context_compressor.search.query import find_places, places_in, read_query
 from context_compressor.search.terms import TermReader
 from context_compressor.tokens.tiktoken import TiktokenCounter
 

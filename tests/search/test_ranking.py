@@ -6,8 +6,8 @@ from uuid import UUID
 
 import pytest
 
+from context_compressor.search.hits import MAX_PASSAGE_CHARACTERS, find_all, split_passages
 from context_compressor.search.index import SearchIndex
-from context_compressor.search.passages import MAX_PASSAGE_CHARACTERS, find_all, split_passages
 from context_compressor.search.ranking import CANDIDATES, ROUNDS, ends_of
 from tests.search.support import History
 

@@ -338,12 +338,12 @@ def test_an_error_in_a_statement_is_no_damage(tmp_path: Path, monkeypatch: pytes
     path = tmp_path / "i.sqlite3"
     history = write_index(path)
 
-    def fail(self: SearchIndex, opened: storage.Storage, query: object) -> None:
+    def fail(opened: storage.Storage, query: object) -> None:
         opened._connection.execute("SELECT rowid FROM terms WHERE terms MATCH '\"'")
 
     index = SearchIndex(path)
     with monkeypatch.context() as patch:
-        patch.setattr(SearchIndex, "_look_up", fail)
+        patch.setattr("context_compressor.search.index._look_up", fail)
         with pytest.raises(sqlite3.OperationalError, match="unterminated string"):
             history.search(index, "zebra")
     history.reads.clear()

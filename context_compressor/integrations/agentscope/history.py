@@ -30,18 +30,7 @@ from context_compressor.messages.msg import Msg, copy_json
 T = TypeVar("T")
 P = ParamSpec("P")
 
-_METHODS = (
-    "add",
-    "delete",
-    "delete_by_mark",
-    "size",
-    "clear",
-    "get_memory",
-    "update_messages_mark",
-    "update_compressed_summary",
-    "state_dict",
-    "load_state_dict",
-)
+_METHODS = [name for name in vars(MemoryBase) if name in MemoryBase.__abstractmethods__]
 _IDS_AT_ONCE = 500
 """Databases bound how many values one statement may name; SQLite's oldest bound is 999."""
 _NO_MARK = "context_compressor: no such mark"
@@ -50,27 +39,13 @@ _NO_MARK = "context_compressor: no such mark"
 class ForeignMemory(Protocol):
     """What a memory needs to be wrapped: the methods of AgentScope's working memory."""
 
-    async def add(self, memories: Any, marks: Any = None, **kwargs: Any) -> None:
-        """Append messages."""
-        ...
-
-    async def delete(self, msg_ids: list[str], **kwargs: Any) -> int:
-        """Remove messages by id."""
-        ...
-
-    async def size(self) -> int:
-        """Return how many messages there are."""
-        ...
-
-    async def clear(self) -> None:
-        """Remove every message."""
-        ...
-
+    async def add(self, memories: Any, marks: Any = None, **kwargs: Any) -> None: ...
+    async def delete(self, msg_ids: list[str], **kwargs: Any) -> int: ...
+    async def size(self) -> int: ...
+    async def clear(self) -> None: ...
     async def get_memory(
         self, mark: Any = None, exclude_mark: Any = None, prepend_summary: bool = True, **kwargs: Any
-    ) -> list[Any]:
-        """Return the messages."""
-        ...
+    ) -> list[Any]: ...
 
 
 def as_memory(base: Any) -> MemoryBase:
@@ -97,10 +72,18 @@ async def to_its_end(work: Coroutine[Any, Any, T]) -> T:
         raise
 
 
-def _whole(method: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+def _alone(method: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+    """Let a call of an `AdaptedMemory` run while no other does, and to its end."""
+
     @wraps(method)
     async def call(*args: P.args, **kwargs: P.kwargs) -> T:
-        return await to_its_end(method(*args, **kwargs))
+        memory: Any = args[0]
+
+        async def locked() -> T:
+            async with memory._lock:
+                return await method(*args, **kwargs)
+
+        return await to_its_end(locked())
 
     return call
 
@@ -141,12 +124,11 @@ class AdaptedMemory(MemoryBase):
 
     # Reading
 
-    @_whole
+    @_alone
     async def size(self) -> int:
-        async with self._lock:
-            return await self._size()
+        return await self._size()
 
-    @_whole
+    @_alone
     async def get_memory(
         self,
         mark: str | None = None,
@@ -155,8 +137,7 @@ class AdaptedMemory(MemoryBase):
         **kwargs: Any,
     ) -> list[Msg]:
         names = (_filled(as_mark(mark, "mark")), _filled(as_mark(exclude_mark, "exclude_mark")))
-        async with self._lock:
-            messages = await self._read(*names, **kwargs)
+        messages = await self._read(*names, **kwargs)
         if prepend_summary and self._compressed_summary:
             return [summary_message(self._compressed_summary), *messages]
         return messages
@@ -168,7 +149,7 @@ class AdaptedMemory(MemoryBase):
 
     # Changing
 
-    @_whole
+    @_alone
     async def add(
         self, memories: Msg | list[Msg] | None, marks: str | list[str] | None = None, **kwargs: Any
     ) -> None:
@@ -180,40 +161,36 @@ class AdaptedMemory(MemoryBase):
             for msg in messages:
                 firsts.setdefault(msg.id, msg)
             messages = list(firsts.values())
-        async with self._lock:
-            before = await self._size()
-            await self.wrapped.add([self._write(msg) for msg in messages], marks=names or None, **kwargs)
-            if names and await self._size() - before != len(messages):
-                # Some were there before: what they come with, their marks, was passed over.
-                for mark in names:
-                    await self._mark([msg.id for msg in messages], mark)
+        before = await self._size()
+        await self.wrapped.add([self._write(msg) for msg in messages], marks=names or None, **kwargs)
+        if names and await self._size() - before != len(messages):
+            # Some were there before: what they come with, their marks, was passed over.
+            for mark in names:
+                await self._mark([msg.id for msg in messages], mark)
 
-    @_whole
+    @_alone
     async def delete(self, msg_ids: list[str], **kwargs: Any) -> int:
         ids = as_ids(msg_ids)
-        async with self._lock:
-            before = await self._size()
-            for some in _portions(ids):
-                await self.wrapped.delete(some, **kwargs)
-            return max(0, before - await self._size())
+        before = await self._size()
+        for some in _portions(ids):
+            await self.wrapped.delete(some, **kwargs)
+        return max(0, before - await self._size())
 
-    @_whole
+    @_alone
     async def delete_by_mark(self, mark: str | list[str], *args: Any, **kwargs: Any) -> int:
         names = [_filled(name) for name in as_marks(mark, "mark", is_optional=False)]
-        async with self._lock:
-            before = await self._size()
-            if names:
-                await self.wrapped.delete_by_mark(names, *args, **kwargs)
-            return max(0, before - await self._size())
+        before = await self._size()
+        if names:
+            await self.wrapped.delete_by_mark(names, *args, **kwargs)
+        return max(0, before - await self._size())
 
-    @_whole
+    @_alone
     async def clear(self) -> None:
-        async with self._lock:
-            await self._open()
-            await self.wrapped.clear()
-            await self.wrapped.update_compressed_summary("")
+        await self._open()
+        await self.wrapped.clear()
+        await self.wrapped.update_compressed_summary("")
 
-    @_whole
+    @_alone
     async def update_messages_mark(
         self, new_mark: str | None, old_mark: str | None = None, msg_ids: list[str] | None = None
     ) -> int:
@@ -221,19 +198,18 @@ class AdaptedMemory(MemoryBase):
         new, old = _filled(new), _filled(old)
         if new == old:
             return 0
-        async with self._lock:
-            if old is None:
-                assert new is not None
-                return await self._mark(ids, new)
-            bearing = [msg.id for msg in await self._read(old)]
-            found = bearing if ids is None else [id for id in bearing if id in set(ids)]
-            both: set[str] = set() if new is None else {msg.id for msg in await self._read(new)}
-            # Where a message bears both marks, a store that renames one would have it twice.
-            await self._update(None, old, [id for id in found if new is None or id in both])
-            await self._update(new, old, [id for id in found if new is not None and id not in both])
-            return len(found)
+        if old is None:
+            assert new is not None
+            return await self._mark(ids, new)
+        bearing = [msg.id for msg in await self._read(old)]
+        found = bearing if ids is None else [id for id in bearing if id in set(ids)]
+        both: set[str] = set() if new is None else {msg.id for msg in await self._read(new)}
+        # Where a message bears both marks, a store that renames one would have it twice.
+        await self._update(None, old, [id for id in found if new is None or id in both])
+        await self._update(new, old, [id for id in found if new is not None and id not in both])
+        return len(found)
 
-    @_whole
+    @_alone
     async def update_compressed_summary(self, summary: str) -> None:
         await self.wrapped.update_compressed_summary(as_summary(summary))
 
@@ -272,7 +248,7 @@ class AdaptedMemory(MemoryBase):
             self.wrapped.load_state_dict(before)
             raise InvalidStateError(f"state: {name} refuses it: {type(error).__name__}: {error}") from error
 
-    # Everything below: holds the lock.
+    # What the calls above are made of
 
     async def _open(self) -> None:
         """Let a database make its tables, which AgentScope's does only when it reads or adds."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
-from functools import partial
-from typing import Any, Literal, NoReturn, Self
+from functools import partial, wraps
+from typing import Any, Concatenate, Literal, NoReturn, ParamSpec, Self, TypeVar
 
 try:
     from agentscope.memory import MemoryBase as AgentScopeMemoryBase
@@ -21,18 +21,16 @@ except ImportError as error:
 
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.errors import InvalidArgumentError, InvalidStateError
-from context_compressor.events import CompressionEvent, EventHook
+from context_compressor.events import EventHook
 from context_compressor.integrations.agentscope.history import ForeignMemory, to_its_end
 from context_compressor.integrations.agentscope.messages import from_agentscope, to_agentscope
 from context_compressor.integrations.agentscope.model import AgentScopeSummarizer, register_offload_tools
 from context_compressor.memory.base import MemoryBase
 from context_compressor.memory.compressed import CompressedMemory
 from context_compressor.memory.in_memory import InMemoryMemory
-from context_compressor.memory.reporting import CompressionStats
 from context_compressor.messages.msg import Msg, new_id, tool_results
 from context_compressor.offload.files import FileOffloadStore
 from context_compressor.offload.store import OffloadStore
-from context_compressor.search.hits import Hit
 from context_compressor.summarizers.protocol import Summarizer
 from context_compressor.tokens.counter import TokenCounter
 
@@ -40,6 +38,22 @@ __all__ = ["AgentScopeCompressedMemory", "AgentScopeSummarizer", "register_offlo
 
 NAMESPACE_KEY = "offload_namespace"
 """Where a saved state says in which subdirectory of `store_dir` its texts are."""
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+def _of_compressed(
+    method: Callable[Concatenate[CompressedMemory, P], T],
+) -> Callable[Concatenate[AgentScopeCompressedMemory, P], T]:
+    """Return a method that asks the `CompressedMemory` behind, with its signature and docstring."""
+
+    @wraps(method)
+    def call(memory: AgentScopeCompressedMemory, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        asked: Callable[P, T] = getattr(memory.compressed, method.__name__)
+        return asked(*args, **kwargs)
+
+    return call
 
 
 class AgentScopeCompressedMemory(AgentScopeMemoryBase):
@@ -160,17 +174,11 @@ class AgentScopeCompressedMemory(AgentScopeMemoryBase):
         """Delete messages and return how many were there; a segment's id stands for all that it covers."""
         return await self.compressed.delete(msg_ids, **kwargs)
 
-    async def delete_by_mark(self, mark: str | list[str], *args: Any, **kwargs: Any) -> int:
-        """Delete the messages that bear any of the marks, and return how many."""
-        return await self.compressed.delete_by_mark(mark, *args, **kwargs)
-
-    async def size(self) -> int:
-        """Return how many messages the history holds."""
-        return await self.compressed.size()
-
-    async def clear(self) -> None:
-        """Delete everything: history, marks, summaries, and the stored texts."""
-        await self.compressed.clear()
+    delete_by_mark = _of_compressed(CompressedMemory.delete_by_mark)
+    size = _of_compressed(CompressedMemory.size)
+    clear = _of_compressed(CompressedMemory.clear)
+    update_messages_mark = _of_compressed(CompressedMemory.update_messages_mark)
+    update_compressed_summary = _of_compressed(CompressedMemory.update_compressed_summary)
 
     async def get_memory(
         self,
@@ -191,16 +199,6 @@ class AgentScopeCompressedMemory(AgentScopeMemoryBase):
         shown = {id(msg): self._shown.get(id(msg)) or (msg, _as_sent(msg)) for msg in view}
         self._shown = shown
         return [shown[id(msg)][1] for msg in view]
-
-    async def update_messages_mark(
-        self, new_mark: str | None, old_mark: str | None = None, msg_ids: list[str] | None = None
-    ) -> int:
-        """Add, replace or remove a mark, and return how many messages changed."""
-        return await self.compressed.update_messages_mark(new_mark, old_mark, msg_ids)
-
-    async def update_compressed_summary(self, summary: str) -> None:
-        """Set the summary that an agent's own compression writes, which the view shows first."""
-        await self.compressed.update_compressed_summary(summary)
 
     # State
 
@@ -255,13 +253,8 @@ class AgentScopeCompressedMemory(AgentScopeMemoryBase):
         """The thresholds."""
         return self.compressed.config
 
-    def stats(self) -> CompressionStats:
-        """Return where the memory stands."""
-        return self.compressed.stats()
-
-    async def compress_now(self, keep: str | None = None) -> CompressionEvent | None:
-        """Compress by hand all that may leave; None if there was nothing to gain."""
-        return await self.compressed.compress_now(keep)
+    stats = _of_compressed(CompressedMemory.stats)
+    compress_now = _of_compressed(CompressedMemory.compress_now)
 
     async def get_history(self) -> list[AgentScopeMsg]:
         """Return every message, as added."""
@@ -292,25 +285,10 @@ class AgentScopeCompressedMemory(AgentScopeMemoryBase):
         """Tokens that a view may cost."""
         return self.compressed.budget_tokens
 
-    async def reachable_refs(self) -> list[str]:
-        """Return the refs of what left the view, the one of the newest message first."""
-        return await self.compressed.reachable_refs()
-
-    async def read_ref(self, ref: str) -> str:
-        """Return a text that left the view.
-
-        Raises:
-            OffloadError: it cannot be read.
-        """
-        return await self.compressed.read_ref(ref)
-
-    async def search_history(self, query: str, limit: int = 5) -> list[Hit]:
-        """Return the passages of the whole history that answer a query; as `CompressedMemory` does."""
-        return await self.compressed.search_history(query, limit)
-
-    def standing_page_tokens(self) -> int:
-        """Return the tokens of the pages of stored texts that stand in the view."""
-        return self.compressed.standing_page_tokens()
+    reachable_refs = _of_compressed(CompressedMemory.reachable_refs)
+    read_ref = _of_compressed(CompressedMemory.read_ref)
+    search_history = _of_compressed(CompressedMemory.search_history)
+    standing_page_tokens = _of_compressed(CompressedMemory.standing_page_tokens)
 
 
 def _as_sent(msg: Msg) -> AgentScopeMsg:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 from typing import Any
 
 from agentscope import formatter as formatters
@@ -143,18 +143,12 @@ def _fault_in(error: BaseException) -> Fault | None:
     if status is None and isinstance(fields.get("body"), dict):
         status = 200  # an error in the middle of a stream that had begun well
     if status is not None:
-        return Fault(
-            "status",
-            text,
-            status,
-            code if isinstance(code, str) else None,
-            param if isinstance(param, str) else None,
-            getattr(fields.get("response"), "headers", None),
-        )
-    names = {kind.__name__ for kind in type(error).__mro__}
-    if isinstance(error, TimeoutError) or any("Timeout" in name for name in names):
+        code, param = (value if isinstance(value, str) else None for value in (code, param))
+        return Fault("status", text, status, code, param, getattr(fields.get("response"), "headers", None))
+    kinds = {kind.__name__ for kind in type(error).__mro__}
+    if isinstance(error, TimeoutError) or any("Timeout" in kind for kind in kinds):
         return Fault("timeout", text)
-    if isinstance(error, OSError) or names & _BROKEN:
+    if isinstance(error, OSError) or kinds & _BROKEN:
         return Fault("connection", str(error.__cause__ or text))
     return None
 
@@ -198,18 +192,13 @@ def register_offload_tools(
             them is registered.
     """
     tools = OffloadTools(memory)
-    registered: list[str] = []
-    for schema in tools.schemas:
-        name = schema["function"]["name"]
-        try:
-            toolkit.register_tool_function(
-                _tool_function(tools, name), group_name=group_name, json_schema=schema
-            )
-        except ValueError:
-            for earlier in registered:
-                toolkit.remove_tool_function(earlier)
-            raise
-        registered.append(name)
+    with ExitStack() as undo:
+        for schema in tools.schemas:
+            name = schema["function"]["name"]
+            function = _tool_function(tools, name)
+            toolkit.register_tool_function(function, group_name=group_name, json_schema=schema)
+            undo.callback(toolkit.remove_tool_function, name)
+        undo.pop_all()
     return tools
 
 
