@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from math import ceil
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from context_compressor.messages.chat.blocks import block_to_part, source_of
-from context_compressor.messages.media import is_data_url, kind_of_media, media_type_of
+from context_compressor.messages.chat import block_to_part
+from context_compressor.messages.media import is_data_url, kind_of_media, media_type_of, source_of
 from context_compressor.messages.msg import Block, Msg
 from context_compressor.offload.guide import LOAD_TOOL, READ_TOOL
 from context_compressor.offload.pages import END, closing_more, lines_page

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from context_compressor.messages.standing import weight_of
+from context_compressor.messages.speech import weight_of
 from context_compressor.summarizers.extracts.passages import Item, Labels, Passage, flat, shorten
 from context_compressor.summarizers.extracts.reading import Material, Words, leaves_of
 
