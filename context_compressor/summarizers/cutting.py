@@ -26,20 +26,6 @@ def cut(text: str, max_chars: int) -> str:
     return f"{head[:space].rstrip(ELLIPSIS)} …" if space > max_chars // 2 else f"{head}…"
 
 
-def quote(text: str, max_chars: int) -> str:
-    """Return a text's head and tail on one line of at most `max_chars` characters.
-
-    A task is stated at the head, and what to mind often at the tail.
-    """
-    line = " ".join(clean(text).split())
-    if len(line) <= max_chars or max_chars < 120:
-        return cut(line, max_chars)
-    tail = line[-max_chars // 3 :]
-    end = tail[tail.find(" ") + 1 :]
-    # Of what was cut before, in writing without blanks, the ellipsis alone is left.
-    return f"{cut(line, max_chars - len(tail))} {end}" if end.strip(ELLIPSIS) else cut(line, max_chars)
-
-
 def cut_middle(text: str, max_chars: int) -> str:
     """Return head and tail of a text that is longer than `max_chars` characters, half of them from each."""
     return f"{text[: max_chars // 2]}\n{text[-(max_chars // 2) :]}" if len(text) > max_chars else text

@@ -15,7 +15,7 @@ from context_compressor.summarizers.extracts.outcomes import (
     names_error,
     read_outcome,
 )
-from context_compressor.summarizers.extracts.passages import Item, Kind, Labels, Passage, flat, shorten
+from context_compressor.summarizers.extracts.passages import Item, Labels, Passage, flat, shorten
 from context_compressor.summarizers.extracts.reading import Call, leaves_of
 
 _NAMING_KEY = re.compile(r"(?:path|file|file_?name|url|uri|ids?)\Z", re.IGNORECASE)
@@ -85,12 +85,10 @@ def read_calls(calls: Sequence[Call]) -> list[Done]:
         if not done.outcome.failed and not done.outcome.is_record:
             given = {value for _, value in done.arguments}
             told = done.outcome.told
-            kept = [
-                n
-                for n, part in enumerate(told.parts)
-                if (lines[part] < _COMMON or names_error(str(part)) or is_size(str(part)))
-                and part not in given
+            tells = [
+                lines[part] < _COMMON or is_size(str(part)) or names_error(str(part)) for part in told.parts
             ]
+            kept = [n for n, part in enumerate(told.parts) if tells[n] and part not in given]
             done.outcome.told = told.only(kept or range(len(told.parts))[-1:])
     return read
 
@@ -122,7 +120,8 @@ def _is_written(key: str, value: str, has_old: bool) -> bool:
 
 
 def _names(key: str, value: str) -> bool:
-    return bool(_NAMING_KEY.search(key)) and 3 <= len(value) <= _NAME_CHARS and not re.search(r"\s", value)
+    is_name = 3 <= len(value) <= _NAME_CHARS and not re.search(r"\s", value)
+    return is_name and _NAMING_KEY.search(key) is not None
 
 
 @dataclass(slots=True, eq=False)
@@ -136,21 +135,19 @@ class Row:
 
     def item(self, labels: Labels, total: int) -> Item:
         """Return the line that tells it."""
-        facts = list(self._facts(labels))
-        kind: Kind = "work"
-        if not facts:
-            facts = [self.done[-1].outcome.told]
         newest = self.done[-1]
-        counts: dict[str, int] = {}
-        for done in self.done:
-            counts[done.call.name] = counts.get(done.call.name, 0) + 1
-        tools = ", ".join(f"{name} ×{times}" if times > 1 else name for name, times in counts.items())
-        if not any(
+        facts = list(self._facts(labels)) or [newest.outcome.told]
+        did_something = any(
             done.action >= _ACTION_SHARE or done.outcome.is_record or done.outcome.failed
             for done in self.done
-        ):
-            kind = "spare"
-        head = f"{self.name} ({tools}): " if len(self.done) > 1 else f"{self.name}: "
+        )
+        head = f"{self.times} × " if self.times > 1 else ""
+        if self.name and len(self.done) > 1:
+            counts = Counter(done.call.name for done in self.done)
+            tools = [f"{name} ×{times}" if times > 1 else name for name, times in counts.items()]
+            head = f"{self.name} ({', '.join(tools)}): "
+        elif self.name:
+            head = f"{self.name}: "
         worth = [done.action + 0.3 * done.outcome.is_record + 0.2 * done.outcome.failed for done in self.done]
         rank = max(worth) + 0.5 * newest.call.place / max(1, total) + min(len(self.done), 10) / 20
         weight = 0.5 + max(
@@ -158,9 +155,8 @@ class Row:
             for done in self.done
         )
         weights = (1.0,) * (len(facts) - 1) + (_NEWEST_WEIGHT,)
-        head = head if self.name else f"{self.times} × " * (self.times > 1)
         passage = Passage(facts, head, keeps="last", weights=weights)
-        return Item(kind, newest.call.place, passage, rank, weight)
+        return Item("work" if did_something else "spare", newest.call.place, passage, rank, weight)
 
     def _facts(self, labels: Labels) -> Iterator[str | Passage]:
         """Yield what there is to tell, oldest first; of later data what is new in them."""

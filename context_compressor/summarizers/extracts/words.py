@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterator
 
 from context_compressor.messages.speech import weight_of
 from context_compressor.summarizers.extracts.passages import Item, Labels, Passage, flat, shorten
-from context_compressor.summarizers.extracts.reading import Material, Words, leaves_of
+from context_compressor.summarizers.extracts.reading import Material, Words, data_in, leaves_of
 
 _SHORT_CHARS = 40
 """A shorter answer says nothing without its question."""
@@ -51,14 +50,12 @@ def user_items(material: Material, labels: Labels) -> Iterator[Item]:
             tail = f'" ({labels.asked}: {question})'
         if is_over := id(words) in answered:
             tail += f" ({labels.answered})"
-        # What was asked is over once it is answered; what a later message repeats is told there.
-        worths = [
-            0
-            if (is_over and sentence.endswith(_QUESTION_MARKS))
-            or (newest[sentence] > number and len(sentence) >= _ALIKE_CHARS)
-            else weight_of(sentence)
-            for sentence in spoken
-        ]
+        worths = []
+        for sentence in spoken:
+            # What was asked is over once it is answered; what a later message repeats is told there.
+            was_asked = is_over and sentence.endswith(_QUESTION_MARKS)
+            is_repeated = newest[sentence] > number and len(sentence) >= _ALIKE_CHARS
+            worths.append(0 if was_asked or is_repeated else weight_of(sentence))
         quote = _ranked(spoken, worths, f"{label} {words.name}".rstrip() + ': "', tail, joint=" ")
         is_last = number == len(said) - 1
         rank = (number + 1) / len(said) / 2 + (words is first or is_last) + _bounded(sum(worths))
@@ -134,11 +131,8 @@ def _lines_of(words: Words) -> list[str]:
 
 def _plain(text: str) -> str:
     """Return what is said in a text that is JSON, a line for each value with its key; any other as it is."""
-    if not text.lstrip().startswith("{"):
-        return text
-    try:
-        data = json.loads(text)
-    except (ValueError, RecursionError):
+    data = data_in(text)
+    if not isinstance(data, dict):
         return text
     return "\n".join(f"{key}: {value}" if key else value for key, value in leaves_of(data))
 

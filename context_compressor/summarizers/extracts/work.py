@@ -82,10 +82,6 @@ def carried_items(material: Material, calls: Sequence[Done]) -> Iterator[Item]:
 
     A line never becomes a user's new words. What failed and has succeeded since is told with the rest, and of
     the state only what nothing newer says.
-
-    Args:
-        material: what is read.
-        calls: its calls.
     """
     count = len(material.told)
     said = [number for number, told in enumerate(material.told) if _kind_of(told) == "user"]
@@ -108,7 +104,8 @@ def carried_items(material: Material, calls: Sequence[Done]) -> Iterator[Item]:
         rank = (number + 1) / count + (kind not in seen) - (line.partition(" (")[0] in again)
         rank += worth_of(line) * (kind == "user")
         seen.add(kind)
-        passage = _passage_of(kind, line)
+        is_row = kind in ("agent", "work") and " · " in line
+        passage = Passage(line.split(" · ")) if is_row else Passage([line], is_quote=True)
         yield Item(kind, number - count, passage, rank, carried=True)
 
 
@@ -118,11 +115,6 @@ def _answered(line: str) -> str:
         return line
     labels = CHINESE if line.startswith((f"{CHINESE.user}: ", f"{CHINESE.user} ")) else ENGLISH
     return f"{line} ({labels.answered})"
-
-
-def _passage_of(kind: Kind, line: str) -> Passage:
-    is_row = kind in ("agent", "work") and " · " in line
-    return Passage(line.split(" · ")) if is_row else Passage([line], is_quote=True)
 
 
 def _kind_of(told: Told) -> Kind:
