@@ -161,7 +161,7 @@ def take_attempt() -> None:
 
 
 def charge_call(summarizer: object) -> None:
-    """Take the attempt of a remote summariser that does not say by `takes_attempts` that it does so itself."""
+    """Take the attempt of a call by a remote summariser, unless it says by `takes_attempts` that it does."""
     if getattr(summarizer, "remote", False) and not getattr(summarizer, "takes_attempts", False):
         take_attempt()
 
