@@ -6,7 +6,6 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from context_compressor.summarizers.extracts.artifacts import Done, read_calls, rows_of
 from context_compressor.summarizers.extracts.passages import (
     CHINESE,
     ENGLISH,
@@ -19,9 +18,12 @@ from context_compressor.summarizers.extracts.passages import (
 from context_compressor.summarizers.extracts.reading import Material, read_messages
 from context_compressor.summarizers.extracts.words import agent_items, user_items
 from context_compressor.summarizers.extracts.work import (
+    Done,
     carried_items,
     failure_items,
     plan_in,
+    read_calls,
+    rows_of,
     standing_failures,
     state_items,
 )
