@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from http import HTTPStatus
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 from context_compressor.errors import SummarizerError
@@ -20,6 +18,9 @@ from context_compressor.summarizers.provider import (
 )
 
 if TYPE_CHECKING:
+    import ssl
+    from types import SimpleNamespace
+
     from aiohttp import ClientSession, TraceRequestExceptionParams
     from dashscope import AioGeneration
 
