@@ -171,27 +171,25 @@ def _repeats_a_key(arguments: str | None) -> bool:
     return any(repeats)
 
 
-def argument_lines(value: Any, key: str = "") -> Iterator[str]:
-    """Yield the scalars of a call's arguments as `key: value` lines, so that keys stand beside values."""
-    if isinstance(value, dict):
+def leaves_of(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield each scalar in JSON-like data, depth first, with the key that it stands under."""
+    if isinstance(value, Mapping):
         for name, item in value.items():
-            yield from argument_lines(item, str(name))
-    elif isinstance(value, list):
+            yield from leaves_of(item, str(name))
+    elif isinstance(value, list | tuple):
         for item in value:
-            yield from argument_lines(item, key)
+            yield from leaves_of(item, key)
     else:
-        yield f"{key}: {value}" if key else str(value)
+        yield key, value
+
+
+def argument_lines(value: Any) -> Iterator[str]:
+    """Yield the scalars of a call's arguments as `key: value` lines, so that keys stand beside values."""
+    return (f"{key}: {leaf}" if key else str(leaf) for key, leaf in leaves_of(value))
 
 
 def _strings(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from _strings(item)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _strings(item)
+    return (leaf for _, leaf in leaves_of(value) if isinstance(leaf, str))
 
 
 def _with_strings(value: Any, replaced: Mapping[int, str]) -> Any:

@@ -224,15 +224,3 @@ def data_in(text: str) -> Any:
     except (ValueError, RecursionError):
         return None
     return data if isinstance(data, dict | list) else None
-
-
-def leaves_of(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
-    """Yield each value in JSON-like data as a text, with the key that it stands under."""
-    if isinstance(value, Mapping):
-        for name, item in value.items():
-            yield from leaves_of(item, str(name))
-    elif isinstance(value, list):
-        for item in value:
-            yield from leaves_of(item, key)
-    elif value is not None:
-        yield key, str(value)

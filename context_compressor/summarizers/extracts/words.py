@@ -6,9 +6,10 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
+from context_compressor.messages.parts import leaves_of
 from context_compressor.messages.speech import weight_of
 from context_compressor.summarizers.extracts.passages import Item, Labels, Passage, flat, shorten
-from context_compressor.summarizers.extracts.reading import Material, Words, data_in, leaves_of
+from context_compressor.summarizers.extracts.reading import Material, Words, data_in
 
 _SHORT_CHARS = 40
 """A shorter answer says nothing without its question."""
@@ -134,7 +135,8 @@ def _plain(text: str) -> str:
     data = data_in(text)
     if not isinstance(data, dict):
         return text
-    return "\n".join(f"{key}: {value}" if key else value for key, value in leaves_of(data))
+    said = [(key, str(value)) for key, value in leaves_of(data) if value is not None]
+    return "\n".join(f"{key}: {value}" if key else value for key, value in said)
 
 
 def _without_announcements(line: str) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from context_compressor.messages.parts import leaves_of
 from context_compressor.summarizers.extracts.outcomes import (
     Outcome,
     fields_besides,
@@ -29,7 +30,7 @@ from context_compressor.summarizers.extracts.passages import (
     flat,
     shorten,
 )
-from context_compressor.summarizers.extracts.reading import Call, Material, Told, leaves_of
+from context_compressor.summarizers.extracts.reading import Call, Material, Told
 from context_compressor.summarizers.extracts.words import worth_of
 
 _NAMING_KEY = re.compile(r"(?:path|file|file_?name|url|uri|ids?)\Z", re.IGNORECASE)
@@ -110,7 +111,7 @@ def read_calls(calls: Sequence[Call]) -> list[Done]:
 
 
 def _read_call(call: Call, outcome: Outcome) -> Done:
-    leaves = list(leaves_of(call.arguments))
+    leaves = [(key, str(value)) for key, value in leaves_of(call.arguments) if value is not None]
     name = next((value for key, value in leaves if _names(key, value)), "")
     has_old = any(_OLD_KEY.match(key) for key, _ in leaves)
     written: list[str] = []
