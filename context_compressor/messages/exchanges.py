@@ -82,9 +82,7 @@ class _Call:
     turn: list[ExchangeMessage]
     """The message that calls, and the results of its calls."""
     held: _Held
-    """The exchange that it is part of."""
     waits: bool = True
-    """Whether a result is still to come."""
     answered: bool = False
 
     @property
@@ -100,7 +98,6 @@ class _Held:
     turns: list[list[ExchangeMessage]] = field(default_factory=list)
     calls: list[_Call] = field(default_factory=list)
     waiting: int = 0
-    """How many of its calls wait."""
     follows: bool = True
     """Whether it ends the waiting of calls before it, once it is to be shown: a result does not."""
 

@@ -51,7 +51,6 @@ _ROOM = re.compile(
     re.IGNORECASE | re.ASCII,  # a name may stand between Chinese characters
 )
 _MIN_LIMIT = 16
-"""A smaller number is no limit but something else."""
 
 
 def is_overflow(status: int, code: str | None, text: str) -> bool:

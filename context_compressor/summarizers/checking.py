@@ -305,7 +305,7 @@ _LEAST_SHARED, _SHARE = 4, 0.4
 """So many of a summary's words, and this part of them, stand in the material; errors, refusals and turns of a
 chat share fewer. Of a material that has few words itself, a third is asked."""
 _MAX_READ_CHARS = 20_000
-"""So much of an answer tells what it is about."""
+"""This many characters of an answer are enough to tell what it is about."""
 _MAX_WRAPPINGS = 3
 _MAX_JSON_STARTS = 8
 _MAX_JSON_DEPTH = 3

@@ -24,19 +24,17 @@ from context_compressor.tokens.counter import TokenCounter
 from context_compressor.tokens.off_loop import gather, run_off_loop, text_characters
 
 CONCURRENT_CALLS = 4
-"""Parts of one request that are summarised at the same time."""
 MAX_DEPTH = 6
 """How often a part may be split again, or summaries be joined: 2 ** 6 is more than one event's attempts."""
 MIN_ROOM_TOKENS = 128
-"""Smaller parts are all frame and no picture."""
+"""In smaller parts the task would take more room than the messages."""
 _FILL = 0.9
-"""How full a limit is made: the model's vocabulary is not our counter's."""
+"""How much of a limit is used: the model's vocabulary is not our counter's."""
 _PART_SHARE = 4
 """A part's summary may have one of so many parts of what can be read, so that joining them makes headway."""
 _CONTEXT_SHARE = 5
 """What goes with each part to explain it may have one of so many parts of what can be read."""
 _CHAT_TOKENS = 16
-"""What a chat template adds to the prompt."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,7 +108,7 @@ class ProviderSettings(TypedDict, total=False):
     reasoning_tokens: int
     """Room for the reasoning of models that reason; 4,096 by default."""
     backoff_seconds: float
-    """The pause before the first retry, 0.5 by default; each further one is twice as long, up to 8."""
+    """The pause before the first retry, 0.5 by default; each further one is twice as long, up to 8 seconds."""
 
 
 def answer_room(max_tokens: int) -> int:
@@ -149,9 +149,7 @@ class ProviderSummarizer(ABC):
     takes_attempts = True
 
     _limit_names: ClassVar[tuple[str, ...]] = ("max_tokens",)
-    """By what names the wire bounds an answer, in the order of trying."""
     _key_variable: ClassVar[str] = ""
-    """The environment variable that holds a key where none is given."""
 
     def __init__(
         self,
@@ -175,10 +173,10 @@ class ProviderSummarizer(ABC):
             )
         check_number("timeout", timeout, is_above=True)
         check_number("max_retries", max_retries, is_whole=True)
-        check_number(
-            "max_input_tokens", 1 if max_input_tokens is None else max_input_tokens, 1, is_whole=True
-        )
-        check_number("temperature", 0 if temperature is None else temperature)
+        if max_input_tokens is not None:
+            check_number("max_input_tokens", max_input_tokens, 1, is_whole=True)
+        if temperature is not None:
+            check_number("temperature", temperature)
         check_number("reasoning_tokens", reasoning_tokens, is_whole=True)
         check_number("backoff_seconds", backoff_seconds)
         self.model = model

@@ -23,7 +23,6 @@ _SMALL = 100
 _MIN_NAME_CHARS = 4
 """Shorter names, such as T1, a summary may have given itself."""
 _MAX_QUOTES = 200
-"""Each is looked for in all of the material."""
 _MIN_QUOTE_CHARS = 4
 _MAX_RUN_PARTS = 12
 _MAX_PLACES = 40
@@ -69,7 +68,6 @@ class Checked(NamedTuple):
 
     text: str
     values: int
-    """How many of its values were looked for."""
     marked: int
     made_up: tuple[str, ...]
     """The values marked, each once, but for whole numbers: a summary may have counted or added."""

@@ -14,7 +14,6 @@ REMARK: Final = "openai"
 dict, in a block about that block's call or part. A JSON-like dict, absent when there is nothing to say."""
 
 MARKERS: Final = "markers"
-"""The key of the remark under which request metadata stands."""
 
 MAX_DEPTH: Final = 100
 """How deep JSON data may nest. Fixed, because what recursion bears depends on the caller's stack, and the

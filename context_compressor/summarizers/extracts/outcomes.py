@@ -30,7 +30,6 @@ _COUNTS_BAD = re.compile(r"\b[1-9]\d* (?:failed|failures?|errors?)\b", re.IGNORE
 _EXIT_CODE = re.compile(r"(?:exit|return)[ _-]?(?:code|status)\W{1,4}(-?\d{1,9})\b", re.IGNORECASE)
 _STACK = "Traceback (most recent call last)"
 _ENDS_CHARS = 300
-"""Of a long first or last line so many characters are looked at."""
 _STATUS_CHARS = 80
 """A line that tells an exit code is no longer."""
 _SHORT_CHARS = 1_500
@@ -43,7 +42,6 @@ _VALUE_CHARS = 600
 _MOST_FIELDS = 60
 _ERROR_LINES = 6
 _SIZE = re.compile(r"\(\d+ lines\)")
-"""What says in place of lines how many they are."""
 _NUMBERED = re.compile(r"(?<!\w)[\w.:-]*?\d[\w.,:-]*")
 """A word with a digit in it: by these alone lines that are alike differ."""
 _MOST_DEPTH = 4
@@ -61,7 +59,6 @@ class Outcome:
     is_record: bool = False
     """Whether it is data, told by its fields."""
     chars: int = 0
-    """How long the whole is."""
 
 
 def read_outcome(call: Call) -> Outcome:

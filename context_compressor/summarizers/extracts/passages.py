@@ -31,7 +31,6 @@ class Passage:
     is_quote: bool = False
     """Whether it is one text, word for word, of which head and tail are kept."""
     keeps: Literal["first", "last", "ends"] = "ends"
-    """Which of too many parts are kept."""
     weights: tuple[float, ...] = ()
     """How much longer than others each part may be; () where all are alike."""
     ranks: tuple[float, ...] = ()
@@ -179,11 +178,9 @@ class Item:
     """Where it stands among the others: below 0 for what an earlier summary told."""
     passage: Passage
     rank: float = 0.0
-    """Who stays where not all do."""
+    """Those that rank highest stay where there is no room for all."""
     weight: float = 1.0
-    """How much longer than others it may be."""
     carried: bool = False
-    """Whether an earlier summary told it."""
 
 
 @dataclass(frozen=True, slots=True)

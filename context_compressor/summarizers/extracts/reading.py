@@ -52,9 +52,7 @@ class Call:
     name: str
     arguments: Mapping[str, Any]
     result: str | None = None
-    """None where none is there."""
     flagged: bool = False
-    """Whether its message marks it as failed."""
 
 
 @dataclass(slots=True)

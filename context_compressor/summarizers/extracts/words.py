@@ -22,7 +22,6 @@ _LOOSE_NUMBER = re.compile(r"\s?\d{1,2}[.)、]\s*\Z")
 _SENTENCE = re.compile(r"[^\n]+?(?:[.!?](?=\s|\Z)|[。！？]|\n|\Z)")
 _QUESTION_MARKS = ("?", "？")
 _ANNOUNCES = (":", "：")
-"""How a sentence ends that only leads to a call."""
 _LEAST_CHARS = 12
 """A shorter sentence goes with the one before."""
 _MOST_WEIGHT = 40

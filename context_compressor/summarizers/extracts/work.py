@@ -35,7 +35,7 @@ from context_compressor.summarizers.extracts.words import worth_of
 
 _NAMING_KEY = re.compile(r"(?:path|file|file_?name|url|uri|ids?)\Z", re.IGNORECASE)
 _OLD_KEY = re.compile(r"old|before|original", re.IGNORECASE)
-"""Begins the key of the side of an edit that is there no more."""
+"""How the key begins under which an edit gives the text that it replaces."""
 _NAME_CHARS = 200
 _TEXT_CHARS = 200
 """From this length on an argument, or one of several lines, is a text that was written."""
@@ -60,9 +60,7 @@ class Done:
     name: str
     """The file, record or id that it names first; "" for none."""
     arguments: list[tuple[str, str]]
-    """The others, by key."""
     written: list[str]
-    """The lines that it wrote."""
     is_edit: bool = False
     """Whether it said what they replace: a whole file can be read again."""
 
