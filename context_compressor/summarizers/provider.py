@@ -108,7 +108,7 @@ class ProviderSettings(TypedDict, total=False):
     reasoning_tokens: int
     """Room for the reasoning of models that reason; 4,096 by default."""
     backoff_seconds: float
-    """The pause before the first retry, 0.5 by default; each further one is twice as long, up to 8 seconds."""
+    """The pause before the first retry, 0.5 by default; each further one is twice as long, up to 8."""
 
 
 def answer_room(max_tokens: int) -> int:
