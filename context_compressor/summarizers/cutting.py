@@ -44,7 +44,11 @@ def cut_to_tokens(text: str, max_tokens: int, counter: TokenCounter) -> str:
     """
     if counter.count_text(text) <= max_tokens:
         return text
-    length = _fitting_length(text, max_tokens, counter)
+
+    def fits(length: int) -> bool:
+        return counter.count_text(text[:length].rstrip() + ELLIPSIS) <= max_tokens
+
+    length = largest_that_fits(fits, max(16, max_tokens), len(text))
     for end in reversed([match.end() for match in _BOUNDARY.finditer(text, 0, length)]):
         if end <= length // 2:
             break
@@ -59,15 +63,6 @@ def drop_torn_end(text: str) -> str:
     """Return `text`, which broke off somewhere, up to its last whole sentence or line, with an ellipsis."""
     end = max((match.end() for match in _BOUNDARY.finditer(text)), default=0)
     return (text[:end].rstrip() if end else text.rstrip()) + ELLIPSIS
-
-
-def _fitting_length(text: str, max_tokens: int, counter: TokenCounter) -> int:
-    """Return how many characters of `text` fit together with the ellipsis."""
-
-    def fits(length: int) -> bool:
-        return counter.count_text(text[:length].rstrip() + ELLIPSIS) <= max_tokens
-
-    return largest_that_fits(fits, max(16, max_tokens), len(text))
 
 
 def largest_that_fits(fits: Callable[[int], bool], first: int, below: int) -> int:

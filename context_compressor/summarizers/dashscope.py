@@ -69,9 +69,6 @@ class DashScopeSummarizer(ProviderSummarizer):
             raise SummarizerError(f"no API key for {model}: pass api_key=..., or set {self._key_variable}")
         self._extra = {"enable_thinking": False, **(extra_parameters or {})}
 
-    async def aclose(self) -> None:
-        """Do nothing: connections are closed after each call."""
-
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[_Client]:
         # In a thread: importing the SDK takes a second, its TLS context some 20 ms.

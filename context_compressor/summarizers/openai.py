@@ -74,9 +74,6 @@ class OpenAISummarizer(ProviderSummarizer):
         self._client = client
         self._extra_body = dict(extra_body) if extra_body else None
 
-    async def aclose(self) -> None:
-        """Do nothing: a client of our own is closed after each call, and yours is not ours to close."""
-
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[AsyncOpenAI]:
         if self._client is not None:

@@ -58,7 +58,7 @@ def user_items(material: Material, labels: Labels) -> Iterator[Item]:
             worths.append(0 if was_asked or is_repeated else weight_of(sentence))
         quote = _ranked(spoken, worths, f"{label} {words.name}".rstrip() + ': "', tail, joint=" ")
         is_last = number == len(said) - 1
-        rank = (number + 1) / len(said) / 2 + (words is first or is_last) + _bounded(sum(worths))
+        rank = (number + 1) / len(said) / 2 + (words is first or is_last) + worth_of(sum(worths))
         yield Item("user", words.place, quote, rank, 1.5 if is_last else 1.0)
 
 
@@ -74,17 +74,13 @@ def agent_items(material: Material, labels: Labels) -> Iterator[Item]:
         said = " ".join(lines)
         if not words.closing and len(said) < _TELLING_CHARS and not weight_of(said):
             continue
-        rank = (number + 1) / len(told) / 2 + words.closing / 2 + worth_of(said) / 2
+        rank = (number + 1) / len(told) / 2 + words.closing / 2 + worth_of(weight_of(said)) / 2
         passage = _ranked(lines, list(map(weight_of, lines)), f"{labels.agent}: ")
         yield Item("agent", words.place, passage, rank)
 
 
-def worth_of(text: str) -> float:
-    """Return from 0 to 2 what a user's words are worth beside those said later: the values that they name."""
-    return _bounded(weight_of(text))
-
-
-def _bounded(weight: int) -> float:
+def worth_of(weight: int) -> float:
+    """Return from 0 to 2 what words are worth beside those said later, by the values that they name."""
     return min(weight, _MOST_WEIGHT) * 2 / _MOST_WEIGHT
 
 

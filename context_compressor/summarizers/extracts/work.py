@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from context_compressor.messages.parts import leaves_of
+from context_compressor.messages.speech import weight_of
 from context_compressor.summarizers.extracts.outcomes import (
     Outcome,
     fields_besides,
@@ -292,7 +293,7 @@ def carried_items(material: Material, calls: Sequence[Done]) -> Iterator[Item]:
         if number in over:
             line = _answered(line)
         rank = (number + 1) / count + (kind not in seen) - (line.partition(" (")[0] in again)
-        rank += worth_of(line) * (kind == "user")
+        rank += worth_of(weight_of(line)) * (kind == "user")
         seen.add(kind)
         is_row = kind in ("agent", "work") and " · " in line
         passage = Passage(line.split(" · ")) if is_row else Passage([line], is_quote=True)
