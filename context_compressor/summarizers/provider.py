@@ -220,7 +220,7 @@ class ProviderSummarizer(ABC):
         text = drop_torn_end(answer.text) if is_cut else answer.text
         return Summary(text=text, input_tokens=paid.input_tokens, output_tokens=paid.output_tokens)
 
-    async def aclose(self) -> None:
+    async def aclose(self) -> None:  # noqa: B027  # most subclasses have nothing to close
         """Do nothing: what a call opens is closed after it, and a client of yours is not ours to close."""
 
     # What a subclass says
