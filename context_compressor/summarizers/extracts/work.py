@@ -78,11 +78,6 @@ class Done:
         return given / (given + self.outcome.chars + 40)
 
     @property
-    def weight(self) -> float:
-        """How much there is to tell of it beyond its name."""
-        return bool(self.written) + 0.5 * self.outcome.is_record + self.action
-
-    @property
     def key(self) -> tuple[str, str]:
         """What a later call has in common that does the same."""
         if self.name:
