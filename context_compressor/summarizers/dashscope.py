@@ -47,8 +47,9 @@ class DashScopeSummarizer(ProviderSummarizer):
     Args:
         model: the model's name.
         extra_parameters: more arguments of the SDK's `AioGeneration.call`, such as `{"workspace": "..."}`.
-        settings: `ProviderSettings`; `base_url` such as `https://dashscope-intl.aliyuncs.com/api/v1`. The
-            environment may say `DASHSCOPE_HTTP_BASE_URL` and `DASHSCOPE_API_KEY`.
+        settings: `provider.ProviderSettings` tells of each, with its default. `base_url` such as
+            `https://dashscope-intl.aliyuncs.com/api/v1`; the environment may say `DASHSCOPE_HTTP_BASE_URL` and
+            `DASHSCOPE_API_KEY`.
 
     Raises:
         SummarizerError: there is no key.

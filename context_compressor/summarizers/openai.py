@@ -38,7 +38,8 @@ class OpenAISummarizer(ProviderSummarizer):
         model: the model's name.
         client: an `AsyncOpenAI` of yours, used with its own settings but its retries, and never closed here.
         extra_body: more fields for the request, such as `{"enable_thinking": False}`.
-        settings: `ProviderSettings`; the environment may say `OPENAI_BASE_URL` and `OPENAI_API_KEY`.
+        settings: `provider.ProviderSettings` tells of each, with its default. The environment may say
+            `OPENAI_BASE_URL` and `OPENAI_API_KEY`.
 
     Raises:
         SummarizerError: there is neither a client nor a key.

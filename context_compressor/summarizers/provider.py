@@ -90,7 +90,7 @@ class Answer(NamedTuple):
 
 
 class ProviderSettings(TypedDict, total=False):
-    """What the summarisers of providers take alike, by name."""
+    """What the summarisers of providers take alike, by name; what is left out has its default."""
 
     base_url: str | None
     """Of the server; the SDK's default, or what its environment variable says, when None."""

@@ -68,7 +68,10 @@ def block_to_part(block: Block) -> dict[str, Any]:
         return dict(copy_json(block[WRAPPED]))
     url = url_of(source)
     if form == "typeless":
-        return _swapped(block, {"type": {}, REMARK: {}} | ({} if url is None else {"source": {kind: url}}))
+        swaps: dict[str, dict[str, Any]] = {"type": {}, REMARK: {}}
+        if url is not None:
+            swaps["source"] = {kind: url}
+        return _swapped(block, swaps)
     if kind not in _PART_TYPES or form == "native" or url is None:
         return _swapped(block, {REMARK: {}})
     part_type = _PART_TYPES[kind]
