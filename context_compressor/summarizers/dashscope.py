@@ -48,8 +48,8 @@ class DashScopeSummarizer(ProviderSummarizer):
         model: the model's name.
         extra_parameters: more arguments of the SDK's `AioGeneration.call`, such as `{"workspace": "..."}`.
         settings: `provider.ProviderSettings` tells of each, with its default. `base_url` such as
-            `https://dashscope-intl.aliyuncs.com/api/v1`; the environment may say `DASHSCOPE_HTTP_BASE_URL` and
-            `DASHSCOPE_API_KEY`.
+            `https://dashscope-intl.aliyuncs.com/api/v1`; the environment may say `DASHSCOPE_API_KEY` and
+            `DASHSCOPE_HTTP_BASE_URL`.
 
     Raises:
         SummarizerError: there is no key.
