@@ -11,9 +11,8 @@ if TYPE_CHECKING:
     from context_compressor.memory.in_memory import InMemoryMemory
     from context_compressor.memory.reporting import CompressionStats
     from context_compressor.memory.stateless import acompress_messages, compress_messages
-    from context_compressor.messages.chat import from_openai, to_openai
+    from context_compressor.messages.chat import from_openai, in_turn, to_openai
     from context_compressor.messages.msg import Msg
-    from context_compressor.messages.turns import in_turn
     from context_compressor.offload.files import FileOffloadStore
     from context_compressor.offload.retention import collect_garbage
     from context_compressor.offload.store import InMemoryOffloadStore, OffloadStore, ref_of
@@ -84,7 +83,7 @@ _MODULES = {
     "collect_garbage": "offload.retention",
     "compress_messages": "memory.stateless",
     "from_openai": "messages.chat",
-    "in_turn": "messages.turns",
+    "in_turn": "messages.chat",
     "is_overflow": "summarizers.attempts",
     "limit_in": "summarizers.attempts",
     "ref_of": "offload.store",

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any, Literal, assert_type
 
-from openai import AsyncOpenAI
-from openai.types.chat import ChatCompletionMessage
+from openai import AsyncOpenAI, OpenAI
+from openai.types.chat import ChatCompletionMessage, ChatCompletionMessageParam
 
 from context_compressor import (
     CompressedMemory,
@@ -30,6 +30,7 @@ from context_compressor import (
     acompress_messages,
     compress_messages,
     from_openai,
+    in_turn,
     to_openai,
 )
 
@@ -126,6 +127,21 @@ async def use_memory(memory: CompressedMemory, answer: ChatCompletionMessage) ->
     assert_type(memory.store, OffloadStore)
     assert_type(memory.counter, TokenCounter)
     return to_openai(view)
+
+
+async def use_the_sdk(
+    client: AsyncOpenAI, memory: CompressedMemory, asked: list[ChatCompletionMessageParam]
+) -> list[ChatCompletionMessageParam]:
+    """What the SDK takes and gives needs no cast on either side."""
+    await memory.add(from_openai(asked))
+    view = to_openai(await memory.get_memory())
+    answer = await client.chat.completions.create(model="gpt-4o", messages=view)
+    await memory.add(from_openai([answer.choices[0].message]))
+    await client.chat.completions.create(model="gpt-4o", messages=in_turn(view))
+    await memory.add(from_openai(({"role": "user", "content": "go on"},)))
+    OpenAI().chat.completions.create(model="gpt-4o", messages=to_openai(from_openai(asked)))
+    dicts: ChatDicts = to_openai(await memory.get_memory())
+    return to_openai(from_openai(dicts))
 
 
 def read_stats(stats: CompressionStats) -> None:

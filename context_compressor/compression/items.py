@@ -33,7 +33,7 @@ from context_compressor.messages.parts import (
     text_parts,
     thinking_characters,
 )
-from context_compressor.messages.standing import standing_in
+from context_compressor.messages.speech import standing_in
 from context_compressor.tokens.counter import MessageTokens, TokenCounter
 
 Measure = Callable[[Msg], MessageTokens]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from context_compressor.messages.standing import strength_of, weight_of
+from context_compressor.messages.speech import strength_of, weight_of
 from context_compressor.summarizers.cutting import ELLIPSIS, cut_to_tokens
 from context_compressor.summarizers.sections import is_chinese
 from context_compressor.tokens.counter import TokenCounter

@@ -28,7 +28,7 @@ from context_compressor.compression.stubs import StubMaker, may_hold_pages
 from context_compressor.errors import SummarizerError
 from context_compressor.messages.msg import Msg, is_staying, segment_metadata, staying_metadata
 from context_compressor.messages.parts import PartPath
-from context_compressor.messages.standing import standing_in
+from context_compressor.messages.speech import standing_in
 from context_compressor.messages.text import sendable
 from context_compressor.summarizers.checking import summarize_checked
 from context_compressor.summarizers.cutting import cut

@@ -10,8 +10,14 @@ from typing import Any
 
 from context_compressor.compression.items import READ_TOKENS
 from context_compressor.errors import RedactionError
-from context_compressor.messages.chat.blocks import parse_arguments
-from context_compressor.messages.chat.common import REMARK, remark_of
+from context_compressor.messages.chat import (
+    REMARK,
+    extra_of,
+    extras_of_call,
+    form_of,
+    metadata_with,
+    parse_arguments,
+)
 from context_compressor.messages.media import MIN_CHARACTERS, is_data_url
 from context_compressor.messages.msg import Block, Msg
 from context_compressor.messages.parts import Part, PartPath, other_parts, replace_parts, text_parts
@@ -93,9 +99,8 @@ def shown_message(
                 else _redacted(block, redact, kept, (i,))
                 for i, block in enumerate(msg.content)
             ]
-        extra = remark_of(msg.metadata).get("extra")
-        said = _redacted(extra, redact, set(), (), block=False)
-        msg.metadata = {REMARK: {"extra": said}} if extra else None
+        extra = extra_of(msg.metadata)
+        msg.metadata = metadata_with(_redacted(extra, redact, set(), (), block=False))
     msg = replace_parts(msg, stubs)
     if names and not isinstance(msg.content, str):
         for block in msg.content:
@@ -202,7 +207,7 @@ def render_transcript(messages: Sequence[Msg], *, segments: int = 0) -> Transcri
                 lines += _render_block(block, media)
         if title == "user" and msg.name not in ("user", ""):
             title = f"user {msg.name}"
-        lines += _render_extra(remark_of(msg.metadata), media)
+        lines += _render_extra(extra_of(msg.metadata), media)
         title = " ".join(title.split())  # names come from outside
         said = "\n".join(lines)
         if "=== " in said:  # to look for it takes a twentieth of the time
@@ -218,10 +223,7 @@ def _render_block(block: Block, media: dict[str, None]) -> list[str]:
     if kind == "thinking" and isinstance(block.get("thinking"), str):
         return ["[thinking]", block["thinking"]]
     if kind == "tool_use":
-        remark = remark_of(block)
-        extra = [
-            line for holder in (remark.get("function", {}), remark) for line in _render_extra(holder, media)
-        ]
+        extra = [line for extra in extras_of_call(block) for line in _render_extra(extra, media)]
         return [call_text(block), *extra]
     if kind == "tool_result":
         output = block["output"]
@@ -235,11 +237,11 @@ def _render_block(block: Block, media: dict[str, None]) -> list[str]:
     return [json.dumps(_without_media(block, media), ensure_ascii=False, default=str)]
 
 
-def _render_extra(remark: Mapping[str, Any], media: dict[str, None]) -> list[str]:
+def _render_extra(extra: Mapping[str, Any], media: dict[str, None]) -> list[str]:
     """Return what a chat dict said outside its content: sources of a web search, a thought's signature."""
     return [
         f"[{key}] {json.dumps(_without_media(value, media), ensure_ascii=False)}"
-        for key, value in remark.get("extra", {}).items()
+        for key, value in extra.items()
         if isinstance(value, list | dict | str) and value
     ]
 
@@ -253,7 +255,7 @@ def arguments_text(block: Block) -> str:
     """Return a call's arguments as received; those that were never an object stand under a key of ours."""
     if block.get("raw_input") is not None:
         return str(block["raw_input"])
-    custom = remark_of(block).get("form") == "custom"
+    custom = form_of(block) == "custom"
     wrapped = block["input"].get("input" if custom else "arguments")
     if len(block["input"]) == 1 and isinstance(wrapped, str):
         return wrapped

@@ -12,8 +12,7 @@ from context_compressor.errors import InvalidStateError
 from context_compressor.memory.budget import BudgetInForce
 from context_compressor.memory.state import MemoryState
 from context_compressor.memory.sync import Followed, read_followed
-from context_compressor.messages.chat import Markers
-from context_compressor.messages.chat.common import are_markers
+from context_compressor.messages.chat import Markers, are_markers
 from context_compressor.messages.exchanges import Decisions
 from context_compressor.tokens.counter import TokenCounter
 

@@ -23,6 +23,7 @@ from context_compressor.memory.state import MemoryState
 from context_compressor.memory.tracking import LoopLock, Tracker
 from context_compressor.messages.chat import (
     Markers,
+    as_dict,
     as_list,
     from_openai,
     has_marker,
@@ -31,7 +32,6 @@ from context_compressor.messages.chat import (
     text_forms,
     to_openai,
 )
-from context_compressor.messages.chat.common import as_dict
 from context_compressor.messages.msg import Msg, provenance_of
 from context_compressor.messages.parts import plain_texts
 
@@ -100,7 +100,8 @@ def _without_long_texts(value: Any) -> Any:
 
 def wire_of(item: Any) -> dict[str, Any]:
     """Return a dict or an SDK object, which may hold further ones, as a plain dict."""
-    return to_openai(from_openai([item]))[0]
+    wire: dict[str, Any] = to_openai(from_openai([item]))[0]
+    return wire
 
 
 def digest_of(wire: dict[str, Any]) -> str:

@@ -18,16 +18,17 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from context_compressor.errors import InvalidStateError
+from context_compressor.messages.chat.common import is_legacy_result
 from context_compressor.messages.msg import Block, Msg, tool_calls, tool_results
 from context_compressor.messages.repair import (
     arguments_line,
     is_empty_assistant,
     is_legacy_call,
-    is_legacy_result,
     named_call,
     orphan_message,
     placeholder_message,
     with_audio_by_id,
+    with_content,
     with_plain_content,
     with_refusal_as_text,
     with_result_content,
@@ -81,9 +82,7 @@ class _Call:
     turn: list[ExchangeMessage]
     """The message that calls, and the results of its calls."""
     held: _Held
-    """The exchange that it is part of."""
     waits: bool = True
-    """Whether a result is still to come."""
     answered: bool = False
 
     @property
@@ -99,7 +98,6 @@ class _Held:
     turns: list[list[ExchangeMessage]] = field(default_factory=list)
     calls: list[_Call] = field(default_factory=list)
     waiting: int = 0
-    """How many of its calls wait."""
     follows: bool = True
     """Whether it ends the waiting of calls before it, once it is to be shown: a result does not."""
 
@@ -177,18 +175,15 @@ class ExchangeBuilder:
 
     def feed(self, key: str, msg: Msg) -> list[Exchange]:
         """Read the next history message; return the exchanges that became complete, in order."""
-        if isinstance(msg.content, str):
-            self._feed_message(key, msg)
-            return self._take_complete()
         results = tool_results(msg)
-        if not results:
+        if isinstance(msg.content, str) or not results:
             self._feed_message(key, msg)
         elif len(results) == len(msg.content):
             self._feed_results(key, msg, results)
         else:
             rest = [block for block in msg.content if block.get("type") != "tool_result"]
             # Both in one message: an assistant's own results follow its calls, anybody else's come first.
-            lead, results_msg = _with_content(msg, rest), _with_content(msg, results)
+            lead, results_msg = with_content(msg, rest), with_content(msg, results)
             if msg.role == "assistant":
                 self._feed_message(key, lead, repair=_SPLIT)
                 self._feed_results(key, results_msg, results, "#results", repair=_SPLIT)
@@ -200,7 +195,7 @@ class ExchangeBuilder:
     def settle(self) -> list[Exchange]:
         """Complete with placeholders the calls behind which a message stands: all is about to be shown."""
         done: list[Exchange] = []
-        while (closing := next((h for h in islice(self._held, 1, None) if h.follows), None)) is not None:
+        while (closing := self._closing) is not None:
             self._give_up(self._held[0], closing.turns[0][0].key)
             done += self._take_complete()
         return done
@@ -208,7 +203,12 @@ class ExchangeBuilder:
     @property
     def is_settled(self) -> bool:
         """Whether `settle` would change nothing."""
-        return not any(held.follows for held in islice(self._held, 1, None))
+        return self._closing is None
+
+    @property
+    def _closing(self) -> _Held | None:
+        """What ends the waiting of the first exchange, once it is to be shown."""
+        return next((held for held in islice(self._held, 1, None) if held.follows), None)
 
     def flush(self) -> list[Exchange]:
         """Complete with placeholders whatever waits, as if another message followed."""
@@ -287,7 +287,7 @@ class ExchangeBuilder:
                 repaired[id(call)] = block
         if repaired:
             assert isinstance(msg.content, list)
-            msg = _with_content(msg, [repaired.get(id(block), block) for block in msg.content])
+            msg = with_content(msg, [repaired.get(id(block), block) for block in msg.content])
             repair = "calls renamed or arguments wrapped"
         turn.append(ExchangeMessage(key, msg, repair))
         for opened in self._newest.calls:
@@ -318,8 +318,7 @@ class ExchangeBuilder:
         paired: list[tuple[_Call, Block]] = []
         orphans: list[Block] = []
         for result in results:
-            call = self._answer(result, legacy)
-            if call is None:
+            if (call := self._answer(result, legacy)) is None:
                 orphans.append(result)
             else:
                 paired.append((call, result if result["id"] == call.id else {**result, "id": call.id}))
@@ -328,7 +327,7 @@ class ExchangeBuilder:
             own = [result for call, result in paired if call.turn is turn]
             shown = with_result_content(msg, own)
             if shown is msg and not (len(own) == len(results) and all(map(operator.is_, own, results))):
-                shown = _with_content(msg, own)
+                shown = with_content(msg, own)
             name = f"{part}#turn{number}" if number else part
             turn.append(_named(key, shown, repair if shown is msg else "result rewritten", name))
         for number, result in enumerate(orphans):
@@ -355,12 +354,6 @@ class ExchangeBuilder:
         call.answered = True
         self._stop_waiting(call)
         return call
-
-
-def _with_content(msg: Msg, blocks: list[Block]) -> Msg:
-    other = msg.copy()
-    other.content = [dict(block) for block in blocks]
-    return other
 
 
 def _named(key: str, msg: Msg, repair: str | None, part: str) -> ExchangeMessage:

@@ -1,9 +1,9 @@
-"""Images, audio, video and files whose data stand in a message: found in any block, named as one URL."""
+"""Images, audio, video and files in messages: data found in any block, and named as one URL."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
 from context_compressor.messages.msg import Block
@@ -27,6 +27,24 @@ class Media(NamedTuple):
     kind: MediaKind
     url: str
     """`data:<media type>;base64,<data>`, the form in which it is stored."""
+
+
+def url_of(source: Mapping[str, Any]) -> str | None:
+    """Return the source of a block as a URL, base64 data as a `data:` URL; None when it is neither."""
+    if source.get("type") == "url" and isinstance(source.get("url"), str):
+        return str(source["url"])
+    if source.get("type") == "base64" and isinstance(source.get("data"), str):
+        return f"data:{source.get('media_type', '')};base64,{source['data']}"
+    return None
+
+
+def source_of(url: str) -> dict[str, Any]:
+    """Return a URL as a source: base64 where it splits exactly as `data:<type>;base64,<data>`, else a URL."""
+    if url.startswith("data:"):
+        media_type, found, data = url[5:].partition(";base64,")
+        if found and not set(",;") & set(media_type):
+            return {"type": "base64", "media_type": media_type, "data": data}
+    return {"type": "url", "url": url}
 
 
 def is_data_url(text: str) -> bool:

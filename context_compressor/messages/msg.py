@@ -45,21 +45,15 @@ def copy_json(value: Any, depth: int = MAX_NESTING) -> Any:
     if depth == 0:
         raise InvalidMessageError(f"data of a message nests more than {MAX_NESTING} deep")
     depth -= 1
-    if kind is dict:
-        copied = value.copy()
+    if isinstance(value, dict):  # or a subclass, such as an SDK's message
+        copied = dict(value)
         for key, item in value.items():
             if type(item) not in SCALARS:
                 copied[key] = copy_json(item, depth)
         return copied
-    if kind is list:
-        return [item if type(item) in SCALARS else copy_json(item, depth) for item in value]
-    if kind is tuple:
-        return tuple(copy_json(item, depth) for item in value)
-    if isinstance(value, dict):  # a subclass, such as an SDK's message
-        return {key: copy_json(item, depth) for key, item in value.items()}
     if isinstance(value, list):
-        return [copy_json(item, depth) for item in value]
-    return value
+        return [item if type(item) in SCALARS else copy_json(item, depth) for item in value]
+    return tuple(copy_json(item, depth) for item in value) if kind is tuple else value
 
 
 def check_json(value: Any, path: str) -> None:
@@ -69,14 +63,14 @@ def check_json(value: Any, path: str) -> None:
         InvalidMessageError: it has none for something in it; the text names the place, below `path`.
     """
     kind = type(value)
+    if kind in SCALARS:
+        return
     if kind is dict:
         for key, item in value.items():
-            if type(item) not in SCALARS:
-                check_json(item, f"{path}.{key}" if path else key)
+            check_json(item, f"{path}.{key}" if path else key)
     elif kind is list or kind is tuple:
         for index, item in enumerate(value):
-            if type(item) not in SCALARS:
-                check_json(item, f"{path}[{index}]")
+            check_json(item, f"{path}[{index}]")
     elif not isinstance(value, str | int | float):  # an enum, say, has the form of what it is of
         raise InvalidMessageError(
             f"{path}: expected JSON data, got {kind.__name__}; add the message with it as a string, say"
@@ -211,28 +205,6 @@ class Msg:
         return f"Msg({', '.join(f'{name}={getattr(self, name)!r}' for name in FIELDS)})"
 
 
-def _check_blocks(content: object) -> None:
-    if not isinstance(content, list):
-        raise InvalidMessageError(
-            f"content: expected a string or a list of blocks, got {type(content).__name__}"
-        )
-    for index, block in enumerate(content):
-        if not isinstance(block, dict):
-            raise InvalidMessageError(f"content[{index}]: expected a dict, got {type(block).__name__}")
-        kind = _type_of(block, f"content[{index}]")
-        check = None if kind is None else _BLOCK_CHECKS.get(kind)
-        if check is not None:
-            for key, kinds in check:
-                if not isinstance(block.get(key), kinds):
-                    expected = " or ".join(kind.__name__ for kind in kinds)
-                    raise InvalidMessageError(
-                        f"content[{index}].{key}: expected {expected} in a {kind} block, "
-                        f"got {type(block.get(key)).__name__}"
-                    )
-            if kind == "tool_result" and isinstance(block["output"], list):
-                _check_output(block["output"], f"content[{index}].output")
-
-
 _BLOCK_CHECKS: dict[str, tuple[tuple[str, tuple[type, ...]], ...]] = {
     "text": (("text", (str,)),),
     "thinking": (("thinking", (str,)),),
@@ -241,20 +213,34 @@ _BLOCK_CHECKS: dict[str, tuple[tuple[str, tuple[type, ...]], ...]] = {
 }
 
 
-def _type_of(block: Block, place: str) -> str | None:
-    kind = block.get("type")
+def _check_blocks(content: object) -> None:
+    if not isinstance(content, list):
+        raise InvalidMessageError(
+            f"content: expected a string or a list of blocks, got {type(content).__name__}"
+        )
+    for index, block in enumerate(content):
+        place = f"content[{index}]"
+        kind = _check_block(block, place, _BLOCK_CHECKS)
+        if kind == "tool_result" and isinstance(block["output"], list):
+            for number, inner in enumerate(block["output"]):
+                _check_block(inner, f"{place}.output[{number}]", {"text": _BLOCK_CHECKS["text"]})
+
+
+def _check_block(
+    block: object, place: str, checks: Mapping[str, tuple[tuple[str, tuple[type, ...]], ...]]
+) -> str | None:
+    """Check the keys of a block that its type has, and return the type."""
+    if not isinstance(block, dict):
+        raise InvalidMessageError(f"{place}: expected a dict, got {type(block).__name__}")
+    kind: str | None = block.get("type")
     if not isinstance(kind, str | None):
         raise InvalidMessageError(f"{place}.type: expected a string, got {type(kind).__name__}")
+    for key, kinds in checks.get(kind or "", ()):
+        if not isinstance(block.get(key), kinds):
+            expected = " or ".join(one.__name__ for one in kinds)
+            got = type(block.get(key)).__name__
+            raise InvalidMessageError(f"{place}.{key}: expected {expected} in a {kind} block, got {got}")
     return kind
-
-
-def _check_output(output: list[Any], place: str) -> None:
-    for index, inner in enumerate(output):
-        if not isinstance(inner, dict):
-            raise InvalidMessageError(f"{place}[{index}]: expected a dict, got {type(inner).__name__}")
-        if _type_of(inner, f"{place}[{index}]") == "text" and not isinstance(inner.get("text"), str):
-            got = type(inner.get("text")).__name__
-            raise InvalidMessageError(f"{place}[{index}].text: expected str in a text block, got {got}")
 
 
 def tool_calls(msg: Msg) -> list[Block]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from itertools import count
 from typing import Any, Literal, NamedTuple
 
-from context_compressor.messages.chat.common import REMARK, remark_of
+from context_compressor.messages.chat.common import text_block_like
 from context_compressor.messages.media import encoded_media
 from context_compressor.messages.msg import Block, Msg, copy_json
 from context_compressor.messages.text import dump_sendable
@@ -57,11 +57,8 @@ def text_parts(msg: Msg) -> list[Part]:
             if isinstance(output, str):
                 parts.append(Part((i, -1), "tool_result", output))
             else:
-                parts += [
-                    Part((i, j), "tool_result", inner["text"])
-                    for j, inner in enumerate(output)
-                    if _is_text(inner)
-                ]
+                texts = [(j, inner["text"]) for j, inner in enumerate(output) if _is_text(inner)]
+                parts += [Part((i, j), "tool_result", text) for j, text in texts]
     return parts
 
 
@@ -162,48 +159,37 @@ def _is_text(part: Any) -> bool:
     return part.get("type") == "text" and isinstance(part.get("text"), str)
 
 
-def text_block_like(block: Block, text: str) -> Block:
-    """Return a text block in place of another, or beside it; DashScope's parts without a type stay such."""
-    replaced: Block = {"type": "text", "text": text}
-    if remark_of(block).get("form") == "typeless":
-        replaced[REMARK] = {"form": "typeless"}
-    return replaced
-
-
 def _repeats_a_key(arguments: str | None) -> bool:
     """Tell whether JSON text says more than its parsed form: written anew, it would lose the first value."""
     repeats: list[bool] = []
-    if arguments is not None:
-        try:
-            json.loads(
-                arguments, object_pairs_hook=lambda pairs: repeats.append(len(dict(pairs)) < len(pairs))
-            )
-        except (ValueError, RecursionError):
-            return False  # then it is out of date, and `input` is what is sent
+    try:
+        json.loads(
+            arguments or "{}", object_pairs_hook=lambda pairs: repeats.append(len(dict(pairs)) < len(pairs))
+        )
+    except (ValueError, RecursionError):
+        return False  # then it is out of date, and `input` is what is sent
     return any(repeats)
 
 
-def argument_lines(value: Any, key: str = "") -> Iterator[str]:
-    """Yield the scalars of a call's arguments as `key: value` lines, so that keys stand beside values."""
-    if isinstance(value, dict):
+def leaves_of(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield each scalar in JSON-like data, depth first, with the key that it stands under."""
+    if isinstance(value, Mapping):
         for name, item in value.items():
-            yield from argument_lines(item, str(name))
-    elif isinstance(value, list):
+            yield from leaves_of(item, str(name))
+    elif isinstance(value, list | tuple):
         for item in value:
-            yield from argument_lines(item, key)
+            yield from leaves_of(item, key)
     else:
-        yield f"{key}: {value}" if key else str(value)
+        yield key, value
+
+
+def argument_lines(value: Any) -> Iterator[str]:
+    """Yield the scalars of a call's arguments as `key: value` lines, so that keys stand beside values."""
+    return (f"{key}: {leaf}" if key else str(leaf) for key, leaf in leaves_of(value))
 
 
 def _strings(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from _strings(item)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _strings(item)
+    return (leaf for _, leaf in leaves_of(value) if isinstance(leaf, str))
 
 
 def _with_strings(value: Any, replaced: Mapping[int, str]) -> Any:

@@ -1,6 +1,7 @@
 """Message-level repairs: what makes one message acceptable to a chat-completions provider.
 
-History keeps the original; these functions return what a view shows instead.
+History keeps the original; these functions return what a view shows instead, and the message itself where
+nothing has to change.
 """
 
 from __future__ import annotations
@@ -9,9 +10,17 @@ import json
 from typing import Any
 
 from context_compressor.messages.chat.blocks import block_to_part
-from context_compressor.messages.chat.common import REMARK, remark_of
+from context_compressor.messages.chat.common import (
+    content_form,
+    extra_of,
+    form_of,
+    is_legacy_result,
+    legacy_result_metadata,
+    text_block_like,
+    without_content_form,
+    without_extra,
+)
 from context_compressor.messages.msg import Block, Msg, copy_json
-from context_compressor.messages.parts import text_block_like
 
 MISSING_RESULT = "[No result was recorded for this call.]"
 """Output of the placeholder that answers a call whose result never came."""
@@ -23,13 +32,20 @@ _ARGUMENTS_CHARACTERS = 160
 """Enough to tell two calls of one tool apart in nearly all cases."""
 
 
+def with_content(msg: Msg, content: str | list[Block]) -> Msg:
+    """Return a copy of a message with another content, whose blocks are copied, too."""
+    other = msg.copy()
+    other.content = content if isinstance(content, str) else [dict(block) for block in content]
+    return other
+
+
 def is_empty_assistant(msg: Msg) -> bool:
     """Tell whether an assistant message would reach the provider with neither content nor calls.
 
     Thinking alone does not count as content: it travels beside the content, which would be null. A beginning
     that the model is to go on from may be empty: its name is said then (Kimi's partial mode).
     """
-    extra = remark_of(msg.metadata).get("extra", {})
+    extra = extra_of(msg.metadata)
     is_beginning = extra.get("partial") or extra.get("prefix")  # Kimi and Qwen; DeepSeek and Mistral
     if msg.role != "assistant" or is_beginning:
         return False
@@ -42,38 +58,28 @@ def _is_blank(block: Block) -> bool:
     kind = block.get("type")
     if kind == "text":
         return not block["text"].strip()
-    typeless = kind is None or remark_of(block).get("form") == "typeless"
+    typeless = kind is None or form_of(block) == "typeless"
     if typeless and not any(value for key, value in block_to_part(block).items() if key != "type"):
         return True
-    return kind == "thinking" or _is_refusal_field(block)
+    return kind == "thinking" or _is_field(block, "refusal")
 
 
-def _is_field(block: Block) -> bool:
-    """Tell whether a block stands on the wire beside the content, not in it."""
-    return bool(remark_of(block).get("form") == "field")
-
-
-def _is_refusal_field(block: Block) -> bool:
-    return block.get("type") == "refusal" and _is_field(block)
+def _is_field(block: Block, kind: str) -> bool:
+    """Tell whether a block of a kind stands on the wire beside the content, not in it."""
+    return block.get("type") == kind and form_of(block) == "field"
 
 
 def with_refusal_as_text(msg: Msg) -> Msg:
     """Return a message that holds a refusal and no content with the refusal as its content.
 
-    Providers write a refusal beside null content, and accept no null content back. Unchanged without one.
+    Providers write a refusal beside null content, and accept no null content back.
     """
-    blocks = [] if isinstance(msg.content, str) else msg.content
-    refusal = "\n".join(str(block.get("refusal") or "") for block in blocks if _is_refusal_field(block))
+    refusals = [block for block in msg.get_content_blocks() if _is_field(block, "refusal")]
+    refusal = "\n".join(str(block.get("refusal") or "") for block in refusals)
     if not refusal.strip():
         return msg
-    other = _with_content(msg, refusal)
+    other = with_content(msg, refusal)
     other.metadata = None
-    return other
-
-
-def _with_content(msg: Msg, content: str | list[Block]) -> Msg:
-    other = msg.copy()
-    other.content = content
     return other
 
 
@@ -85,14 +91,15 @@ def with_plain_content(msg: Msg) -> Msg:
     """
     if isinstance(msg.content, str):
         return msg
-    if msg.role == "assistant" and _is_empty_list(msg):
-        other = msg.copy()
-        assert other.metadata is not None
-        del other.metadata[REMARK]["content"]
-        return other
     if not msg.content:
-        return _with_content(msg, "")
-    if msg.role == "assistant" or not any(block.get("type") == "tool_use" for block in msg.content):
+        return with_content(msg, "")
+    if msg.role == "assistant":
+        is_empty_list = content_form(msg) == "list" and all(
+            block.get("type") in ("thinking", "tool_use") or form_of(block) == "field"
+            for block in msg.content
+        )
+        return without_content_form(msg) if is_empty_list else msg
+    if not any(block.get("type") == "tool_use" for block in msg.content):
         return msg
     content = [
         {"type": "text", "text": f"[Call of {block['name']}: {block.get('raw_input') or block['input']}]"}
@@ -100,15 +107,7 @@ def with_plain_content(msg: Msg) -> Msg:
         else block
         for block in copy_json(msg.content)
     ]
-    return _with_content(msg, content)
-
-
-def _is_empty_list(msg: Msg) -> bool:
-    """Tell whether an assistant's calls would go out beside an empty list of parts."""
-    remark = remark_of(msg.metadata)
-    if remark.get("content") != "list" or isinstance(msg.content, str) or not msg.content:
-        return False
-    return all(block.get("type") in ("thinking", "tool_use") or _is_field(block) for block in msg.content)
+    return with_content(msg, content)
 
 
 def with_audio_by_id(msg: Msg) -> Msg:
@@ -116,26 +115,23 @@ def with_audio_by_id(msg: Msg) -> Msg:
 
     A model's answer holds them; what is sent back names the id (openai's
     `ChatCompletionAssistantMessageParam.Audio`). The transcript stands as `text` in the block, beside what is
-    sent: it is all that summaries and stored transcripts have of what was spoken. Unchanged where the audio
-    has no id, or no more than that.
+    sent: it is all that summaries and stored transcripts have of what was spoken.
     """
-    blocks = [] if isinstance(msg.content, str) else msg.content
-    if not any(_has_audio_data(block) for block in blocks):
+    if isinstance(msg.content, str) or not any(map(_has_audio_data, msg.content)):
         return msg
-    content = [_audio_by_id(block) if _has_audio_data(block) else block for block in copy_json(blocks)]
-    return _with_content(msg, content)
-
-
-def _audio_by_id(block: Block) -> Block:
-    audio = block["audio"]
-    said = {"text": audio["transcript"]} if isinstance(audio.get("transcript"), str) else {}
-    return {**block, "audio": {"id": audio["id"]}, **said}
+    content = []
+    for block in copy_json(msg.content):
+        if _has_audio_data(block):
+            audio = block["audio"]
+            block["audio"] = {"id": audio["id"]}
+            if isinstance(audio.get("transcript"), str):
+                block["text"] = audio["transcript"]
+        content.append(block)
+    return with_content(msg, content)
 
 
 def _has_audio_data(block: Block) -> bool:
-    if block.get("type") != "audio" or not _is_field(block):
-        return False
-    audio = block.get("audio")
+    audio = block.get("audio") if _is_field(block, "audio") else None
     return isinstance(audio, dict) and bool(audio.get("id")) and len(audio) > 1
 
 
@@ -143,34 +139,21 @@ def without_empty_calls(msg: Msg) -> Msg:
     """Return an assistant message without the calls that are none, which clients write and providers refuse:
     an empty list, null.
     """
-    remark = remark_of(msg.metadata)
-    extra = remark.get("extra", {})
+    extra = extra_of(msg.metadata)
     empty = [key for key in ("tool_calls", "function_call") if key in extra and not extra[key]]
-    if not empty:
-        return msg
-    other = msg.copy()
-    assert other.metadata is not None
-    for key in empty:
-        del other.metadata[REMARK]["extra"][key]
-        if "keys" in remark:
-            other.metadata[REMARK]["keys"] = [name for name in remark["keys"] if name != key]
-    return other
+    return without_extra(msg, empty) if empty else msg
 
 
 def with_result_content(msg: Msg, results: list[Block]) -> Msg:
     """Return a result message whose content is a text where the wire would show null or an empty list.
 
-    It is the message itself where nothing has to change; `results` are its own, as they are to be shown.
+    `results` are its own, as they are to be shown.
     """
-    remark = remark_of(msg.metadata)
-    null = remark.get("content") == "null" and not is_legacy_result(msg)
-    if not null and all(block["output"] != [] for block in results):
+    is_null = content_form(msg) == "null" and not is_legacy_result(msg)
+    if not is_null and all(block["output"] != [] for block in results):
         return msg
-    other = _with_content(msg, [{**block, "output": block["output"] or ""} for block in results])
-    if null:
-        assert other.metadata is not None
-        del other.metadata[REMARK]["content"]
-    return other
+    other = without_content_form(msg) if is_null else msg
+    return with_content(other, [{**block, "output": block["output"] or ""} for block in results])
 
 
 def wrapped_arguments(block: Block) -> Block:
@@ -191,6 +174,21 @@ def named_call(block: Block) -> Block:
     takes back.
     """
     return block if block["name"].strip() else {**block, "name": UNNAMED_TOOL}
+
+
+def is_legacy_call(block: Block) -> bool:
+    """Tell whether a `tool_use` block is a `function_call` on the wire."""
+    return form_of(block) == "function_call"
+
+
+def placeholder_message(call: Msg, part: str, call_id: str, name: str, *, legacy: bool) -> Msg:
+    """Return the fixed answer to a call whose result never came; its id and time derive from the call's."""
+    result = {"type": "tool_result", "id": call_id, "name": name, "output": MISSING_RESULT}
+    metadata = legacy_result_metadata() if legacy else None
+    return Msg(name, [result], "system", metadata, timestamp=call.timestamp, id=f"{call.id}{part}")
+
+
+# Results with no open call
 
 
 def arguments_line(call: Block) -> str:
@@ -225,7 +223,6 @@ def orphan_message(msg: Msg, result: Block, called: tuple[str, str] | None = Non
 
 
 def _orphan_label(name: str) -> str:
-    """Return the beginning of what stands on the first line of a result with no open call."""
     return f"[Result of tool {name}, which "
 
 
@@ -248,20 +245,3 @@ def orphan_as_result(msg: Msg) -> Msg:
         output = [block for block in msg.content if not str(block.get("text")).startswith(label)]
     result = {"type": "tool_result", "id": "", "name": msg.name, "output": output}
     return Msg(msg.name, [result], "system", timestamp=msg.timestamp, id=msg.id)
-
-
-def is_legacy_call(block: Block) -> bool:
-    """Tell whether a `tool_use` block is a `function_call` on the wire."""
-    return bool(remark_of(block).get("form") == "function_call")
-
-
-def is_legacy_result(msg: Msg) -> bool:
-    """Tell whether a result message has role `function` on the wire."""
-    return bool(remark_of(msg.metadata).get("role") == "function")
-
-
-def placeholder_message(call: Msg, part: str, call_id: str, name: str, *, legacy: bool) -> Msg:
-    """Return the fixed answer to a call whose result never came; its id and time derive from the call's."""
-    result = {"type": "tool_result", "id": call_id, "name": name, "output": MISSING_RESULT}
-    metadata = {"openai": {"role": "function"}} if legacy else None
-    return Msg(name, [result], "system", metadata, timestamp=call.timestamp, id=f"{call.id}{part}")

@@ -83,8 +83,8 @@ _TEMPLATE_MARK = re.compile(
     r"|\[(?=/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_(?:CALLS|RESULTS))\])"
 )
 """ChatML and its kin; Mistral and Llama, whose `</s>` ends a text; Gemma."""
+# Each mark in ASCII has one of these in it.
 _TEMPLATE_PARTS = ("<|", "s>", "_of_turn>", "SYS>>", "INST]", "S]", "SYSTEM_PROMPT]")
-"""One stands in each mark of ASCII."""
 
 
 def clean(text: str) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from context_compressor.messages.chat.blocks import AUDIO_FORMATS
+from context_compressor.messages.chat import AUDIO_FORMATS
 from context_compressor.readers.session import UnreadableError
 
 Part = dict[str, Any]

@@ -51,7 +51,6 @@ _ROOM = re.compile(
     re.IGNORECASE | re.ASCII,  # a name may stand between Chinese characters
 )
 _MIN_LIMIT = 16
-"""A smaller number is no limit but something else."""
 
 
 def is_overflow(status: int, code: str | None, text: str) -> bool:
@@ -92,7 +91,7 @@ class Paid:
 
 @dataclass(slots=True)
 class Attempts:
-    """How often providers may be called, and how often they were."""
+    """How often providers may be called, and how often they were; and what came of it since last asked."""
 
     limit: int
     taken: int = 0
@@ -132,10 +131,7 @@ _budget: ContextVar[Attempts | None] = ContextVar("context_compressor_attempts",
 
 @contextmanager
 def attempt_budget(limit: int) -> Iterator[Attempts]:
-    """Bound the attempts of everything asked within, tasks started there included.
-
-    It yields the budget, whose `taken` tells afterwards how many there were.
-    """
+    """Bound the attempts of everything asked within, tasks started there included; yield the budget."""
     budget = Attempts(limit)
     token = _budget.set(budget)
     try:
@@ -163,6 +159,12 @@ def take_attempt() -> None:
     budget.taken += 1
 
 
+def charge_call(summarizer: object) -> None:
+    """Take the attempt of a call by a remote summariser, unless it says by `takes_attempts` that it does."""
+    if getattr(summarizer, "remote", False) and not getattr(summarizer, "takes_attempts", False):
+        take_attempt()
+
+
 @contextmanager
 def paying(summarizer: object) -> Iterator[Paid]:
     """Add up what answers cost; after an error, or a cancellation, they count as unused."""
@@ -173,13 +175,3 @@ def paying(summarizer: object) -> Iterator[Paid]:
         if getattr(summarizer, "remote", False):
             current_attempts().unused.add(paid.input_tokens, paid.output_tokens)
         raise
-
-
-def charge_call(summarizer: object) -> None:
-    """Take the attempt of a call on behalf of a summariser that knows nothing of budgets.
-
-    One that takes its own, before each request that it sends, says so by an attribute `takes_attempts`; one
-    that is not `remote` costs none.
-    """
-    if getattr(summarizer, "remote", False) and not getattr(summarizer, "takes_attempts", False):
-        take_attempt()

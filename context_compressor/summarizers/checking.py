@@ -6,8 +6,10 @@ import asyncio
 import json
 import re
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from dataclasses import replace
-from typing import Any, NamedTuple
+from operator import itemgetter
+from typing import Any
 
 from context_compressor.errors import SummarizerError, SummarizerTimeoutError, SummaryRejectedError
 from context_compressor.messages.msg import is_segment, tool_names
@@ -40,6 +42,14 @@ SPARE_SHARE = 0.1
 """So much longer than asked a summary may be where there is room: asking again costs a whole answer."""
 CUT_SHARE = 1.5
 """Up to so many times its limit a summary is cut, two thirds of it being left; beyond, it is asked again."""
+_TOO_LONG = (
+    "The earlier summary above is your draft of this one. It takes {tokens} tokens; the limit is {limit}. "
+    "Shorten it to the limit: keep what the agent needs most, leave out the rest."
+)
+_MADE_UP = (
+    "Your last summary named what the material does not hold: {values}. "
+    "Write it again with names and values as they stand there."
+)
 _MOST_NAMED = 30
 MAX_MARKED_SHARE, MIN_MARKED = 0.2, 5
 """A summary with more doubtful values than both of these is made up."""
@@ -49,13 +59,6 @@ _CANCELLATION_GRACE_SECONDS = 0.5
 _REF = re.compile(r"ctx://[0-9a-f]{16}(?![0-9a-f])")
 _NO_REF = "[no such ref]"
 _LINE_MARKS = re.compile(r"^(?:\[[^\]\n]*\]$|=== [^\n]* ===$|[\s>|*•#-]+)", re.MULTILINE)
-
-
-class _Attempt(NamedTuple):
-    """One answer, and its tokens by our counter."""
-
-    text: str
-    tokens: int
 
 
 async def summarize_checked(
@@ -97,7 +100,11 @@ async def summarize_checked(
     loop = asyncio.get_running_loop()
     deadline = None if timeout_seconds is None else loop.time() + timeout_seconds
 
-    async def attempt(asked: SummaryRequest) -> _Attempt:
+    async def count(text: str) -> int:
+        return await run_off_loop(len(text), counter.count_text, text)
+
+    async def attempt(asked: SummaryRequest) -> tuple[int, str]:
+        """Return a text that passed, and before it its tokens by our counter."""
         left = None if deadline is None else max(0.0, deadline - loop.time())
         summary = await _call(summarizer, asked, left, timeout_seconds)
         said = str(getattr(summary, "text", ""))
@@ -109,39 +116,31 @@ async def summarize_checked(
             if summarizer.remote:  # an extract quotes
                 text = await run_off_loop(size, check_values, text, request)
         except SummaryRejectedError:
-            paid.add(read, written or await run_off_loop(len(said), counter.count_text, said))
+            paid.add(read, written or await count(said))
             raise
-        tokens = await run_off_loop(len(text), counter.count_text, text)
+        tokens = await count(text)
         paid.add(read, written or tokens)
-        return _Attempt(text, tokens)
+        return tokens, text
 
+    most = request.max_tokens + min(spare_tokens, int(SPARE_SHARE * request.max_tokens))
     with paying(summarizer) as paid:
         try:
-            answer = await attempt(request)
+            tokens, text = await attempt(request)
         except _MadeUpError as error:
-            note = (
-                "Your last summary named what the material does not hold: "
-                f"{', '.join(error.values[:_MOST_NAMED])}. "
-                "Write it again with names and values as they stand there."
-            )
-            answer = await attempt(_asked_again(request, note))
-        most = request.max_tokens + min(spare_tokens, int(SPARE_SHARE * request.max_tokens))
-        if answer.tokens > max(most, CUT_SHARE * request.max_tokens):
-            try:
-                second = await attempt(_shorter(request, answer))
-            except SummarizerError:
-                pass  # the first can still be cut
-            else:
-                answer = min(answer, second, key=lambda candidate: candidate.tokens)
-        text = answer.text
-        if answer.tokens > most:
+            named = ", ".join(error.values[:_MOST_NAMED])
+            tokens, text = await attempt(_asked_again(request, _MADE_UP.format(values=named)))
+        if tokens > max(most, CUT_SHARE * request.max_tokens):
+            note = _TOO_LONG.format(tokens=tokens, limit=request.max_tokens)
+            with suppress(SummarizerError):  # the first can still be cut
+                second = await attempt(_asked_again(request, note, draft=text))
+                tokens, text = min((tokens, text), second, key=itemgetter(0))
+        if tokens > most:
             text = await run_off_loop(len(text), _cut, text, request.max_tokens, counter)
-        _check_says_something(text, f"{request.max_tokens} tokens leave nothing of it")
-        tokens = answer.tokens if text == answer.text else counter.count_text(text)
+            tokens = counter.count_text(text)
+        if not says_something(text):
+            raise _rejected(f"{request.max_tokens} tokens leave nothing of it")
         if tokens >= replaced_tokens:
-            raise SummaryRejectedError(
-                f"summary rejected: its {tokens} tokens are not fewer than the {replaced_tokens} it replaces"
-            )
+            raise _rejected(f"its {tokens} tokens are not fewer than the {replaced_tokens} it replaces")
     return Summary(text=text, input_tokens=paid.input_tokens, output_tokens=paid.output_tokens)
 
 
@@ -161,20 +160,17 @@ def check_summary(summary: object, request: SummaryRequest, material: str | None
     """
     if not isinstance(summary, Summary) or not isinstance(summary.text, str):
         got = type(summary.text if isinstance(summary, Summary) else summary).__name__
-        raise SummaryRejectedError(f"summary rejected: expected a Summary with a text, got {got}")
+        raise _rejected(f"expected a Summary with a text, got {got}")
     answer = strip_reasoning(clean(summary.text))
     text = unwrap(answer)
-    _check_says_something(text, "it says nothing: empty, a placeholder, or only the template")
+    if not says_something(text):
+        raise _rejected("it says nothing: empty, a placeholder, or only the template")
     if begins_with_label(text) or repeats_marks(text, request):
-        raise SummaryRejectedError(
-            "summary rejected: it goes on with the conversation, or repeats the prompt"
-        )
+        raise _rejected("it goes on with the conversation, or repeats the prompt")
     if material is None:  # what a program writes may quote a call, and is no error text
         _check_form(answer, text, request)
     if len(text) >= PARROT_MIN_CHARS and _is_copy(text, request, material):
-        raise SummaryRejectedError(
-            "summary rejected: it repeats the material or the prompt instead of summarising"
-        )
+        raise _rejected("it repeats the material or the prompt instead of summarising")
     # No text can be read back by refs that nothing names which the summariser was given.
     known = set(_REF.findall(f"{material_text(request)}\n{material}")) if _REF.search(text) else ()
     return _REF.sub(lambda ref: ref[0] if ref[0] in known else _NO_REF, text)
@@ -183,15 +179,14 @@ def check_summary(summary: object, request: SummaryRequest, material: str | None
 def _check_form(answer: str, text: str, request: SummaryRequest) -> None:
     """Refuse what a model says in place of a summary; `text` is the answer without what stands around it."""
     if is_call(answer, set(tool_names([*request.messages, *request.context]).values())):
-        raise SummaryRejectedError(f"summary rejected: a call of a tool, not a summary: {answer[-100:]!r}")
-    if not is_in_form(text):
-        prompt = system_prompt(chinese=False) + system_prompt(chinese=True)
-        if is_foreign(text, material_text(request), prompt):
-            raise SummaryRejectedError(
-                f"summary rejected: an error or refusal, not a summary: {text[:100]!r}"
-            )
-        if is_next_turn(text):
-            raise SummaryRejectedError(f"summary rejected: it goes on with the conversation: {text[:100]!r}")
+        raise _rejected(f"a call of a tool, not a summary: {answer[-100:]!r}")
+    if is_in_form(text):
+        return
+    prompt = system_prompt(chinese=False) + system_prompt(chinese=True)
+    if is_foreign(text, material_text(request), prompt):
+        raise _rejected(f"an error or refusal, not a summary: {text[:100]!r}")
+    if is_next_turn(text):
+        raise _rejected(f"it goes on with the conversation: {text[:100]!r}")
 
 
 def check_values(text: str, request: SummaryRequest) -> str:
@@ -217,9 +212,14 @@ class _MadeUpError(SummaryRejectedError):
         )
 
 
-def _check_says_something(text: str, reason: str) -> None:
-    if not says_something(text):
-        raise SummaryRejectedError(f"summary rejected: {reason}")
+def _rejected(why: str) -> SummaryRejectedError:
+    return SummaryRejectedError(f"summary rejected: {why}")
+
+
+def _asked_again(request: SummaryRequest, note: str, draft: str | None = None) -> SummaryRequest:
+    """Return a request with one more wish; a draft stands where an earlier summary would."""
+    instructions = f"{request.instructions}\n{note}" if request.instructions else note
+    return replace(request, instructions=instructions, previous=draft or request.previous)
 
 
 def _cut(text: str, max_tokens: int, counter: TokenCounter) -> str:
@@ -256,20 +256,6 @@ def _is_copy(text: str, request: SummaryRequest, material: str | None) -> bool:
 def _flat(text: str) -> str:
     """Return `text` on one line, without labels, list marks and quotation marks: a copy may have others."""
     return " ".join(_LINE_MARKS.sub("", text).split())
-
-
-def _shorter(request: SummaryRequest, draft: _Attempt) -> SummaryRequest:
-    """Return a request for a shorter version of a draft, which stands where an earlier summary would."""
-    return _asked_again(
-        request,
-        f"The earlier summary above is your draft of this one. It takes {draft.tokens} tokens; the limit is "
-        f"{request.max_tokens}. Shorten it to the limit: keep what the agent needs most, leave out the rest.",
-        previous=draft.text,
-    )
-
-
-def _asked_again(request: SummaryRequest, note: str, **changes: Any) -> SummaryRequest:
-    return replace(request, instructions="\n".join(filter(None, [request.instructions, note])), **changes)
 
 
 def _reported(tokens: object) -> int:
@@ -319,7 +305,7 @@ _LEAST_SHARED, _SHARE = 4, 0.4
 """So many of a summary's words, and this part of them, stand in the material; errors, refusals and turns of a
 chat share fewer. Of a material that has few words itself, a third is asked."""
 _MAX_READ_CHARS = 20_000
-"""So much of an answer tells what it is about."""
+"""This many characters of an answer are enough to tell what it is about."""
 _MAX_WRAPPINGS = 3
 _MAX_JSON_STARTS = 8
 _MAX_JSON_DEPTH = 3

@@ -1,15 +1,20 @@
-"""Cut texts: to a number of tokens, to a line, to their ends."""
+"""As much of a text as fits: into a number of tokens, on a line."""
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_left
 from collections.abc import Callable
+from math import inf
 
 from context_compressor.messages.text import clean
 from context_compressor.tokens.counter import TokenCounter
 
 ELLIPSIS = " …"
+_CHARS_PER_TOKEN = 2.9
+"""A first guess for lines full of identifiers, corrected by counting."""
+_ROUNDS, _FULL = 8, 0.95
+"""How often a text is written at most, and from which share of the room on it is full."""
 _BOUNDARY = re.compile(r"[.!?؟।][\"')\]]*(?=\s)|[。！？；…][”’』」）]*|\n")
 
 
@@ -26,20 +31,6 @@ def cut(text: str, max_chars: int) -> str:
     return f"{head[:space].rstrip(ELLIPSIS)} …" if space > max_chars // 2 else f"{head}…"
 
 
-def quote(text: str, max_chars: int) -> str:
-    """Return a text's head and tail on one line of at most `max_chars` characters.
-
-    A task is stated at the head, and what to mind often at the tail.
-    """
-    line = " ".join(clean(text).split())
-    if len(line) <= max_chars or max_chars < 120:
-        return cut(line, max_chars)
-    tail = line[-max_chars // 3 :]
-    end = tail[tail.find(" ") + 1 :]
-    # Of what was cut before, in writing without blanks, the ellipsis alone is left.
-    return f"{cut(line, max_chars - len(tail))} {end}" if end.strip(ELLIPSIS) else cut(line, max_chars)
-
-
 def cut_middle(text: str, max_chars: int) -> str:
     """Return head and tail of a text that is longer than `max_chars` characters, half of them from each."""
     return f"{text[: max_chars // 2]}\n{text[-(max_chars // 2) :]}" if len(text) > max_chars else text
@@ -53,7 +44,11 @@ def cut_to_tokens(text: str, max_tokens: int, counter: TokenCounter) -> str:
     """
     if counter.count_text(text) <= max_tokens:
         return text
-    length = _fitting_length(text, max_tokens, counter)
+
+    def fits(length: int) -> bool:
+        return counter.count_text(text[:length].rstrip() + ELLIPSIS) <= max_tokens
+
+    length = largest_that_fits(fits, max(16, max_tokens), len(text))
     for end in reversed([match.end() for match in _BOUNDARY.finditer(text, 0, length)]):
         if end <= length // 2:
             break
@@ -70,15 +65,6 @@ def drop_torn_end(text: str) -> str:
     return (text[:end].rstrip() if end else text.rstrip()) + ELLIPSIS
 
 
-def _fitting_length(text: str, max_tokens: int, counter: TokenCounter) -> int:
-    """Return how many characters of `text` fit together with the ellipsis."""
-
-    def fits(length: int) -> bool:
-        return counter.count_text(text[:length].rstrip() + ELLIPSIS) <= max_tokens
-
-    return largest_that_fits(fits, max(16, max_tokens), len(text))
-
-
 def largest_that_fits(fits: Callable[[int], bool], first: int, below: int) -> int:
     """Return the largest number below a bound that fits, 0 where none does.
 
@@ -88,3 +74,29 @@ def largest_that_fits(fits: Callable[[int], bool], first: int, below: int) -> in
     while high < below and fits(high):
         low, high = high, 2 * high
     return low + bisect_left(range(low + 1, min(high, below)), True, key=lambda number: not fits(number))
+
+
+def fill_tokens(
+    write: Callable[[float], tuple[str, bool]], max_tokens: int, counter: TokenCounter
+) -> str | None:
+    """Return the fullest text within `max_tokens` that some rounds find, None where no text fits.
+
+    `write` takes a room in characters, and returns what was put into it and whether that is all.
+    """
+    room = max_tokens * _CHARS_PER_TOKEN
+    fits, exceeds = 0.0, inf
+    best = None
+    for _ in range(_ROUNDS):
+        text, complete = write(room)
+        tokens = counter.count_text(text)
+        if tokens <= max_tokens:
+            best, fits = text, room
+            if complete or tokens >= _FULL * max_tokens:
+                break
+        else:
+            exceeds = min(room, 0.9 * len(text)) if complete else room  # all there is may need far less room
+            room = exceeds
+        room *= min(2.0, 0.98 * max_tokens / max(1, tokens))
+        if not fits < room < exceeds:
+            room = (fits + exceeds) / 2
+    return best

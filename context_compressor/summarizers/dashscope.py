@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from http import HTTPStatus
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 from context_compressor.errors import SummarizerError
@@ -20,6 +18,9 @@ from context_compressor.summarizers.provider import (
 )
 
 if TYPE_CHECKING:
+    import ssl
+    from types import SimpleNamespace
+
     from aiohttp import ClientSession, TraceRequestExceptionParams
     from dashscope import AioGeneration
 
@@ -46,8 +47,9 @@ class DashScopeSummarizer(ProviderSummarizer):
     Args:
         model: the model's name.
         extra_parameters: more arguments of the SDK's `AioGeneration.call`, such as `{"workspace": "..."}`.
-        settings: `ProviderSettings`; `base_url` such as `https://dashscope-intl.aliyuncs.com/api/v1`. The
-            environment may say `DASHSCOPE_HTTP_BASE_URL` and `DASHSCOPE_API_KEY`.
+        settings: `provider.ProviderSettings` tells of each, with its default. `base_url` such as
+            `https://dashscope-intl.aliyuncs.com/api/v1`; the environment may say `DASHSCOPE_API_KEY` and
+            `DASHSCOPE_HTTP_BASE_URL`.
 
     Raises:
         SummarizerError: there is no key.
@@ -67,9 +69,6 @@ class DashScopeSummarizer(ProviderSummarizer):
         if not self._key():
             raise SummarizerError(f"no API key for {model}: pass api_key=..., or set {self._key_variable}")
         self._extra = {"enable_thinking": False, **(extra_parameters or {})}
-
-    async def aclose(self) -> None:
-        """Do nothing: connections are closed after each call."""
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[_Client]:

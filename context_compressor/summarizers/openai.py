@@ -38,7 +38,8 @@ class OpenAISummarizer(ProviderSummarizer):
         model: the model's name.
         client: an `AsyncOpenAI` of yours, used with its own settings but its retries, and never closed here.
         extra_body: more fields for the request, such as `{"enable_thinking": False}`.
-        settings: `ProviderSettings`; the environment may say `OPENAI_BASE_URL` and `OPENAI_API_KEY`.
+        settings: `provider.ProviderSettings` tells of each, with its default. The environment may say
+            `OPENAI_BASE_URL` and `OPENAI_API_KEY`.
 
     Raises:
         SummarizerError: there is neither a client nor a key.
@@ -73,9 +74,6 @@ class OpenAISummarizer(ProviderSummarizer):
             )
         self._client = client
         self._extra_body = dict(extra_body) if extra_body else None
-
-    async def aclose(self) -> None:
-        """Do nothing: a client of our own is closed after each call, and yours is not ours to close."""
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[AsyncOpenAI]:

@@ -24,19 +24,17 @@ from context_compressor.tokens.counter import TokenCounter
 from context_compressor.tokens.off_loop import gather, run_off_loop, text_characters
 
 CONCURRENT_CALLS = 4
-"""Parts of one request that are summarised at the same time."""
 MAX_DEPTH = 6
 """How often a part may be split again, or summaries be joined: 2 ** 6 is more than one event's attempts."""
 MIN_ROOM_TOKENS = 128
-"""Smaller parts are all frame and no picture."""
+"""In smaller parts the task would take more room than the messages."""
 _FILL = 0.9
-"""How full a limit is made: the model's vocabulary is not our counter's."""
+"""How much of a limit is used: the model's vocabulary is not our counter's."""
 _PART_SHARE = 4
 """A part's summary may have one of so many parts of what can be read, so that joining them makes headway."""
 _CONTEXT_SHARE = 5
 """What goes with each part to explain it may have one of so many parts of what can be read."""
 _CHAT_TOKENS = 16
-"""What a chat template adds to the prompt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +53,8 @@ class InParts:
     does not, by `max_input_tokens` or by the provider's `SummarizerOverflowError`, is split between
     exchanges; the parts are summarised side by side, and their summaries into one, in steps where they are
     many. Instructions, note, request and what context fits go with every part; the earlier summary goes where
-    the parts are joined.
-    Every partial summary is checked like a whole one. A part that fails fails the whole, since what it covers
-    would be lost.
-
-    A limit that a provider names is kept in mind for later requests.
+    the parts are joined. Every partial summary is checked like a whole one. A part that fails fails the
+    whole, since what it covers would be lost. A limit that a provider names is kept in mind.
     """
 
     takes_attempts = True
@@ -79,7 +74,7 @@ class InParts:
             SummarizerError: the summariser failed; the text says at which part of how many.
         """
         limit = self._limit(request)
-        if limit is None or await self._fits(request, limit):
+        if limit is None or await self._count(request) <= _FILL * limit:
             try:
                 charge_call(self.wrapped)
                 return await self.wrapped.summarize(request)
@@ -88,19 +83,18 @@ class InParts:
         with paying(self) as paid:
             kept = await self._with_less_context(request, limit)
             job = _Job(kept, asyncio.Semaphore(CONCURRENT_CALLS), paid)
-            summary = await self._summarize_parts(job, limit)
-        return Summary(summary.text, paid.input_tokens, paid.output_tokens)
+            text = await self._summarize_parts(job, limit)
+        return Summary(text, paid.input_tokens, paid.output_tokens)
 
     # Limits
 
     def _limit(self, request: SummaryRequest) -> int | None:
         """Return how many tokens may be sent, None when that is not known."""
-        named = self._named_limit
-        limits = (
-            getattr(self.wrapped, "max_input_tokens", None),
-            None if named is None else _less_room(named, request.max_tokens),
-        )
-        return min((limit for limit in limits if limit is not None), default=None)
+        known: int | None = getattr(self.wrapped, "max_input_tokens", None)
+        if self._named_limit is None:
+            return known
+        named = _less_room(self._named_limit, request.max_tokens)
+        return named if known is None else min(known, named)
 
     async def _smaller_limit(self, request: SummaryRequest, error: SummarizerOverflowError) -> int:
         """Return how much to send after so much was too much."""
@@ -112,9 +106,6 @@ class InParts:
         # By our counter it fitted, so theirs counts more, and the limit in our tokens is below theirs.
         return limit if limit < sent else sent // 2
 
-    async def _fits(self, request: SummaryRequest, limit: int) -> bool:
-        return await self._count(request) <= _FILL * limit
-
     async def _count(self, request: SummaryRequest) -> int:
         def count() -> int:
             prompt = build_prompt(request, self._counter)
@@ -125,32 +116,6 @@ class InParts:
 
     async def _count_material(self, messages: Sequence[Msg]) -> int:
         return await run_off_loop(text_characters(messages), count_material, messages, self._counter)
-
-    # Parts
-
-    async def _with_less_context(self, request: SummaryRequest, limit: int) -> SummaryRequest:
-        """Return a request with what of the view's context may go with each part, the newest first."""
-        kept = replace(request, context=(), request=None)
-        frame = replace(kept, messages=(), previous=None)
-        most = await self._count(frame) + await self._room(frame, limit) // _CONTEXT_SHARE
-        for at in range(len(request.context), -1, -1):
-            context, asked = request.context[at:], request.request
-            if await self._count(replace(frame, context=context, request=asked)) > most:
-                break
-            kept = replace(request, context=context, request=asked)
-        return kept
-
-    async def _summarize_parts(self, job: _Job, limit: int) -> Summary:
-        request = job.request
-        messages = list(request.messages)
-        previous = request.previous
-        room = await self._room(replace(request, previous=None), limit)
-        if previous and self._counter.count_text(previous) > room // _PART_SHARE:
-            # Too large to stand beside the parts' summaries, so it becomes the first thing to sum up.
-            messages.insert(0, _segment(previous))
-            previous = None
-        partial = await self._map(job, messages, room, depth=0)
-        return await self._reduce(job, partial, previous, limit)
 
     async def _room(self, request: SummaryRequest, limit: int) -> int:
         """Return how many tokens of messages a prompt of at most `limit` tokens can hold.
@@ -167,7 +132,33 @@ class InParts:
             )
         return room
 
-    async def _map(self, job: _Job, messages: Sequence[Msg], room: int, depth: int) -> list[Summary]:
+    # Parts
+
+    async def _with_less_context(self, request: SummaryRequest, limit: int) -> SummaryRequest:
+        """Return a request with what of the view's context may go with each part, the newest first."""
+        kept = replace(request, context=(), request=None)
+        frame = replace(kept, messages=(), previous=None)
+        most = await self._count(frame) + await self._room(frame, limit) // _CONTEXT_SHARE
+        for at in range(len(request.context), -1, -1):
+            context, asked = request.context[at:], request.request
+            if await self._count(replace(frame, context=context, request=asked)) > most:
+                break
+            kept = replace(request, context=context, request=asked)
+        return kept
+
+    async def _summarize_parts(self, job: _Job, limit: int) -> str:
+        request = job.request
+        messages = list(request.messages)
+        previous = request.previous
+        room = await self._room(replace(request, previous=None), limit)
+        if previous and self._counter.count_text(previous) > room // _PART_SHARE:
+            # Too large to stand beside the parts' summaries, so it becomes the first thing to sum up.
+            messages.insert(0, _segment(previous))
+            previous = None
+        texts = await self._map(job, messages, room)
+        return await self._reduce(job, texts, previous, limit)
+
+    async def _map(self, job: _Job, messages: Sequence[Msg], room: int, depth: int = 0) -> list[str]:
         """Return a summary of each part of the messages, in order; parts that are too long give several."""
         parts = await asyncio.to_thread(split_messages, messages, room, self._counter)
         left = current_attempts().left
@@ -176,16 +167,16 @@ class InParts:
                 f"{len(parts)} parts to summarise, and {left} attempts of this event are left"
             )
 
-        async def summarize(number: int, part: Part) -> list[Summary]:
+        async def summarize(number: int, part: Part) -> list[str]:
             try:
                 return await self._summarize_part(job, part, room, depth)
             except SummarizerError as error:
                 raise SummarizerError(f"part {number} of {len(parts)}: {error}") from error
 
         found = await gather([summarize(number, part) for number, part in enumerate(parts, 1)])
-        return [summary for summaries in found for summary in summaries]
+        return [text for texts in found for text in texts]
 
-    async def _summarize_part(self, job: _Job, part: Part, room: int, depth: int) -> list[Summary]:
+    async def _summarize_part(self, job: _Job, part: Part, room: int, depth: int) -> list[str]:
         most = min(job.request.max_tokens, max(1, room // _PART_SHARE))
         asked = replace(job.request, messages=part, previous=None, max_tokens=most)
         try:
@@ -200,23 +191,22 @@ class InParts:
             raise SummarizerError(f"still too long with {tokens} tokens of messages")
         return await self._map(job, part, smaller, depth + 1)
 
-    async def _reduce(self, job: _Job, partial: list[Summary], previous: str | None, limit: int) -> Summary:
+    async def _reduce(self, job: _Job, texts: list[str], previous: str | None, limit: int) -> str:
         """Return one summary of many, joining neighbours until all fit into one request."""
-        texts = [summary.text for summary in partial]
         for depth in range(MAX_DEPTH):
             joined = replace(job.request, messages=tuple(map(_segment, texts)), previous=previous)
             try:
-                if await self._fits(joined, limit):
+                if await self._count(joined) <= _FILL * limit:
                     return await self._ask(job, joined)
             except SummarizerOverflowError as error:
                 limit = await self._smaller_limit(joined, error)
             except SummarizerError as error:
                 raise SummarizerError(f"joining {len(texts)} partial summaries: {error}") from error
             room = await self._room(replace(joined, previous=None), limit)
-            texts = [summary.text for summary in await self._map(job, joined.messages, room, depth)]
+            texts = await self._map(job, joined.messages, room, depth)
         raise SummarizerError(f"{len(texts)} partial summaries are still too long to be joined")
 
-    async def _ask(self, job: _Job, request: SummaryRequest) -> Summary:
+    async def _ask(self, job: _Job, request: SummaryRequest) -> str:
         tokens = await self._count_material(request.messages)
         async with job.slots:
             answer = await summarize_checked(
@@ -228,7 +218,7 @@ class InParts:
                 input_tokens_estimate=tokens,
             )
         job.paid.add(answer.input_tokens, answer.output_tokens)
-        return answer
+        return answer.text
 
 
 def _less_room(limit: int, max_tokens: int) -> int:

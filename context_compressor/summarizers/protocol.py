@@ -16,13 +16,13 @@ class SummaryRequest:
 
     messages: tuple[Msg, ...]
     """The messages that will leave the view, oldest first, and among them what users said there that stays
-    (`provenance.is_staying`), to tell the order."""
+    (`is_staying`), to tell the order."""
     max_tokens: int
     """What the summary may cost, in tokens of the memory's counter."""
     previous: str | None = None
     """An earlier summary that the new one replaces: keep what holds, change what the messages change."""
     context: tuple[Msg, ...] = ()
-    """What stays in the view and helps to understand: summaries of other parts (`provenance.is_segment`),
+    """What stays in the view and helps to understand: summaries of other parts (`is_segment`),
     which need not be repeated, and messages that those which leave answer or continue."""
     request: str | None = None
     """What the agent works on now; it stays in the view."""

@@ -24,6 +24,7 @@ from context_compressor.errors import (
 )
 from context_compressor.messages.text import strip_reasoning
 from context_compressor.summarizers.attempts import (
+    Paid,
     current_attempts,
     is_overflow,
     limit_in,
@@ -89,7 +90,7 @@ class Answer(NamedTuple):
 
 
 class ProviderSettings(TypedDict, total=False):
-    """What the summarisers of providers take alike, by name."""
+    """What the summarisers of providers take alike, by name; what is left out has its default."""
 
     base_url: str | None
     """Of the server; the SDK's default, or what its environment variable says, when None."""
@@ -148,9 +149,7 @@ class ProviderSummarizer(ABC):
     takes_attempts = True
 
     _limit_names: ClassVar[tuple[str, ...]] = ("max_tokens",)
-    """By what names the wire bounds an answer, in the order of trying."""
     _key_variable: ClassVar[str] = ""
-    """The environment variable that holds a key where none is given."""
 
     def __init__(
         self,
@@ -208,20 +207,21 @@ class ProviderSummarizer(ABC):
         room = answer_room(request.max_tokens)
         with paying(self) as paid:
             async with self._connected() as client:
-                while True:
-                    had_room = self._reasons
-                    answer = await self._complete(client, messages, room)
-                    paid.add(answer.input_tokens, answer.output_tokens)
-                    text, finish_reason = answer.text, answer.finish_reason
-                    if finish_reason != "length" or had_room or strip_reasoning(text):
-                        break
+                had_room = self._reasons
+                answer = await self._complete(client, messages, room, paid)
+                is_cut = answer.finish_reason == "length"
+                if is_cut and not had_room and not strip_reasoning(answer.text):
                     self._reasons = True
-            if not strip_reasoning(text):
-                hint = "; it reasoned to the end: raise reasoning_tokens" if finish_reason == "length" else ""
-                raise self._error(f"the answer holds no text (finish_reason {finish_reason!r}){hint}")
-        if finish_reason == "length":
-            text = drop_torn_end(text)
+                    answer = await self._complete(client, messages, room, paid)
+                    is_cut = answer.finish_reason == "length"
+            if not strip_reasoning(answer.text):
+                hint = "; it reasoned to the end: raise reasoning_tokens" if is_cut else ""
+                raise self._error(f"the answer holds no text (finish_reason {answer.finish_reason!r}){hint}")
+        text = drop_torn_end(answer.text) if is_cut else answer.text
         return Summary(text=text, input_tokens=paid.input_tokens, output_tokens=paid.output_tokens)
+
+    async def aclose(self) -> None:  # noqa: B027  # most subclasses have nothing to close
+        """Do nothing: what a call opens is closed after it, and a client of yours is not ours to close."""
 
     # What a subclass says
 
@@ -254,38 +254,32 @@ class ProviderSummarizer(ABC):
     def _key(self) -> str | None:
         return self._given_key or os.environ.get(self._key_variable)
 
-    async def _complete(self, client: Any, messages: list[dict[str, str]], room: int) -> Answer:
+    async def _complete(self, client: Any, messages: list[dict[str, str]], room: int, paid: Paid) -> Answer:
         """Return the model's answer, after as many attempts as it takes and may take."""
-        attempts = 0
-        while True:
-            attempts += 1
-            try:
-                return self._read(await self._attempt(client, messages, room))
-            except SummarizerError:
-                raise
-            except Exception as error:
-                failure, pause = self._judge(self._as_fault(error), attempts)
-                current_attempts().failure = str(failure)
-                # The SDKs' exceptions may quote the key: servers and HTTP libraries do.
-                cause = None if self._shows_key(error) else error
-            if pause is None or attempts > self._max_retries or not current_attempts().left:
-                raise failure from cause
-            await self._sleep(pause)
-
-    async def _attempt(self, client: Any, messages: list[dict[str, str]], room: int) -> Any:
+        failures = 0
         while True:
             take_attempt()
             parameters = self._parameters(room)
             try:
                 # The SDKs' own timeouts start anew with every byte read.
                 async with asyncio.timeout(self._timeout):
-                    return await self._send(client, messages, parameters)
+                    sent = await self._send(client, messages, parameters)
+                answer = self._read(sent)
             except Exception as error:
-                if not self._adapt(self._as_fault(error), parameters):
-                    raise
-
-    def _as_fault(self, error: Exception) -> Fault:
-        return error if isinstance(error, Fault) else self._fault(error)
+                fault = error if isinstance(error, Fault) else self._fault(error)
+                if self._adapt(fault, parameters):
+                    continue
+                failures += 1
+                failure, pause = self._judge(fault, failures)
+                current_attempts().failure = str(failure)
+                # The SDKs' exceptions may quote the key: servers and HTTP libraries do.
+                cause = None if self._shows_key(error) else error
+            else:
+                paid.add(answer.input_tokens, answer.output_tokens)
+                return answer
+            if pause is None or failures > self._max_retries or not current_attempts().left:
+                raise failure from cause
+            await self._sleep(pause)
 
     def _parameters(self, room: int) -> dict[str, Any]:
         parameters: dict[str, Any] = {}
@@ -307,12 +301,11 @@ class ProviderSummarizer(ABC):
         is_too_long = is_overflow(fault.status, fault.code, fault.text)
         if is_too_long or not _REFUSAL.search(f"{fault.code} {fault.text}"):
             return False
-        refused = fault.param if fault.param in parameters else None
-        for name in parameters:
-            # A message may also name what to use instead; that was not sent.
-            if refused is None and re.search(rf"\b{name}\b", fault.text, re.ASCII | re.IGNORECASE):
-                refused = name
-        return refused is not None and self._drop(refused)
+        # A message may also name what to use instead; that was not sent.
+        named = [name for name in parameters if name == fault.param] or [
+            name for name in parameters if re.search(rf"\b{name}\b", fault.text, re.ASCII | re.IGNORECASE)
+        ]
+        return bool(named) and self._drop(named[0])
 
     def _drop(self, parameter: str) -> bool:
         """Do without a parameter from now on; tell whether that is possible."""
@@ -325,10 +318,10 @@ class ProviderSummarizer(ABC):
             return False
         return True
 
-    def _judge(self, fault: Fault, attempts: int) -> tuple[SummarizerError, float | None]:
+    def _judge(self, fault: Fault, failures: int) -> tuple[SummarizerError, float | None]:
         """Return what to raise for a failed attempt, and the pause after which to try again, if any."""
-        pause = min(self._backoff_seconds * 2 ** (attempts - 1), MAX_BACKOFF_SECONDS)
-        times = "" if attempts == 1 else f" (attempt {attempts})"
+        pause = min(self._backoff_seconds * 2 ** (failures - 1), MAX_BACKOFF_SECONDS)
+        times = "" if failures == 1 else f" (attempt {failures})"
         if fault.kind == "timeout":
             text = self._text(f"no answer within {self._timeout} seconds{times}")
             return SummarizerTimeoutError(text), pause
@@ -340,14 +333,11 @@ class ProviderSummarizer(ABC):
         # Some servers put their errors into a 200.
         if is_overflow(fault.status or 200, fault.code, fault.text):
             return SummarizerOverflowError(self._text(text), limit_tokens=limit_in(text)), None
-        failure = self._error(text)
         is_passing = fault.status in _PASSING_STATUS or fault.status >= 500
-        if not is_passing or fault.code in _FINAL_CODES:
-            return failure, None
         asked = _retry_after(fault.headers or {})
-        if asked is not None:
-            pause = asked
-        return failure, pause if pause <= MAX_RETRY_AFTER_SECONDS else None
+        pause = pause if asked is None else asked
+        may_pass = is_passing and fault.code not in _FINAL_CODES and pause <= MAX_RETRY_AFTER_SECONDS
+        return self._error(text), pause if may_pass else None
 
     # Errors
 
@@ -372,17 +362,14 @@ class ProviderSummarizer(ABC):
 
 def causes_of(error: BaseException) -> Iterator[BaseException]:
     """Yield an exception and those that led to it, the nearest first."""
-    found: dict[int, BaseException] = {}
+    seen: set[int] = set()
     waiting: list[BaseException | None] = [error]
-    while waiting:
-        current = waiting.pop(0)
-        if current is None or id(current) in found:
-            continue
-        found[id(current)] = current
-        yield current
-        waiting += [current.__cause__, current.__context__]
-        if isinstance(current, BaseExceptionGroup):
-            waiting += current.exceptions
+    for current in waiting:
+        if current is not None and id(current) not in seen:
+            seen.add(id(current))
+            yield current
+            waiting += [current.__cause__, current.__context__]
+            waiting += current.exceptions if isinstance(current, BaseExceptionGroup) else ()
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:

@@ -8,10 +8,10 @@ itself, and the numbers of lists are not looked at.
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import cached_property
+from itertools import pairwise
 from typing import NamedTuple
 
 from context_compressor.messages.text import normalize
@@ -23,7 +23,6 @@ _SMALL = 100
 _MIN_NAME_CHARS = 4
 """Shorter names, such as T1, a summary may have given itself."""
 _MAX_QUOTES = 200
-"""Each is looked for in all of the material."""
 _MIN_QUOTE_CHARS = 4
 _MAX_RUN_PARTS = 12
 _MAX_PLACES = 40
@@ -69,7 +68,6 @@ class Checked(NamedTuple):
 
     text: str
     values: int
-    """How many of its values were looked for."""
     marked: int
     made_up: tuple[str, ...]
     """The values marked, each once, but for whole numbers: a summary may have counted or added."""
@@ -89,27 +87,19 @@ def mark_values(summary: str, material: str) -> Checked:
     sure = sorted((value for value in found if value.end not in doubts), key=lambda value: value.start)
     doubts |= _lost_negations(summary, sure, known)
     spans = [match.span() for match in _QUOTE.finditer(summary)]
-    pieces, at = [], 0
-    for behind in sorted({_behind(summary, end, spans) for end in doubts}):
-        pieces.append(summary[at:behind] + MARK)
-        at = behind
+    text = summary
+    for behind in sorted({_behind(summary, end, spans) for end in doubts}, reverse=True):
+        text = f"{text[:behind]}{MARK}{text[behind:]}"
     marked = {value.text for value in found if value.end in doubts}
-    return Checked(
-        "".join([*pieces, summary[at:]]),
-        len({value.text for value in found}),
-        len(marked),
-        tuple(sorted(text for text in marked if not text.isdigit())),
-    )
+    made_up = tuple(sorted(text for text in marked if not text.isdigit()))
+    return Checked(text, len({value.text for value in found}), len(marked), made_up)
 
 
 def _behind(text: str, end: int, spans: list[tuple[int, int]]) -> int:
     """Return where a mark stands behind a value: behind what it is quoted in, or the word it is part of."""
-    place = bisect_right(spans, (end,)) - 1
-    if place >= 0 and end <= spans[place][1]:
-        end = spans[place][1]
+    end = next((stop for start, stop in spans if start < end <= stop), end)
     rest = _REST.match(text, end)
-    word = rest[0] if rest else ""
-    return end + len(word.rstrip(_CLOSES))
+    return end + len(rest[0].rstrip(_CLOSES) if rest else "")
 
 
 class _Value(NamedTuple):
@@ -223,14 +213,10 @@ class _Material:
 def _lost_negations(summary: str, values: list[_Value], material: _Material) -> set[int]:
     """Return the ends of values which the material has in negated clauses only, and the summary in none."""
     doubts: set[int] = set()
-    at = start = 0
-    ends = [*(match.end() for match in _SENTENCE_END.finditer(summary)), len(summary)]
-    for end in ends:
-        sentence, inside = summary[start:end], []
-        while at < len(values) and values[at].start < end:
-            inside.append(values[at])
-            at += 1
-        start = end
+    ends = [0, *(match.end() for match in _SENTENCE_END.finditer(summary)), len(summary)]
+    for start, end in pairwise(ends):
+        sentence = summary[start:end]
+        inside = [value for value in values if start <= value.start < end]
         if not inside or _NOT.search(sentence) or _ALSO_NOT.search(sentence):
             continue
         stems = _stems(sentence)

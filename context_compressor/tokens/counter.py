@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from context_compressor.errors import InvalidArgumentError, check_members
-from context_compressor.messages.chat.common import REMARK, remark_of
+from context_compressor.messages.chat import extra_of, extras_of_call
 from context_compressor.messages.msg import Block, Msg
 from context_compressor.messages.parts import plain_texts
 from context_compressor.messages.text import dump_sendable
@@ -82,7 +82,7 @@ def count_characters(msg: Msg, *, with_media: bool = False) -> int:
     """Return the characters of a message's texts, thinking, names, arguments; of media if asked."""
     total = len(msg.name)
     if msg.metadata:
-        total += _count_other_characters(remark_of(msg.metadata).get("extra"), with_media)
+        total += _count_other_characters(extra_of(msg.metadata), with_media)
     if isinstance(msg.content, str):
         return total + len(msg.content)
     for block in msg.content:
@@ -93,8 +93,7 @@ def count_characters(msg: Msg, *, with_media: bool = False) -> int:
             total += len(block["thinking"])
         elif kind == "tool_use":
             total += len(block["name"]) + len(block.get("raw_input") or written_arguments(block))
-            if REMARK in block:
-                total += _count_other_characters(remark_of(block), with_media)
+            total += sum(_count_other_characters(extra, with_media) for extra in extras_of_call(block))
         elif kind == "tool_result":
             output = block["output"]
             inner = [{"type": "text", "text": output}] if isinstance(output, str) else output

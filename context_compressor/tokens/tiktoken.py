@@ -5,12 +5,18 @@ from __future__ import annotations
 import json
 import threading
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from context_compressor.errors import InvalidArgumentError
-from context_compressor.messages.chat import as_list, from_openai
-from context_compressor.messages.chat.common import REMARK, remark_of
+from context_compressor.messages.chat import (
+    as_list,
+    extra_of,
+    extras_of_call,
+    from_openai,
+    is_legacy_result,
+    sends_name,
+)
 from context_compressor.messages.msg import Block, Msg
 from context_compressor.tokens.counter import MessageTokens, is_text, written_arguments
 from context_compressor.tokens.media import (
@@ -122,7 +128,7 @@ class TiktokenCounter:
         vocabulary = self._vocabulary or self._load()
         count, count_name = vocabulary.count, vocabulary.count_name
         content = msg.content
-        others = self._measure_extra(remark_of(msg.metadata), vocabulary) if msg.metadata else 0
+        others = self._measure_extra(extra_of(msg.metadata), vocabulary) if msg.metadata else 0
         if isinstance(content, str):
             tokens = vocabulary.count_whole(content)
             return MessageTokens(tokens + others + _overhead(msg, vocabulary), (tokens,))
@@ -141,9 +147,7 @@ class TiktokenCounter:
             elif kind == "tool_use":
                 others += count_name(block["name"]) + count(written_arguments(block))
                 others += max(CALL_TOKENS, count_name(block["id"]))
-                if REMARK in block:
-                    others += self._measure_extra(remark_of(block).get("function"), vocabulary)
-                    others += self._measure_extra(remark_of(block), vocabulary)
+                others += sum(self._measure_extra(extra, vocabulary) for extra in extras_of_call(block))
             else:
                 others += block_tokens(block, count, self._image_formula)
         # Results go as messages of their own; what stands beside them, or nothing at all, goes as one.
@@ -170,13 +174,12 @@ class TiktokenCounter:
                 others += count(json.dumps(inner, ensure_ascii=False, default=str))
         return others
 
-    def _measure_extra(self, remark: Mapping[str, Any] | None, vocabulary: Vocabulary) -> int:
+    def _measure_extra(self, extra: dict[str, Any], vocabulary: Vocabulary) -> int:
         """Return what keys cost that have no place in content, where they are long.
 
         Providers that know such a key read it (`reasoning_details`, a thought's signature); short ones are
         mostly `index` and null.
         """
-        extra = remark.get("extra") if remark else None
         if not extra or len(json.dumps(extra, default=str)) <= SHORT_EXTRA_CHARACTERS:
             return 0
         return block_tokens(extra, vocabulary.count, self._image_formula)
@@ -213,9 +216,7 @@ def _sends_result_name(msg: Msg, block: Block) -> bool:
     name = block.get("name")
     if not isinstance(name, str):
         return False
-    remark = remark_of(msg.metadata)
-    is_given = "name" in remark.get("keys", ()) and "name" not in remark.get("extra", ())
-    return is_given or remark.get("role") == "function" or name != msg.name
+    return sends_name(msg) or is_legacy_result(msg) or name != msg.name
 
 
 def _choose_vocabulary(model: str | None) -> tuple[str, str | None]:

@@ -10,7 +10,7 @@ import pytest
 
 from context_compressor import CompressedMemory, Msg, from_openai
 from context_compressor.compression.labels import standing_section
-from context_compressor.messages.standing import standing_in
+from context_compressor.messages.speech import standing_in
 from context_compressor.summarizers.extracts.passages import CHINESE, ENGLISH
 from tests.memory.scripted import (
     REF,

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 import sys
 from enum import Enum
+from pathlib import Path
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
@@ -15,10 +17,21 @@ from hypothesis import given
 from openai.types.chat import ChatCompletion, ChatCompletionMessage, ParsedChatCompletionMessage
 from pydantic import BaseModel
 
+from context_compressor import messages
 from context_compressor.errors import InvalidArgumentError, InvalidMessageError
 from context_compressor.memory.compressed import CompressedMemory
-from context_compressor.messages.chat import from_openai, to_openai
-from context_compressor.messages.chat.blocks import parse_arguments
+from context_compressor.messages.chat import (
+    extra_of,
+    extras_of_call,
+    form_of,
+    from_openai,
+    is_legacy_result,
+    metadata_with,
+    parse_arguments,
+    sends_name,
+    to_openai,
+    without_remark,
+)
 from context_compressor.messages.msg import Msg, is_instruction
 from tests.support import strategies
 from tests.support.recordings import DIRECTORY, requires_recordings, sessions
@@ -877,3 +890,58 @@ def test_half_a_surrogate_pair_that_came_escaped_goes_out_escaped() -> None:
     sent = to_openai([msg])[0]["tool_calls"][0]["function"]["arguments"]
     sent.encode()
     assert json.loads(sent) == {"path": "b", "emoji": "\ud83d"}
+
+
+# --- what others may ask of the remark
+
+
+def test_keys_that_have_no_place_in_content_are_told() -> None:
+    call = {**CALL, "index": 0, "function": {**CALL["function"], "signature": "s"}}
+    (msg,) = from_openai([calling(tool_calls=[call], annotations=["a"])])
+    assert extra_of(msg.metadata) == {"annotations": ["a"]}
+    assert extras_of_call(blocks_of(msg)[0]) == ({"signature": "s"}, {"index": 0})
+    kept = Msg("assistant", "hi", "assistant", metadata_with({"annotations": ["b"]}))
+    assert to_openai([kept]) == [{"role": "assistant", "content": "hi", "annotations": ["b"]}]
+    assert metadata_with({}) is None
+    assert extra_of({"openai": "somebody else's"}) == {}
+
+
+@pytest.mark.parametrize(
+    ("message", "form"),
+    [
+        (calling(refusal="no"), "field"),
+        (
+            calling(tool_calls=[{"id": "c", "type": "custom", "custom": {"name": "f", "input": "x"}}]),
+            "custom",
+        ),
+        (calling(tool_calls=None, function_call={"name": "f", "arguments": "{}"}), "function_call"),
+        ({"role": "user", "content": [{"text": "hi"}]}, "typeless"),
+        ({"role": "user", "content": [{"type": "text", "text": "hi"}]}, None),
+    ],
+)
+def test_a_block_tells_how_it_stood_on_the_wire(message: dict[str, Any], form: str | None) -> None:
+    (msg,) = from_openai([message])
+    block = blocks_of(msg)[0]
+    assert form_of(block) == form
+    assert form_of(without_remark(block)) is None
+
+
+def test_results_tell_their_role_and_whether_they_were_named() -> None:
+    plain, named, legacy = from_openai(
+        [
+            {"role": "tool", "tool_call_id": "a", "content": "x"},
+            {"role": "tool", "tool_call_id": "a", "content": "x", "name": "f"},
+            {"role": "function", "name": "f", "content": "x"},
+        ]
+    )
+    assert [is_legacy_result(msg) for msg in (plain, named, legacy)] == [False, False, True]
+    assert [sends_name(msg) for msg in (plain, named)] == [False, True]
+
+
+def test_nobody_else_reads_the_remark() -> None:
+    """Other forms can come beside this one: what it keeps for itself only its own modules know."""
+    package = Path(messages.__file__).parent.parent
+    codec = package / "messages" / "chat"
+    others = [path for path in package.rglob("*.py") if codec not in path.parents]
+    reading = re.compile(r"\bremark_of\b|\bREMARK\]|metadata\[.openai.\]")
+    assert [path for path in others if reading.search(path.read_text(encoding="utf-8"))] == []

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from context_compressor.messages.msg import Msg, segment_metadata, staying_metadata
-from context_compressor.messages.standing import is_rule, standing_in, weight_of
+from context_compressor.messages.speech import is_rule, standing_in, weight_of
 
 
 def standing(text: str, role: Any = "user", **kw: Any) -> tuple[str, ...]:

@@ -1,8 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from context_compressor.summarizers.cutting import cut, cut_to_tokens, drop_torn_end
-from context_compressor.summarizers.extracts import fill_tokens
+from context_compressor.summarizers.cutting import cut, cut_to_tokens, drop_torn_end, fill_tokens
 from tests.summarizers.support import PieceCounter
 
 counter = PieceCounter()

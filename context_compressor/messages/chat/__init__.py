@@ -15,11 +15,25 @@ dict, in `block["openai"]` about one call or part (`calls`, `parts`). About a me
 
 from __future__ import annotations
 
-from context_compressor.messages.chat.reading import as_list, from_openai
+from context_compressor.messages.chat.blocks import AUDIO_FORMATS, block_to_part, parse_arguments
+from context_compressor.messages.chat.common import (
+    REMARK,
+    are_markers,
+    as_dict,
+    as_list,
+    extra_of,
+    extras_of_call,
+    form_of,
+    is_legacy_result,
+    metadata_with,
+    sends_name,
+    without_remark,
+)
+from context_compressor.messages.chat.reading import from_openai
 from context_compressor.messages.chat.writing import (
     Markers,
     has_marker,
-    markers_of,
+    in_turn,
     set_markers,
     split_markers,
     text_forms,
@@ -27,13 +41,26 @@ from context_compressor.messages.chat.writing import (
 )
 
 __all__ = [
+    "AUDIO_FORMATS",
+    "REMARK",
     "Markers",
+    "are_markers",
+    "as_dict",
     "as_list",
+    "block_to_part",
+    "extra_of",
+    "extras_of_call",
+    "form_of",
     "from_openai",
     "has_marker",
-    "markers_of",
+    "in_turn",
+    "is_legacy_result",
+    "metadata_with",
+    "parse_arguments",
+    "sends_name",
     "set_markers",
     "split_markers",
     "text_forms",
     "to_openai",
+    "without_remark",
 ]

@@ -16,11 +16,13 @@ from context_compressor.messages.chat.common import (
     REMARK,
     as_dict,
     assemble,
+    form_of,
     plain,
     remark_of,
     remember,
     wrong,
 )
+from context_compressor.messages.media import source_of, url_of
 from context_compressor.messages.msg import Block, copy_json
 from context_compressor.messages.text import dump_sendable
 
@@ -51,83 +53,78 @@ def part_to_block(part: object, path: str) -> Block:
         raise wrong(f"{path}.text", "a string", found.get("text"))
     if REMARK in data or kind in _OURS:
         return {"type": WRAPPED, WRAPPED: data}
+    if "source" in data:
+        return {**data, REMARK: {"form": "native"}} if kind in _PART_TYPES else data
     if kind is None:
         return _typeless_to_block(data)
-    if kind in _MEDIA:
-        return _media_to_block(data, kind)
-    if kind in _PART_TYPES and "source" in data:
-        return {**data, REMARK: {"form": "native"}}
-    return data
+    return _media_to_block(data, kind) if kind in _MEDIA else data
 
 
 def block_to_part(block: Block) -> dict[str, Any]:
     """Return a block as a content part."""
-    kind = block.get("type")
+    kind, form = str(block.get("type")), form_of(block)
+    source: dict[str, Any] = block["source"] if isinstance(block.get("source"), dict) else {}
     if kind == WRAPPED and isinstance(block.get(WRAPPED), Mapping):
         return dict(copy_json(block[WRAPPED]))
-    form = remark_of(block).get("form")
+    url = url_of(source)
     if form == "typeless":
-        return _block_to_typeless(block, str(kind))
-    if kind in _PART_TYPES and form != "native":
-        source = block.get("source")
-        if isinstance(source, dict) and url_of(source) is not None:
-            return _block_to_media(block, str(kind), source, form)
-    return {key: copy_json(value) for key, value in block.items() if key != REMARK}
+        swaps: dict[str, dict[str, Any]] = {"type": {}, REMARK: {}}
+        if url is not None:
+            swaps["source"] = {kind: url}
+        return _swapped(block, swaps)
+    if kind not in _PART_TYPES or form == "native" or url is None:
+        return _swapped(block, {REMARK: {}})
+    part_type = _PART_TYPES[kind]
+    held: Any = url
+    if form != "url":
+        held = _audio_held(source) if kind == "audio" else _url_held(source, url)
+    return _swapped(block, {"type": {"type": part_type}, "source": {part_type: held}, REMARK: {}})
 
 
-def url_of(source: Mapping[str, Any]) -> str | None:
-    """Return a source as a URL, base64 data as a `data:` URL; None when it is neither."""
-    if source.get("type") == "url" and isinstance(source.get("url"), str):
-        return str(source["url"])
-    if source.get("type") == "base64" and isinstance(source.get("data"), str):
-        return f"data:{source.get('media_type', '')};base64,{source['data']}"
-    return None
+def _swapped(data: Mapping[str, Any], swaps: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    """Return a copy of data with the items under some keys replaced, in place, by others, or by none."""
+    swapped: dict[str, Any] = {}
+    for key, value in data.items():
+        swapped.update(swaps[key] if key in swaps else {key: copy_json(value)})
+    return swapped
 
 
-def source_of(url: str) -> dict[str, Any]:
-    """Return a URL as a source: base64 where it splits exactly as `data:<type>;base64,<data>`, else a URL."""
-    if url.startswith("data:"):
-        media_type, found, data = url[5:].partition(";base64,")
-        if found and not set(",;") & set(media_type):
-            return {"type": "base64", "media_type": media_type, "data": data}
-    return {"type": "url", "url": url}
+def _typeless_to_block(part: dict[str, Any]) -> Block:
+    kinds = [key for key in _TYPELESS if key in part]
+    if len(kinds) != 1:
+        return part
+    kind = kinds[0]
+    if kind != "text" and isinstance(part[kind], str):
+        part = _swapped(part, {kind: {"source": source_of(part[kind])}})
+    return {"type": kind, **part, REMARK: {"form": "typeless"}}
 
 
 def _media_to_block(part: dict[str, Any], part_type: str) -> Block:
     held = part.get(part_type)
     kind = _MEDIA[part_type]
-    if "source" in part:
-        return part
+    remark = {}
+    source = None
     if isinstance(held, str) and kind != "audio":
-        return {**_with_source(part, part_type, kind, source_of(held)), REMARK: {"form": "url"}}
+        source, remark = source_of(held), {REMARK: {"form": "url"}}
     # What has names of ours in it, or lacks its own, cannot be told apart on the way back.
-    if not isinstance(held, dict) or {"type", "media_type"} & held.keys():
+    elif isinstance(held, dict) and not {"type", "media_type"} & held.keys():
+        source = _audio_source(held) if kind == "audio" else _url_source(held)
+    if source is None:
         return part
-    source = _audio_source(held) if kind == "audio" else _url_source(held)
-    return part if source is None else _with_source(part, part_type, kind, source)
-
-
-def _with_source(part: dict[str, Any], key: str, kind: str, source: dict[str, Any]) -> Block:
-    """Return `part` with its keys in place, `key` renamed to `source`."""
-    block: Block = {}
-    for name, value in part.items():
-        if name == "type":
-            block["type"] = kind
-        elif name == key:
-            block["source"] = source
-        else:
-            block[name] = value
-    return block
+    return {**_swapped(part, {"type": {"type": kind}, part_type: {"source": source}}), **remark}
 
 
 def _url_source(held: dict[str, Any]) -> dict[str, Any] | None:
     if not isinstance(held.get("url"), str) or "data" in held:
         return None
-    base = source_of(held["url"])
-    source: dict[str, Any] = {"type": base.pop("type")}
-    for key, value in held.items():
-        source.update(base if key == "url" else {key: value})
-    return source
+    source = source_of(held["url"])
+    return {"type": source.pop("type"), **_swapped(held, {"url": source})}
+
+
+def _url_held(source: dict[str, Any], url: str) -> dict[str, Any]:
+    if source["type"] == "url":
+        return _swapped(source, {"type": {}, "url": {"url": url}})
+    return _swapped(source, {"type": {}, "media_type": {}, "data": {"url": url}})
 
 
 def _audio_source(held: dict[str, Any]) -> dict[str, Any] | None:
@@ -135,75 +132,19 @@ def _audio_source(held: dict[str, Any]) -> dict[str, Any] | None:
     if not isinstance(data, str) or not isinstance(audio_format, str) or "url" in held:
         return None
     if data.startswith(("http://", "https://", "data:")):
-        return {"type": "url"} | {("url" if key == "data" else key): value for key, value in held.items()}
+        return {"type": "url", **_swapped(held, {"data": {"url": data}})}
     if audio_format in AUDIO_FORMATS:
         return None
-    source: dict[str, Any] = {"type": "base64"}
-    for key, value in held.items():
-        source.update({"media_type": f"audio/{value}"} if key == "format" else {key: value})
-    return source
-
-
-def _block_to_media(block: Block, kind: str, source: dict[str, Any], form: str | None) -> dict[str, Any]:
-    part_type = _PART_TYPES[kind]
-    held = _audio_held(source) if kind == "audio" else _url_held(source)
-    part: dict[str, Any] = {}
-    for key, value in block.items():
-        if key == "type":
-            part["type"] = part_type
-        elif key == "source":
-            part[part_type] = url_of(source) if form == "url" else held
-        elif key != REMARK:
-            part[key] = copy_json(value)
-    return part
-
-
-def _url_held(source: dict[str, Any]) -> dict[str, Any]:
-    place = "url" if source["type"] == "url" else "data"
-    ours = ("type", "url") if place == "url" else ("type", "media_type", "data")
-    held: dict[str, Any] = {}
-    for key, value in source.items():
-        if key == place:
-            held["url"] = url_of(source)
-        elif key not in ours:
-            held[key] = copy_json(value)
-    return held
+    return {"type": "base64", **_swapped(held, {"format": {"media_type": f"audio/{audio_format}"}})}
 
 
 def _audio_held(source: dict[str, Any]) -> dict[str, Any]:
-    held: dict[str, Any] = {}
-    for key, value in source.items():
-        if key == "media_type":
-            name = str(value).removeprefix("audio/")
-            held["format"] = AUDIO_FORMATS.get(name, name)
-        elif key != "type":
-            held["data" if key == "url" else key] = copy_json(value)
+    name = str(source.get("media_type")).removeprefix("audio/")
+    named = {"format": AUDIO_FORMATS.get(name, name)}
+    held = _swapped(source, {"type": {}, "media_type": named, "url": {"data": source.get("url")}})
     if source["type"] == "url" and "format" not in held:
         held["format"] = posixpath.splitext(urlsplit(source["url"]).path)[1][1:].lower() or "mp3"
     return held
-
-
-def _typeless_to_block(part: dict[str, Any]) -> Block:
-    kinds = [key for key in _TYPELESS if key in part]
-    if len(kinds) != 1 or "source" in part:
-        return part
-    kind = kinds[0]
-    remark = {REMARK: {"form": "typeless"}}
-    if kind != "text" and isinstance(part[kind], str):
-        return {"type": kind, **_with_source(part, kind, kind, source_of(part[kind])), **remark}
-    return {"type": kind, **part, **remark}
-
-
-def _block_to_typeless(block: Block, kind: str) -> dict[str, Any]:
-    source = block.get("source")
-    url = url_of(source) if isinstance(source, dict) else None
-    part: dict[str, Any] = {}
-    for key, value in block.items():
-        if key == "source" and url is not None:
-            part[kind] = url
-        elif key not in ("type", REMARK):
-            part[key] = copy_json(value)
-    return part
 
 
 _CALL_KEYS = {"function": ("id", "type", "function"), "custom": ("id", "type", "custom")}
@@ -252,23 +193,43 @@ def call_to_block(call: object, path: str) -> Block:
     if not isinstance(call_id, str):
         raise wrong(f"{path}.id", "a string", call_id)
     holder = "custom" if kind == "custom" else "function"
-    block, remark = _read_held(data.get(holder, MISSING), holder, f"{path}.{holder}")
-    block["id"] = call_id
-    if kind not in _CALL_KEYS:
-        remark["type"] = kind
-    canonical = _CALL_KEYS[holder]
-    remark |= remember(data, canonical, canonical, f"{path}.")
+    remark: dict[str, Any] = {} if kind in _CALL_KEYS else {"type": kind}
+    remark |= remember(data, _CALL_KEYS[holder], _CALL_KEYS[holder], f"{path}.")
     if holder == "custom":
         remark["form"] = "custom"
-    if remark:
-        block[REMARK] = remark
-    return block
+    return _held_to_block(data.get(holder, MISSING), holder, call_id, f"{path}.{holder}", remark)
 
 
 def function_call_to_block(call: object, path: str) -> Block:
     """Return a legacy `function_call` as a `tool_use` block; it has no id."""
-    block, remark = _read_held(call, "function", path)
-    block[REMARK] = remark | {"form": "function_call"}
+    return _held_to_block(call, "function", "", path, {"form": "function_call"})
+
+
+def _held_to_block(held: object, holder: str, call_id: str, path: str, remark: dict[str, Any]) -> Block:
+    """Return what a call holds as its block; the remark on the call is given."""
+    data = as_dict(held)
+    if data is None:
+        raise wrong(path, "a dict", held)
+    canonical = _HELD_KEYS[holder]
+    for key in canonical:
+        value = data.get(key, MISSING)
+        if not isinstance(value, str) and (key != "arguments" or as_dict(value) is None):
+            raise wrong(f"{path}.{key}", "a string", value)
+    text = data[canonical[1]]
+    block: Block = {"type": "tool_use", "id": call_id, "name": data["name"]}
+    own: dict[str, Any] = {}
+    if holder == "custom":
+        block["input"] = {"input": text}
+    elif isinstance(text, str):
+        block["input"] = parse_arguments(text)
+        block["raw_input"] = text
+    else:
+        block["input"] = plain(text, f"{path}.arguments")
+        own["arguments"] = "object"
+    if inner := remember(data, canonical, canonical, f"{path}."):
+        own["function"] = inner
+    if own or remark:
+        block[REMARK] = own | remark
     return block
 
 
@@ -288,39 +249,16 @@ def block_to_call(block: Block) -> dict[str, Any]:
 def block_to_held(block: Block) -> dict[str, Any]:
     """Return the dict inside a call: `function`, `custom`, or the legacy `function_call` itself."""
     remark = remark_of(block)
+    arguments = block["input"]
     if remark.get("form") == "custom":
-        fields = {"name": block["name"], "input": _custom_input(block["input"])}
+        text = arguments.get("input")
+        is_text = isinstance(text, str) and len(arguments) == 1
+        fields = {"name": block["name"], "input": text if is_text else dump_arguments(arguments)}
     else:
         as_object = remark.get("arguments") == "object"
-        arguments = copy_json(block["input"]) if as_object else _arguments_text(block)
-        fields = {"name": block["name"], "arguments": arguments}
+        sent = copy_json(arguments) if as_object else _arguments_text(block)
+        fields = {"name": block["name"], "arguments": sent}
     return assemble(fields, remark.get("function", {}))
-
-
-def _read_held(held: object, holder: str, path: str) -> tuple[Block, dict[str, Any]]:
-    data = as_dict(held)
-    if data is None:
-        raise wrong(path, "a dict", held)
-    canonical = _HELD_KEYS[holder]
-    for key in canonical:
-        value = data.get(key, MISSING)
-        if not isinstance(value, str) and (key != "arguments" or as_dict(value) is None):
-            raise wrong(f"{path}.{key}", "a string", value)
-    text = data[canonical[1]]
-    block: Block = {"type": "tool_use", "id": "", "name": data["name"]}
-    remark: dict[str, Any] = {}
-    if holder == "custom":
-        block["input"] = {"input": text}
-    elif isinstance(text, str):
-        block["input"] = parse_arguments(text)
-        block["raw_input"] = text
-    else:
-        block["input"] = plain(text, f"{path}.arguments")
-        remark["arguments"] = "object"
-    inner = remember(data, canonical, canonical, f"{path}.")
-    if inner:
-        remark["function"] = inner
-    return block, remark
 
 
 def _arguments_text(block: Block) -> str:
@@ -331,11 +269,6 @@ def _arguments_text(block: Block) -> str:
     if isinstance(raw, str) and (raw == text or dump_arguments(parse_arguments(raw)) == text):
         return raw
     return text
-
-
-def _custom_input(value: dict[str, Any]) -> str:
-    text = value.get("input")
-    return text if isinstance(text, str) and len(value) == 1 else dump_arguments(value)
 
 
 def _finite(digits: str) -> float:

@@ -1,4 +1,4 @@
-"""What the modules of the chat-dict codec share: keys, remarks, plain copies of what comes in, errors."""
+"""What the chat-dict codec's modules share, and what others may ask of its remark: nobody else reads it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ REMARK: Final = "openai"
 dict, in a block about that block's call or part. A JSON-like dict, absent when there is nothing to say."""
 
 MARKERS: Final = "markers"
-"""The key of the remark under which request metadata stands, as `markers` writes it."""
 
 MAX_DEPTH: Final = 100
 """How deep JSON data may nest. Fixed, because what recursion bears depends on the caller's stack, and the
@@ -32,7 +31,6 @@ ASSISTANT_KEYS = (
     *("role", "content", *THOUGHT_KEYS),
     *("refusal", "audio", "images", "function_call", "tool_calls"),
 )
-RESULT_KEYS = {"tool": ("role", "tool_call_id", "content"), "function": ("role", "name", "content")}
 FIELD_BLOCKS: dict[str, tuple[type, str]] = {"refusal": (str, "a string"), "audio": (dict, "a dict")}
 """Keys of an assistant dict that are content; their blocks say so with the remark `{"form": "field"}`, as do
 the image blocks of `images`, where OpenRouter and LiteLLM put what a model drew."""
@@ -47,12 +45,12 @@ _PARSED_BY_SDK = {
 which the API refuses when they are sent back (openai-node #1161)."""
 
 
-def wrong(path: str, expected: str, value: object) -> InvalidMessageError:
+def wrong(path: str, expected: str, value: object, mend: str = "") -> InvalidMessageError:
     """Return the error that names a field, what was expected there and what was found."""
     if value is MISSING:
-        return InvalidMessageError(f"{path}: expected {expected}, but it is missing")
+        return InvalidMessageError(f"{path}: expected {expected}, but it is missing{mend}")
     found = "None" if value is None else type(value).__name__
-    return InvalidMessageError(f"{path}: expected {expected}, got {found}")
+    return InvalidMessageError(f"{path}: expected {expected}, got {found}{mend}")
 
 
 def not_a_list(value: object, of: str) -> InvalidArgumentError:
@@ -64,7 +62,19 @@ def not_a_list(value: object, of: str) -> InvalidArgumentError:
 def no_chat_dict(index: int, value: object) -> InvalidMessageError:
     """Return the error for what stands where a chat dict should, with what makes one of a `Msg`."""
     mend = "; to_openai makes chat dicts of messages" if isinstance(value, Msg) else ""
-    return InvalidMessageError(f"{wrong(f'messages[{index}]', 'a chat dict', value)}{mend}")
+    return wrong(f"messages[{index}]", "a chat dict", value, mend)
+
+
+def as_list(messages: Iterable[Any]) -> list[Any]:
+    """Return chat dicts as a list.
+
+    Raises:
+        InvalidArgumentError: a single message, or anything else that is no list.
+    """
+    is_single = isinstance(messages, str | bytes | Mapping) or hasattr(messages, "model_dump")
+    if is_single or not isinstance(messages, Iterable):
+        raise not_a_list(messages, "chat dicts")
+    return list(messages)
 
 
 def as_dict(value: object) -> dict[str, Any] | None:
@@ -112,6 +122,14 @@ def plain(value: Any, path: str, depth: int = MAX_DEPTH) -> Any:
     return plain(dict(data), path, depth)
 
 
+def is_plain_text(part: Mapping[str, Any]) -> bool:
+    """Tell whether a part is a text that says nothing else."""
+    return len(part) == 2 and part.get("type") == "text"
+
+
+# The remark
+
+
 def remember(
     data: Mapping[str, Any], canonical: Iterable[str], known: Iterable[str], path: str
 ) -> dict[str, Any]:
@@ -138,13 +156,8 @@ def assemble(fields: dict[str, Any], remark: Mapping[str, Any]) -> dict[str, Any
     extra: dict[str, Any] = remark.get("extra", {})
     if not keys and not extra:
         return fields
-    ordered: dict[str, Any] = {}
-    for key in (*keys, *fields, *extra):
-        if key in fields:
-            ordered[key] = fields[key]
-        elif key in extra:
-            ordered[key] = copy_json(extra[key])
-    return ordered
+    said = {**copy_json(extra), **fields}
+    return {key: said[key] for key in (*keys, *fields, *extra) if key in said}
 
 
 def remark_of(holder: Block | None) -> dict[str, Any]:
@@ -156,13 +169,7 @@ def remark_of(holder: Block | None) -> dict[str, Any]:
     return remark if remark and _is_remark(remark) else {}
 
 
-def is_plain_text(part: Mapping[str, Any]) -> bool:
-    """Tell whether a part is a text that says nothing else."""
-    return len(part) == 2 and part.get("type") == "text"
-
-
 def _is_remark(value: object) -> bool:
-    """Tell whether a value has the form of what the codec writes."""
     return isinstance(value, dict) and all(_may_say(key, said) for key, said in value.items())
 
 
@@ -177,7 +184,7 @@ def _may_say(key: object, said: object) -> bool:
 
 
 def are_markers(value: object) -> bool:
-    """Tell whether a value has the form of what `markers.split_markers` took out of a chat dict."""
+    """Tell whether a value has the form of what `split_markers` took out of a chat dict."""
     return isinstance(value, list) and all(
         isinstance(one, list)
         and len(one) == 4
@@ -187,3 +194,87 @@ def are_markers(value: object) -> bool:
         and isinstance(one[2], str | None)
         for one in value
     )
+
+
+# What others ask of it
+
+
+def extra_of(holder: Block | None) -> dict[str, Any]:
+    """Return what a chat dict, or a call, said under keys that have no place in content."""
+    extra: dict[str, Any] = remark_of(holder).get("extra", {})
+    return extra
+
+
+def extras_of_call(block: Block) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the same of a `tool_use` block: of the `function` in its call, and of the call."""
+    if REMARK not in block:
+        return {}, {}
+    return remark_of(block).get("function", {}).get("extra", {}), extra_of(block)
+
+
+def metadata_with(extra: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the metadata of a message of which only such keys are kept."""
+    return {REMARK: {"extra": extra}} if extra else None
+
+
+def without_remark(block: Block) -> Block:
+    """Return a block as content alone."""
+    return {key: value for key, value in block.items() if key != REMARK}
+
+
+def form_of(block: Block) -> str | None:
+    """Return how a block stood on the wire where its type leaves that open.
+
+    `field` for a key beside the content, `function_call` or `custom` for such a call, `typeless` for a part
+    of DashScope's form.
+    """
+    form: str | None = remark_of(block).get("form")
+    return form
+
+
+def sends_name(msg: Msg) -> bool:
+    """Tell whether the dict that a message was named who speaks, or the tool."""
+    remark = remark_of(msg.metadata)
+    return "name" in remark.get("keys", ()) and "name" not in remark.get("extra", ())
+
+
+def is_legacy_result(msg: Msg) -> bool:
+    """Tell whether a result message has role `function` on the wire."""
+    return bool(remark_of(msg.metadata).get("role") == "function")
+
+
+def legacy_result_metadata() -> dict[str, Any]:
+    """Return the metadata of a result message that has role `function` on the wire."""
+    return {REMARK: {"role": "function"}}
+
+
+def content_form(msg: Msg) -> str | None:
+    """Return how the content stood where blocks leave it open: "null", "string", "list" or "absent"."""
+    form: str | None = remark_of(msg.metadata).get("content")
+    return form
+
+
+def without_content_form(msg: Msg) -> Msg:
+    """Return a copy of a message whose content stands as blocks say it."""
+    other = msg.copy()
+    (other.metadata or {}).get(REMARK, {}).pop("content", None)
+    return other
+
+
+def without_extra(msg: Msg, keys: Iterable[str]) -> Msg:
+    """Return a copy of a message without some of the keys that have no place in content."""
+    other = msg.copy()
+    remark = (other.metadata or {})[REMARK]
+    for key in keys:
+        del remark["extra"][key]
+        if "keys" in remark:
+            remark["keys"].remove(key)
+    return other
+
+
+def text_block_like(block: Block, text: str) -> Block:
+    """Return a text block in place of another, or beside it; DashScope's parts without a type stay such."""
+    replaced: Block = {"type": "text", "text": text}
+    if form_of(block) == "typeless":
+        replaced[REMARK] = {"form": "typeless"}
+    return replaced

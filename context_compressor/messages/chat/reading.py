@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import Any
 
 from context_compressor.errors import InvalidMessageError
@@ -13,13 +14,12 @@ from context_compressor.messages.chat.common import (
     MISSING,
     PLAIN_ROLES,
     REMARK,
-    RESULT_KEYS,
     ROLES,
     THOUGHT_KEYS,
     as_dict,
+    as_list,
     is_plain_text,
     no_chat_dict,
-    not_a_list,
     plain,
     remember,
     wrong,
@@ -48,9 +48,7 @@ def from_openai(messages: Iterable[Any]) -> list[Msg]:
         if data is None:
             raise no_chat_dict(index, message)
         if "role" not in data and not isinstance(message, Mapping):
-            raise InvalidMessageError(
-                f"{wrong(f'messages[{index}]', 'a chat dict', message)}; {_mend_of(message)}"
-            )
+            raise wrong(f"messages[{index}]", "a chat dict", message, f"; {_mend_of(message)}")
         try:
             bare, markers = split_markers(data)
             if has_marker(markers):
@@ -68,18 +66,6 @@ def _mend_of(value: object) -> str:
         if hasattr(value, held):  # the SDKs' answers, which hold it
             return f"hand over its {path}"
     return "let its library make chat dicts of its messages, LangChain by convert_to_openai_messages"
-
-
-def as_list(messages: Iterable[Any]) -> list[Any]:
-    """Return chat dicts as a list.
-
-    Raises:
-        InvalidArgumentError: a single message, or anything else that is no list.
-    """
-    is_single = isinstance(messages, str | bytes | Mapping) or hasattr(messages, "model_dump")
-    if is_single or not isinstance(messages, Iterable):
-        raise not_a_list(messages, "chat dicts")
-    return list(messages)
 
 
 def _read_message(data: dict[str, Any], tool_names: dict[str, str]) -> Msg:
@@ -102,7 +88,7 @@ def _read_message(data: dict[str, Any], tool_names: dict[str, str]) -> Msg:
     role = str.__str__(role)  # out of an enum
     if role == "assistant":
         return _read_assistant(data, tool_names)
-    if role in RESULT_KEYS:
+    if role in ("tool", "function"):
         return _read_result(data, role, tool_names)
     return _read_spoken(data, role)
 
@@ -111,7 +97,7 @@ def _read_spoken(data: dict[str, Any], role: str) -> Msg:
     content = _read_content(data)
     if content is None:
         raise wrong("content", "a string or a list of parts", data.get("content", MISSING))
-    remark: dict[str, Any] = {"role": role} if role == "developer" else {}
+    remark = {"role": role} if role == "developer" else {}
     name, known = _read_name(data, ("role", "content"))
     remark |= remember(data, ("role", "content"), known, "")
     kind: Role = "user" if role == "user" else "system"
@@ -120,53 +106,52 @@ def _read_spoken(data: dict[str, Any], role: str) -> Msg:
 
 def _read_assistant(data: dict[str, Any], tool_names: dict[str, str]) -> Msg:
     name, known = _read_name(data, ("role", "content"))
-    blocks, fields = _read_assistant_fields(data)
-    for block in blocks:
-        if block["type"] == "tool_use" and block["id"]:
+    thoughts, others = _read_thoughts(data), _read_fields(data)
+    for block in others.get("tool_calls", ()):
+        if block["id"]:
             tool_names[block["id"]] = block["name"]
     content = _read_content(data)
-    form = None
-    parts: list[Block] = []
-    if isinstance(content, list):
-        parts = content
-        if not content or (blocks and len(content) == 1 and is_plain_text(content[0])):
-            form = "list"
-    elif content:
-        parts = [{"type": "text", "text": content}]
-    elif content == "":
-        form = "string"
-    elif "content" not in data:
-        form = "absent"
-    remark: dict[str, Any] = {}
+    fields = {**thoughts, **others}
     whole: str | list[Block]
-    if isinstance(content, str) and not blocks:
+    form = None
+    if isinstance(content, list):
+        is_one_text = len(content) == 1 and is_plain_text(content[0])
+        form = "list" if not content or (fields and is_one_text) else None
+    elif content == "":
+        form = "string" if fields else None
+    elif content is None:
+        form = None if "content" in data else "absent"
+    if isinstance(content, str) and not fields:
         whole = content
     else:
-        thinking = sum(key in fields for key in THOUGHT_KEYS)
-        whole = [*blocks[:thinking], *parts, *blocks[thinking:]]
-        if form:
-            remark["content"] = form
+        parts = [{"type": "text", "text": content}] if isinstance(content, str) and content else content
+        before, behind = chain(*thoughts.values()), chain(*others.values())
+        whole = [*before, *(parts or []), *behind]
+    remark: dict[str, Any] = {"content": form} if form else {}
     known = (*known, *fields)
-    absent = () if "content" in data else ("content",)
-    canonical = [key for key in ASSISTANT_KEYS if key in known and key not in absent]
+    canonical = [key for key in ASSISTANT_KEYS if key in known and (key != "content" or "content" in data)]
     remark |= remember(data, canonical, known, "")
     return Msg(
         "assistant" if name is None else name, whole, "assistant", {REMARK: remark} if remark else None
     )
 
 
-def _read_assistant_fields(data: dict[str, Any]) -> tuple[list[Block], list[str]]:
-    """Return the blocks of everything but `content`, reasoning first, and the keys that they stand for."""
-    blocks: list[Block] = []
-    fields: list[str] = []
+def _read_thoughts(data: dict[str, Any]) -> dict[str, list[Block]]:
+    """Return the blocks of what the model thought, by key."""
+    found: dict[str, list[Block]] = {}
     for key in THOUGHT_KEYS:
         thought = data.get(key)
         if key == "reasoning_content" and not isinstance(thought, str | None):
             raise wrong(key, "a string", thought)
         if thought and isinstance(thought, str):
             form = {} if key == "reasoning_content" else {REMARK: {"form": key}}
-            blocks.append({"type": "thinking", "thinking": plain(thought, ""), **form})
-            fields.append(key)
+            found[key] = [{"type": "thinking", "thinking": plain(thought, ""), **form}]
+    return found
+
+
+def _read_fields(data: dict[str, Any]) -> dict[str, list[Block]]:
+    """Return the blocks of what stands beside the content, by key."""
+    found: dict[str, list[Block]] = {}
     for key, (kind, expected) in FIELD_BLOCKS.items():
         value = data.get(key)
         if kind is dict:
@@ -174,22 +159,19 @@ def _read_assistant_fields(data: dict[str, Any]) -> tuple[list[Block], list[str]
         if not isinstance(value, kind | None):
             raise wrong(key, expected, value)
         if value:
-            blocks.append({"type": key, key: plain(value, key), REMARK: {"form": "field"}})
-            fields.append(key)
-    images = _read_images(data.get("images"))
-    if images:
-        blocks.extend(images)
-        fields.append("images")
+            found[key] = [{"type": key, key: plain(value, key), REMARK: {"form": "field"}}]
+    if images := _read_images(data.get("images")):
+        found["images"] = images
     if data.get("function_call") is not None:
-        blocks.append(function_call_to_block(data["function_call"], "function_call"))
-        fields.append("function_call")
+        found["function_call"] = [function_call_to_block(data["function_call"], "function_call")]
     calls = data.get("tool_calls")
     if not isinstance(calls, list | tuple | None):
         raise wrong("tool_calls", "a list", calls)
     if calls:
-        blocks.extend(call_to_block(call, f"tool_calls[{index}]") for index, call in enumerate(calls))
-        fields.append("tool_calls")
-    return blocks, fields
+        found["tool_calls"] = [
+            call_to_block(call, f"tool_calls[{index}]") for index, call in enumerate(calls)
+        ]
+    return found
 
 
 def _read_images(images: object) -> list[Block]:
@@ -204,37 +186,33 @@ def _read_images(images: object) -> list[Block]:
 
 
 def _read_result(data: dict[str, Any], role: str, tool_names: dict[str, str]) -> Msg:
-    canonical = RESULT_KEYS[role]
+    is_legacy = role == "function"
+    canonical = ("role", "name" if is_legacy else "tool_call_id", "content")
     name, known = _read_name(data, canonical)
-    if role == "function" and name is None:
+    if is_legacy and name is None:
         raise wrong("name", "a string", data.get("name", MISSING))
     tool = data.get("tool_name") if name is None else name  # Ollama's key
     if not isinstance(tool, str):
         tool = None
-    call_id = "" if role == "function" else data.get("tool_call_id", MISSING)
+    call_id = data.get("tool_call_id", MISSING) if not is_legacy else ""
     if call_id is MISSING:
         if tool is None:
-            raise InvalidMessageError(
-                f"{wrong('tool_call_id', 'a string', MISSING)}; where calls have no ids, say the tool's name"
-            )
+            mend = "; where calls have no ids, say the tool's name"
+            raise wrong("tool_call_id", "a string", MISSING, mend)
         call_id = ""
     if not isinstance(call_id, str):
         raise wrong("tool_call_id", "a string", call_id)
     output = _read_content(data)
-    remark: dict[str, Any] = {"role": role} if role == "function" else {}
+    if output is None and "content" not in data:
+        raise wrong("content", "a string or a list of parts", MISSING)
+    remark: dict[str, Any] = {"role": role} if is_legacy else {}
     if output is None:
-        if "content" not in data:
-            raise wrong("content", "a string or a list of parts", MISSING)
         remark["content"] = "null"
+    remark |= remember(data, canonical, known, "")
     if tool is None:
         tool = tool_names.get(call_id, "tool")
-    remark |= remember(data, canonical, known, "")
-    block = {
-        "type": "tool_result",
-        "id": call_id,
-        "name": tool,
-        "output": "" if output is None else output,
-    }
+    shown = "" if output is None else output
+    block = {"type": "tool_result", "id": call_id, "name": tool, "output": shown}
     return Msg(tool, [block], "system", {REMARK: remark} if remark else None)
 
 
@@ -244,7 +222,7 @@ def _read_content(data: dict[str, Any]) -> str | list[Block] | None:
         return [part_to_block(part, f"content[{index}]") for index, part in enumerate(content)]
     if not isinstance(content, str | None):
         mend = "; json.dumps makes a string of it" if isinstance(content, dict) else ""
-        raise InvalidMessageError(f"{wrong('content', 'a string or a list of parts', content)}{mend}")
+        raise wrong("content", "a string or a list of parts", content, mend)
     return plain(content, "")  # type: ignore[no-any-return]
 
 

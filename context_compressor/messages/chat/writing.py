@@ -1,4 +1,4 @@
-"""Write chat dicts from messages, with the cache markers that a caller put on them."""
+"""Write chat dicts from messages, with the cache markers that a caller put on them, and in turn."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ from context_compressor.messages.chat.common import (
     REMARK,
     THOUGHT_KEYS,
     as_dict,
+    as_list,
     assemble,
+    form_of,
     is_plain_text,
+    no_chat_dict,
     not_a_list,
     plain,
     remark_of,
@@ -26,10 +29,11 @@ from context_compressor.messages.chat.common import (
 from context_compressor.messages.msg import Block, Msg, copy_json
 
 
-def to_openai(messages: Iterable[Msg]) -> list[dict[str, Any]]:
+def to_openai(messages: Iterable[Msg]) -> list[Any]:
     """Turn messages into chat dicts; a message with several tool results becomes several dicts.
 
     An assistant message gives the assistant dict first, then any results; others give the results first.
+    Type checkers take the dicts for whatever an SDK calls its messages, `ChatCompletionMessageParam` say.
 
     Raises:
         InvalidArgumentError: `messages` is not a list or another iterable of `Msg`.
@@ -51,7 +55,7 @@ def to_openai(messages: Iterable[Msg]) -> list[dict[str, Any]]:
         else:
             said = list(_write_blocks(content, role, msg.name, remark))
         if MARKERS in remark and len(said) == 1:  # of several dicts it is none's own
-            said = [with_markers(said[0], remark[MARKERS])]
+            said = [_with_markers(said[0], remark[MARKERS])]
         result.extend(said)
     return result
 
@@ -81,47 +85,36 @@ def _write_blocks(
     blocks: list[Block], role: str, name: str, remark: dict[str, Any]
 ) -> Iterator[dict[str, Any]]:
     results = [block for block in blocks if block.get("type") == "tool_result"]
-    others = [block for block in blocks if block.get("type") != "tool_result"] if results else blocks
+    others = [block for block in blocks if block.get("type") != "tool_result"]
     # A remark speaks of the dict that the message was: the results, unless the assistant spoke.
     of_results = bool(results) and role != "assistant"
     own_remark = {} if of_results else remark
+    answers = [_write_result(block, remark if of_results else {}) for block in results]
     spoken = []
     if others or not results:
         spoken = [_finish(_write_spoken(others, role, own_remark), name, own_remark)]
-    if role == "assistant":
-        yield from spoken
-    for block in results:
-        yield _write_result(block, remark if of_results else {})
-    if role != "assistant":
-        yield from spoken
+    yield from (*spoken, *answers) if role == "assistant" else (*answers, *spoken)
 
 
 def _write_spoken(blocks: list[Block], role: str, remark: dict[str, Any]) -> dict[str, Any]:
     parts: list[dict[str, Any]] = []
-    thoughts: dict[str, list[str]] = {}
-    calls: list[dict[str, Any]] = []
     held: dict[str, Any] = {}
     for block in blocks:
         kind = block.get("type")
-        form = remark_of(block).get("form")
+        form = form_of(block)
         if kind == "thinking":
-            key = form if form in THOUGHT_KEYS else "reasoning_content"
-            thoughts.setdefault(key, []).append(block["thinking"])
+            key = form if form in THOUGHT_KEYS else THOUGHT_KEYS[0]
+            held[key] = f"{held[key]}\n{block['thinking']}" if key in held else block["thinking"]
+        elif kind == "tool_use" and form == "function_call" and "function_call" not in held:
+            held["function_call"] = block_to_held(block)
         elif kind == "tool_use":
-            if form == "function_call" and "function_call" not in held:
-                held["function_call"] = block_to_held(block)
-            else:
-                calls.append(block_to_call(block))
+            held.setdefault("tool_calls", []).append(block_to_call(block))
         elif kind in FIELD_BLOCKS and kind in block and form == "field":
             held[str(kind)] = copy_json(block[str(kind)])
         elif kind == "image" and form == "field" and role == "assistant":
             held.setdefault("images", []).append(block_to_part(block))
         else:
             parts.append(block_to_part(block))
-    for key, texts in thoughts.items():
-        held[key] = "\n".join(texts)
-    if calls:
-        held["tool_calls"] = calls
     fields: dict[str, Any] = {"role": _sent_role(role, remark)}
     content = _write_content(parts, bool(held), role, remark.get("content"))
     if content is not MISSING:
@@ -144,14 +137,15 @@ def _write_result(block: Block, remark: dict[str, Any]) -> dict[str, Any]:
     if output == "" and remark.get("content") == "null":
         content = None
     if remark.get("role") == "function":
-        return _finish(
-            {"role": "function", "name": block.get("name") or "", "content": content}, None, remark
-        )
+        legacy = {"role": "function", "name": block.get("name") or "", "content": content}
+        return _finish(legacy, None, remark)
     fields = {"role": "tool", "tool_call_id": block["id"], "content": content}
     if not block["id"] and "tool_call_id" not in remark.get("keys", fields):
         del fields["tool_call_id"]
     return _finish(fields, block.get("name"), remark)
 
+
+# Request metadata
 
 REQUEST_METADATA = frozenset({"cache_control"})
 """Keys of messages, parts and calls: breakpoints of a prompt cache (Anthropic)."""
@@ -202,14 +196,12 @@ def _split(value: Mapping[str, Any], path: list[Any], markers: Markers) -> dict[
                 item if (found := as_dict(item)) is None else _split(found, [*path, key, index], markers)
                 for index, item in enumerate(held)
             ]
-        elif isinstance(held, dict):
-            bare[key] = _split(held, [*path, key], markers)
         else:
-            bare[key] = held
+            bare[key] = _split(held, [*path, key], markers) if isinstance(held, dict) else held
     return bare
 
 
-def with_markers(wire: dict[str, Any], markers: Markers) -> dict[str, Any]:
+def _with_markers(wire: dict[str, Any], markers: Markers) -> dict[str, Any]:
     """Return a chat dict with request metadata in its places, as far as it has these; `wire` is changed."""
     if isinstance(wire.get("content"), str) and any(path[:2] == _ONLY_PART for path, *_ in markers):
         wire["content"] = [{"type": "text", "text": wire["content"]}]
@@ -225,12 +217,6 @@ def with_markers(wire: dict[str, Any], markers: Markers) -> dict[str, Any]:
             held.clear()
             held.update([*items[:place], (key, copy_json(value)), *items[place:]])
     return wire
-
-
-def markers_of(msg: Msg) -> Markers:
-    """Return the request metadata that a message carries."""
-    found: Markers = remark_of(msg.metadata).get(MARKERS, [])
-    return found
 
 
 def set_markers(msg: Msg, markers: Markers) -> Msg:
@@ -251,3 +237,66 @@ def text_forms(bare: dict[str, Any]) -> list[dict[str, Any]]:
     if not isinstance(content, str):
         return [bare]
     return [bare, {**bare, "content": [{"type": "text", "text": content}]}]
+
+
+# In turn
+
+BRIDGE = "[The conversation goes on.]"
+"""What the assistant says where a user message follows a tool's result; 15 tokens or less, frame included."""
+
+
+def in_turn(messages: Iterable[Any]) -> list[Any]:
+    """Return a view's chat dicts with user and assistant in turn, calls and results apart.
+
+    The templates of Mistral's and Gemma's models, and some providers, refuse two user messages in a row, and
+    Mistral's API a user message right behind a tool's result. A view has both, since a summary is a user
+    message that may stand beside another. Neighbours of one role are joined, what they say unchanged; behind
+    a result the assistant says `BRIDGE`, which the memory has not counted (`reserved_tokens`). A dict that is
+    not concerned is the one that came in.
+
+    Raises:
+        InvalidMessageError: one is no dict with a role; the text names its index.
+        InvalidArgumentError: `messages` is not a list or another iterable of chat dicts.
+    """
+    result: list[dict[str, Any]] = []
+    for index, message in enumerate(as_list(messages)):
+        if not isinstance(message, dict):
+            raise no_chat_dict(index, message)
+        if "role" not in message:
+            raise wrong(f"messages[{index}].role", "a string", MISSING)
+        role, before = message["role"], result[-1] if result else {}
+        if role == before.get("role") and _may_be_joined(before):
+            result[-1] = _joined(before, message)
+            continue
+        if role == "user" and before.get("role") in ("tool", "function"):
+            result.append({"role": "assistant", "content": BRIDGE})
+        result.append(message)
+    return result
+
+
+def _may_be_joined(message: dict[str, Any]) -> bool:
+    """Tell whether what follows from the same role may stand in the same message."""
+    if message["role"] == "assistant":
+        return not any(message.get(key) for key in ("tool_calls", "function_call", "audio", "images"))
+    return bool(message["role"] == "user")
+
+
+def _joined(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+    both = (first, second)
+    held = {**first, **{key: value for key, value in second.items() if value is not None}}
+    if first.get("name") != second.get("name"):
+        held.pop("name", None)
+    for key in THOUGHT_KEYS:
+        thoughts = [message[key] for message in both if isinstance(message.get(key), str)]
+        if any(thoughts):
+            held[key] = "\n\n".join(filter(None, thoughts))
+    contents = [message["content"] for message in both if message.get("content")]
+    if all(isinstance(content, str) for content in contents):
+        content: Any = "\n\n".join(contents)
+    else:
+        content = [copy_json(part) for content in contents for part in _parts(content)]
+    return {**held, "content": content}
+
+
+def _parts(content: Any) -> list[dict[str, Any]]:
+    return [{"type": "text", "text": content}] if isinstance(content, str) else list(content)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -11,7 +10,7 @@ from itertools import islice
 from typing import Any
 
 from context_compressor.summarizers.extracts.passages import Passage, flat, shorten
-from context_compressor.summarizers.extracts.reading import Call
+from context_compressor.summarizers.extracts.reading import Call, data_in
 
 _BAD = (
     r"error|errors|fatal|traceback|exception|failed|failure|failing|cannot|can't|unable|invalid|denied"
@@ -31,7 +30,6 @@ _COUNTS_BAD = re.compile(r"\b[1-9]\d* (?:failed|failures?|errors?)\b", re.IGNORE
 _EXIT_CODE = re.compile(r"(?:exit|return)[ _-]?(?:code|status)\W{1,4}(-?\d{1,9})\b", re.IGNORECASE)
 _STACK = "Traceback (most recent call last)"
 _ENDS_CHARS = 300
-"""Of a long first or last line so many characters are looked at."""
 _STATUS_CHARS = 80
 """A line that tells an exit code is no longer."""
 _SHORT_CHARS = 1_500
@@ -44,7 +42,6 @@ _VALUE_CHARS = 600
 _MOST_FIELDS = 60
 _ERROR_LINES = 6
 _SIZE = re.compile(r"\(\d+ lines\)")
-"""What says in place of lines how many they are."""
 _NUMBERED = re.compile(r"(?<!\w)[\w.:-]*?\d[\w.,:-]*")
 """A word with a digit in it: by these alone lines that are alike differ."""
 _MOST_DEPTH = 4
@@ -62,7 +59,6 @@ class Outcome:
     is_record: bool = False
     """Whether it is data, told by its fields."""
     chars: int = 0
-    """How long the whole is."""
 
 
 def read_outcome(call: Call) -> Outcome:
@@ -70,16 +66,14 @@ def read_outcome(call: Call) -> Outcome:
     text = call.result
     if text is None:
         return Outcome()
-    data = _data_of(text)
+    data = data_in(text)
+    failed = call.flagged or _says_failed(data)
     if isinstance(data, dict) and (inner := _enveloped(data)) is not None:
-        text = inner
-        inner_data = _data_of(text)
-        failed = call.flagged or _says_failed(data) or _says_failed(inner_data)
-        data = inner_data
-    else:
-        failed = call.flagged or _says_failed(data)
-    if data is not None:
-        return Outcome(failed, _tell_fields(data), not failed, len(text))
+        text, data = inner, data_in(inner)
+        failed = failed or _says_failed(data)
+    if data is not None:  # told by its fields, what names it first and what stands deeper later
+        told = Passage(list(islice(_fields(data), _MOST_FIELDS)), joint=", ", keeps="first")
+        return Outcome(failed, told, not failed, len(text))
     lines = [line for line in map(str.strip, text.splitlines()) if any(map(str.isalnum, line))]
     code = _exit_code(lines)
     lines = [line for line in lines if not _FRAME.fullmatch(line)]
@@ -87,26 +81,15 @@ def read_outcome(call: Call) -> Outcome:
     return Outcome(failed, _tell_lines(lines, failed), False, len(text))
 
 
-def _data_of(text: str) -> Any:
-    if text.lstrip()[:1] not in ("{", "["):
-        return None
-    try:
-        data = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return data if isinstance(data, dict | list) else None
-
-
 def _enveloped(data: dict[str, Any]) -> str | None:
     """Return the text around which a result is nothing but an envelope: beside it, what tells of success."""
     key = next((key for key in ("output", "content", "result") if isinstance(data.get(key), str)), None)
-    if (
-        key is None
-        or len(data) < 2
-        or any(value for value in data.values() if isinstance(value, dict | list))
-    ):
-        return None
-    return str(data[key]) if all(_STATUS_KEY.search(name) for name in data if name != key) else None
+    others = {name: value for name, value in data.items() if name != key}
+    is_status = all(
+        _STATUS_KEY.search(name) and not (value and isinstance(value, dict | list))
+        for name, value in others.items()
+    )
+    return str(data[key]) if key is not None and others and is_status else None
 
 
 def _says_failed(data: Any) -> bool:
@@ -181,11 +164,6 @@ def _unlike_others(lines: list[str]) -> tuple[bool, set[str]]:
     return are_alike, unlike if are_alike else set()
 
 
-def _tell_fields(data: Any) -> Passage:
-    """Tell data by its fields, what names them first and what stands deeper later."""
-    return Passage(list(islice(_fields(data), _MOST_FIELDS)), joint=", ", keeps="first")
-
-
 def _fields(data: Any, depth: int = 0) -> Iterator[str | Passage]:
     if depth > _MOST_DEPTH:
         return
@@ -194,8 +172,7 @@ def _fields(data: Any, depth: int = 0) -> Iterator[str | Passage]:
             yield shorten(flat(", ".join(map(str, data[:20]))), _VALUE_CHARS)
             return
         for item in data[:12]:
-            inner = list(_fields(item, depth + 1))
-            if inner:
+            if inner := list(_fields(item, depth + 1)):
                 yield Passage(inner, "(", ")", ", ", keeps="first")
         if len(data) > 12:
             yield f"{len(data)} in all"
@@ -209,10 +186,8 @@ def _fields(data: Any, depth: int = 0) -> Iterator[str | Passage]:
         if value is not None and value != "":
             yield f"{key}: {shorten(flat(str(value)), _VALUE_CHARS)}"
     for key, value in data.items():
-        if isinstance(value, dict | list) and value:
-            inner = list(_fields(value, depth + 1))
-            if inner:
-                yield Passage(inner, f"{key}: ", "", ", ", keeps="first")
+        if isinstance(value, dict | list) and (inner := list(_fields(value, depth + 1))):
+            yield Passage(inner, f"{key}: ", "", ", ", keeps="first")
 
 
 def fields_besides(data: Passage, known: Iterable[str], name: str) -> Passage:
@@ -221,12 +196,11 @@ def fields_besides(data: Passage, known: Iterable[str], name: str) -> Passage:
     known.update(field for field in fields_of(data) if name and field.endswith(f": {name}"))
     told = _without(data, known) or replace(data, parts=["ok"])
     if len(known) > _FEW_FIELDS:  # what changed in a record is not what names it
-        told.parts = sorted(told.parts, key=lambda part: isinstance(part, str) and _names_it(part))
+        told.parts = sorted(
+            told.parts,
+            key=lambda part: isinstance(part, str) and _ID_KEY.search(part.partition(":")[0]) is not None,
+        )
     return told
-
-
-def _names_it(field: str) -> bool:
-    return _ID_KEY.search(field.partition(":")[0]) is not None
 
 
 def fields_of(passage: Passage) -> Iterator[str]:

@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 ELLIPSIS = "…"
-_LEAST_PART = 60
-"""Characters below which a part is left out rather than cut further: first words alone tell nothing."""
-_LEAST_PASSAGE = 90
-"""The same for a part that has parts itself."""
+_LEAST_PART, _LEAST_PASSAGE = 60, 90
+"""Characters below which a part is left out rather than cut further, first words alone telling nothing; and
+one that has parts itself."""
 _JOINT_CHARS = 3
 _LEAST_QUOTE = 120
 """Characters from which a quote has a head and a tail."""
@@ -32,7 +31,6 @@ class Passage:
     is_quote: bool = False
     """Whether it is one text, word for word, of which head and tail are kept."""
     keeps: Literal["first", "last", "ends"] = "ends"
-    """Which of too many parts are kept."""
     weights: tuple[float, ...] = ()
     """How much longer than others each part may be; () where all are alike."""
     ranks: tuple[float, ...] = ()
@@ -53,68 +51,53 @@ class Passage:
         if self.is_quote:
             parts = [quote_ends(str(part), room) for part in self.parts]
         elif len(self) <= limit:
-            parts = [part if isinstance(part, str) else part.tell(len(part)) for part in self.parts]
+            parts = [_tell(part, len(part)) for part in self.parts]
         else:
-            parts = self._cut_parts(room)
+            told = self._whole_parts(room) if self.ranks else self._cut_parts(room)
+            # What is left out before a part, and behind the last, is marked.
+            parts = [
+                text if index - 1 in told or index == 0 else f"{ELLIPSIS} {text}"
+                for index, text in sorted(told.items())
+            ]
+            if len(self.parts) - 1 not in told and parts and not parts[-1].endswith(ELLIPSIS):
+                parts[-1] += f" {ELLIPSIS}"
         return f"{self.head}{self._joined(parts)}{self.tail}"
 
-    def _cut_parts(self, room: int) -> list[str]:
-        if self.ranks:
-            return self._whole_parts(max(room, 0))
+    def _cut_parts(self, room: int) -> dict[int, str]:
+        """Return parts by number, as many as can say something in a room, each cut to its share of it."""
+        weights = self.weights or (1.0,) * len(self.parts)
+        least = [
+            min(len(part), _LEAST_PART if isinstance(part, str) else _LEAST_PASSAGE) for part in self.parts
+        ]
+        if len(least) == 2:  # neither is worth much without the other
+            part_of = room / sum(weights)
+            shares = [int(part_of * weight) - _JOINT_CHARS for weight in weights]
+            least = [max(0, min(pair)) for pair in zip(least, shares, strict=True)]
         kept: list[int] = []
         left = max(room, 0)
-        weights = self.weights or (1.0,) * len(self.parts)
-        floors = [self._least(part) for part in self.parts]
-        if len(floors) == 2:  # neither is worth much without the other
-            part_of = room / sum(weights)
-            floors = [
-                max(0, min(least, int(part_of * weight) - _JOINT_CHARS))
-                for least, weight in zip(floors, weights, strict=True)
-            ]
         for index in self._order():
-            least = floors[index] + _JOINT_CHARS
-            if least > left and kept:
+            if least[index] + _JOINT_CHARS > left and kept:
                 break
-            left -= least
+            left -= least[index] + _JOINT_CHARS
             kept.append(index)
         kept.sort()
-        least_chars = [floors[index] for index in kept]
-        more = [len(self.parts[index]) - least for index, least in zip(kept, least_chars, strict=True)]
-        told = []
-        before = -1
-        for index, least, share in zip(
-            kept, least_chars, share_out(more, left, [weights[index] for index in kept]), strict=True
-        ):
-            part, limit = self.parts[index], least + share
-            text = shorten(part, limit) if isinstance(part, str) else part.tell(limit)
-            told.append(text if index == before + 1 else f"{ELLIPSIS} {text}")
-            before = index
-        if before < len(self.parts) - 1 and told and not told[-1].endswith(ELLIPSIS):
-            told[-1] += f" {ELLIPSIS}"
-        return told
+        more = [len(self.parts[index]) - least[index] for index in kept]
+        shares = share_out(more, left, [weights[index] for index in kept])
+        return {
+            index: _tell(self.parts[index], least[index] + share)
+            for index, share in zip(kept, shares, strict=True)
+        }
 
-    def _whole_parts(self, room: int) -> list[str]:
+    def _whole_parts(self, room: int) -> dict[int, str]:
         """Return the parts that matter most whole, and one of them cut: halves of all would tell nothing."""
         told: dict[int, str] = {}
+        room = max(room, 0)
         for index in self._order():
             part = str(self.parts[index])
-            left = room
-            if len(part) > left and told and left < _LEAST_PART:
-                continue
-            told[index] = shorten(part, left)
-            room -= len(told[index]) + _JOINT_CHARS
-        marked = []
-        for index in sorted(told):
-            marked.append(told[index] if index - 1 in told or index == 0 else f"{ELLIPSIS} {told[index]}")
-        if len(self.parts) - 1 not in told and marked and not marked[-1].endswith(ELLIPSIS):
-            marked[-1] += f" {ELLIPSIS}"
-        return marked
-
-    def _least(self, part: str | Passage) -> int:
-        """Return below how many characters a part is left out."""
-        if not isinstance(part, str):
-            return min(len(part), _LEAST_PASSAGE)
-        return min(len(part), _LEAST_PART)
+            if len(part) <= room or not told or room >= _LEAST_PART:
+                told[index] = shorten(part, room)
+                room -= len(told[index]) + _JOINT_CHARS
+        return told
 
     def _order(self) -> list[int]:
         """Return the numbers of the parts, those first that are kept of too many."""
@@ -133,6 +116,10 @@ class Passage:
             joint = " " if text.endswith(_ENDS_ITSELF) or part.startswith(ELLIPSIS) else " · "
             text = f"{text}{joint}{part}" if text else part
         return text
+
+
+def _tell(part: str | Passage, limit: int) -> str:
+    return shorten(part, limit) if isinstance(part, str) else part.tell(limit)
 
 
 def share_out(needs: Sequence[float], room: float, weights: Sequence[float] | None = None) -> list[int]:
@@ -191,11 +178,9 @@ class Item:
     """Where it stands among the others: below 0 for what an earlier summary told."""
     passage: Passage
     rank: float = 0.0
-    """Who stays where not all do."""
+    """Those that rank highest stay where there is no room for all."""
     weight: float = 1.0
-    """How much longer than others it may be."""
     carried: bool = False
-    """Whether an earlier summary told it."""
 
 
 @dataclass(frozen=True, slots=True)

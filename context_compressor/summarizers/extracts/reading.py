@@ -14,7 +14,7 @@ from context_compressor.messages.text import clean, strip_reasoning
 
 _READ_CHARS = 200_000
 """Of a longer text the ends are read, half of it each."""
-_UNNAMED = ("", "user", "human", "tool")
+_UNNAMED = ("", "user", "human", "tool", "system")
 _STAND_IN = re.compile(r"\[[^\n]{0,200}ctx://[0-9a-f]{16}[^\n]*\]\n?")
 """The label of a stub or a segment; what follows it is told as if it were the whole."""
 _SPOKEN_CALL = re.compile(
@@ -52,9 +52,7 @@ class Call:
     name: str
     arguments: Mapping[str, Any]
     result: str | None = None
-    """None where none is there."""
     flagged: bool = False
-    """Whether its message marks it as failed."""
 
 
 @dataclass(slots=True)
@@ -79,10 +77,7 @@ class Material:
 def read_messages(messages: Sequence[Msg], previous: str | None, context: Sequence[Msg] = ()) -> Material:
     """Read messages, and the earlier summary that the new one replaces.
 
-    Args:
-        messages: what is to be summarised.
-        previous: the earlier summary.
-        context: what stays beside the summary: what a user said there is not told again.
+    `context` stays beside the summary: what a user said there is not told again.
     """
     reader = _Reader()
     if previous:
@@ -93,14 +88,11 @@ def read_messages(messages: Sequence[Msg], previous: str | None, context: Sequen
             reader.read_summary(msg.get_text_content() or "")
         elif kind not in ("placeholder", "stays"):
             reader.read(msg)
-    shown = {line.removeprefix("- ").strip() for msg in context for line in _lines_in(msg)}
+    lines = [line for msg in context for line in (msg.get_text_content() or "").splitlines()]
+    shown = {line.removeprefix("- ").strip() for line in lines}
     for words in reader.material.words if shown else ():
         words.is_shown = all(line.strip() in shown for line in words.text.splitlines())
     return reader.material
-
-
-def _lines_in(msg: Msg) -> list[str]:
-    return (msg.get_text_content() or "").splitlines()
 
 
 class _Reader:
@@ -146,20 +138,19 @@ class _Reader:
                 call.flagged = bool(block.get("is_error"))
 
     def _take_words(self, speaker: str, text: str, name: str, has_calls: bool) -> None:
-        if speaker == "agent":
-            text = strip_reasoning(text).strip() if text.startswith("<") else text
-            if not text:
-                return
-            self._said = text
-        else:
-            text = said_in(text) if speaker == "user" else text
-            if not text:
-                return
+        if speaker == "user":
+            text = said_in(text)
+        elif speaker == "agent" and text.startswith("<"):
+            text = strip_reasoning(text).strip()
+        if not text:
+            return
         self._place += 1
-        named = "" if speaker == "agent" or name.casefold() in (*_UNNAMED, "system") else name[:40]
+        named = "" if speaker == "agent" or name.casefold() in _UNNAMED else name[:40]
         before = self._said if speaker == "user" else ""
         closing = speaker == "agent" and not has_calls
         self.material.words.append(Words(self._place, speaker, text, named, before, closing))
+        if speaker == "agent":
+            self._said = text
 
     def _take_call(self, name: str, arguments: Mapping[str, Any]) -> Call:
         self._place += 1
@@ -184,11 +175,7 @@ class _Reader:
 def _spoken_calls(text: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     for found in _SPOKEN_CALL.finditer(text):
         body = (found[2] or found[3] or "").strip()
-        try:
-            data = json.loads(body)
-        except (ValueError, RecursionError):
-            data = None
-        if isinstance(data, dict):
+        if isinstance(data := data_in(body), dict):
             arguments = next((value for value in data.values() if isinstance(value, dict)), data)
             yield str(data.get("name") or ""), arguments
         else:
@@ -197,11 +184,8 @@ def _spoken_calls(text: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 def _message_in(text: str) -> str:
     """Return what is said in an object that is hardly more than one text; others as they are."""
-    try:
-        data = json.loads(text) if text.startswith("{") else None
-    except (ValueError, RecursionError):
-        data = None
-    values = [value for value in data.values() if isinstance(value, str)] if isinstance(data, dict) else []
+    data = data_in(text) if text.startswith("{") else None
+    values = [value for value in (data or {}).values() if isinstance(value, str)]
     said = max(values, key=len, default="").strip()
     return said if 2 * len(said) > len(text) else text
 
@@ -229,13 +213,12 @@ def _ends(text: str) -> str:
     return f"{text[: _READ_CHARS // 2]}\n…\n{text[-_READ_CHARS // 2 :]}"
 
 
-def leaves_of(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
-    """Yield each value in JSON-like data as a text, with the key that it stands under."""
-    if isinstance(value, Mapping):
-        for name, item in value.items():
-            yield from leaves_of(item, str(name))
-    elif isinstance(value, list):
-        for item in value:
-            yield from leaves_of(item, key)
-    elif value is not None:
-        yield key, str(value)
+def data_in(text: str) -> Any:
+    """Return the object or list that a text is in JSON; None where it is none."""
+    if text.lstrip()[:1] not in ("{", "["):
+        return None
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return data if isinstance(data, dict | list) else None

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterator
 
-from context_compressor.messages.standing import weight_of
+from context_compressor.messages.parts import leaves_of
+from context_compressor.messages.speech import weight_of
 from context_compressor.summarizers.extracts.passages import Item, Labels, Passage, flat, shorten
-from context_compressor.summarizers.extracts.reading import Material, Words, leaves_of
+from context_compressor.summarizers.extracts.reading import Material, Words, data_in
 
 _SHORT_CHARS = 40
 """A shorter answer says nothing without its question."""
@@ -22,7 +22,6 @@ _LOOSE_NUMBER = re.compile(r"\s?\d{1,2}[.)、]\s*\Z")
 _SENTENCE = re.compile(r"[^\n]+?(?:[.!?](?=\s|\Z)|[。！？]|\n|\Z)")
 _QUESTION_MARKS = ("?", "？")
 _ANNOUNCES = (":", "：")
-"""How a sentence ends that only leads to a call."""
 _LEAST_CHARS = 12
 """A shorter sentence goes with the one before."""
 _MOST_WEIGHT = 40
@@ -51,17 +50,15 @@ def user_items(material: Material, labels: Labels) -> Iterator[Item]:
             tail = f'" ({labels.asked}: {question})'
         if is_over := id(words) in answered:
             tail += f" ({labels.answered})"
-        # What was asked is over once it is answered; what a later message repeats is told there.
-        worths = [
-            0
-            if (is_over and sentence.endswith(_QUESTION_MARKS))
-            or (newest[sentence] > number and len(sentence) >= _ALIKE_CHARS)
-            else weight_of(sentence)
-            for sentence in spoken
-        ]
+        worths = []
+        for sentence in spoken:
+            # What was asked is over once it is answered; what a later message repeats is told there.
+            was_asked = is_over and sentence.endswith(_QUESTION_MARKS)
+            is_repeated = newest[sentence] > number and len(sentence) >= _ALIKE_CHARS
+            worths.append(0 if was_asked or is_repeated else weight_of(sentence))
         quote = _ranked(spoken, worths, f"{label} {words.name}".rstrip() + ': "', tail, joint=" ")
         is_last = number == len(said) - 1
-        rank = (number + 1) / len(said) / 2 + (words is first or is_last) + _bounded(sum(worths))
+        rank = (number + 1) / len(said) / 2 + (words is first or is_last) + worth_of(sum(worths))
         yield Item("user", words.place, quote, rank, 1.5 if is_last else 1.0)
 
 
@@ -77,17 +74,13 @@ def agent_items(material: Material, labels: Labels) -> Iterator[Item]:
         said = " ".join(lines)
         if not words.closing and len(said) < _TELLING_CHARS and not weight_of(said):
             continue
-        rank = (number + 1) / len(told) / 2 + words.closing / 2 + worth_of(said) / 2
+        rank = (number + 1) / len(told) / 2 + words.closing / 2 + worth_of(weight_of(said)) / 2
         passage = _ranked(lines, list(map(weight_of, lines)), f"{labels.agent}: ")
         yield Item("agent", words.place, passage, rank)
 
 
-def worth_of(text: str) -> float:
-    """Return from 0 to 2 what a user's words are worth beside those said later: the values that they name."""
-    return _bounded(weight_of(text))
-
-
-def _bounded(weight: int) -> float:
+def worth_of(weight: int) -> float:
+    """Return from 0 to 2 what words are worth beside those said later, by the values that they name."""
     return min(weight, _MOST_WEIGHT) * 2 / _MOST_WEIGHT
 
 
@@ -134,13 +127,11 @@ def _lines_of(words: Words) -> list[str]:
 
 def _plain(text: str) -> str:
     """Return what is said in a text that is JSON, a line for each value with its key; any other as it is."""
-    if not text.lstrip().startswith("{"):
+    data = data_in(text)
+    if not isinstance(data, dict):
         return text
-    try:
-        data = json.loads(text)
-    except (ValueError, RecursionError):
-        return text
-    return "\n".join(f"{key}: {value}" if key else value for key, value in leaves_of(data))
+    said = [(key, str(value)) for key, value in leaves_of(data) if value is not None]
+    return "\n".join(f"{key}: {value}" if key else value for key, value in said)
 
 
 def _without_announcements(line: str) -> str:

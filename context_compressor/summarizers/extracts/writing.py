@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 
-from context_compressor.summarizers.extracts.artifacts import Done, read_calls, rows_of
 from context_compressor.summarizers.extracts.passages import (
     CHINESE,
     ENGLISH,
@@ -18,9 +18,12 @@ from context_compressor.summarizers.extracts.passages import (
 from context_compressor.summarizers.extracts.reading import Material, read_messages
 from context_compressor.summarizers.extracts.words import agent_items, user_items
 from context_compressor.summarizers.extracts.work import (
+    Done,
     carried_items,
     failure_items,
     plan_in,
+    read_calls,
+    rows_of,
     standing_failures,
     state_items,
 )
@@ -58,16 +61,12 @@ class Draft:
         self._labels = CHINESE if is_chinese(texts) else ENGLISH
         calls = read_calls(material.calls)
         self._root = _root_of(calls)
-        self._root_item: Item | None = None
-        items = [
-            *carried_items(material, calls),
-            *_collect(material, calls, self._labels),
-        ]
+        self._root_item = Item("work", 0, Passage([self._root], f"{self._labels.root} "), 1.0)
+        items = [*carried_items(material, calls), *_collect(material, calls, self._labels)]
         if self._root:
-            told = Passage([self._root], f"{self._labels.root} ")
-            self._root_item = Item("work", 0, told, 1.0)
             items.append(self._root_item)
-        self._items = _without_repeats(items)
+        # Of those that say the same the newest is kept.
+        self._items = list({(item.kind, item.passage.tell(10**6)): item for item in items}.values())
         wish = set(_WORD.findall(f"{request.note or ''} {request.instructions or ''}".casefold()))
         for item in self._items if wish else ():
             text = item.passage.tell(2_000).casefold()
@@ -77,25 +76,22 @@ class Draft:
 
     def write(self, room: float) -> tuple[str, bool]:
         """Return a text of about `room` characters, and whether it tells all."""
-        items = self._items
-        kinds = [(kind, carried) for kind in SHARES for carried in (False, True)]
-        groups = {key: [item for item in items if (item.kind, item.carried) == key] for key in kinds}
+        groups: dict[tuple[Kind, bool], list[Item]] = {
+            (kind, carried): [] for kind in SHARES for carried in (False, True)
+        }
+        for item in self._items:
+            groups[item.kind, item.carried].append(item)
         groups = {key: group for key, group in groups.items() if group}
-        needs = [sum(len(item.passage) + _LINE_CHARS for item in group) for group in groups.values()]
+        needs = [sum(map(_chars_of, group)) for group in groups.values()]
         weights = [
             SHARES[kind] * (CARRIED_SHARE if carried else 1 - CARRIED_SHARE) for kind, carried in groups
         ]
-        shares = share_out(needs, room, weights)
-        chosen = [
-            item
-            for group, share in zip(groups.values(), shares, strict=True)
-            for item in _chosen(group, share)
-        ]
-        if not chosen and items and room > 40:
-            chosen = [max(items, key=lambda item: item.rank)]
+        shares = zip(groups.values(), share_out(needs, room, weights), strict=True)
+        chosen = [item for group, share in shares for item in _chosen(group, share)]
+        if not chosen and self._items and room > 40:
+            chosen = [max(self._items, key=lambda item: item.rank)]
         # All lines grow at one rate, so that none is told at length while others are cut.
-        sizes = [len(item.passage) + _LINE_CHARS for item in chosen]
-        limits = share_out(sizes, room, [item.weight for item in chosen])
+        limits = share_out(list(map(_chars_of, chosen)), room, [item.weight for item in chosen])
         told = [
             (item, item.passage.tell(limit - _LINE_CHARS)) for item, limit in zip(chosen, limits, strict=True)
         ]
@@ -110,10 +106,7 @@ class Draft:
         labels = self._labels
         headings = {"earlier": labels.earlier, "failure": labels.failures, "state": labels.state}
         sections: dict[str, list[str]] = {
-            labels.earlier: [],
-            labels.log: [],
-            labels.failures: [],
-            labels.state: [],
+            heading: [] for heading in (labels.earlier, labels.log, labels.failures, labels.state)
         }
         has_root = any(item is self._root_item for item, _ in told)
         for item, text in sorted(told, key=lambda pair: pair[0].place):
@@ -125,43 +118,44 @@ class Draft:
         )
 
 
+def _chars_of(item: Item) -> int:
+    return len(item.passage) + _LINE_CHARS
+
+
 def _chosen(items: list[Item], room: int) -> list[Item]:
     """Return the best of some lines: as many as can say something in a room."""
     chosen: list[Item] = []
-    left = room
     for item in sorted(items, key=lambda item: (-item.rank, -item.place)):
         least = min(len(item.passage), max(_LEAST_CHARS, len(item.passage.head) + 40)) + _LINE_CHARS
-        if least <= left:
+        if least <= room:
             chosen.append(item)
-            left -= least
+            room -= least
     return chosen
 
 
 def _collect(material: Material, calls: list[Done], labels: Labels) -> list[Item]:
     failures = standing_failures(calls)
-    items = [*user_items(material, labels), *agent_items(material, labels)]
-    items += [*failure_items(failures), *state_items(calls, labels)]
-    last = material.calls[-1].place if material.calls else 1
     failed = {done.key for done in failures}
-    shown = [done for done in calls if done.call.result is not None]
-    shown = [done for done in shown if not (done.outcome.failed and done.key in failed)]
-    rows = rows_of([done for done in shown if not plan_in(done.call.arguments)])
-    return [*items, *(row.item(labels, last) for row in rows)]
+    shown = [
+        done
+        for done in calls
+        if done.call.result is not None
+        and not (done.outcome.failed and done.key in failed)
+        and not plan_in(done.call.arguments)
+    ]
+    last = material.calls[-1].place if material.calls else 1
+    return [
+        *user_items(material, labels),
+        *agent_items(material, labels),
+        *failure_items(failures),
+        *state_items(calls, labels),
+        *(row.item(labels, last) for row in rows_of(shown)),
+    ]
 
 
 def _root_of(calls: Sequence[Done]) -> str:
     """Return the folder, with its slash, that most of the paths which calls name are in; "" for none."""
-    paths = [done.name for done in calls if done.name.startswith("/")]
-    counts: dict[str, int] = {}
-    for path in set(paths):
-        for slash in re.finditer("/", path):
-            if slash.start() >= _LEAST_ROOT:
-                counts[path[: slash.end()]] = counts.get(path[: slash.end()], 0) + 1
-    counts = {root: count for root, count in counts.items() if count >= _LEAST_PATHS}
-    return max(counts, key=lambda root: (counts[root] * len(root), root), default="")
-
-
-def _without_repeats(items: list[Item]) -> list[Item]:
-    """Return items without those that say what another one says, the newest of them kept."""
-    newest = {(item.kind, item.passage.tell(10**6)): item for item in items}
-    return list(newest.values())
+    paths = {done.name for done in calls if done.name.startswith("/")}
+    folders = Counter(path[: slash.end()] for path in paths for slash in re.finditer("/", path))
+    roots = [root for root, n in folders.items() if n >= _LEAST_PATHS and len(root) > _LEAST_ROOT]
+    return max(roots, key=lambda root: (folders[root] * len(root), root), default="")
