@@ -11,11 +11,11 @@ import pytest
 from context_compressor.cli import replay_parallel
 from context_compressor.measure import watch
 from tests.cli.support import environment, run_process, start_process
+from tests.measure.reports import session
 from tests.measure.support import says
 from tests.readers import test_claude_code as claude
 from tests.readers import test_codex as codex
 from tests.readers.support import SAMPLES
-from tests.report.support import session
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ pytest.importorskip("matplotlib", reason="needs the extra `report`")
 
 from context_compressor.measure.charts import NARROW, WIDE, bars_chart, cost_chart, tokens_chart
 from context_compressor.measure.data import short_number
-from tests.report.support import make_probes, report_on, run_session, session
+from tests.measure.reports import make_probes, report_on, run_session, session
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ pytest.importorskip("matplotlib", reason="needs the extra `report`")
 from context_compressor.measure import Excerpt
 from context_compressor.measure.data import Skipped
 from context_compressor.measure.page import MAX_BYTES, TEXT_BYTES, clean, ranges, render_page, trim, weigh
-from tests.report.support import HOSTILE, make_probes, report_on, run_session, session
+from tests.measure.reports import HOSTILE, make_probes, report_on, run_session, session
 
 VOID = {"meta", "br", "path", "use", "rect"}
 
