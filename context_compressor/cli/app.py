@@ -10,13 +10,20 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial, wraps
 from typing import Annotated, Any, TextIO
 
 import typer
 
-from context_compressor.cli.commands import compress, demo, examine, gc, grep, read, replay
+from context_compressor.cli.compress import compress
+from context_compressor.cli.demo import demo
+from context_compressor.cli.examine import examine
+from context_compressor.cli.gc import gc
 from context_compressor.cli.options import BROKEN_PIPE, DONE, INTERRUPTED, TROUBLE, CommandError
+from context_compressor.cli.output import check_stdout
+from context_compressor.cli.replay import replay
+from context_compressor.cli.stored import grep, read
 from context_compressor.messages.text import one_line
 
 PROGRAM = "context-compressor"
@@ -57,8 +64,18 @@ def _start(
         raise typer.Exit
 
 
-for command in (compress, read, grep, gc, replay, examine, demo):
-    app.command()(command)
+def _later(command: Callable[..., int]) -> Callable[..., Callable[[], int]]:
+    """Return a command that typer calls, and that hands back what is to be done instead of doing it."""
+
+    @wraps(command)
+    def ready(**options: Any) -> Callable[[], int]:
+        return partial(command, **options)
+
+    return ready
+
+
+for _command in (compress, read, grep, gc, replay, examine, demo):
+    app.command()(_later(_command))
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
@@ -86,8 +103,6 @@ def _run(arguments: Sequence[str] | None) -> int:
     outcome = _invoke(arguments)
     if callable(outcome):
         return int(outcome())
-    from context_compressor.cli.output import check_stdout
-
     check_stdout()  # there the help or the version should have gone
     return int(outcome or DONE)
 

@@ -140,6 +140,11 @@ def percent(share: float | None, none: str = "–") -> str:
     return none if share is None else f"{100 * share:.1f} %"
 
 
+def ratio(value: float | None, none: str = "–") -> str:
+    """Return a ratio with two decimals; where there is none, `none`."""
+    return none if value is None else f"{value:.2f}"
+
+
 def told_range(told: Told) -> str:
     """Return the interval of 95 % in which the share of what is told lies."""
     return f"{100 * told.low:.0f} to {100 * told.high:.0f} %"
