@@ -59,7 +59,7 @@ from context_compressor.measure import (
 from context_compressor.measure import (
     examine as examine_one,
 )
-from context_compressor.measure.data import OURS, percent, ratio, short_number, told_range
+from context_compressor.measure.results import OURS, percent, ratio, short_number, told_range
 from context_compressor.messages.chat import from_openai
 from context_compressor.messages.text import counted
 from context_compressor.tokens.tiktoken import TiktokenCounter

@@ -12,11 +12,10 @@ from context_compressor.measure import (
     Probe,
     ProbeError,
     ProbeSet,
-    check_places,
     read_probe_sets,
     read_probes,
 )
-from context_compressor.measure.data import OURS
+from context_compressor.measure.results import OURS
 from context_compressor.readers import Format, Problem, Session, UnreadableError, read_path
 from context_compressor.readers.session import summed
 
@@ -104,16 +103,12 @@ def _is_of(one: ProbeSet, session: Session) -> bool:
 
 
 def _probes_of(session: Session, sets: Sequence[tuple[str, ProbeSet]]) -> tuple[Probe, ...]:
-    """Return the probes that a session has itself, and those of its sets."""
+    own = (session.frame or {}).get("probes")
+    of_it = [(file, one) for file, one in sets if _is_of(one, session)]
     try:
-        probes = read_probes((session.frame or {}).get("probes"), session.place(), len(session.messages))
-        for file, one in sets:
-            if _is_of(one, session):
-                check_places(one.probes, file, len(session.messages))
-                probes += one.probes
+        return read_probes(own, session.place(), len(session.messages), of_it)
     except ProbeError as error:
         raise CommandError(str(error)) from None
-    return probes
 
 
 def _nothing_in(path: str, problems: Sequence[Problem]) -> Problem:

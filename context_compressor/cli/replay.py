@@ -43,7 +43,7 @@ from context_compressor.cli.output import (
 )
 from context_compressor.cli.replay_parallel import Replays, Task, default_jobs, find_unfit
 from context_compressor.measure import KINDS, Totals
-from context_compressor.measure.data import (
+from context_compressor.measure.results import (
     HOW_TO_ASK,
     OURS,
     RAW,
@@ -52,7 +52,6 @@ from context_compressor.measure.data import (
     Skipped,
     percent,
     ratio,
-    report_value,
     short_number,
     told_range,
 )
@@ -155,7 +154,7 @@ def replay(
         code = NO if data.failed else TROUBLE
         raise CommandError(f"no session could be replayed; {first.name}: {first.why}", code)
     if as_json:
-        write_stdout(json.dumps(report_value(data), indent=1) + "\n")
+        write_stdout(json.dumps(data.to_dict(), indent=1) + "\n")
     elif data.sessions and not quiet:
         is_page_shown = report is not None and is_stdout(report)
         _print_tables(make_console(stderr=is_page_shown), data)

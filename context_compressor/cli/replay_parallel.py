@@ -18,7 +18,7 @@ from typing import Any
 
 from context_compressor.errors import ContextCompressorError
 from context_compressor.measure import SYSTEMS, Probe, Recording, Watched, watch
-from context_compressor.measure.data import OURS, SessionRun, Skipped
+from context_compressor.measure.results import OURS, SessionRun, Skipped
 from context_compressor.messages.chat import from_openai
 from context_compressor.tokens.tiktoken import TiktokenCounter
 

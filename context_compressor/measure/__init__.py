@@ -18,7 +18,6 @@ from context_compressor.measure.probes import (
     Probe,
     ProbeError,
     ProbeSet,
-    check_places,
     is_told,
     read_probe_sets,
     read_probes,
@@ -33,13 +32,17 @@ from context_compressor.measure.recording import (
     message_text,
     readable,
 )
-from context_compressor.measure.replay import Excerpt, StandIn, TurnEvent, Watched, excerpt_of, replay, watch
+from context_compressor.measure.replay import excerpt_of, replay, watch
 from context_compressor.measure.results import (
+    Excerpt,
     Prices,
     Replay,
+    StandIn,
     Told,
     Totals,
     Turn,
+    TurnEvent,
+    Watched,
     cost_of,
     total,
 )
@@ -78,7 +81,6 @@ __all__ = [
     "Turn",
     "TurnEvent",
     "Watched",
-    "check_places",
     "choose_cut",
     "content_text",
     "cost_of",

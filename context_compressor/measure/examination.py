@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from pydantic import ValidationError
 
 from context_compressor.errors import ContextCompressorError
-from context_compressor.measure.probes import KINDS, PASSAGE_CHARACTERS, Probe, is_told
+from context_compressor.measure.probes import KINDS, PASSAGE_CHARACTERS, Probe, first_fault, is_told
 from context_compressor.measure.recording import Chat, Recording, readable
 from context_compressor.measure.replay import replay
 from context_compressor.measure.results import Replay
@@ -251,8 +251,7 @@ async def write_probes(history: Sequence[Chat], examiner: Examiner) -> tuple[Pro
                     {**value, "at": len(history)} if isinstance(value, dict) else value
                 )
             except ValidationError as error:
-                first = error.errors()[0]
-                faults.append(f"probes[{number}].{'.'.join(map(str, first['loc']))}: {first['msg']}")
+                faults.append(first_fault(error, f"probes[{number}]"))
                 continue
             if is_told(transcript, probe.keys):
                 probes.append(probe)

@@ -221,7 +221,7 @@ def test_an_empty_directory(cli, tmp_path):
 def test_without_the_extra(cli, folder, monkeypatch, option, missing):
     """Nothing is replayed before the user learns what to install."""
     for name in [name for name in sys.modules if name.startswith("context_compressor.measure.")]:
-        if not name.endswith(".data"):
+        if not name.endswith(".results"):
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, missing, None)
 
