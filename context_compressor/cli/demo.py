@@ -7,7 +7,7 @@ import json
 import re
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from tempfile import TemporaryDirectory
@@ -85,18 +85,19 @@ def demo(
         raise CommandError(
             f"{session.tools.root}: this Python keeps no library there that an agent could read"
         )
-    console = make_console()
-    show = _introduce(console, budget, turns) if not as_json else lambda _: None
+    console = None if as_json else make_console()
+    if console is not None:
+        _introduce(console, budget, turns)
     folder = TemporaryDirectory(prefix="context-compressor-") if store is None else nullcontext(store)
     with folder as directory:
         events: list[CompressionEvent] = []
         texts = FileOffloadStore(directory, NAMESPACE)
         memory = CompressedMemory(config=config, store=texts, summarizer=summarizer, on_event=events.append)
         try:
-            outcome = asyncio.run(_Run(memory, session, show, events).run())
+            outcome = asyncio.run(_Run(memory, session, console, events).run())
         except ContextOverflowError as error:
             raise CommandError(str(error).replace("max_total_tokens", "--budget"), NO) from None
-    if as_json:
+    if console is None:
         print(json.dumps({**asdict(outcome), "ok": outcome.is_good}, indent=2))
     else:
         _print_summary(console, outcome, store)
@@ -145,17 +146,6 @@ class Outcome:
         return not self.invalid_requests and self.peak_view_tokens <= self.budget_tokens and read_back
 
 
-@dataclass(slots=True)
-class _Turn:
-    """One request, as it is shown."""
-
-    number: int
-    tools: tuple[str, ...]
-    history_tokens: int
-    view_tokens: int
-    events: Sequence[CompressionEvent]
-
-
 class _Run:
     """Drive the scripted agent through a memory, request by request; `events` is what its hook appends to."""
 
@@ -163,10 +153,10 @@ class _Run:
         self,
         memory: CompressedMemory,
         session: ScriptedSession,
-        show: Callable[[_Turn], object],
+        console: Console | None,
         events: Sequence[CompressionEvent],
     ) -> None:
-        self._memory, self._session, self._show, self._events = memory, session, show, events
+        self._memory, self._session, self._console, self._events = memory, session, console, events
         self._tools = OffloadTools(memory)
         self._raw: list[ChatDict] = []
         self._seen_events = 0
@@ -210,7 +200,8 @@ class _Run:
         if problems := self._checker.check(to_openai(view)):
             outcome.invalid_requests.append(f"turn {turn}: {problems[0]}")
         new_events, self._seen_events = self._events[self._seen_events :], len(self._events)
-        self._show(_Turn(turn, tools, outcome.history_tokens, outcome.view_tokens, new_events))
+        if self._console is not None:
+            _show(self._console, turn, tools, outcome, new_events)
 
     async def _read_back(self, turn: int) -> None:
         """Let the agent find and read a definition that it read long ago, and compare with the original."""
@@ -277,29 +268,36 @@ def stands_in(lines: Sequence[str], history: Sequence[dict[str, Any]]) -> bool:
 # What is shown
 
 
-def _introduce(console: Console, budget: int, turns: int) -> Callable[[_Turn], object]:
-    """Print what a newcomer needs to know; return what shows a turn in the way that suits the place."""
+def _introduce(console: Console, budget: int, turns: int) -> None:
+    """Print what a newcomer needs to know."""
     console.print(
         f"A scripted agent explores Python's standard library: {counted(turns, 'turn')}, real tools.\n"
         f"history: all it has said and read. view: what a model would be sent, at most\n"
         f"{budget:,} tokens; where the history outgrows that, older parts are moved out.\n",
         soft_wrap=True,
     )
-    if not console.file.isatty() or console.is_dumb_terminal or not console.encoding.startswith("utf"):
-        return lambda turn: _log(console, turn, budget)
-    console.print(f"turn  {'tools':14}   history     view  {'of the budget':14} event and tokens saved\n")
-    return lambda turn: console.print(_row(turn, budget), no_wrap=True, overflow="ellipsis")
+    if _can_draw(console):
+        console.print(f"turn  {'tools':14}   history     view  {'of the budget':14}event and tokens saved")
 
 
-def _log(console: Console, turn: _Turn, budget: int) -> None:
-    """Print a turn's events, and the turn itself if it is the tenth."""
-    lines = list(map(_event_line, turn.events))
-    if turn.number % _TURNS_PER_LINE == 0:
-        share = 100 * turn.view_tokens / budget
-        tokens = f"history {turn.history_tokens:7,} tokens, view {turn.view_tokens:6,}"
+def _can_draw(console: Console) -> bool:
+    return console.file.isatty() and not console.is_dumb_terminal and console.encoding.startswith("utf")
+
+
+def _show(
+    console: Console, turn: int, tools: Sequence[str], now: Outcome, events: Sequence[CompressionEvent]
+) -> None:
+    """Print a row for each turn; where there is no terminal, the events, and every tenth turn."""
+    if _can_draw(console):
+        console.print(_row(turn, tools, now, events), no_wrap=True, overflow="ellipsis")
+        return
+    lines = list(map(_event_line, events))
+    if turn % _TURNS_PER_LINE == 0:
+        share = 100 * now.view_tokens / now.budget_tokens
+        tokens = f"history {now.history_tokens:7,} tokens, view {now.view_tokens:6,}"
         lines.append(f"{tokens} ({share:.0f} % of the budget)")
     for line in lines:
-        say(console, f"turn {turn.number:3}  {line}")
+        say(console, f"turn {turn:3}  {line}")
 
 
 def _event_line(event: CompressionEvent) -> str:
@@ -309,22 +307,22 @@ def _event_line(event: CompressionEvent) -> str:
     return f"{event.kind}: {event.tokens_before:,} tokens became {event.tokens_after:,}, {stored} stored"
 
 
-def _row(turn: _Turn, budget: int) -> Text:
-    """Return a turn as a line of at most 80 columns: tools, tokens, a bar of the budget, the last event."""
-    first, *others = turn.tools or ("(answer)",)
-    if others:
-        first += f" x{len(turn.tools)}" if set(others) == {first} else f" +{len(others)}"
+def _row(turn: int, tools: Sequence[str], now: Outcome, events: Sequence[CompressionEvent]) -> Text:
+    """Return tools, tokens, a bar of the budget and the last event, in 80 columns."""
+    called = tools[0] if tools else "(answer)"
+    if len(tools) > 1:
+        called += f" x{len(tools)}" if len(set(tools)) == 1 else f" +{len(tools) - 1}"
     event = ""
-    if turn.events:
-        last, more = turn.events[-1], len(turn.events) - 1
-        event = f"{_VERBS[last.kind]} {last.tokens_before - last.tokens_after:,}{f' +{more}' if more else ''}"
-    share = turn.view_tokens / budget
+    if events:
+        last, more = events[-1], f" +{len(events) - 1}" if len(events) > 1 else ""
+        event = f"{_VERBS[last.kind]} {last.tokens_before - last.tokens_after:,}{more}"
+    share = now.view_tokens / now.budget_tokens
     filled = round(min(share, 1) * _BAR_WIDTH)
     return Text.assemble(
-        f"{turn.number:4}  {first:14}  {turn.history_tokens:8,}  {turn.view_tokens:7,}  ",
+        f"{turn:4}  {called:14}  {now.history_tokens:8,}  {now.view_tokens:7,}  ",
         ("█" * filled, "green" if share < 0.75 else "yellow" if share <= 1 else "red"),
         ("░" * (_BAR_WIDTH - filled), "dim"),
-        ("  " + event, "bold cyan"),
+        (f"  {event}", "bold cyan"),
     )
 
 

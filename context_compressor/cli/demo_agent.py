@@ -34,103 +34,55 @@ class Topic(NamedTuple):
     question: str
     place: str
     """The file or package to search."""
+    guess: str
+    """A file the agent tries first, which is not there."""
     symbols: tuple[str, ...]
     """Functions or classes that answer it, the central one first."""
     snippet: str
     """An experiment; prints the same in every run."""
-    guess: str = ""
-    """A file the agent tries first; it may not be there."""
 
 
 TOPICS = (
     Topic(
         "How does asyncio decide when a callback runs?",
         "asyncio",
+        "asyncio/scheduler.py",
         ("call_soon", "_run_once", "call_at"),
-        """
-import asyncio
-
-async def main():
-    loop, order = asyncio.get_running_loop(), []
-    loop.call_soon(order.append, "soon 1")
-    loop.call_later(0, order.append, "later")
-    loop.call_soon(order.append, "soon 2")
-    await asyncio.sleep(0.01)
-    print(order)
-
-asyncio.run(main())
-""",
-        guess="asyncio/scheduler.py",
+        "import asyncio\nloop = asyncio.new_event_loop()\nloop.call_later(0.01, loop.stop)\n"
+        "loop.call_later(0, print, 'later')\nloop.call_soon(print, 'soon')\nloop.run_forever()",
     ),
     Topic(
         "How does json parse a document, and what does it do with a broken one?",
         "json",
+        "json/parser.py",
         ("raw_decode", "JSONObject", "py_scanstring"),
-        """
-import json
-
-for text in ('{"a": [1, 2.5, null]}', "[1,]", '{"a" 1}', '"unfinished', "NaN"):
-    try:
-        print(repr(json.loads(text)))
-    except ValueError as error:
-        print(type(error).__name__, error)
-""",
-        guess="json/parser.py",
+        "import json\nprint(json.loads('{\"a\": [1, 2.5, null]}'))\njson.loads('[1,]')",
     ),
     Topic(
         "How does a log record find its handlers?",
         "logging",
+        "logging/records.py",
         ("callHandlers", "getEffectiveLevel", "getLogger"),
-        """
-import logging
-
-class Collect(logging.Handler):
-    def emit(self, record):
-        print(self.get_name(), record.name, record.getMessage())
-
-for name in ("", "app", "app.db"):
-    handler = Collect()
-    handler.set_name(f"handler of {name or 'root'}:")
-    logging.getLogger(name).addHandler(handler)
-logging.getLogger("app").propagate = False
-logging.getLogger("app.db").warning("who hears this?")
-""",
+        "import logging\nlogging.basicConfig(format='%(name)s: %(message)s')\n"
+        "logging.getLogger('app.db').warning('who hears this?')",
     ),
     Topic(
         "How does a ThreadPoolExecutor hand work to its threads?",
         "concurrent/futures",
+        "concurrent/threads.py",
         ("_adjust_thread_count", "_worker", "set_result"),
-        """
-from concurrent.futures import ThreadPoolExecutor
-
-with ThreadPoolExecutor(2) as pool:
-    print(list(pool.map(lambda n: n * n, range(10))))
-    print(repr(pool.submit(int, "seven").exception()))
-""",
-        guess="concurrent/threads.py",
+        "from concurrent.futures import ThreadPoolExecutor\nwith ThreadPoolExecutor(2) as pool:\n"
+        "    print(list(pool.map(abs, range(-9, 0))))",
     ),
     Topic(
         "How does dataclass write __init__?",
         "dataclasses.py",
+        "dataclass.py",
         ("_process_class", "_init_fn", "_get_field"),
-        """
-from dataclasses import dataclass, field
-import inspect
-
-@dataclass(order=True)
-class Point:
-    x: int
-    tags: list = field(default_factory=list, compare=False)
-
-print(inspect.signature(Point), Point(1) < Point(2, ["a"]))
-
-@dataclass
-class Wrong:
-    tags: list = []
-""",
+        "from dataclasses import make_dataclass\nimport inspect\n"
+        "print(inspect.signature(make_dataclass('Point', ['x', ('tags', list, ())])))",
     ),
 )
-
 
 _LEFT_OUT = {"__pycache__", "site-packages", "dist-packages", "lib-dynload", "ensurepip", "idlelib"}
 _LEFT_OUT |= {"lib2to3", "pydoc_data", "test", "tests", "turtledemo"}
@@ -373,11 +325,11 @@ class ScriptedSession:
         symbols = topic.symbols
         text = f"{remark}Next question: {topic.question} The names to look for are {', '.join(symbols)}."
         pattern = rf"^\s*(async )?(def|class) ({'|'.join(symbols)})\b"
-        calls: list[Call] = [("grep_files", {"pattern": pattern, "path": topic.place})]
-        if topic.guess:  # tried at the same time
-            text += f" I expect it in {topic.guess}."
-            calls.insert(0, ("read_file", {"path": topic.guess, "limit": _READ_LINES}))
-        *_, found = yield Move(text, calls)
+        calls: list[Call] = [
+            ("read_file", {"path": topic.guess, "limit": _READ_LINES}),
+            ("grep_files", {"pattern": pattern, "path": topic.place}),
+        ]
+        _, found = yield Move(f"{text} I expect it in {topic.guess}.", calls)
         hits = _first_hits(found, symbols)
         if not hits:
             return f"{symbols[0]} has another name in this version. "
@@ -389,8 +341,8 @@ class ScriptedSession:
             ]
             listings = yield Move(f"The other half of the answer: {', '.join(map(str, others))}.", calls)
             told = [self._note(place, shown) for place, shown in zip(others, listings, strict=True)][-1]
-        code = topic.snippet.strip()
-        (printed,) = yield Move(f"{told} To be sure, an experiment.", [("run_python", {"code": code})])
+        experiment = [("run_python", {"code": topic.snippet})]
+        (printed,) = yield Move(f"{told} To be sure, an experiment.", experiment)
         lines = printed.split("\n")[:-1] or ["nothing"]  # the last line is the exit code
         return f"The experiment ended with `{lines[-1]}`. "
 
@@ -459,17 +411,11 @@ def _first_hits(found: str, symbols: Sequence[str]) -> list[Definition]:
 
 def _calls_in(listing: str, symbol: str) -> list[str]:
     """Return what a definition calls, by a numbered listing, in order of first appearance."""
-    body: list[str] = []
-    depth: int | None = None
-    for row in listing.split("\n"):
-        code = row.partition("\t")[2]
-        indent = len(code) - len(code.lstrip())
-        if depth is None:
-            if re.match(rf"\s*(async )?(def|class) {symbol}\b", code):
-                depth = indent
-        elif code.strip() and indent <= depth and not code.lstrip().startswith(")"):
-            break
-        else:
-            body.append(code)
-    names = _CALLED.findall(_DOCSTRING.sub("", "\n".join(line.split("#")[0] for line in body)))
+    code = re.sub(r"^\d+\t", "", listing, flags=re.MULTILINE)
+    # What follows the first line and is blank, further in, or the bracket that closes its arguments.
+    found = re.search(
+        rf"^([ ]*)(?:async )?(?:def|class) {symbol}\b.*((?:\n(?:\1[ )].*)?)*)", code, re.MULTILINE
+    )
+    body = re.sub("#.*", "", found[2]) if found else ""
+    names = _CALLED.findall(_DOCSTRING.sub("", body))
     return [name for name in dict.fromkeys(names) if name not in _TRIVIAL and name != symbol]
