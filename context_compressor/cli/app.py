@@ -11,7 +11,10 @@ import io
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial, wraps
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as installed_version
 from typing import Annotated, Any, TextIO
 
 import typer
@@ -38,15 +41,6 @@ app = typer.Typer(
 )
 
 
-def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version(PROGRAM)
-    except PackageNotFoundError:
-        return "(run from its sources, not installed)"
-
-
 @app.callback(invoke_without_command=True)
 def _start(
     context: typer.Context,
@@ -57,7 +51,10 @@ def _start(
     New here? Run **context-compressor demo**: no key, no network, a few seconds.
     """
     if version:
-        print(f"{PROGRAM} {_version()}")
+        found = "(run from its sources, not installed)"
+        with suppress(PackageNotFoundError):
+            found = installed_version(PROGRAM)
+        print(f"{PROGRAM} {found}")
         raise typer.Exit
     if context.invoked_subcommand is None:
         print(context.get_help())
@@ -81,10 +78,14 @@ for _command in (compress, read, grep, gc, replay, examine, demo):
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command line with `arguments`, those of the process when None; return the exit code."""
     try:
-        code = _run(arguments)
+        outcome = _invoke(arguments)
+        if callable(outcome):
+            outcome = outcome()
+        else:
+            check_stdout()  # there the help or the version should have gone
         if sys.stdout is not None:
             sys.stdout.flush()  # here, where a broken pipe can still be reported
-        return code
+        return int(outcome or DONE)
     except CommandError as error:
         _complain(str(error))
         return error.code
@@ -97,14 +98,6 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         _complain(f"{error.filename or 'output'}: {error.strerror or error}")
         return TROUBLE
-
-
-def _run(arguments: Sequence[str] | None) -> int:
-    outcome = _invoke(arguments)
-    if callable(outcome):
-        return int(outcome())
-    check_stdout()  # there the help or the version should have gone
-    return int(outcome or DONE)
 
 
 def _invoke(arguments: Sequence[str] | None) -> Any:

@@ -152,11 +152,10 @@ def compress(
         check_stdout()
     source = read_sessions(file, format)
     check_apart(output, [file, *(session.source for session in source.sessions)])
-    console = make_console(stderr=True)
     compressor = Compressor(config, store, summarizer, namespace)
-    with make_progress(console, is_shown=not quiet and console.file.isatty()) as progress:
+    with make_progress(quiet=quiet) as progress:
         total = sum(len(session.messages) for session in source.sessions)
-        task = progress.add_task("compressing", unit="messages", total=total)
+        task = progress.add_task("compressing messages", total=total)
         reports = asyncio.run(compressor.compress(source, lambda done: progress.advance(task, done)))
     write_output(output or STDIN, dump(source, [report.view for report in reports]))
     if not (as_json and output is None):  # else stderr is JSON, and has them
@@ -165,7 +164,7 @@ def compress(
         report = _report_json(source, reports, config, output or "stdout", store)
         print(report, file=sys.stderr if output is None else sys.stdout)
     elif not quiet:
-        _print_report(console, source, reports, config.budget, store)
+        _print_report(make_console(stderr=True), source, reports, config.budget, store)
     else:  # who asks for a model's summaries should know of extracts all the same
         errors = [event.error for report in reports for event in report.events if event.kind == "failure"]
         for error in list(dict.fromkeys(filter(None, errors)))[:_MAX_PROBLEMS]:

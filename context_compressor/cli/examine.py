@@ -228,11 +228,9 @@ async def _examine_all(
     """Return what was found out, and what failed."""
     done: list[tuple[_Chosen, Examined]] = []
     failed: list[str] = []
-    console = make_console(stderr=True)
     async with examiner:
-        with make_progress(console, is_shown=not quiet and console.file.isatty()) as progress:
-            bar = progress.add_task("examining", total=len(chosen), unit="sessions")
-            for one in chosen:
+        with make_progress(quiet=quiet) as progress:
+            for one in progress.track(chosen, description="examining sessions"):
                 try:
                     found = await examine_one(
                         one.recording, one.cut, examiner, budget=budget, systems=systems
@@ -240,7 +238,6 @@ async def _examine_all(
                     done.append((one, found))
                 except ExaminationError as error:
                     failed.append(f"{one.given.name}: {error}")
-                progress.advance(bar)
     return done, failed
 
 

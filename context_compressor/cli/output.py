@@ -177,17 +177,17 @@ def write_stdout(text: str) -> None:
         raise CommandError(f"stdout: cannot be written: {error.strerror or error}") from None
 
 
-def make_progress(console: Console, *, is_shown: bool) -> Progress:
-    """Return a progress bar that leaves no trace; its tasks say in `unit` what they count."""
+def make_progress(*, quiet: bool) -> Progress:
+    """Return a progress bar on stderr that leaves no trace; its tasks say what they count."""
+    console = make_console(stderr=True)
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("{task.fields[unit]}"),
         TimeRemainingColumn(),
         console=console,
         transient=True,
-        disable=not is_shown,
+        disable=quiet or not console.file.isatty(),
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -114,15 +113,9 @@ def replay(
     check_baselines(baselines or ())
     systems = tuple(dict.fromkeys([RAW, OURS, *(baselines or ())]))
     _check_outputs(report, png, as_json=as_json, quiet=quiet)
-    console = make_console(stderr=True)
-    is_shown = not quiet and console.file.isatty()
-    with console.status("reading") if is_shown else nullcontext() as status:
-
-        def tell(count: int) -> None:
-            if status is not None:
-                status.update(f"reading: {count:,} sessions")
-
-        inputs = read_inputs(paths, format, tell, probes)
+    with make_progress(quiet=quiet) as progress:
+        bar = progress.add_task("reading sessions", total=None)
+        inputs = read_inputs(paths, format, lambda count: progress.update(bar, completed=count), probes)
     if report is not None:
         check_apart(report, inputs.files, "--report")
     tasks = [
@@ -132,8 +125,8 @@ def replay(
     replays = Replays(tasks, jobs or default_jobs())
     is_interrupted = False
     unwritten: CommandError | None = None
-    with make_progress(console, is_shown=is_shown) as progress:
-        bar = progress.add_task("replaying", total=sum(task.steps for task in tasks), unit="turns")
+    with make_progress(quiet=quiet) as progress:
+        bar = progress.add_task("replaying turns", total=sum(task.steps for task in tasks))
         try:
             replays.run(lambda turns: progress.update(bar, completed=turns))
         except KeyboardInterrupt:
@@ -217,7 +210,7 @@ def _write(report: str | None, png: str | None, data: ReportData, progress: Prog
 
     detailed = detailed_sessions(data)
     both = (report is not None) + (png is not None)
-    bar = progress.add_task("drawing", total=len(detailed) * both, unit="sessions")
+    bar = progress.add_task("drawing sessions", total=len(detailed) * both)
     if report is not None:
         write_output(report, render_page(data, lambda: progress.advance(bar)), "--report")
     if png is not None:
