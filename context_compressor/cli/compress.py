@@ -45,7 +45,7 @@ from context_compressor.cli.output import (
     write_output,
 )
 from context_compressor.compression.config import CompressionConfig
-from context_compressor.measure.results import index_ranges
+from context_compressor.measure import index_ranges
 from context_compressor.messages.text import counted, dump_sendable, one_line
 from context_compressor.readers import Form, Format, Reading, UnreadableError, read_all
 

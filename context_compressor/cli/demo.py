@@ -40,6 +40,7 @@ from context_compressor.messages.chat import from_openai, to_openai
 from context_compressor.messages.text import counted, one_line
 from context_compressor.offload.files import FileOffloadStore
 from context_compressor.offload.guide import GREP_TOOL, READ_TOOL
+from context_compressor.offload.pages import parse_page
 from context_compressor.tools.tools import OffloadTools
 
 NAMESPACE = "demo"
@@ -216,15 +217,15 @@ class _Run:
         await self._add({"role": "user", "content": question})
         text = "I read it early on; it has left my context since. Searching what was moved out."
         answer = await self._call(turn, text, (GREP_TOOL, {"pattern": wanted.pattern}))
-        found = first_found(answer)
-        if found is None:
+        found = parse_page(answer)
+        if not found:
             self.outcome.read_back = ReadBack(symbol, "", [answer], False)
             return
-        ref, line = found
+        ref, line = found[0].ref, found[0].first
         arguments = {"ref": ref, "offset": line, "limit": _READ_BACK_LINES}
         page = await self._call(turn + 1, f"There it is: {ref}, line {line}.", (READ_TOOL, arguments))
         await self._request(turn + 2, ())
-        lines = page_lines(page)
+        lines = page.split("\n")[1:-1] if parse_page(page) else []
         self.outcome.read_back = ReadBack(symbol, ref, lines, stands_in(lines, self._raw))
 
     async def _call(self, turn: int, text: str, call: Call) -> str:
@@ -235,28 +236,6 @@ class _Run:
         id = f"call_{turn}_1"
         await self._add(assistant_message(text, {id: call}), tool_message(id, answer))
         return answer
-
-
-_PAGE = re.compile(r"\[ctx://[0-9a-f]{16} lines \d+-\d+ of \d+.*\]")
-_FOUND_TEXT = re.compile(r"\[(ctx://[0-9a-f]{16}) matches: .*\]")
-_FOUND_LINE = re.compile(r"(\d+)(?::\d+-\d+)?(?: x\d+)?\| ")
-
-
-def first_found(answer: str) -> tuple[str, int] | None:
-    """Return ref and line of the first match that an answer of `grep_offloaded` shows."""
-    ref = None
-    for line in answer.split("\n"):
-        if header := _FOUND_TEXT.fullmatch(line):
-            ref = header[1]
-        elif ref is not None and (found := _FOUND_LINE.match(line)):
-            return ref, int(found[1])
-    return None
-
-
-def page_lines(page: str) -> list[str]:
-    """Return the lines of text that an answer of `read_offloaded` shows; none when it shows no page."""
-    lines = page.split("\n")
-    return lines[1:-1] if _PAGE.fullmatch(lines[0]) else []
 
 
 def stands_in(lines: Sequence[str], history: Sequence[dict[str, Any]]) -> bool:

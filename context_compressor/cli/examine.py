@@ -45,6 +45,7 @@ from context_compressor.cli.replay import DEFAULT_BUDGET, add_kinds
 from context_compressor.errors import ContextCompressorError
 from context_compressor.measure import (
     KINDS,
+    OURS,
     Estimate,
     ExaminationError,
     Examined,
@@ -54,12 +55,15 @@ from context_compressor.measure import (
     Totals,
     choose_cut,
     estimate,
+    percent,
+    ratio,
+    short_number,
+    told_range,
     total,
 )
 from context_compressor.measure import (
     examine as examine_one,
 )
-from context_compressor.measure.results import OURS, percent, ratio, short_number, told_range
 from context_compressor.messages.chat import from_openai
 from context_compressor.messages.text import counted
 from context_compressor.tokens.tiktoken import TiktokenCounter

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from context_compressor.cli.options import CommandError, check_path
 from context_compressor.measure import (
+    OURS,
     SYSTEMS,
     Probe,
     ProbeError,
@@ -15,7 +16,6 @@ from context_compressor.measure import (
     read_probe_sets,
     read_probes,
 )
-from context_compressor.measure.results import OURS
 from context_compressor.readers import Format, Problem, Session, UnreadableError, read_path
 from context_compressor.readers.session import summed
 

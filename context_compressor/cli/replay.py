@@ -41,14 +41,15 @@ from context_compressor.cli.output import (
     write_stdout,
 )
 from context_compressor.cli.replay_parallel import Replays, Task, default_jobs, find_unfit
-from context_compressor.measure import KINDS, Totals
-from context_compressor.measure.results import (
+from context_compressor.measure import (
     HOW_TO_ASK,
+    KINDS,
     OURS,
     RAW,
     ReportData,
     SessionRun,
     Skipped,
+    Totals,
     percent,
     ratio,
     short_number,

@@ -18,8 +18,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any, Self, cast
 
 from context_compressor.errors import ContextCompressorError
-from context_compressor.measure import SYSTEMS, Probe, Recording, Watched, watch
-from context_compressor.measure.results import OURS, SessionRun, Skipped
+from context_compressor.measure import OURS, SYSTEMS, Probe, Recording, SessionRun, Skipped, Watched, watch
 from context_compressor.messages.chat import from_openai
 from context_compressor.tokens.tiktoken import TiktokenCounter
 

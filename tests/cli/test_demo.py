@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from context_compressor import TiktokenCounter, from_openai
-from context_compressor.cli.demo import first_found, page_lines, stands_in
+from context_compressor.cli.demo import stands_in
 from context_compressor.cli.demo_agent import ScriptedSession, StdlibTools
 from tests.cli.support import command, environment, read_terminal, run_process
 from tests.support.validity import problems
@@ -258,16 +258,6 @@ def test_a_snippet_may_hold_what_the_locale_cannot_write(tmp_path):
 
 
 # Its checks
-
-
-def test_pages_are_taken_apart():
-    ref = "ctx://0123456789abcdef"
-
-    assert first_found(f"[{ref} matches: 1, lines: 9]\n7| text\n[end]") == (ref, 7)
-    assert first_found(f"[{ref} matches: 1, lines: 9]\n7:20-30 x2| text\n[end]") == (ref, 7)
-    assert first_found("No line matches.") is None
-    assert page_lines(f"[{ref} lines 7-8 of 9]\na\nb\n[end]") == ["a", "b"]
-    assert page_lines("No text.") == []
 
 
 def test_only_whole_lines_in_order_count_as_read_back():
