@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
@@ -20,7 +21,7 @@ from context_compressor.measure.charts import (
     tokens_chart,
     variable_of,
 )
-from context_compressor.measure.probes import KINDS, Probe
+from context_compressor.measure.probes import KINDS
 from context_compressor.measure.replay import excerpt_of
 from context_compressor.measure.results import (
     HOW_TO_ASK,
@@ -29,10 +30,7 @@ from context_compressor.measure.results import (
     Excerpt,
     ReportData,
     SessionRun,
-    Skipped,
     StandIn,
-    Totals,
-    TurnEvent,
     Watched,
     index_ranges,
     percent,
@@ -64,29 +62,6 @@ _MISLEADING = re.compile(
 """Control characters, those that reorder what stands around them, and halves of pairs."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sheet:
-    """A session at a budget, as the page shows it."""
-
-    budget: int
-    ours: Watched
-    totals: Totals
-    charts: tuple[Markup, ...]
-    stand_ins: tuple[StandIn, ...]
-    events: tuple[TurnEvent, ...]
-    questions: tuple[Question, ...]
-    problems: tuple[tuple[str, tuple[int, ...]], ...]
-    """What a provider would refuse, and in which turns."""
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """A probe of a session, and whether each system's view tells it."""
-
-    probe: Probe
-    told: tuple[tuple[str, bool], ...]
-
-
 def detailed_sessions(data: ReportData) -> tuple[SessionRun, ...]:
     """Return the sessions that a report shows in detail: the longest."""
     return data.sessions[:MAX_DETAILED]
@@ -104,7 +79,10 @@ def render_page(data: ReportData, on_session: Callable[[], object] | None = None
     template = environment.get_template("session.html")
     detailed = detailed_sessions(data)
     text_bytes = TEXT_BYTES // max(1, len(detailed) * len(data.budgets))
-    headlines = [_headline(data, budget, rows) for budget, rows in data.tables()]
+    headlines = [
+        (budget, dict(rows), _drawn(bars_chart(rows), f"b{number}-"))
+        for number, (budget, rows) in enumerate(data.tables())
+    ]
     parts: list[Markup] = []
     size = 0
     for number, session in enumerate(detailed):
@@ -123,8 +101,6 @@ def render_page(data: ReportData, on_session: Callable[[], object] | None = None
         headlines=headlines,
         rows=data.sessions[:_MAX_ROWS],
         parts=parts,
-        failed=_named(data.failed),
-        notes=_named(data.notes),
     )
     return page
 
@@ -153,6 +129,7 @@ def _environment() -> Environment:
         OURS=OURS,
         HOW_TO_ASK=HOW_TO_ASK,
         KINDS=KINDS,
+        MAX_SKIPPED=_MAX_SKIPPED,
         told_range=told_range,
         looks={kind: look.label for kind, look in EVENT_LOOKS.items()},
         light={variable: light for variable, (light, _) in COLORS.items()},
@@ -162,66 +139,53 @@ def _environment() -> Environment:
     return environment
 
 
-def _headline(
-    data: ReportData, budget: int, rows: Sequence[tuple[str, Totals]]
-) -> tuple[int, Totals, Totals, Sequence[tuple[str, Totals]], Markup]:
-    named = dict(rows)
-    chart = _drawn(bars_chart(rows), f"b{data.budgets.index(budget)}-")
-    return budget, named[OURS], named[RAW], rows, chart
-
-
 def _drawn(chart: Chart, prefix: str) -> Markup:
     # Nothing that a chart shows comes from a transcript.
     return Markup(chart.svg(WIDE, prefix + "w") + "\n" + chart.svg(NARROW, prefix + "n"))
 
 
-def _sheet(data: ReportData, session: SessionRun, budget: int, number: int, text_bytes: int) -> Sheet:
+def _sheet(
+    data: ReportData, session: SessionRun, budget: int, number: int, text_bytes: int
+) -> dict[str, Any]:
+    """Return what the template tells of a session at a budget."""
     ours = session.run(OURS, budget)
     prefix = f"s{number}-{data.budgets.index(budget)}-"
     stand_ins = ours.stand_ins[:_MAX_STAND_INS]
     each = text_bytes // max(1, len(stand_ins))
-    return Sheet(
-        budget=budget,
-        ours=ours,
-        totals=ours.replay.totals(),
-        charts=tuple(
-            _drawn(chart, f"{prefix}{i}") for i, chart in enumerate(session_charts(data, session, budget))
-        ),
-        stand_ins=tuple(_trimmed(one, each) for one in stand_ins),
-        events=ours.events[:_MAX_EVENTS],
-        questions=_questions(data, session, budget),
-        problems=_problems(ours),
-    )
-
-
-def _questions(data: ReportData, session: SessionRun, budget: int) -> tuple[Question, ...]:
-    """Return the probes of a session, those that ours does not tell first."""
     asked = {system: session.run(system, budget).replay.asked for system in data.systems}
-    found = [
-        Question(one.probe, tuple((system, asked[system][n].is_told) for system in data.systems))
+    questions = [
+        (one.probe, {system: answers[n].is_told for system, answers in asked.items()})
         for n, one in enumerate(asked[OURS])
     ]
-    return tuple(sorted(found, key=lambda one: dict(one.told)[OURS]))[:_MAX_QUESTIONS]
+    questions.sort(key=lambda question: question[1][OURS])  # those first that ours does not tell
+    return {
+        "budget": budget,
+        "ours": ours,
+        "totals": ours.replay.totals(),
+        "charts": [
+            _drawn(chart, f"{prefix}{i}") for i, chart in enumerate(session_charts(data, session, budget))
+        ],
+        "stand_ins": [_trimmed(one, each) for one in stand_ins],
+        "events": ours.events[:_MAX_EVENTS],
+        "questions": questions[:_MAX_QUESTIONS],
+        "problems": _problems(ours),
+    }
 
 
-def _problems(run: Watched) -> tuple[tuple[str, tuple[int, ...]], ...]:
+def _problems(run: Watched) -> dict[str, list[int]]:
+    """Return what a provider would refuse, and in which turns."""
     found: dict[str, list[int]] = {}
     for number, turn in enumerate(run.replay.turns, start=1):
         for problem in turn.problems:
             if problem in found or len(found) < _MAX_PROBLEMS:
                 found.setdefault(problem, []).append(number)
-    return tuple((problem, tuple(turns)) for problem, turns in found.items())
+    return found
 
 
 def _trimmed(one: StandIn, limit: int) -> StandIn:
     shown = trim(one.shown, max(_LEAST_BYTES, min(_SHOWN_BYTES, limit // 3)))
     full = trim(one.full, max(_LEAST_BYTES, min(_FULL_BYTES, limit * 2 // 3)))
     return replace(one, shown=shown, full=full)
-
-
-def _named(skipped: Sequence[Skipped]) -> tuple[list[Skipped], int]:
-    """Return what is listed, and how much more there is."""
-    return list(skipped[:_MAX_SKIPPED]), max(0, len(skipped) - _MAX_SKIPPED)
 
 
 def shortened(text: str, most: int = _MAX_NAME) -> str:
