@@ -304,7 +304,6 @@ def _print(found: Sequence[Examined], systems: Sequence[str], budget: int, exami
 def _value(
     found: Sequence[Examined], failed: Sequence[str], systems: Sequence[str], budget: int, examiner: Examiner
 ) -> Mapping[str, Any]:
-    """Return everything as JSON-like data."""
     gathered = {system: _gather(found, system) for system in systems}
     return {
         "model": examiner.model,
@@ -320,15 +319,7 @@ def _value(
             {
                 "name": one.name,
                 "answers": {
-                    system: [
-                        {
-                            **graded.probe.model_dump(),
-                            "told": graded.is_told,
-                            "given": graded.answer,
-                            "grade": graded.grade,
-                        }
-                        for graded in several
-                    ]
+                    system: [graded.to_dict() for graded in several]
                     for system, (_, several) in one.systems.items()
                 },
             }

@@ -84,6 +84,11 @@ class Graded(NamedTuple):
     answer: str
     grade: float
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as JSON-like data."""
+        read = {"told": self.is_told, "given": self.answer, "grade": self.grade}
+        return {**self.probe.model_dump(), **read}
+
 
 @dataclass(frozen=True, slots=True)
 class Examined:

@@ -27,6 +27,8 @@ def files(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "other.json").write_text(CHAT)
     (tmp_path / "link").symlink_to("folder")
+    (tmp_path / "examination").mkdir()
+    (tmp_path / "examination" / "probes.jsonl").write_text(CHAT)
     (tmp_path / "sets").mkdir()
     (tmp_path / "sets" / "x.json").write_text(json.dumps(PROBES))
 
@@ -50,6 +52,7 @@ def texts(folder: Path) -> dict[str, str]:
         ("replay folder --report link/other.json -q", "--report link/other.json"),
         ("replay chat.json --probes sets --report sets/x.json", "--report sets/x.json"),
         ("examine chat.json --model m --probes symbolic --yes", "--probes symbolic"),
+        ("examine examination/probes.jsonl --model m --yes", "--probes examination/probes.jsonl"),
         ("examine folder --model m --cache folder --probes folder/other.json", "--probes folder/other.json"),
     ],
 )
