@@ -207,6 +207,8 @@ def _text(file: Path) -> str:
 
 _READ_LINES = 250
 """Lines of one read, some 3,000 tokens: what coding agents read at a time."""
+_SIDE_LINES = 150
+"""Lines of each of several reads at once."""
 _HIT = re.compile(r"^([\w/.-]+\.py):(\d+): (.*)$", re.MULTILINE)
 _CALLED = re.compile(r"(?<!def )(?<!class )\b([a-z_]\w+)\(")
 _DOCSTRING = re.compile(r'"""[\s\S]*?(?:"""|$)')
@@ -328,39 +330,54 @@ class ScriptedSession:
             ("grep_files", {"pattern": pattern, "path": topic.place}),
         ]
         _, found = yield Move(f"{text} I expect it in {topic.guess}.", calls)
-        told = ""
-        for hit in _first_hits(found, symbols):
-            told = yield from self._read(hit, told)
-        if not told:
+        hits = _first_hits(found, symbols)
+        if not hits:
             return f"{symbols[0]} has another name in this version. "
+        told = yield from self._read_first(hits[0])
+        if others := hits[1:3]:
+            calls = [
+                ("read_file", {"path": place.path, "offset": max(place.line - 10, 1), "limit": _SIDE_LINES})
+                for place in others
+            ]
+            listings = yield Move(f"The other half of the answer: {', '.join(map(str, others))}.", calls)
+            told = [self._note(place, shown) for place, shown in zip(others, listings, strict=True)][-1]
         experiment = [("run_python", {"code": topic.snippet})]
-        (printed,) = yield Move(f"{told}To be sure, an experiment.", experiment)
+        (printed,) = yield Move(f"{told} To be sure, an experiment.", experiment)
         lines = printed.split("\n")[:-1] or ["nothing"]  # the last line is the exit code
         return f"The experiment ended with `{lines[-1]}`. "
 
+    def _read_first(self, found: Definition) -> Generator[Move, list[str], str]:
+        """Read where the central symbol is defined, then on, and look for its callers."""
+        where: dict[str, Any] = {"path": found.path, "offset": max(found.line - 20, 1), "limit": _READ_LINES}
+        (listing,) = yield Move(f"{found.symbol} is at {found}. Reading from there.", [("read_file", where)])
+        told = self._note(found, listing)
+        calls: list[Call] = [
+            ("grep_files", {"pattern": rf"{found.symbol}\(", "path": ".", "limit": 25}),
+            ("read_file", {**where, "offset": where["offset"] + _READ_LINES}),
+        ]
+        yield Move(f"{told} Now: who calls {found.symbol}, and what comes after it in the file?", calls)
+        return told
+
     def _survey(self, name: str) -> Generator[Move, list[str], None]:
-        """Read a module that no topic touched, and go on at its first definition."""
+        """Read on in a module that no topic touched."""
         calls: list[Call] = [
             ("read_file", {"path": name, "limit": _READ_LINES}),
             ("grep_files", {"pattern": r"^(class|def) \w", "path": name, "limit": 60}),
         ]
         _, hits = yield Move(f"Next module: {name}.", calls)
         if first := re.search(r":(\d+): (?:class|def) (\w+)", hits):
-            yield from self._read(Definition(first[2], name, int(first[1])))
+            found = Definition(first[2], name, int(first[1]))
+            where = {"path": name, "offset": found.line, "limit": _READ_LINES}
+            text = f"Its first definition is {found.symbol}, at {found}."
+            (listing,) = yield Move(text, [("read_file", where)])
+            self._note(found, listing)
 
-    def _read(self, found: Definition, told: str = "") -> Generator[Move, list[str], str]:
-        """Read where a symbol is defined, and look for its callers; keep, and return, what it relies on."""
-        where = {"path": found.path, "offset": max(found.line - 20, 1), "limit": _READ_LINES}
-        calls: list[Call] = [
-            ("read_file", where),
-            ("grep_files", {"pattern": rf"{found.symbol}\(", "path": ".", "limit": 25}),
-        ]
-        text = f"{told}{found.symbol} is at {found}. Reading from there; and who calls it?"
-        listing, _ = yield Move(text, calls)
+    def _note(self, found: Definition, listing: str) -> str:
+        """Keep, and return, what the agent makes of a definition that it has read."""
         called = _calls_in(listing, found.symbol)
         sentence = f"{found.symbol} ({found}) relies on {', '.join(called[:5]) or 'nothing else'}."
         self.findings.append(Finding(found, sentence))
-        return f"{sentence} "
+        return sentence
 
     def _conclusion(self) -> str:
         found = "\n".join(f"- {finding.sentence}" for finding in self.findings) or "- nothing yet"
