@@ -95,9 +95,12 @@ def check_apart(output: str | None, inputs: Iterable[str], option: str = "--outp
 
 
 def _file_behind(name: str | None, stream: TextIO | None) -> tuple[int, int] | None:
-    """Return device and inode of a regular file, or of the one behind a stream where the name is its."""
+    """Return device and inode of a regular file: of the one behind a stream, where the name means that."""
     try:
-        found = os.fstat(stream.fileno()) if stream and is_stdout(name) else Path(str(name)).stat()
+        if is_stdout(name):
+            found = os.fstat(-1 if stream is None else stream.fileno())
+        else:
+            found = Path(str(name)).stat()
     except (OSError, ValueError):  # no such file; a stream of this process's own; a name that is none
         return None
     return (found.st_dev, found.st_ino) if stat.S_ISREG(found.st_mode) else None
