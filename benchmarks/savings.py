@@ -58,7 +58,6 @@ from context_compressor.measure import (
     System,
     Told,
     Totals,
-    check_places,
     read_probe_sets,
     read_probes,
     replay,
@@ -107,20 +106,10 @@ def read_sessions(
                 data = json.loads(line)
                 name = f"{file}/{data['id']}"
                 if fnmatch(name, pattern) and not any(fnmatch(name, glob) for glob in left_out):
-                    yield Session(name, data["messages"], probes_of(data, path, number, sets))
-
-
-def probes_of(
-    data: dict[str, Any], path: Path, number: int, sets: Sequence[tuple[str, ProbeSet]]
-) -> tuple[Probe, ...]:
-    """Return the probes that a session has itself, and those of its sets."""
-    count = len(data["messages"])
-    probes = read_probes(data.get("probes"), f"{path}, line {number + 1}", count)
-    for file, one in sets:
-        if one.is_of(path.name, number):
-            check_places(one.probes, file, count)
-            probes += one.probes
-    return probes
+                    where, count = f"{path}, line {number + 1}", len(data["messages"])
+                    of_it = [(file, one) for file, one in sets if one.is_of(path.name, number)]
+                    probes = read_probes(data.get("probes"), where, count, of_it)
+                    yield Session(name, data["messages"], probes)
 
 
 def report_none(folder: Path) -> int:

@@ -12,8 +12,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from context_compressor.cli.demo_agent import ChatDict, Finding, ScriptedSession
-from context_compressor.cli.demo_tools import ToolFailed
+from context_compressor.cli.demo_agent import ChatDict, Finding, ScriptedSession, ToolFailed
 
 from .files import Files, hits_of
 from .planting import Planting

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from context_compressor import TiktokenCounter
-from context_compressor.cli.demo_agent import Call, ChatDict, assistant_message, tool_message
-from context_compressor.cli.demo_tools import ToolFailed
+from context_compressor.cli.demo_agent import Call, ChatDict, ToolFailed, assistant_message, tool_message
 
 from .planting import Keys, Planting
 

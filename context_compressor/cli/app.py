@@ -10,13 +10,23 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial, wraps
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as installed_version
 from typing import Annotated, Any, TextIO
 
 import typer
 
-from context_compressor.cli.commands import compress, demo, examine, gc, grep, read, replay
+from context_compressor.cli.compress import compress
+from context_compressor.cli.demo import demo
+from context_compressor.cli.examine import examine
+from context_compressor.cli.gc import gc
 from context_compressor.cli.options import BROKEN_PIPE, DONE, INTERRUPTED, TROUBLE, CommandError
+from context_compressor.cli.output import check_stdout
+from context_compressor.cli.replay import replay
+from context_compressor.cli.stored import grep, read
 from context_compressor.messages.text import one_line
 
 PROGRAM = "context-compressor"
@@ -31,15 +41,6 @@ app = typer.Typer(
 )
 
 
-def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version(PROGRAM)
-    except PackageNotFoundError:
-        return "(run from its sources, not installed)"
-
-
 @app.callback(invoke_without_command=True)
 def _start(
     context: typer.Context,
@@ -50,24 +51,41 @@ def _start(
     New here? Run **context-compressor demo**: no key, no network, a few seconds.
     """
     if version:
-        print(f"{PROGRAM} {_version()}")
+        found = "(run from its sources, not installed)"
+        with suppress(PackageNotFoundError):
+            found = installed_version(PROGRAM)
+        print(f"{PROGRAM} {found}")
         raise typer.Exit
     if context.invoked_subcommand is None:
         print(context.get_help())
         raise typer.Exit
 
 
-for command in (compress, read, grep, gc, replay, examine, demo):
-    app.command()(command)
+def _later(command: Callable[..., int]) -> Callable[..., Callable[[], int]]:
+    """Return a command that typer calls, and that hands back what is to be done instead of doing it."""
+
+    @wraps(command)
+    def ready(**options: Any) -> Callable[[], int]:
+        return partial(command, **options)
+
+    return ready
+
+
+for _command in (compress, read, grep, gc, replay, examine, demo):
+    app.command()(_later(_command))
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command line with `arguments`, those of the process when None; return the exit code."""
     try:
-        code = _run(arguments)
+        outcome = _invoke(arguments)
+        if callable(outcome):
+            outcome = outcome()
+        else:
+            check_stdout()  # there the help or the version should have gone
         if sys.stdout is not None:
             sys.stdout.flush()  # here, where a broken pipe can still be reported
-        return code
+        return int(outcome or DONE)
     except CommandError as error:
         _complain(str(error))
         return error.code
@@ -80,16 +98,6 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         _complain(f"{error.filename or 'output'}: {error.strerror or error}")
         return TROUBLE
-
-
-def _run(arguments: Sequence[str] | None) -> int:
-    outcome = _invoke(arguments)
-    if callable(outcome):
-        return int(outcome())
-    from context_compressor.cli.output import check_stdout
-
-    check_stdout()  # there the help or the version should have gone
-    return int(outcome or DONE)
 
 
 def _invoke(arguments: Sequence[str] | None) -> Any:

@@ -68,6 +68,11 @@ class SessionReport:
     notes: tuple[str, ...] = ()
     """What the user should know: repairs, failures that were got over, calls that wait for results."""
 
+    @property
+    def refs(self) -> list[str]:
+        """The refs stored for it, in the order of storing."""
+        return list(dict.fromkeys(ref for event in self.events for ref in event.refs))
+
 
 @dataclass(slots=True)
 class Compressor:
@@ -103,7 +108,11 @@ class Compressor:
         memory = self._make_memory(namespace, events)
         with _collected_logs() as logged:
             try:
-                await _add(memory, history, on_progress)
+                for start in range(0, len(history), _MESSAGES_PER_STEP):
+                    step = history[start : start + _MESSAGES_PER_STEP]
+                    await memory.add(step)
+                    on_progress(len(step))
+                    await asyncio.sleep(0)  # small messages are counted without a pause; Ctrl-C needs one
                 await memory.add(placeholders)
                 view = await memory.get_memory()
             except ContextOverflowError as error:
@@ -111,8 +120,12 @@ class Compressor:
                 raise CommandError(f"{session.place()}: {reason}", NO) from None
             finally:
                 await memory.aclose()
+        failures = [event.error for event in events if event.kind == "failure" and event.error is not None]
+        for failure in failures:
+            if failure.startswith("Offload"):  # it is lost; a summary that failed was made by other means
+                raise CommandError(f"--store {self.store}: {failure}")
         repairs = [record.getMessage() for record in logged]
-        notes = [*session.notes, *repairs, *self._failures(events), *_told(placeholders)]
+        notes = [*session.notes, *repairs, *failures, *_told(placeholders)]
         prefix = f"{session.source}: " if source.form is Form.DIRECTORY else ""
         return SessionReport(
             number=number,
@@ -140,33 +153,14 @@ class Compressor:
             on_event=events.append,
         )
 
-    def _failures(self, events: Sequence[CompressionEvent]) -> list[str]:
-        """Return what failed and was got over.
-
-        Raises:
-            CommandError: a text was not stored, and would be lost.
-        """
-        failures = [event.error for event in events if event.kind == "failure" and event.error is not None]
-        for failure in failures:
-            if failure.startswith("Offload"):  # a summary that failed was made by other means
-                raise CommandError(f"--store {self.store}: {failure}")
-        return failures
-
-
-async def _add(memory: CompressedMemory, history: Sequence[Msg], on_progress: ProgressHook) -> None:
-    for start in range(0, len(history), _MESSAGES_PER_STEP):
-        step = list(history[start : start + _MESSAGES_PER_STEP])
-        await memory.add(step)
-        on_progress(len(step))
-        await asyncio.sleep(0)  # small messages are counted without a pause, and Ctrl-C needs one
-
 
 def _told(placeholders: Sequence[Msg]) -> list[str]:
     """Return a note on the placeholders that answer calls at the end, if there are any."""
+    if not placeholders:
+        return []
     count = len(placeholders)
     calls = "1 call at the end that waits" if count == 1 else f"{count} calls at the end that wait"
-    note = f"{calls} for a result answered by a placeholder, as providers ask for one"
-    return [note] if placeholders else []
+    return [f"{calls} for a result answered by a placeholder, as providers ask for one"]
 
 
 def read_messages(session: Session) -> list[Msg]:

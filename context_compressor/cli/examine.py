@@ -9,10 +9,26 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from context_compressor.cli.options import DONE, NO, CommandError, make_config
+import typer
+
+from context_compressor.cli.inputs import Input, check_baselines, read_inputs
+from context_compressor.cli.options import (
+    DONE,
+    NO,
+    AllJson,
+    BaseUrl,
+    CommandError,
+    InFormat,
+    Paths,
+    Quiet,
+    SummarizerKind,
+    ask_model,
+    make_config,
+)
 from context_compressor.cli.output import (
+    check_apart,
     check_folder,
     check_output,
     check_stdout,
@@ -25,10 +41,11 @@ from context_compressor.cli.output import (
     write_output,
     write_stdout,
 )
-from context_compressor.cli.replay import Input, check_baselines, read_inputs
-from context_compressor.errors import ContextCompressorError, InvalidArgumentError
+from context_compressor.cli.replay import DEFAULT_BUDGET, add_kinds
+from context_compressor.errors import ContextCompressorError
 from context_compressor.measure import (
     KINDS,
+    OURS,
     Estimate,
     ExaminationError,
     Examined,
@@ -38,13 +55,17 @@ from context_compressor.measure import (
     Totals,
     choose_cut,
     estimate,
-    examine,
+    percent,
+    ratio,
+    short_number,
+    told_range,
     total,
 )
-from context_compressor.measure.data import OURS, percent, short_number, told_range
+from context_compressor.measure import (
+    examine as examine_one,
+)
 from context_compressor.messages.chat import from_openai
 from context_compressor.messages.text import counted
-from context_compressor.readers import Format
 from context_compressor.tokens.tiktoken import TiktokenCounter
 
 _KEY = "OPENAI_API_KEY"
@@ -64,43 +85,89 @@ class _Chosen:
         return sum(self.recording.tokens[: self.cut])
 
 
-def run_examine(
-    paths: Sequence[str],
-    *,
-    model: str,
-    base_url: str | None,
-    budget: int,
-    baselines: Sequence[str] | None,
-    window: int,
-    limit: int | None,
-    cache: str,
-    probes: str | None,
-    yes: bool,
-    as_json: bool,
-    quiet: bool,
-    format: Format | None,
+def examine(
+    paths: Paths,
+    model: Annotated[str, typer.Option(metavar="NAME", help="Model that asks, reads and grades.")],
+    base_url: BaseUrl = None,
+    budget: Annotated[
+        int,
+        typer.Option(metavar="N", help="Tokens that a view may cost. Default: 16000.", show_default=False),
+    ] = DEFAULT_BUDGET,
+    baselines: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--baseline",
+            metavar="NAME",
+            help="Whose views to examine, too: raw, sliding or masking; may be repeated.",
+        ),
+    ] = None,
+    window: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            help="Tokens of a session that the question writer reads; what comes later is not examined. "
+            "Default: 100000.",
+            show_default=False,
+        ),
+    ] = 100_000,
+    limit: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Examine the N longest sessions only.")
+    ] = None,
+    cache: Annotated[
+        str, typer.Option(metavar="DIR", help="Folder of the model's answers: the same is never asked twice.")
+    ] = "examination",
+    probes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write sessions and probes there, for replay. Default: probes.jsonl in the cache.",
+        ),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Begin without asking.")] = False,
+    as_json: AllJson = False,
+    quiet: Quiet = False,
+    format: InFormat = None,
 ) -> int:
-    """Examine sessions, write their probes, report; return the exit code. Options are as given."""
-    systems = _check(
-        model, base_url, budget, baselines or (), cache, probes, is_printing=as_json or not quiet
-    )
+    """Find out what compressing saves and loses on your own sessions, with a model.
+
+    The model writes questions about each session (what is wanted, decided, made, failed, what holds now);
+    asked again, it answers them from what the memory would have sent, and nothing else; and a third time, it
+    grades the answers. The sessions are sent to that model. What it costs is told before it begins. The key
+    is taken from OPENAI_API_KEY. Exit code 1 where no session could be examined.
+
+    Example: context-compressor examine sessions/ --model gpt-5-mini --limit 5
+    """
+    # Options that cannot work are refused before anything is read.
+    make_config(max_total_tokens=budget)
+    check_baselines(baselines or ())
+    if not os.environ.get(_KEY):
+        raise CommandError(f"set {_KEY} (any text where the server at --base-url asks for no key)")
+    ask_model(SummarizerKind.OPENAI, model, base_url)
+    check_folder(cache, "--cache")
+    if probes is not None:
+        check_output(probes, "--probes")
+    if as_json or not quiet:
+        check_stdout()
+    systems = tuple(dict.fromkeys([OURS, *(baselines or ())]))
     inputs = read_inputs(paths, format, lambda _: None)
+    file = str(Path(cache) / "probes.jsonl") if probes is None else probes
+    check_apart(file, inputs.files, "--probes")
     warn("skipped", list(map(str, (*inputs.problems, *inputs.unread))))
     chosen, unfit = _choose(inputs.sessions, budget, window)
     warn("not examined", unfit)
     chosen = chosen[:limit]
     if not chosen:
         raise CommandError("no session can be examined", NO)
-    _agree(
-        estimate([one.tokens for one in chosen], budget, systems), len(chosen), model, yes=yes, quiet=quiet
-    )
-    done, failed, examiner = asyncio.run(
-        _examine_all(chosen, Examiner(model, Path(cache), base_url), budget, systems, quiet=quiet)
-    )
+    costs = estimate([one.tokens for one in chosen], budget, systems)
+    if not (yes and quiet):
+        _tell_costs(costs, len(chosen), model)
+    if not yes:
+        _ask_to_go_on()
+    examiner = Examiner(model, Path(cache), base_url)
+    done, failed = asyncio.run(_examine_all(chosen, examiner, budget, systems, quiet=quiet))
     warn("not examined", failed)
     if not done:
         return NO
-    file = str(Path(cache) / "probes.jsonl") if probes is None else probes
     write_output(file, "".join(_recorded(one, found) for one, found in done), "--probes")
     found = [one for _, one in done]
     if as_json:
@@ -110,35 +177,6 @@ def run_examine(
         if not is_stdout(file):
             print(f"Probes: {file}; context-compressor replay {file} uses them.")
     return DONE
-
-
-def _check(
-    model: str,
-    base_url: str | None,
-    budget: int,
-    baselines: Sequence[str],
-    cache: str,
-    probes: str | None,
-    *,
-    is_printing: bool,
-) -> tuple[str, ...]:
-    """Refuse options that cannot work, before anything is read; return the systems to examine."""
-    make_config(max_total_tokens=budget)
-    check_baselines(baselines)
-    if not os.environ.get(_KEY):
-        raise CommandError(f"set {_KEY} (any text where the server at --base-url asks for no key)")
-    from context_compressor.summarizers.openai import OpenAISummarizer
-
-    try:
-        OpenAISummarizer(model, base_url=base_url)  # refuses what names no model or server
-    except InvalidArgumentError as error:
-        raise CommandError(f"--{str(error).replace('base_url', 'base-url')}") from None
-    check_folder(cache, "--cache")
-    if probes is not None:
-        check_output(probes, "--probes")
-    if is_printing:
-        check_stdout()
-    return tuple(dict.fromkeys([OURS, *baselines]))
 
 
 def _choose(sessions: Sequence[Input], budget: int, window: int) -> tuple[list[_Chosen], list[str]]:
@@ -167,24 +205,20 @@ def _choose(sessions: Sequence[Input], budget: int, window: int) -> tuple[list[_
     return sorted(chosen, key=lambda one: (-one.tokens, one.given.name)), unfit
 
 
-def _agree(costs: Sequence[Estimate], sessions: int, model: str, *, yes: bool, quiet: bool) -> None:
-    """Tell what it costs, and ask whether to go on.
+def _tell_costs(costs: Sequence[Estimate], sessions: int, model: str) -> None:
+    lines = [f"Examining {counted(sessions, 'session')} with {model} takes about, at most:"]
+    lines += [
+        f"  {one.role}: {counted(one.requests, 'request')}, {one.input_tokens:,} tokens in, "
+        f"{one.output_tokens:,} out"
+        for one in costs
+    ]
+    read, written = sum(one.input_tokens for one in costs), sum(one.output_tokens for one in costs)
+    lines.append(f"  together {read:,} in, {written:,} out; less where answers are cached")
+    print("\n".join(lines), file=sys.stderr)
 
-    Raises:
-        CommandError: there is nobody to ask, or the answer is no.
-    """
-    if not (yes and quiet):
-        print(f"Examining {counted(sessions, 'session')} with {model} takes about, at most:", file=sys.stderr)
-        for one in costs:
-            print(
-                f"  {one.role}: {counted(one.requests, 'request')}, {one.input_tokens:,} tokens in, "
-                f"{one.output_tokens:,} out",
-                file=sys.stderr,
-            )
-        read, written = sum(one.input_tokens for one in costs), sum(one.output_tokens for one in costs)
-        print(f"  together {read:,} in, {written:,} out; less where answers are cached", file=sys.stderr)
-    if yes:
-        return
+
+def _ask_to_go_on() -> None:
+    """Refuse to go on where there is nobody to ask, or the answer is no."""
     if sys.stdin is None or not sys.stdin.isatty():
         raise CommandError("nobody is there to agree to that; say --yes to go on")
     print("Go on? [y/N] ", end="", file=sys.stderr, flush=True)
@@ -194,21 +228,21 @@ def _agree(costs: Sequence[Estimate], sessions: int, model: str, *, yes: bool, q
 
 async def _examine_all(
     chosen: Sequence[_Chosen], examiner: Examiner, budget: int, systems: Sequence[str], *, quiet: bool
-) -> tuple[list[tuple[_Chosen, Examined]], list[str], Examiner]:
+) -> tuple[list[tuple[_Chosen, Examined]], list[str]]:
+    """Return what was found out, and what failed."""
     done: list[tuple[_Chosen, Examined]] = []
     failed: list[str] = []
-    console = make_console(stderr=True)
     async with examiner:
-        with make_progress(console, is_shown=not quiet and console.file.isatty()) as progress:
-            bar = progress.add_task("examining", total=len(chosen), unit="sessions")
-            for one in chosen:
+        with make_progress(quiet=quiet) as progress:
+            for one in progress.track(chosen, description="examining sessions"):
                 try:
-                    found = await examine(one.recording, one.cut, examiner, budget=budget, systems=systems)
+                    found = await examine_one(
+                        one.recording, one.cut, examiner, budget=budget, systems=systems
+                    )
                     done.append((one, found))
                 except ExaminationError as error:
                     failed.append(f"{one.given.name}: {error}")
-                progress.advance(bar)
-    return done, failed, examiner
+    return done, failed
 
 
 def _recorded(one: _Chosen, found: Examined) -> str:
@@ -228,35 +262,35 @@ def _mean(graded: Sequence[Graded], kind: str | None = None) -> float | None:
     return sum(grades) / len(grades) if grades else None
 
 
+def _by_kind(graded: Sequence[Graded]) -> dict[str, float]:
+    means = {kind: _mean(graded, kind) for kind in KINDS}
+    return {kind: mean for kind, mean in means.items() if mean is not None}
+
+
 def _print(found: Sequence[Examined], systems: Sequence[str], budget: int, examiner: Examiner) -> None:
     console = make_console()
     gathered = {system: _gather(found, system) for system in systems}
     title = f"Budget {budget:,} tokens: {counted(len(found), 'session')}"
     table = make_table(title, "system", ("view", "saved", "cost", "told", "95 %", "graded"))
+    shares: dict[str, Mapping[str, float]] = {}
     for system, (totals, graded) in gathered.items():
-        told, ratio = totals.told, totals.cost.spent_ratio
+        told = totals.told
+        views = [one.systems[system][0].asked[0].view_tokens for one in found]
         table.add_row(
             system,
-            short_number(sum(one.systems[system][0].asked[0].view_tokens for one in found) / len(found)),
+            short_number(sum(views) / len(found)),
             percent(totals.saved, "-"),
-            "-" if ratio is None else f"{ratio:.2f}",
+            ratio(totals.cost.spent_ratio, "-"),
             percent(None if told is None else told.share, "-"),
             "-" if told is None else told_range(told),
             percent(_mean(graded), "-"),
             style="bold" if system == OURS else "",
         )
+        shares[f"{system} told"] = {kind: one.share for kind, one in totals.told_by_kind.items()}
+        shares[f"{system} graded"] = _by_kind(graded)
     print_table(console, table)
-    columns = [f"{system} {what}" for system in systems for what in ("told", "graded")]
-    kinds = make_table("By kind", "kind", ["probes", *columns])
-    for kind in gathered[OURS][0].told_by_kind:
-        told_by_kind = [totals.told_by_kind[kind] for totals, _ in gathered.values()]
-        means = [_mean(graded, kind) for _, graded in gathered.values()]
-        cells = [
-            percent(share, "-")
-            for told, mean in zip(told_by_kind, means, strict=True)
-            for share in (told.share, mean)
-        ]
-        kinds.add_row(kind, f"{told_by_kind[0].probes:,}", *cells)
+    kinds = make_table("By kind", "kind", ["probes", *shares])
+    add_kinds(kinds, gathered[OURS][0], shares)
     print_table(console, kinds)
     console.print(
         "view: tokens of the views that were examined. saved, cost: of all requests up to there, to sending "
@@ -267,15 +301,9 @@ def _print(found: Sequence[Examined], systems: Sequence[str], budget: int, exami
     )
 
 
-def _by_kind(graded: Sequence[Graded]) -> dict[str, float]:
-    means = {kind: _mean(graded, kind) for kind in KINDS}
-    return {kind: mean for kind, mean in means.items() if mean is not None}
-
-
 def _value(
     found: Sequence[Examined], failed: Sequence[str], systems: Sequence[str], budget: int, examiner: Examiner
 ) -> Mapping[str, Any]:
-    """Return everything as JSON-like data."""
     gathered = {system: _gather(found, system) for system in systems}
     return {
         "model": examiner.model,
@@ -291,15 +319,7 @@ def _value(
             {
                 "name": one.name,
                 "answers": {
-                    system: [
-                        {
-                            **graded.probe.model_dump(),
-                            "told": graded.is_told,
-                            "given": graded.answer,
-                            "grade": graded.grade,
-                        }
-                        for graded in several
-                    ]
+                    system: [graded.to_dict() for graded in several]
                     for system, (_, several) in one.systems.items()
                 },
             }

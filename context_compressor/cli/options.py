@@ -1,4 +1,4 @@
-"""What commands share: exit codes, settings files, options."""
+"""What commands share: exit codes, the error that ends one, options, and what is made of them."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import os
 import re
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
+import typer
 from pydantic import ValidationError
 
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.errors import InvalidArgumentError
+from context_compressor.readers import Format
 from context_compressor.summarizers.protocol import Summarizer
 
 DONE: Final = 0
@@ -36,6 +38,55 @@ class CommandError(Exception):
         self.code = code
 
 
+class SummarizerKind(StrEnum):
+    """The summarisers that the command line offers."""
+
+    EXTRACTIVE = "extractive"
+    OPENAI = "openai"
+    DASHSCOPE = "dashscope"
+
+
+DEFAULT_STORE = "working_memory"
+DEFAULT_MODELS = {"openai": "gpt-4o-mini", "dashscope": "qwen-plus"}
+_DEFAULTS = ", ".join(f"{model} ({kind})" for kind, model in DEFAULT_MODELS.items())
+
+Store = Annotated[str, typer.Option(metavar="DIR", help="Directory with the full texts of what left a view.")]
+Namespace = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Look into this namespace only. Default: all of them.")
+]
+SummarizerChoice = Annotated[
+    SummarizerKind,
+    typer.Option(
+        "--summarizer",
+        metavar="WHO",
+        help="Who writes summaries: extractive (no model), openai or dashscope.",
+    ),
+]
+Model = Annotated[
+    str | None, typer.Option(metavar="NAME", help=f"Model that writes them. Default: {_DEFAULTS}.")
+]
+BaseUrl = Annotated[str | None, typer.Option(metavar="URL", help="Its server, if not the provider's own.")]
+KeepRecent = Annotated[
+    int | None,
+    typer.Option(
+        "--keep-recent", metavar="N", help="Messages at the end to keep word for word. Default: 10."
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Report as JSON instead of tables.")]
+Paths = Annotated[
+    list[str],
+    typer.Argument(metavar="PATH...", help="Recorded sessions: files, gzipped or not, or directories."),
+]
+AllJson = Annotated[bool, typer.Option("--json", help="Print everything as JSON instead of tables.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No tables, no progress bar.")]
+InFormat = Annotated[
+    Format | None,
+    typer.Option(
+        metavar="NAME", help=f"Format of the files: {', '.join(Format)}. Default: found out by their content."
+    ),
+]
+
+
 def check_path(path: str, what: str) -> None:
     """Refuse an empty path, such as a shell makes of an unset variable: it would be the current directory."""
     if not path:
@@ -51,9 +102,6 @@ def check_store(path: str, shown: str) -> Path:
     return directory
 
 
-DEFAULT_STORE = "working_memory"
-DEFAULT_MODELS = {"openai": "gpt-4o-mini", "dashscope": "qwen-plus"}
-
 _OPTIONS = {
     "max_total_tokens": "--budget",
     "mode": "--mode",
@@ -61,22 +109,6 @@ _OPTIONS = {
     "keep_recent_count": "--keep-recent",
     "group_token_threshold": "--group-tokens",
 }
-
-
-class Mode(StrEnum):
-    """The modes of `CompressionConfig`."""
-
-    AUTO = "auto"
-    COMPACT = "compact"
-    COMPRESS = "compress"
-
-
-class SummarizerKind(StrEnum):
-    """The summarisers that the command line offers."""
-
-    EXTRACTIVE = "extractive"
-    OPENAI = "openai"
-    DASHSCOPE = "dashscope"
 
 
 def make_config(**fields: Any) -> CompressionConfig:
@@ -118,7 +150,11 @@ def make_summarizer(kind: SummarizerKind, model: str | None, base_url: str | Non
             f"--summarizer {kind} needs a key: set {key} (any text where the server at --base-url "
             "asks for none), or use --summarizer extractive"
         )
-    model = DEFAULT_MODELS[kind] if model is None else model
+    return ask_model(kind, DEFAULT_MODELS[kind] if model is None else model, base_url)
+
+
+def ask_model(kind: SummarizerKind, model: str, base_url: str | None) -> Summarizer:
+    """Return a summariser that asks a model; refuse what names no model, or no server."""
     try:
         if kind is SummarizerKind.DASHSCOPE:
             from context_compressor.summarizers.dashscope import DashScopeSummarizer

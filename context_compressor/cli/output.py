@@ -1,4 +1,4 @@
-"""What commands print: tables, JSON, progress."""
+"""Where commands write: outputs that are checked before the work, consoles, tables, progress."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import os
 import stat
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TextIO
 
 from rich.box import SIMPLE
 from rich.console import Console
@@ -19,16 +19,8 @@ from rich.table import Table
 from rich.text import Text
 
 from context_compressor.cli.options import CommandError, check_path
-from context_compressor.measure import KINDS, Told, Totals
-from context_compressor.measure.data import HOW_TO_ASK, OURS, ReportData, percent, short_number, told_range
-from context_compressor.messages.text import counted, one_line
+from context_compressor.messages.text import one_line
 
-TABLE_LOOK: Final[dict[str, Any]] = {
-    "title_justify": "left",
-    "title_style": "bold",
-    "box": SIMPLE,
-    "pad_edge": False,
-}
 _LEAST_FOLDED = 16
 """Characters that a folded column has at least, unless what stands in it is shorter."""
 _ANY_WIDTH = 10_000
@@ -47,6 +39,15 @@ class _PipeConsole(Console):
 def make_console(*, stderr: bool = False) -> Console:
     """Return a console on stdout or stderr that prints text as it is, unhighlighted."""
     return _PipeConsole(stderr=stderr, highlight=False)
+
+
+def say(console: Console, text: str, style: str = "") -> None:
+    """Print a line as it is: no markup, and not broken where someone will copy it.
+
+    What a terminal would not show as characters is escaped; only then are blanks run together, since in a
+    command two are not one.
+    """
+    console.print(Text(text if text.isprintable() else one_line(text), style), soft_wrap=True)
 
 
 def is_stdout(name: str | None) -> bool:
@@ -80,6 +81,29 @@ def check_output(name: str, option: str = "--output") -> None:
     changed = path if path.exists() and not path.is_file() else path.resolve().parent
     if not os.access(changed, os.W_OK):
         raise CommandError(f"{option} {name}: cannot be written: {changed} is missing or read-only")
+
+
+def check_apart(output: str | None, inputs: Iterable[str], option: str = "--output") -> None:
+    """Refuse an output that is one of the files read, by whatever name or link: its sessions would be lost.
+
+    `-` among the inputs is stdin. Devices and pipes may be both.
+    """
+    written = _file_behind(output, sys.stdout)
+    if written is not None and any(_file_behind(name, sys.stdin) == written for name in inputs):
+        name = "stdout" if is_stdout(output) else output
+        raise CommandError(f"{option} {name}: is read from, too; name another file")
+
+
+def _file_behind(name: str | None, stream: TextIO | None) -> tuple[int, int] | None:
+    """Return device and inode of a regular file: of the one behind a stream, where the name means that."""
+    try:
+        if is_stdout(name):
+            found = os.fstat(-1 if stream is None else stream.fileno())
+        else:
+            found = Path(str(name)).stat()
+    except (OSError, ValueError):  # no such file; a stream of this process's own; a name that is none
+        return None
+    return (found.st_dev, found.st_ino) if stat.S_ISREG(found.st_mode) else None
 
 
 def check_folder(name: str, option: str) -> None:
@@ -156,122 +180,45 @@ def write_stdout(text: str) -> None:
         raise CommandError(f"stdout: cannot be written: {error.strerror or error}") from None
 
 
-def make_progress(console: Console, *, is_shown: bool) -> Progress:
-    """Return a progress bar that leaves no trace; its tasks say in `unit` what they count."""
+def make_progress(*, quiet: bool) -> Progress:
+    """Return a progress bar on stderr that leaves no trace; its tasks say what they count."""
+    console = make_console(stderr=True)
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("{task.fields[unit]}"),
         TimeRemainingColumn(),
         console=console,
         transient=True,
-        disable=not is_shown,
+        disable=quiet or not console.file.isatty(),
     )
 
 
-def warn(title: str, lines: Sequence[str]) -> None:
+def warn(title: str, lines: Sequence[str], most: int = _MAX_NAMED) -> None:
     """Name on stderr what is not in the result: it is missing, so `--quiet` does not silence it."""
-    for line in lines[:_MAX_NAMED]:
+    for line in lines[:most]:
         print(f"{title}: {one_line(line)}", file=sys.stderr)
-    if len(lines) > _MAX_NAMED:
-        print(f"{title}: {len(lines) - _MAX_NAMED:,} more", file=sys.stderr)
+    if len(lines) > most:
+        print(f"{title}: {len(lines) - most:,} more", file=sys.stderr)
 
 
-def print_table(console: Console, table: Table) -> None:
-    """Print a table; where the terminal has no room for its lines, print a line for each of its cells.
-
-    One column at most may have `overflow="fold"`: it gets the width that the others leave.
-    """
-    folded = [column for column in table.columns if column.overflow == "fold"]
-    for column in folded:
-        column.max_width = _LEAST_FOLDED
-    needed = Measurement.get(console, console.options.update(max_width=_ANY_WIDTH), table).maximum
-    if needed > console.width:
-        _print_cells(console, table)
-        return
-    for column in folded:
-        column.max_width = _LEAST_FOLDED + console.width - needed
-    console.print(table)
-
-
-def _print_cells(console: Console, table: Table) -> None:
-    headers = [str(column.header) for column in table.columns]
-    indent = max(map(len, headers)) + 2
-    if table.title:
-        console.print(Text(str(table.title), "bold"), soft_wrap=True)
-    for cells in zip(*(column.cells for column in table.columns), strict=True):
-        console.print()
-        for header, cell in zip(headers, cells, strict=True):
-            if str(cell):
-                console.print(Text(f"{header:{indent}}{cell}"), soft_wrap=True)
-    console.print()
-
-
-_COLUMNS = ("saved", "peak", "fill", "over", "refused", "cost", "as if model")
-
-
-def print_tables(console: Console, data: ReportData) -> None:
-    """Print a table for each budget, one of what is told by kind, and what the columns mean."""
-    for budget, rows in data.tables():
-        count = counted(len(data.sessions), "session")
-        table = make_table(
-            f"Budget {budget:,} tokens: {count}, {rows[0][1].turns:,} turns", "system", _COLUMNS
-        )
-        for system, totals in rows:
-            table.add_row(system, *_cells(totals), style="bold" if system == OURS else "")
-        print_table(console, table)
-        if data.has_probes:
-            print_told(console, {system: (totals.told, totals.told_by_kind) for system, totals in rows})
-    console.print(
-        "peak: tokens of the largest request. fill: the mean of view to budget, from a session's first "
-        "summary on. over, refused: turns above the budget, or that a provider refuses. cost: to that of the "
-        "history, prompt cache counted; as if model: had a model written every summary."
-    )
-    if not data.has_probes:
-        console.print(f"What views tell is not known: no session has probes. {HOW_TO_ASK} makes some.")
-
-
-def print_told(console: Console, systems: Mapping[str, tuple[Told | None, Mapping[str, Told]]]) -> None:
-    """Print what the views of systems tell: of all probes, with its interval, and of each kind."""
-    asked = {name: (told, by_kind) for name, (told, by_kind) in systems.items() if told is not None}
-    every = [told for told, _ in asked.values() if told is not None]
-    table = make_table("Told by views", "probes", ["", *asked])
-    table.add_row("all", f"{max(told.probes for told in every):,}", *(percent(told.share) for told in every))
-    table.add_row("95 %", "", *map(told_range, every))
-    table.add_row(
-        "per 1,000 tokens", "", *(percent(told.per_1000_tokens, "-") for told in every), end_section=True
-    )
-    for kind in KINDS:
-        found = [by_kind.get(kind) for _, by_kind in asked.values()]
-        if any(found):
-            count = max(told.probes for told in found if told is not None)
-            table.add_row(
-                kind, f"{count:,}", *(percent(None if told is None else told.share, "-") for told in found)
-            )
-    print_table(console, table)
-
-
-def make_table(title: str, first: str, columns: Iterable[str]) -> Table:
-    """Return a table of a name and figures."""
-    table = Table(title=title, **TABLE_LOOK)
-    table.add_column(first, no_wrap=True)
+def make_table(title: str, first: str, columns: Iterable[str], *, fold: bool = False) -> Table:
+    """Return a table of a name and figures; a name that is folded gets the width that the others leave."""
+    table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE, pad_edge=False)
+    table.add_column(first, no_wrap=not fold, overflow="fold" if fold else "ellipsis")
     for column in columns:
         table.add_column(column, justify="right", no_wrap=True)
     return table
 
 
-def _cells(totals: Totals) -> tuple[str, ...]:
-    return (
-        percent(totals.saved, "-"),
-        "-" if totals.peak_tokens is None else short_number(totals.peak_tokens),
-        percent(totals.fill, "-"),
-        f"{totals.over:,}",
-        f"{totals.invalid:,}",
-        _ratio(totals.cost.spent_ratio),
-        _ratio(totals.cost.as_if_model_ratio),
-    )
-
-
-def _ratio(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"
+def print_table(console: Console, table: Table) -> None:
+    """Print a table; a narrower terminal wraps its lines, for nothing in it may be cut."""
+    name = table.columns[0]
+    if name.overflow == "fold":
+        name.max_width = _LEAST_FOLDED
+    needed = Measurement.get(console, console.options.update(max_width=_ANY_WIDTH), table).maximum
+    if name.overflow == "fold":
+        name.max_width = _LEAST_FOLDED + max(0, console.width - needed)
+    if needed > console.width:
+        table.width = needed
+    console.print(table, crop=False)

@@ -1,171 +1,61 @@
-"""`context-compressor replay`: what compressing saves, costs and loses."""
+"""`replay`: what compressing would have saved, cost and lost in recorded sessions."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
+import typer
+from rich.console import Console
 from rich.progress import Progress
+from rich.table import Table
 
+from context_compressor.cli.inputs import Inputs, check_baselines, read_inputs
 from context_compressor.cli.options import (
     DONE,
     INTERRUPTED,
     NO,
     TROUBLE,
+    AllJson,
     CommandError,
-    check_path,
+    InFormat,
+    Paths,
+    Quiet,
     make_config,
 )
 from context_compressor.cli.output import (
+    check_apart,
     check_folder,
     check_output,
     check_stdout,
     is_stdout,
     make_console,
     make_progress,
-    print_tables,
+    make_table,
+    print_table,
     warn,
     write_output,
     write_stdout,
 )
 from context_compressor.cli.replay_parallel import Replays, Task, default_jobs, find_unfit
 from context_compressor.measure import (
-    SYSTEMS,
-    Probe,
-    ProbeError,
-    ProbeSet,
-    check_places,
-    read_probe_sets,
-    read_probes,
+    HOW_TO_ASK,
+    KINDS,
+    OURS,
+    RAW,
+    ReportData,
+    SessionRun,
+    Skipped,
+    Totals,
+    percent,
+    ratio,
+    short_number,
+    told_range,
 )
-from context_compressor.measure.data import OURS, RAW, ReportData, SessionRun, Skipped, report_value
-from context_compressor.messages.text import slug_of
-from context_compressor.readers import Format, Problem, Session, UnreadableError, read_path
-from context_compressor.readers.session import summed
-
-
-@dataclass(frozen=True, slots=True)
-class Input:
-    """A session to be replayed."""
-
-    name: str
-    session: Session
-    probes: tuple[Probe, ...] = ()
-
-
-@dataclass(slots=True)
-class Inputs:
-    """The sessions of all paths, and what could not be read of them."""
-
-    sessions: list[Input] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
-    unread: list[Problem] = field(default_factory=list)
-    """Files that the user named and that hold nothing that can be read."""
-
-
-def read_inputs(
-    paths: Sequence[str],
-    format: Format | None,
-    on_session: Callable[[int], object],
-    probes: str | None = None,
-) -> Inputs:
-    """Read every path, and the probe sets of a folder; `on_session` gets the number of sessions so far.
-
-    Raises:
-        CommandError: a path is not there, nothing in any of them can be read, or probes are malformed.
-    """
-    sets = [] if probes is None else _read_sets(probes)
-    for path in paths:
-        check_path(path, "PATH")
-        if not Path(path).exists():
-            hint = "; stdin is not read, save what comes there to a file" if path == "-" else ""
-            raise CommandError(f"{path}: there is no such file or directory{hint}")
-    found = Inputs()
-    taken: set[str] = set()
-    for path in paths:
-        before = len(found.sessions)
-        try:
-            for session in read_path(Path(path), found.problems, format):
-                if session.messages:
-                    asked = _probes_of(session, sets)
-                    found.sessions.append(Input(_name(session, taken), session, asked))
-                    on_session(len(found.sessions))
-        except UnreadableError as error:
-            found.unread.append(error.at(path))
-        else:
-            if len(found.sessions) == before:
-                found.unread.append(_nothing_in(path, found.problems))
-    if not found.sessions:
-        raise CommandError(summed(found.unread))
-    left = [
-        (file, one) for file, one in sets if not any(_is_of(one, item.session) for item in found.sessions)
-    ]
-    if sets and len(left) == len(sets):
-        raise CommandError(
-            f"--probes {probes}: none of {len(sets):,} probe sets is of a session that was read"
-        )
-    found.problems += [
-        Problem(file, None, f"is of line {one.line} of {one.recording} (from 0), which was not read")
-        for file, one in left
-    ]
-    return found
-
-
-def _read_sets(folder: str) -> list[tuple[str, ProbeSet]]:
-    check_path(folder, "--probes")
-    try:
-        return read_probe_sets(Path(folder))
-    except ProbeError as error:
-        raise CommandError(f"--probes {error}") from None
-
-
-def _is_of(one: ProbeSet, session: Session) -> bool:
-    return one.is_of(session.source, (session.line or 1) - 1)
-
-
-def _probes_of(session: Session, sets: Sequence[tuple[str, ProbeSet]]) -> tuple[Probe, ...]:
-    """Return the probes that a session has itself, and those of its sets."""
-    try:
-        probes = read_probes((session.frame or {}).get("probes"), session.place(), len(session.messages))
-        for file, one in sets:
-            if _is_of(one, session):
-                check_places(one.probes, file, len(session.messages))
-                probes += one.probes
-    except ProbeError as error:
-        raise CommandError(str(error)) from None
-    return probes
-
-
-def _nothing_in(path: str, problems: Sequence[Problem]) -> Problem:
-    what = "is a directory in which no session was found" if Path(path).is_dir() else "holds no session"
-    last = next((problem for problem in problems if problem.file.startswith(path)), None)
-    return Problem(path, None, what if last is None else f"{what}; {last}")
-
-
-def _name(session: Session, taken: set[str]) -> str:
-    """Return what to call a session: what it calls itself, else where it stands; no two the same."""
-    name = session.id or session.place()
-    if name in taken and session.id:
-        name = f"{session.id} ({session.place()})"
-    unique, number = name, 2
-    while unique in taken:
-        unique, number = f"{name} ({number})", number + 1
-    taken.add(unique)
-    return unique
-
-
-def check_baselines(names: Iterable[str]) -> None:
-    """Refuse baselines that there are not."""
-    known = [name for name in SYSTEMS if name != OURS]
-    for name in names:
-        if name not in known:
-            raise CommandError(f"--baseline {name}: there is no such baseline; known: {', '.join(known)}")
-
+from context_compressor.messages.text import counted, slug_of
 
 EXTRA = "/path/to/the/checkout[report]"
 DEFAULT_BUDGET = 16_000
@@ -173,34 +63,62 @@ _SLUG_CHARACTERS = 60
 """Of a session's name in that of its picture."""
 
 
-def run_replay(
-    paths: Sequence[str],
-    *,
-    budgets: Sequence[int] | None,
-    baselines: Sequence[str] | None,
-    probes: str | None,
-    report: str | None,
-    png: str | None,
-    as_json: bool,
-    jobs: int | None,
-    quiet: bool,
-    format: Format | None,
+def replay(
+    paths: Paths,
+    budgets: Annotated[
+        list[int] | None,
+        typer.Option(
+            "--budget", metavar="N", help="Tokens that a view may cost; may be repeated. Default: 16000."
+        ),
+    ] = None,
+    baselines: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--baseline",
+            metavar="NAME",
+            help="What else to replay: sliding or masking; may be repeated. raw, the history as it is, "
+            "always is.",
+        ),
+    ] = None,
+    probes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIR",
+            help="More probes than sessions bring: .json files with recording, line, cut, probes.",
+        ),
+    ] = None,
+    report: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Write a self-contained page of HTML there; - for stdout."),
+    ] = None,
+    png: Annotated[str | None, typer.Option(metavar="DIR", help="Write the charts there, as PNG.")] = None,
+    as_json: AllJson = False,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Processes at once. Default: one per core.")
+    ] = None,
+    quiet: Quiet = False,
+    format: InFormat = None,
 ) -> int:
-    """Replay sessions, write what was asked for; return the exit code. Options are as given."""
-    chosen = _check_budgets(budgets)
+    """Tell what compressing would have saved, cost and lost in recorded sessions.
+
+    Before each recorded assistant message the memory, and each baseline, is asked what it would send. No
+    model is called. What views tell is measured by the probes of a session, questions with the keys of their
+    answers: **examine** makes some. Sessions that cannot be replayed are named and skipped: exit code 1.
+    Ctrl-C keeps what is done. --report and --png need the extra: pip install '/path/to/the/checkout[report]'
+
+    Example: context-compressor replay sessions/ --baseline sliding --report out.html
+    """
+    chosen = tuple(dict.fromkeys(budgets or [DEFAULT_BUDGET]))
+    for budget in chosen:
+        make_config(max_total_tokens=budget)  # refuses what cannot work, by the name of the option
     check_baselines(baselines or ())
     systems = tuple(dict.fromkeys([RAW, OURS, *(baselines or ())]))
     _check_outputs(report, png, as_json=as_json, quiet=quiet)
-    is_page_shown = report is not None and is_stdout(report)
-    console = make_console(stderr=True)
-    is_shown = not quiet and console.file.isatty()
-    with console.status("reading") if is_shown else nullcontext() as status:
-
-        def tell(count: int) -> None:
-            if status is not None:
-                status.update(f"reading: {count:,} sessions")
-
-        inputs = read_inputs(paths, format, tell, probes)
+    with make_progress(quiet=quiet) as progress:
+        bar = progress.add_task("reading sessions", total=None)
+        inputs = read_inputs(paths, format, lambda count: progress.update(bar, completed=count), probes)
+    if report is not None:
+        check_apart(report, inputs.files, "--report")
     tasks = [
         Task(one.name, one.session.source, one.session.messages, systems, chosen, one.probes)
         for one in inputs.sessions
@@ -208,8 +126,8 @@ def run_replay(
     replays = Replays(tasks, jobs or default_jobs())
     is_interrupted = False
     unwritten: CommandError | None = None
-    with make_progress(console, is_shown=is_shown) as progress:
-        bar = progress.add_task("replaying", total=sum(task.steps for task in tasks), unit="turns")
+    with make_progress(quiet=quiet) as progress:
+        bar = progress.add_task("replaying turns", total=sum(task.steps for task in tasks))
         try:
             replays.run(lambda turns: progress.update(bar, completed=turns))
         except KeyboardInterrupt:
@@ -222,15 +140,18 @@ def run_replay(
         except CommandError as error:
             unwritten = error  # what was found is told all the same
     unfit = [one for session in data.sessions for one in find_unfit(session)]
-    _warn(inputs, data, unfit)
+    warn("failed", [f"{one.name}: {one.why}" for one in (*data.failed, *unfit)])
+    warn("skipped", [f"{one.name}: {one.why}" for one in data.notes if not one.is_failure])
+    warn("skipped", list(map(str, inputs.problems)))
     if not data.sessions and not is_interrupted:
         first = (*data.failed, *data.notes)[0]
         code = NO if data.failed else TROUBLE
         raise CommandError(f"no session could be replayed; {first.name}: {first.why}", code)
     if as_json:
-        write_stdout(json.dumps(report_value(data), indent=1) + "\n")
+        write_stdout(json.dumps(data.to_dict(), indent=1) + "\n")
     elif data.sessions and not quiet:
-        print_tables(make_console(stderr=is_page_shown), data)
+        is_page_shown = report is not None and is_stdout(report)
+        _print_tables(make_console(stderr=is_page_shown), data)
     if is_interrupted:
         print(f"interrupted: {len(data.sessions)} of {len(tasks)} sessions are done", file=sys.stderr)
     if unwritten is not None:
@@ -238,13 +159,6 @@ def run_replay(
     if is_interrupted:
         return INTERRUPTED
     return NO if data.failed or unfit else DONE
-
-
-def _check_budgets(budgets: Sequence[int] | None) -> tuple[int, ...]:
-    chosen = tuple(dict.fromkeys(budgets or [DEFAULT_BUDGET]))
-    for budget in chosen:
-        make_config(max_total_tokens=budget)  # refuses what cannot work, by the name of the option
-    return chosen
 
 
 def _check_outputs(report: str | None, png: str | None, *, as_json: bool, quiet: bool) -> None:
@@ -271,25 +185,22 @@ def _gather(
     inputs: Inputs, replays: Replays, budgets: tuple[int, ...], systems: tuple[str, ...]
 ) -> ReportData:
     done = [outcome for outcome in replays.outcomes if isinstance(outcome, SessionRun)]
-    skipped = sorted(
-        (outcome for outcome in replays.outcomes if isinstance(outcome, Skipped)), key=lambda one: one.name
-    )
+    skipped = [outcome for outcome in replays.outcomes if isinstance(outcome, Skipped)]
+    skipped.sort(key=lambda one: one.name)
     empty = [one for one in skipped if not one.is_failure]
     unread = [Skipped(problem.file, problem.why) for problem in inputs.unread]
+    passed_over = [
+        Skipped(one.file, str(one).removeprefix(one.file).lstrip(",: ")) for one in inputs.problems
+    ]
+    left_out = [Skipped(one.name, note) for one in inputs.sessions for note in one.session.notes]
     return ReportData(
         sessions=tuple(sorted(done, key=lambda session: (-session.tokens, session.name))),
         budgets=budgets,
         systems=systems,
         failed=(*unread, *(one for one in skipped if one.is_failure)),
-        notes=(*empty, *_notes(inputs)),
+        notes=(*empty, *passed_over, *left_out),
         asked_sessions=len(inputs.sessions) + len(unread) - len(empty),
     )
-
-
-def _notes(inputs: Inputs) -> list[Skipped]:
-    told = [Skipped(one.file, str(one).removeprefix(one.file).lstrip(",: ")) for one in inputs.problems]
-    told += [Skipped(one.name, note) for one in inputs.sessions for note in one.session.notes]
-    return told
 
 
 def _write(report: str | None, png: str | None, data: ReportData, progress: Progress) -> None:
@@ -300,14 +211,14 @@ def _write(report: str | None, png: str | None, data: ReportData, progress: Prog
 
     detailed = detailed_sessions(data)
     both = (report is not None) + (png is not None)
-    bar = progress.add_task("drawing", total=len(detailed) * both, unit="sessions")
+    bar = progress.add_task("drawing sessions", total=len(detailed) * both)
     if report is not None:
         write_output(report, render_page(data, lambda: progress.advance(bar)), "--report")
     if png is not None:
         _write_pictures(Path(png), data, lambda: progress.advance(bar))
 
 
-def _write_pictures(folder: Path, data: ReportData, on_session: Any) -> None:
+def _write_pictures(folder: Path, data: ReportData, on_session: Callable[[], object]) -> None:
     from context_compressor.measure.charts import bars_chart
     from context_compressor.measure.page import detailed_sessions, session_charts
 
@@ -327,7 +238,56 @@ def _write_pictures(folder: Path, data: ReportData, on_session: Any) -> None:
         raise CommandError(f"--png {folder}: cannot be written: {error.strerror or error}") from None
 
 
-def _warn(inputs: Inputs, data: ReportData, unfit: Sequence[Skipped]) -> None:
-    warn("failed", [f"{one.name}: {one.why}" for one in (*data.failed, *unfit)])
-    warn("skipped", [f"{one.name}: {one.why}" for one in data.notes if not one.is_failure])
-    warn("skipped", list(map(str, inputs.problems)))
+_COLUMNS = ("saved", "peak", "fill", "over", "refused", "cost", "as if model")
+
+
+def _print_tables(console: Console, data: ReportData) -> None:
+    """Print a table for each budget, one of what is told by kind, and what the columns mean."""
+    for budget, rows in data.tables():
+        count = counted(len(data.sessions), "session")
+        title = f"Budget {budget:,} tokens: {count}, {rows[0][1].turns:,} turns"
+        table = make_table(title, "system", _COLUMNS)
+        for system, totals in rows:
+            table.add_row(
+                system,
+                percent(totals.saved, "-"),
+                "-" if totals.peak_tokens is None else short_number(totals.peak_tokens),
+                percent(totals.fill, "-"),
+                f"{totals.over:,}",
+                f"{totals.invalid:,}",
+                ratio(totals.cost.spent_ratio, "-"),
+                ratio(totals.cost.as_if_model_ratio, "-"),
+                style="bold" if system == OURS else "",
+            )
+        print_table(console, table)
+        if data.has_probes:
+            _print_told(console, rows)
+    console.print(
+        "peak: tokens of the largest request. fill: the mean of view to budget, from a session's first "
+        "summary on. over, refused: turns above the budget, or that a provider refuses. cost: to that of the "
+        "history, prompt cache counted; as if model: had a model written every summary."
+    )
+    if not data.has_probes:
+        console.print(f"What views tell is not known: no session has probes. {HOW_TO_ASK} makes some.")
+
+
+def _print_told(console: Console, rows: Sequence[tuple[str, Totals]]) -> None:
+    """Print what the views of systems tell: of all probes, with its interval, and of each kind."""
+    every = [totals.told for _, totals in rows if totals.told is not None]
+    shares = {
+        system: {kind: told.share for kind, told in totals.told_by_kind.items()} for system, totals in rows
+    }
+    table = make_table("Told by views", "probes", ["", *shares])
+    table.add_row("all", f"{every[0].probes:,}", *(percent(told.share) for told in every))
+    table.add_row("95 %", "", *map(told_range, every))
+    densities = (percent(told.per_1000_tokens, "-") for told in every)
+    table.add_row("per 1,000 tokens", "", *densities, end_section=True)
+    add_kinds(table, rows[0][1], shares)
+    print_table(console, table)
+
+
+def add_kinds(table: Table, asked: Totals, shares: Mapping[str, Mapping[str, float]]) -> None:
+    """Add a row for each kind of probe that was asked: how many there are, and a share for each column."""
+    for kind in filter(asked.told_by_kind.__contains__, KINDS):
+        cells = (percent(column.get(kind), "-") for column in shares.values())
+        table.add_row(kind, f"{asked.told_by_kind[kind].probes:,}", *cells)

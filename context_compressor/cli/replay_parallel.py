@@ -9,16 +9,16 @@ import os
 import signal
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from itertools import count
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any, Self, cast
 
 from context_compressor.errors import ContextCompressorError
-from context_compressor.measure import SYSTEMS, Probe, Recording, Watched, watch
-from context_compressor.measure.data import OURS, SessionRun, Skipped
+from context_compressor.measure import OURS, SYSTEMS, Probe, Recording, SessionRun, Skipped, Watched, watch
 from context_compressor.messages.chat import from_openai
 from context_compressor.tokens.tiktoken import TiktokenCounter
 
@@ -56,9 +56,6 @@ def replay_session(task: Task, on_turn: Callable[[], object]) -> Outcome:
     logging.getLogger("context_compressor").addHandler(_QUIET)
     try:
         from_openai(task.messages)  # else every turn of ours would fail, each for the same reason
-    except ContextCompressorError as error:
-        return Skipped(task.name, str(error))
-    try:
         recording = Recording(task.messages, _counter(), task.name, task.probes)
         if not recording.turns:
             return Skipped(task.name, "has no assistant message after an input, so no turn", is_failure=False)
@@ -69,6 +66,8 @@ def replay_session(task: Task, on_turn: Callable[[], object]) -> Outcome:
         )
     except _StoppedError:
         raise
+    except ContextCompressorError as error:
+        return Skipped(task.name, str(error))
     except Exception as error:  # one session must not cost the others
         return Skipped(task.name, f"{type(error).__name__}: {error}")
     session = SessionRun(
@@ -118,42 +117,29 @@ class Replays:
         Raises:
             KeyboardInterrupt: somebody stopped it.
         """
-        for outcome in self._run(on_turns):
-            self.outcomes.append(outcome)
-
-    def _run(self, on_turns: Callable[[int], object]) -> Iterator[Outcome]:
         # The longest first, or the last process would run on alone.
         tasks = sorted(self.tasks, key=lambda task: -task.steps)
         if min(self.jobs, len(tasks)) > 1:
-            yield from self._run_processes(tasks, on_turns)
+            self._run_processes(tasks, on_turns)
             return
-        done = 0
-
-        def step() -> None:
-            nonlocal done
-            done += 1
-            on_turns(done)
-
+        turns = count(1)
         for task in tasks:
-            yield replay_session(task, step)
-            on_turns(done)
+            self.outcomes.append(replay_session(task, lambda: on_turns(next(turns))))
 
-    def _run_processes(self, tasks: Sequence[Task], on_turns: Callable[[int], object]) -> Iterator[Outcome]:
-        processes = _Processes(on_turns)
-        waiting, suspects = deque(tasks), deque[Task]()
-        while waiting:
-            yield from processes.run(waiting, min(self.jobs, len(waiting)), suspects)
-        while suspects:
-            # Alone, or nobody could tell whose process ended.
-            task = suspects.popleft()
-            culprits = deque[Task]()
-            yield from processes.run(deque([task]), 1, culprits)
-            if culprits:
-                yield Skipped(task.name, "a process ended before it was done, perhaps for want of memory")
+    def _run_processes(self, tasks: Sequence[Task], on_turns: Callable[[int], object]) -> None:
+        with _Workers(on_turns) as workers:
+            suspects: list[Task] = []
+            for task, outcome in workers.replay(deque(tasks), self.jobs):
+                suspects += [task] if outcome is None else []
+                self.outcomes += [outcome] if outcome is not None else []
+            # Alone: its process may have ended for want of memory that another one took.
+            for task, outcome in workers.replay(deque(suspects), 1):
+                why = "a process ended before it was done, perhaps for want of memory"
+                self.outcomes.append(outcome or Skipped(task.name, why))
 
 
-class _Processes:
-    """Replay sessions in processes, which may be killed.
+class _Workers:
+    """Processes that replay one session after the other, and may be killed.
 
     Args:
         on_turns: gets the turns that are done, about ten times a second.
@@ -161,46 +147,55 @@ class _Processes:
 
     def __init__(self, on_turns: Callable[[int], object]) -> None:
         self._on_turns = on_turns
-        self._earlier_turns = 0
-
-    def run(self, waiting: deque[Task], jobs: int, suspects: deque[Task]) -> Iterator[Outcome]:
-        """Yield what becomes of sessions, until all are done or a process ends before its time.
-
-        Args:
-            waiting: the sessions; those that were begun are taken out.
-            jobs: processes at once.
-            suspects: takes the sessions that were begun and not done when the process ended.
-        """
         # A fork would copy the threads of the progress bar in whatever state they are.
-        context = multiprocessing.get_context("spawn")
-        # Read here without the lock, which a process that is killed may hold for ever.
-        turns, stop = context.Value("Q", 0), context.RawValue("b", 0)
-        pool = ProcessPoolExecutor(jobs, context, _start_worker, (turns, stop))
-        running: dict[Future[Outcome], Task] = {}
-        is_broken = False
-        try:
-            while running or (waiting and not is_broken):
-                # No more at once than there are processes: what is running when one ends is suspect.
-                while waiting and len(running) < jobs and not is_broken:
-                    try:
-                        with _interrupts_held():
-                            running[pool.submit(_work, waiting[0])] = waiting[0]
-                            waiting.popleft()
-                    except BrokenProcessPool:
-                        is_broken = True
-                done, _ = wait(running, _POLL_SECONDS, FIRST_COMPLETED)
-                for future in done:
-                    task = running.pop(future)
-                    try:
-                        yield future.result()
-                    except BrokenProcessPool:
-                        is_broken = True
-                        suspects.append(task)
-                self._on_turns(self._earlier_turns + turns.get_obj().value)
-        finally:
-            self._earlier_turns += turns.get_obj().value
-            stop.value = 1
-            pool.shutdown(cancel_futures=True)
+        self._context = multiprocessing.get_context("spawn")
+        self._stop = self._context.RawValue("b", 0)
+        self._turns: list[Any] = []
+        """A counter for each process there ever was: no lock, which one that is killed would keep."""
+        self._idle: list[Connection] = []
+        self._busy: dict[Connection, Task] = {}
+        self._processes: list[BaseProcess] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """End the processes, those at work at their next turn."""
+        self._stop.value = 1
+        for connection in (*self._idle, *self._busy):
+            connection.close()
+        for process in self._processes:
+            process.join()
+
+    def replay(self, waiting: deque[Task], jobs: int) -> Iterator[tuple[Task, Outcome | None]]:
+        """Yield each session with what became of it, or None where its process ended before it was done."""
+        while waiting or self._busy:
+            while waiting and len(self._busy) < jobs:
+                connection = self._idle.pop() if self._idle else self._start()
+                self._busy[connection] = waiting.popleft()
+                with suppress(ConnectionError):  # where it is gone, reading tells
+                    connection.send(self._busy[connection])
+            for ready in wait(list(self._busy), _POLL_SECONDS):
+                connection = cast("Connection", ready)
+                outcome: Outcome | None = None
+                try:
+                    outcome = connection.recv()
+                    self._idle.append(connection)
+                except (EOFError, ConnectionError):
+                    connection.close()
+                yield self._busy.pop(connection), outcome
+            self._on_turns(sum(turns.value for turns in self._turns))
+
+    def _start(self) -> Connection:
+        ours, theirs = self._context.Pipe()
+        turns = self._context.RawValue("Q", 0)
+        process = self._context.Process(target=_work, args=(theirs, turns, self._stop), daemon=True)
+        with _interrupts_held():
+            process.start()
+        theirs.close()  # so that this end tells when the process is gone
+        self._turns.append(turns)
+        self._processes.append(process)
+        return ours
 
 
 @contextmanager
@@ -216,29 +211,18 @@ def _interrupts_held() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-_shared: dict[str, Any] = {}
-"""In a worker: how many turns all workers have done, and whether they are to stop."""
-
-
-def _start_worker(turns: Any, stop: Any) -> None:
+def _work(connection: Connection, turns: Any, stop: Any) -> None:
+    """Replay what comes through a pipe until it is closed; count turns, and look whether to go on."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all; the first process says what is kept
-    _shared.update(turns=turns, stop=stop)
-
-
-def _work(task: Task) -> Outcome:
-    turns, stop = _shared["turns"], _shared["stop"]
-
-    def go_on() -> None:
-        if stop.value:
-            raise _StoppedError
 
     def step() -> None:
-        go_on()
-        with turns.get_lock():
-            turns.value += 1
+        if stop.value:
+            raise _StoppedError
+        turns.value += 1
 
-    go_on()
-    return replay_session(task, step)
+    with suppress(EOFError, ConnectionError, _StoppedError):
+        while True:
+            connection.send(replay_session(connection.recv(), step))
 
 
 def default_jobs() -> int:

@@ -5,10 +5,21 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from typing import Annotated
 
 import regex
+import typer
 
-from context_compressor.cli.options import DONE, NO, TROUBLE, CommandError, check_path, check_store
+from context_compressor.cli.options import (
+    DEFAULT_STORE,
+    DONE,
+    NO,
+    CommandError,
+    Namespace,
+    Store,
+    check_path,
+    check_store,
+)
 from context_compressor.cli.output import check_stdout, write_stdout
 from context_compressor.errors import OffloadError, OffloadNotFoundError
 from context_compressor.messages.text import for_terminal
@@ -25,74 +36,17 @@ _NAMED = 3
 """Refs that a warning names; the others are counted."""
 
 
-class StoreView:
-    """The namespaces of one store, to be read only: having a look leaves no trace in the directory."""
+def read(
+    ref: Annotated[str, typer.Argument(metavar="REF", help="ctx:// and 16 hex digits, as a view names it.")],
+    store: Store = DEFAULT_STORE,
+    namespace: Namespace = None,
+    offset: Annotated[int | None, typer.Option(min=1, metavar="N", help="First line to print.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, metavar="N", help="Lines to print at most.")] = None,
+) -> int:
+    """Print a text that left a view, as it was.
 
-    def __init__(self, path: str, namespace: str | None) -> None:
-        check_path(path, "--store")
-        self.path = path
-        directory = check_store(path, f"--store {path}")
-        try:
-            present = sorted(
-                entry.name
-                for entry in directory.iterdir()
-                if NAMESPACE.fullmatch(entry.name) and entry.is_dir()
-            )
-            names = present if namespace is None else [check_namespace(namespace)]
-            self.namespaces = [TextFiles(directory.absolute() / name) for name in names]
-        except ValueError as error:
-            raise CommandError(f"--{error}") from None
-        except OSError as error:
-            raise CommandError(f"--store {path}: cannot be listed: {error.strerror}") from None
-        if namespace is not None and namespace not in present:
-            there = _named(present) or "none"
-            raise CommandError(f"--namespace {namespace}: not in {path}; there: {there}")
-
-    def refs(self) -> list[str]:
-        """Return every ref, by namespace; one that stands in several is named once."""
-        found: dict[str, None] = {}
-        for files in self.namespaces:
-            try:
-                found.update(dict.fromkeys(files.refs()))
-            except OffloadError as error:
-                raise CommandError(f"--store {self.path}: {error}") from None
-        return list(found)
-
-    def read(self, ref: str) -> str:
-        """Return the text under `ref`, from the first namespace that can give it.
-
-        Raises:
-            CommandError: no namespace has it, or what there is cannot be read.
-        """
-        failure: OffloadError | None = None
-        for files in self.namespaces:
-            try:
-                return files.read(ref)
-            except OffloadNotFoundError:
-                continue
-            except OffloadError as error:
-                failure = error
-        if failure is not None:
-            raise CommandError(str(failure))
-        raise CommandError(self._missing(ref), NO)
-
-    def _missing(self, ref: str) -> str:
-        refs = self.refs()
-        if not refs:
-            return f"{ref} is not stored in {self.path}, and nothing else is"
-        return f"{ref} is not stored in {self.path}; stored there: {_named(refs)}"
-
-
-def ref_given(given: str) -> str:
-    """Return a ref as stores take it; the 16 digits alone will do."""
-    found = _REF.fullmatch(given.strip().lower())
-    if found is None:
-        raise CommandError(f"{given!r} is not a ref; a ref is ctx:// and 16 hex digits")
-    return REF_PREFIX + found[1]
-
-
-def read_stored(ref: str, store: str, namespace: str | None, offset: int | None, limit: int | None) -> int:
-    """Print a stored text, or `limit` lines of it from line `offset` on; return the exit code."""
+    Exit code 1 where no such text is stored.
+    """
     check_stdout()
     ref = ref_given(ref)
     text = StoreView(store, namespace).read(ref)
@@ -108,18 +62,19 @@ def read_stored(ref: str, store: str, namespace: str | None, offset: int | None,
     return DONE
 
 
-def _print(text: str) -> None:
-    """Print a stored text as it was; to a terminal, without what that would obey."""
-    write_stdout(for_terminal(text) if sys.stdout.isatty() else text)
-
-
-def grep_stored(
-    pattern: str, store: str, namespace: str | None, ref: str | None, ignore_case: bool, context: int
+def grep(
+    pattern: Annotated[str, typer.Argument(metavar="PATTERN", help="A regular expression, as in Python.")],
+    store: Store = DEFAULT_STORE,
+    namespace: Namespace = None,
+    ref: Annotated[str | None, typer.Option(metavar="REF", help="Search this text only.")] = None,
+    ignore_case: Annotated[bool, typer.Option("--ignore-case", "-i", help="Match either case.")] = False,
+    context: Annotated[
+        int, typer.Option("--context", "-C", min=0, metavar="N", help="Lines to print around each match.")
+    ] = 0,
 ) -> int:
-    """Print the lines of stored texts that match, as grep does; return the exit code.
+    """Search the texts that left views; prints ref:line:text.
 
-    Raises:
-        CommandError: pattern, ref or store is wrong, or some text was not searched, which is said at the end.
+    Exit code 0 where something matched, 1 where nothing did, 2 where the search could not be done.
     """
     check_stdout()
     view = StoreView(store, namespace)
@@ -160,8 +115,74 @@ def _grep(pattern: regex.Pattern[str], view: StoreView, ref: str | None, context
             unsearched.append(name)
             seconds_left = 0.0
     if unread or unsearched:
-        raise CommandError(_troubles(unread, unsearched), TROUBLE)
+        raise CommandError(_troubles(unread, unsearched))
     return code
+
+
+class StoreView:
+    """The namespaces of one store, to be read only: having a look leaves no trace in the directory."""
+
+    def __init__(self, path: str, namespace: str | None) -> None:
+        check_path(path, "--store")
+        self.path = path
+        directory = check_store(path, f"--store {path}")
+        try:
+            present = sorted(
+                entry.name
+                for entry in directory.iterdir()
+                if NAMESPACE.fullmatch(entry.name) and entry.is_dir()
+            )
+            names = present if namespace is None else [check_namespace(namespace)]
+            self.namespaces = [TextFiles(directory.absolute() / name) for name in names]
+        except ValueError as error:
+            raise CommandError(f"--{error}") from None
+        except OSError as error:
+            raise CommandError(f"--store {path}: cannot be listed: {error.strerror}") from None
+        if namespace is not None and namespace not in present:
+            raise CommandError(f"--namespace {namespace}: not in {path}; there: {_named(present) or 'none'}")
+
+    def refs(self) -> list[str]:
+        """Return every ref, by namespace; one that stands in several is named once."""
+        found: dict[str, None] = {}
+        for files in self.namespaces:
+            try:
+                found.update(dict.fromkeys(files.refs()))
+            except OffloadError as error:
+                raise CommandError(f"--store {self.path}: {error}") from None
+        return list(found)
+
+    def read(self, ref: str) -> str:
+        """Return the text under `ref`, from the first namespace that can give it.
+
+        Raises:
+            CommandError: no namespace has it, or what there is cannot be read.
+        """
+        failure: OffloadError | None = None
+        for files in self.namespaces:
+            try:
+                return files.read(ref)
+            except OffloadNotFoundError:
+                continue
+            except OffloadError as error:
+                failure = error
+        if failure is not None:
+            raise CommandError(str(failure))
+        stored = self.refs()
+        others = f"; stored there: {_named(stored)}" if stored else ", and nothing else is"
+        raise CommandError(f"{ref} is not stored in {self.path}{others}", NO)
+
+
+def ref_given(given: str) -> str:
+    """Return a ref as stores take it; the 16 digits alone will do."""
+    found = _REF.fullmatch(given.strip().lower())
+    if found is None:
+        raise CommandError(f"{given!r} is not a ref; a ref is ctx:// and 16 hex digits")
+    return REF_PREFIX + found[1]
+
+
+def _print(text: str) -> None:
+    """Print a stored text as it was; to a terminal, without what that would obey."""
+    write_stdout(for_terminal(text) if sys.stdout.isatty() else text)
 
 
 def _troubles(unread: Sequence[str], unsearched: Sequence[str]) -> str:

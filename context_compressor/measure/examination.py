@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from pydantic import ValidationError
 
 from context_compressor.errors import ContextCompressorError
-from context_compressor.measure.probes import KINDS, PASSAGE_CHARACTERS, Probe, is_told
+from context_compressor.measure.probes import KINDS, PASSAGE_CHARACTERS, Probe, first_fault, is_told
 from context_compressor.measure.recording import Chat, Recording, readable
 from context_compressor.measure.replay import replay
 from context_compressor.measure.results import Replay
@@ -83,6 +83,11 @@ class Graded(NamedTuple):
     is_told: bool
     answer: str
     grade: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as JSON-like data."""
+        read = {"told": self.is_told, "given": self.answer, "grade": self.grade}
+        return {**self.probe.model_dump(), **read}
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,20 +169,21 @@ class Examiner:
             return read(json.loads(file.read_text(encoding="utf-8"))["answer"])
         except (OSError, ValueError, KeyError, TypeError):
             pass  # not there, or written by another version
-        answer = await self._send(role, messages)
-        try:
-            made = read(answer)
-        except ValueError as error:
-            complaint = f"That cannot be used: {error}. Answer again, with nothing but the JSON."
-            again = [
-                {"role": "assistant", "content": answer or "(nothing)"},
-                {"role": "user", "content": complaint},
-            ]
-            answer = await self._send(role, [*messages, *again])
+        asked = messages
+        for is_last in (False, True):
+            answer = await self._send(role, asked)
             try:
                 made = read(answer)
-            except ValueError as second:
-                raise ExaminationError(f"what the {role} answered cannot be used: {second}") from None
+                break
+            except ValueError as error:
+                if is_last:
+                    raise ExaminationError(f"what the {role} answered cannot be used: {error}") from None
+                complaint = f"That cannot be used: {error}. Answer again, with nothing but the JSON."
+                asked = [
+                    *messages,
+                    {"role": "assistant", "content": answer or "(nothing)"},
+                    {"role": "user", "content": complaint},
+                ]
         self._keep(file, {"role": role, "model": self.model, "answer": answer})
         return made
 
@@ -245,14 +251,13 @@ async def write_probes(history: Sequence[Chat], examiner: Examiner) -> tuple[Pro
     def read(answer: str) -> tuple[Probe, ...]:
         probes: list[Probe] = []
         faults: list[str] = []
-        for number, value in enumerate(_list_in(answer, "probes")):
+        for number, value in enumerate(_field_of(answer, "probes", list, "a list")):
             try:
                 probe = Probe.model_validate(
                     {**value, "at": len(history)} if isinstance(value, dict) else value
                 )
             except ValidationError as error:
-                first = error.errors()[0]
-                faults.append(f"probes[{number}].{'.'.join(map(str, first['loc']))}: {first['msg']}")
+                faults.append(first_fault(error, f"probes[{number}]"))
                 continue
             if is_told(transcript, probe.keys):
                 probes.append(probe)
@@ -274,15 +279,13 @@ async def read_and_grade(view: str, done: Replay, examiner: Examiner) -> tuple[G
     questions = "\n".join(f"{n}. {probe.question}" for n, probe in zip(numbers, probes, strict=True))
 
     def read_answers(answer: str) -> list[str]:
-        given = _object_in(answer, "answers")
-        return [str(_of(given, n, "answers")) for n in numbers]
+        return list(map(str, _by_number(answer, "answers", numbers)))
 
     def read_grades(answer: str) -> list[float]:
-        given = _object_in(answer, "grades")
-        grades = [_of(given, n, "grades") for n in numbers]
+        grades = _by_number(answer, "grades", numbers)
         if wrong := [grade for grade in grades if grade not in GRADES]:
             raise ValueError(f"a grade is 0, 0.5 or 1, not {wrong[0]!r}")
-        return [float(grade) for grade in grades]
+        return list(map(float, grades))
 
     text = f"The text:\n\n{view}\n\nThe questions:\n\n{questions}"
     answers = await examiner.ask("reader", READER, text, read_answers)
@@ -297,37 +300,28 @@ async def read_and_grade(view: str, done: Replay, examiner: Examiner) -> tuple[G
     )
 
 
-def _json_in(answer: str) -> Any:
-    """Return the JSON object of an answer, whatever stands around it.
+def _field_of(answer: str, name: str, kind: type, expected: str) -> Any:
+    """Return a field of the JSON object of an answer, whatever stands around it.
 
     Raises:
-        ValueError: there is none.
+        ValueError: there is none of that kind.
     """
     answer = strip_reasoning(answer)
     first, last = answer.find("{"), answer.rfind("}")
     if first < 0 or last < first:
         raise ValueError("it holds no JSON object")
     try:
-        return json.loads(answer[first : last + 1])
+        found = json.loads(answer[first : last + 1]).get(name)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"its JSON cannot be read: {error}") from None
-
-
-def _list_in(answer: str, name: str) -> list[Any]:
-    found = _json_in(answer).get(name)
-    if not isinstance(found, list):
-        raise ValueError(f"{name}: a list was expected")
+    if not isinstance(found, kind):
+        raise ValueError(f"{name}: {expected} was expected")
     return found
 
 
-def _object_in(answer: str, name: str) -> dict[str, Any]:
-    found = _json_in(answer).get(name)
-    if not isinstance(found, dict):
-        raise ValueError(f"{name}: an object by the numbers of the questions was expected")
-    return found
-
-
-def _of(given: Mapping[str, Any], number: str, name: str) -> Any:
-    if number not in given:
-        raise ValueError(f"{name}.{number}: is missing")
-    return given[number]
+def _by_number(answer: str, name: str, numbers: Sequence[str]) -> list[Any]:
+    """Return what an answer says to each question."""
+    given = _field_of(answer, name, dict, "an object by the numbers of the questions")
+    if missing := [number for number in numbers if number not in given]:
+        raise ValueError(f"{name}.{missing[0]}: is missing")
+    return [given[number] for number in numbers]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from importlib.resources import files
+from dataclasses import replace
+from typing import Any
 
-from jinja2 import DictLoader, Environment, StrictUndefined, Template
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from context_compressor.measure import KINDS, Excerpt, Probe, StandIn, Totals, TurnEvent, Watched, excerpt_of
 from context_compressor.measure.charts import (
     COLORS,
     EVENT_LOOKS,
@@ -21,15 +21,20 @@ from context_compressor.measure.charts import (
     tokens_chart,
     variable_of,
 )
-from context_compressor.measure.data import (
+from context_compressor.measure.probes import KINDS
+from context_compressor.measure.replay import excerpt_of
+from context_compressor.measure.results import (
     HOW_TO_ASK,
     OURS,
     RAW,
+    Excerpt,
     ReportData,
     SessionRun,
-    Skipped,
+    StandIn,
+    Watched,
     index_ranges,
     percent,
+    ratio,
     short_number,
     told_range,
 )
@@ -48,46 +53,13 @@ _MAX_ROWS, _MAX_SKIPPED = 1_000, 100
 """Sessions listed in the table, and those that could not be replayed."""
 _MAX_NAME = 120
 """Characters of a name."""
-_FULL_BYTES = (300, 12_000)
-_SHOWN_BYTES = (300, 6_000)
-"""What one text takes, at least and at most: of what left the view, and of what stands for it."""
+_LEAST_BYTES, _SHOWN_BYTES, _FULL_BYTES = 300, 6_000, 12_000
+"""What one text takes: at least, and at most of what stands in the view and of what left it."""
 
-_TEMPLATES = ("page.html", "session.html", "page.css")
-
-# Characters that a browser obeys, or that mislead, are shown.
-_CONTROL_PICTURES = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\t\n"}
-_OTHER_CONTROLS = {code: f"⟨{code:02X}⟩" for code in range(0x7F, 0xA0)}
-_DIRECTIONS = {
-    code: f"⟨{code:04X}⟩"
-    for code in (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0xFEFF)
-}
-"""They reorder what stands around them, so that a text reads as what it is not."""
-_SURROGATES = dict.fromkeys(range(0xD800, 0xE000), "\ufffd")
-"""Half a pair, which UTF-8 cannot hold."""
-_TABLE = {**_CONTROL_PICTURES, **_OTHER_CONTROLS, **_DIRECTIONS, **_SURROGATES}
-
-
-@dataclass(frozen=True, slots=True)
-class Sheet:
-    """A session at a budget, as the page shows it."""
-
-    budget: int
-    ours: Watched
-    totals: Totals
-    charts: tuple[Markup, ...]
-    stand_ins: tuple[StandIn, ...]
-    events: tuple[TurnEvent, ...]
-    questions: tuple[Question, ...]
-    problems: tuple[tuple[str, tuple[int, ...]], ...]
-    """What a provider would refuse, and in which turns."""
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """A probe of a session, and whether each system's view tells it."""
-
-    probe: Probe
-    told: tuple[tuple[str, bool], ...]
+_MISLEADING = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
+)
+"""Control characters, those that reorder what stands around them, and halves of pairs."""
 
 
 def detailed_sessions(data: ReportData) -> tuple[SessionRun, ...]:
@@ -97,8 +69,8 @@ def detailed_sessions(data: ReportData) -> tuple[SessionRun, ...]:
 
 def session_charts(data: ReportData, session: SessionRun, budget: int) -> list[Chart]:
     """Return the charts of a session at a budget."""
-    replays = sorted(session.replays(budget), key=lambda replay: data.systems.index(replay.system))
-    return [tokens_chart(session.run(OURS, budget)), cost_chart(replays)]
+    runs = {system: session.run(system, budget) for system in data.systems}
+    return [tokens_chart(runs[OURS]), cost_chart([run.replay for run in runs.values()])]
 
 
 def render_page(data: ReportData, on_session: Callable[[], object] | None = None) -> str:
@@ -107,11 +79,17 @@ def render_page(data: ReportData, on_session: Callable[[], object] | None = None
     template = environment.get_template("session.html")
     detailed = detailed_sessions(data)
     text_bytes = TEXT_BYTES // max(1, len(detailed) * len(data.budgets))
-    headlines = [_headline(data, budget, rows) for budget, rows in data.tables()]
+    headlines = [
+        (budget, dict(rows), _drawn(bars_chart(rows), f"b{number}-"))
+        for number, (budget, rows) in enumerate(data.tables())
+    ]
     parts: list[Markup] = []
     size = 0
     for number, session in enumerate(detailed):
-        part = _render_session(template, data, session, number, text_bytes)
+        sheets = [_sheet(data, session, budget, number, text_bytes) for budget in data.budgets]
+        is_open = len(data.sessions) <= _MAX_OPEN
+        html = template.render(session=session, sheets=sheets, number=number, is_open=is_open, data=data)
+        part = Markup(html)  # the template has escaped what came from outside
         size += len(part.encode())
         if parts and size > MAX_BYTES:
             break
@@ -123,17 +101,13 @@ def render_page(data: ReportData, on_session: Callable[[], object] | None = None
         headlines=headlines,
         rows=data.sessions[:_MAX_ROWS],
         parts=parts,
-        failed=_named(data.failed),
-        notes=_named(data.notes),
     )
     return page
 
 
 def _environment() -> Environment:
-    folder = files("context_compressor.measure")
-    sources = {name: folder.joinpath(name).read_text(encoding="utf-8") for name in _TEMPLATES}
     environment = Environment(
-        loader=DictLoader(sources),
+        loader=PackageLoader("context_compressor", "measure"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -145,7 +119,7 @@ def _environment() -> Environment:
         number=lambda value: "–" if value is None else f"{value:,}",
         short=short_number,
         percent=percent,
-        ratio=lambda value: "–" if value is None else f"{value:.2f}",
+        ratio=ratio,
         milliseconds=lambda value: "–" if value is None else f"{value:.1f} ms",
         shortened=shortened,
         ranges=ranges,
@@ -155,91 +129,63 @@ def _environment() -> Environment:
         OURS=OURS,
         HOW_TO_ASK=HOW_TO_ASK,
         KINDS=KINDS,
+        MAX_SKIPPED=_MAX_SKIPPED,
         told_range=told_range,
         looks={kind: look.label for kind, look in EVENT_LOOKS.items()},
-        light={color.variable: color.light for color in COLORS},
-        dark={color.variable: color.dark for color in COLORS},
+        light={variable: light for variable, (light, _) in COLORS.items()},
+        dark={variable: dark for variable, (_, dark) in COLORS.items()},
         variable_of=variable_of,
     )
     return environment
 
 
-def _headline(
-    data: ReportData, budget: int, rows: Sequence[tuple[str, Totals]]
-) -> tuple[int, Totals, Totals, Sequence[tuple[str, Totals]], Markup]:
-    named = dict(rows)
-    chart = _drawn(bars_chart(rows), f"b{data.budgets.index(budget)}-")
-    return budget, named[OURS], named[RAW], rows, chart
-
-
 def _drawn(chart: Chart, prefix: str) -> Markup:
-    # What a chart shows are numbers and names of our own; nothing in it comes from a transcript.
+    # Nothing that a chart shows comes from a transcript.
     return Markup(chart.svg(WIDE, prefix + "w") + "\n" + chart.svg(NARROW, prefix + "n"))
 
 
-def _render_session(
-    template: Template, data: ReportData, session: SessionRun, number: int, text_bytes: int
-) -> Markup:
-    sheets = [_sheet(data, session, budget, number, text_bytes) for budget in data.budgets]
-    html = template.render(
-        session=session, sheets=sheets, number=number, is_open=len(data.sessions) <= _MAX_OPEN, data=data
-    )
-    return Markup(html)  # the template has escaped what came from outside
-
-
-def _sheet(data: ReportData, session: SessionRun, budget: int, number: int, text_bytes: int) -> Sheet:
+def _sheet(
+    data: ReportData, session: SessionRun, budget: int, number: int, text_bytes: int
+) -> dict[str, Any]:
+    """Return what the template tells of a session at a budget."""
     ours = session.run(OURS, budget)
     prefix = f"s{number}-{data.budgets.index(budget)}-"
     stand_ins = ours.stand_ins[:_MAX_STAND_INS]
     each = text_bytes // max(1, len(stand_ins))
-    return Sheet(
-        budget=budget,
-        ours=ours,
-        totals=ours.replay.totals(),
-        charts=tuple(
-            _drawn(chart, f"{prefix}{i}") for i, chart in enumerate(session_charts(data, session, budget))
-        ),
-        stand_ins=tuple(_trimmed(one, each) for one in stand_ins),
-        events=ours.events[:_MAX_EVENTS],
-        questions=_questions(data, session, budget),
-        problems=_problems(ours),
-    )
-
-
-def _questions(data: ReportData, session: SessionRun, budget: int) -> tuple[Question, ...]:
-    """Return the probes of a session, those that ours does not tell first."""
     asked = {system: session.run(system, budget).replay.asked for system in data.systems}
-    found = [
-        Question(one.probe, tuple((system, asked[system][n].is_told) for system in data.systems))
+    questions = [
+        (one.probe, {system: answers[n].is_told for system, answers in asked.items()})
         for n, one in enumerate(asked[OURS])
     ]
-    return tuple(sorted(found, key=lambda one: dict(one.told)[OURS]))[:_MAX_QUESTIONS]
+    questions.sort(key=lambda question: question[1][OURS])  # those first that ours does not tell
+    return {
+        "budget": budget,
+        "ours": ours,
+        "totals": ours.replay.totals(),
+        "charts": [
+            _drawn(chart, f"{prefix}{i}") for i, chart in enumerate(session_charts(data, session, budget))
+        ],
+        "stand_ins": [_trimmed(one, each) for one in stand_ins],
+        "events": ours.events[:_MAX_EVENTS],
+        "questions": questions[:_MAX_QUESTIONS],
+        "problems": _problems(ours),
+    }
 
 
-def _problems(run: Watched) -> tuple[tuple[str, tuple[int, ...]], ...]:
+def _problems(run: Watched) -> dict[str, list[int]]:
+    """Return what a provider would refuse, and in which turns."""
     found: dict[str, list[int]] = {}
     for number, turn in enumerate(run.replay.turns, start=1):
         for problem in turn.problems:
             if problem in found or len(found) < _MAX_PROBLEMS:
                 found.setdefault(problem, []).append(number)
-    return tuple((problem, tuple(turns)) for problem, turns in found.items())
+    return found
 
 
 def _trimmed(one: StandIn, limit: int) -> StandIn:
-    return replace(
-        one,
-        shown=trim(one.shown, _within(limit // 3, _SHOWN_BYTES)),
-        full=trim(one.full, _within(limit * 2 // 3, _FULL_BYTES)),
-    )
-
-
-def _within(value: int, bounds: tuple[int, int]) -> int:
-    return max(bounds[0], min(bounds[1], value))
-
-
-def _named(skipped: Sequence[Skipped]) -> tuple[list[Skipped], int]:
-    """Return what is listed, and how much more there is."""
-    return list(skipped[:_MAX_SKIPPED]), max(0, len(skipped) - _MAX_SKIPPED)
+    shown = trim(one.shown, max(_LEAST_BYTES, min(_SHOWN_BYTES, limit // 3)))
+    full = trim(one.full, max(_LEAST_BYTES, min(_FULL_BYTES, limit * 2 // 3)))
+    return replace(one, shown=shown, full=full)
 
 
 def shortened(text: str, most: int = _MAX_NAME) -> str:
@@ -260,7 +206,14 @@ def ranges(indexes: Sequence[int], most: int = 6) -> str:
 
 def clean(text: str) -> str:
     """Return a text in which characters that control, reorder or cannot be encoded are visible ones."""
-    return text.replace("\r\n", "\n").translate(_TABLE)
+    return _MISLEADING.sub(_visible, text.replace("\r\n", "\n"))
+
+
+def _visible(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    if code < 0x20:
+        return chr(0x2400 + code)
+    return "\ufffd" if 0xD800 <= code < 0xE000 else f"⟨{code:0{2 if code < 0x100 else 4}X}⟩"
 
 
 def weigh(text: str) -> int:

@@ -9,13 +9,12 @@ bound, and costs nothing.
 from __future__ import annotations
 
 import json
-from bisect import bisect_left
-from collections.abc import Sequence
-from math import inf, sqrt
+from collections.abc import Iterable, Iterator, Sequence
+from math import sqrt
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from context_compressor.errors import ContextCompressorError
 
@@ -47,7 +46,11 @@ class Probe(BaseModel):
 
 
 class ProbeSet(BaseModel):
-    """Probes of a session that is kept elsewhere, all of them put at one place."""
+    """Probes of a session that is kept elsewhere, all of them put at one place.
+
+    As JSON `{"recording": file, "line": n, "cut": i, "probes": [...]}`; `cut` is where those of its probes
+    are put that do not say `at`.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -57,6 +60,14 @@ class ProbeSet(BaseModel):
     """The line that it stands in, the first being 0."""
     probes: tuple[Probe, ...]
 
+    @model_validator(mode="before")
+    @classmethod
+    def _place(cls, value: Any) -> Any:
+        if not (isinstance(value, dict) and "cut" in value and isinstance(value.get("probes"), list)):
+            return value
+        probes = [{"at": value["cut"], **one} if isinstance(one, dict) else one for one in value["probes"]]
+        return {**value, "probes": probes}
+
     def is_of(self, file: str, line: int) -> bool:
         """Tell whether these are the probes of the session in a line (from 0) of a file."""
         return Path(file).name == Path(self.recording).name and line == self.line
@@ -65,41 +76,48 @@ class ProbeSet(BaseModel):
 _PROBES = TypeAdapter(tuple[Probe, ...])
 
 
-def read_probes(value: Any, where: str, messages: int) -> tuple[Probe, ...]:
-    """Return the probes of a session that has them itself, under `probes`.
+def read_probes(
+    value: Any, where: str, messages: int, sets: Iterable[tuple[str, ProbeSet]] = ()
+) -> tuple[Probe, ...]:
+    """Return the probes of a session: those that it has itself, under `probes`, and those of its sets.
+
+    Args:
+        value: what stands under `probes`; None where nothing does.
+        where: what errors call the session.
+        messages: how many it has.
+        sets: the sets that are of it, each with the name of its file.
 
     Raises:
         ProbeError: they are malformed, or one is put behind the end.
     """
-    if value is None:
-        return ()
     try:
-        probes = _PROBES.validate_python(value)
+        own = () if value is None else _PROBES.validate_python(value)
     except ValidationError as error:
-        raise ProbeError(f"{where}: {_first_fault(error, 'probes')}") from None
-    check_places(probes, where, messages)
-    return probes
-
-
-def check_places(probes: Sequence[Probe], where: str, messages: int) -> None:
-    """Refuse probes that are put behind the end of a session."""
-    for number, probe in enumerate(probes):
-        if probe.at > messages:
-            raise ProbeError(
-                f"{where}: probes[{number}].at: {probe.at} is more than the session's {messages} messages"
-            )
+        raise ProbeError(f"{where}: {first_fault(error, 'probes')}") from None
+    placed = [(where, own), *((file, one.probes) for file, one in sets)]
+    for place, probes in placed:
+        for number, probe in enumerate(probes):
+            if probe.at > messages:
+                raise ProbeError(
+                    f"{place}: probes[{number}].at: {probe.at} is more than the session's {messages} messages"
+                )
+    return tuple(probe for _, probes in placed for probe in probes)
 
 
 def read_probe_sets(folder: Path) -> list[tuple[str, ProbeSet]]:
-    """Return the probe sets of a folder, each with the name of its file.
-
-    A set is a JSON file `{"recording": file, "line": n, "cut": i, "probes": [...]}`; `cut` is where those of
-    its probes are put that do not say `at`.
+    """Return the probe sets of a folder, a JSON file each, with the names of their files.
 
     Raises:
         ProbeError: the folder has none, or one is malformed.
     """
-    found = [(str(path), _read_set(path)) for path in sorted(folder.glob("*.json"))]
+    found = []
+    for path in sorted(folder.glob("*.json")):
+        try:
+            found.append((str(path), ProbeSet.model_validate(json.loads(path.read_text(encoding="utf-8")))))
+        except ValidationError as error:
+            raise ProbeError(f"{path}: {first_fault(error)}") from None
+        except (OSError, ValueError) as error:
+            raise ProbeError(f"{path}: cannot be read as JSON: {error}") from None
     if not found:
         raise ProbeError(
             f"{folder}: holds no probes; a set is a .json file with recording, line, cut, probes"
@@ -107,59 +125,35 @@ def read_probe_sets(folder: Path) -> list[tuple[str, ProbeSet]]:
     return found
 
 
-def _read_set(path: Path) -> ProbeSet:
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ProbeError(f"{path}: cannot be read as JSON: {error}") from None
-    if isinstance(value, dict) and "cut" in value and isinstance(value.get("probes"), list):
-        probes = [{"at": value["cut"], **one} if isinstance(one, dict) else one for one in value["probes"]]
-        value = {**value, "probes": probes}
-    try:
-        return ProbeSet.model_validate(value)
-    except ValidationError as error:
-        raise ProbeError(f"{path}: {_first_fault(error)}") from None
-
-
-def _first_fault(error: ValidationError, root: str = "") -> str:
+def first_fault(error: ValidationError, root: str = "") -> str:
     """Return the field of the first fault, and what is wrong with it."""
     first = error.errors()[0]
     field = root + "".join(f"[{one}]" if isinstance(one, int) else f".{one}" for one in first["loc"])
     shown = repr(first["input"])
-    return (
-        f"{field.lstrip('.') or 'set'}: {first['msg']}, got {shown if len(shown) <= 80 else shown[:80] + '…'}"
-    )
+    shown = shown if len(shown) <= 80 else shown[:80] + "…"
+    return f"{field.lstrip('.') or 'set'}: {first['msg']}, got {shown}"
 
 
 def is_told(text: str, keys: Sequence[Sequence[str]]) -> bool:
     """Tell whether a passage of `PASSAGE_CHARACTERS` holds one of every group, whatever its case."""
     text = text.casefold()
-    groups = [_Places(text, alternatives) for alternatives in keys]
-    starts = sorted(start for group in groups for start in group.starts)
-    return any(all(group.next_end(at) <= at + PASSAGE_CHARACTERS for group in groups) for at in starts)
+    groups = [[word.casefold() for word in alternatives] for alternatives in keys]
+
+    def holds_all(passage: str) -> bool:
+        return all(any(word in passage for word in group) for group in groups)
+
+    if not holds_all(text):
+        return False
+    # A passage that holds them all can begin where one of them does.
+    starts = {start for group in groups for word in group for start in _places_of(word, text)}
+    return any(holds_all(text[start : start + PASSAGE_CHARACTERS]) for start in starts)
 
 
-class _Places:
-    """Where the alternatives of a group stand in a text."""
-
-    def __init__(self, text: str, alternatives: Sequence[str]) -> None:
-        found: list[tuple[int, int]] = []
-        for word in {word.casefold() for word in alternatives}:
-            at = text.find(word)
-            while at >= 0:
-                found.append((at, at + len(word)))
-                at = text.find(word, at + 1)
-        found.sort()
-        self.starts = [start for start, _ in found]
-        self._ends = [end for _, end in found]
-        """Of each place, the least end of it and those that follow: alternatives differ in length."""
-        for n in range(len(found) - 2, -1, -1):
-            self._ends[n] = min(self._ends[n], self._ends[n + 1])
-
-    def next_end(self, start: int) -> float:
-        """Return the first end of a place that begins at `start` or behind it."""
-        at = bisect_left(self.starts, start)
-        return self._ends[at] if at < len(self._ends) else inf
+def _places_of(word: str, text: str) -> Iterator[int]:
+    start = text.find(word)
+    while start >= 0:
+        yield start
+        start = text.find(word, start + 1)
 
 
 class Interval(NamedTuple):
@@ -174,10 +168,7 @@ def wilson(part: int, whole: int) -> Interval:
     if not whole:
         return Interval(0.0, 1.0)
     z, share = 1.96, part / whole
-    centre, spread = (
-        share + z * z / (2 * whole),
-        z * sqrt(share * (1 - share) / whole + (z / (2 * whole)) ** 2),
-    )
-    return Interval(
-        max(0.0, (centre - spread) / (1 + z * z / whole)), min(1.0, (centre + spread) / (1 + z * z / whole))
-    )
+    centre = share + z * z / (2 * whole)
+    spread = z * sqrt(share * (1 - share) / whole + (z / (2 * whole)) ** 2)
+    scale = 1 + z * z / whole
+    return Interval(max(0.0, (centre - spread) / scale), min(1.0, (centre + spread) / scale))

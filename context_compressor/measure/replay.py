@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from context_compressor.errors import ContextCompressorError
-from context_compressor.events import CompressionEvent
 from context_compressor.measure.probes import is_told
 from context_compressor.measure.recording import Chat, Recording, message_text, readable
-from context_compressor.measure.results import Asked, Replay, Turn
+from context_compressor.measure.results import Asked, Excerpt, Replay, StandIn, Turn, TurnEvent, Watched
 from context_compressor.measure.systems import Ours, Spending, System
 from context_compressor.measure.validity import RequestChecker
 from context_compressor.messages.chat import to_openai
@@ -19,16 +18,8 @@ from context_compressor.messages.msg import Msg, provenance_of, refs_shown
 HEAD_CHARACTERS = 12_000
 TAIL_CHARACTERS = 4_000
 """What is kept of a stored text. A session may store many megabytes; nobody reads them in a report."""
-
-
-@dataclass(frozen=True, slots=True)
-class Excerpt:
-    """A text, or its two ends."""
-
-    head: str
-    tail: str
-    left_out: int
-    """Characters between the two."""
+MAX_PROBLEMS = 20
+"""Problems of a turn that are told one by one: what is wrong with a view stays wrong in those that follow."""
 
 
 def excerpt_of(text: str, head: int = HEAD_CHARACTERS, tail: int = TAIL_CHARACTERS) -> Excerpt:
@@ -37,43 +28,6 @@ def excerpt_of(text: str, head: int = HEAD_CHARACTERS, tail: int = TAIL_CHARACTE
     if left_out <= 0:
         return Excerpt(text, "", 0)
     return Excerpt(text[:head], text[len(text) - tail :], left_out)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StandIn:
-    """A stub or segment as it first appeared in a view, beside what it stands for."""
-
-    kind: str
-    """`stub` or `segment`."""
-    turn: int
-    """The turn before which it appeared; the first is 1."""
-    refs: tuple[str, ...]
-    covers: tuple[int, ...]
-    """Indexes of the messages that it stands for."""
-    shown: Excerpt
-    """What the agent reads."""
-    shown_tokens: int
-    full: Excerpt
-    """What is stored under its refs."""
-    full_tokens: int
-
-
-@dataclass(frozen=True, slots=True)
-class TurnEvent:
-    """An event, and the turn that it came in."""
-
-    turn: int
-    """The first is 1."""
-    event: CompressionEvent
-
-
-@dataclass(frozen=True, slots=True)
-class Watched:
-    """The replay of one session by one system, and what was seen of it."""
-
-    replay: Replay
-    events: tuple[TurnEvent, ...] = ()
-    stand_ins: tuple[StandIn, ...] = ()
 
 
 async def watch(
@@ -87,23 +41,26 @@ async def watch(
         budget: tokens that a view should cost at most.
         on_turn: called after each turn; what it raises ends the replay.
     """
-    watcher = _Watcher(recording, system)
+    watcher = _Watcher(recording, system) if isinstance(system, Ours) else None
 
     async def look(turn: Turn) -> None:
-        await watcher.look()
+        if watcher is not None:
+            await watcher.look()
         if on_turn is not None:
             on_turn(turn)
 
     result = await replay(recording, system, budget=budget, on_turn=look)
+    if watcher is None:
+        return Watched(result)
     return Watched(result, tuple(watcher.events), await watcher.stand_ins())
 
 
 class _Watcher:
-    """What is seen of a system, turn by turn."""
+    """What is seen of our memory, turn by turn."""
 
-    def __init__(self, recording: Recording, system: System) -> None:
+    def __init__(self, recording: Recording, ours: Ours) -> None:
         self._counter = recording.counter.counter
-        self._ours = system if isinstance(system, Ours) else None
+        self._ours = ours
         self._turn = 0
         self.events: list[TurnEvent] = []
         self._seen: dict[tuple[str, tuple[str, ...]], tuple[StandIn, Sequence[str]]] = {}
@@ -112,8 +69,6 @@ class _Watcher:
     async def look(self) -> None:
         """Note the events of this turn, and what stands in its view for the first time."""
         self._turn += 1
-        if self._ours is None:
-            return
         new = self._ours.events[len(self.events) :]
         self.events += [TurnEvent(self._turn, event) for event in new]
         try:
@@ -121,16 +76,15 @@ class _Watcher:
         except ContextCompressorError:
             return  # the replay has met it, too, and says so
         for msg in view:
-            await self._note(msg)
+            refs, kind = refs_shown(msg), str(provenance_of(msg).get("kind"))
+            if refs and (kind, refs) not in self._seen:
+                covered = provenance_of(msg).get("covered_ids", ())
+                self._seen[kind, refs] = await self._stand_in(msg, kind, refs), covered
 
-    async def _note(self, msg: Msg) -> None:
-        provenance = provenance_of(msg)
-        refs, kind = refs_shown(msg), str(provenance.get("kind"))
-        if not refs or (kind, refs) in self._seen:
-            return
+    async def _stand_in(self, msg: Msg, kind: str, refs: tuple[str, ...]) -> StandIn:
         full = "\n\n".join([await self._read(ref) for ref in refs])
         shown = "\n".join(map(message_text, to_openai([msg])))
-        stand_in = StandIn(
+        return StandIn(
             kind=kind,
             turn=self._turn,
             refs=refs,
@@ -140,10 +94,8 @@ class _Watcher:
             full=excerpt_of(full),
             full_tokens=self._counter.count_text(full),
         )
-        self._seen[kind, refs] = stand_in, provenance.get("covered_ids", ())
 
     async def _read(self, ref: str) -> str:
-        assert self._ours is not None
         try:
             return await self._ours.memory.read_ref(ref)
         except ContextCompressorError as error:
@@ -151,17 +103,12 @@ class _Watcher:
 
     async def stand_ins(self) -> tuple[StandIn, ...]:
         """Return every stand-in, in the order of appearance."""
-        if self._ours is None:
-            return ()
         index_of = {msg.id: index for index, msg in enumerate(await self._ours.memory.get_history())}
         return tuple(
             replace(stand_in, covers=tuple(sorted(index_of[id] for id in ids if id in index_of)))
             for stand_in, ids in self._seen.values()
         )
 
-
-MAX_PROBLEMS = 20
-"""Problems of a turn that are told one by one: what is wrong with a view stays wrong in those that follow."""
 
 OnTurn = Callable[[Turn], Awaitable[None]]
 """Called after each turn, the system as it then is; the time that it takes is not the system's."""
@@ -203,13 +150,14 @@ async def replay(
                 if on_turn is not None:
                     await on_turn(turns[-1])
             numbers = [n for n, probe in enumerate(recording.probes) if probe.at == place]
-            if numbers:
-                text = None if view is None else readable(view)
-                tokens = 0 if view is None else recording.counter.count_all(view)
+            if numbers and view is None:
+                asked |= {n: Asked(recording.probes[n], False, 0) for n in numbers}
+            elif numbers and view is not None:
+                text, tokens = readable(view), recording.counter.count_all(view)
                 for n in numbers:
-                    told = text is not None and is_told(text, recording.probes[n].keys)
+                    told = is_told(text, recording.probes[n].keys)
                     asked[n] = Asked(recording.probes[n], told, tokens)
-                if on_probes is not None and text is not None:
+                if on_probes is not None:
                     on_probes(place, text)
         stored = await system.stored()
     finally:

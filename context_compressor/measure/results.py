@@ -1,13 +1,17 @@
-"""What a replay found: turn by turn, and in total. Data for `json.dumps` by `dataclasses.asdict`."""
+"""What replays found: turn by turn, in total, and for a report; and how figures are told."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
 
+from context_compressor.events import CompressionEvent
 from context_compressor.measure.probes import KINDS, Probe, wilson
+
+OURS = "ours"
+RAW = "raw"
 
 _Number = TypeVar("_Number", int, float)
 
@@ -61,7 +65,7 @@ def count_told(asked: Sequence[Asked]) -> Told | None:
     told = sum(one.is_told for one in asked)
     low, high = wilson(told, len(asked))
     # Share to mean tokens: the number of probes stands on both sides.
-    dense = _ratio(1000 * told, sum(one.view_tokens for one in asked))
+    dense = _share(1000 * told, sum(one.view_tokens for one in asked))
     return Told(told, len(asked), told / len(asked), low, high, dense)
 
 
@@ -115,20 +119,21 @@ class Cost:
 
 def cost_of(turns: Iterable[Turn], prices: Prices = PRICES) -> Cost:
     """Return what turns cost."""
+
+    def sending(tokens: int, cached: int) -> float:
+        return prices.cached * cached + prices.fresh * (tokens - cached)
+
+    def summarising(read: int, written: int) -> float:
+        return prices.summary_input * read + prices.summary_output * written
+
     raw = view = paid = written = 0.0
     for turn in turns:
-        raw += _weigh(turn.raw_tokens, turn.raw_cached_tokens, prices)
-        view += _weigh(turn.view_tokens, turn.cached_tokens, prices)
-        paid += prices.summary_input * turn.paid_input_tokens
-        paid += prices.summary_output * turn.paid_output_tokens
-        written += prices.summary_input * turn.summary_input_tokens
-        written += prices.summary_output * turn.summary_output_tokens
+        raw += sending(turn.raw_tokens, turn.raw_cached_tokens)
+        view += sending(turn.view_tokens, turn.cached_tokens)
+        paid += summarising(turn.paid_input_tokens, turn.paid_output_tokens)
+        written += summarising(turn.summary_input_tokens, turn.summary_output_tokens)
     spent, as_if_model = view + paid, view + written
-    return Cost(raw, view, spent, as_if_model, _ratio(spent, raw), _ratio(as_if_model, raw))
-
-
-def _weigh(tokens: int, cached: int, prices: Prices) -> float:
-    return prices.cached * cached + prices.fresh * (tokens - cached)
+    return Cost(raw, view, spent, as_if_model, _share(spent, raw), _share(as_if_model, raw))
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,8 +208,9 @@ def total(replays: Sequence[Replay]) -> Totals:
     spent = [1000 * turn.seconds for turn in turns]
     raw_tokens = sum(turn.raw_tokens for turn in turns)
     view_tokens = sum(turn.view_tokens for turn in turns)
-    share = _ratio(view_tokens, raw_tokens)
+    share = _share(view_tokens, raw_tokens)
     asked = [one for replay in replays for one in replay.asked]
+    by_kind = {kind: count_told([one for one in asked if one.probe.kind == kind]) for kind in KINDS}
     fills = [
         turn.view_tokens / replay.budget
         for replay in replays
@@ -222,13 +228,9 @@ def total(replays: Sequence[Replay]) -> Totals:
         invalid=sum(bool(turn.problems) for turn in turns),
         cost=cost_of(turns),
         cost_with_cache_writes=cost_of(turns, CACHE_WRITE_PRICES),
-        fill=_ratio(sum(fills), len(fills)),
+        fill=_share(sum(fills), len(fills)),
         told=count_told(asked),
-        told_by_kind={
-            kind: told
-            for kind in KINDS
-            if (told := count_told([one for one in asked if one.probe.kind == kind])) is not None
-        },
+        told_by_kind={kind: told for kind, told in by_kind.items() if told is not None},
         stored_texts=sum(replay.stored_texts for replay in replays),
         stored_bytes=sum(replay.stored_bytes for replay in replays),
         time=Times(
@@ -246,5 +248,196 @@ def percentile(values: Sequence[_Number], share: float) -> _Number | None:
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else None
 
 
-def _ratio(part: float, whole: float) -> float | None:
+def _share(part: float, whole: float) -> float | None:
     return part / whole if whole else None
+
+
+# What is watched, and what a report tells
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """A text, or its two ends."""
+
+    head: str
+    tail: str
+    left_out: int
+    """Characters between the two."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandIn:
+    """A stub or segment as it first appeared in a view, beside what it stands for."""
+
+    kind: str
+    """`stub` or `segment`."""
+    turn: int
+    """The turn before which it appeared; the first is 1."""
+    refs: tuple[str, ...]
+    covers: tuple[int, ...]
+    """Indexes of the messages that it stands for."""
+    shown: Excerpt
+    """What the agent reads."""
+    shown_tokens: int
+    full: Excerpt
+    """What is stored under its refs."""
+    full_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class TurnEvent:
+    """An event, and the turn that it came in."""
+
+    turn: int
+    """The first is 1."""
+    event: CompressionEvent
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """The replay of one session by one system, and what was seen of it."""
+
+    replay: Replay
+    events: tuple[TurnEvent, ...] = ()
+    stand_ins: tuple[StandIn, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as JSON-like data, the texts of stand-ins left out."""
+        events = [{"turn": one.turn, **asdict(one.event)} for one in self.events]
+        for event in events:
+            del event["message_ids"]  # made up while replaying: they name nothing in the input
+        stand_ins = [asdict(one) for one in self.stand_ins]
+        for stand_in in stand_ins:
+            stand_in["messages"] = stand_in.pop("covers")
+            del stand_in["shown"], stand_in["full"]
+        return {**self.replay.to_dict(), "events": events, "stand_ins": stand_ins}
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRun:
+    """A session, replayed by every system at every budget."""
+
+    name: str
+    source: str
+    """Where it was read, as the user knows it."""
+    messages: int
+    tokens: int
+    runs: tuple[Watched, ...]
+    probes: tuple[Probe, ...] = ()
+
+    def run(self, system: str, budget: int) -> Watched:
+        """Return the run of a system at a budget."""
+        return next(one for one in self.runs if (one.replay.system, one.replay.budget) == (system, budget))
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """Something that is not in the report, and why."""
+
+    name: str
+    why: str
+    is_failure: bool = True
+    """False where there was nothing to replay."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportData:
+    """Everything that a report tells. The longest session first."""
+
+    sessions: tuple[SessionRun, ...]
+    budgets: tuple[int, ...]
+    systems: tuple[str, ...]
+    """`raw` and `ours` among them."""
+    failed: tuple[Skipped, ...] = ()
+    """Sessions whose replay failed, and input that could not be read."""
+    notes: tuple[Skipped, ...] = ()
+    """What was left out on purpose."""
+    asked_sessions: int = 0
+    """How many sessions were to be replayed: more than there are where it was interrupted."""
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether sessions are missing because somebody stopped the replay."""
+        return len(self.sessions) + len(self.failed) < self.asked_sessions
+
+    @property
+    def has_probes(self) -> bool:
+        """Whether views were asked anything."""
+        return any(session.probes for session in self.sessions)
+
+    def tables(self) -> Iterator[tuple[int, list[tuple[str, Totals]]]]:
+        """Yield for each budget what each system comes to, over all sessions."""
+        for budget in self.budgets:
+            yield (
+                budget,
+                [
+                    (system, total([session.run(system, budget).replay for session in self.sessions]))
+                    for system in self.systems
+                ],
+            )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as JSON-like data, the texts of stand-ins left out."""
+        return {
+            "budgets": list(self.budgets),
+            "systems": list(self.systems),
+            "interrupted": self.is_interrupted,
+            "totals": [
+                {"budget": budget, "system": system, **asdict(totals)}
+                for budget, rows in self.tables()
+                for system, totals in rows
+            ],
+            "sessions": [
+                {
+                    "name": session.name,
+                    "source": session.source,
+                    "messages": session.messages,
+                    "tokens": session.tokens,
+                    "probes": len(session.probes),
+                    "runs": [run.to_dict() for run in session.runs],
+                }
+                for session in self.sessions
+            ],
+            "failed": [{"name": one.name, "why": one.why} for one in self.failed],
+            "notes": [{"name": one.name, "why": one.why} for one in self.notes],
+        }
+
+
+# How figures are told
+
+HOW_TO_ASK = "context-compressor examine PATH --model NAME"
+"""What makes probes for sessions that have none."""
+
+
+def percent(share: float | None, none: str = "–") -> str:
+    """Return a share in per cent; where there is none, `none`."""
+    return none if share is None else f"{100 * share:.1f} %"
+
+
+def ratio(value: float | None, none: str = "–") -> str:
+    """Return a ratio with two decimals; where there is none, `none`."""
+    return none if value is None else f"{value:.2f}"
+
+
+def told_range(told: Told) -> str:
+    """Return the interval of 95 % in which the share of what is told lies."""
+    return f"{100 * told.low:.0f} to {100 * told.high:.0f} %"
+
+
+def short_number(value: float) -> str:
+    """Return a number in three digits or so: 950, 12k, 1.2M."""
+    for least, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= least:
+            return f"{value / least:.{1 if value < 10 * least and value % least else 0}f}{letter}"
+    return f"{value:.0f}"
+
+
+def index_ranges(indexes: Iterable[int]) -> list[list[int]]:
+    """Return ascending indexes as `[first, last]` pairs."""
+    found: list[list[int]] = []
+    for index in indexes:
+        if found and found[-1][1] == index - 1:
+            found[-1][1] = index
+        else:
+            found.append([index, index])
+    return found

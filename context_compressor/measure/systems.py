@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.events import CompressionEvent
@@ -162,11 +162,10 @@ class Ours:
         summarizer: Summarizer | None = None,
         config: CompressionConfig | None = None,
     ) -> None:
-        self._counter = CachedCounter() if counter is None else counter
-        tokens = self._counter.counter
-        self._summarizer = _TimedSummarizer(
-            ExtractiveSummarizer(tokens) if summarizer is None else summarizer
-        )
+        self.events: list[CompressionEvent] = []
+        """Every event so far."""
+        tokens = (counter or CachedCounter()).counter
+        self._summarizer = _TimedSummarizer(summarizer or ExtractiveSummarizer(tokens))
         self.memory = CompressedMemory(
             config=(config or CompressionConfig(max_total_tokens=budget)).model_copy(
                 update={"background_ratio": None}  # a replay does not depend on how fast a model is
@@ -174,12 +173,8 @@ class Ours:
             store=InMemoryOffloadStore() if store is None else store,
             summarizer=self._summarizer,
             counter=tokens,
-            on_event=self._note,
+            on_event=self.events.append,
         )
-        self.events: list[CompressionEvent] = []
-        """Every event so far."""
-        self._input_tokens = 0
-        self._output_tokens = 0
 
     async def send(self, history: Sequence[Chat], new: Sequence[Chat]) -> list[Chat]:
         """Return the memory's view."""
@@ -195,8 +190,8 @@ class Ours:
         return Spending(
             paid_input_tokens=stats.summarizer_input_tokens,
             paid_output_tokens=stats.summarizer_output_tokens,
-            input_tokens=self._input_tokens,
-            output_tokens=self._output_tokens,
+            input_tokens=sum(event.summary_input_tokens for event in self.events),
+            output_tokens=sum(event.summary_output_tokens for event in self.events),
             seconds=self._summarizer.seconds,
         )
 
@@ -208,34 +203,25 @@ class Ours:
         """Close the summariser's clients."""
         await self.memory.aclose()
 
-    def _note(self, event: CompressionEvent) -> None:
-        self.events.append(event)
-        self._input_tokens += event.summary_input_tokens
-        self._output_tokens += event.summary_output_tokens
-
 
 class _TimedSummarizer:
-    """Take the time of a summariser."""
+    """Take the time of a summariser, and be like it in all else."""
+
+    remote: bool
 
     def __init__(self, summarizer: Summarizer) -> None:
-        self.wrapped = summarizer
-        self.remote = summarizer.remote
+        self._wrapped = summarizer
         self.seconds = 0.0
-        for optional in ("max_input_tokens", "takes_attempts"):
-            if hasattr(summarizer, optional):
-                setattr(self, optional, getattr(summarizer, optional))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._wrapped, name)
 
     async def summarize(self, request: SummaryRequest) -> Summary:
         began = time.perf_counter()
         try:
-            return await self.wrapped.summarize(request)
+            return await self._wrapped.summarize(request)
         finally:
             self.seconds += time.perf_counter() - began
-
-    async def aclose(self) -> None:
-        close = getattr(self.wrapped, "aclose", None)
-        if close is not None:
-            await close()
 
 
 SYSTEMS: dict[str, Callable[[int, CachedCounter], System]] = {

@@ -25,69 +25,56 @@ from context_compressor.measure.recording import INSTRUCTION_ROLES, Chat
 _ROLES = INSTRUCTION_ROLES | {"user", "assistant", "tool", "function"}
 
 
-class _Mark(NamedTuple):
-    """What was known before a message was read."""
+class _Read(NamedTuple):
+    """A message that was read: what was known before, what is wrong with it, and the ids of its calls."""
 
-    problems: int
-    ids: int
-    waiting: dict[str, int | None]
+    answered: dict[str, bool]
     function_waits: bool
+    problems: list[str]
+    ids: list[str]
 
 
 class RequestChecker:
     """Check requests that follow each other; what is the same in two of them is read once."""
 
     def __init__(self) -> None:
-        self._problems: list[str] = []
-        self._ids: dict[str, None] = {}
-        """Ids of calls, in the order in which they came."""
-        self._waiting: dict[str, int | None] = {}
-        """Calls of the latest assistant message: id -> index of its answer."""
+        self._messages: list[_Read] = []
+        self._known: set[str] = set()
+        self._answered: dict[str, bool] = {}
+        """Whether each call of the latest assistant message is answered."""
         self._function_waits = False
-        self._marks: list[_Mark] = []
 
     def check(self, messages: Sequence[Chat], same: int = 0) -> list[str]:
         """Return what a provider would refuse in a request; nothing for a valid one.
 
         `same`: how many messages at its start are those of the request before.
         """
-        self._go_back(same)
+        if same < len(self._messages):
+            self._answered, self._function_waits = self._messages[same][:2]
+            del self._messages[same:]
+            self._known = {id for message in self._messages for id in message.ids}
         for index in range(same, len(messages)):
-            known = len(self._problems), len(self._ids)
-            self._marks.append(_Mark(*known, self._waiting, self._function_waits))
-            self._read(index, messages[index])
-        found = [*self._problems, *self._unanswered("the end")]
+            self._messages.append(_Read(self._answered, self._function_waits, [], []))
+            self._read(f"messages[{index}]", messages[index])
+        found = [problem for message in self._messages for problem in message.problems]
+        found += self._unanswered("the end")
         if all(message.get("role") in INSTRUCTION_ROLES for message in messages):
             found.append("the request holds no message that is not an instruction")
         return found
 
-    def _go_back(self, index: int) -> None:
-        """Forget the messages from an index on."""
-        if index >= len(self._marks):
-            return
-        mark = self._marks[index]
-        del self._marks[index:], self._problems[mark.problems :]
-        while len(self._ids) > mark.ids:
-            self._ids.popitem()
-        self._waiting, self._function_waits = mark.waiting, mark.function_waits
-        for id, answer in self._waiting.items():
-            if answer is not None and answer >= index:
-                self._waiting[id] = None
-
-    def _read(self, index: int, message: Chat) -> None:
-        place = f"messages[{index}]"
+    def _read(self, place: str, message: Chat) -> None:
         role = message.get("role")
         if role not in _ROLES:
             self._note(place, f"unknown role {role!r}")
         if role == "tool":
-            self._check_answer(index, place, message)
+            self._check_answer(place, message)
         elif role == "function":
             if not self._function_waits:
                 self._note(place, "a function message without a function_call before it")
             self._function_waits = False
         else:
-            self._problems += self._unanswered(place)
-            self._waiting, self._function_waits = {}, False
+            self._messages[-1].problems.extend(self._unanswered(place))
+            self._answered, self._function_waits = {}, False
             if role == "assistant":
                 self._check_assistant(place, message)
         content = message.get("content")
@@ -97,20 +84,20 @@ class RequestChecker:
 
     def _unanswered(self, place: str) -> Iterator[str]:
         """Yield the calls that no answer can reach any more."""
-        for id, answer in self._waiting.items():
-            if answer is None:
+        for id, is_answered in self._answered.items():
+            if not is_answered:
                 yield f"{place}: call {id!r} has no answer before this"
         if self._function_waits:
             yield f"{place}: a function_call has no answer before this"
 
-    def _check_answer(self, index: int, place: str, message: Chat) -> None:
+    def _check_answer(self, place: str, message: Chat) -> None:
         id = message.get("tool_call_id")
-        if not isinstance(id, str) or id not in self._waiting:
+        if not isinstance(id, str) or id not in self._answered:
             self._note(place, f"an answer to {id!r}, which the assistant message before it does not call")
-        elif self._waiting[id] is not None:
+        elif self._answered[id]:
             self._note(place, f"a second answer to {id!r}")
         else:
-            self._waiting[id] = index
+            self._answered = {**self._answered, id: True}
 
     def _check_assistant(self, place: str, message: Chat) -> None:
         calls = message.get("tool_calls")
@@ -136,10 +123,11 @@ class RequestChecker:
         if not isinstance(id, str) or not id:
             self._note(place, "a call without an id")
         else:
-            if id in self._ids:
+            if id in self._known:
                 self._note(place, f"the call id {id!r} again")
-            self._ids[id] = None
-            self._waiting[id] = None
+            self._known.add(id)
+            self._messages[-1].ids.append(id)
+            self._answered[id] = False
         is_custom = call.get("type") == "custom"
         inner = call.get("custom" if is_custom else "function")
         if not isinstance(inner, dict) or not inner.get("name"):
@@ -148,7 +136,7 @@ class RequestChecker:
             self._note(place, f"call {id!r} has arguments that are no JSON object")
 
     def _note(self, place: str, problem: str) -> None:
-        self._problems.append(f"{place}: {problem}")
+        self._messages[-1].problems.append(f"{place}: {problem}")
 
 
 def _is_object(arguments: object) -> bool:

@@ -25,7 +25,7 @@ from context_compressor.memory.history import (
     Withdraw,
 )
 
-_METHODS = (
+METHODS = (
     "add",
     "delete",
     "delete_by_mark",
@@ -35,11 +35,12 @@ _METHODS = (
     "update_messages_mark",
     "update_compressed_summary",
 )
+"""What a memory of AgentScope's does with its messages."""
 
 
 def history_of(memory: MemoryBase) -> History:
     """Return a memory's history: its own, or one over it where it does a method in its own way."""
-    own = [name for name in _METHODS if getattr(type(memory), name) is not getattr(MemoryBase, name)]
+    own = [name for name in METHODS if getattr(type(memory), name) is not getattr(MemoryBase, name)]
     return MemoryHistory(memory) if own or memory._history is None else memory._history
 
 

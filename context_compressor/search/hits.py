@@ -140,7 +140,8 @@ def hits_page(hits: Sequence[Hit], query: str, counter: TokenCounter, max_tokens
         # No line of a passage can pass for the title of another: a tool could speak as the user.
         texts = cut(width)
         return [
-            f"[{_title(hit)}]\n{indent_lines(text, _TITLE_LIKE)}" for hit, text in zip(hits, texts, strict=True)
+            f"[{_title(hit)}]\n{indent_lines(text, _TITLE_LIKE)}"
+            for hit, text in zip(hits, texts, strict=True)
         ]
 
     page = ""

@@ -14,8 +14,8 @@ from context_compressor.errors import (
     check_members,
 )
 from context_compressor.events import NoteFate
-from context_compressor.messages.chat.blocks import block_to_part, source_of
-from context_compressor.messages.media import is_data_url, kind_of_media, media_type_of
+from context_compressor.messages.chat import block_to_part
+from context_compressor.messages.media import is_data_url, kind_of_media, media_type_of, source_of
 from context_compressor.messages.msg import Block, Msg, copy_json
 from context_compressor.messages.speech import loaded_note
 from context_compressor.messages.text import sendable

@@ -9,9 +9,8 @@ import sys
 import pytest
 
 from context_compressor import TiktokenCounter, from_openai
-from context_compressor.cli.demo_agent import ScriptedSession
-from context_compressor.cli.demo_display import first_found, page_lines, stands_in
-from context_compressor.cli.demo_tools import StdlibTools
+from context_compressor.cli.demo import stands_in
+from context_compressor.cli.demo_agent import ScriptedSession, StdlibTools
 from tests.cli.support import command, environment, read_terminal, run_process
 from tests.support.validity import problems
 
@@ -56,7 +55,7 @@ def test_a_log_gets_short_plain_lines(tmp_path):
     assert list((tmp_path / "kept" / "demo").glob("*.txt"))
 
 
-def test_a_terminal_of_80_columns_gets_a_table_that_fits(tmp_path):
+def test_a_terminal_of_80_columns_gets_a_row_for_each_turn_that_fits(tmp_path):
     leader, follower = pty.openpty()
     process = subprocess.Popen(
         command("demo", "--turns", "20"),
@@ -75,9 +74,8 @@ def test_a_terminal_of_80_columns_gets_a_table_that_fits(tmp_path):
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode())
     rows = re.split(r"[\r\n]+", plain)
     assert max(map(len, rows)) <= 80
-    # In the last frame, which is drawn however fast the demo is.
     assert any(
-        re.match(r" *15 +\w+ (\+1|x2)? +[\d,]+ +[\d,]+ +[█░]{12} +summarised [\d,]+", row) for row in rows
+        re.match(r" *1\d +\w+ (\+1|x2)? +[\d,]+ +[\d,]+ +[█░]{12} +summarised [\d,]+", row) for row in rows
     )
     assert "Word for word what the agent had read." in rows
 
@@ -242,14 +240,14 @@ def test_a_pattern_that_is_none_is_an_answer_too(tools):
 
 
 def test_a_snippet_that_never_ends_is_stopped(tools, monkeypatch):
-    monkeypatch.setattr("context_compressor.cli.demo_tools._SNIPPET_SECONDS", 0.2)
+    monkeypatch.setattr("context_compressor.cli.demo_agent._SNIPPET_SECONDS", 0.2)
 
     assert tools.call("run_python", {"code": "while True: pass"}) == "Error: stopped after 0.2 s"
 
 
 def test_a_snippet_may_hold_what_the_locale_cannot_write(tmp_path):
     code = (
-        "from context_compressor.cli.demo_tools import StdlibTools\n"
+        "from context_compressor.cli.demo_agent import StdlibTools\n"
         "print(ascii(StdlibTools().run_python(\"print('\\u6587')\")))"
     )
     poor = environment(LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
@@ -260,16 +258,6 @@ def test_a_snippet_may_hold_what_the_locale_cannot_write(tmp_path):
 
 
 # Its checks
-
-
-def test_pages_are_taken_apart():
-    ref = "ctx://0123456789abcdef"
-
-    assert first_found(f"[{ref} matches: 1, lines: 9]\n7| text\n[end]") == (ref, 7)
-    assert first_found(f"[{ref} matches: 1, lines: 9]\n7:20-30 x2| text\n[end]") == (ref, 7)
-    assert first_found("No line matches.") is None
-    assert page_lines(f"[{ref} lines 7-8 of 9]\na\nb\n[end]") == ["a", "b"]
-    assert page_lines("No text.") == []
 
 
 def test_only_whole_lines_in_order_count_as_read_back():

@@ -11,8 +11,8 @@ import pytest
 
 from context_compressor.measure import KINDS, is_told
 from tests.cli.support import Cli, Ran
+from tests.measure.reports import session
 from tests.measure.support import says
-from tests.report.support import session
 from tests.support.model_server import ModelServer, status
 from tests.support.replies import Reply, answer
 

@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import sys
+from collections import deque
 from pathlib import Path
 
 import pytest
@@ -11,11 +12,11 @@ import pytest
 from context_compressor.cli import replay_parallel
 from context_compressor.measure import watch
 from tests.cli.support import environment, run_process, start_process
+from tests.measure.reports import session
 from tests.measure.support import says
 from tests.readers import test_claude_code as claude
 from tests.readers import test_codex as codex
 from tests.readers.support import SAMPLES
-from tests.report.support import session
 
 
 @pytest.fixture(scope="module")
@@ -221,7 +222,7 @@ def test_an_empty_directory(cli, tmp_path):
 def test_without_the_extra(cli, folder, monkeypatch, option, missing):
     """Nothing is replayed before the user learns what to install."""
     for name in [name for name in sys.modules if name.startswith("context_compressor.measure.")]:
-        if not name.endswith(".data"):
+        if not name.endswith(".results"):
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, missing, None)
 
@@ -372,6 +373,21 @@ def test_a_process_that_is_killed_costs_no_other_session(tmp_path):
     assert done == lists.keys() - {"always"}
     assert len(replays.outcomes) == len(lists)
     assert turns == sorted(turns)
+
+
+def test_a_process_that_is_killed_while_it_waits_is_replaced():
+    task = replay_parallel.Task("a", "a", session(3), ("raw", "ours"), (3_000,))
+
+    with replay_parallel._Workers(lambda _: None) as workers:
+        outcomes = []
+        for _ in range(3):
+            outcomes += [outcome for _, outcome in workers.replay(deque([task]), 1)]
+            if len(outcomes) == 1:
+                workers._processes[0].kill()
+                workers._processes[0].join()
+
+    assert [outcome is not None for outcome in outcomes] == [True, False, True]
+    assert len(workers._processes) == 2
 
 
 class Deaf(dict):

@@ -1,7 +1,7 @@
 import asyncio
 
 from context_compressor.measure import SYSTEMS, Recording, Watched, excerpt_of, watch
-from tests.report.support import session
+from tests.measure.reports import session
 
 BUDGET = 3_000
 

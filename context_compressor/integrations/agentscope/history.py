@@ -25,12 +25,12 @@ from context_compressor.memory.base import (
     summary_message,
 )
 from context_compressor.memory.tracking import LoopLock
+from context_compressor.memory.wrapped import METHODS
 from context_compressor.messages.msg import Msg, copy_json
 
 T = TypeVar("T")
 P = ParamSpec("P")
 
-_METHODS = [name for name in vars(MemoryBase) if name in MemoryBase.__abstractmethods__]
 _IDS_AT_ONCE = 500
 """Databases bound how many values one statement may name; SQLite's oldest bound is 999."""
 _NO_MARK = "context_compressor: no such mark"
@@ -56,7 +56,7 @@ def as_memory(base: Any) -> MemoryBase:
     """
     if isinstance(base, MemoryBase):
         return base
-    check_members("base", base, "a memory", _METHODS)
+    check_members("base", base, "a memory", (*METHODS, "state_dict", "load_state_dict"))
     return AdaptedMemory(base)
 
 

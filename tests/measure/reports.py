@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 from context_compressor.measure import SYSTEMS, Chat, Probe, Recording, watch
-from context_compressor.measure.data import ReportData, SessionRun
+from context_compressor.measure.results import ReportData, SessionRun
 from tests.measure.support import call, result, says
 
 HOSTILE = (

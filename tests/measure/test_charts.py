@@ -3,8 +3,8 @@ import pytest
 pytest.importorskip("matplotlib", reason="needs the extra `report`")
 
 from context_compressor.measure.charts import NARROW, WIDE, bars_chart, cost_chart, tokens_chart
-from context_compressor.measure.data import short_number
-from tests.report.support import make_probes, report_on, run_session, session
+from context_compressor.measure.results import short_number
+from tests.measure.reports import make_probes, report_on, run_session, session
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def test_a_small_history_needs_no_second_panel(run):
 def test_every_system_has_a_line_and_a_bar(run):
     data = report_on(run)
     bars = bars_chart(next(data.tables())[1]).svg(NARROW, "x-")
-    lines = cost_chart(run.replays(3_000)).svg(WIDE, "x-")
+    lines = cost_chart([one.replay for one in run.runs]).svg(WIDE, "x-")
 
     for system in ("ours", "sliding"):
         assert f">{system}</text>" in lines
@@ -35,7 +35,7 @@ def test_every_system_has_a_line_and_a_bar(run):
 
 
 def test_pictures_are_png_and_the_same_every_time(run):
-    chart = cost_chart(run.replays(3_000))
+    chart = cost_chart([one.replay for one in run.runs])
     assert chart.png() == chart.png()
     assert chart.png().startswith(b"\x89PNG")
 

@@ -9,8 +9,8 @@ import pytest
 pytest.importorskip("matplotlib", reason="needs the extra `report`")
 
 from context_compressor.measure.page import render_page
-from tests.report.browser import Browser, find_chromium
-from tests.report.support import HOSTILE, make_probes, report_on, run_session, session
+from tests.measure.browser import Browser, find_chromium
+from tests.measure.reports import HOSTILE, make_probes, report_on, run_session, session
 
 PROGRAM = find_chromium()
 pytestmark = pytest.mark.skipif(

@@ -6,9 +6,9 @@ import pytest
 pytest.importorskip("matplotlib", reason="needs the extra `report`")
 
 from context_compressor.measure import Excerpt
-from context_compressor.measure.data import Skipped
 from context_compressor.measure.page import MAX_BYTES, TEXT_BYTES, clean, ranges, render_page, trim, weigh
-from tests.report.support import HOSTILE, make_probes, report_on, run_session, session
+from context_compressor.measure.results import Skipped
+from tests.measure.reports import HOSTILE, make_probes, report_on, run_session, session
 
 VOID = {"meta", "br", "path", "use", "rect"}
 
