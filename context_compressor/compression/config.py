@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from math import inf
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, Strict, model_validator
+
+from context_compressor.errors import InvalidArgumentError
 
 _Count = Annotated[int, Strict()]
 """Of tokens, messages or images; a float or a string is refused, and not made one."""
@@ -198,3 +200,23 @@ class CompressionConfig(BaseModel):
             object.__setattr__(self, "keep_recent_count", recent)
         object.__setattr__(self, "max_tool_message_tokens", tool)
         object.__setattr__(self, "preview_tokens", preview)
+
+
+def as_config(config: CompressionConfig | None, fields: Mapping[str, Any]) -> CompressionConfig:
+    """Return thresholds that are given at once or one by one.
+
+    Raises:
+        InvalidArgumentError: both ways, or a field that there is not.
+        ValueError: thresholds that cannot be, or cannot work together.
+    """
+    known = [*CompressionConfig.model_fields, "working_summary_mode"]
+    unknown = [name for name in fields if name not in known]
+    if unknown:
+        raise InvalidArgumentError(f"{unknown[0]}: there is no such field; the fields are {', '.join(known)}")
+    if config is None:
+        return CompressionConfig(**fields)
+    if fields:
+        raise InvalidArgumentError(
+            f"config and {', '.join(fields)} exclude each other; put all thresholds into config"
+        )
+    return config

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from os import PathLike
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
-from context_compressor.compression.config import CompressionConfig
+from context_compressor.compression.config import CompressionConfig, as_config
 from context_compressor.errors import InvalidArgumentError, InvalidStateError
 from context_compressor.events import CompressionEvent, EventHook
 from context_compressor.memory.base import (
@@ -20,17 +21,21 @@ from context_compressor.memory.base import (
     as_summary,
     check_collaborators,
 )
+from context_compressor.memory.faces import Face
 from context_compressor.memory.history import History
 from context_compressor.memory.in_memory import InMemoryMemory
 from context_compressor.memory.reporting import CompressionStats, stats_of
 from context_compressor.memory.running import EventRunner
-from context_compressor.memory.saved import SAVED_KEY, Loaded, read_saved, to_saved
+from context_compressor.memory.saved import SAVED_KEY, Loaded, read_saved, read_state, to_saved, write_state
 from context_compressor.memory.searching import Recall
+from context_compressor.memory.state import MemoryState
 from context_compressor.memory.sync import ListFollower
 from context_compressor.memory.texts import Texts
 from context_compressor.memory.tracking import Tracker
 from context_compressor.memory.wrapped import history_of
+from context_compressor.messages.chat import as_list, to_openai
 from context_compressor.messages.exchanges import repaired
+from context_compressor.messages.forms import FORMS, Form, FormName, as_form
 from context_compressor.messages.msg import Msg, check_json
 from context_compressor.offload.store import InMemoryOffloadStore, OffloadStore
 from context_compressor.search.hits import Hit
@@ -42,6 +47,9 @@ from context_compressor.tokens.tiktoken import TiktokenCounter
 
 if TYPE_CHECKING:
     from context_compressor.integrations.agentscope.history import ForeignMemory
+    from context_compressor.tools import OffloadTools
+
+T = TypeVar("T")
 
 
 class CompressedMemory(MemoryBase):
@@ -54,22 +62,25 @@ class CompressedMemory(MemoryBase):
 
     Args:
         base: any `MemoryBase`, a `History`, or a memory of AgentScope's; a new `InMemoryMemory` when None.
-        config: thresholds; the defaults when None.
+        config: all thresholds at once; the defaults when None.
         store: where texts that leave the view go; a new `InMemoryOffloadStore` when None. Its namespace must
             belong to this memory alone.
         summarizer: who writes summaries; an `ExtractiveSummarizer` (no model) when None. One that is remote
             works in the background, in a task of the running loop, until the memory is closed.
         counter: measures messages, each once; a `TiktokenCounter` (offline) when None.
         on_event: receives every `CompressionEvent`, sync or async; its errors are logged and contained.
+        fields: any field of `CompressionConfig` by itself, in the place of `config`.
 
     Raises:
         InvalidArgumentError: an argument is none of that; the text names it and what it lacks.
+        ValueError: thresholds that cannot be, or cannot work together.
 
     Attributes:
         base: the wrapped memory.
         config: the thresholds.
         store: the offload store.
         counter: the token counter.
+        face: whether it is used with asyncio or without.
     """
 
     def __init__(
@@ -80,13 +91,16 @@ class CompressedMemory(MemoryBase):
         summarizer: Summarizer | None = None,
         counter: TokenCounter | None = None,
         on_event: EventHook | None = None,
+        **fields: Any,
     ) -> None:
         super().__init__()
         check_collaborators(config, store, summarizer, counter, on_event)
+        if isinstance(base, CompressionConfig) and config is None:
+            base, config = None, base
         if isinstance(base, CompressedMemory):
             raise InvalidArgumentError(f"base: a {type(base).__name__} is compressed already; give its base")
         self.base = _as_memory(base)
-        self.config = CompressionConfig() if config is None else config
+        self.config = as_config(config, fields)
         self.store: OffloadStore = InMemoryOffloadStore() if store is None else store
         self.counter: TokenCounter = TiktokenCounter() if counter is None else counter
         extractive = ExtractiveSummarizer(self.counter)
@@ -105,6 +119,7 @@ class CompressedMemory(MemoryBase):
             recall=self._recall,
             on_event=on_event,
         )
+        self.face = Face()
         self._follower = ListFollower(self._tracker, self._runner, self._add, self.delete)
 
     # Adding
@@ -125,10 +140,9 @@ class CompressedMemory(MemoryBase):
             InvalidMessageError: a message nests too deep; nothing was added.
         """
         messages, mark_names = as_messages(memories), as_marks(marks)
-        if messages:
-            await self._add(
-                [msg.copy() for msg in messages], mark_names, bool(kwargs.get("allow_duplicates"))
-            )
+        self.face.take()
+        duplicates = bool(kwargs.get("allow_duplicates"))
+        await self._add([msg.copy() for msg in messages], mark_names, duplicates)
 
     async def _add(self, messages: list[Msg], marks: Sequence[str] = (), duplicates: bool = False) -> None:
         """Add messages that nobody else holds."""
@@ -147,16 +161,110 @@ class CompressedMemory(MemoryBase):
     async def sync(self, messages: Iterable[Any]) -> None:
         """Make the history say what a list of chat dicts says, for loops that own their list.
 
-        What is new at the end is added; from where the list differs from what was synced before, messages are
-        deleted and added anew. If what follows the difference is as it was, an `InMemoryMemory` keeps that.
+        What is new at the end is added. Where the last exchange differs it is exchanged, and so is what lies
+        between, if what follows a difference is as it was. A list that departs earlier is followed, too, and
+        what was known is kept for `branch_seconds`: a list that goes back to it pays for nothing twice.
 
         Raises:
             InvalidMessageError: a message is malformed; nothing was changed.
             InvalidArgumentError: no list, or one with stand-ins of this memory's view; nothing was changed.
         """
+        self.face.take()
         await self._follower.follow(messages)
 
     # Reading
+
+    async def view(
+        self,
+        messages: Iterable[Any] | None = None,
+        *,
+        form: FormName | Form = "chat",
+        system: str | Sequence[Mapping[str, Any]] | None = None,
+        reset: bool = False,
+    ) -> list[Any]:
+        """Return what to send: the view of a whole conversation, which is followed as by `sync`, in one step.
+
+        What is sent is made of that list's messages. Those that the view shows unaltered are the very objects
+        of the list. Two calls at the same time do not meet.
+
+        Args:
+            messages: the whole conversation so far; None: what was added.
+            form: the shape of messages, in and out.
+            system: what the request carries beside the messages; it is counted.
+            reset: whether the list may be another conversation than the one that was followed.
+
+        Raises:
+            UnrelatedMessagesError: the list shares nothing with the conversation so far, but instructions.
+            InvalidMessageError, InvalidArgumentError: as `sync`.
+            ContextOverflowError, RedactionError, SummarizerError, OffloadError: as `get_memory`.
+            LoopError: the memory is used by `view_sync`.
+        """
+        shape, text = as_form(form), _system_text(system)
+        self.face.take()
+        originals: dict[str, Any] = {}
+
+        def make(state: MemoryState) -> list[Any]:
+            return self._written(state, shape, originals)
+
+        async def show() -> list[Any]:
+            self._tracker.state.shown.set_system(text)
+            return await self._shown(make)
+
+        if messages is None:
+            return await show()
+        said = as_list(messages)
+        listed = said if shape is FORMS["chat"] else to_openai(shape.read(said))
+
+        async def followed() -> list[Any]:
+            if len(listed) == len(said):
+                originals.update(zip(self._follower.ids(), said, strict=False))
+            return await show()
+
+        shown = await self._follower.follow(listed, is_any=reset, show=followed)
+        assert shown is not None
+        return shown
+
+    def view_sync(
+        self,
+        messages: Iterable[Any] | None = None,
+        *,
+        form: FormName | Form = "chat",
+        system: str | Sequence[Mapping[str, Any]] | None = None,
+        reset: bool = False,
+    ) -> list[Any]:
+        """Return what `view` does, without asyncio: one event loop in the background serves the process.
+
+        Called where an event loop is running, it blocks that, and a log line says so.
+
+        Raises:
+            LoopError: the memory is used with asyncio.
+        """
+        return self.face.run(self.view(messages, form=form, system=system, reset=reset))
+
+    async def _shown(self, make: Callable[[MemoryState], T]) -> T:
+        """Bring the view up to date, and return what is made of it at that moment."""
+        tracker = self._tracker
+        if await tracker.is_current():
+            return make(tracker.state)
+        return await self._runner.bring_up_to_date(make)
+
+    def _written(self, state: MemoryState, shape: Form, originals: Mapping[str, Any]) -> list[Any]:
+        """Return the view in a form; messages that it shows as they came are the caller's own objects."""
+        whole = {
+            item.msg.id
+            for item in state.items
+            if item.kind == "message" and item.repair is None and not item.stubs and not item.key.part
+        }
+        written: list[Any] = []
+        made: list[Msg] = []
+        for msg in self._follower.mark(state.view(None, with_summaries=True)):
+            if msg.id in whole and msg.id in originals:
+                written += shape.write(made) if made else []
+                written.append(originals[msg.id])
+                made = []
+            else:
+                made.append(msg)
+        return written + (shape.write(made) if made else [])
 
     async def get_memory(
         self,
@@ -179,17 +287,15 @@ class CompressedMemory(MemoryBase):
             SummarizerError, OffloadError: only with `on_failure="raise"`.
         """
         borne, excluded = as_mark(mark, "mark"), as_mark(exclude_mark, "exclude_mark")
+        self.face.take()
         if borne is not None:
             history = await self.base.get_memory(
                 mark=borne, exclude_mark=excluded, prepend_summary=False, **kwargs
             )
             return self._follower.mark(repaired(history))
-        tracker = self._tracker
         if excluded is not None:
-            await tracker.look_up(excluded)
-        if await tracker.is_current():
-            return self._follower.mark(tracker.state.view(excluded, with_summaries=prepend_summary))
-        return await self._runner.bring_up_to_date(
+            await self._tracker.look_up(excluded)
+        return await self._shown(
             lambda state: self._follower.mark(state.view(excluded, with_summaries=prepend_summary))
         )
 
@@ -301,6 +407,40 @@ class CompressedMemory(MemoryBase):
 
     # State
 
+    async def save(self, path: str | PathLike[str] | None = None) -> dict[str, Any]:
+        """Return what brings this memory back, for every base; data for `json.dumps`.
+
+        Where the history lasts by itself, its messages are not part of it.
+
+        Args:
+            path: a file to write it to as well: as a whole or not at all, and durable when this returns.
+
+        Raises:
+            InvalidMessageError: a message holds what JSON has no form for; the text names its place.
+            OSError: the file could not be written; the one that was there is as it was.
+        """
+        await self._runner.refresh()
+        state = self.state_dict() if self._is_in_process() else {SAVED_KEY: self._save()}
+        if path is not None:
+            await write_state(path, state)
+        return state
+
+    async def load(self, state: Mapping[str, Any] | str | PathLike[str]) -> None:
+        """Load what `save` returned, or the file that it wrote.
+
+        Raises:
+            InvalidStateError: the state is malformed, or the file was written half; nothing was changed.
+            OSError: the file cannot be read.
+        """
+        data = await read_state(state) if isinstance(state, str | PathLike) else dict(state)
+        if self._is_in_process():
+            self.load_state_dict(data)
+        else:
+            self._start_from(read_saved(data.get(SAVED_KEY), self.config, self.counter))
+
+    def _is_in_process(self) -> bool:
+        return type(self.base).state_dict is not MemoryBase.state_dict
+
     async def remove_orphans(self) -> list[str]:
         """Remove stored texts that nothing names, as a crash leaves them; return their refs.
 
@@ -356,6 +496,21 @@ class CompressedMemory(MemoryBase):
         self._follower.start_from(loaded.followed, loaded.markers)
 
     # What left the view
+
+    def tools(self, form: FormName = "chat") -> OffloadTools:
+        """Return the tools by which an agent finds and reads what left its view; stand-ins then name them.
+
+        Args:
+            form: the shape of their schemas and attachments.
+        """
+        from context_compressor.tools import OffloadTools  # they stand above memories
+
+        as_form(form)
+        return OffloadTools(self)
+
+    def offer_tools(self) -> None:
+        """Note that the agent has the read-back tools: stand-ins that are made from now on name them."""
+        self._tracker.offer_tools()
 
     @property
     def budget_tokens(self) -> int:
@@ -418,6 +573,21 @@ class CompressedMemory(MemoryBase):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self.aclose()
+
+
+def _system_text(system: object) -> str:
+    """Return what a request carries beside its messages as one text.
+
+    Raises:
+        InvalidArgumentError: neither a string nor a list of text blocks.
+    """
+    if system is None or isinstance(system, str):
+        return system or ""
+    if isinstance(system, list | tuple):
+        texts = [block.get("text") if isinstance(block, Mapping) else None for block in system]
+        if all(isinstance(text, str) for text in texts):
+            return "\n".join(map(str, texts))
+    raise InvalidArgumentError(f"system: expected a string or a list of text blocks, got {system!r:.200}")
 
 
 def _as_memory(base: Any) -> MemoryBase:

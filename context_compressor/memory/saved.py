@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import os
+import tempfile
 from collections.abc import Collection, Iterable, Mapping
+from os import PathLike
+from pathlib import Path
 from typing import Any, NamedTuple
+
+import aiofiles
 
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.edits import ItemKey
@@ -14,6 +22,7 @@ from context_compressor.memory.state import MemoryState
 from context_compressor.memory.sync import Followed, read_followed
 from context_compressor.messages.chat import Markers, are_markers
 from context_compressor.messages.exchanges import Decisions
+from context_compressor.offload.folders import sync_directory
 from context_compressor.tokens.counter import TokenCounter
 
 SAVED_KEY = "compression"
@@ -141,3 +150,47 @@ def _is_text_key(value: object) -> bool:
     if not isinstance(value, list) or len(value) != 2 or not _is_item_key(value[0]):
         return False
     return isinstance(value[1], list) and all(type(step) is int for step in value[1])
+
+
+async def write_state(path: str | PathLike[str], state: Mapping[str, Any]) -> None:
+    """Write a state to a file as a whole or not at all: beside it, durable, then in its place.
+
+    Raises:
+        OSError: the file could not be written; the one that was there is as it was.
+    """
+    await asyncio.to_thread(_write, Path(path), json.dumps(state))
+
+
+def _write(path: Path, text: str) -> None:
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    sync_directory(path.parent)
+
+
+async def read_state(path: str | PathLike[str]) -> dict[str, Any]:
+    """Read a state from a file.
+
+    Raises:
+        InvalidStateError: it holds no state, as a file that was written half.
+        OSError: it cannot be read.
+    """
+    async with aiofiles.open(path, encoding="utf-8", errors="replace") as file:
+        text = await file.read()
+    try:
+        state = json.loads(text)
+    except ValueError as error:
+        raise InvalidStateError(
+            f"{path}: no JSON ({error}); it may have been written half: load an earlier copy, or begin "
+            "without it"
+        ) from error
+    if not isinstance(state, dict):
+        raise InvalidStateError(f"{path}: expected a dict, got {type(state).__name__}")
+    return state

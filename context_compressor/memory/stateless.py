@@ -6,16 +6,18 @@ import asyncio
 import contextvars
 import logging
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from functools import update_wrapper
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from context_compressor.compression.config import CompressionConfig
+from context_compressor.compression.config import CompressionConfig, as_config
 from context_compressor.errors import ContextOverflowError, InvalidStateError, OffloadError
 from context_compressor.events import EventHook
 from context_compressor.memory.base import check_collaborators
 from context_compressor.memory.compressed import CompressedMemory
+from context_compressor.memory.faces import Face
 from context_compressor.memory.history import Add
 from context_compressor.memory.in_memory import InMemoryMemory
 from context_compressor.memory.reporting import CompressionStats, overflow_error
@@ -41,21 +43,39 @@ from context_compressor.offload.store import (
 from context_compressor.summarizers.protocol import Summarizer
 from context_compressor.tokens.counter import TokenCounter
 
+if TYPE_CHECKING:
+    from context_compressor.tools import OffloadTools
+
 logger = logging.getLogger(__name__)
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 _VERSION = 1
+_TOOLS_KEY = "names_tools"
+"""Where a state says that the agent has the tools."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompressionResult:
     """What `compress_messages` gives back."""
 
-    messages: list[dict[str, Any]]
+    messages: list[Any]
     """The view as chat dicts."""
     stats: CompressionStats
     """Where this call stands; what earlier calls did is not counted again."""
     state: dict[str, Any]
     """JSON-like data; feed it to the next call, so that views stay still and nothing is summarised twice."""
+    _memory: CompressedMemory = field(repr=False, compare=False)
+
+    @property
+    def tools(self) -> OffloadTools:
+        """The tools by which an agent finds and reads what left the view.
+
+        Stand-ins name them once they were asked for: that is noted in `state`.
+        """
+        self.state[_TOOLS_KEY] = True
+        return self._memory.tools()
 
 
 async def acompress_messages(
@@ -69,6 +89,7 @@ async def acompress_messages(
     state: Mapping[str, Any] | None = None,
     prompt_tokens: int | None = None,
     refused: bool = False,
+    **fields: Any,
 ) -> CompressionResult:
     """Return a view of chat dicts that fits the budget.
 
@@ -86,6 +107,7 @@ async def acompress_messages(
         prompt_tokens: what the provider counted for the request with the earlier call's messages, as
             `CompressedMemory.record_usage` takes it.
         refused: whether the provider refused that request as too long; these messages then take clearly less.
+        fields: any field of `CompressionConfig` by itself, in the place of `config`.
 
     Raises:
         InvalidArgumentError: an argument is of the wrong kind, or `prompt_tokens` negative.
@@ -104,7 +126,7 @@ async def acompress_messages(
     base = InMemoryMemory()
     await base.history.write([Add(msg) for msg in history])
     # The memory ends with this call, and nothing that it prepared would be used.
-    settings = (config or CompressionConfig()).model_copy(update={"background_ratio": None})
+    settings = as_config(config, fields).model_copy(update={"background_ratio": None})
     if store is not None:
         carried = await _hand_over(carried, store, settings.store_timeout_seconds)
         used = KeepingStore(store)
@@ -113,6 +135,8 @@ async def acompress_messages(
     memory = CompressedMemory(base, settings, used, summarizer, counter, on_event)
     # Not `load_state_dict`, which would read the history once more.
     memory._start_from(read_saved(earlier.get(SAVED_KEY), settings, memory.counter))
+    if earlier.get(_TOOLS_KEY):
+        memory.offer_tools()
     if prompt_tokens is not None:
         memory.record_usage(prompt_tokens)
     if refused:
@@ -129,7 +153,10 @@ async def acompress_messages(
         texts = {ref: text for ref, text in texts.items() if ref in named}
     if store is None or texts:
         result_state["texts"] = InMemoryOffloadStore(texts).to_state()
-    return CompressionResult(to_openai(view), memory.stats(), result_state)
+    if earlier.get(_TOOLS_KEY):
+        result_state[_TOOLS_KEY] = True
+    memory.face = Face()  # what the tools are called from is another matter
+    return CompressionResult(to_openai(view), memory.stats(), result_state, memory)
 
 
 def _read(messages: Iterable[Any], known: Container[str]) -> list[Msg]:
@@ -177,37 +204,25 @@ async def _hand_over(
     return InMemoryOffloadStore(kept)
 
 
-def compress_messages(
-    messages: Iterable[Any],
-    *,
-    config: CompressionConfig | None = None,
-    store: OffloadStore | None = None,
-    summarizer: Summarizer | None = None,
-    counter: TokenCounter | None = None,
-    on_event: EventHook | None = None,
-    state: Mapping[str, Any] | None = None,
-    prompt_tokens: int | None = None,
-    refused: bool = False,
-) -> CompressionResult:
-    """Return what `acompress_messages` does, to synchronous callers; also where an event loop is running."""
-    call = acompress_messages(
-        messages,
-        config=config,
-        store=store,
-        summarizer=summarizer,
-        counter=counter,
-        on_event=on_event,
-        state=state,
-        prompt_tokens=prompt_tokens,
-        refused=refused,
-    )
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(call)
-    context = contextvars.copy_context()
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        return pool.submit(context.run, asyncio.run, call).result()
+def _without_asyncio(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        work = function(*args, **kwargs)
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run(work)
+        context = contextvars.copy_context()
+        with ThreadPoolExecutor(max_workers=1) as pool:
+            return pool.submit(context.run, asyncio.run, work).result()
+
+    return update_wrapper(call, function)
+
+
+compress_messages = _without_asyncio(acompress_messages)
+compress_messages.__name__ = compress_messages.__qualname__ = "compress_messages"
+compress_messages.__doc__ = f"""{acompress_messages.__doc__}
+    For synchronous callers; also where an event loop is running, which it blocks.
+    """
 
 
 def _check_state(state: Mapping[str, Any] | None) -> Mapping[str, Any]:

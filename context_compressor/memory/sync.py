@@ -199,6 +199,10 @@ class ListFollower:
         known = self._known
         return known.loaded + [Followed(synced.id, synced.digest) for synced in known.synced]
 
+    def ids(self) -> list[str]:
+        """Return the ids of the list's messages, in order."""
+        return [one.id for one in self._known.synced]
+
     @property
     def markers(self) -> dict[str, Markers]:
         """The request metadata in the newest list, by the id of its message."""

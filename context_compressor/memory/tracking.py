@@ -91,6 +91,7 @@ class Tracker:
         self.branches: Branches[Any] = Branches(config.branch_seconds, self._let_go)
         self._counter_name = str(getattr(counter, "encoding_name", None))
         self._has_to_read = False
+        self._names_tools = False
         self._loaded_tokens: dict[str, int] | None = None
         self.state = self._empty_state()
         # A wrapped memory does not tell the marks of its messages, nor, without a revision, each change.
@@ -625,14 +626,20 @@ class Tracker:
         self.state.budget = budget  # the provider counts as before
         self.state.ledger.unwanted = unwanted
 
+    def offer_tools(self) -> None:
+        """Let stand-ins that are made from now on name the read-back tools."""
+        self._names_tools = self.state.names_tools = True
+
     def _empty_state(self) -> MemoryState:
         state = MemoryState(self._config, self._counter)
+        state.names_tools = self._names_tools
         state.known.marks = {mark: set() for mark in self._weighty_marks()}
         return state
 
     def start_from(self, state: MemoryState, loaded_tokens: dict[str, int]) -> None:
         """Take a loaded state; the next `catch_up` reads the history and rebuilds the view."""
         self.branches.drop()
+        state.names_tools = self._names_tools
         self.state = state
         self._loaded_tokens = loaded_tokens
         self.gone = None

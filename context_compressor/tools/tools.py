@@ -14,6 +14,7 @@ from context_compressor.errors import (
     check_members,
 )
 from context_compressor.events import NoteFate
+from context_compressor.memory.faces import Face
 from context_compressor.messages.chat import block_to_part
 from context_compressor.messages.media import is_data_url, kind_of_media, media_type_of, source_of
 from context_compressor.messages.msg import Block, Msg, copy_json
@@ -95,6 +96,10 @@ class OffloadTools:
             raise InvalidArgumentError(f"wire: expected one of {', '.join(get_args(Wire))}, got {wire!r}")
         self._memory = memory
         self._wire = wire
+        self._face: Face = getattr(memory, "face", None) or Face()
+        offer = getattr(memory, "offer_tools", None)
+        if offer is not None:
+            offer()
         self._allowance = Allowance(memory)
         self._names = [READ_TOOL, GREP_TOOL, LOAD_TOOL]
         if can(memory, "search_history"):
@@ -108,10 +113,10 @@ class OffloadTools:
         return frozenset(self._names)
 
     @property
-    def schemas(self) -> list[dict[str, Any]]:
+    def schemas(self) -> list[Any]:
         """The tool schemas in OpenAI's form; a copy each time."""
         offered = [schema for schema in SCHEMAS if schema["function"]["name"] in self._names]
-        copied: list[dict[str, Any]] = copy_json(offered)
+        copied: list[Any] = copy_json(offered)
         return copied
 
     async def call(self, name: str, arguments: Mapping[str, Any] | str | None = None) -> str:
@@ -123,6 +128,10 @@ class OffloadTools:
             name: the tool's name.
             arguments: a mapping, or the JSON text of one as it stands in a tool call.
         """
+        self._face.take()
+        return await self._call(name, arguments)
+
+    async def _call(self, name: str, arguments: Mapping[str, Any] | str | None) -> str:
         await load_off_loop(self._memory.counter)
         try:
             if name not in self._names:
@@ -132,6 +141,14 @@ class OffloadTools:
             answer = str(final)
         # Half a surrogate pair, which models write as an escape, would make every later request fail.
         return self._allowance.clip(sendable(answer))
+
+    def call_sync(self, name: str, arguments: Mapping[str, Any] | str | None = None) -> str:
+        """Return what `call` does, without asyncio, as `view_sync` does for views.
+
+        Raises:
+            LoopError: the memory is used with asyncio.
+        """
+        return self._face.run(self._call(name, arguments))
 
     async def load(self, ref: str) -> dict[str, Any]:
         """Return offloaded media as a content part: `image_url`, `input_audio` and so on.

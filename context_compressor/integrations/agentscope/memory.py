@@ -19,7 +19,7 @@ except ImportError as error:
         f"pip install '/path/to/the/checkout[agentscope]'; for AgentScope 2 see docs/guide.md ({error})"
     ) from error
 
-from context_compressor.compression.config import CompressionConfig
+from context_compressor.compression.config import CompressionConfig, as_config
 from context_compressor.errors import InvalidArgumentError, InvalidStateError
 from context_compressor.events import EventHook
 from context_compressor.integrations.agentscope.history import ForeignMemory, to_its_end
@@ -134,7 +134,7 @@ class AgentScopeCompressedMemory(AgentScopeMemoryBase):
         self._make_compressed = partial(
             CompressedMemory,
             base=InMemoryMemory() if base is None else base,
-            config=_make_config(config, given),
+            config=as_config(config, given),
             summarizer=summarizer if model is None else AgentScopeSummarizer(model),
             counter=counter,
             on_event=on_event,
@@ -308,16 +308,6 @@ def _check_apart(**arguments: Any) -> None:
     given = [name for name, value in arguments.items() if value is not None]
     if len(given) > 1:
         raise InvalidArgumentError(f"{' and '.join(given)} exclude each other; give one of them")
-
-
-def _make_config(config: CompressionConfig | None, given: Mapping[str, Any]) -> CompressionConfig:
-    if config is None:
-        return CompressionConfig(**given)
-    if given:
-        raise InvalidArgumentError(
-            f"config and {', '.join(given)} exclude each other; put all thresholds into config"
-        )
-    return config
 
 
 def _namespace_of(base: object) -> str:
