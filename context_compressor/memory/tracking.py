@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from typing import Any, NamedTuple, TypeVar
 
 from context_compressor.compression.config import CompressionConfig
-from context_compressor.compression.done import Performed
-from context_compressor.compression.edits import Edit, EditName, ItemKey, message_id, name_of
+from context_compressor.compression.done import Done
+from context_compressor.compression.edits import EditName, ItemKey, message_id, name_of
 from context_compressor.compression.items import ViewItem
 from context_compressor.compression.ledger import Ledger
 from context_compressor.compression.recovery import Recovery
@@ -493,7 +493,7 @@ class Tracker:
 
     async def commit(
         self,
-        done: Performed,
+        done: Done,
         fresh: Collection[ItemKey],
         holds: Callable[[MemoryState], bool],
         events: list[CompressionEvent],
@@ -513,11 +513,10 @@ class Tracker:
                 return None
             ledger, before = state.ledger, state.tokens
             learnt = {
-                "pending": sorted((ledger.pending | done.pending) - done.written),
+                "pending": sorted((ledger.pending | done.refs(durable=False)) - done.refs(durable=True)),
                 "decisions": None if ledger.decisions is None else ledger.decisions.to_dict(),
             }
-            edits: list[Edit] = [*done.stubs, *done.segments]
-            if edits and not await self._write([Record(edits, learnt)], at=self.number):
+            if done.edits and not await self._write([Record(done.edits, learnt)], at=self.number):
                 return None
             state.commit(done, fresh)
             return before
