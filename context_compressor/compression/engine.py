@@ -1,47 +1,36 @@
-"""Performing a plan: store what will leave, summarise, check. The only part of compression with I/O.
-
-An event changes neither view nor ledger; it gives the edits to commit, so that a cancelled or outdated event
-leaves everything as it was.
-"""
+"""What an event works with: the store that it writes to, who summarises; and what it came to."""
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import replace
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
 
 from context_compressor.compression.config import CompressionConfig
-from context_compressor.compression.done import Done, SummaryUse, Writer
-from context_compressor.compression.edits import Edit, SegmentEdit, StubEdit
-from context_compressor.compression.items import ViewItem, segment_tokens
-from context_compressor.compression.labels import bounded_note, notes_section, segment_text
-from context_compressor.compression.plans import Costs, Plan, PlannedSegment, PlannedStub
-from context_compressor.compression.segments import SegmentMaker
-from context_compressor.compression.shown import redacted_text
-from context_compressor.compression.stubs import StubMaker
+from context_compressor.compression.edits import Edit, EditName
+from context_compressor.compression.items import segment_tokens
+from context_compressor.compression.labels import segment_text
+from context_compressor.compression.plans import Costs
+from context_compressor.errors import OffloadCollisionError, OffloadError, SummarizerError
 from context_compressor.events import NoteFate
-from context_compressor.messages.msg import tool_names
-from context_compressor.messages.text import sendable
-from context_compressor.offload.store import OffloadStore
+from context_compressor.offload.store import OffloadStore, ref_of, write_text
 from context_compressor.offload.stubs import media_stub, minimal_stub
-from context_compressor.summarizers.attempts import attempt_budget
+from context_compressor.summarizers.attempts import Attempts, Paid
 from context_compressor.summarizers.parts import InParts
 from context_compressor.summarizers.protocol import Summarizer
 from context_compressor.tokens.counter import TokenCounter
-from context_compressor.tokens.off_loop import gather
+from context_compressor.tokens.off_loop import run_off_loop
 
-MAX_ATTEMPTS_PER_EVENT = 48
-"""Calls of a model that one event may make, retries and the parts of large groups included."""
-_CONCURRENT_CALLS = 8
-"""Summaries and writes of one event that run at the same time."""
+logger = logging.getLogger(__name__)
+
 _SAMPLE_REF = "ctx://1a2b3c4d5e6f7a8b"
 """Letters and digits in turn: no vocabulary joins them, so that no other ref costs more."""
 _SAMPLE_MEDIA = "data:application/octet-stream;base64,"
 
 
 class Engine:
-    """Make events that perform plans against a store and a summariser.
+    """What events work with: a store, summarisers, a counter.
 
     Args:
         config: thresholds, redaction, timeouts in seconds, what failures lead to.
@@ -83,146 +72,108 @@ class Engine:
             )
         return self._costs
 
-    def event(
-        self,
-        plan: Plan,
-        items: Sequence[ViewItem],
-        new_segment_id: Callable[[str, set[str]], str],
-        *,
-        note: str | None = None,
-        names_tools: bool = True,
-    ) -> Event:
-        """Return the event that performs a plan.
 
-        Args:
-            plan: what is to leave.
-            items: the view that it was made for.
-            new_segment_id: gives an id for a segment with this ref, not among those taken.
-            note: what the agent still needs: stands word for word in the newest segment, and goes to the
-                summariser.
-            names_tools: whether the agent has the read-back tools: then stand-ins tell of them.
-        """
-        return Event(self, plan, items, new_segment_id, note, names_tools)
+@dataclass(slots=True)
+class SummaryUse:
+    """What summarising cost in one event."""
+
+    calls: int = 0
+    """Calls of a remote summariser, failed ones and retries included."""
+    every: Paid = field(default_factory=Paid)
+    """What all summarisers read and wrote."""
+    remote: Paid = field(default_factory=Paid)
+    """What remote ones did."""
+
+    def add(self, input_tokens: int, output_tokens: int, *, remote: bool) -> None:
+        """Add what one summary took."""
+        self.every.add(input_tokens, output_tokens)
+        if remote:
+            self.remote.add(input_tokens, output_tokens)
 
 
-class Event:
-    """One event: what a plan lets go is stored and summarised.
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What an event came to."""
+
+    edits: Sequence[Edit]
+    """To be committed: stubs, then segments."""
+    writes: Mapping[str, bool | None]
+    """As `Writer.writes`."""
+    failures: Sequence[str]
+    """What went wrong on the way."""
+    use: SummaryUse
+    blocked: AbstractSet[EditName] = frozenset()
+    """Texts that could not be stubbed."""
+    note: NoteFate | None = None
+    """What became of the agent's note, if there was one."""
+
+    def refs(self, *, durable: bool) -> set[str]:
+        """Return the refs of texts that are durable, or of those that are pending."""
+        return {ref for ref, is_durable in self.writes.items() if is_durable is durable}
+
+
+class Writer:
+    """Write the texts of one event, and note what goes wrong and what is paid.
 
     Attributes:
-        plan: what is to leave.
-        seconds: wall-clock seconds that `perform` took.
+        writes: the refs that the store was asked to take, each with whether its text is durable. False: it is
+            pending. None: another text holds the ref, or the store did not answer, and the write may land.
+        failures: what went wrong, each once.
+        use: what summarising cost.
     """
 
-    def __init__(
-        self,
-        engine: Engine,
-        plan: Plan,
-        items: Sequence[ViewItem],
-        new_segment_id: Callable[[str, set[str]], str],
-        note: str | None,
-        names_tools: bool,
-    ) -> None:
-        self.plan = plan
-        self.seconds = 0.0
-        self._engine = engine
-        self._items = items
-        self._new_segment_id = new_segment_id
-        self._note = note
-        self._writer = Writer(engine.config, engine.store)
-        leaving = plan.leaving
-        by_key = {item.key: item for item in items}
-        leaving.update(by_key[planned.item].exchange for planned in plan.stubs)
-        names = tool_names(item.source for item in items if item.exchange in leaving)
-        self._by_key = by_key
-        self._stubs = StubMaker(
-            self._writer,
-            engine.counter,
-            engine.config.redact,
-            engine.read_ref,
-            names,
-            names_tools=names_tools,
-        )
+    def __init__(self, engine: Engine) -> None:
+        self._config = engine.config
+        self._store = engine.store
+        self.writes: dict[str, bool | None] = {}
+        self.failures: list[str] = []
+        self.use = SummaryUse()
 
-    @property
-    def attempted(self) -> Collection[str]:
-        """Refs that the store was asked to take so far: what is never committed can be removed from it."""
-        return self._writer.writes.keys()
+    async def write_own(self, text: str) -> str:
+        """Store a text of our own making; a collision leaves it pending, served from the history."""
+        ref = await run_off_loop(len(text), ref_of, text)
+        try:
+            await self.write(text, ref)
+        except OffloadCollisionError as error:
+            self._leave_pending(ref, error)
+        return ref
 
-    @property
-    def use(self) -> SummaryUse:
-        """What models were paid for so far."""
-        return self._writer.use
-
-    async def perform(self) -> Done:
-        """Store and summarise what the plan lets go; return what is to be committed.
-
-        However it ends, `attempted`, `use` and `seconds` are right then.
+    async def write(self, text: str, ref: str) -> None:
+        """Make a text durable, or note it as pending.
 
         Raises:
-            RedactionError: the user's callable failed.
-            OffloadError, SummarizerError: a store or summariser failed and `on_failure` is "raise".
+            OffloadCollisionError: another text holds the ref.
+            OffloadError: the store refused and `on_failure` is "raise".
         """
-        writer, began = self._writer, time.monotonic()
-        with attempt_budget(MAX_ATTEMPTS_PER_EVENT) as attempts:
-            try:
-                segments, note = await self._perform()
-            finally:
-                self.seconds = time.monotonic() - began
-                writer.settle(attempts)
-        made = {(stub.item, stub.path) for stub in self._stubs.made}
-        blocked = {(stub.item, stub.path) for stub in self.plan.stubs}.difference(made)
-        edits: list[Edit] = [*self._stubs.made, *segments]
-        return Done(edits, writer.writes, writer.failures, writer.use, blocked, note)
+        self.writes.setdefault(ref, None)
+        try:
+            await write_text(self._store, text, ref, self._config.store_timeout_seconds)
+        except OffloadCollisionError:
+            raise
+        except OffloadError as error:
+            if self._config.on_failure == "raise":
+                raise
+            self._leave_pending(ref, error)
+        else:
+            self.writes[ref] = True
 
-    async def _perform(self) -> tuple[list[SegmentEdit], NoteFate | None]:
-        """Make stubs, which `StubMaker` keeps, then segments; return these, and what became of the note."""
-        engine, plan = self._engine, self.plan
-        limit = asyncio.Semaphore(_CONCURRENT_CALLS)
-        note = bounded = None
-        if self._note:
-            note = sendable(" ".join(redacted_text(self._note, engine.config.redact).split()))
-            bounded = bounded_note(note, engine.counter)
+    def _leave_pending(self, ref: str, error: OffloadError) -> None:
+        self.fail(error)
+        self.writes[ref] = bool(self.writes[ref])  # one that landed is durable, whatever came of another
 
-        async def stub(planned: PlannedStub) -> StubEdit | None:
-            async with limit:
-                return await self._stubs.make(planned, self._by_key[planned.item])
+    def fail(self, error: Exception) -> None:
+        """Note what went wrong, once."""
+        logger.warning("%s: %s", type(error).__name__, error)
+        text = f"{type(error).__name__}: {error}"
+        if text not in self.failures:
+            self.failures.append(text)
 
-        stubs = await gather([stub(planned) for planned in plan.stubs])
-        self._stubs.made = [edit for edit in stubs if edit is not None]
-        carrier, guide = await self._stubs.place_guide(plan, self._items)
-        maker = SegmentMaker(
-            plan,
-            self._items,
-            bounded,
-            config=engine.config,
-            writer=self._writer,
-            stubs=self._stubs,
-            summarizers=engine.summarizers,
-            counter=engine.counter,
-            bare_tokens=engine.costs().segment,
-        )
-        noted = max(plan.segments, key=_age, default=None)
-
-        async def segment(planned: PlannedSegment) -> SegmentEdit:
-            async with limit:
-                said = guide if planned is carrier else ""
-                return await maker.make(planned, noted=planned is noted, guide=said)
-
-        fate: NoteFate | None = "dropped" if self._note else None
-        segments: list[SegmentEdit] = []
-        taken: set[str] = set()
-        made = await gather([segment(planned) for planned in plan.segments])
-        for planned, edit in zip(plan.segments, made, strict=True):
-            segment_id = self._new_segment_id(edit.ref, taken)
-            taken.add(segment_id)
-            segments.append(replace(edit, id=segment_id))
-            # It may also be kept for when the segment is merged, and not shown.
-            if bounded and planned is noted and edit.notes and edit.text.endswith(notes_section(edit.notes)):
-                fate = "kept" if edit.notes[-1] == note else "cut"
-        return segments, fate
-
-
-def _age(segment: PlannedSegment) -> tuple[bool, bool, int]:
-    """Return what puts segments of conversation behind mere merges, and the newest of them last."""
-    last = segment.units[-1]
-    return not last.segment, not last.volatile, last.position
+    def settle(self, attempts: Attempts) -> None:
+        """Add what only those know who were asked: what was paid for nothing, and who was passed over."""
+        for failure in attempts.take_passed_over():
+            self.fail(SummarizerError(failure))
+        self.use.calls = attempts.taken
+        unused, local, remote = attempts.take_unused(), attempts.take_local(), self.use.remote
+        self.use.add(unused.input_tokens, unused.output_tokens, remote=True)
+        remote.input_tokens = max(0, remote.input_tokens - local.input_tokens)
+        remote.output_tokens = max(0, remote.output_tokens - local.output_tokens)

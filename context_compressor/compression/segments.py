@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from context_compressor.compression.config import CompressionConfig
-from context_compressor.compression.done import Writer
 from context_compressor.compression.edits import ItemKey, SegmentEdit
+from context_compressor.compression.engine import Engine, Writer
 from context_compressor.compression.items import READ_TOKENS, ViewItem, segment_tokens
 from context_compressor.compression.labels import (
     fit_notes,
@@ -32,8 +31,7 @@ from context_compressor.messages.standing import standing_in
 from context_compressor.messages.text import sendable
 from context_compressor.summarizers.checking import summarize_checked
 from context_compressor.summarizers.cutting import cut, cut_middle
-from context_compressor.summarizers.protocol import Summarizer, SummaryRequest
-from context_compressor.tokens.counter import TokenCounter
+from context_compressor.summarizers.protocol import SummaryRequest
 from context_compressor.tokens.off_loop import run_rules_off_loop, text_characters
 
 CONTEXT_SHARE = 1 / 10
@@ -52,15 +50,12 @@ class SegmentMaker:
     """Make the segments of one event.
 
     Args:
-        plan: what leaves. Its stubs are made already.
+        engine: what the event works with.
+        writer: stores what leaves.
+        stubs: those of the event, made already; makes those of pages.
+        plan: what leaves.
         items: the view.
         note: what the agent asked to keep; summarisers are to mind it.
-        config: redaction, timeouts in seconds, what failures lead to.
-        writer: stores what leaves.
-        stubs: those of the event; makes those of pages.
-        summarizers: who writes summaries, and who does when that fails.
-        counter: measures segments.
-        bare_tokens: what a segment costs that only names its ref.
 
     Raises:
         RedactionError: the user's callable failed.
@@ -68,24 +63,19 @@ class SegmentMaker:
 
     def __init__(
         self,
+        engine: Engine,
+        writer: Writer,
+        stubs: StubMaker,
         plan: Plan,
         items: Sequence[ViewItem],
         note: str | None,
-        *,
-        config: CompressionConfig,
-        writer: Writer,
-        stubs: StubMaker,
-        summarizers: Sequence[Summarizer],
-        counter: TokenCounter,
-        bare_tokens: int,
     ) -> None:
-        self._note = note
-        self._config = config
+        self._engine = engine
+        self._config, self._counter = engine.config, engine.counter
         self._writer = writer
         self._stubs = stubs
-        self._summarizers = summarizers
-        self._counter = counter
-        self._bare_tokens = bare_tokens
+        self._note = note
+        self._bare_tokens = engine.costs().segment
         self._spare_tokens = plan.spare_tokens // max(1, len(plan.segments))
         self._stubbed: dict[ItemKey, dict[PartPath, str]] = {}
         for edit in stubs.made:
@@ -270,7 +260,7 @@ class SegmentMaker:
             read_tokens: about how many tokens a model reads of it.
             material: what was summarised, as text.
         """
-        for summarizer in self._summarizers:
+        for summarizer in self._engine.summarizers:
             remote = summarizer.remote
             if remote:
                 characters = text_characters(request.messages)

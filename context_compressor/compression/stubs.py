@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
-from context_compressor.compression.done import Writer
 from context_compressor.compression.edits import ItemKey, StubEdit
+from context_compressor.compression.engine import Engine, Writer
 from context_compressor.compression.items import ViewItem
 from context_compressor.compression.plans import Plan, PlannedSegment, PlannedStub
-from context_compressor.compression.shown import Redact, stored_text
+from context_compressor.compression.shown import stored_text
 from context_compressor.errors import OffloadCollisionError, OffloadError
 from context_compressor.messages.media import MediaKind
 from context_compressor.messages.msg import Msg
@@ -18,7 +18,7 @@ from context_compressor.offload.guide import GUIDE, SHORT_GUIDE, is_own_tool, na
 from context_compressor.offload.pages import page_matches, page_stub, parse_page
 from context_compressor.offload.store import ref_of
 from context_compressor.offload.stubs import media_stub, stub_text
-from context_compressor.tokens.counter import TokenCounter, measure
+from context_compressor.tokens.counter import measure
 from context_compressor.tokens.off_loop import run_off_loop, run_rules_off_loop
 
 _STUB_NAMES = {"text": "message", "tool_result": "tool result", "argument": "argument"}
@@ -31,10 +31,8 @@ class StubMaker:
     """Make the stubs of one event.
 
     Args:
+        engine: what the event works with.
         writer: stores what leaves.
-        counter: measures stubs.
-        redact: what every text goes through.
-        read_ref: reads a text that the memory's ledger names, to check pages against their source.
         names: tool names by call id.
         names_tools: whether the agent has the read-back tools: then stubs name them.
 
@@ -44,19 +42,10 @@ class StubMaker:
     """
 
     def __init__(
-        self,
-        writer: Writer,
-        counter: TokenCounter,
-        redact: Redact | None,
-        read_ref: Callable[[str], Awaitable[str]],
-        names: Mapping[str, str],
-        *,
-        names_tools: bool,
+        self, engine: Engine, writer: Writer, names: Mapping[str, str], *, names_tools: bool
     ) -> None:
         self._writer = writer
-        self._counter = counter
-        self._redact = redact
-        self._read_ref = read_ref
+        self._counter, self._redact, self._read_ref = engine.counter, engine.config.redact, engine.read_ref
         self.names = names
         self._names_tools = names_tools
         self._may_hold_pages = any(map(is_own_tool, set(names.values())))

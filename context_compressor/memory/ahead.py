@@ -7,9 +7,9 @@ import logging
 from collections.abc import Collection
 
 from context_compressor.compression.config import CompressionConfig
-from context_compressor.compression.done import Done
 from context_compressor.compression.edits import StubEdit
-from context_compressor.compression.engine import Engine
+from context_compressor.compression.engine import Done, Engine
+from context_compressor.compression.event import Event
 from context_compressor.compression.planner import still_holds
 from context_compressor.compression.plans import Perform, Plan
 from context_compressor.events import CompressionEvent
@@ -51,7 +51,8 @@ class Performance:
         note: str | None = None,
         may_outlast: bool = True,
     ) -> None:
-        self.event = engine.event(
+        self.event = Event(
+            engine,
             plan,
             list(state.items),
             state.ledger.new_segment_id,

@@ -6,8 +6,8 @@ import logging
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 
 from context_compressor.compression.config import CompressionConfig
-from context_compressor.compression.done import Done
 from context_compressor.compression.edits import ItemKey, message_id
+from context_compressor.compression.engine import Done
 from context_compressor.compression.items import ViewItem, advance, apply_edits, rebuild
 from context_compressor.compression.ledger import Ledger
 from context_compressor.compression.planner import decide

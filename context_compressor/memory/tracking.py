@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from typing import Any, NamedTuple, TypeVar
 
 from context_compressor.compression.config import CompressionConfig
-from context_compressor.compression.done import Done
 from context_compressor.compression.edits import EditName, ItemKey, message_id, name_of
+from context_compressor.compression.engine import Done
 from context_compressor.compression.items import ViewItem
 from context_compressor.compression.ledger import Ledger
 from context_compressor.compression.recovery import Recovery

@@ -9,7 +9,8 @@ import pytest
 
 from context_compressor import ExtractiveSummarizer, InMemoryOffloadStore
 from context_compressor.compression.edits import SegmentEdit, StubEdit
-from context_compressor.compression.engine import Engine, Event
+from context_compressor.compression.engine import Engine
+from context_compressor.compression.event import Event
 from context_compressor.compression.ledger import Ledger
 from context_compressor.compression.planner import plan
 from context_compressor.compression.plans import Situation
@@ -48,7 +49,7 @@ def event_of(said: list[Any], *, store: Any = None, summarizer: Any = None, **ho
     items = items_of(said)
     found = plan(items, Situation(settings, engine.costs(), manual=True))
     assert found is not None
-    return engine.event(found, items, Ledger().new_segment_id, **how)
+    return Event(engine, found, items, Ledger().new_segment_id, **how)
 
 
 async def test_what_was_asked_of_the_store_is_known_after_it_refused() -> None:
