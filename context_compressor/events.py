@@ -33,7 +33,7 @@ class CompressionEvent:
     summary_output_tokens: int = 0
     """Tokens written by whoever summarised, extractive included."""
     seconds: float = 0.0
-    """Wall-clock seconds from plan to commit; of an event prepared in the background, to its being ready."""
+    """Wall-clock seconds that it took to store and summarise what left."""
     error: str | None = None
     """What failed, for kind `failure`."""
     note: NoteFate | None = None

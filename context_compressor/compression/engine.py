@@ -1,53 +1,36 @@
-"""Performing a plan: store what will leave, summarise, check. The only part of compression with I/O.
-
-The engine changes neither view nor ledger; it gives the edits to commit, so that a cancelled or outdated
-event leaves everything as it was.
-"""
+"""What an event works with: the store that it writes to, who summarises; and what it came to."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
 
 from context_compressor.compression.config import CompressionConfig
-from context_compressor.compression.done import Performed, Writer
-from context_compressor.compression.edits import ItemKey, StubEdit
-from context_compressor.compression.items import READ_TOKENS, ViewItem, segment_tokens
-from context_compressor.compression.labels import bounded_note, segment_text, summary_of
-from context_compressor.compression.plans import Costs, Plan, PlannedSegment, PlannedStub
-from context_compressor.compression.segments import (
-    Around,
-    MadeSegment,
-    SegmentMaker,
-    staying_message,
-    summary_message,
-)
-from context_compressor.compression.shown import redacted_text, shown_message
-from context_compressor.compression.stubs import StubMaker, place_guide
-from context_compressor.compression.units import Unit
-from context_compressor.messages.msg import Msg, tool_names
-from context_compressor.messages.parts import PartPath
-from context_compressor.messages.text import sendable
-from context_compressor.offload.store import OffloadStore
+from context_compressor.compression.edits import Edit, EditName
+from context_compressor.compression.items import segment_tokens
+from context_compressor.compression.labels import segment_text
+from context_compressor.compression.plans import Costs
+from context_compressor.errors import OffloadCollisionError, OffloadError, SummarizerError
+from context_compressor.events import NoteFate
+from context_compressor.offload.store import OffloadStore, ref_of, write_text
 from context_compressor.offload.stubs import media_stub, minimal_stub
-from context_compressor.summarizers.cutting import cut_middle
+from context_compressor.summarizers.attempts import Attempts, Paid
+from context_compressor.summarizers.parts import InParts
 from context_compressor.summarizers.protocol import Summarizer
 from context_compressor.tokens.counter import TokenCounter
-from context_compressor.tokens.off_loop import gather
+from context_compressor.tokens.off_loop import run_off_loop
 
-_CONCURRENT_CALLS = 8
-"""Summaries and writes of one event that run at the same time."""
-CONTEXT_SHARE = 1 / 10
-"""Share of the budget that a summariser reads of segments that stay: what is said there need not be repeated,
-but to read it costs as much as what leaves."""
+logger = logging.getLogger(__name__)
+
 _SAMPLE_REF = "ctx://1a2b3c4d5e6f7a8b"
 """Letters and digits in turn: no vocabulary joins them, so that no other ref costs more."""
 _SAMPLE_MEDIA = "data:application/octet-stream;base64,"
 
 
 class Engine:
-    """Perform plans against a store and a summariser.
+    """What events work with: a store, summarisers, a counter.
 
     Args:
         config: thresholds, redaction, timeouts in seconds, what failures lead to.
@@ -68,131 +51,129 @@ class Engine:
         counter: TokenCounter,
         read_ref: Callable[[str], Awaitable[str]],
     ) -> None:
-        self._config = config
-        self._counter = counter
-        self._writer = Writer(config, store)
-        self._stubs = StubMaker(self._writer, counter, config.redact, read_ref)
-        self._segments = SegmentMaker(config, self._writer, self._stubs, summarizer, fallback, counter)
+        self.config = config
+        self.store = store
+        self.summarizers = (InParts(summarizer, counter), fallback)
+        self.counter = counter
+        self.read_ref = read_ref
         self._costs: Costs | None = None
 
     def costs(self) -> Costs:
-        """Return what the bare stand-ins cost by the counter, measured at first use."""
+        """Return what the bare stand-ins cost by the counter, measured at first use.
+
+        Those that name no tool cost less.
+        """
         if self._costs is None:
             # A count of messages as large as it may become, so that no real stand-in costs more.
             self._costs = Costs(
-                stub=self._counter.count_text(minimal_stub(_SAMPLE_REF)),
-                media=self._counter.count_text(media_stub(_SAMPLE_MEDIA, _SAMPLE_REF, "image")) + 20,
-                segment=segment_tokens(segment_text(_SAMPLE_REF, 9_999_999, "x"), self._counter),
+                stub=self.counter.count_text(minimal_stub(_SAMPLE_REF)),
+                media=self.counter.count_text(media_stub(_SAMPLE_MEDIA, _SAMPLE_REF, "image")) + 20,
+                segment=segment_tokens(segment_text(_SAMPLE_REF, 9_999_999, "x"), self.counter),
             )
         return self._costs
 
-    async def perform(
-        self,
-        plan: Plan,
-        items: Sequence[ViewItem],
-        new_segment_id: Callable[[str, set[str]], str],
-        done: Performed,
-        *,
-        note: str | None = None,
-    ) -> None:
-        """Store and summarise what the plan lets go; fill `done` with the edits to commit.
 
-        `note`, on what the agent still needs, stands word for word in the newest segment and goes to the
-        summariser.
+@dataclass(slots=True)
+class SummaryUse:
+    """What summarising cost in one event."""
 
-        `done.attempted` is right even when the call is cancelled: what stands there and is never committed
-        can be removed from the store.
+    calls: int = 0
+    """Calls of a remote summariser, failed ones and retries included."""
+    every: Paid = field(default_factory=Paid)
+    """What all summarisers read and wrote."""
+    remote: Paid = field(default_factory=Paid)
+    """What remote ones did."""
+
+    def add(self, input_tokens: int, output_tokens: int, *, remote: bool) -> None:
+        """Add what one summary took."""
+        self.every.add(input_tokens, output_tokens)
+        if remote:
+            self.remote.add(input_tokens, output_tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What an event came to."""
+
+    edits: Sequence[Edit]
+    """To be committed: stubs, then segments."""
+    writes: Mapping[str, bool | None]
+    """As `Writer.writes`."""
+    failures: Sequence[str]
+    """What went wrong on the way."""
+    use: SummaryUse
+    blocked: AbstractSet[EditName] = frozenset()
+    """Texts that could not be stubbed."""
+    note: NoteFate | None = None
+    """What became of the agent's note, if there was one."""
+
+    def refs(self, *, durable: bool) -> set[str]:
+        """Return the refs of texts that are durable, or of those that are pending."""
+        return {ref for ref, is_durable in self.writes.items() if is_durable is durable}
+
+
+class Writer:
+    """Write the texts of one event, and note what goes wrong and what is paid.
+
+    Attributes:
+        writes: the refs that the store was asked to take, each with whether its text is durable. False: it is
+            pending. None: another text holds the ref, or the store did not answer, and the write may land.
+        failures: what went wrong, each once.
+        use: what summarising cost.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._config = engine.config
+        self._store = engine.store
+        self.writes: dict[str, bool | None] = {}
+        self.failures: list[str] = []
+        self.use = SummaryUse()
+
+    async def write_own(self, text: str) -> str:
+        """Store a text of our own making; a collision leaves it pending, served from the history."""
+        ref = await run_off_loop(len(text), ref_of, text)
+        try:
+            await self.write(text, ref)
+        except OffloadCollisionError as error:
+            self._leave_pending(ref, error)
+        return ref
+
+    async def write(self, text: str, ref: str) -> None:
+        """Make a text durable, or note it as pending.
 
         Raises:
-            RedactionError: the user's callable failed.
-            OffloadError, SummarizerError: a store or summariser failed and `on_failure` is "raise".
+            OffloadCollisionError: another text holds the ref.
+            OffloadError: the store refused and `on_failure` is "raise".
         """
-        by_key = {item.key: item for item in items}
-        leaving = {unit.key for planned in plan.segments for unit in planned.units}
-        leaving.update(by_key[planned.item].exchange for planned in plan.stubs)
-        names = tool_names(item.source for item in items if item.exchange in leaving)
-        limit = asyncio.Semaphore(_CONCURRENT_CALLS)
+        self.writes.setdefault(ref, None)
+        try:
+            await write_text(self._store, text, ref, self._config.store_timeout_seconds)
+        except OffloadCollisionError:
+            raise
+        except OffloadError as error:
+            if self._config.on_failure == "raise":
+                raise
+            self._leave_pending(ref, error)
+        else:
+            self.writes[ref] = True
 
-        async def stub(planned: PlannedStub) -> StubEdit | None:
-            async with limit:
-                item = by_key[planned.item]
-                return await self._stubs.make(planned, item, names, done)
+    def _leave_pending(self, ref: str, error: OffloadError) -> None:
+        self.fail(error)
+        self.writes[ref] = bool(self.writes[ref])  # one that landed is durable, whatever came of another
 
-        bounded = None
-        if note:
-            note = sendable(" ".join(redacted_text(note, self._config.redact).split()))
-            bounded, done.note = bounded_note(note, self._counter), "dropped"
-        noted = max(plan.segments, key=_age, default=None)
-        stubs = await gather([stub(planned) for planned in plan.stubs])
-        done.stubs = [edit for edit in stubs if edit is not None]
-        carrier, form = await place_guide(plan, items, self._stubs, self._counter, done)
-        new_stubs: dict[ItemKey, dict[PartPath, str]] = {}
-        for edit in done.stubs:
-            new_stubs.setdefault(edit.item, {})[edit.path] = edit.text
-        said = [self._said(unit) for unit in plan.requests] if plan.needs_summary else []
-        gone = {unit.key for planned in plan.segments for unit in planned.units}
-        segments = [item for item in items if item.kind == "segment"]
-        here = [item for item in items if item.kind == "message" and item.exchange not in gone]
-        repeated = frozenset(line for item in here for line in item.standing)
-        spoken = [item.source.get_text_content() or "" for item in here if item.source.role == "user"]
+    def fail(self, error: Exception) -> None:
+        """Note what went wrong, once."""
+        logger.warning("%s: %s", type(error).__name__, error)
+        text = f"{type(error).__name__}: {error}"
+        if text not in self.failures:
+            self.failures.append(text)
 
-        async def segment(planned: PlannedSegment) -> MadeSegment:
-            # Those that merge at the same time, too: what they say stays in the view.
-            own = {unit.key for unit in planned.units}
-            context, context_tokens = self._context([item for item in segments if item.exchange not in own])
-            start = min(unit.position for unit in planned.units)
-            before = [(unit.position, msg) for unit, msg in zip(plan.requests, said, strict=False)]
-            context += [msg for place, msg in before if place < start]
-            end = planned.units[-1].position
-            around = Around(
-                new_stubs=new_stubs,
-                names=names,
-                bare_tokens=self.costs().segment,
-                spare_tokens=plan.spare_tokens // len(plan.segments),
-                context=tuple(context),
-                between=tuple((place, staying_message(msg)) for place, msg in before if start < place < end),
-                context_tokens=context_tokens,
-                request=said[-1].get_text_content() if said else None,
-                said=repeated,
-                spoken="\n".join(spoken),
-                note=bounded,
-            )
-            async with limit:
-                guide = form if planned is carrier else ""
-                return await self._segments.make(planned, around, done, noted=planned is noted, guide=guide)
-
-        taken: set[str] = set()
-        for made in await gather([segment(planned) for planned in plan.segments]):
-            segment_id = new_segment_id(made.edit.ref, taken)
-            taken.add(segment_id)
-            done.segments.append(replace(made.edit, id=segment_id))
-            if made.note is not None:
-                done.note = "kept" if made.note == note else "cut"
-
-    def _said(self, unit: Unit) -> Msg:
-        """Return what a user said that stays, as a summariser reads it: head and tail, where it is long."""
-        item = unit.items[0]
-        msg = shown_message(item.source, {}, {}, self._config.redact)
-        text = msg.get_text_content() or ""
-        most = READ_TOKENS * len(text) // max(1, item.source_tokens.total)
-        return Msg(msg.name, cut_middle(text, most), "user", timestamp="", id="")
-
-    def _context(self, segments: Sequence[ViewItem]) -> tuple[list[Msg], int]:
-        """Return what segments say that stay, the newest whole before older ones, and about what it costs."""
-        left = room = int(CONTEXT_SHARE * self._config.budget)
-        context: list[Msg] = []
-        for item in reversed(segments):
-            summary = summary_of(str(item.source.content), item.standing, item.notes)
-            if summary is None or left <= 0:
-                continue
-            if item.read_tokens > left:
-                summary = cut_middle(summary, left * len(summary) // item.read_tokens)
-            context.append(summary_message(summary))
-            left -= item.read_tokens
-        return context[::-1], room - max(0, left)
-
-
-def _age(segment: PlannedSegment) -> tuple[bool, bool, int]:
-    """Return what puts segments of conversation behind mere merges, and the newest of them last."""
-    last = segment.units[-1]
-    return not last.segment, not last.volatile, last.position
+    def settle(self, attempts: Attempts) -> None:
+        """Add what only those know who were asked: what was paid for nothing, and who was passed over."""
+        for failure in attempts.take_passed_over():
+            self.fail(SummarizerError(failure))
+        self.use.calls = attempts.taken
+        unused, local, remote = attempts.take_unused(), attempts.take_local(), self.use.remote
+        self.use.add(unused.input_tokens, unused.output_tokens, remote=True)
+        remote.input_tokens = max(0, remote.input_tokens - local.input_tokens)
+        remote.output_tokens = max(0, remote.output_tokens - local.output_tokens)

@@ -107,7 +107,7 @@ def still_holds(plan: Plan, then: Sequence[Unit], now: Sequence[Unit]) -> bool:
     not be the newest exchange, as it may be where others were deleted.
     """
     standing = {unit.key: unit for unit in now}
-    leaving = {unit.key for segment in plan.segments for unit in segment.units}
+    leaving = plan.leaving
     newest = next((unit for unit in reversed(now) if unit.recent), None)
     if newest is not None and newest.key in leaving:
         return False

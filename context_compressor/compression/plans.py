@@ -68,6 +68,11 @@ class Plan:
     """What users said that stays in the view, the oldest first."""
 
     @property
+    def leaving(self) -> set[ItemKey]:
+        """Keys of the units that leave for a segment."""
+        return {unit.key for segment in self.segments for unit in segment.units}
+
+    @property
     def needs_summary(self) -> bool:
         """Whether a summariser has to be asked."""
         return any(segment.summary_tokens for segment in self.segments)

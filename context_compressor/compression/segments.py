@@ -1,16 +1,14 @@
-"""Segments: what one stands for, stored and summarised."""
+"""Segments: what one stands for, stored and summarised, in words that fit."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
 
-from context_compressor.compression.config import CompressionConfig
-from context_compressor.compression.done import Performed, Writer
 from context_compressor.compression.edits import ItemKey, SegmentEdit
-from context_compressor.compression.items import ViewItem, segment_tokens
+from context_compressor.compression.engine import Engine, Writer
+from context_compressor.compression.items import READ_TOKENS, ViewItem, segment_tokens
 from context_compressor.compression.labels import (
     fit_notes,
     fit_standing,
@@ -22,133 +20,25 @@ from context_compressor.compression.labels import (
     standing_tokens,
     summary_of,
 )
-from context_compressor.compression.plans import PlannedSegment
-from context_compressor.compression.shown import Redact, abridge, render_transcript, shown_message
-from context_compressor.compression.stubs import StubMaker, may_hold_pages
+from context_compressor.compression.plans import Plan, PlannedSegment
+from context_compressor.compression.shown import abridge, render_transcript, shown_message
+from context_compressor.compression.stubs import StubMaker
+from context_compressor.compression.units import Unit
 from context_compressor.errors import SummarizerError
 from context_compressor.messages.msg import Msg, is_staying, segment_metadata, staying_metadata
 from context_compressor.messages.parts import PartPath
 from context_compressor.messages.speech import standing_in
 from context_compressor.messages.text import sendable
 from context_compressor.summarizers.checking import summarize_checked
-from context_compressor.summarizers.cutting import cut
-from context_compressor.summarizers.parts import InParts
-from context_compressor.summarizers.protocol import Summarizer, SummaryRequest
-from context_compressor.tokens.counter import TokenCounter
+from context_compressor.summarizers.cutting import cut, cut_middle
+from context_compressor.summarizers.protocol import SummaryRequest
 from context_compressor.tokens.off_loop import run_rules_off_loop, text_characters
 
+CONTEXT_SHARE = 1 / 10
+"""Share of the budget that a summariser reads of segments that stay: what is said there need not be repeated,
+but to read it costs as much as what leaves."""
 _STAYING_CHARS = 200
 """So much of a message that stays tells which it is."""
-
-
-@dataclass(frozen=True, slots=True)
-class Material:
-    """What a segment is to stand for."""
-
-    items: Sequence[ViewItem]
-    stored: Sequence[Msg]
-    """As the transcript has them: redacted, with stubs in place."""
-    read: Sequence[Msg]
-    """As summarisers read them: redacted, without stubs; of earlier segments the summary alone."""
-    standing: tuple[str, ...]
-    """The standing instructions in all of it, redacted, the oldest first."""
-
-    @property
-    def children(self) -> int:
-        """How many earlier segments it begins with."""
-        return sum(item.kind == "segment" for item in self.items)
-
-    @property
-    def message_count(self) -> int:
-        """How many messages of the history the segment covers, those of earlier segments included."""
-        merged = sum(len(item.covered) for item in self.items if item.kind == "segment")
-        return merged + len({item.key.key for item in self.items if item.kind != "segment"})
-
-    @property
-    def stands_for_tokens(self) -> int:
-        """Tokens of those messages, as `ViewItem.stands_for_tokens`."""
-        return sum(item.stands_for_tokens for item in self.items)
-
-    @property
-    def read_tokens(self) -> int:
-        """About how many tokens a model reads of it."""
-        return sum(item.read_tokens for item in self.items)
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """The agent's notes in earlier segments, the oldest first."""
-        return newest_once(note for item in self.items for note in item.notes)
-
-    @property
-    def says_something(self) -> bool:
-        """Whether there is anything to summarise: earlier segments may only name their refs."""
-        return not all(map(is_staying, self.read))
-
-
-async def gather_material(
-    planned: PlannedSegment,
-    new_stubs: Mapping[ItemKey, Mapping[PartPath, str]],
-    names: Mapping[str, str],
-    stubs: StubMaker,
-    redact: Redact | None,
-    said: Sequence[tuple[int, Msg]],
-    done: Performed,
-) -> Material:
-    """Return what is to leave, as it is stored and read; pages in it are stubbed, their texts being stored.
-
-    Args:
-        planned: what that is.
-        new_stubs: the stubs that the event has made.
-        names: tool names by call id.
-        stubs: makes stubs of pages.
-        redact: what every text goes through, segments apart, which went through it when they were made.
-        said: what users said that stays, each with where it stands: it is read at its place.
-        done: receives the stubs of pages.
-
-    Raises:
-        RedactionError: the user's callable failed.
-    """
-    items = [item for unit in planned.units for item in unit.items]
-    places = [unit.position for unit in planned.units for _ in unit.items]
-    stored: list[Msg] = []
-    read: list[Msg] = []
-    standing: list[str] = []
-    have_pages = may_hold_pages(names)
-    waiting = list(said)
-    for item, place in zip(items, places, strict=True):
-        while item.kind != "segment" and waiting and waiting[0][0] < place:
-            read.append(waiting.pop(0)[1])
-        if item.kind == "segment":
-            standing += item.standing
-            stored.append(item.source)
-            summary = summary_of(str(item.source.content), item.standing, item.notes)
-            if summary is not None:
-                read.append(summary_message(summary))
-            continue
-        texts = {path: stub.text for path, stub in item.stubs.items()}
-        texts |= new_stubs.get(item.key, {})
-        if have_pages:
-            texts |= await stubs.stub_pages(item, texts, names, done)
-        stored.append(shown_message(item.source, texts, names, redact))
-        read.append(shown_message(item.source, {}, names, redact) if texts else stored[-1])
-        if redact is None:
-            standing += item.standing
-        elif item.standing:  # a rule may be on what it leaves of the sentences around
-            standing += await run_rules_off_loop(text_characters(read[-1:]), standing_in, read[-1])
-    return Material(items, stored, read, newest_once(standing))
-
-
-def summary_message(summary: str) -> Msg:
-    """Return the summary of an earlier segment as a message that summarisers read as such."""
-    return Msg("memory", summary, "user", segment_metadata(), timestamp="", id="")
-
-
-def staying_message(msg: Msg) -> Msg:
-    """Return what a user said that stays as a message that only tells the order, cut where it is long."""
-    text = cut(msg.get_text_content() or "", _STAYING_CHARS)
-    return Msg(msg.name, text, "user", staying_metadata(), timestamp="", id="")
-
-
 _LEAST_PROSE_TOKENS = 32
 """With less room than a sentence or two nobody is asked for a summary."""
 _LONGER = 0.1
@@ -156,209 +46,229 @@ _LONGER = 0.1
 more than it saves."""
 
 
-@dataclass(frozen=True, slots=True)
-class Around:
-    """What segments are made with beside what they stand for."""
-
-    new_stubs: Mapping[ItemKey, Mapping[PartPath, str]]
-    """The stubs that the event has made."""
-    names: Mapping[str, str]
-    """Tool names by call id."""
-    bare_tokens: int
-    """What a segment costs that only names its ref."""
-    spare_tokens: int
-    """What each segment may cost above its plan."""
-    context: tuple[Msg, ...]
-    """Segments that stay, and what users said before that stays."""
-    between: tuple[tuple[int, Msg], ...]
-    """What users said amid it that stays, each with its position in the view."""
-    context_tokens: int
-    request: str | None
-    """What the agent works on now."""
-    said: frozenset[str]
-    """Standing instructions in messages that stay: nobody has to repeat them."""
-    spoken: str
-    """All that users said in messages that stay."""
-    note: str | None
-    """What the agent asked to keep; summarisers are to mind it."""
-
-
-class MadeSegment(NamedTuple):
-    """A segment, its id still to be given."""
-
-    edit: SegmentEdit
-    note: str | None
-    """What the agent asked it to keep, as its text says it; None where that says nothing of it."""
-
-
 class SegmentMaker:
-    """Make segments: render and store what leaves, summarise it, and put that into words that fit.
+    """Make the segments of one event.
 
     Args:
-        config: redaction, timeouts in seconds, what failures lead to.
+        engine: what the event works with.
         writer: stores what leaves.
-        stubs: makes stubs of pages.
-        summarizer: who writes summaries.
-        fallback: who writes them when that fails; it should not be able to.
-        counter: measures segments.
+        stubs: those of the event, made already; makes those of pages.
+        plan: what leaves.
+        items: the view.
+        note: what the agent asked to keep; summarisers are to mind it.
+
+    Raises:
+        RedactionError: the user's callable failed.
     """
 
     def __init__(
         self,
-        config: CompressionConfig,
+        engine: Engine,
         writer: Writer,
         stubs: StubMaker,
-        summarizer: Summarizer,
-        fallback: Summarizer,
-        counter: TokenCounter,
+        plan: Plan,
+        items: Sequence[ViewItem],
+        note: str | None,
     ) -> None:
-        self._config = config
+        self._engine = engine
+        self._config, self._counter = engine.config, engine.counter
         self._writer = writer
         self._stubs = stubs
-        self._summarizer = InParts(summarizer, counter)
-        self._fallback = fallback
-        self._counter = counter
+        self._note = note
+        self._bare_tokens = engine.costs().segment
+        self._spare_tokens = plan.spare_tokens // max(1, len(plan.segments))
+        self._stubbed: dict[ItemKey, dict[PartPath, str]] = {}
+        for edit in stubs.made:
+            self._stubbed.setdefault(edit.item, {})[edit.path] = edit.text
+        leaving = plan.leaving
+        stays = [item for item in items if item.kind == "message" and item.exchange not in leaving]
+        # Nobody has to repeat what users say in messages that stay.
+        self._standing = frozenset(line for item in stays for line in item.standing)
+        self._spoken = [item.source.get_text_content() or "" for item in stays if item.source.role == "user"]
+        self._segments = [item for item in items if item.kind == "segment"]
+        requests = plan.requests if plan.needs_summary else ()
+        self._requests = [(unit.position, self._said(unit)) for unit in requests]
 
-    async def make(
-        self, planned: PlannedSegment, around: Around, done: Performed, *, noted: bool, guide: str
-    ) -> MadeSegment:
-        """Store and summarise what a segment is to stand for.
+    async def make(self, planned: PlannedSegment, *, noted: bool, guide: str) -> SegmentEdit:
+        """Store and summarise what a segment is to stand for. Its id is still to be given.
 
         Args:
             planned: what that is.
-            around: what it is made with.
-            done: receives what was stored, and what failed.
             noted: whether this segment is to show the agent's note.
             guide: what it is to say of the tools.
         """
-        count = self._counter.count_text
-        material = await gather_material(
-            planned, around.new_stubs, around.names, self._stubs, self._config.redact, around.between, done
-        )
-        transcript = render_transcript(material.stored, segments=material.children)
-        ref = await self._writer.write_own(transcript.text, done)
-        media_refs = [await self._writer.write_own(media, done) for media in transcript.media]
+        counter, count = self._counter, self._counter.count_text
+        items = [item for unit in planned.units for item in unit.items]
+        merged = [item for item in items if item.kind == "segment"]
+        keys = [item.key for item in items if item.kind != "segment"]
+        stored, read, standing = await self._material(planned)
+        transcript = render_transcript(stored, segments=len(merged))
+        ref = await self._writer.write_own(transcript.text)
+        media_refs = [await self._writer.write_own(media) for media in transcript.media]
         replaced = sum(unit.tokens for unit in planned.units)
-        own = around.note if noted else None
-        notes = newest_once([*material.notes, own]) if own else material.notes
-        every = tuple(line for line in material.standing if line not in around.said)
-        if not planned.summary_tokens:
-            text = segment_text(ref, material.message_count, None, guide=guide)
-            if guide and segment_tokens(text, self._counter) > around.bare_tokens:
-                text = segment_text(ref, material.message_count, None)
-            room = min(around.bare_tokens + around.spare_tokens, replaced - 1)
-            room -= segment_tokens(text, self._counter)
-            shown = fit_notes(notes, room, self._counter) if own else ()
-            text += notes_section(shown)
-            # What finds no room is kept for when it is merged.
-            edit = self._edit(ref, media_refs, material, text, every, shown or notes, summarized=False)
-            return MadeSegment(edit, shown[-1] if shown else None)
-
-        standing = fit_standing(every, planned.standing_tokens, self._counter)
-        left_out = len(every) - len(standing)
-        left = planned.summary_tokens - standing_tokens(standing, left_out, count)
-        left -= count(f" {guide}.") if guide else 0
-        spare = max(0, min(around.spare_tokens, replaced - planned.summary_tokens - around.bare_tokens - 1))
-        own_room = min(spare, notes_tokens([own], count)) if own else 0
-        fitted = fit_notes(notes, max(left // 2, 0) + own_room, self._counter)
-        left -= max(notes_tokens(fitted, count) - own_room, 0)
-        summary = None
-        if material.says_something and left >= _LEAST_PROSE_TOKENS:
-            request = self._request(material, left, standing, around)
-            longer = min(int(_LONGER * left), spare - own_room)
-            read_tokens = material.read_tokens + around.context_tokens
-            summary = await self._summarize(
-                request, around.spoken, longer, read_tokens, transcript.text, done
-            )
-        text_with = partial(
-            segment_text, ref, material.message_count, summary, standing=standing, left_out=left_out
-        )
-        if own and fitted[-1:] != (own,):
-            # The note was cut or left out for room: the summary may have left some, as may the view.
-            most = min(around.bare_tokens + planned.summary_tokens + spare, replaced - 1)
-            found = fit_notes(
-                notes, most - segment_tokens(text_with(guide=guide), self._counter), self._counter
-            )
-            fitted = max(fitted, found, key=lambda kept: len(kept[-1]) if kept else 0)
-        text = sendable(text_with(notes=fitted, guide=guide))
-        # Texts are reckoned alone, and a counter may find more in a message, as its JSON is longer.
-        if segment_tokens(text, self._counter) >= replaced:
-            text = segment_text(ref, material.message_count, None)
-            edit = self._edit(ref, media_refs, material, text, every, notes, summarized=False)
-            return MadeSegment(edit, None)
-        edit = self._edit(ref, media_refs, material, text, standing, fitted, summarized=summary is not None)
-        return MadeSegment(edit, fitted[-1] if own and fitted else None)
-
-    @staticmethod
-    def _edit(
-        ref: str,
-        media_refs: Sequence[str],
-        material: Material,
-        text: str,
-        standing: tuple[str, ...],
-        notes: tuple[str, ...],
-        *,
-        summarized: bool,
-    ) -> SegmentEdit:
-        return SegmentEdit(
+        own = self._note if noted else None
+        notes = newest_once([*(note for item in items for note in item.notes), *([own] if own else [])])
+        messages = sum(len(item.covered) for item in merged) + len({key.key for key in keys})
+        text_with = partial(segment_text, ref, messages)
+        bare = SegmentEdit(
             id="",
-            items=tuple(item.key for item in material.items if item.kind != "segment"),
-            children=tuple(item.key.key for item in material.items if item.kind == "segment"),
+            items=tuple(keys),
+            children=tuple(item.key.key for item in merged),
             ref=ref,
             media_refs=tuple(media_refs),
-            text=text,
-            summarized=summarized,
+            text=text_with(None),
+            summarized=False,
             notes=notes,
             standing=standing,
-            stands_for_tokens=material.stands_for_tokens,
+            stands_for_tokens=sum(item.stands_for_tokens for item in items),
         )
+        if not planned.summary_tokens:
+            text = text_with(None, guide=guide)
+            if guide and segment_tokens(text, counter) > self._bare_tokens:
+                text = bare.text
+            room = min(self._bare_tokens + self._spare_tokens, replaced - 1) - segment_tokens(text, counter)
+            fitted = fit_notes(notes, room, counter) if own else ()
+            # What finds no room is kept for when it is merged.
+            return replace(bare, text=text + notes_section(fitted), notes=fitted or notes)
+
+        lines = fit_standing(standing, planned.standing_tokens, counter)
+        left_out = len(standing) - len(lines)
+        left = planned.summary_tokens - standing_tokens(lines, left_out, count)
+        left -= count(f" {guide}.") if guide else 0
+        spare = max(0, min(self._spare_tokens, replaced - planned.summary_tokens - self._bare_tokens - 1))
+        own_room = min(spare, notes_tokens([own], count)) if own else 0
+        fitted = fit_notes(notes, max(left // 2, 0) + own_room, counter)
+        left -= max(notes_tokens(fitted, count) - own_room, 0)
+        summary = None
+        if left >= _LEAST_PROSE_TOKENS and not all(
+            map(is_staying, read)
+        ):  # segments may only name their refs
+            context, context_tokens = self._context(planned)
+            if lines:
+                context.append(_summary_message(standing_section(lines).strip()))
+            summary = await self._summarize(
+                self._request(read, left, context, merges=items[0].kind == "segment"),
+                longer=min(int(_LONGER * left), spare - own_room),
+                read_tokens=sum(item.read_tokens for item in items) + context_tokens,
+                material=transcript.text,
+            )
+        text_with = partial(text_with, summary, standing=lines, left_out=left_out, guide=guide)
+        if own and fitted[-1:] != (own,):
+            # The note was cut or left out for room: the summary may have left some, as may the view.
+            most = min(self._bare_tokens + planned.summary_tokens + spare, replaced - 1)
+            found = fit_notes(notes, most - segment_tokens(text_with(), counter), counter)
+            fitted = max(fitted, found, key=lambda kept: len(kept[-1]) if kept else 0)
+        text = sendable(text_with(notes=fitted))
+        # Texts are reckoned alone, and a counter may find more in a message, as its JSON is longer.
+        if segment_tokens(text, counter) >= replaced:
+            return bare
+        return replace(bare, text=text, summarized=summary is not None, notes=fitted, standing=lines)
+
+    async def _material(self, planned: PlannedSegment) -> tuple[list[Msg], list[Msg], tuple[str, ...]]:
+        """Return what is to leave, as the transcript has it, and as summarisers read it; what stands in it.
+
+        The transcript has stubs in place, those of pages made here. Summarisers read texts whole, of earlier
+        segments the summary alone, and what users said amid it that stays. Last come the standing
+        instructions in it that no message tells that stays, the oldest first. All of it is redacted: segments
+        were when they were made.
+
+        Raises:
+            RedactionError: the user's callable failed.
+        """
+        redact, names = self._config.redact, self._stubs.names
+        stored: list[Msg] = []
+        read: list[Msg] = []
+        standing: list[str] = []
+        start, end = _span(planned)
+        waiting = [(at, msg) for at, msg in self._requests if start < at < end]
+        for place, item in [(unit.position, item) for unit in planned.units for item in unit.items]:
+            if item.kind == "segment":
+                standing += item.standing
+                stored.append(item.source)
+                summary = summary_of(str(item.source.content), item.standing, item.notes)
+                if summary is not None:
+                    read.append(_summary_message(summary))
+                continue
+            while waiting and waiting[0][0] < place:
+                read.append(_staying_message(waiting.pop(0)[1]))
+            texts = {path: stub.text for path, stub in item.stubs.items()} | self._stubbed.get(item.key, {})
+            texts |= await self._stubs.stub_pages(item, texts)
+            stored.append(shown_message(item.source, texts, names, redact))
+            read.append(shown_message(item.source, {}, names, redact) if texts else stored[-1])
+            if redact is None:
+                standing += item.standing
+            elif item.standing:  # a rule may be on what it leaves of the sentences around
+                standing += await run_rules_off_loop(text_characters(read[-1:]), standing_in, read[-1])
+        return stored, read, newest_once(line for line in standing if line not in self._standing)
+
+    def _said(self, unit: Unit) -> Msg:
+        """Return what a user said that stays, as a summariser reads it: head and tail, where it is long."""
+        item = unit.items[0]
+        msg = shown_message(item.source, {}, {}, self._config.redact)
+        text = msg.get_text_content() or ""
+        most = READ_TOKENS * len(text) // max(1, item.source_tokens.total)
+        return Msg(msg.name, cut_middle(text, most), "user", timestamp="", id="")
+
+    def _context(self, planned: PlannedSegment) -> tuple[list[Msg], int]:
+        """Return what is said before that stays, and about what reading its first part costs.
+
+        That first part is of segments, the newest whole before older ones. Those that merge at the same time
+        are among them: what they say stays in the view.
+        """
+        left = room = int(CONTEXT_SHARE * self._config.budget)
+        context: list[Msg] = []
+        merged = {unit.key for unit in planned.units}
+        for item in reversed(self._segments):
+            if item.exchange in merged or left <= 0:
+                continue
+            summary = summary_of(str(item.source.content), item.standing, item.notes)
+            if summary is None:
+                continue
+            if item.read_tokens > left:
+                summary = cut_middle(summary, left * len(summary) // item.read_tokens)
+            context.append(_summary_message(summary))
+            left -= item.read_tokens
+        start, _ = _span(planned)
+        said = [msg for place, msg in self._requests if place < start]
+        return [*reversed(context), *said], room - max(0, left)
 
     def _request(
-        self, material: Material, max_tokens: int, standing: Sequence[str], around: Around
+        self, read: Sequence[Msg], max_tokens: int, context: Sequence[Msg], *, merges: bool
     ) -> SummaryRequest:
         """Return the request; the oldest summary of a merge is the text that is to be updated."""
-        messages, previous = list(material.read), None
-        if material.items[0].kind == "segment" and len(messages) > 1:
+        messages, previous = list(read), None
+        if merges and len(messages) > 1:
             previous = str(messages.pop(0).content)
-        beside = [summary_message(standing_section(standing).strip())] if standing else []
         return SummaryRequest(
             messages=tuple(messages),
             max_tokens=max_tokens,
             previous=previous,
-            context=(*around.context, *beside),
-            request=around.request,
+            context=tuple(context),
+            request=self._requests[-1][1].get_text_content() if self._requests else None,
             instructions=self._config.summary_instructions or None,
-            note=around.note or None,
+            note=self._note or None,
         )
 
     async def _summarize(
-        self,
-        request: SummaryRequest,
-        spoken: str,
-        longer: int,
-        read_tokens: int,
-        material: str,
-        done: Performed,
+        self, request: SummaryRequest, *, longer: int, read_tokens: int, material: str
     ) -> str | None:
         """Return a checked summary by the first means that gives one; None when none does.
 
         Args:
             request: as a summariser without a model reads it; of long results a model reads a part.
-            spoken: what users said in messages that stay.
             longer: tokens by which the summary may be too long.
             read_tokens: about how many tokens a model reads of it.
             material: what was summarised, as text.
-            done: receives what failed, and what it cost.
         """
-        for summarizer in (self._summarizer, self._fallback):
+        for summarizer in self._engine.summarizers:
             remote = summarizer.remote
-            # What a user says in messages that stay is told by them: an extract does not tell it again.
-            staying = Msg("user", spoken, "user", timestamp="", id="")
-            asked = request if remote else replace(request, context=(*request.context, staying))
             if remote:
                 characters = text_characters(request.messages)
                 short = await run_rules_off_loop(characters, abridge, request.messages, self._counter)
                 asked = replace(request, messages=short)
+            else:  # what a user says in messages that stay is told by them, and not by an extract again
+                spoken = Msg("user", "\n".join(self._spoken), "user", timestamp="", id="")
+                asked = replace(request, context=(*request.context, spoken))
             try:
                 summary = await summarize_checked(
                     summarizer,
@@ -374,12 +284,24 @@ class SegmentMaker:
             except SummarizerError as error:
                 if self._config.on_failure == "raise":
                     raise
-                done.fail(error)
+                self._writer.fail(error)
                 continue
-            if remote:
-                done.use.add_remote(summary)
-            else:
-                done.use.input_tokens += summary.input_tokens
-                done.use.output_tokens += summary.output_tokens
+            self._writer.use.add(summary.input_tokens, summary.output_tokens, remote=remote)
             return summary.text
         return None
+
+
+def _span(planned: PlannedSegment) -> tuple[int, int]:
+    """Return where what leaves stands first and last."""
+    return min(unit.position for unit in planned.units), planned.units[-1].position
+
+
+def _summary_message(summary: str) -> Msg:
+    """Return the summary of an earlier segment as a message that summarisers read as such."""
+    return Msg("memory", summary, "user", segment_metadata(), timestamp="", id="")
+
+
+def _staying_message(msg: Msg) -> Msg:
+    """Return what a user said that stays as a message that only tells the order, cut where it is long."""
+    text = cut(msg.get_text_content() or "", _STAYING_CHARS)
+    return Msg(msg.name, text, "user", staying_metadata(), timestamp="", id="")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from context_compressor.compression.edits import ItemKey
 from context_compressor.compression.items import ViewItem
 from context_compressor.compression.plans import PlannedStub, Situation
 from context_compressor.compression.units import Unit, classify, newest_request
 from context_compressor.messages.msg import tool_names
-from context_compressor.messages.parts import PartPath
+from context_compressor.messages.parts import Part, PartPath
 
 ARRIVAL_SHARE = 1 / 8
 """Tokens of preview per token of a result that is compacted as it arrives, beyond `preview_tokens`: the agent
@@ -20,6 +21,16 @@ MOST_PREVIEWS = 6
 PART_SHARE = 1 / 4
 """Tokens of preview per token of a text that is compacted because it is part of such a result: many such
 stubs stand beside one another."""
+
+
+class Leavable(NamedTuple):
+    """A part of a message that may leave the view for a stub."""
+
+    tokens: int
+    """What it costs there: where a stub stands for it already, what that costs."""
+    unit: Unit
+    item: ViewItem
+    part: Part
 
 
 class StubDraft:
@@ -59,31 +70,28 @@ class StubDraft:
         """
         config = self.situation.config
         limit = config.arrival_tokens
-        found = [
-            (unit, item, path, tokens)
-            for unit in self.units
-            if unit.tokens > limit and not unit.fixed
-            for tokens, item, path in self._arrivals(unit)
-        ]
-        for unit, item, path, tokens in found:
+        large = [unit for unit in self.units if unit.tokens > limit and not unit.fixed]
+        found = [text for unit in large for text in self._arrivals(unit)]
+        for text in found:
             most = min(MOST_PREVIEWS * config.preview_tokens, int(limit) // len(found))
-            shown = max(config.preview_tokens, min(int(ARRIVAL_SHARE * tokens), most))
-            if tokens <= limit:
-                shown = min(shown, int(PART_SHARE * tokens))
-            self._stub(unit, item, path, tokens, self.situation.costs.stub + shown)
+            shown = max(config.preview_tokens, min(int(ARRIVAL_SHARE * text.tokens), most))
+            if text.tokens <= limit:
+                shown = min(shown, int(PART_SHARE * text.tokens))
+            self._stub(text, self.situation.costs.stub + shown)
 
-    def _arrivals(self, unit: Unit) -> Iterator[tuple[int, ViewItem, PartPath]]:
+    def _arrivals(self, unit: Unit) -> Iterator[Leavable]:
         """Yield texts of new results that are too large; of one in parts the largest, until it is not."""
         limit, stub = self.situation.config.arrival_tokens, self.situation.costs.stub
-        results: dict[tuple[ItemKey, int], list[tuple[int, ViewItem, PartPath]]] = {}
-        for tokens, item, path in self._results(unit):
-            if item.key in self.situation.fresh:
-                results.setdefault((item.key, path[0]), []).append((tokens, item, path))
+        results: dict[tuple[ItemKey, int], list[Leavable]] = {}
+        for text in self._parts(unit):
+            is_new = text.part.kind == "tool_result" and text.item.key in self.situation.fresh
+            if is_new and not self._is_excluded(text):
+                results.setdefault((text.item.key, text.part.path[0]), []).append(text)
         for texts in results.values():
-            left = sum(tokens for tokens, _, _ in texts)
-            for text in sorted(texts, key=lambda entry: -entry[0]) if left > limit else ():
-                saved = text[0] - stub - int(PART_SHARE * text[0])
-                if text[0] > limit or (left > limit and saved > 0):
+            left = sum(text.tokens for text in texts)
+            for text in sorted(texts, key=lambda text: -text.tokens) if left > limit else ():
+                saved = text.tokens - stub - int(PART_SHARE * text.tokens)
+                if text.tokens > limit or (left > limit and saved > 0):
                     yield text
                     left -= saved
 
@@ -93,16 +101,18 @@ class StubDraft:
         With `again` stubs that show more than others do, as the first of a large arrival.
         """
         found = [
-            (tokens, unit, item, path)
+            text
             for unit in self.units
             if unit.tokens > above and unit.recent != old and self._may_be_stubbed(unit)
-            for tokens, item, path in (*self._results(unit), *self._arguments(unit))
-            if tokens > above and (path in item.stubs) == again
+            for text in self._parts(unit)
+            if text.tokens > above and (text.part.path in text.item.stubs) == again
+            if text.part.kind in ("tool_result", "argument") and not self._is_excluded(text)
         ]
-        for tokens, unit, item, path in sorted(found, key=lambda entry: -entry[0]):
+        found.sort(key=lambda text: (-text.tokens, text.unit.position, text.part.kind == "argument"))
+        for text in found:
             if goal is not None and self.projected <= goal:
                 return
-            self._stub(unit, item, path, tokens, self.full_stub)
+            self._stub(text, self.full_stub)
 
     def stub_texts(self, *, goal: int) -> None:
         """Cut long texts of any speaker, the largest first, each only as far as `goal` needs.
@@ -111,118 +121,100 @@ class StubDraft:
         """
         request = newest_request(self.units)
         found = [
-            (tokens, unit, item, part.path)
+            text
             for unit in filter(self._may_be_stubbed, self.units)
-            for item in unit.items
-            for part, tokens in item.texts()
-            if part.kind == "text" and part.path not in item.stubs and tokens > 2 * self.full_stub
+            for text in self._parts(unit)
+            if text.part.kind == "text" and text.tokens > 2 * self.full_stub
+            if text.part.path not in text.item.stubs
         ]
-        for tokens, unit, item, path in sorted(found, key=lambda entry: (entry[1] is request, -entry[0])):
+        for text in sorted(found, key=lambda text: (text.unit is request, -text.tokens)):
             if self.projected <= goal:
                 return
-            spared = tokens - (self.projected - goal)
-            self._stub(unit, item, path, tokens, max(self.full_stub, spared))
+            self._stub(text, max(self.full_stub, text.tokens - (self.projected - goal)))
 
     def stub_media(self, *, old: bool, keep: int, goal: int | None) -> None:
         """Offload media but for the newest `keep` of the view, the oldest first, until `goal` (None: all)."""
         found = [
-            (unit, item, part.path, tokens)
+            text
             for unit in self.units
-            if not unit.segment
-            for item in unit.items
-            for part, tokens in item.other_parts()
-            if part.is_media and (item.key, part.path) not in self.stubs
+            for text in self._parts(unit, texts=False)
+            if text.part.is_media and not self._stub_of(text)
         ]
-        for unit, item, path, tokens in found[: max(len(found) - keep, 0)]:
+        for text in found[: max(len(found) - keep, 0)]:
             if goal is not None and self.projected <= goal:
                 return
-            if unit.recent != old and self._may_be_stubbed(unit):
-                self._stub(unit, item, path, tokens, self.situation.costs.media)
+            if text.unit.recent != old and self._may_be_stubbed(text.unit):
+                self._stub(text, self.situation.costs.media)
 
     def _may_be_stubbed(self, unit: Unit) -> bool:
         return not (unit.fixed or unit.segment or unit.key in self.leaving)
 
-    # Below, a text that may leave is told by its tokens, its item, and its address there.
-
-    def _results(self, unit: Unit) -> Iterable[tuple[int, ViewItem, PartPath]]:
-        """Yield the tool-result texts of a unit that may be compacted, with their tokens."""
-        if unit.segment:
-            return
+    def _parts(self, unit: Unit, *, texts: bool = True) -> Iterator[Leavable]:
+        """Yield the parts of a unit that can leave; all, or those that are no texts."""
         for item in unit.items:
-            if item.kind != "message":
-                continue
-            for part, tokens in item.texts():
-                if part.kind == "tool_result" and not self._is_excluded(unit, item, part.path):
-                    yield tokens, item, part.path
+            if item.kind == "message":
+                for part, tokens in (*(item.texts() if texts else ()), *item.other_parts()):
+                    yield Leavable(tokens, unit, item, part)
 
-    def _arguments(self, unit: Unit) -> Iterable[tuple[int, ViewItem, PartPath]]:
-        """Yield the long arguments of a unit's calls, with their tokens."""
-        for item in unit.items:
-            for part, tokens in item.other_parts():
-                if not part.is_media and not self._is_excluded(unit, item, part.path):
-                    yield tokens, item, part.path
-
-    def _is_excluded(self, unit: Unit, item: ViewItem, path: PartPath) -> bool:
+    def _is_excluded(self, text: Leavable) -> bool:
         """Tell whether the tool whose call or result this is may not be compacted."""
         excluded = self.situation.config.exclude_tools
         if not excluded:
             return False
-        block = item.source.content[path[0]]
+        block = text.item.source.content[text.part.path[0]]
         assert isinstance(block, dict)
-        return tool_names(item.source for item in unit.items).get(block["id"], block.get("name")) in excluded
+        names = tool_names(item.source for item in text.unit.items)
+        return names.get(block["id"], block.get("name")) in excluded
 
     @property
     def full_stub(self) -> int:
         """Tokens of a stub with all of its preview."""
         return self.situation.costs.stub + self.situation.config.preview_tokens
 
-    def _stub(self, unit: Unit, item: ViewItem, path: PartPath, tokens: int, max_tokens: int) -> None:
+    def _stub_of(self, text: Leavable) -> PlannedStub | None:
+        return self.stubs.get((text.item.key, text.part.path))
+
+    def _stub(self, text: Leavable, max_tokens: int) -> None:
         """Plan a stub where it is smaller than what it replaces, with as much preview as then fits."""
-        max_tokens = min(max_tokens, tokens - 1)
-        if max_tokens < self.situation.costs.stub or (item.key, path) in self.situation.blocked:
+        name = text.item.key, text.part.path
+        max_tokens = min(max_tokens, text.tokens - 1)
+        if max_tokens < self.situation.costs.stub or name in self.situation.blocked:
             return
-        earlier = self.stubs.get((item.key, path))
-        saved = (earlier.max_tokens if earlier else tokens) - max_tokens
+        earlier = self.stubs.get(name)
+        saved = (earlier.max_tokens if earlier else text.tokens) - max_tokens
         if saved <= 0:
             return
-        self.stubs[item.key, path] = PlannedStub(item.key, path, max_tokens)
+        self.stubs[name] = PlannedStub(*name, max_tokens)
         # What arguments cost is estimated, but no unit saves all that it costs.
-        before = self._saved.get(unit.key, 0)
-        saved = min(saved, unit.tokens - before - 1)
-        self._saved[unit.key] = before + saved
+        before = self._saved.get(text.unit.key, 0)
+        saved = min(saved, text.unit.tokens - before - 1)
+        self._saved[text.unit.key] = before + saved
         self._staying -= saved
+
+    def _least(self, text: Leavable) -> int:
+        """Return the tokens of a part's smallest stub."""
+        return self.situation.costs.media if text.part.is_media else self.situation.costs.stub
 
     def least_tokens(self, unit: Unit) -> int:
         """Return what a unit costs when all that can be is cut down to its stub: reasoning is not."""
-        return unit.tokens - sum(max(size - cost, 0) for _, _, size, cost in self._least_stubs(unit))
-
-    def _least_stubs(self, unit: Unit) -> Iterator[tuple[ViewItem, PartPath, int, int]]:
-        """Yield each part of a unit that may leave, with its tokens and those of its smallest stub."""
-        costs = self.situation.costs
-        for item in unit.items:
-            if item.kind == "message":
-                for part, tokens in (*item.texts(), *item.other_parts()):
-                    yield item, part.path, tokens, costs.media if part.is_media else costs.stub
+        return unit.tokens - sum(max(text.tokens - self._least(text), 0) for text in self._parts(unit))
 
     def shrink(self, units: Iterable[Unit], goal: int) -> None:
         """Cut all that is longest in these units to one size, stubs too: the largest that reaches `goal`."""
         found = [
-            (unit, item, path, self._planned_tokens(item, path, tokens), cost)
+            (text if planned is None else text._replace(tokens=planned.max_tokens), self._least(text))
             for unit in filter(self._may_be_stubbed, units)
-            for item, path, tokens, cost in self._least_stubs(unit)
-            if (item.key, path) not in self.situation.blocked
+            for text in self._parts(unit)
+            for planned in [self._stub_of(text)]
+            if (text.item.key, text.part.path) not in self.situation.blocked
         ]
         needed = self.projected - goal
 
         def is_too_large(size: int) -> bool:
-            return sum(max(tokens - max(size, cost), 0) for *_, tokens, cost in found) < needed
+            return sum(max(text.tokens - max(size, least), 0) for text, least in found) < needed
 
-        largest = max((tokens for *_, tokens, _ in found), default=0)
+        largest = max((text.tokens for text, _ in found), default=0)
         size = bisect_left(range(largest + 1), True, key=is_too_large) - 1
-        for unit, item, path, tokens, cost in found:
-            if tokens > max(size, cost):
-                self._stub(unit, item, path, tokens, max(size, cost))
-
-    def _planned_tokens(self, item: ViewItem, path: PartPath, tokens: int) -> int:
-        planned = self.stubs.get((item.key, path))
-        return tokens if planned is None else planned.max_tokens
+        for text, least in found:
+            if text.tokens > max(size, least):
+                self._stub(text, max(size, least))

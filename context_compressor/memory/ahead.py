@@ -4,85 +4,121 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 
 from context_compressor.compression.config import CompressionConfig
-from context_compressor.compression.done import Performed
-from context_compressor.compression.engine import Engine
+from context_compressor.compression.edits import StubEdit
+from context_compressor.compression.engine import Done, Engine
+from context_compressor.compression.event import Event
 from context_compressor.compression.planner import still_holds
 from context_compressor.compression.plans import Perform, Plan
-from context_compressor.compression.units import Unit
 from context_compressor.events import CompressionEvent
 from context_compressor.memory.reporting import Totals
 from context_compressor.memory.state import MemoryState
-from context_compressor.summarizers.attempts import attempt_budget
 
 logger = logging.getLogger(__name__)
 
-MAX_ATTEMPTS_PER_EVENT = 48
-"""Calls of a model that one event may make, retries and the parts of large groups included."""
 _GROWTH = 0.05
 """Share of the budget by which a view has to grow before another preparation is tried (law 5)."""
 _ENDING_SECONDS = 1.0
 """How long a cancelled preparation is waited for; a summariser that ignores its cancellation gets less."""
 
 
-class Preparation:
-    """One event that a task performs before it is due. It changes neither view nor ledger.
+class Performance:
+    """One event that is performed for a view, and committed to that or a later one. It changes neither.
+
+    Args:
+        plan: what is to be done.
+        state: the memory's, as it is now.
+        engine: performs it.
+        totals: where its use of a model is counted, whatever comes of it.
+        note: what to keep.
+        may_outlast: whether it may be committed to a view that was edited meanwhile.
+
+    Attributes:
+        event: what is performed.
+        done: what came of it, once it did.
+        fresh: keys of the items that had just come.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        state: MemoryState,
+        engine: Engine,
+        totals: Totals,
+        *,
+        note: str | None = None,
+        may_outlast: bool = True,
+    ) -> None:
+        self.event = Event(
+            engine,
+            plan,
+            list(state.items),
+            state.ledger.new_segment_id,
+            note=note,
+            names_tools=state.names_tools,
+        )
+        self.done: Done | None = None
+        self.fresh = set(state.fresh)
+        self._state = state
+        self._totals = totals
+        self._generation = state.generation
+        self._units = state.units() if may_outlast else None
+
+    async def perform(self) -> None:
+        """Perform the event, and count what that cost.
+
+        Raises:
+            RedactionError, OffloadError, SummarizerError: as `Event.perform`.
+        """
+        try:
+            self.done = await self.event.perform()
+        finally:
+            self._totals.add(self.event)
+
+    def holds(self, state: MemoryState) -> bool:
+        """Tell whether it fits the view as it is now."""
+        if state is not self._state:
+            return False
+        if state.generation == self._generation:
+            return True
+        # What stands for a page rests on a text of other messages, which may be gone.
+        edits = () if self.done is None else self.done.edits
+        has_pages = any(isinstance(edit, StubEdit) and edit.page for edit in edits)
+        then = self._units
+        return then is not None and not has_pages and still_holds(self.event.plan, then, state.units())
+
+
+class Preparation(Performance):
+    """One event that a task of the running loop performs before it is due.
 
     The task knows nothing of the memory but what it works on, and ends by its time limits at the latest.
 
-    Args:
-        planned: what is to be done.
-        state: the memory's, as it is now.
-        engine: performs it, in a task of the running loop.
-        totals: where its use of a model is counted, whatever comes of it.
-
     Attributes:
-        done: what came of it.
-        seconds: wall-clock seconds that it took.
         failure: why nothing came of it; None unless it failed.
         removed: refs of texts that the store was asked to remove meanwhile.
-        fresh: keys of the items that had just come.
         task: performs it; kept here because a loop lets go of tasks that wait.
     """
 
-    def __init__(self, planned: Plan, state: MemoryState, engine: Engine, totals: Totals) -> None:
-        self.planned = planned
-        self.done = Performed()
-        self.seconds = 0.0
+    def __init__(self, plan: Plan, state: MemoryState, engine: Engine, totals: Totals) -> None:
+        super().__init__(plan, state, engine, totals)
         self.failure: str | None = None
         self.removed: set[str] = set()
-        self.fresh = set(state.fresh)
-        self._is_performed = False
-        self._state = state
-        self._generation = state.generation
-        self._items = list(state.items)
-        self._units = state.units()
-        self.task = asyncio.create_task(self._perform(engine, totals), name="prepare a compression event")
+        self.task = asyncio.create_task(self._perform_ahead(), name="prepare a compression event")
 
-    async def _perform(self, engine: Engine, totals: Totals) -> None:
-        began = time.monotonic()
-        with attempt_budget(MAX_ATTEMPTS_PER_EVENT) as attempts:
-            try:
-                new_segment_id = self._state.ledger.new_segment_id
-                await engine.perform(self.planned, self._items, new_segment_id, self.done)
-                self._is_performed = True
-            except Exception as error:
-                # Nobody has asked for it yet, so nobody is there to raise it to.
-                logger.warning("an event could not be prepared: %r", error)
-                self.failure = f"{type(error).__name__}: {error}"
-            finally:
-                self.seconds = time.monotonic() - began
-                self.done.use.calls = attempts.taken
-                self.done.settle(attempts)
-                totals.add(self.done.use, self.seconds)
+    async def _perform_ahead(self) -> None:
+        try:
+            await self.perform()
+        except Exception as error:
+            # Nobody has asked for it yet, so nobody is there to raise it to.
+            logger.warning("an event could not be prepared: %r", error)
+            self.failure = f"{type(error).__name__}: {error}"
 
     @property
     def is_ready(self) -> bool:
         """Whether it came to something that can be committed."""
-        return self._is_performed and self.task.done()
+        return self.done is not None
 
     @property
     def has_ended(self) -> bool:
@@ -92,32 +128,13 @@ class Preparation:
     def holds(self, state: MemoryState) -> bool:
         """Tell whether it is ready, or under way in the running loop, and fits the view as it is now."""
         under_way = not self.task.done() and self.task.get_loop() is asyncio.get_running_loop()
-        if state is not self._state or not (self.is_ready or under_way):
-            return False
-        if not self.done.attempted.isdisjoint(self.removed):
-            return False
-        if state.generation == self._generation:
-            return True
-        return outlasts(self.planned, self.done, self._units, state.units())
+        stands = self.removed.isdisjoint(self.event.attempted)
+        return (self.is_ready or under_way) and stands and super().holds(state)
 
     def cancel(self) -> None:
         """Cancel the task, whichever loop it belongs to."""
         if not self.has_ended:
             self.task.get_loop().call_soon_threadsafe(self.task.cancel)
-
-
-def outlasts(planned: Plan, done: Performed, then: Sequence[Unit] | None, now: Sequence[Unit]) -> bool:
-    """Tell whether what was performed for one view can be committed to a later one, which was edited.
-
-    Args:
-        planned: what was to be done.
-        done: what came of it.
-        then: the view's units when it was planned; None: not kept.
-        now: its units as they are now.
-    """
-    # What stands for a page rests on a text of other messages, which may be gone.
-    has_pages = any(stub.page for stub in done.stubs)
-    return then is not None and not has_pages and still_holds(planned, then, now)
 
 
 class Background:
@@ -192,9 +209,10 @@ class Background:
         if self._prepared is not None and not self._prepared.holds(state):
             self.drop()
 
-    def take(self) -> None:
-        """Let go of the preparation, which was committed."""
-        self._prepared = None
+    def note_commit(self, performance: Performance) -> None:
+        """Let go of the preparation, where that was committed; begin to watch the view anew."""
+        if self._prepared is performance:
+            self._prepared = None
         self.start_anew()
 
     def drop(self) -> None:
@@ -232,7 +250,7 @@ class Background:
     def refs(self) -> set[str]:
         """Return the refs of what was stored for events that are not committed."""
         prepared = [] if self._prepared is None else [self._prepared]
-        return {ref for each in (*prepared, *self._dropped) for ref in each.done.attempted}
+        return {ref for each in (*prepared, *self._dropped) for ref in each.event.attempted}
 
     async def settle(self) -> set[str]:
         """Wait until dropped preparations have ended; return the refs of what they may have stored."""
@@ -242,4 +260,4 @@ class Background:
             await asyncio.wait(ending, timeout=_ENDING_SECONDS)
         ended = [each for each in self._dropped if each.has_ended]
         self._dropped = [each for each in self._dropped if each not in ended]
-        return {ref for each in ended for ref in each.done.attempted}
+        return {ref for each in ended for ref in each.event.attempted}

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from context_compressor.compression.config import CompressionConfig
-from context_compressor.compression.done import Performed, SummaryUse
-from context_compressor.compression.edits import message_id
-from context_compressor.compression.plans import Plan
+from context_compressor.compression.edits import SegmentEdit, StubEdit, message_id
+from context_compressor.compression.engine import Done
+from context_compressor.compression.event import Event
 from context_compressor.errors import ContextOverflowError
 from context_compressor.events import CompressionEvent
 from context_compressor.memory.state import MemoryState
@@ -93,52 +93,51 @@ class Totals:
     output_tokens: int = 0
     seconds: float = 0.0
 
-    def add(self, use: SummaryUse, seconds: float) -> None:
+    def add(self, event: Event) -> None:
         """Add what a model was paid for, whether or not its summary came into the view."""
+        use = event.use
         self.calls += use.calls
-        self.input_tokens += use.remote_input_tokens
-        self.output_tokens += use.remote_output_tokens
-        self.seconds += seconds if use.calls else 0.0
+        self.input_tokens += use.remote.input_tokens
+        self.output_tokens += use.remote.output_tokens
+        self.seconds += event.seconds if use.calls else 0.0
 
 
-def describe_event(
-    planned: Plan, done: Performed, before: int, after: int, seconds: float
-) -> list[CompressionEvent]:
+def describe_event(event: Event, done: Done, before: int, after: int) -> list[CompressionEvent]:
     """Return an event for each thing that failed on the way, and last the one for what was committed, if any.
 
     Args:
-        planned: what was to be done.
-        done: what was.
+        event: what was performed.
+        done: what came of it.
         before: tokens of the view before.
         after: tokens of the view now.
-        seconds: from plan to commit.
     """
+    reason = event.plan.reason
     events = [
         CompressionEvent(
-            kind="failure", reason=planned.reason, tokens_before=before, tokens_after=after, error=failure
+            kind="failure", reason=reason, tokens_before=before, tokens_after=after, error=failure
         )
         for failure in done.failures
     ]
-    if not (done.stubs or done.segments):
+    if not done.edits:
         return events
-    merged = all(segment.children and not segment.items for segment in done.segments)
-    keys = [stub.item.key for stub in done.stubs]
-    for segment in done.segments:
+    segments = [edit for edit in done.edits if isinstance(edit, SegmentEdit)]
+    merged = all(segment.children and not segment.items for segment in segments)
+    keys = [edit.item.key for edit in done.edits if isinstance(edit, StubEdit)]
+    for segment in segments:
         keys += [*segment.children, *(item.key for item in segment.items)]
-    refs = [stub.ref for stub in done.stubs] + [segment.ref for segment in done.segments]
-    event = CompressionEvent(
-        kind="compact" if not done.segments else "merge" if merged else "compress",
-        reason=planned.reason,
+    told = CompressionEvent(
+        kind="compact" if not segments else "merge" if merged else "compress",
+        reason=reason,
         tokens_before=before,
         tokens_after=after,
-        refs=tuple(dict.fromkeys(refs)),
+        refs=tuple(dict.fromkeys(edit.ref for edit in done.edits)),
         message_ids=tuple(dict.fromkeys(message_id(key) for key in keys)),
-        summary_input_tokens=done.use.input_tokens,
-        summary_output_tokens=done.use.output_tokens,
-        seconds=seconds,
+        summary_input_tokens=done.use.every.input_tokens,
+        summary_output_tokens=done.use.every.output_tokens,
+        seconds=event.seconds,
         note=done.note,
     )
-    return [*events, event]
+    return [*events, told]
 
 
 def overflow_error(

@@ -5,24 +5,21 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from context_compressor.compression.config import CompressionConfig
-from context_compressor.compression.done import Performed
 from context_compressor.compression.engine import Engine
 from context_compressor.compression.plans import Overflow, Perform, Plan, Reason
 from context_compressor.events import CompressionEvent, EventHook
-from context_compressor.memory.ahead import MAX_ATTEMPTS_PER_EVENT, Background, Preparation, outlasts
+from context_compressor.memory.ahead import Background, Performance, Preparation
 from context_compressor.memory.reporting import Totals, describe_event, overflow_error
 from context_compressor.memory.searching import Recall
 from context_compressor.memory.state import MemoryState
 from context_compressor.memory.texts import Texts
 from context_compressor.memory.tracking import LoopLock, Tracker
 from context_compressor.offload.store import OffloadStore
-from context_compressor.summarizers.attempts import attempt_budget
 from context_compressor.summarizers.protocol import Summarizer
 from context_compressor.tokens.counter import TokenCounter
 
@@ -230,54 +227,36 @@ class EventRunner:
             return None
         return prepared
 
-    async def _commit(
-        self, prepared: Preparation, events: list[CompressionEvent]
-    ) -> list[CompressionEvent] | None:
-        """Commit what was prepared ahead; return what there is to tell, None where it holds no more."""
-        tracker = self._tracker
-        async with tracker.lock:
-            before = await tracker.commit(prepared.done, prepared.fresh, prepared.holds, events)
-            if before is None:
-                return None
-            self.background.take()
-        self._texts.note_unwanted(prepared.done.attempted)
-        after = tracker.state.tokens
-        return describe_event(prepared.planned, prepared.done, before, after, prepared.seconds)
-
     async def _perform(
-        self, planned: Plan, events: list[CompressionEvent], note: str | None
+        self, plan: Plan, events: list[CompressionEvent], note: str | None
     ) -> list[CompressionEvent] | None:
         """Perform and commit a plan that was made just now; return what there is to tell.
 
         An edit that comes while texts are stored and summaries written may outdate the plan: then None is
-        returned.
+        returned. A summary that was paid for is used if it can be.
         """
-        tracker, state = self._tracker, self._tracker.state
-        generation, items, fresh = state.generation, list(state.items), set(state.fresh)
-        units = state.units() if self._remote else None  # a summary that was paid for is used if it can be
-        done = Performed()
+        performance = Performance(
+            plan, self._tracker.state, self._engine, self.totals, note=note, may_outlast=self._remote
+        )
+        try:
+            await performance.perform()
+            return await self._commit(performance, events)
+        finally:
+            self._texts.note_unwanted(performance.event.attempted)
 
-        def holds(now: MemoryState) -> bool:
-            if now is not state:
-                return False
-            return generation == now.generation or outlasts(planned, done, units, now.units())
-
-        began = time.monotonic()
-        with attempt_budget(MAX_ATTEMPTS_PER_EVENT) as attempts:
-            try:
-                await self._engine.perform(planned, items, state.ledger.new_segment_id, done, note=note)
-                async with tracker.lock:
-                    before = await tracker.commit(done, fresh, holds, events)
-            finally:
-                seconds = time.monotonic() - began
-                done.use.calls = attempts.taken
-                done.settle(attempts)
-                self._texts.note_unwanted(done.attempted)
-                self.totals.add(done.use, seconds)
-        if before is None:
-            return None
-        self.background.start_anew()
-        return describe_event(planned, done, before, state.tokens, seconds)
+    async def _commit(
+        self, performance: Performance, events: list[CompressionEvent]
+    ) -> list[CompressionEvent] | None:
+        """Commit what was performed; return what there is to tell, None where it holds no more."""
+        tracker, done = self._tracker, performance.done
+        assert done is not None
+        async with tracker.lock:
+            before = await tracker.commit(done, performance.fresh, performance.holds, events)
+            if before is None:
+                return None
+            self.background.note_commit(performance)
+        self._texts.note_unwanted(performance.event.attempted)
+        return describe_event(performance.event, done, before, tracker.state.tokens)
 
     # What follows upon a call
 

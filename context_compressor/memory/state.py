@@ -6,8 +6,8 @@ import logging
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 
 from context_compressor.compression.config import CompressionConfig
-from context_compressor.compression.done import Performed
-from context_compressor.compression.edits import Edit, ItemKey, message_id
+from context_compressor.compression.edits import ItemKey, message_id
+from context_compressor.compression.engine import Done
 from context_compressor.compression.items import ViewItem, advance, apply_edits, rebuild
 from context_compressor.compression.ledger import Ledger
 from context_compressor.compression.planner import decide
@@ -99,8 +99,8 @@ class MemoryState:
         fresh: items that no view has shown yet, with their tokens.
         withheld: keys of messages that wait for results, which no view has shown either.
         blocked: texts that could not be stubbed.
-        names_tools: whether the agent was given the read-back tools, so that stand-ins may name them.
         generation: grows with every change that is not growth: an event planned before it is outdated.
+        names_tools: whether the agent has the read-back tools: then stand-ins made from now on tell of them.
     """
 
     def __init__(self, config: CompressionConfig, counter: TokenCounter) -> None:
@@ -113,7 +113,7 @@ class MemoryState:
         self.fresh: dict[ItemKey, int] = {}
         self.withheld: Collection[str] = ()
         self.blocked: set[tuple[ItemKey, PartPath]] = set()
-        self.names_tools = True
+        self.names_tools = False
         self.generation = 0
         self._builder = ExchangeBuilder()
         self._withheld_counts: dict[str, MessageTokens] = {}
@@ -269,19 +269,19 @@ class MemoryState:
             same = {item.key for item in items if item.source == before.get(item.key)}
             self.blocked = {(key, path) for key, path in self.blocked if key in same}
 
-    def commit(self, done: Performed, fresh: Collection[ItemKey]) -> None:
+    def commit(self, done: Done, fresh: Collection[ItemKey]) -> None:
         """Append an event's edits to the ledger and show them."""
         ledger = self.ledger
-        durable = {ref for ref in done.pending if ledger.is_live(ref) and ref not in ledger.pending}
-        edits: list[Edit] = [*done.stubs, *done.segments]
-        for edit in edits:
-            self.ledger.append(edit)
-        ledger.pending |= {ref for ref in done.pending - durable if ledger.is_live(ref)}
-        ledger.pending -= done.written
+        pending = done.refs(durable=False)
+        durable = {ref for ref in pending if ledger.is_live(ref) and ref not in ledger.pending}
+        for edit in done.edits:
+            ledger.append(edit)
+        ledger.pending |= {ref for ref in pending - durable if ledger.is_live(ref)}
+        ledger.pending -= done.refs(durable=True)
         self.blocked |= done.blocked
         for key in fresh:
             self.fresh.pop(key, None)
-        self.shown.show(apply_edits(self.items, edits, self.ledger, self.measure))
+        self.shown.show(apply_edits(self.items, done.edits, ledger, self.measure))
 
     def items_without(self, keys: Collection[str]) -> list[ViewItem] | None:
         """Return the view without these messages; None where others depend on them, or stand for them."""

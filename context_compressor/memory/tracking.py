@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from typing import Any, TypeVar
 
 from context_compressor.compression.config import CompressionConfig
-from context_compressor.compression.done import Performed
-from context_compressor.compression.edits import Edit, ItemKey, message_id
+from context_compressor.compression.edits import ItemKey, message_id
+from context_compressor.compression.engine import Done
 from context_compressor.errors import ConflictError
 from context_compressor.events import CompressionEvent
 from context_compressor.memory.branches import Branch, Branches
@@ -519,7 +519,7 @@ class Tracker:
 
     async def commit(
         self,
-        done: Performed,
+        done: Done,
         fresh: Collection[ItemKey],
         holds: Callable[[MemoryState], bool],
         events: list[CompressionEvent],
@@ -539,11 +539,10 @@ class Tracker:
                 return None
             ledger, before = state.ledger, state.tokens
             learnt = {
-                "pending": sorted((ledger.pending | done.pending) - done.written),
+                "pending": sorted((ledger.pending | done.refs(durable=False)) - done.refs(durable=True)),
                 "decisions": None if ledger.decisions is None else ledger.decisions.to_dict(),
             }
-            edits: list[Edit] = [*done.stubs, *done.segments]
-            if edits and not await self._write([Record(edits, learnt)], at=self.number):
+            if done.edits and not await self._write([Record(done.edits, learnt)], at=self.number):
                 return None
             state.commit(done, fresh)
             return before

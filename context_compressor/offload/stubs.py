@@ -23,6 +23,7 @@ def stub_text(
     max_tokens: int,
     what: str = "tool result",
     guide: bool = False,
+    names_tools: bool = True,
 ) -> str:
     """Return the complete stand-in for `text`: a header that names `ref`, and a preview.
 
@@ -39,6 +40,7 @@ def stub_text(
         what: what the text was. Of a message the preview is always of head and tail.
         guide: whether the header is to say which tools bring back what left the view: in a few words where
             the whole would take more than half of `max_tokens`.
+        names_tools: whether the minimal stub is to name its tool.
     """
     lines = counted(text.count("\n") + 1, "line")
     title = f"Offloaded {what} {ref}: {lines}, {len(text)} characters, {tokens} tokens"
@@ -49,7 +51,8 @@ def stub_text(
         header_tokens = counter.count_text(header)
     if header_tokens > max_tokens:
         shortest = f"[offloaded: {ref}; {SHORT_GUIDE}]"
-        return shortest if guide and counter.count_text(shortest) <= max_tokens else minimal_stub(ref)
+        fits = guide and counter.count_text(shortest) <= max_tokens
+        return shortest if fits else minimal_stub(ref, names_tools=names_tools)
 
     def count(shown: str) -> int:
         # With its header, since joining two texts may cost a token more than both.
@@ -64,8 +67,8 @@ def stub_text(
     return sendable(f"{header}\n{shown}") if shown else header
 
 
-def media_stub(url: str, ref: str, kind: MediaKind) -> str:
-    """Return the stand-in for media: it names kind, media type, size, and the dimensions of an image.
+def media_stub(url: str, ref: str, kind: MediaKind, *, names_tools: bool = True) -> str:
+    """Return the stand-in for media: it names kind, media type, size, dimensions of an image, and the tool.
 
     Their URL has the form `data:<media type>;base64,<data>`.
     """
@@ -73,12 +76,11 @@ def media_stub(url: str, ref: str, kind: MediaKind) -> str:
     size = image_size(data) if kind == "image" else None
     pixels = f", {size[0]}x{size[1]} pixels" if size else ""
     number_of_bytes = len(data) * 3 // 4 - data[-2:].count("=")
-    return (
-        f"[Offloaded {kind} {ref}: {media_type_of(url) or 'unknown type'}{pixels}, {number_of_bytes} bytes; "
-        f"see {LOAD_TOOL}]"
-    )
+    how = f"; see {LOAD_TOOL}" if names_tools else ""
+    media_type = media_type_of(url) or "unknown type"
+    return f"[Offloaded {kind} {ref}: {media_type}{pixels}, {number_of_bytes} bytes{how}]"
 
 
-def minimal_stub(ref: str) -> str:
+def minimal_stub(ref: str, *, names_tools: bool = True) -> str:
     """Return the shortest stand-in that still names `ref` and the tool that reads it."""
-    return f"[offloaded: {ref}; {READ_TOOL}]"
+    return f"[offloaded: {ref}; {READ_TOOL}]" if names_tools else f"[offloaded: {ref}]"

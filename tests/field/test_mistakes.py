@@ -280,11 +280,11 @@ async def test_none_is_stored_as_the_summary() -> None:
 
 
 async def _canned(
-    maker: SegmentMaker, request: SummaryRequest, *rest: Any, _real: Any = SegmentMaker._summarize
+    maker: SegmentMaker, request: SummaryRequest, *, _real: Any = SegmentMaker._summarize, **how: Any
 ) -> Any:
     if not any(msg.role == "user" for msg in request.messages):
         return "Previous conversation was too long to summarize."
-    return await _real(maker, request, *rest)
+    return await _real(maker, request, **how)
 
 
 @mistake(replaced(ROOM + "compression.segments.SegmentMaker._summarize", _canned))
@@ -319,8 +319,10 @@ async def test_a_summary_speaks_as_the_assistant_and_is_imitated() -> None:
 # Silent loss
 
 
-def _trimmed(maker: SegmentMaker, material: Any, *rest: Any, _real: Any = SegmentMaker._request) -> Any:
-    return _real(maker, replace(material, read=material.read[-3:]), *rest)
+def _trimmed(
+    maker: SegmentMaker, read: Any, *rest: Any, _real: Any = SegmentMaker._request, **how: Any
+) -> Any:
+    return _real(maker, read[-3:], *rest, **how)
 
 
 @mistake(replaced(ROOM + "compression.segments.SegmentMaker._request", _trimmed))
@@ -383,7 +385,7 @@ class Narrow(Noting):
         return await super().summarize(request)
 
 
-@mistake(replaced(ROOM + "compression.segments.InParts", lambda summarizer, _: summarizer))
+@mistake(replaced(ROOM + "compression.engine.InParts", lambda summarizer, _: summarizer))
 async def test_the_conversation_to_summarise_does_not_fit_the_summariser() -> None:
     """claude-code #23047, letta #3279: compression fails for ever; nobody splits the work."""
     summarizer = Narrow()

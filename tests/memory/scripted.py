@@ -238,8 +238,10 @@ def config(budget: int = 2_000, **values: Any) -> CompressionConfig:
 
 
 def new_memory(settings: CompressionConfig | None = None, **arguments: Any) -> CompressedMemory:
-    """Return a memory with a small budget."""
-    return CompressedMemory(config=settings or config(), counter=COUNTER, **arguments)
+    """Return a memory with a small budget, whose agent has the read-back tools."""
+    memory = CompressedMemory(config=settings or config(), counter=COUNTER, **arguments)
+    memory.offer_tools()
+    return memory
 
 
 async def filled(memory: CompressedMemory, said: list[Dict]) -> list[Msg]:

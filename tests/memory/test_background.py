@@ -27,8 +27,9 @@ from context_compressor import (
     from_openai,
     to_openai,
 )
+from context_compressor.compression.event import MAX_ATTEMPTS_PER_EVENT
 from context_compressor.errors import RedactionError, SummarizerError
-from context_compressor.memory.ahead import MAX_ATTEMPTS_PER_EVENT, Preparation
+from context_compressor.memory.ahead import Preparation
 from tests.memory.scripted import (
     Dict,
     FaultyStore,
