@@ -2,11 +2,11 @@
 
 import asyncio
 
-from context_compressor import CompressedMemory, CompressionConfig, from_openai, to_openai
+from context_compressor import CompressedMemory, from_openai, to_openai
 
 
 async def main() -> None:
-    memory = CompressedMemory(config=CompressionConfig(max_total_tokens=4_000))
+    memory = CompressedMemory(max_total_tokens=4_000)
     for hour in range(100):
         said = f"Hour {hour}: " + f"gate {hour % 7} opened and closed again. " * 30
         await memory.add(from_openai([{"role": "user", "content": said}]))

@@ -1,4 +1,4 @@
-"""`CompressedMemory`: wraps any memory; `get_memory` returns a view that fits the budget."""
+"""`CompressedMemory`, which wraps any memory. Long, because every public method is told of in full."""
 
 from __future__ import annotations
 

@@ -73,6 +73,17 @@ class KnownMessages:
             for ids in self.marks.values():
                 ids.discard(message_id(key))
 
+    def exchange(self, gone: Collection[str], added: Mapping[str, int], before: str | None) -> None:
+        """Forget messages, and record others with their tokens in front of one; None: at the end."""
+        self.remove(gone)
+        behind: dict[str, int] = {}
+        if before is not None:
+            keys = list(self.tokens)
+            behind = {key: self.tokens.pop(key) for key in keys[keys.index(before) :]}
+        for key, tokens in added.items():
+            self.put(key, tokens)
+        self.tokens |= behind
+
     def note_marks(self, message_id: str, marks: Iterable[str]) -> None:
         """Note a message's marks, those that somebody looked at: others are read when somebody does."""
         for mark in marks:
@@ -300,6 +311,34 @@ class MemoryState:
             else:
                 kept.append(item)
         return kept if len(found) == len(set(keys)) else None
+
+    def items_with(
+        self, added: Sequence[tuple[str, Msg]], keys: Collection[str], counted: Mapping[str, MessageTokens]
+    ) -> list[ViewItem] | None:
+        """Return the view with messages in the place of others; None where more than these would change.
+
+        Args:
+            added: messages with their keys.
+            keys: of those that leave, one after another.
+            counted: tokens of the messages that are added, by key.
+        """
+        kept = self.items_without(keys) if keys else None
+        if kept is None or not all(is_simple(msg) for _, msg in added):
+            return None
+        builder = ExchangeBuilder()
+        exchanges = [exchange for key, msg in added for exchange in builder.feed(key, msg)]
+        place = next(n for n, item in enumerate(self.items) if item.key.key in set(keys))
+        is_together = {item.key.key for item in self.items[place : place + len(keys)]} == set(keys)
+        if not is_together or len(exchanges) != len(added):
+            return None
+        grown = advance([], exchanges, ledger=self.ledger, counted=counted, measure=self.measure)
+        return [*kept[:place], *grown, *kept[place:]]
+
+    def show_instead(self, items: Sequence[ViewItem], gone: Collection[str], added: Collection[str]) -> None:
+        """Show what `items_with` returned."""
+        self.show_without(items, gone)
+        self.ledger.frontier += len(added)
+        self.fresh |= {item.key: item.tokens for item in items if item.key.key in added}
 
     def show_without(self, items: Sequence[ViewItem], keys: Collection[str]) -> None:
         """Show what `items_without` returned for these messages, which are gone."""

@@ -285,14 +285,21 @@ class ListFollower:
                     await self._tracker.return_to(closest, known.synced, events)
                 known = self._latest = Listed(self._tracker.state, list(closest.listed))
                 same = _shared(known.synced, said)
-        read = from_openai(said[same:])
-        wires = to_openai(read)
-        added = [(set_markers(msg, []), wire) for msg, wire in zip(read, wires, strict=True)]
         if same < len(known.synced):
             await self._runner.refresh()  # after a restart there is no view yet
+            end = self._end_of_change(said, same, known)
+            if end is not None:
+                exchanged = _read(said[same:end])
+                _read(said[len(known.synced) :])  # or nothing is changed
+                await self._exchange(exchanged, same, end, known)
+                same = len(known.synced)
+        added = _read(said[same:])
+        if same < len(known.synced):
             self._refuse_stand_ins(added, same)
-            end = await self._exchange(added, same, known)
-            added, same = added[end - same :], end
+            place, end = self._find_behind([digest_of(wire) for _, wire in added], known.synced, same)
+            if end is not None:
+                await self._exchange(added[:place], same, end, known)
+                added, same = added[len(known.synced) - same :], len(known.synced)
         tail = known.synced[same:]
         outdated = [one.id for one in tail]
         synced, new = self._without_deleted(added, tail)
@@ -316,6 +323,9 @@ class ListFollower:
 
     def _refuse_unrelated(self, said: list[Any], known: Listed) -> None:
         """Refuse a list of which no message but instructions was ever said here."""
+        for one, new in zip(known.synced, said, strict=False):
+            if one.wire["role"] not in _INSTRUCTING and _is_as_it_was(one, new):
+                return
         wires = [wire for wire in map(wire_of, said) if wire["role"] not in _INSTRUCTING]
         told = [known.synced, *(branch.listed for branch in self._tracker.branches)]
         digests = {one.digest for synced in told for one in synced if one.wire["role"] not in _INSTRUCTING}
@@ -362,48 +372,51 @@ class ListFollower:
                     "whole conversation, not what get_memory returned"
                 )
 
-    async def _exchange(self, said: list[tuple[Msg, dict[str, Any]]], same: int, known: Listed) -> int:
-        """Where the list goes on as it was behind a difference, exchange only what lies between.
+    def _end_of_change(self, said: list[Any], same: int, known: Listed) -> int | None:
+        """Return where the list goes on as it was, message for message, behind a difference that is shorter.
 
-        Args:
-            said: what the list says from the first difference on, each message with its chat dict.
-            same: how many messages stand before that.
-            known: what is known of the list.
-
-        Returns:
-            How many messages at the beginning of the list are synced now.
+        That is found without reading messages: of a long list with a clock in its system prompt nearly all is
+        as it was.
         """
-        behind, place = self._find_behind([digest_of(wire) for _, wire in said], known.synced[same:])
-        end = len(known.synced) - behind
-        # More of it is another conversation that comes to the same words, rather than this one mended.
-        if not behind or behind < min(place, end - same) or not self._tracker.can_insert:
-            return same
-        added = said[:place]
+        end = len(known.synced)
+        if len(said) < end or not self._tracker.can_insert:
+            return None
+        while end > same and _is_as_it_was(known.synced[end - 1], said[end - 1]):
+            end -= 1
+        return end if end - same <= len(known.synced) - end else None
+
+    async def _exchange(
+        self, added: list[tuple[Msg, dict[str, Any]]], same: int, end: int, known: Listed
+    ) -> None:
+        """Put messages in the place of those that the list had from `same` to `end`; what follows stays."""
+        self._refuse_stand_ins(added, same)
         gone = [synced.id for synced in known.synced[same:end]]
         # Some of what stands behind, or all, may have been deleted from the history.
-        behind_ids = [synced.id for synced in known.synced[end:]]
+        behind = [synced.id for synced in known.synced[end:]]
         async with self._runner.changing() as events:
-            await self._tracker.exchange(gone, [msg for msg, _ in added], behind_ids, events)
+            await self._tracker.exchange(gone, [msg for msg, _ in added], behind, events)
         known.synced[same:end] = [Synced.of(wire, msg.id) for msg, wire in added]
-        return len(known.synced)
 
-    @staticmethod
-    def _find_behind(digests: list[str], synced: list[Synced]) -> tuple[int, int]:
-        """Return how many messages at the end of what was synced still stand together, and where.
+    def _find_behind(self, digests: list[str], synced: list[Synced], same: int) -> tuple[int, int | None]:
+        """Return how many messages of a list come before it goes on as it was, and where that was.
 
-        What was synced and stands where it stood is none of those, and left out here.
+        None: nothing of it does, or so little that this is another conversation that comes to the same words,
+        and not the same one mended.
         """
-        best = (0, 0)
-        known = [one.digest for one in synced]
+        behind, place = 0, 0
+        known = [one.digest for one in synced[same:]]
         for end in range(len(digests), 0, -1):
-            if best[0] >= min(end, len(known)):
+            if behind >= min(end, len(known)):
                 break
             count = 0
             while count < min(end, len(known)) and digests[end - 1 - count] == known[-1 - count]:
                 count += 1
-            if count > best[0]:
-                best = (count, end - count)
-        return best
+            if count > behind:
+                behind, place = count, end - count
+        end = len(synced) - behind
+        if not behind or behind < min(place, end - same) or not self._tracker.can_insert:
+            return 0, None
+        return place, end
 
     async def _read_synced(self, said: list[Any], known: Listed) -> list[Synced]:
         """Return what was synced before a restart.
@@ -437,12 +450,22 @@ class ListFollower:
         return [*behind.pop(None, []), *chain.from_iterable(behind.values())]
 
 
+def _read(said: list[Any]) -> list[tuple[Msg, dict[str, Any]]]:
+    """Return what messages of a list say, each with its chat dict."""
+    read = from_openai(said)
+    return [(set_markers(msg, []), wire) for msg, wire in zip(read, to_openai(read), strict=True)]
+
+
+def _is_as_it_was(old: Synced, new: Any) -> bool:
+    # Comparing dicts is far cheaper than reading them, and all but the end is mostly the same.
+    return bool(old.wire == new or old.wire == as_dict(new))
+
+
 def _shared(synced: Sequence[Synced], said: Sequence[Any]) -> int:
     """Return how many messages at the beginning of a list are as they were; note what is said another way."""
     same = 0
     for old, new in zip(synced, said, strict=False):
-        # Comparing dicts is far cheaper than reading them, and all but the end is mostly the same.
-        if old.wire != new and old.wire != as_dict(new) and old.wire != (wire := wire_of(new)):
+        if not _is_as_it_was(old, new) and old.wire != (wire := wire_of(new)):
             if old.digest != digest_of(wire):
                 break
             if isinstance(synced, list):

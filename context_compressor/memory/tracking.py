@@ -89,7 +89,6 @@ class Tracker:
         self._config = config
         self._counter = counter
         self.branches: Branches[Any] = Branches(config.branch_seconds, self._let_go)
-        self._counter_name = str(getattr(counter, "encoding_name", None))
         self._has_to_read = False
         self._names_tools = False
         self._loaded_tokens: dict[str, int] | None = None
@@ -288,7 +287,7 @@ class Tracker:
         """
         if self._has_to_read or (await self.history.head()).number != self.number:
             await self.catch_up(events)
-        state, name = self.state, self._counter_name
+        state, name = self.state, str(getattr(self._counter, "encoding_name", None))
         changes: list[Change] = []
         for msg in messages:
             tokens = counted.get(id(msg))
@@ -362,36 +361,38 @@ class Tracker:
             behind: ids of messages, of which the first that is there follows.
             events: receives what that led to.
         """
+        counts = await measure_all_off_loop(self._counter, added)
+        new = [(msg.id, msg) for msg in added]
+        counted = {msg.id: tokens for msg, tokens in zip(added, counts, strict=True)}
 
         async def change() -> None:
             state = self.state
             before, shown = state.tokens, list(state.items)
             keys = state.known.keys_of(gone)
             next_key = next(iter(state.known.keys_of(behind)), None)
-            entries = await self.history.read()
-            marks = [entry.marks for entry in entries if entry.key in set(keys)]
+            found = {entry.key: entry.marks for entry in await self.history.read(ids=gone)}
+            marks = [found.get(key, ()) for key in keys]
             if len(marks) != len(added):
                 marks = [()] * len(added)
             changes: list[Change] = [Delete(keys)]
             changes += [Add(msg, own, before=next_key) for msg, own in zip(added, marks, strict=True)]
-            left = [entry for entry in entries if entry.key not in set(keys)]
-            place = next((n for n, entry in enumerate(left) if entry.key == next_key), len(left))
-            left[place:place] = [Entry(0, 0, msg.id, msg, own) for msg, own in zip(added, marks, strict=True)]
-            rebuilt = await self._rebuild(left, keys, state.known.tokens, {msg.id for msg in added})
-            changes += [Withdraw(rebuilt.withdrawn)] if rebuilt.withdrawn else []
+            items, rebuilt = state.items_with(new, keys, counted), None
+            if items is None:
+                left = [entry for entry in await self.history.read() if entry.key not in set(keys)]
+                place = next((n for n, entry in enumerate(left) if entry.key == next_key), len(left))
+                left[place:place] = [Entry(0, 0, msg.id, msg) for msg in added]
+                rebuilt = await self._rebuild(left, keys, state.known.tokens, set(counted))
+                changes += [Withdraw(rebuilt.withdrawn)] if rebuilt.withdrawn else []
             if not await self._write(changes, at=self.number):
                 return
-            known = KnownMessages()
-            for entry in left:
-                counts = rebuilt.counted.get(entry.key)
-                known.put(entry.key, state.known.tokens[entry.key] if counts is None else counts.total)
-            known.marks = state.known.marks
-            state.known.remove(keys)
+            state.known.exchange(keys, {key: tokens.total for key, tokens in counted.items()}, next_key)
             for msg, own in zip(added, marks, strict=True):
-                known.note_marks(msg.id, own)
-            state.known = known
+                state.known.note_marks(msg.id, own)
             self._note_gone(keys)
-            self._show(rebuilt)
+            if rebuilt is not None:
+                self._show(rebuilt)
+            elif items is not None:
+                state.show_instead(items, keys, counted)
             self.note_edit(events, _CHANGED, before, changed_ids(shown, state.items))
 
         await self._in_step(change, events)

@@ -33,7 +33,6 @@ from tests.memory.scripted import (
     config,
     exchange,
     filled,
-    new_memory,
     system,
     text,
     turns,
@@ -78,7 +77,7 @@ async def test_it_works_where_a_loop_is_running() -> None:
 
 
 async def test_it_says_what_a_memory_says() -> None:
-    memory = new_memory()
+    memory = CompressedMemory(config=config(), counter=COUNTER)
     await filled(memory, turns(8))
     assert compress(turns(8)).messages == to_openai(await memory.get_memory())
 
