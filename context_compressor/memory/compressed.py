@@ -132,7 +132,8 @@ class CompressedMemory(MemoryBase):
     async def _add(self, messages: list[Msg], marks: Sequence[str] = (), duplicates: bool = False) -> None:
         """Add messages that nobody else holds."""
         tracker = self._tracker
-        unknown = [msg for msg in messages if duplicates or msg.id not in tracker.state.known]
+        known = tracker.state.known
+        unknown = [msg for msg in messages if duplicates or not known.knows(msg.id)]
         counts = await measure_all_off_loop(self.counter, unknown)
         counted = {id(msg): tokens for msg, tokens in zip(unknown, counts, strict=True)}
         events: list[CompressionEvent] = []
@@ -184,10 +185,11 @@ class CompressedMemory(MemoryBase):
         tracker = self._tracker
         if excluded is not None:
             await tracker.look_up(excluded)
-        if await tracker.is_current():
+        if await tracker.is_current(summary=prepend_summary):
             return self._follower.mark(tracker.state.view(excluded, with_summaries=prepend_summary))
         return await self._runner.bring_up_to_date(
-            lambda state: self._follower.mark(state.view(excluded, with_summaries=prepend_summary))
+            lambda state: self._follower.mark(state.view(excluded, with_summaries=prepend_summary)),
+            summary=prepend_summary,
         )
 
     async def get_history(self) -> list[Msg]:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.done import Performed
-from context_compressor.compression.edits import Edit, ItemKey, message_id
+from context_compressor.compression.edits import Edit, ItemKey, message_id, refs_of
 from context_compressor.compression.items import ViewItem, advance, apply_edits, rebuild
 from context_compressor.compression.ledger import Ledger
 from context_compressor.compression.planner import decide
@@ -50,7 +50,7 @@ class KnownMessages:
 
     def put(self, key: str, tokens: int) -> None:
         """Record a message at the end of the history, which gave it a key."""
-        self._keys.new(message_id(key), self.tokens)
+        self._keys.note(key)
         self.tokens[key] = tokens
         self.total_tokens += tokens
 
@@ -60,6 +60,10 @@ class KnownMessages:
         self.tokens[key] = tokens
         self.total_tokens += tokens
         return key
+
+    def knows(self, message_id: str) -> bool:
+        """Tell whether a message is there under this id."""
+        return bool(self._keys.of([message_id], self.tokens))
 
     def keys_of(self, message_ids: Iterable[str]) -> list[str]:
         """Return the keys of the messages under these ids, unknown ids left out."""
@@ -159,15 +163,25 @@ class MemoryState:
         self._grow(exchanges, counted)
         self.queue = []
 
-    @property
-    def is_settled(self) -> bool:
-        """Whether a view shows all that stands behind calls whose results are not there."""
-        return self._builder.is_settled
+    def is_settled(self, *, summary: bool) -> bool:
+        """Tell whether all is decided that a view shows for good.
 
-    def settle(self) -> None:
-        """Decide what calls get whose results are not there, now that a view is to be shown."""
-        if not self.is_settled:
+        Args:
+            summary: whether the base memory's own summary is shown.
+        """
+        return self._builder.is_settled and (self.shown.is_placed or not summary)
+
+    def settle(self, *, summary: bool) -> None:
+        """Decide what a view shows for good, now that one is to be shown: what calls get whose results are
+        not there, and where the summary stands.
+
+        Args:
+            summary: whether the base memory's own summary is shown.
+        """
+        if not self._builder.is_settled:
             self._grow(self._builder.settle(), self._withheld_counts)
+        if summary:
+            self.shown.place_summary()
 
     def _grow(self, exchanges: Iterable[Exchange], counted: Mapping[str, MessageTokens]) -> None:
         grown = advance(self.items, exchanges, ledger=self.ledger, counted=counted, measure=self.measure)
@@ -259,15 +273,25 @@ class MemoryState:
             same = {item.key for item in items if item.source == before.get(item.key)}
             self.blocked = {(key, path) for key, path in self.blocked if key in same}
 
+    def pending_after(self, done: Performed) -> set[str]:
+        """Return the refs whose texts are not known to be durable once an event's edits are committed.
+
+        What the store was told to take although somebody wanted it removed may be gone again.
+        """
+        ledger = self.ledger
+        edits: list[Edit] = [*done.stubs, *done.segments]
+        named = {ref for edit in edits for ref in refs_of(edit)}
+        refused = {ref for ref in done.pending & named if not ledger.is_live(ref)}
+        doubtful = done.written & named & ledger.unwanted
+        return ((ledger.pending | refused) - done.written) | doubtful
+
     def commit(self, done: Performed, fresh: Collection[ItemKey]) -> None:
         """Append an event's edits to the ledger and show them."""
-        ledger = self.ledger
-        durable = {ref for ref in done.pending if ledger.is_live(ref) and ref not in ledger.pending}
+        pending = self.pending_after(done)
         edits: list[Edit] = [*done.stubs, *done.segments]
         for edit in edits:
             self.ledger.append(edit)
-        ledger.pending |= {ref for ref in done.pending - durable if ledger.is_live(ref)}
-        ledger.pending -= done.written
+        self.ledger.pending = {ref for ref in pending if self.ledger.is_live(ref)}
         self.blocked |= done.blocked
         for key in fresh:
             self.fresh.pop(key, None)
@@ -375,7 +399,7 @@ class MemoryState:
         """Return message ids with each segment's id replaced by the ids that it covers."""
         expanded: dict[str, None] = {}
         for id in message_ids:
-            segment = None if id in self.known else self.ledger.segment(id)
+            segment = None if self.known.knows(id) else self.ledger.segment(id)
             if segment is None:
                 expanded[id] = None
             else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -33,10 +34,14 @@ from context_compressor.messages.msg import Msg
 from context_compressor.tokens.counter import MessageTokens, TokenCounter, measure_all_off_loop
 from context_compressor.tokens.off_loop import run_off_loop, text_characters
 
+logger = logging.getLogger(__name__)
+
 T = TypeVar("T")
 
 _CHANGED = "the base memory was changed"
 """Reason of an event after which the history says something else."""
+_NOTHING: Mapping[str, Any] = {**Ledger().learnt(), "summary_place": None}
+"""What is learnt of an empty history."""
 
 
 class LoopLock:
@@ -103,7 +108,8 @@ class Tracker:
         self.gone: set[str] | None = None
         self._config = config
         self._counter = counter
-        self._counter_name = str(getattr(counter, "encoding_name", None))
+        self._counter_name = str(getattr(counter, "encoding_name", None) or type(counter).__qualname__)
+        self._recorded = _NOTHING
         self._has_to_read = False
         self._loaded_tokens: dict[str, int] | None = None
         self.state = self._empty_state()
@@ -116,19 +122,29 @@ class Tracker:
         """Whether the history has to be read whatever its head says."""
         return self._has_to_read
 
-    async def is_current(self) -> bool:
-        """Tell whether the view is that of the whole history, and no event is due."""
+    async def is_current(self, *, summary: bool) -> bool:
+        """Tell whether the view is that of the whole history, with or without its summary, and no event is
+        due.
+        """
         head = await self.history.head()
         state = self.state
         return head.number == self.number and not (
             self._has_to_read
             or self.edited
             or state.queue
-            or not state.is_settled
+            or not state.is_settled(summary=summary)
             or state.fresh
             or state.tokens > state.budget.due_tokens
             or state.budget.is_due
         )
+
+    async def is_at_head(self) -> bool:
+        """Tell whether the ledger is what the history's is now, as far as that answers."""
+        try:
+            return not self._has_to_read and (await self.history.head()).number == self.number
+        except Exception as error:
+            logger.warning("the history does not say where it stands: %r", error)
+            return False
 
     async def is_in_step(self) -> bool:
         """Tell whether the state knows the whole history, and nobody is changing it."""
@@ -197,34 +213,39 @@ class Tracker:
         edits = await self.history.ledger(after=0 if loaded is not None else self.number)
         if edits and loaded is None:
             edits = await self.history.ledger()
+        unrecorded = self._recorded if loaded is None else _NOTHING
+        learnt = next((entry.learnt for entry in reversed(edits) if entry.learnt), unrecorded)
         known = KnownMessages()
         for mark in {*old.marks, *self._weighty_marks()}:
             known.marks[mark] = {message_id(e.key) for e in await self.history.read(mark=mark)}
         if state is not self.state:
             return False
         if edits and loaded is None:
-            learnt: Mapping[str, Any] = next((entry.learnt for entry in reversed(edits) if entry.learnt), {})
             state.ledger = state.ledger.followed_by((e for entry in edits for e in entry.edits), learnt)
+        self._recorded = learnt
         before, shown = state.tokens, list(state.items)
-        tokens = dict(old.tokens) if loaded is None else loaded
+        counted = {e.key: e.tokens[1] for e in entries if e.tokens and e.tokens[0] == self._counter_name}
+        tokens = counted | (old.tokens if loaded is None else loaded)
         seen = {e.key for e in entries[: state.ledger.frontier]} if loaded is not None else set(old.tokens)
         pinned = known.bearing(self._config.pinned_mark)
         ids = [entry.key for entry in entries if message_id(entry.key) in pinned]
         rebuilt = await self._rebuild(entries, ids, tokens, {e.key for e in entries if e.key not in seen})
         if state is not self.state:
             return False
-        changes: list[Change] = [Withdraw(rebuilt.withdrawn)] if rebuilt.withdrawn else []
-        if loaded is not None:
-            changes = _replacing(edits, rebuilt.ledger)
+        changes = self._following(rebuilt) if loaded is None else self._replacing(edits, rebuilt.ledger)
         number = head.number
         if changes:
             number = await self.history.write(changes, at=head.number)
+            self._note_recorded(changes)
         if state is not self.state:
             return False
         for entry in entries:
             counts = rebuilt.counted.get(entry.key)
             known.put(entry.key, tokens[entry.key] if counts is None else counts.total)
         moved = state.set_summary(head.summary) and before > 0
+        placed = self._recorded["summary_place"] if loaded is None else None
+        if placed is not None and placed[0] == state.shown.summary_id:
+            state.shown.summary_place = placed[1]
         self._note_gone(key for key in old.tokens if key not in known.tokens)
         state.known = known
         generation = state.generation
@@ -275,6 +296,7 @@ class Tracker:
         counted |= dict(zip(missing, counts, strict=True))
         unseen = unseen | state.unseen()
         built = await run_off_loop(characters, state.build, messages, ledger, counted, unseen)
+        ledger.decisions = built[1].decisions
         return _Rebuilt(messages, edits.keys() - ledger.edits().keys(), ledger, counted, unseen, built)
 
     def _still_valid(self, now: Mapping[str, Msg]) -> dict[str, MessageTokens]:
@@ -290,6 +312,64 @@ class Tracker:
         state = self.state
         state.ledger.drop(rebuilt.withdrawn)
         state.rebuild(rebuilt.built, len(rebuilt.messages), rebuilt.counted, rebuilt.unseen)
+
+    # Deciding what a view shows for good
+
+    async def make_ready(self, events: list[CompressionEvent], *, summary: bool, look: bool = False) -> None:
+        """Bring the view to the end of the history, and decide what it takes to show it. Holds: lock.
+
+        What is decided is recorded before it is shown: whoever else has this history shows the same.
+
+        Args:
+            events: receives what that led to.
+            summary: whether the history's own summary is shown.
+            look: as `catch_up`.
+        """
+        await self.catch_up(events, look=look)
+        while not await self._settle(summary):
+            await self.catch_up(events)
+
+    async def _settle(self, summary: bool) -> bool:
+        """Decide and record; tell whether that is done: not where others wrote meanwhile."""
+        state, place = self.state, self.state.shown.summary_place
+        try:
+            state.settle(summary=summary)
+            learnt = self._learnt(state.ledger)
+            return learnt == self._recorded or await self._write([Record((), learnt)], at=self.number)
+        except BaseException as error:
+            # Nobody has seen it: what others wrote may lead to something else.
+            state.ledger.decisions = Decisions.from_dict(self._recorded["decisions"])
+            state.shown.summary_place = place
+            self._has_to_read = True
+            if not isinstance(error, ConflictError):
+                raise
+            return False
+
+    def _learnt(self, ledger: Ledger) -> dict[str, Any]:
+        """Return what is recorded beside the edits of a ledger, so that every reader shows the same."""
+        shown = self.state.shown
+        place = None if shown.summary_place is None else [shown.summary_id, shown.summary_place]
+        return {**ledger.learnt(), "summary_place": place}
+
+    def _following(self, rebuilt: _Rebuilt) -> list[Change]:
+        """Return what a view that is made anew changes in the ledger of the history."""
+        changes: list[Change] = [Withdraw(rebuilt.withdrawn)] if rebuilt.withdrawn else []
+        learnt = self._learnt(rebuilt.ledger)
+        return changes if learnt == self._recorded else [*changes, Record((), learnt)]
+
+    def _replacing(self, entries: Sequence[LedgerEntry], ledger: Ledger) -> list[Change]:
+        """Return what brings the ledger of a history to where a loaded one is."""
+        there = {name_of(edit): edit for entry in entries for edit in entry.edits}
+        edits, learnt = ledger.edits(), self._learnt(ledger)
+        gone = there.keys() - edits.keys()
+        new = [edit for name, edit in edits.items() if there.get(name) != edit]
+        changes: list[Change] = [Withdraw(gone)] if gone else []
+        return [*changes, Record(new, learnt)] if new or learnt != self._recorded else changes
+
+    def _note_recorded(self, changes: Iterable[Change]) -> None:
+        for change in changes:
+            if isinstance(change, Record):
+                self._recorded = change.learnt
 
     async def look_up(self, mark: str) -> None:
         """Read who bears a mark, if that was not done before; from now on it is kept in step."""
@@ -312,10 +392,9 @@ class Tracker:
         """Write, and tell whether the state is to follow: not where others wrote, or another was loaded."""
         state = self.state
         number = await self.history.write(changes, at=at)
-        if state is not self.state:
+        if state is not self.state or number != self.number + 1:
             return False
-        if number != self.number + 1:
-            return False
+        self._note_recorded(changes)
         self.number = number
         return True
 
@@ -349,7 +428,7 @@ class Tracker:
             return
         marked_again = False
         for msg in messages:
-            is_known = msg.id in state.known
+            is_known = state.known.knows(msg.id)
             marked_again = marked_again or (is_known and bool(marks))
             if duplicates or not is_known:
                 state.enqueue(msg, counted.get(id(msg)) or state.measure(msg))
@@ -377,7 +456,7 @@ class Tracker:
             if items is None:
                 left = [entry for entry in await self.history.read() if entry.key not in set(keys)]
                 rebuilt = await self._rebuild(left, keys, state.known.tokens, set())
-                changes += [Withdraw(rebuilt.withdrawn)] if rebuilt.withdrawn else []
+                changes += self._following(rebuilt)
             if await self._write(changes, at=self.number):
                 state.known.remove(keys)
                 self._note_gone(keys)
@@ -428,7 +507,7 @@ class Tracker:
             place = next((n for n, entry in enumerate(left) if entry.key == next_key), len(left))
             left[place:place] = [Entry(0, 0, msg.id, msg, own) for msg, own in zip(added, marks, strict=True)]
             rebuilt = await self._rebuild(left, keys, state.known.tokens, {msg.id for msg in added})
-            changes += [Withdraw(rebuilt.withdrawn)] if rebuilt.withdrawn else []
+            changes += self._following(rebuilt)
             if not await self._write(changes, at=self.number):
                 return
             known = KnownMessages()
@@ -452,7 +531,8 @@ class Tracker:
         async def change() -> None:
             before, names = self.state.tokens, self.state.ledger.edits().keys()
             all_keys = Delete(list(self.state.known.tokens))
-            if await self._write([all_keys, SetSummary(""), Withdraw(names)], at=self.number):
+            changes: list[Change] = [all_keys, SetSummary(""), Withdraw(names), Record((), _NOTHING)]
+            if await self._write(changes, at=self.number):
                 self._start_empty()
                 if before:
                     self.note_edit(events, "cleared", before, ())
@@ -512,10 +592,7 @@ class Tracker:
             if not holds(state):
                 return None
             ledger, before = state.ledger, state.tokens
-            learnt = {
-                "pending": sorted((ledger.pending | done.pending) - done.written),
-                "decisions": None if ledger.decisions is None else ledger.decisions.to_dict(),
-            }
+            learnt = {**self._learnt(ledger), "pending": sorted(state.pending_after(done))}
             edits: list[Edit] = [*done.stubs, *done.segments]
             if edits and not await self._write([Record(edits, learnt)], at=self.number):
                 return None
@@ -541,6 +618,14 @@ class Tracker:
 
     async def _marks_changed(self, marks: Collection[str], events: list[CompressionEvent]) -> None:
         """Read anew who bears these marks; bring back what is pinned now."""
+        try:
+            await self._follow_marks(marks, events)
+        except BaseException as error:  # they are changed, so what they lead to has to be found
+            self._has_to_read = True
+            if not isinstance(error, ConflictError):
+                raise
+
+    async def _follow_marks(self, marks: Collection[str], events: list[CompressionEvent]) -> None:
         state = self.state
         before, weighty = state.tokens, self._weighty_marks()
         for mark in marks:
@@ -556,11 +641,7 @@ class Tracker:
         if not left:
             return
         rebuilt = await self._rebuild(await self.history.read(), left, state.known.tokens, set())
-        try:
-            if not await self._write([Withdraw(rebuilt.withdrawn)], at=self.number):
-                return
-        except ConflictError:
-            self._has_to_read = True  # and finds them pinned
+        if not await self._write(self._following(rebuilt), at=self.number):
             return
         self._show(rebuilt)
         ids = [message_id(key) for key in state.known.tokens if key in left]
@@ -611,15 +692,6 @@ class Tracker:
         self._loaded_tokens = loaded_tokens
         self.gone = None
         self._has_to_read = True
-
-
-def _replacing(entries: Sequence[LedgerEntry], ledger: Ledger) -> list[Change]:
-    """Return what brings the ledger of a history to where a loaded one is."""
-    there = {name_of(edit): edit for entry in entries for edit in entry.edits}
-    edits = ledger.edits()
-    gone = there.keys() - edits.keys()
-    new = [edit for name, edit in edits.items() if there.get(name) != edit]
-    return [*([Withdraw(gone)] if gone else []), *([Record(new)] if new else [])]
 
 
 def _is_continued(before: Sequence[ViewItem], after: Sequence[ViewItem]) -> bool:
