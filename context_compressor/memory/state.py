@@ -258,8 +258,11 @@ class MemoryState:
         self.queue = []
         unseen = {*unseen, *self.withheld}
         self._note_withheld(counted)
+        # What a stand-in is there for has been shown, if by another memory over the same history.
         self.fresh = {
-            item.key: item.tokens for item in items if item.key in self.fresh or item.key.key in unseen
+            item.key: item.tokens
+            for item in items
+            if (item.key in self.fresh or item.key.key in unseen) and not item.stubs
         }
         self.ledger.frontier = frontier
         self.generation += 1
