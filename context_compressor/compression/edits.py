@@ -19,7 +19,7 @@ class ItemKey(NamedTuple):
 
 def message_id(key: str) -> str:
     """Return the message id of a history key; later messages under a reused id have keys of their own."""
-    return key.split("\0", 1)[0]
+    return key.rsplit("\0", 1)[0]
 
 
 SEGMENT_PART = "@segment"

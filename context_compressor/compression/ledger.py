@@ -254,22 +254,22 @@ class Ledger:
 
         Args:
             edits: all that hold now.
-            learnt: what the newest event knew, as `Tracker.commit` records it.
+            learnt: what goes with them, as `learnt` returns it.
         """
         other = Ledger()
         for edit in edits:
             other.append(edit)
         other._used_ids |= self._used_ids
         other.frontier = self.frontier
-        other.pending = {ref for ref in (*self.pending, *learnt.get("pending", ())) if other.is_live(ref)}
+        other.pending = {ref for ref in learnt["pending"] if other.is_live(ref)}
         other.unwanted = {ref for ref in (*self.refs(), *self.unwanted) if not other.is_live(ref)}
-        other.decisions = self.decisions
-        if learnt.get("decisions") is not None:
-            # What a view of ours has shown stays as it was.
-            theirs = Decisions.from_dict(learnt["decisions"])
-            own = self.decisions or Decisions()
-            other.decisions = Decisions(theirs.missing | own.missing, theirs.plain | own.plain)
+        other.decisions = Decisions.from_dict(learnt["decisions"])
         return other
+
+    def learnt(self) -> dict[str, Any]:
+        """Return, as JSON-like data, what every reader of a history has to know beside the edits."""
+        decisions = self.decisions or Decisions()
+        return {"pending": sorted(self.pending), "decisions": decisions.to_dict()}
 
     def copy(self) -> Ledger:
         """Return another ledger with the same edits; `drop` brings this one to where the copy gets."""

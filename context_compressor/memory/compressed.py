@@ -149,7 +149,8 @@ class CompressedMemory(MemoryBase):
         if not messages:
             return
         tracker = self._tracker
-        unknown = [msg for msg in messages if duplicates or msg.id not in tracker.state.known]
+        known = tracker.state.known
+        unknown = [msg for msg in messages if duplicates or not known.knows(msg.id)]
         counts = await measure_all_off_loop(self.counter, unknown)
         counted = {id(msg): tokens for msg, tokens in zip(unknown, counts, strict=True)}
         events: list[CompressionEvent] = []
@@ -241,12 +242,12 @@ class CompressedMemory(MemoryBase):
         """
         return self.face.run(self.view(messages, form=form, system=system, reset=reset))
 
-    async def _shown(self, make: Callable[[MemoryState], T]) -> T:
+    async def _shown(self, make: Callable[[MemoryState], T], *, summary: bool = True) -> T:
         """Bring the view up to date, and return what is made of it at that moment."""
         tracker = self._tracker
-        if await tracker.is_current():
+        if await tracker.is_current(summary=summary):
             return make(tracker.state)
-        return await self._runner.bring_up_to_date(make)
+        return await self._runner.bring_up_to_date(make, summary=summary)
 
     def _written(self, state: MemoryState, shape: Form, originals: Mapping[str, Any]) -> list[Any]:
         """Return the view in a form; messages that it shows as they came are the caller's own objects."""
@@ -296,7 +297,8 @@ class CompressedMemory(MemoryBase):
         if excluded is not None:
             await self._tracker.look_up(excluded)
         return await self._shown(
-            lambda state: self._follower.mark(state.view(excluded, with_summaries=prepend_summary))
+            lambda state: self._follower.mark(state.view(excluded, with_summaries=prepend_summary)),
+            summary=prepend_summary,
         )
 
     async def get_history(self) -> list[Msg]:

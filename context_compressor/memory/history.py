@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
@@ -31,8 +32,8 @@ class Head(NamedTuple):
 class Entry(NamedTuple):
     """A message of a history. It belongs to the history: whoever reads it changes nothing in it."""
 
-    place: float
-    """The order; it never changes."""
+    place: float | Fraction
+    """The order; it never changes. Those of a history can be compared with each other only."""
     changed: int
     """Number of the last write that touched the message."""
     key: str
@@ -103,7 +104,7 @@ Change = Add | Delete | Mark | SetSummary | Record | Withdraw
 
 
 class LedgerEntry(NamedTuple):
-    """What one write did to the ledger."""
+    """What one write did to the ledger, as far as it still holds: what it withdrew, then what it recorded."""
 
     number: int
     edits: Sequence[Edit]
@@ -158,33 +159,42 @@ class History(Protocol):
 
 
 class Keys:
-    """Give each message of a history a key: its id, or one of its own where the id is taken."""
+    """Give each message of a history a key: its id, or one of its own where that is taken, or has a NUL."""
 
     def __init__(self) -> None:
-        self._copies: dict[str, list[str]] = {}
+        self._own: dict[str, list[str]] = {}
 
     def new(self, msg_id: str, taken: Collection[str]) -> str:
         """Return the key of a further message."""
-        if msg_id not in taken:
+        if msg_id not in taken and "\0" not in msg_id:
             return msg_id
-        copies = self._copies.setdefault(msg_id, [])
-        number = len(copies) + 2
+        number = 2
         while (key := f"{msg_id}\0{number}") in taken:
             number += 1
-        copies.append(key)
+        self.note(key)
         return key
+
+    def note(self, key: str) -> None:
+        """Note a key that a history gave to a message."""
+        if (msg_id := message_id(key)) != key:
+            self._own.setdefault(msg_id, []).append(key)
 
     def of(self, msg_ids: Iterable[str], taken: Collection[str]) -> list[str]:
         """Return the keys among `taken` of the messages under these ids."""
-        return [key for id in msg_ids for key in (id, *self._copies.get(id, ())) if key in taken]
+        return [
+            key
+            for id in msg_ids
+            for key in (*([] if "\0" in id else [id]), *self._own.get(id, ()))
+            if key in taken
+        ]
 
     def forget(self, key: str) -> None:
         """Note that a message is gone."""
-        if copies := self._copies.get(message_id(key)):
-            if key in copies:
-                copies.remove(key)
-            if not copies or key == message_id(key):
-                del self._copies[message_id(key)]
+        keys = self._own.get(message_id(key), [])
+        if key in keys:
+            keys.remove(key)
+            if not keys:
+                del self._own[message_id(key)]
 
 
 class RecordedEdits:
@@ -235,7 +245,7 @@ class ListHistory:
         self._gone: deque[Entry] = deque(maxlen=MOST_GONE)
         self._edits = RecordedEdits()
         self._number = 0
-        self._last_place = 0.0
+        self._last_place = 0
         self._summary = ""
 
     async def head(self) -> Head:
@@ -258,6 +268,10 @@ class ListHistory:
             entries = sorted((self._entries[key] for key in chosen), key=_place)
         if after:
             gone = {entry.key: entry for entry in self._gone if entry.key not in self._entries}
+            if mark is not None:
+                gone = {}  # it bears none any more
+            elif ids is not None:
+                gone = {key: entry for key, entry in gone.items() if message_id(key) in ids}
             entries = sorted((e for e in (*entries, *gone.values()) if e.changed > after), key=_place)
         return list(entries if limit is None else islice(entries, limit))
 
@@ -265,6 +279,9 @@ class ListHistory:
         """Make changes as `History.write` does."""
         if at is not None and at != self._number:
             raise ConflictError(f"the history is at {self._number}, not at {at}", number=self._number)
+        for change in changes:
+            if isinstance(change, Record):
+                list(map(name_of, change.edits))  # what could fail fails before anything is changed
         self._number += 1
         for change in changes:
             if isinstance(change, Add):
@@ -330,7 +347,8 @@ class ListHistory:
         follows = self._entries[before].place
         lower = self._entries[keys[position - 1]].place if position else follows - 2
         entries = list(self._entries.values())
-        entries.insert(position, entry._replace(place=(lower + follows) / 2))
+        # Exact, so that there is room however many come to stand between the same two.
+        entries.insert(position, entry._replace(place=(Fraction(lower) + Fraction(follows)) / 2))
         self._entries = {entry.key: entry for entry in entries}
 
     def _delete(self, keys: Iterable[str]) -> None:
@@ -347,7 +365,7 @@ class ListHistory:
             entry = self._entries.get(key)
             if entry is None:
                 continue
-            marks = [mark for mark in entry.marks if mark != remove]
+            marks = [mark for mark in entry.marks if mark != remove or mark == add]
             if len(marks) < len(entry.marks) and remove is not None:
                 self._unindex(remove, key)
             if add is not None and add not in marks:
@@ -363,5 +381,5 @@ class ListHistory:
             del self._by_mark[mark]
 
 
-def _place(entry: Entry) -> float:
+def _place(entry: Entry) -> float | Fraction:
     return entry.place

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from context_compressor.compression.edits import EditName, ItemKey, name_of
+from context_compressor.compression.edits import EditName, ItemKey
 from context_compressor.compression.items import ViewItem
 from context_compressor.compression.ledger import Ledger
 from context_compressor.compression.recovery import Recovery
-from context_compressor.memory.history import Change, Entry, LedgerEntry, Record, Withdraw
+from context_compressor.memory.history import Entry
 from context_compressor.memory.state import MemoryState
 from context_compressor.messages.exchanges import Decisions, ExchangeBuilder
 from context_compressor.messages.msg import Msg
@@ -70,6 +70,7 @@ async def rebuilt_view(
     counted |= dict(zip(missing, counts, strict=True))
     unseen = unseen | state.unseen()
     built = await run_off_loop(characters, state.build, messages, ledger, counted, unseen)
+    ledger.decisions = built[1].decisions
     return Rebuilt(messages, edits.keys() - ledger.edits().keys(), ledger, counted, unseen, built)
 
 
@@ -81,15 +82,6 @@ def _still_valid(state: MemoryState, now: Mapping[str, Msg]) -> dict[str, Messag
         if item.kind == "message" and item.repair is None and now.get(item.key.key) == item.source
     }
     return valid | {key: tokens for key, msg, tokens in state.queue if now.get(key) == msg}
-
-
-def replacing(entries: Sequence[LedgerEntry], ledger: Ledger) -> list[Change]:
-    """Return what brings the ledger of a history to where a loaded one is."""
-    there = {name_of(edit): edit for entry in entries for edit in entry.edits}
-    edits = ledger.edits()
-    gone = there.keys() - edits.keys()
-    new = [edit for name, edit in edits.items() if there.get(name) != edit]
-    return [*([Withdraw(gone)] if gone else []), *([Record(new)] if new else [])]
 
 
 def is_continued(before: Sequence[ViewItem], after: Sequence[ViewItem]) -> bool:

@@ -89,19 +89,20 @@ class EventRunner:
 
     # Showing
 
-    async def bring_up_to_date(self, show: Callable[[MemoryState], T]) -> T:
+    async def bring_up_to_date(self, show: Callable[[MemoryState], T], *, summary: bool) -> T:
         """Move the view to the end of the history, run the events that takes, and prepare the next.
 
         Args:
             show: makes what is handed out, at the moment when the view fits: while events are delivered,
                 others may add.
+            summary: whether the base memory's own summary is shown, and so has a place from now on.
 
         Raises:
             ContextOverflowError, RedactionError, and with `on_failure="raise"` SummarizerError, OffloadError.
         """
         events, is_quiet = list[CompressionEvent](), False
         try:
-            is_quiet = await self._bring_up_to_date(events)
+            is_quiet = await self._bring_up_to_date(events, summary)
             shown = show(self._tracker.state)
         finally:
             if events or not is_quiet or self.background.has_dropped:
@@ -110,7 +111,7 @@ class EventRunner:
             self.background.start_if_due(self._tracker.state)
         return shown
 
-    async def _bring_up_to_date(self, events: list[CompressionEvent]) -> bool:
+    async def _bring_up_to_date(self, events: list[CompressionEvent], summary: bool) -> bool:
         """Do so, up to the moment when the view fits; tell whether that took no waiting."""
         # `event_lock` asks for the running loop each time, which is a system call: once is enough.
         tracker, event_lock = self._tracker, self.event_lock
@@ -119,7 +120,7 @@ class EventRunner:
         is_quiet = await tracker.is_in_step()
         if is_quiet:
             tracker.state.advance()
-            tracker.state.settle()
+            is_quiet = tracker.state.is_settled(summary=summary)
         if not event_lock.locked():
             tracker.state.budget.take_up()
         if is_quiet and not tracker.state.is_due:
@@ -127,14 +128,13 @@ class EventRunner:
         else:
             is_quiet = False
             async with tracker.lock:
-                await tracker.catch_up(events)
-                tracker.state.settle()
+                await tracker.make_ready(events, summary=summary)
                 is_due = tracker.state.is_due
                 if not is_due:
                     tracker.state.fresh.clear()
             if is_due:
                 async with event_lock:
-                    await self._run_events(events)
+                    await self._run_events(events, summary=summary)
         self.background.drop_outdated(tracker.state)
         tracker.state.budget.end_shrinking()
         return is_quiet
@@ -149,7 +149,12 @@ class EventRunner:
             return await self._run_events(events, asked=True, note=note)
 
     async def _run_events(
-        self, events: list[CompressionEvent], *, asked: bool = False, note: str | None = None
+        self,
+        events: list[CompressionEvent],
+        *,
+        asked: bool = False,
+        note: str | None = None,
+        summary: bool = False,
     ) -> CompressionEvent | None:
         """Do what `decide` says until it says that the view can be shown. Holds: event lock.
 
@@ -159,6 +164,7 @@ class EventRunner:
             events: receives what there is to tell.
             asked: whether somebody asked for an event: then one is run, whatever the fill level.
             note: what to keep, for such an event.
+            summary: as `bring_up_to_date`.
 
         Returns:
             The event that was committed last, if any.
@@ -172,8 +178,7 @@ class EventRunner:
         count, may_start = 0, not asked and self.background.is_kept
         while count < _MAX_EVENTS_PER_CALL:
             async with tracker.lock:
-                await tracker.catch_up(events, look=True)
-                tracker.state.settle()
+                await tracker.make_ready(events, look=True, summary=summary)
                 plan = self._next_plan(asked=asked)
                 prepared = None if plan is None else self._prepared_for(plan, asked=asked)
                 events += self.background.take_failures(tracker.state.tokens)

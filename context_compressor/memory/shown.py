@@ -25,8 +25,8 @@ class ShownView:
         summary_tokens: what of that is the summary's.
         system: what the request carries beside the messages, as a text.
         system_tokens: what of `tokens` that costs.
-        summary_place: how many instructions stand before the summary at most, once it was handed out: one
-            that comes later does not move it.
+        summary_place: how many instructions stand before the summary at most, once that was decided: one that
+            comes later does not move it.
     """
 
     def __init__(self, counter: TokenCounter) -> None:
@@ -57,6 +57,16 @@ class ShownView:
         if self._summary is not None:
             self.messages.insert(self._place_summary(), self._summary)
             self.tokens += self.summary_tokens
+
+    @property
+    def is_placed(self) -> bool:
+        """Whether it is decided where the summary stands, if there is one."""
+        return self._summary is None or self.summary_place == self._place_summary()
+
+    def place_summary(self) -> None:
+        """Decide where the summary stands, now that a view is to be handed out."""
+        if self._summary is not None:
+            self.summary_place = self._place_summary()
 
     def _place_summary(self) -> int:
         """Return how many messages the summary follows."""
@@ -103,8 +113,6 @@ class ShownView:
             left_out: ids; exchanges and segments all of whose messages are among them are not returned.
             with_summaries: whether segments and the base memory's own summary are.
         """
-        if self._summary is not None and with_summaries:
-            self.summary_place = self._place_summary()
         if with_summaries and not left_out:
             return self.messages.copy(), self.tokens
         gone = self._covered_by(left_out) if left_out else set()

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 
 from context_compressor.compression.config import CompressionConfig
-from context_compressor.compression.edits import ItemKey, message_id
+from context_compressor.compression.edits import ItemKey, message_id, refs_of
 from context_compressor.compression.engine import Done
 from context_compressor.compression.items import ViewItem, advance, apply_edits, rebuild
 from context_compressor.compression.ledger import Ledger
@@ -50,7 +50,7 @@ class KnownMessages:
 
     def put(self, key: str, tokens: int) -> None:
         """Record a message at the end of the history, which gave it a key."""
-        self._keys.new(message_id(key), self.tokens)
+        self._keys.note(key)
         self.tokens[key] = tokens
         self.total_tokens += tokens
 
@@ -60,6 +60,10 @@ class KnownMessages:
         self.tokens[key] = tokens
         self.total_tokens += tokens
         return key
+
+    def knows(self, message_id: str) -> bool:
+        """Tell whether a message is there under this id."""
+        return bool(self._keys.of([message_id], self.tokens))
 
     def keys_of(self, message_ids: Iterable[str]) -> list[str]:
         """Return the keys of the messages under these ids, unknown ids left out."""
@@ -180,15 +184,25 @@ class MemoryState:
         self._grow(exchanges, counted)
         self.queue = []
 
-    @property
-    def is_settled(self) -> bool:
-        """Whether a view shows all that stands behind calls whose results are not there."""
-        return self._builder.is_settled
+    def is_settled(self, *, summary: bool) -> bool:
+        """Tell whether all is decided that a view shows for good.
 
-    def settle(self) -> None:
-        """Decide what calls get whose results are not there, now that a view is to be shown."""
-        if not self.is_settled:
+        Args:
+            summary: whether the base memory's own summary is shown.
+        """
+        return self._builder.is_settled and (self.shown.is_placed or not summary)
+
+    def settle(self, *, summary: bool) -> None:
+        """Decide what a view shows for good, now that one is to be shown: what calls get whose results are
+        not there, and where the summary stands.
+
+        Args:
+            summary: whether the base memory's own summary is shown.
+        """
+        if not self._builder.is_settled:
             self._grow(self._builder.settle(), self._withheld_counts)
+        if summary:
+            self.shown.place_summary()
 
     def _grow(self, exchanges: Iterable[Exchange], counted: Mapping[str, MessageTokens]) -> None:
         grown = advance(self.items, exchanges, ledger=self.ledger, counted=counted, measure=self.measure)
@@ -265,8 +279,11 @@ class MemoryState:
         self.queue = []
         unseen = {*unseen, *self.withheld}
         self._note_withheld(counted)
+        # What a stand-in is there for has been shown, if by another memory over the same history.
         self.fresh = {
-            item.key: item.tokens for item in items if item.key in self.fresh or item.key.key in unseen
+            item.key: item.tokens
+            for item in items
+            if (item.key in self.fresh or item.key.key in unseen) and not item.stubs
         }
         self.ledger.frontier = frontier
         self.generation += 1
@@ -280,19 +297,27 @@ class MemoryState:
             same = {item.key for item in items if item.source == before.get(item.key)}
             self.blocked = {(key, path) for key, path in self.blocked if key in same}
 
+    def pending_after(self, done: Done) -> set[str]:
+        """Return the refs whose texts are not known to be durable once an event's edits are committed.
+
+        What the store was told to take although somebody wanted it removed may be gone again.
+        """
+        ledger = self.ledger
+        named = {ref for edit in done.edits for ref in refs_of(edit)}
+        refused = {ref for ref in done.refs(durable=False) & named if not ledger.is_live(ref)}
+        doubtful = done.refs(durable=True) & named & ledger.unwanted
+        return ((ledger.pending | refused) - done.refs(durable=True)) | doubtful
+
     def commit(self, done: Done, fresh: Collection[ItemKey]) -> None:
         """Append an event's edits to the ledger and show them."""
-        ledger = self.ledger
-        pending = done.refs(durable=False)
-        durable = {ref for ref in pending if ledger.is_live(ref) and ref not in ledger.pending}
+        pending = self.pending_after(done)
         for edit in done.edits:
-            ledger.append(edit)
-        ledger.pending |= {ref for ref in pending - durable if ledger.is_live(ref)}
-        ledger.pending -= done.refs(durable=True)
+            self.ledger.append(edit)
+        self.ledger.pending = {ref for ref in pending if self.ledger.is_live(ref)}
         self.blocked |= done.blocked
         for key in fresh:
             self.fresh.pop(key, None)
-        self.shown.show(apply_edits(self.items, done.edits, ledger, self.measure))
+        self.shown.show(apply_edits(self.items, done.edits, self.ledger, self.measure))
 
     def items_without(self, keys: Collection[str]) -> list[ViewItem] | None:
         """Return the view without these messages; None where others depend on them, or stand for them."""
@@ -426,7 +451,7 @@ class MemoryState:
         """Return message ids with each segment's id replaced by the ids that it covers."""
         expanded: dict[str, None] = {}
         for id in message_ids:
-            segment = None if id in self.known else self.ledger.segment(id)
+            segment = None if self.known.knows(id) else self.ledger.segment(id)
             if segment is None:
                 expanded[id] = None
             else:

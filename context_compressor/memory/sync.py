@@ -311,7 +311,8 @@ class ListFollower:
             elif outdated:
                 await self._delete(outdated)
             del known.synced[same:]
-            await self._add(new)
+            if new:
+                await self._add(new)
         except BaseException:
             self.look_next_time([*outdated, *(msg.id for msg in new)])
             raise

@@ -112,11 +112,16 @@ class Texts:
         ledger.unwanted |= {ref for ref in refs if not ledger.is_live(ref)}
 
     async def sweep(self) -> None:
-        """Remove from the store what nothing names any more; it stays unwanted where that fails."""
-        ledger = self._tracker.state.ledger
+        """Remove from the store what nothing names any more; it stays unwanted where that fails.
+
+        Others may have named it meanwhile: what they wrote is read first, at the next call.
+        """
         refused = 0
         refusal: Exception | None = None
-        for ref in sorted(ledger.unwanted):
+        for ref in sorted(self._tracker.state.ledger.unwanted):
+            if not await self._tracker.is_at_head():
+                break
+            ledger = self._tracker.state.ledger
             if not ledger.is_live(ref) and not self._tracker.branches.holds(ref):
                 self._lost.add(ref)
                 try:
@@ -124,7 +129,7 @@ class Texts:
                         await self._store.delete(ref)
                 except TimeoutError:
                     logger.warning("%s could not be removed in time, it is tried again", ref)
-                    return
+                    break
                 except Exception as error:
                     refused, refusal = refused + 1, error
                     continue

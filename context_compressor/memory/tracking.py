@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from context_compressor.compression.config import CompressionConfig
-from context_compressor.compression.edits import ItemKey, message_id
+from context_compressor.compression.edits import ItemKey, message_id, name_of
 from context_compressor.compression.engine import Done
+from context_compressor.compression.ledger import Ledger
 from context_compressor.errors import ConflictError
 from context_compressor.events import CompressionEvent
 from context_compressor.memory.branches import Branch, Branches
@@ -19,21 +21,27 @@ from context_compressor.memory.history import (
     Entry,
     Head,
     History,
+    LedgerEntry,
     Mark,
     Record,
     SetSummary,
     Withdraw,
 )
-from context_compressor.memory.rebuilding import Rebuilt, changed_ids, is_continued, rebuilt_view, replacing
+from context_compressor.memory.rebuilding import Rebuilt, changed_ids, is_continued, rebuilt_view
 from context_compressor.memory.state import KnownMessages, MemoryState
+from context_compressor.messages.exchanges import Decisions
 from context_compressor.messages.msg import Msg
 from context_compressor.tokens.counter import MessageTokens, TokenCounter
 from context_compressor.tokens.off_loop import measure_all_off_loop
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 _CHANGED = "the base memory was changed"
 """Reason of an event after which the history says something else."""
+_NOTHING: Mapping[str, Any] = {**Ledger().learnt(), "summary_place": None}
+"""What is learnt of an empty history."""
 
 
 class LoopLock:
@@ -89,6 +97,7 @@ class Tracker:
         self._config = config
         self._counter = counter
         self.branches: Branches[Any] = Branches(config.branch_seconds, self._let_go)
+        self._recorded = _NOTHING
         self._has_to_read = False
         self._names_tools = False
         self._loaded_tokens: dict[str, int] | None = None
@@ -98,23 +107,38 @@ class Tracker:
         self._counts_changes: bool = getattr(history, "counts_changes", True)
 
     @property
+    def _name(self) -> str:
+        """Who counts; asked for when something was counted, since a counter may read a vocabulary for it."""
+        return str(getattr(self._counter, "encoding_name", None) or type(self._counter).__qualname__)
+
+    @property
     def is_behind(self) -> bool:
         """Whether the history has to be read whatever its head says."""
         return self._has_to_read
 
-    async def is_current(self) -> bool:
-        """Tell whether the view is that of the whole history, and no event is due."""
+    async def is_current(self, *, summary: bool) -> bool:
+        """Tell whether the view is that of the whole history, with or without its summary, and no event is
+        due.
+        """
         head = await self.history.head()
         state = self.state
         return head.number == self.number and not (
             self._has_to_read
             or self.edited
             or state.queue
-            or not state.is_settled
+            or not state.is_settled(summary=summary)
             or state.fresh
             or state.tokens > state.budget.due_tokens
             or state.budget.is_due
         )
+
+    async def is_at_head(self) -> bool:
+        """Tell whether the ledger is what the history's is now, as far as that answers."""
+        try:
+            return not self._has_to_read and (await self.history.head()).number == self.number
+        except Exception as error:
+            logger.warning("the history does not say where it stands: %r", error)
+            return False
 
     async def is_in_step(self) -> bool:
         """Tell whether the state knows the whole history, and nobody is changing it."""
@@ -183,34 +207,39 @@ class Tracker:
         edits = await self.history.ledger(after=0 if loaded is not None else self.number)
         if edits and loaded is None:
             edits = await self.history.ledger()
+        unrecorded = self._recorded if loaded is None else _NOTHING
+        learnt = next((entry.learnt for entry in reversed(edits) if entry.learnt), unrecorded)
         known = KnownMessages()
         for mark in {*old.marks, *self._weighty_marks()}:
             known.marks[mark] = {message_id(e.key) for e in await self.history.read(mark=mark)}
         if state is not self.state:
             return False
         if edits and loaded is None:
-            learnt: Mapping[str, Any] = next((entry.learnt for entry in reversed(edits) if entry.learnt), {})
             state.ledger = state.ledger.followed_by((e for entry in edits for e in entry.edits), learnt)
+        self._recorded = learnt
         before, shown = state.tokens, list(state.items)
-        tokens = dict(old.tokens) if loaded is None else loaded
+        counted = {e.key: e.tokens[1] for e in entries if e.tokens and e.tokens[0] == self._name}
+        tokens = counted | (old.tokens if loaded is None else loaded)
         seen = {e.key for e in entries[: state.ledger.frontier]} if loaded is not None else set(old.tokens)
         pinned = known.bearing(self._config.pinned_mark)
         ids = [entry.key for entry in entries if message_id(entry.key) in pinned]
         rebuilt = await self._rebuild(entries, ids, tokens, {e.key for e in entries if e.key not in seen})
         if state is not self.state:
             return False
-        changes: list[Change] = [Withdraw(rebuilt.withdrawn)] if rebuilt.withdrawn else []
-        if loaded is not None:
-            changes = replacing(edits, rebuilt.ledger)
+        changes = self._following(rebuilt) if loaded is None else self._replacing(edits, rebuilt.ledger)
         number = head.number
         if changes:
             number = await self.history.write(changes, at=head.number)
+            self._note_recorded(changes)
         if state is not self.state:
             return False
         for entry in entries:
             counts = rebuilt.counted.get(entry.key)
             known.put(entry.key, tokens[entry.key] if counts is None else counts.total)
         moved = state.set_summary(head.summary) and before > 0
+        placed = self._recorded["summary_place"] if loaded is None else None
+        if placed is not None and placed[0] == state.shown.summary_id:
+            state.shown.summary_place = placed[1]
         self._note_gone(key for key in old.tokens if key not in known.tokens)
         state.known = known
         generation = state.generation
@@ -239,6 +268,64 @@ class Tracker:
         state.ledger.drop(rebuilt.withdrawn)
         state.rebuild(rebuilt.built, len(rebuilt.messages), rebuilt.counted, rebuilt.unseen)
 
+    # Deciding what a view shows for good
+
+    async def make_ready(self, events: list[CompressionEvent], *, summary: bool, look: bool = False) -> None:
+        """Bring the view to the end of the history, and decide what it takes to show it. Holds: lock.
+
+        What is decided is recorded before it is shown: whoever else has this history shows the same.
+
+        Args:
+            events: receives what that led to.
+            summary: whether the history's own summary is shown.
+            look: as `catch_up`.
+        """
+        await self.catch_up(events, look=look)
+        while not await self._settle(summary):
+            await self.catch_up(events)
+
+    async def _settle(self, summary: bool) -> bool:
+        """Decide and record; tell whether that is done: not where others wrote meanwhile."""
+        state, place = self.state, self.state.shown.summary_place
+        try:
+            state.settle(summary=summary)
+            learnt = self._learnt(state.ledger)
+            return learnt == self._recorded or await self._write([Record((), learnt)], at=self.number)
+        except BaseException as error:
+            # Nobody has seen it: what others wrote may lead to something else.
+            state.ledger.decisions = Decisions.from_dict(self._recorded["decisions"])
+            state.shown.summary_place = place
+            self._has_to_read = True
+            if not isinstance(error, ConflictError):
+                raise
+            return False
+
+    def _learnt(self, ledger: Ledger, state: MemoryState | None = None) -> dict[str, Any]:
+        """Return what is recorded beside the edits of a ledger, so that every reader shows the same."""
+        shown = (state or self.state).shown
+        place = None if shown.summary_place is None else [shown.summary_id, shown.summary_place]
+        return {**ledger.learnt(), "summary_place": place}
+
+    def _following(self, rebuilt: Rebuilt) -> list[Change]:
+        """Return what a view that is made anew changes in the ledger of the history."""
+        changes: list[Change] = [Withdraw(rebuilt.withdrawn)] if rebuilt.withdrawn else []
+        learnt = self._learnt(rebuilt.ledger)
+        return changes if learnt == self._recorded else [*changes, Record((), learnt)]
+
+    def _replacing(self, entries: Sequence[LedgerEntry], ledger: Ledger) -> list[Change]:
+        """Return what brings the ledger of a history to where a loaded one is."""
+        there = {name_of(edit): edit for entry in entries for edit in entry.edits}
+        edits, learnt = ledger.edits(), self._learnt(ledger)
+        gone = there.keys() - edits.keys()
+        new = [edit for name, edit in edits.items() if there.get(name) != edit]
+        changes: list[Change] = [Withdraw(gone)] if gone else []
+        return [*changes, Record(new, learnt)] if new or learnt != self._recorded else changes
+
+    def _note_recorded(self, changes: Iterable[Change]) -> None:
+        for change in changes:
+            if isinstance(change, Record):
+                self._recorded = change.learnt
+
     async def look_up(self, mark: str) -> None:
         """Read who bears a mark, if that was not done before; from now on it is kept in step."""
         if mark not in self.state.known.marks:
@@ -260,10 +347,9 @@ class Tracker:
         """Write, and tell whether the state is to follow: not where others wrote, or another was loaded."""
         state = self.state
         number = await self.history.write(changes, at=at)
-        if state is not self.state:
+        if state is not self.state or number != self.number + 1:
             return False
-        if number != self.number + 1:
-            return False
+        self._note_recorded(changes)
         self.number = number
         return True
 
@@ -287,7 +373,7 @@ class Tracker:
         """
         if self._has_to_read or (await self.history.head()).number != self.number:
             await self.catch_up(events)
-        state, name = self.state, str(getattr(self._counter, "encoding_name", None))
+        state, name = self.state, self._name
         changes: list[Change] = []
         for msg in messages:
             tokens = counted.get(id(msg))
@@ -297,7 +383,7 @@ class Tracker:
             return
         marked_again = False
         for msg in messages:
-            is_known = msg.id in state.known
+            is_known = state.known.knows(msg.id)
             marked_again = marked_again or (is_known and bool(marks))
             if duplicates or not is_known:
                 state.enqueue(msg, counted.get(id(msg)) or state.measure(msg))
@@ -325,7 +411,7 @@ class Tracker:
             if items is None:
                 left = [entry for entry in await self.history.read() if entry.key not in set(keys)]
                 rebuilt = await self._rebuild(left, keys, state.known.tokens, set())
-                changes += [Withdraw(rebuilt.withdrawn)] if rebuilt.withdrawn else []
+                changes += self._following(rebuilt)
             if await self._write(changes, at=self.number):
                 state.known.remove(keys)
                 self._note_gone(keys)
@@ -382,7 +468,7 @@ class Tracker:
                 place = next((n for n, entry in enumerate(left) if entry.key == next_key), len(left))
                 left[place:place] = [Entry(0, 0, msg.id, msg) for msg in added]
                 rebuilt = await self._rebuild(left, keys, state.known.tokens, set(counted))
-                changes += [Withdraw(rebuilt.withdrawn)] if rebuilt.withdrawn else []
+                changes += self._following(rebuilt)
             if not await self._write(changes, at=self.number):
                 return
             state.known.exchange(keys, {key: tokens.total for key, tokens in counted.items()}, next_key)
@@ -411,9 +497,7 @@ class Tracker:
             entries = await self.history.read()
             left = [entry for entry in entries if entry.key not in set(keys)]
             rebuilt = await self._rebuild(left, keys, old.known.tokens, set())
-            changes: list[Change] = [Delete(keys)]
-            changes += [Withdraw(rebuilt.withdrawn)] if rebuilt.withdrawn else []
-            if await self._write(changes, at=self.number):
+            if await self._write([Delete(keys), *self._following(rebuilt)], at=self.number):
                 self.state = new = self._empty_state()
                 new.take_over(old, rebuilt.ledger)
                 for entry in left:
@@ -454,7 +538,7 @@ class Tracker:
             gone = [name for name, edit in before.items() if after.get(name) is not edit]
             come = [edit for name, edit in after.items() if before.get(name) is not edit]
             changes += [Withdraw(gone)] if gone else []
-            changes += [Record(come)] if come else []
+            changes.append(Record(come, self._learnt(new.ledger, new)))
             if await self._write(changes, at=self.number):
                 new.ledger.unwanted |= {ref for ref in old.ledger.unwanted if not new.ledger.is_live(ref)}
                 new.budget = old.budget
@@ -478,7 +562,8 @@ class Tracker:
         async def change() -> None:
             before, names = self.state.tokens, self.state.ledger.edits().keys()
             all_keys = Delete(list(self.state.known.tokens))
-            if await self._write([all_keys, SetSummary(""), Withdraw(names)], at=self.number):
+            changes: list[Change] = [all_keys, SetSummary(""), Withdraw(names), Record((), _NOTHING)]
+            if await self._write(changes, at=self.number):
                 self.branches.drop()
                 self._start_empty()
                 if before:
@@ -539,10 +624,7 @@ class Tracker:
             if not holds(state):
                 return None
             ledger, before = state.ledger, state.tokens
-            learnt = {
-                "pending": sorted((ledger.pending | done.refs(durable=False)) - done.refs(durable=True)),
-                "decisions": None if ledger.decisions is None else ledger.decisions.to_dict(),
-            }
+            learnt = {**self._learnt(ledger), "pending": sorted(state.pending_after(done))}
             if done.edits and not await self._write([Record(done.edits, learnt)], at=self.number):
                 return None
             state.commit(done, fresh)
@@ -567,6 +649,14 @@ class Tracker:
 
     async def _marks_changed(self, marks: Collection[str], events: list[CompressionEvent]) -> None:
         """Read anew who bears these marks; bring back what is pinned now."""
+        try:
+            await self._follow_marks(marks, events)
+        except BaseException as error:  # they are changed, so what they lead to has to be found
+            self._has_to_read = True
+            if not isinstance(error, ConflictError):
+                raise
+
+    async def _follow_marks(self, marks: Collection[str], events: list[CompressionEvent]) -> None:
         state = self.state
         before, weighty = state.tokens, self._weighty_marks()
         for mark in marks:
@@ -582,11 +672,7 @@ class Tracker:
         if not left:
             return
         rebuilt = await self._rebuild(await self.history.read(), left, state.known.tokens, set())
-        try:
-            if not await self._write([Withdraw(rebuilt.withdrawn)], at=self.number):
-                return
-        except ConflictError:
-            self._has_to_read = True  # and finds them pinned
+        if not await self._write(self._following(rebuilt), at=self.number):
             return
         self._show(rebuilt)
         ids = [message_id(key) for key in state.known.tokens if key in left]

@@ -24,6 +24,7 @@ from context_compressor.memory.history import (
     SetSummary,
     Withdraw,
 )
+from context_compressor.messages.msg import Msg
 
 METHODS = (
     "add",
@@ -141,14 +142,7 @@ class MemoryHistory:
         for kind, group in groupby(changes, key=_alike):
             same = list(group)
             if kind[0] is Add:
-                first = same[0]
-                options = {"allow_duplicates": True} if first.duplicate else {}
-                # A memory may keep what it is given, and hand it out.
-                copies = [change.msg.copy() for change in same]
-                await memory.add(copies, marks=list(first.marks), **options)
-                for change in same:
-                    if first.duplicate or change.msg.id not in known:
-                        known[self._keys.new(change.msg.id, known)] = None
+                await self._add(same, same[0].marks, same[0].duplicate)
             elif kind[0] is Delete:
                 keys = list(dict.fromkeys(key for change in same for key in change.keys))
                 await memory.delete(list(dict.fromkeys(message_id(key) for key in keys)))
@@ -162,6 +156,21 @@ class MemoryHistory:
             else:
                 assert isinstance(same[-1], SetSummary)
                 await memory.update_compressed_summary(same[-1].summary)
+
+    async def _add(self, changes: Sequence[Add], marks: Sequence[str], duplicate: bool) -> None:
+        """Add messages; of those whose ids are known, each memory would make something else."""
+        memory, known, new, marked = self._memory, self._known, list[Msg](), dict[str, None]()
+        for change in changes:
+            if not duplicate and self._keys.of([change.msg.id], known):
+                marked[change.msg.id] = None
+            else:
+                known[self._keys.new(change.msg.id, known)] = None
+                new.append(change.msg.copy())  # a memory may keep what it is given, and hand it out
+        if new:
+            options = {"allow_duplicates": True} if duplicate else {}
+            await memory.add(new, marks=list(marks), **options)
+        for mark in marks if marked else ():
+            await memory.update_messages_mark(mark, msg_ids=list(marked))
 
     async def ledger(self, *, after: int = 0) -> list[LedgerEntry]:
         """Return edits as `History.ledger` does."""

@@ -1,29 +1,58 @@
-"""A base memory that keeps nothing in this process: messages in SQLite, as a service would have them."""
+"""A history that keeps nothing in this process: messages and ledger in SQLite, as a service has them."""
 
 from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 from context_compressor import Msg
-from context_compressor.memory.base import MemoryBase, as_ids, as_marks, as_messages, summary_message
+from context_compressor.compression.edits import (
+    ItemKey,
+    edit_from_dict,
+    edit_to_dict,
+    message_id,
+    name_of,
+)
+from context_compressor.errors import ConflictError
+from context_compressor.memory.base import MemoryBase
+from context_compressor.memory.history import (
+    Add,
+    Change,
+    Delete,
+    Entry,
+    Head,
+    LedgerEntry,
+    Mark,
+    Record,
+    SetSummary,
+)
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS head (number INTEGER, last_place INTEGER, summary TEXT);
+CREATE TABLE IF NOT EXISTS messages
+    (key TEXT PRIMARY KEY, id TEXT, place TEXT, changed INTEGER, said TEXT, tokens TEXT);
+CREATE INDEX IF NOT EXISTS by_id ON messages (id);
+CREATE TABLE IF NOT EXISTS marks (number INTEGER PRIMARY KEY, key TEXT, mark TEXT, UNIQUE (key, mark));
+CREATE TABLE IF NOT EXISTS ledger
+    (position INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT UNIQUE, number INTEGER, edit TEXT);
+CREATE TABLE IF NOT EXISTS learnt (number INTEGER, data TEXT);
+"""
+"""Keys, ids, marks and names are JSON: SQLite takes no lone surrogates. A message without `said`, or an edit
+without `edit`, is gone."""
 
 
-class SQLiteMemory(MemoryBase):
-    """Messages in one file, marks beside them."""
+class SQLiteHistory:
+    """Messages and ledger in one file; each write is one transaction. Several may have the file open."""
 
     def __init__(self, file: Path | str = ":memory:") -> None:
         self._database = sqlite3.connect(file, isolation_level=None)
         self._database.execute("PRAGMA synchronous = OFF")
-        self._database.execute(
-            "CREATE TABLE IF NOT EXISTS messages "
-            "(number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT, said TEXT)"
-        )
-        self._database.execute("CREATE INDEX IF NOT EXISTS by_id ON messages (id)")
-        self._database.execute("CREATE TABLE IF NOT EXISTS marks (mark TEXT, number INTEGER)")
-        self._revision = 0
+        self._database.executescript(_TABLES)
 
     def close(self) -> None:
         self._database.close()
@@ -31,97 +60,169 @@ class SQLiteMemory(MemoryBase):
     def _rows(self, statement: str, *values: Any) -> list[Any]:
         return self._database.execute(statement, values).fetchall()
 
-    def _numbers(self, ids: list[str]) -> list[int]:
-        return [row[0] for id in ids for row in self._rows("SELECT number FROM messages WHERE id = ?", id)]
-
-    async def add(
-        self, memories: Msg | list[Msg] | None, marks: str | list[str] | None = None, **kwargs: Any
-    ) -> None:
-        messages, names = as_messages(memories), as_marks(marks)
-        self._database.execute("BEGIN")
-        for msg in messages:
-            numbers = [] if kwargs.get("allow_duplicates") else self._numbers([msg.id])
-            if not numbers:
-                said = json.dumps(msg.to_dict())
-                added = self._database.execute(
-                    "INSERT INTO messages (id, said) VALUES (?, ?)", (msg.id, said)
-                )
-                numbers = [added.lastrowid or 0]
-            for number in numbers:
-                for mark in names:
-                    self._mark(number, mark)
+    @contextmanager
+    def _transaction(self, kind: str) -> Iterator[None]:
+        self._database.execute(f"BEGIN {kind}")
+        try:
+            yield
+        except BaseException:
+            self._database.execute("ROLLBACK")
+            raise
         self._database.execute("COMMIT")
-        self._revision += 1
 
-    def _mark(self, number: int, mark: str) -> bool:
-        if self._rows("SELECT 1 FROM marks WHERE mark = ? AND number = ?", mark, number):
-            return False
-        self._rows("INSERT INTO marks VALUES (?, ?)", mark, number)
-        return True
+    def _head(self) -> tuple[int, int, str]:
+        found = self._rows("SELECT number, last_place, summary FROM head")
+        return (found[0][0], found[0][1], json.loads(found[0][2])) if found else (0, 0, "")
 
-    def _remove(self, numbers: set[int]) -> int:
-        for number in numbers:
-            self._rows("DELETE FROM messages WHERE number = ?", number)
-            self._rows("DELETE FROM marks WHERE number = ?", number)
-        self._revision += bool(numbers)
-        return len(numbers)
+    async def head(self) -> Head:
+        with self._transaction("DEFERRED"):
+            number, _, summary = self._head()
+            [(size,)] = self._rows("SELECT count(*) FROM messages WHERE said IS NOT NULL")
+        return Head(number, size, summary)
 
-    async def delete(self, msg_ids: list[str], **kwargs: Any) -> int:
-        return self._remove(set(self._numbers(as_ids(msg_ids))))
-
-    async def delete_by_mark(self, mark: str | list[str], *args: Any, **kwargs: Any) -> int:
-        names = as_marks(mark, "mark", is_optional=False)
-        numbers = {
-            row[0] for name in names for row in self._rows("SELECT number FROM marks WHERE mark = ?", name)
-        }
-        return self._remove(numbers)
-
-    async def size(self) -> int:
-        return int(self._rows("SELECT count(*) FROM messages")[0][0])
-
-    async def clear(self) -> None:
-        self._rows("DELETE FROM messages")
-        self._rows("DELETE FROM marks")
-        self._compressed_summary = ""
-        self._revision += 1
-
-    async def get_memory(
+    async def read(
         self,
+        *,
+        after: int = 0,
+        ids: Collection[str] | None = None,
         mark: str | None = None,
-        exclude_mark: str | None = None,
-        prepend_summary: bool = True,
-        **kwargs: Any,
-    ) -> list[Msg]:
-        bearing = "number IN (SELECT number FROM marks WHERE mark = ?)"
-        conditions = [(bearing, mark)] * (mark is not None)
-        conditions += [(f"NOT {bearing}", exclude_mark)] * (exclude_mark is not None)
-        where = " AND ".join(condition for condition, _ in conditions) or "1"
-        values = [value for _, value in conditions]
-        rows = self._rows(f"SELECT said FROM messages WHERE {where} ORDER BY number", *values)
-        found = [Msg.from_dict(json.loads(said)) for (said,) in rows]
-        if prepend_summary and self._compressed_summary:
-            return [summary_message(self._compressed_summary), *found]
-        return found
+        limit: int | None = None,
+    ) -> list[Entry]:
+        columns = "SELECT key, place, changed, said, tokens FROM messages"
+        with self._transaction("DEFERRED"):
+            if ids is None:
+                rows = self._rows(f"{columns} WHERE changed > ?", after)
+            else:
+                wanted = [json.dumps(id) for id in dict.fromkeys(ids)]
+                rows = [row for id in wanted for row in self._rows(f"{columns} WHERE id = ?", id)]
+            entries = [self._entry(*row) for row in rows if row[2] > after and (after or row[3] is not None)]
+        entries = [entry for entry in entries if mark is None or mark in entry.marks]
+        return sorted(entries, key=lambda entry: entry.place)[:limit]
 
-    async def update_messages_mark(
-        self, new_mark: str | None, old_mark: str | None = None, msg_ids: list[str] | None = None
-    ) -> int:
-        numbers = {row[0] for row in self._rows("SELECT number FROM messages")}
-        if msg_ids is not None:
-            numbers &= set(self._numbers(msg_ids))
-        if old_mark is not None:
-            numbers &= {row[0] for row in self._rows("SELECT number FROM marks WHERE mark = ?", old_mark)}
-        for number in numbers:
-            if old_mark is not None:
-                self._rows("DELETE FROM marks WHERE mark = ? AND number = ?", old_mark, number)
-            if new_mark is not None:
-                self._mark(number, new_mark)
-        self._revision += bool(numbers)
-        return len(numbers)
+    def _entry(self, key: str, place: str, changed: int, said: str | None, tokens: str) -> Entry:
+        marks = [
+            json.loads(mark)
+            for (mark,) in self._rows("SELECT mark FROM marks WHERE key = ? ORDER BY number", key)
+        ]
+        msg = None if said is None else Msg.from_dict(json.loads(said))
+        name, count = json.loads(tokens) or (None, 0)
+        counted = None if name is None else (name, count)
+        return Entry(Fraction(place), changed, json.loads(key), msg, tuple(marks), counted)
 
-    async def update_compressed_summary(self, summary: str) -> None:
-        self._compressed_summary = summary
-        self._revision += 1
+    async def write(self, changes: Sequence[Change], *, at: int | None = None) -> int:
+        with self._transaction("IMMEDIATE"):
+            number, last_place, summary = self._head()
+            if at is not None and at != number:
+                raise ConflictError(f"the history is at {number}, not at {at}", number=number)
+            number += 1
+            for change in changes:
+                if isinstance(change, Add):
+                    last_place += 1
+                    self._add(change, number, last_place)
+                elif isinstance(change, Delete):
+                    self._delete(change.keys, number)
+                elif isinstance(change, Mark):
+                    self._mark(change.keys, change.add, change.remove, number)
+                elif isinstance(change, SetSummary):
+                    summary = change.summary
+                else:
+                    self._write_ledger(change, number)
+            self._rows("DELETE FROM head")
+            self._rows("INSERT INTO head VALUES (?, ?, ?)", number, last_place, json.dumps(summary))
+        return number
+
+    def _add(self, change: Add, number: int, last_place: int) -> None:
+        msg, id = change.msg, json.dumps(change.msg.id)
+        there = [
+            json.loads(key)
+            for (key,) in self._rows("SELECT key FROM messages WHERE id = ? AND said IS NOT NULL", id)
+        ]
+        if there and not change.duplicate:
+            for mark in change.marks:
+                self._mark(there, mark, None, number)
+            return
+        key, copy = msg.id, 2
+        while key in there or message_id(key) != msg.id:
+            key, copy = f"{msg.id}\0{copy}", copy + 1
+        place = (
+            Fraction(last_place) if change.before is None else self._place_before(change.before, last_place)
+        )
+        values = json.dumps(key), id, str(place), number, json.dumps(msg.to_dict()), json.dumps(change.tokens)
+        self._rows("INSERT OR REPLACE INTO messages VALUES (?, ?, ?, ?, ?, ?)", *values)
+        for mark in change.marks:
+            self._mark([key], mark, None, number)
+
+    def _place_before(self, key: str, last_place: int) -> Fraction:
+        found = self._rows("SELECT place FROM messages WHERE key = ? AND said IS NOT NULL", json.dumps(key))
+        if not found:
+            return Fraction(last_place)
+        follows = Fraction(found[0][0])
+        others = [
+            Fraction(place) for (place,) in self._rows("SELECT place FROM messages WHERE said IS NOT NULL")
+        ]
+        return (max((place for place in others if place < follows), default=follows - 2) + follows) / 2
+
+    def _delete(self, keys: Iterable[str], number: int) -> None:
+        gone = (
+            "UPDATE messages SET said = NULL, tokens = 'null', changed = ? WHERE key = ? AND said IS NOT NULL"
+        )
+        for key in map(json.dumps, keys):
+            self._rows(gone, number, key)
+            self._rows("DELETE FROM marks WHERE key = ?", key)
+
+    def _mark(self, keys: Iterable[str], add: str | None, remove: str | None, number: int) -> None:
+        for key in map(json.dumps, keys):
+            if not self._rows("SELECT 1 FROM messages WHERE key = ? AND said IS NOT NULL", key):
+                continue
+            before = self._rows("SELECT mark FROM marks WHERE key = ? ORDER BY number", key)
+            if remove is not None and remove != add:
+                self._rows("DELETE FROM marks WHERE key = ? AND mark = ?", key, json.dumps(remove))
+            if add is not None:
+                self._rows("INSERT OR IGNORE INTO marks (key, mark) VALUES (?, ?)", key, json.dumps(add))
+            if before != self._rows("SELECT mark FROM marks WHERE key = ? ORDER BY number", key):
+                self._rows("UPDATE messages SET changed = ? WHERE key = ?", number, key)
+
+    def _write_ledger(self, change: Any, number: int) -> None:
+        insert = "INSERT OR REPLACE INTO ledger (name, number, edit) VALUES (?, ?, ?)"
+        if isinstance(change, Record):
+            for edit in change.edits:
+                self._rows(insert, json.dumps(name_of(edit)), number, json.dumps(edit_to_dict(edit)))
+            if change.learnt:
+                self._rows("DELETE FROM learnt")
+                self._rows("INSERT INTO learnt VALUES (?, ?)", number, json.dumps(dict(change.learnt)))
+            return
+        for name in map(json.dumps, change.names):
+            if self._rows("SELECT 1 FROM ledger WHERE name = ? AND edit IS NOT NULL", name):
+                self._rows(insert, name, number, None)
+
+    async def ledger(self, *, after: int = 0) -> list[LedgerEntry]:
+        edits: dict[int, list[Any]] = {}
+        withdrawn: dict[int, list[Any]] = {}
+        with self._transaction("DEFERRED"):
+            learnt = {number: json.loads(data) for number, data in self._rows("SELECT * FROM learnt")}
+            rows = self._rows("SELECT name, number, edit FROM ledger ORDER BY position")
+        for name, number, edit in rows:
+            if edit is not None:
+                edits.setdefault(number, []).append(edit_from_dict(json.loads(edit)))
+            elif after:
+                item, path = json.loads(name)
+                withdrawn.setdefault(number, []).append((ItemKey(*item), tuple(path)))
+        return [
+            LedgerEntry(number, edits.get(number, ()), withdrawn.get(number, ()), learnt.get(number))
+            for number in sorted({*edits, *withdrawn, *learnt})
+            if number > after
+        ]
+
+
+class SQLiteMemory(MemoryBase):
+    """A memory over such a history."""
+
+    def __init__(self, file: Path | str = ":memory:") -> None:
+        super().__init__(SQLiteHistory(file))
+
+    def close(self) -> None:
+        assert isinstance(self.history, SQLiteHistory)
+        self.history.close()
 
     def state_dict(self) -> dict[str, Any]:
         """Return nothing: the file holds it all."""
@@ -129,6 +230,3 @@ class SQLiteMemory(MemoryBase):
 
     def load_state_dict(self, state: dict[str, Any], strict: bool = True) -> None:
         """Take nothing: the file holds it all."""
-
-    def revision(self) -> int:
-        return self._revision

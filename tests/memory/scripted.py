@@ -20,6 +20,7 @@ from context_compressor import (
     to_openai,
 )
 from context_compressor.memory.base import MemoryBase
+from context_compressor.memory.history import Add
 from tests.support.validity import problems
 
 COUNTER = TiktokenCounter()
@@ -155,6 +156,58 @@ class GatedBase(InMemoryMemory):
     async def get_memory(self, *args: Any, **kwargs: Any) -> list[Msg]:
         await self._stop("get_memory")
         return await super().get_memory(*args, **kwargs)
+
+
+class ScriptedHistory:
+    """A history around another, of which calls can be made to go wrong.
+
+    Args:
+        inner: answers.
+        faults: what happens at a call, by its number, all verbs counted together from 1: it may "fail" or
+            "hang", each before it does anything or "late", when it has; or "somebody writes" before it.
+
+    Attributes:
+        calls: the verbs called so far.
+        hung: set when a call hangs; only cancelling it ends it.
+        is_quiet: whether calls are neither counted nor go wrong.
+    """
+
+    is_quiet = False
+
+    def __init__(self, inner: Any, faults: dict[int, str] | None = None) -> None:
+        self.inner = inner
+        self.faults = faults or {}
+        self.calls: list[str] = []
+        self.hung = asyncio.Event()
+        self.tells_marks = getattr(inner, "tells_marks", True)
+        self.counts_changes = getattr(inner, "counts_changes", True)
+
+    async def _call(self, verb: str, *args: Any, **kwargs: Any) -> Any:
+        if self.is_quiet:
+            return await getattr(self.inner, verb)(*args, **kwargs)
+        self.calls.append(verb)
+        fault = self.faults.get(len(self.calls), "")
+        if fault == "somebody writes":
+            await self.inner.write([Add(Msg("user", f"somebody says {len(self.calls)}", "user"))])
+        answer = await getattr(self.inner, verb)(*args, **kwargs) if "late" in fault else None
+        if "fail" in fault:
+            raise ConnectionError("no route to the database")
+        if "hang" in fault:
+            self.hung.set()
+            await asyncio.Event().wait()
+        return await getattr(self.inner, verb)(*args, **kwargs) if answer is None else answer
+
+    async def head(self) -> Any:
+        return await self._call("head")
+
+    async def read(self, **kwargs: Any) -> Any:
+        return await self._call("read", **kwargs)
+
+    async def write(self, changes: Any, *, at: int | None = None) -> Any:
+        return await self._call("write", changes, at=at)
+
+    async def ledger(self, *, after: int = 0) -> Any:
+        return await self._call("ledger", after=after)
 
 
 class ForeignMemory(MemoryBase):

@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Any
+from typing import Any, ClassVar
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -17,6 +17,7 @@ from context_compressor import (
     CompressedMemory,
     CompressionConfig,
     CompressionEvent,
+    InMemoryMemory,
     InMemoryOffloadStore,
     Msg,
     Summary,
@@ -25,12 +26,14 @@ from context_compressor import (
     from_openai,
     to_openai,
 )
+from context_compressor.compression.edits import name_of
 from context_compressor.compression.items import rebuild
 from context_compressor.errors import ContextOverflowError
 from context_compressor.memory.state import KnownMessages
 from context_compressor.messages.media import encoded_media
 from context_compressor.messages.msg import is_instruction
 from context_compressor.messages.repair import is_empty_assistant
+from tests.memory.on_disk import SQLiteMemory
 from tests.support.strategies import chat_histories, messages
 from tests.support.validity import problems
 
@@ -54,7 +57,7 @@ class Terse:
     remote = False
 
     async def summarize(self, request: SummaryRequest) -> Summary:
-        return Summary(text="Earlier work went on as planned; see the transcript for what was said.")
+        return Summary(text="## Work\n- It went on as planned; see the transcript for what was said.")
 
 
 class Failing:
@@ -80,7 +83,7 @@ class Remote:
         await steps(number * 7 % 20)
         if number % 5 == 4:
             raise ConnectionError("no route to model")
-        return Summary(text=f"Part {number} of the work went on as planned.")
+        return Summary(text=f"## Work\n- Part {number} of it went on as planned.")
 
 
 async def steps(count: int) -> None:
@@ -191,6 +194,8 @@ class Laws(RuleBasedStateMachine):
         self.last: tuple[int, list[dict[str, Any]]] = (0, [])
         self.number = 0
 
+    given: ClassVar[dict[str, Any]] = {}
+
     def new_memory(self) -> CompressedMemory:
         return CompressedMemory(
             config=self.config,
@@ -198,6 +203,7 @@ class Laws(RuleBasedStateMachine):
             summarizer=self.summarizer,
             counter=COUNTER,
             on_event=self.events.append,
+            **self.given,
         )
 
     def run(self, awaitable: Any) -> Any:
@@ -256,11 +262,15 @@ class Laws(RuleBasedStateMachine):
         texts = {text for msg in self.added if msg.id in gone for text in said(msg)}
         self.added = [msg for msg in self.added if msg.id not in gone]
         kept = "\0".join(text for msg in self.added for text in said(msg))
+        self.let_others_follow()
         stored = self.store.texts()
         for text in texts:
             if len(text) > 200 and text not in kept:
                 assert text not in stored.values(), "a deleted text is still stored"
                 assert not any(text in other for other in stored.values()), "still in a transcript"
+
+    def let_others_follow(self) -> None:
+        """Let other memories over the same history read what was changed: there are none."""
 
     @rule(mark=st.sampled_from(MARKS))
     def delete_marked(self, mark: str) -> None:
@@ -282,6 +292,7 @@ class Laws(RuleBasedStateMachine):
     def clear(self) -> None:
         self.run(self.memory.clear())
         self.added = []
+        self.let_others_follow()
         assert self.run(self.store.refs()) == []
 
     @rule()
@@ -290,6 +301,10 @@ class Laws(RuleBasedStateMachine):
             self.run(self.memory.compress_now())
         except ContextOverflowError:
             self.check_overflow()
+
+    @rule(summary=st.sampled_from(("", "so far", "so far, and on")))
+    def summarize(self, summary: str) -> None:
+        self.run(self.memory.update_compressed_summary(summary))
 
     @rule(refuse=st.booleans())
     def refuse_writes(self, refuse: bool) -> None:
@@ -514,6 +529,115 @@ class BackgroundLaws(Laws):
             self.run(steps(pause))
 
 
+class SharedLaws(Laws):
+    """The same for two memories over one history and one store. Rules act on the one whose turn it is."""
+
+    @initialize(
+        config=configs(),
+        kind=st.sampled_from((None, Terse, Failing, Remote)),
+        base=st.sampled_from((InMemoryMemory, SQLiteMemory)),
+    )
+    def start(self, config: CompressionConfig, kind: Any, base: Any) -> None:
+        self.given = {"base": base()}
+        self.begin(config, kind)
+        self.other = self.memory, self.events, self.last
+        self.events = []
+        self.memory = self.new_memory()
+
+    @rule()
+    def take_turns(self) -> None:
+        mine = self.memory, self.events, self.last
+        self.memory, self.events, self.last = self.other
+        self.other = mine
+
+    def let_others_follow(self) -> None:
+        with suppress(ContextOverflowError):
+            self.run(self.other[0].get_memory())
+        self.run(self.other[0].aclose())  # a view that is current tidies nothing up
+
+    @rule()
+    def close(self) -> None:
+        self.run(self.other[0].aclose())
+        super().close()
+
+    @rule()
+    def save_and_load(self) -> None:
+        """Who has the history needs nothing else: whoever begins anew shows the same."""
+        before = self.agreed_view()
+        self.run(self.memory.aclose())
+        self.events.clear()
+        self.memory, self.last = self.new_memory(), (0, [])
+        assert before == self.agreed_view()
+        assert not any(event.kind == "compress" for event in self.events)
+
+    @rule(history=chat_histories(valid=True, max_turns=6), lines=st.integers(5, 60), count=st.integers(0, 20))
+    def act_at_once(self, history: list[dict[str, Any]], lines: int, count: int) -> None:
+        """Both show a view and change something, while the other one does."""
+        read = from_openai(history)
+        gone = self.added[:2]
+        self.number += 1
+        filler = [Msg("user", f"{self.number}:{line} and on it goes", "user") for line in range(lines)]
+
+        async def read_view(memory: CompressedMemory) -> None:
+            with suppress(ContextOverflowError):
+                await memory.get_memory()
+
+        async def write() -> None:
+            await steps(count)
+            await self.memory.add(read)
+
+        async def delete() -> None:
+            await steps(count // 2)
+            await self.other[0].delete([msg.id for msg in gone])
+
+        async def all_at_once() -> None:
+            await self.other[0].add(filler)
+            await asyncio.gather(read_view(self.memory), read_view(self.other[0]), write(), delete())
+
+        self.run(all_at_once())
+        self.added = [msg for msg in self.added if msg not in gone] + filler + read
+
+    def agreed_view(self) -> list[dict[str, Any]] | None:
+        """Return what both show once neither has anything to do; None where that exceeds the budget."""
+        views: list[Any] = []
+        for _ in range(8):
+            number, views = self.head_number(), []
+            for memory in (self.memory, self.other[0]):
+                try:
+                    views.append([msg.to_dict() for msg in self.run(memory.get_memory())])
+                except ContextOverflowError:
+                    views.append(None)
+            if number == self.head_number():
+                break
+        else:
+            raise AssertionError("they do not come to rest")
+        one, other = views
+        assert one == other, next(
+            ((a, b) for a, b in zip(one or [], other or [], strict=False) if a != b), views
+        )
+        return one
+
+    def head_number(self) -> int:
+        number: int = self.run(self.memory.base.history.head()).number
+        return number
+
+    @invariant()
+    def both_show_the_same(self) -> None:
+        if hasattr(self, "other"):
+            self.agreed_view()
+            for memory in (self.memory, self.other[0]):
+                state = memory._tracker.state
+                told = self.run(memory.base.history.ledger())
+                assert state.ledger.edits() == {name_of(edit): edit for entry in told for edit in entry.edits}
+                shown = {id for item in state.items for id in item.covered}
+                assert shown <= {msg.id for msg in self.added}
+
+    def teardown(self) -> None:
+        if hasattr(self, "other"):
+            self.run(self.other[0].aclose())
+        super().teardown()
+
+
 Laws.TestCase.settings = settings(
     max_examples=200,
     stateful_step_count=12,
@@ -521,5 +645,7 @@ Laws.TestCase.settings = settings(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )
 BackgroundLaws.TestCase.settings = settings(Laws.TestCase.settings, max_examples=100)
+SharedLaws.TestCase.settings = settings(Laws.TestCase.settings, max_examples=60)
 TestLaws = Laws.TestCase
+TestSharedLaws = SharedLaws.TestCase
 TestBackgroundLaws = BackgroundLaws.TestCase

@@ -1,0 +1,145 @@
+"""A history that fails, hangs or is written by somebody else, at each of its calls in turn."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from context_compressor import (
+    CompressedMemory,
+    InMemoryMemory,
+    InMemoryOffloadStore,
+    Summary,
+    SummaryRequest,
+    from_openai,
+    to_openai,
+)
+from context_compressor.compression.edits import name_of
+from context_compressor.memory.history import History, ListHistory
+from context_compressor.memory.wrapped import MemoryHistory
+from tests.memory.on_disk import SQLiteHistory
+from tests.memory.scripted import (
+    COUNTER,
+    ScriptedHistory,
+    call,
+    config,
+    everything,
+    exchange,
+    good_view,
+    result,
+    strings,
+    system,
+    text,
+    turns,
+    user,
+)
+
+
+class Short:
+    """A summariser that says little, at once."""
+
+    remote = False
+
+    async def summarize(self, request: SummaryRequest) -> Summary:
+        return Summary(text="## Work\n- It went on as planned; see the transcript for what was said.")
+
+
+def steps(memory: CompressedMemory) -> list[Callable[[], Awaitable[Any]]]:
+    """Return what an agent does: each step may be done again."""
+    begin = from_openai([system("be brief"), *turns(2), *exchange("large", 120)])
+    more = from_openai([call("open"), user("never mind"), *turns(2, tag="u")])
+    late = from_openai([result("open", text("late", 3)), *turns(2, tag="v")])
+    last = from_openai(turns(1, tag="w"))
+    hint = from_openai([user("a hint")])
+    return [
+        lambda: memory.add(begin),
+        memory.get_memory,
+        lambda: memory.update_compressed_summary("so far"),
+        lambda: memory.add(hint, marks="hint"),
+        lambda: memory.add(more),
+        memory.get_memory,
+        lambda: memory.update_messages_mark("pinned", msg_ids=[begin[2].id]),
+        lambda: memory.delete_by_mark("hint"),
+        lambda: memory.add(late),
+        memory.get_memory,
+        lambda: memory.add(more[-2:], marks="pinned"),
+        lambda: memory.delete([begin[1].id, late[1].id]),
+        memory.get_memory,
+        lambda: memory.update_messages_mark(None, "pinned"),
+        memory.compress_now,
+        memory.clear,
+        lambda: memory.add([*last, *begin]),
+        memory.get_memory,
+    ]
+
+
+def new_memory(history: History) -> CompressedMemory:
+    return CompressedMemory(history, config(), InMemoryOffloadStore(), Short(), COUNTER)
+
+
+async def check(memory: CompressedMemory, history: ScriptedHistory) -> None:
+    """Check that the view keeps the laws, and that memory, history and store agree on the ledger."""
+    history.is_quiet = True
+    view = await good_view(memory)
+    reachable = await everything(memory, view)
+    state = memory._tracker.state
+    for entry in await history.read():
+        if entry.msg is not None and entry.key not in state.withheld:
+            missing = [said for said in strings(entry.msg.content) if said not in reachable]
+            assert all(len(said) < 20 for said in missing), "lost"  # ids and names of blocks
+    told = await history.ledger()
+    assert state.ledger.edits() == {name_of(edit): edit for entry in told for edit in entry.edits}
+    if learnt := [entry.learnt for entry in told if entry.learnt]:
+        assert {key: learnt[-1][key] for key in ("pending", "decisions")} == state.ledger.learnt()
+    stored, named = set(await memory.store.refs()), set(state.ledger.refs())
+    assert named <= stored
+    assert stored - named == state.ledger.unwanted  # a removal that was cancelled is for the next call
+    history.is_quiet = False
+
+
+async def play(history: ScriptedHistory) -> None:
+    """Do all steps; one that fails or hangs is done again, after a check of all laws."""
+    memory = new_memory(history)
+    for step in steps(memory):
+        task = asyncio.ensure_future(step())
+        hung = asyncio.create_task(history.hung.wait())
+        await asyncio.wait({task, hung}, return_when=asyncio.FIRST_COMPLETED)
+        hung.cancel()
+        if history.hung.is_set():
+            history.hung.clear()
+            task.cancel()
+            await asyncio.wait({task})
+        elif task.exception() is None:
+            continue
+        else:
+            assert isinstance(task.exception(), ConnectionError)
+        await check(memory, history)
+        await step()
+    await check(memory, history)
+    if not isinstance(history.inner, MemoryHistory):  # which is for one writer
+        history.is_quiet = True
+        view = await new_memory(history.inner).get_memory()
+        assert to_openai(view) == to_openai(await memory.get_memory())
+    await memory.aclose()
+    assert set(await memory.store.refs()) == set(memory._tracker.state.ledger.refs())
+
+
+def wrapped() -> MemoryHistory:
+    return MemoryHistory(InMemoryMemory())
+
+
+HOW = ("fail", "fail late", "hang", "hang late", "somebody writes")
+
+
+@pytest.mark.parametrize(
+    ("new", "how"),
+    [*((ListHistory, how) for how in HOW), (SQLiteHistory, HOW[-1]), (wrapped, HOW[1]), (wrapped, HOW[2])],
+)
+async def test_all_goes_on_whatever_becomes_of_a_call(new: Callable[[], History], how: str) -> None:
+    smooth = ScriptedHistory(new())
+    await play(smooth)
+    for number in range(1, len(smooth.calls) + 1):
+        await play(ScriptedHistory(new(), {number: how}))
