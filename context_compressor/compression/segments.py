@@ -30,6 +30,7 @@ from context_compressor.messages.msg import Msg, is_staying, segment_metadata, s
 from context_compressor.messages.parts import PartPath
 from context_compressor.messages.standing import standing_in
 from context_compressor.messages.text import sendable
+from context_compressor.offload.store import ref_of
 from context_compressor.summarizers.checking import summarize_checked
 from context_compressor.summarizers.cutting import cut
 from context_compressor.summarizers.parts import InParts
@@ -300,6 +301,8 @@ class SegmentMaker:
         *,
         summarized: bool,
     ) -> SegmentEdit:
+        own = material.stored[material.children :]
+        items_ref = ref_of(render_transcript(own).text) if own and material.children else None
         return SegmentEdit(
             id="",
             items=tuple(item.key for item in material.items if item.kind != "segment"),
@@ -311,6 +314,7 @@ class SegmentMaker:
             notes=notes,
             standing=standing,
             stands_for_tokens=material.stands_for_tokens,
+            items_ref=items_ref,
         )
 
     def _request(

@@ -8,7 +8,15 @@ from typing import Any, NamedTuple, TypeVar
 
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.done import Performed
-from context_compressor.compression.edits import Edit, EditName, ItemKey, message_id, name_of
+from context_compressor.compression.edits import (
+    Edit,
+    EditName,
+    ItemKey,
+    SegmentEdit,
+    message_id,
+    name_of,
+    without_words,
+)
 from context_compressor.compression.items import ViewItem
 from context_compressor.compression.ledger import Ledger
 from context_compressor.compression.recovery import Recovery
@@ -30,6 +38,7 @@ from context_compressor.memory.history import (
 from context_compressor.memory.state import KnownMessages, MemoryState
 from context_compressor.messages.exchanges import Decisions, ExchangeBuilder
 from context_compressor.messages.msg import Msg
+from context_compressor.offload.store import OffloadStore, read_text
 from context_compressor.tokens.counter import MessageTokens, TokenCounter, measure_all_off_loop
 from context_compressor.tokens.off_loop import run_off_loop, text_characters
 
@@ -64,11 +73,19 @@ class _Rebuilt(NamedTuple):
     messages: list[tuple[str, Msg]]
     withdrawn: set[EditName]
     """The edits that do not hold any more."""
+    renewed: list[SegmentEdit]
+    """Segments that stand in the view again, with their words; and those that were checked first."""
     ledger: Ledger
-    """A copy without those."""
+    """A copy of the state's where that is done."""
     counted: dict[str, MessageTokens]
     unseen: set[str]
     built: tuple[list[ViewItem], ExchangeBuilder]
+
+    @property
+    def changes(self) -> list[Change]:
+        """What is to be written to the history's ledger."""
+        withdrawals: list[Change] = [Withdraw(self.withdrawn)] if self.withdrawn else []
+        return [*withdrawals, Record(self.renewed)] if self.renewed else withdrawals
 
 
 class Tracker:
@@ -81,6 +98,7 @@ class Tracker:
         history: where the messages live.
         config: thresholds.
         counter: measures messages.
+        store: has the words of merged segments.
 
     Attributes:
         state: ledger, known messages and view; replaced as a whole when a saved state is loaded or all is
@@ -96,13 +114,16 @@ class Tracker:
 
     lock = LoopLock()
 
-    def __init__(self, history: History, config: CompressionConfig, counter: TokenCounter) -> None:
+    def __init__(
+        self, history: History, config: CompressionConfig, counter: TokenCounter, store: OffloadStore
+    ) -> None:
         self.history = history
         self.number = 0
         self.edited = False
         self.gone: set[str] | None = None
         self._config = config
         self._counter = counter
+        self._store = store
         self._counter_name = str(getattr(counter, "encoding_name", None))
         self._has_to_read = False
         self._loaded_tokens: dict[str, int] | None = None
@@ -213,9 +234,7 @@ class Tracker:
         rebuilt = await self._rebuild(entries, ids, tokens, {e.key for e in entries if e.key not in seen})
         if state is not self.state:
             return False
-        changes: list[Change] = [Withdraw(rebuilt.withdrawn)] if rebuilt.withdrawn else []
-        if loaded is not None:
-            changes = _replacing(edits, rebuilt.ledger)
+        changes = rebuilt.changes if loaded is None else _replacing(edits, rebuilt.ledger)
         number = head.number
         if changes:
             number = await self.history.write(changes, at=head.number)
@@ -264,7 +283,7 @@ class Tracker:
         ledger.decisions.keep({key for key, _ in messages})
         counted = self._still_valid(dict(messages))
         # Pairing may have changed, and with it what a message says in the view.
-        recovery = await run_off_loop(characters, Recovery, messages, ledger, self._config.redact)
+        recovery = await self.recovery(messages, ledger)
         await recovery.withdraw_outdated(characters)
         missing = {
             key: msg
@@ -275,7 +294,20 @@ class Tracker:
         counted |= dict(zip(missing, counts, strict=True))
         unseen = unseen | state.unseen()
         built = await run_off_loop(characters, state.build, messages, ledger, counted, unseen)
-        return _Rebuilt(messages, edits.keys() - ledger.edits().keys(), ledger, counted, unseen, built)
+        withdrawn = edits.keys() - ledger.edits().keys()
+        renewed = [one for one in ledger.segments() if edits[name_of(one)] is not one]
+        return _Rebuilt(messages, withdrawn, renewed, ledger, counted, unseen, built)
+
+    async def recovery(self, messages: Sequence[tuple[str, Msg]], ledger: Ledger) -> Recovery:
+        """Return what these messages still say of the texts that a ledger names."""
+
+        def prepare() -> Recovery:
+            return Recovery(messages, ledger, self._config.redact, self._read)
+
+        return await run_off_loop(text_characters(msg for _, msg in messages), prepare)
+
+    async def _read(self, ref: str) -> str:
+        return await read_text(self._store, ref, self._config.store_timeout_seconds)
 
     def _still_valid(self, now: Mapping[str, Msg]) -> dict[str, MessageTokens]:
         """Return the counts of messages whose content is as it was when they were counted."""
@@ -289,6 +321,8 @@ class Tracker:
     def _show(self, rebuilt: _Rebuilt) -> None:
         state = self.state
         state.ledger.drop(rebuilt.withdrawn)
+        for segment in rebuilt.renewed:
+            state.ledger.replace(segment)
         state.rebuild(rebuilt.built, len(rebuilt.messages), rebuilt.counted, rebuilt.unseen)
 
     async def look_up(self, mark: str) -> None:
@@ -377,7 +411,7 @@ class Tracker:
             if items is None:
                 left = [entry for entry in await self.history.read() if entry.key not in set(keys)]
                 rebuilt = await self._rebuild(left, keys, state.known.tokens, set())
-                changes += [Withdraw(rebuilt.withdrawn)] if rebuilt.withdrawn else []
+                changes += rebuilt.changes
             if await self._write(changes, at=self.number):
                 state.known.remove(keys)
                 self._note_gone(keys)
@@ -428,7 +462,7 @@ class Tracker:
             place = next((n for n, entry in enumerate(left) if entry.key == next_key), len(left))
             left[place:place] = [Entry(0, 0, msg.id, msg, own) for msg, own in zip(added, marks, strict=True)]
             rebuilt = await self._rebuild(left, keys, state.known.tokens, {msg.id for msg in added})
-            changes += [Withdraw(rebuilt.withdrawn)] if rebuilt.withdrawn else []
+            changes += rebuilt.changes
             if not await self._write(changes, at=self.number):
                 return
             known = KnownMessages()
@@ -530,6 +564,19 @@ class Tracker:
             pass
         return await self._in_step(change, events)
 
+    async def forget_words(self, stored: Sequence[tuple[SegmentEdit, str]]) -> None:
+        """Let go of the words of merged segments that the store has now, each with their ref."""
+        async with self.lock:
+            ledger = self.state.ledger
+            merged = {id(segment) for segment in ledger.merged_with_words()}
+            bare = [without_words(segment, ref) for segment, ref in stored if id(segment) in merged]
+            try:
+                if bare and not self._has_to_read and await self._write([Record(bare)], at=self.number):
+                    for segment in bare:
+                        ledger.replace(segment)
+            except ConflictError:
+                pass  # the next event tries again
+
     async def _in_step(self, change: Callable[[], Awaitable[T]], events: list[CompressionEvent]) -> T:
         """Make a change to what is there now, again where others wrote meanwhile."""
         while True:
@@ -557,7 +604,7 @@ class Tracker:
             return
         rebuilt = await self._rebuild(await self.history.read(), left, state.known.tokens, set())
         try:
-            if not await self._write([Withdraw(rebuilt.withdrawn)], at=self.number):
+            if not await self._write(rebuilt.changes, at=self.number):
                 return
         except ConflictError:
             self._has_to_read = True  # and finds them pinned
@@ -593,7 +640,7 @@ class Tracker:
     def _start_empty(self) -> None:
         """Forget everything; the stored texts become unwanted."""
         ledger = self.state.ledger
-        unwanted = {*ledger.refs(), *ledger.unwanted}
+        unwanted = ledger.kept_refs() | ledger.unwanted
         generation, budget = self.state.generation + 1, self.state.budget
         self.state = self._empty_state()
         self.state.generation = generation

@@ -22,7 +22,7 @@ from context_compressor import (
     to_openai,
 )
 from context_compressor.offload.store import OffloadStore, ref_of
-from tests.memory.scripted import REF, strings, turns, user
+from tests.memory.scripted import REF, kept, strings, turns, user
 from tests.support.validity import problems
 
 FILES = sorted((Path(__file__).parent / "saved").glob("*.json"))
@@ -162,7 +162,7 @@ async def test_it_goes_on_within_the_budget(saved: dict[str, Any]) -> None:
         assert COUNTER.count_messages(view) <= memory.budget_tokens
     assert await memory.size() == history + len(added)
     assert memory.stats().events > events
-    assert set(await memory.reachable_refs()) == set(await memory.store.refs())  # nothing waits any more
+    assert kept(memory) == set(await memory.store.refs())  # nothing waits any more
     await memory.aclose()
 
 
