@@ -3,6 +3,7 @@
     python -m benchmarks.sessions build/sessions
     python benchmarks/growth.py [--data DIR] [--budget N] [--sizes N ...] [--orders N] [--every N]
                                 [--results OUT]
+    python benchmarks/growth.py --life 100000 [--results OUT]
 
 `DIR` holds recorded sessions as for `savings.py`. Those below 100,000 tokens, in an order drawn with a fixed
 seed, are joined end to end to one session, cut between messages, never between calls and their results. Every
@@ -16,13 +17,21 @@ are measured: figures are means, shares are of all facts. Of each size:
   the same to n log2 n, n the tokens of the session, where the first row has 1;
 - told: of how many facts a passage of the last view holds the keys, by how many tokens before they were said;
 - view: tokens of the last request; ms: what a turn takes in the mean, extractive summaries included.
+
+With `--life` a long life is measured instead: so many messages of some 120 words in a budget of 4,000
+tokens, summaries by a scripted model, texts in files. Told are the events, the size of the saved state as
+JSON, in all and without the messages themselves, the most memory that the process took, and how long it takes
+another to resume: reading the state, and the first view.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import random
+import resource
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,9 +40,17 @@ from math import log2
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from reporting import make_parser, markdown_table, notes_of, percent, write_results
+from reporting import make_parser, markdown_table, notes_of, percent, run_apart, write_results
 from savings import COUNTER, DEFAULT_DATA, read_sessions, report_none
 
+from context_compressor import (
+    CompressedMemory,
+    CompressionConfig,
+    FileOffloadStore,
+    Summary,
+    SummaryRequest,
+    from_openai,
+)
 from context_compressor.measure import RESULT_ROLES, CachedCounter, Chat, Ours, Probe, Recording, Turn, replay
 
 SIZES = (50_000, 100_000, 200_000, 400_000, 800_000, 1_600_000)
@@ -43,6 +60,8 @@ ORDERS = 6
 """Sessions differ more than sizes do: one order of them tells little."""
 FACT_TOKENS = 10_000
 """How far apart facts are planted."""
+LIFE_TOKENS = 4_000
+"""Budget of a long life: small, so that there are many events."""
 DISTANCES = {"below 50,000": 50_000, "below 200,000": 200_000, "further": sys.maxsize}
 """Tokens between a fact and the end: what a row of the table is called, and where it ends."""
 NAMES = ("Adler", "Birke", "Ceder", "Delfin", "Eiche", "Falke", "Ginster", "Heron", "Iltis", "Krähe")
@@ -214,6 +233,83 @@ def row_of(figures: Mapping[str, Any], first: Mapping[str, Any]) -> list[str]:
     ]
 
 
+class Scripted:
+    """A model that answers at once, with 60 words."""
+
+    remote = True
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    async def summarize(self, request: SummaryRequest) -> Summary:  # noqa: ARG002  # the protocol's
+        self.calls += 1
+        said = " ".join(f"step {self.calls} of {place}" for place in range(15))
+        return Summary(f"## Goal\nThe work goes on.\n\n## Done\n{said}")
+
+
+def long_memory(folder: str) -> CompressedMemory:
+    config = CompressionConfig(max_total_tokens=LIFE_TOKENS, background_ratio=None)
+    return CompressedMemory(None, config, FileOffloadStore(folder), Scripted())
+
+
+async def live(messages: int, folder: str) -> dict[str, Any]:
+    """Return the figures of a memory that so many messages went through; its state stays in the folder."""
+    memory, rng, began = long_memory(folder), random.Random(0), time.perf_counter()
+    for number in range(0, messages, 2):
+        words = [" ".join(f"{rng.choice(NAMES)}{rng.randint(0, 999)}" for _ in range(40)) for _ in range(2)]
+        asked = {"role": "user", "content": f"Question {number}: {words[0]}"}
+        await memory.add(from_openai([asked, {"role": "assistant", "content": f"Answer: {words[1]}"}]))
+        await memory.get_memory()
+    seconds, state = time.perf_counter() - began, memory.state_dict()
+    text = json.dumps(state)
+    (Path(folder) / "state.json").write_text(text)
+    own = len(text) - len(json.dumps(state["content"]))
+    ledger = memory._tracker.state.ledger
+    return {
+        "messages": messages,
+        "events": memory.stats().events,
+        "merged_segments": sum(bool(one.words_ref) for one in ledger.segments()),
+        "seconds": seconds,
+        "state_bytes": len(text),
+        "state_bytes_beside_messages": own,
+        "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+    }
+
+
+async def resume(folder: str) -> dict[str, Any]:
+    """Return how long it takes to go on with the state in a folder, and what that takes."""
+    memory, began = long_memory(folder), time.perf_counter()
+    memory.load_state_dict(json.loads((Path(folder) / "state.json").read_text()))
+    await memory.get_memory()
+    return {
+        "resume_seconds": time.perf_counter() - began,
+        "resume_peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+    }
+
+
+def run_live(messages: int, folder: str) -> dict[str, Any]:
+    return asyncio.run(live(messages, folder))
+
+
+def run_resume(folder: str) -> dict[str, Any]:
+    return asyncio.run(resume(folder))
+
+
+def measure_life(messages: int, results: Path | None) -> int:
+    """Measure a long life, the memory and the one that resumes in processes of their own."""
+    with tempfile.TemporaryDirectory() as folder:
+        figures = {**run_apart(run_live, messages, folder), **run_apart(run_resume, folder)}
+    rows = []
+    for name, value in figures.items():
+        told = f"{value / 1e6:.1f} MB" if name.endswith("bytes") or "_bytes_" in name else f"{value:,.0f}"
+        rows.append([name.replace("_bytes", "").replace("_", " "), told])
+    table = markdown_table(("figure", "value"), rows)
+    print(table)
+    if results:
+        write_results(results, "life", figures, "A long life", table)
+    return 0
+
+
 def main() -> int:
     parser = make_parser(__doc__)
     parser.add_argument("--data", type=Path, default=DEFAULT_DATA, help="folder of recorded sessions")
@@ -221,8 +317,11 @@ def main() -> int:
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="tokens of a session, a row each")
     parser.add_argument("--orders", type=int, default=ORDERS, help=f"how many are drawn (default {ORDERS})")
     parser.add_argument("--every", type=int, default=FACT_TOKENS, help="tokens between facts")
+    parser.add_argument("--life", type=int, help="measure a long life of so many messages instead")
     parser.add_argument("--results", type=Path, help="folder to write growth.json and growth.md to")
     options = parser.parse_args()
+    if options.life:
+        return measure_life(options.life, options.results)
     began = time.perf_counter()
     counter = CachedCounter(COUNTER)
     sessions = [

@@ -2,19 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+import json
+from dataclasses import dataclass, fields, replace
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import AfterValidator, BeforeValidator, Discriminator, InstanceOf, StrictBool, StrictInt, Tag
 
 from context_compressor.messages.parts import PartPath
-from context_compressor.offload.store import check_ref
+from context_compressor.offload.store import REF_PATTERN
+
+Text = InstanceOf[str]
+"""A string of saved data: also one with half a surrogate pair, which pydantic's own type refuses."""
+
+
+def _checked_ref(ref: str) -> str:
+    if not REF_PATTERN.fullmatch(ref):
+        raise ValueError(f"{ref!r} is not a ref; a ref is ctx:// and 16 lower-case hex digits")
+    return ref
+
+
+Ref = Annotated[Text, AfterValidator(_checked_ref)]
+"""A ref of saved data."""
 
 
 class ItemKey(NamedTuple):
     """Name one message of a view: the history message it comes from, and which part of it (mostly "")."""
 
-    key: str
-    part: str = ""
+    key: Text
+    part: Text = ""
+
+
+Item = Annotated[ItemKey, BeforeValidator(lambda said: [said] if isinstance(said, str) else said)]
+"""An item of saved data: a key alone, or with a part."""
 
 
 def message_id(key: str) -> str:
@@ -30,42 +49,51 @@ SEGMENT_PART = "@segment"
 class StubEdit:
     """A text left the view; a stub stands in for it."""
 
-    item: ItemKey
-    path: PartPath
-    ref: str
-    text: str
+    item: Item
+    path: tuple[StrictInt, ...]
+    ref: Ref
+    text: Text
     """The stub as the view shows it."""
-    tokens: int
+    tokens: StrictInt
     """Tokens of the stub's text."""
-    page: bool = False
+    page: StrictBool = False
     """Whether the text was a page of `ref`: then `ref` names its source, and the stub says which lines."""
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentEdit:
-    """A group of exchanges, or of earlier segments, left the view; a segment stands in for it."""
+    """A group of exchanges, or of earlier segments, left the view; a segment stands in for it.
 
-    id: str
-    items: tuple[ItemKey, ...]
+    Its words are `text`, `notes` and `standing`. Once it is merged, only a withdrawal of the merge needs
+    them: they are in the store then, under `words_ref`.
+    """
+
+    id: Text
+    items: tuple[Item, ...]
     """The messages that it covers itself, in order."""
-    children: tuple[str, ...]
+    children: tuple[Text, ...]
     """The segments that it merged, in order."""
-    ref: str
+    ref: Ref
     """Ref of the transcript, or of the contents text of a merged segment."""
-    media_refs: tuple[str, ...]
+    media_refs: tuple[Ref, ...]
     """Refs of images and files that the transcript names."""
-    text: str
+    text: Text
     """The segment as the view shows it, label included."""
-    summarized: bool
+    summarized: StrictBool
     """Whether it holds a summary; else it only names its ref."""
-    notes: tuple[str, ...] = ()
+    notes: tuple[Text, ...] = ()
     """What the agent asked to keep, as its text says it; or, where that only names a ref, as the segments
     that it merged said it."""
-    standing: tuple[str, ...] = ()
+    standing: tuple[Text, ...] = ()
     """Standing instructions of what it covers, as its text says them, the oldest first."""
-    stands_for_tokens: int = 0
+    stands_for_tokens: StrictInt = 0
     """Tokens of the messages that it covers, at whatever depth, each result as far as a summariser reads it;
     0: not known, as in states of earlier releases."""
+    words_ref: Ref | None = None
+    """Where its words are, if they are not here."""
+    items_ref: Ref | None = None
+    """Of a segment that merged others, `ref_of` the transcript of its own items alone: by that it can be
+    checked without the words of the others. Not stored; None where it was not reckoned yet."""
 
 
 Edit = StubEdit | SegmentEdit
@@ -85,101 +113,59 @@ def refs_of(edit: Edit) -> tuple[str, ...]:
     return (edit.ref,) if isinstance(edit, StubEdit) else (edit.ref, *edit.media_refs)
 
 
-def _item_to_json(item: ItemKey) -> Any:
-    return [item.key, item.part] if item.part else item.key
+def kept_refs_of(edit: Edit) -> tuple[str, ...]:
+    """Return the refs that an edit names, and the one of its words."""
+    own = None if isinstance(edit, StubEdit) else edit.words_ref
+    return refs_of(edit) if own is None else (*refs_of(edit), own)
 
 
-def _item_from_json(data: Any) -> ItemKey:
-    if isinstance(data, str):
-        return ItemKey(data)
-    if not isinstance(data, list) or len(data) != 2:
-        raise ValueError(f"an item is a key, or a key and a part, not {data!r}")
-    return ItemKey(_text(data[0]), _text(data[1]))
+# Words in the store
+
+
+def words_of(segment: SegmentEdit) -> str:
+    """Return the words of a segment as one text to store."""
+    words = {"text": segment.text, "notes": segment.notes, "standing": segment.standing}
+    return json.dumps(words, ensure_ascii=False)
+
+
+def without_words(segment: SegmentEdit, ref: str) -> SegmentEdit:
+    """Return a segment whose words are stored under a ref."""
+    return replace(segment, text="", notes=(), standing=(), words_ref=ref)
+
+
+def with_words(segment: SegmentEdit, stored: str) -> SegmentEdit:
+    """Return a segment with its words, as `words_of` gave them."""
+    words = json.loads(stored)
+    notes, standing = tuple(words["notes"]), tuple(words["standing"])
+    return replace(segment, text=words["text"], notes=notes, standing=standing, words_ref=None)
+
+
+# Saved form
+
+
+def _type_of(said: Any) -> Any:
+    return said.get("type") if isinstance(said, dict) else None
+
+
+SavedEdit = Annotated[
+    Annotated[StubEdit, Tag("stub")] | Annotated[SegmentEdit, Tag("segment")],
+    Discriminator(_type_of),
+]
+"""An edit as `edit_to_dict` writes it, for pydantic to read."""
+_LEFT_OUT = frozenset({"page", "notes", "standing", "stands_for_tokens", "words_ref", "items_ref"})
+"""Fields that are not written where they say nothing."""
 
 
 def edit_to_dict(edit: Edit) -> dict[str, Any]:
     """Return an edit as JSON-like data."""
-    if isinstance(edit, StubEdit):
-        return {
-            "type": "stub",
-            "item": _item_to_json(edit.item),
-            "path": list(edit.path),
-            "ref": edit.ref,
-            "text": edit.text,
-            "tokens": edit.tokens,
-            "page": edit.page,
-        }
-    data = {
-        "type": "segment",
-        "id": edit.id,
-        "items": [_item_to_json(item) for item in edit.items],
-        "children": list(edit.children),
-        "ref": edit.ref,
-        "media_refs": list(edit.media_refs),
-        "text": edit.text,
-        "summarized": edit.summarized,
+    said = {field.name: getattr(edit, field.name) for field in fields(edit)}
+    return {
+        "type": "stub" if isinstance(edit, StubEdit) else "segment",
+        **{name: _plain(value) for name, value in said.items() if value or name not in _LEFT_OUT},
     }
-    if edit.notes:
-        data["notes"] = list(edit.notes)
-    if edit.standing:
-        data["standing"] = list(edit.standing)
-    if edit.stands_for_tokens:
-        data["stands_for_tokens"] = edit.stands_for_tokens
-    return data
 
 
-def edit_from_dict(data: Mapping[str, Any]) -> Edit:
-    """Read `edit_to_dict`'s form.
-
-    Raises:
-        KeyError, TypeError, ValueError, OffloadNotFoundError: it is malformed.
-    """
-    kind = data["type"]
-    if kind == "stub":
-        return StubEdit(
-            item=_item_from_json(data["item"]),
-            path=tuple(_integer(step) for step in _items(data, "path")),
-            ref=check_ref(data["ref"]),
-            text=_text(data["text"]),
-            tokens=_integer(data["tokens"]),
-            page=_flag(data["page"]),
-        )
-    if kind == "segment":
-        return SegmentEdit(
-            id=_text(data["id"]),
-            items=tuple(_item_from_json(item) for item in _items(data, "items")),
-            children=tuple(_text(child) for child in _items(data, "children")),
-            ref=check_ref(data["ref"]),
-            media_refs=tuple(check_ref(ref) for ref in _items(data, "media_refs")),
-            text=_text(data["text"]),
-            summarized=_flag(data["summarized"]),
-            notes=tuple(_text(note) for note in _items(data, "notes")) if "notes" in data else (),
-            standing=tuple(_text(line) for line in _items(data, "standing")) if "standing" in data else (),
-            stands_for_tokens=_integer(data.get("stands_for_tokens", 0)),
-        )
-    raise ValueError(f"unknown type {kind!r}")
-
-
-def _items(data: Mapping[str, Any], name: str) -> list[Any]:
-    values = data[name]
-    if not isinstance(values, list):
-        raise TypeError(f"{name}: expected a list, got {type(values).__name__}")
-    return values
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"expected a string, got {type(value).__name__}")
-    return value
-
-
-def _integer(value: Any) -> int:
-    if type(value) is not int:
-        raise TypeError(f"expected an integer, got {type(value).__name__}")
-    return value
-
-
-def _flag(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise TypeError(f"expected true or false, got {type(value).__name__}")
-    return value
+def _plain(value: Any) -> Any:
+    if isinstance(value, ItemKey):
+        return list(value) if value.part else value.key
+    return [_plain(one) for one in value] if isinstance(value, tuple) else value

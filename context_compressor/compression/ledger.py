@@ -9,56 +9,83 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Reversible
 from copy import deepcopy
+from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field, StrictInt
 
 from context_compressor.compression.edits import (
     Edit,
     EditName,
     ItemKey,
+    Ref,
+    SavedEdit,
     SegmentEdit,
     StubEdit,
-    edit_from_dict,
+    Text,
     edit_to_dict,
+    kept_refs_of,
     message_id,
     name_of,
     refs_of,
 )
-from context_compressor.errors import InvalidStateError, OffloadNotFoundError
+from context_compressor.errors import InvalidStateError
 from context_compressor.messages.exchanges import Decisions
 from context_compressor.messages.parts import PartPath
-from context_compressor.offload.store import check_ref
 
-LEDGER_VERSION = 1
+
+@dataclass(frozen=True, slots=True)
+class SavedLedger:
+    """A ledger as `Ledger.to_dict` writes it, for pydantic to read."""
+
+    frontier: Annotated[StrictInt, Field(ge=0)]
+    pending: list[Ref]
+    unwanted: list[Ref]
+    withdrawn_ids: list[Text]
+    entries: list[SavedEdit]
 
 
 class Ledger:
-    """Keep edits in order, and answer what is live.
+    """Keep the edits that hold in order, and answer what is live.
+
+    It grows with what can still be reached: an edit that is replaced or withdrawn is forgotten, and a merged
+    segment keeps its refs and the keys of its items, some 200 bytes and 25 for each message, and no words.
 
     Attributes:
-        entries: the edits committed, oldest first; some may not hold any more.
         pending: refs whose text is not durable yet; read-back serves them from the history.
         unwanted: refs whose text nothing names any more and which the store has yet to remove.
         frontier: how many history messages have been seen.
         decisions: what pairing decided for views that were shown, saved beside it; None in a state that an
             earlier release saved, until the history is read.
-        stub_count: how many live stubs there are, those inside segments included.
     """
 
     def __init__(self) -> None:
-        self.entries: list[Edit] = []
         self.pending: set[str] = set()
         self.unwanted: set[str] = set()
         self.frontier = 0
         self.decisions: Decisions | None = Decisions()
-        self.stub_count = 0
+        self._edits: dict[EditName, Edit] = {}
         self._stubs: dict[ItemKey, dict[PartPath, StubEdit]] = {}
         self._segments: dict[str, SegmentEdit] = {}
         self._holder: dict[ItemKey, str] = {}
         self._parent: dict[str, str] = {}
         self._named: Counter[str] = Counter()
+        self._kept: Counter[str] = Counter()  # those that are named, and those of words
         self._used_ids: set[str] = set()
         self._ids_under: dict[str, tuple[str, ...]] = {}
+        self._tops: dict[str, str] = {}
+        self._merged_with_words: dict[str, None] = {}
+
+    @property
+    def entries(self) -> list[Edit]:
+        """The edits that hold, oldest first."""
+        return list(self._edits.values())
+
+    @property
+    def stub_count(self) -> int:
+        """How many live stubs there are, those inside segments included."""
+        return len(self._edits) - len(self._segments)
 
     def stubs_of(self, item: ItemKey) -> Mapping[PartPath, StubEdit]:
         """Return the live stubs of an item, by address."""
@@ -93,9 +120,26 @@ class Ledger:
         return None if holder is None else self._segments[self._top(holder)]
 
     def _top(self, segment_id: str) -> str:
-        while (parent := self._parent.get(segment_id)) is not None:
+        path = []
+        while segment_id not in self._tops and (parent := self._parent.get(segment_id)) is not None:
+            path.append(segment_id)
             segment_id = parent
-        return segment_id
+        top = self._tops.get(segment_id, segment_id)
+        self._tops.update(dict.fromkeys(path, top))  # or a chain of merges would be walked for each item
+        return top
+
+    def merged_with_words(self) -> list[SegmentEdit]:
+        """Return the merged segments whose words are here, but may be in the store as well.
+
+        Left out are those whose words it takes to check what merged them, as in states of earlier releases
+        until the history was read.
+        """
+        parents = ((id, self._segments[self._parent[id]]) for id in self._merged_with_words)
+        return [self._segments[id] for id, by in parents if not by.items or by.items_ref is not None]
+
+    def standing_without_words(self) -> list[SegmentEdit]:
+        """Return the segments that stand in the view, and whose words are in the store."""
+        return [one for one in self._segments.values() if one.words_ref and one.id not in self._parent]
 
     def ids_under(self, segment_id: str) -> tuple[str, ...]:
         """Return the ids of the messages that a segment covers, those of the segments it merged first.
@@ -103,15 +147,18 @@ class Ledger:
         Kept for segments that nothing has merged yet: joining those of children is all that a merge costs,
         and copies at every level of merging would add up to far more than the history.
         """
-        ids = self._ids_under.get(segment_id)
-        if ids is None:
-            segment = self._segments[segment_id]
-            own = dict.fromkeys(message_id(item.key) for item in segment.items)
-            ids = tuple(chain(*(self.ids_under(child) for child in segment.children), own))
-            for child in segment.children:
-                self._ids_under.pop(child, None)
-            self._ids_under[segment_id] = ids
-        return ids
+        found: list[tuple[str, ...]] = []
+        todo = [segment_id]
+        while todo:  # the last first
+            one = todo.pop()
+            ids = self._ids_under.pop(one, None)
+            if ids is None:
+                segment = self._segments[one]
+                ids = tuple(dict.fromkeys(message_id(item.key) for item in segment.items))
+                todo += segment.children
+            found.append(ids)
+        joined = self._ids_under[segment_id] = tuple(chain.from_iterable(reversed(found)))
+        return joined
 
     def items(self) -> Iterator[ItemKey]:
         """Yield every item that a live stub or segment concerns."""
@@ -119,15 +166,20 @@ class Ledger:
         yield from self._holder
 
     def is_live(self, ref: str) -> bool:
-        """Tell whether a live edit names `ref`."""
+        """Tell whether a live edit names `ref`, or has its words there."""
+        return self._kept[ref] > 0
+
+    def is_named(self, ref: str) -> bool:
+        """Tell whether a live edit names `ref`: only then may it be read."""
         return self._named[ref] > 0
 
     def refs(self) -> list[str]:
         """Return the refs that live edits name, those committed last first."""
-        found: dict[str, None] = {}
-        for edit in reversed(self.entries):
-            found.update((ref, None) for ref in refs_of(edit) if self._named[ref] > 0)
-        return list(found)
+        return list(dict.fromkeys(ref for edit in reversed(self._edits.values()) for ref in refs_of(edit)))
+
+    def kept_refs(self) -> set[str]:
+        """Return the refs of all that is to stay in the store."""
+        return set(self._kept)
 
     def refs_newest_first(self, places: Mapping[str, int]) -> list[str]:
         """Return the refs that live edits name, the one of the newest message first.
@@ -140,7 +192,7 @@ class Ledger:
         """
         newest = dict.fromkeys(self.refs(), -1)
         of_segment: dict[str, int] = {}
-        for edit in self._holding():
+        for edit in self._edits.values():
             if isinstance(edit, StubEdit):
                 place = -1 if edit.page else places.get(edit.item.key, -1)
             else:
@@ -163,37 +215,50 @@ class Ledger:
         return segment_id
 
     def append(self, edit: Edit) -> None:
-        """Record an edit."""
-        self.entries.append(edit)
+        """Record an edit; a stub takes the place of an earlier one of the same text."""
+        name = name_of(edit)
+        earlier = self._edits.pop(name, None)
+        self._edits[name] = edit
         if isinstance(edit, StubEdit):
-            by_path = self._stubs.setdefault(edit.item, {})
-            earlier = by_path.get(edit.path)
-            by_path[edit.path] = edit
-            self._name(edit)
-            if earlier is None:
-                self.stub_count += 1
-            else:
-                self._forget(earlier)
+            self._stubs.setdefault(edit.item, {})[edit.path] = edit
         else:
             self._segments[edit.id] = edit
             self._used_ids.add(edit.id)
             self._holder.update((item, edit.id) for item in edit.items)
             self._parent.update((child, edit.id) for child in edit.children)
-            self._name(edit)
+            with_words = (id for id in edit.children if self._segments[id].words_ref is None)
+            self._merged_with_words.update(dict.fromkeys(with_words))
+            self._tops.clear()
+        self._name(edit)
+        if earlier is not None:
+            self._forget(earlier)
+
+    def replace(self, segment: SegmentEdit) -> None:
+        """Let a segment, of the same items and children, be known in other words or without them."""
+        earlier = self._segments[segment.id]
+        self._segments[segment.id] = self._edits[name_of(segment)] = segment
+        self._name(segment)
+        self._forget(earlier)
+        if segment.words_ref is not None:
+            self._merged_with_words.pop(segment.id, None)
+        elif segment.id in self._parent:
+            self._merged_with_words[segment.id] = None
 
     def _name(self, edit: Edit) -> None:
-        refs = refs_of(edit)
-        self._named.update(refs)
-        self.unwanted.difference_update(refs)
+        self._named.update(refs_of(edit))
+        self._kept.update(kept := kept_refs_of(edit))
+        self.unwanted.difference_update(kept)
 
     def _forget(self, edit: Edit) -> None:
-        for ref in refs_of(edit):
-            self._named[ref] -= 1
-            if self._named[ref] <= 0:
-                del self._named[ref]
-                # A pending text may have landed although the store said no; removing an absent one is fine.
-                self.pending.discard(ref)
-                self.unwanted.add(ref)
+        for counts, refs in ((self._named, refs_of(edit)), (self._kept, kept_refs_of(edit))):
+            for ref in refs:
+                counts[ref] -= 1
+                if counts[ref] <= 0:
+                    del counts[ref]
+        gone = {ref for ref in kept_refs_of(edit) if ref not in self._kept}
+        # A pending text may have landed although the store said no; removing an absent one is fine.
+        self.pending -= gone
+        self.unwanted |= gone
 
     def stands_in_for(self, item: ItemKey) -> bool:
         """Tell whether a segment stands in for an item, or a stub for one of its texts."""
@@ -202,52 +267,53 @@ class Ledger:
     def withdraw(self, item: ItemKey) -> None:
         """Withdraw whatever stands in for an item; nothing may."""
         self.withdraw_segments_over(item)
-        for stub in self._stubs.pop(item, {}).values():
-            self._forget_stub(stub)
-
-    def _forget_stub(self, stub: StubEdit) -> None:
-        self.stub_count -= 1
-        self._forget(stub)
+        for stub in list(self._stubs.get(item, {}).values()):
+            self._withdraw(stub)
 
     def withdraw_segments_over(self, item: ItemKey) -> None:
         """Withdraw every segment that covers `item`, the outermost first.
 
         Segments that those had merged, and that do not cover the item, stand in the view again.
         """
-        chain: list[str] = []
-        holder = self._holder.get(item)
-        while holder is not None:
-            chain.append(holder)
-            holder = self._parent.get(holder)
-        for segment_id in reversed(chain):
-            self._withdraw_segment(segment_id)
+        self.withdraw_segment(self._holder.get(item))
 
-    def _withdraw_segment(self, segment_id: str) -> None:
-        segment = self._segments.pop(segment_id)
-        self._ids_under.pop(segment_id, None)
-        for item in segment.items:
-            del self._holder[item]
-        for child in segment.children:
-            del self._parent[child]
-        self._forget(segment)
+    def withdraw_segment(self, segment_id: str | None) -> None:
+        """Withdraw a segment, and before it whatever merged it."""
+        path = []
+        while segment_id is not None:
+            path.append(self._segments[segment_id])
+            segment_id = self._parent.get(segment_id)
+        for segment in reversed(path):
+            self._withdraw(segment)
+
+    def _withdraw(self, edit: Edit) -> None:
+        """Withdraw an edit that nothing has merged."""
+        del self._edits[name_of(edit)]
+        if isinstance(edit, StubEdit):
+            by_path = self._stubs[edit.item]
+            del by_path[edit.path]
+            if not by_path:
+                del self._stubs[edit.item]
+        else:
+            del self._segments[edit.id]
+            self._ids_under.pop(edit.id, None)
+            self._tops.clear()
+            for item in edit.items:
+                del self._holder[item]
+            for child in edit.children:
+                del self._parent[child]
+                self._merged_with_words.pop(child, None)
+        self._forget(edit)
 
     def edits(self) -> dict[EditName, Edit]:
         """Return the edits that hold, oldest first, by their names."""
-        return {name_of(edit): edit for edit in self._holding()}
+        return dict(self._edits)
 
     def drop(self, names: Container[EditName]) -> None:
         """Drop edits, and with them their words; whatever merged one of them has to be among them."""
-        for edit in reversed(list(self._holding())):
-            if name_of(edit) not in names:
-                continue
-            if isinstance(edit, SegmentEdit):
-                self._withdraw_segment(edit.id)
-            else:
-                by_path = self._stubs[edit.item]
-                self._forget_stub(by_path.pop(edit.path))
-                if not by_path:
-                    del self._stubs[edit.item]
-        self.entries = list(self._holding())
+        for name, edit in reversed(list(self._edits.items())):
+            if name in names:
+                self._withdraw(edit)
 
     def followed_by(self, edits: Iterable[Edit], learnt: Mapping[str, Any]) -> Ledger:
         """Return the ledger of a history to which others wrote, with what this one knows beside it.
@@ -257,12 +323,12 @@ class Ledger:
             learnt: what goes with them, as `learnt` returns it.
         """
         other = Ledger()
-        for edit in edits:
+        for edit in _children_first(edits):
             other.append(edit)
         other._used_ids |= self._used_ids
         other.frontier = self.frontier
         other.pending = {ref for ref in learnt["pending"] if other.is_live(ref)}
-        other.unwanted = {ref for ref in (*self.refs(), *self.unwanted) if not other.is_live(ref)}
+        other.unwanted = {ref for ref in self.unwanted | self.kept_refs() if not other.is_live(ref)}
         other.decisions = Decisions.from_dict(learnt["decisions"])
         return other
 
@@ -274,7 +340,7 @@ class Ledger:
     def copy(self) -> Ledger:
         """Return another ledger with the same edits; `drop` brings this one to where the copy gets."""
         other = Ledger()
-        for edit in self._holding():
+        for edit in self._edits.values():
             other.append(edit)
         other.pending, other.unwanted = set(self.pending), set(self.unwanted)
         other.frontier, other._used_ids = self.frontier, set(self._used_ids)
@@ -282,92 +348,57 @@ class Ledger:
         return other
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the ledger as JSON-like data; `from_dict` reads it back.
-
-        Edits that no longer hold are left out: they would keep words of deleted messages.
-        """
+        """Return the ledger as JSON-like data; `load` reads it back."""
         return {
-            "version": LEDGER_VERSION,
             "frontier": self.frontier,
             "pending": sorted(self.pending),
             "unwanted": sorted(self.unwanted),
             "withdrawn_ids": sorted(self._used_ids - self._segments.keys()),
-            "entries": [edit_to_dict(edit) for edit in self._holding()],
+            "entries": [edit_to_dict(edit) for edit in self._edits.values()],
         }
 
-    def _holding(self) -> Iterator[Edit]:
-        for edit in self.entries:
-            if isinstance(edit, StubEdit):
-                holds = self._stubs.get(edit.item, {}).get(edit.path) is edit
-            else:
-                holds = self._segments.get(edit.id) is edit
-            if holds:
-                yield edit
-
     @classmethod
-    def from_dict(cls, data: Any) -> Ledger:
-        """Read the serialised form.
+    def load(cls, saved: SavedLedger) -> Ledger:
+        """Return the ledger that was saved.
 
         Raises:
-            InvalidStateError: an unknown version, or a missing or malformed field; the text says which.
+            InvalidStateError: edits do not fit together; the text says which.
         """
-        if not isinstance(data, dict):
-            raise InvalidStateError(f"ledger: expected a dict, got {type(data).__name__}")
-        if data.get("version") != LEDGER_VERSION:
-            raise InvalidStateError(
-                f"ledger.version: this release reads {LEDGER_VERSION}, the state has {data.get('version')!r}"
-            )
         ledger = cls()
-        frontier = data.get("frontier")
-        if type(frontier) is not int or frontier < 0:
-            raise InvalidStateError(f"ledger.frontier: expected a number of messages, got {frontier!r}")
-        for index, entry in enumerate(_list_of(data, "entries", dict)):
-            try:
-                ledger._load(edit_from_dict(entry))
-            except (KeyError, TypeError, ValueError, OffloadNotFoundError) as error:
-                raise InvalidStateError(f"ledger.entries[{index}]: malformed ({error})") from error
-        ledger.frontier = frontier
-        ledger.pending = {ref for ref in _refs_in(data, "pending") if ledger.is_live(ref)}
-        ledger.unwanted = {ref for ref in _refs_in(data, "unwanted") if not ledger.is_live(ref)}
-        ledger._used_ids.update(_list_of(data, "withdrawn_ids", str))
+        for index, edit in enumerate(saved.entries):
+            if isinstance(edit, SegmentEdit) and (fault := ledger._fault_in(edit)):
+                raise InvalidStateError(f"compression.ledger.entries[{index}]: {fault}")
+            ledger.append(edit)
+        ledger.frontier = saved.frontier
+        ledger.pending = {ref for ref in saved.pending if ledger.is_live(ref)}
+        ledger.unwanted = {ref for ref in saved.unwanted if not ledger.is_live(ref)}
+        ledger._used_ids.update(saved.withdrawn_ids)
         return ledger
 
-    def _load(self, edit: Edit) -> None:
-        """Append an edit from outside.
-
-        Raises:
-            ValueError: it does not fit what stands before it.
-        """
-        if isinstance(edit, SegmentEdit):
-            if edit.id in self._used_ids:
-                raise ValueError(f"a second segment {edit.id!r}")
-            for child in edit.children:
-                if child not in self._segments or child in self._parent:
-                    raise ValueError(f"child {child!r} is no segment that is free to be merged")
-            if len(set(edit.items)) < len(edit.items) or len(set(edit.children)) < len(edit.children):
-                raise ValueError("an item or a child comes twice")
-            for item in edit.items:
-                if item in self._holder:
-                    raise ValueError(f"item {item.key!r} is in another segment")
-        self.append(edit)
+    def _fault_in(self, edit: SegmentEdit) -> str | None:
+        """Return why a segment does not fit what stands before it."""
+        if edit.id in self._used_ids:
+            return f"a second segment {edit.id!r}"
+        for child in edit.children:
+            if child not in self._segments or child in self._parent:
+                return f"child {child!r} is no segment that is free to be merged"
+        if len(set(edit.items)) < len(edit.items) or len(set(edit.children)) < len(edit.children):
+            return "an item or a child comes twice"
+        return next((f"item {i.key!r} is in another segment" for i in edit.items if i in self._holder), None)
 
 
-def _list_of(data: Mapping[str, Any], name: str, kind: type) -> list[Any]:
-    values = data.get(name)
-    if not isinstance(values, list):
-        raise InvalidStateError(f"ledger.{name}: expected a list, got {type(values).__name__}")
-    for index, value in enumerate(values):
-        if not isinstance(value, kind):
-            got = type(value).__name__
-            raise InvalidStateError(f"ledger.{name}[{index}]: expected {kind.__name__}, got {got}")
-    return values
-
-
-def _refs_in(data: Mapping[str, Any], name: str) -> list[str]:
-    refs: list[str] = _list_of(data, name, str)
-    for index, ref in enumerate(refs):
-        try:
-            check_ref(ref)
-        except OffloadNotFoundError as error:
-            raise InvalidStateError(f"ledger.{name}[{index}]: {error}") from error
-    return refs
+def _children_first(edits: Iterable[Edit]) -> list[Edit]:
+    """Return edits in order, but each segment behind those that it merged: these may be recorded anew."""
+    by_name = {name_of(edit): edit for edit in edits}
+    segments = {edit.id: edit for edit in by_name.values() if isinstance(edit, SegmentEdit)}
+    ordered: dict[EditName, Edit] = {}
+    for edit in by_name.values():
+        todo = [edit]
+        while todo:
+            one = todo.pop()
+            before = [] if isinstance(one, StubEdit) else [segments[id] for id in one.children]
+            if missing := [child for child in before if name_of(child) not in ordered]:
+                todo += [one, *reversed(missing)]
+            else:
+                ordered.setdefault(name_of(one), one)
+    return list(ordered.values())

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from dataclasses import replace
 
-from context_compressor.compression.edits import ItemKey, SegmentEdit, StubEdit, refs_of
+from context_compressor.compression.edits import ItemKey, SegmentEdit, StubEdit, refs_of, with_words
 from context_compressor.compression.items import SEGMENT_NAME
 from context_compressor.compression.ledger import Ledger
 from context_compressor.compression.shown import (
@@ -14,12 +16,15 @@ from context_compressor.compression.shown import (
     shown_message,
     stored_text,
 )
+from context_compressor.errors import OffloadCorruptError, OffloadError, OffloadNotFoundError
 from context_compressor.messages.exchanges import build_exchanges
 from context_compressor.messages.msg import Msg, tool_names
 from context_compressor.messages.parts import Part, part_at
 from context_compressor.offload.pages import page_stub, parse_page
 from context_compressor.offload.store import REF_PATTERN, ref_of
 from context_compressor.tokens.off_loop import run_off_loop
+
+logger = logging.getLogger(__name__)
 
 
 class Recovery:
@@ -29,9 +34,16 @@ class Recovery:
         history: `(history key, message)` of every message, in order.
         ledger: the edits; stubs and segments that are live can be recovered.
         redact: what was applied when the texts were stored.
+        read: returns a text from the store, for the words of merged segments; raises `OffloadError`.
     """
 
-    def __init__(self, history: Iterable[tuple[str, Msg]], ledger: Ledger, redact: Redact | None) -> None:
+    def __init__(
+        self,
+        history: Iterable[tuple[str, Msg]],
+        ledger: Ledger,
+        redact: Redact | None,
+        read: Callable[[str], Awaitable[str]],
+    ) -> None:
         self._exchanges = build_exchanges(history, ledger.decisions)
         self._sources = {
             ItemKey(message.key, message.part): message.msg
@@ -41,8 +53,9 @@ class Recovery:
         self._names = tool_names(self._sources.values())
         self._ledger = ledger
         self._redact = redact
+        self._read = read
 
-    def text_of(self, ref: str) -> str | None:
+    async def text_of(self, ref: str) -> str | None:
         """Return the text under `ref`, or None when history no longer gives a text with this ref."""
         for stub in self._ledger.stubs():
             if stub.ref == ref and not stub.page:
@@ -52,28 +65,38 @@ class Recovery:
                     return text
         for segment in self._ledger.segments():
             if ref == segment.ref or ref in segment.media_refs:
-                transcript = self._transcript_of(segment)
+                transcript = await self._transcript_of(segment)
                 if transcript is not None:
                     for text in (transcript.text, *transcript.media):
                         if ref_of(text) == ref:
                             return text
         return None
 
-    def _transcript_of(self, segment: SegmentEdit) -> Transcript | None:
-        """Return a segment's transcript, or None when a message that it covers is gone."""
-        messages: list[Msg] = []
-        for child in segment.children:
-            edit = self._ledger.segment(child)
-            if edit is None:
-                return None
-            messages.append(Msg(SEGMENT_NAME, edit.text, "user", timestamp="", id=edit.id))
+    async def _transcript_of(self, segment: SegmentEdit) -> Transcript | None:
+        """Return a segment's transcript, or None when a text in it is nowhere any more."""
+        children = [self._ledger.segment(child) for child in segment.children]
+        try:
+            merged = [await self._with_words(child) for child in children if child is not None]
+        except OffloadError:
+            return None
+        return self._render(segment, merged)
+
+    async def _with_words(self, segment: SegmentEdit) -> SegmentEdit:
+        """Return a segment with its words, which may be in the store."""
+        ref = segment.words_ref
+        return segment if ref is None else with_words(segment, await self._read(ref))
+
+    def _render(self, segment: SegmentEdit, merged: Iterable[SegmentEdit]) -> Transcript | None:
+        """Return the transcript of merged segments and a segment's own items; None when an item is gone."""
+        messages = [Msg(SEGMENT_NAME, edit.text, "user", timestamp="", id=edit.id) for edit in merged]
+        children = len(messages)
         for item in segment.items:
             source = self._sources.get(item)
             if source is None:
                 return None
             stubs = {path: stub.text for path, stub in self._ledger.stubs_of(item).items()}
             messages.append(shown_message(source, stubs, self._names, self._redact))
-        return render_transcript(messages, segments=len(segment.children))
+        return render_transcript(messages, segments=children)
 
     def _stubbed_part(self, stub: StubEdit) -> Part | None:
         source = self._sources.get(stub.item)
@@ -84,7 +107,8 @@ class Recovery:
     async def withdraw_outdated(self, characters: int) -> None:
         """Withdraw stubs and segments whose messages are gone or say something else now.
 
-        Nobody else may change stubs and segments meanwhile.
+        Segments that stand in the view again get their words back. Nobody else may change stubs and segments
+        meanwhile.
 
         Args:
             characters: of all texts; where they are many, the work is done in threads.
@@ -99,7 +123,7 @@ class Recovery:
             if ledger.segment(segment.id) is None or not segment.items:
                 continue
             if not await run_off_loop(characters, self._still_gives, segment):
-                ledger.withdraw_segments_over(segment.items[0])
+                ledger.withdraw_segment(segment.id)
         while torn := await run_off_loop(characters, list, self._torn_items()):
             for item in torn:
                 ledger.withdraw_segments_over(item)
@@ -107,6 +131,23 @@ class Recovery:
         while pages := self._pages_without_source():
             for item in pages:
                 ledger.withdraw(item)
+        await self._give_words_back()
+
+    async def _give_words_back(self) -> None:
+        """Give their words to segments that stand in the view; withdraw those whose words cannot be read."""
+        is_answering = True
+        while standing := self._ledger.standing_without_words():
+            for segment in standing:
+                try:
+                    if not is_answering:
+                        raise OffloadNotFoundError(f"the words of {segment.id} were not asked for")
+                    self._ledger.replace(await self._with_words(segment))
+                except (OffloadError, KeyError, TypeError, ValueError) as error:
+                    logger.warning("%s is withdrawn, its words cannot be read: %s", segment.id, error)
+                    is_answering = (
+                        isinstance(error, OffloadCorruptError | OffloadNotFoundError) and is_answering
+                    )
+                    self._ledger.withdraw_segment(segment.id)
 
     def _is_outdated(self, stub: StubEdit) -> bool:
         """Tell whether a message no longer has the text for which a stub stands."""
@@ -120,8 +161,20 @@ class Recovery:
 
     def _still_gives(self, segment: SegmentEdit) -> bool:
         """Tell whether what a segment covers still gives the transcript that is stored of it."""
-        transcript = self._transcript_of(segment)
-        return transcript is not None and ref_of(transcript.text) == segment.ref
+        own = self._render(segment, ())
+        if own is None:
+            return False
+        items_ref = ref_of(own.text)
+        expected = segment.items_ref if segment.children else segment.ref
+        if expected is not None:
+            return items_ref == expected
+        # An earlier release made it, and the words of those that it merged are still here.
+        merged = [edit for child in segment.children if (edit := self._ledger.segment(child)) is not None]
+        whole = self._render(segment, merged)
+        if whole is None or ref_of(whole.text) != segment.ref:
+            return False
+        self._ledger.replace(replace(segment, items_ref=items_ref))
+        return True
 
     def _torn_items(self) -> Iterator[ItemKey]:
         """Yield the items that left the view in part of an exchange: its other part cannot stand alone.

@@ -29,6 +29,7 @@ from context_compressor.messages.msg import Msg, is_staying, segment_metadata, s
 from context_compressor.messages.parts import PartPath
 from context_compressor.messages.speech import standing_in
 from context_compressor.messages.text import sendable
+from context_compressor.offload.store import ref_of
 from context_compressor.summarizers.checking import summarize_checked
 from context_compressor.summarizers.cutting import cut, cut_middle
 from context_compressor.summarizers.protocol import SummaryRequest
@@ -110,6 +111,7 @@ class SegmentMaker:
         notes = newest_once([*(note for item in items for note in item.notes), *([own] if own else [])])
         messages = sum(len(item.covered) for item in merged) + len({key.key for key in keys})
         text_with = partial(segment_text, ref, messages)
+        alone = stored[len(merged) :]
         bare = SegmentEdit(
             id="",
             items=tuple(keys),
@@ -121,6 +123,7 @@ class SegmentMaker:
             notes=notes,
             standing=standing,
             stands_for_tokens=sum(item.stands_for_tokens for item in items),
+            items_ref=ref_of(render_transcript(alone).text) if alone and merged else None,
         )
         if not planned.summary_tokens:
             text = text_with(None, guide=guide)

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any
+
+from pydantic import Field, StrictInt
 
 from context_compressor.compression.config import CompressionConfig
-from context_compressor.errors import InvalidArgumentError, InvalidStateError
+from context_compressor.errors import InvalidArgumentError
 from context_compressor.tokens.calibration import Calibration
 
-CALIBRATION_VERSION = 1
-_PLACE = "compression.calibration"
 _MOST_TOKENS = 10**12
 _LEAST_RISE = 0.005
 """Share of the budget below which a higher one is not worth taking up."""
+
+
+@dataclass(frozen=True, slots=True)
+class SavedBudget:
+    """A budget in force as it is saved, for pydantic to read; what is missing was not learnt yet."""
+
+    shown_tokens: Annotated[StrictInt, Field(ge=0)] | None = None
+    max_total_tokens: StrictInt | None = None
+    budget: Annotated[StrictInt, Field(ge=1)] | None = None
+    learnt: Calibration | None = None
 
 
 class BudgetInForce:
@@ -104,56 +114,32 @@ class BudgetInForce:
 
     def to_dict(self) -> dict[str, Any]:
         """Return what was learnt, and what the last view costs, as JSON-like data."""
-        saved: dict[str, Any] = {"version": CALIBRATION_VERSION, "shown_tokens": self.shown_tokens}
-        if not self._calibration.is_empty:
-            saved |= {
-                **self._calibration.to_dict(),
-                "max_total_tokens": self._given.max_total_tokens,
-                "budget": self.config.budget,
-            }
-        return saved
+        if self._calibration.is_empty:
+            return {"shown_tokens": self.shown_tokens}
+        saved = SavedBudget(
+            self.shown_tokens, self._given.max_total_tokens, self.config.budget, self._calibration
+        )
+        return asdict(saved)
 
     @classmethod
-    def load(cls, data: object, config: CompressionConfig, *, same_counter: bool) -> BudgetInForce:
-        """Read the saved form; None is that of a state without one.
+    def load(cls, saved: SavedBudget | None, config: CompressionConfig) -> BudgetInForce:
+        """Return the budget that was saved; None is that of a state without one.
 
-        What another counter counted says nothing. Refusals do not outlast a change of `max_total_tokens`:
-        the model may be another one.
-
-        Raises:
-            InvalidStateError: an unknown version, or a field that is missing or malformed.
+        Refusals do not outlast a change of `max_total_tokens`: the model may be another one.
         """
         found = cls(config)
-        if data is None:
+        if saved is None:
             return found
-        if not isinstance(data, Mapping):
-            raise InvalidStateError(f"{_PLACE}: expected a dict, got {type(data).__name__}")
-        version = data.get("version")
-        if version != CALIBRATION_VERSION:
-            raise InvalidStateError(
-                f"{_PLACE}.version: this release reads {CALIBRATION_VERSION}, the state has {version!r}"
-            )
-        shown = data.get("shown_tokens")
-        if shown is not None and (type(shown) is not int or shown < 0):
-            raise InvalidStateError(f"{_PLACE}.shown_tokens: expected an integer or None, got {shown!r}")
-        budget = data.get("budget", config.budget)  # earlier releases did not save it
-        if type(budget) is not int or budget < 1:
-            raise InvalidStateError(f"{_PLACE}.budget: expected an integer from 1, got {budget!r}")
-        calibration = Calibration()
-        if "reports" in data:
-            try:
-                calibration = Calibration.from_dict(data)
-            except ValueError as error:
-                raise InvalidStateError(f"{_PLACE}.{error}") from error
-        if same_counter:
-            if data.get("max_total_tokens") != config.max_total_tokens:
-                calibration.forget_refusals()
-            else:  # a memory that never stopped would not take up a slightly higher one either
-                found.due_tokens = budget
-                found.take_up()
-            found.shown_tokens = shown
-            found._calibration = calibration
-            found._reckon()
+        calibration = Calibration() if saved.learnt is None else saved.learnt
+        if saved.max_total_tokens != config.max_total_tokens:
+            calibration.forget_refusals()
+        elif saved.budget is not None:
+            # A memory that never stopped would not take up a slightly higher one either.
+            found.due_tokens = saved.budget
+            found.take_up()
+        found.shown_tokens = saved.shown_tokens
+        found._calibration = calibration
+        found._reckon()
         return found
 
 

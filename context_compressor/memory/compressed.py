@@ -105,7 +105,7 @@ class CompressedMemory(MemoryBase):
         self.counter: TokenCounter = TiktokenCounter() if counter is None else counter
         extractive = ExtractiveSummarizer(self.counter)
         self._summarizer: Summarizer = extractive if summarizer is None else summarizer
-        self._tracker = Tracker(history_of(self.base), self.config, self.counter)
+        self._tracker = Tracker(history_of(self.base), self.config, self.counter, self.store)
         self._texts = Texts(self.config, self.store, self._tracker)
         self._recall = Recall(self._tracker.history, self.store, self.read_ref, self.config.redact)
         self._runner = EventRunner(

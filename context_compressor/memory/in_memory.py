@@ -9,8 +9,11 @@ from context_compressor.errors import InvalidMessageError, InvalidStateError
 from context_compressor.memory.base import MemoryBase
 from context_compressor.memory.history import ListHistory
 from context_compressor.messages.msg import Msg
+from context_compressor.messages.text import split_again, split_pairs_in
 
 _STATE_KEYS = frozenset({"_compressed_summary", "content"})
+_SPLIT_KEY = "split_pairs"
+"""Names the texts that JSON would read back as others; there only where there are any."""
 
 
 class InMemoryMemory(MemoryBase):
@@ -41,7 +44,8 @@ class InMemoryMemory(MemoryBase):
         """Return messages, marks and summary as JSON-like data, in the form that AgentScope 1.0 writes."""
         entries = self.history.entries()
         content = [[entry.msg.to_dict(), list(entry.marks)] for entry in entries if entry.msg is not None]
-        return {"_compressed_summary": self.history.summary, "content": content}
+        state = {"_compressed_summary": self.history.summary, "content": content}
+        return with_split_pairs(state)
 
     def load_state_dict(self, state: dict[str, Any], strict: bool = True) -> None:
         """Replace everything by a saved state, ours or AgentScope's.
@@ -60,9 +64,33 @@ class InMemoryMemory(MemoryBase):
         self.history.replace(summary, items)
 
 
+def with_split_pairs(state: dict[str, Any]) -> dict[str, Any]:
+    """Return a saved state that tells where its texts hold halves of characters side by side."""
+    found = split_pairs_in(state)
+    return {**state, _SPLIT_KEY: found} if found else state
+
+
+def without_split_pairs(state: Mapping[str, Any], place: str) -> Mapping[str, Any]:
+    """Return what `with_split_pairs` was given, though JSON joined those halves.
+
+    Raises:
+        InvalidStateError: the state tells of texts that it does not have; `place` is where it stands.
+    """
+    if _SPLIT_KEY not in state:
+        return state
+    restored: dict[str, Any] = {key: value for key, value in state.items() if key != _SPLIT_KEY}
+    try:
+        for path, places in state[_SPLIT_KEY]:
+            restored = split_again(restored, path, places)
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise InvalidStateError(f"{place}{_SPLIT_KEY}: there is no such text ({error!r})") from error
+    return restored
+
+
 def _read_state(state: object, strict: bool) -> tuple[str, list[tuple[Msg, list[str]]]]:
     if not isinstance(state, Mapping):
         raise InvalidStateError(f"state: expected a dict, got {type(state).__name__}")
+    state = without_split_pairs(state, "")
     unknown = [key for key in state if key not in _STATE_KEYS]
     if strict and unknown:
         raise InvalidStateError(f"{unknown[0]}: unknown key; strict=False passes over it")

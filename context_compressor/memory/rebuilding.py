@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from context_compressor.compression.edits import EditName, ItemKey
+from context_compressor.compression.edits import EditName, ItemKey, SegmentEdit, name_of
 from context_compressor.compression.items import ViewItem
 from context_compressor.compression.ledger import Ledger
 from context_compressor.compression.recovery import Recovery
@@ -23,8 +23,10 @@ class Rebuilt(NamedTuple):
     messages: list[tuple[str, Msg]]
     withdrawn: set[EditName]
     """The edits that do not hold any more."""
+    renewed: list[SegmentEdit]
+    """Segments that stand in the view again, with their words; and those that were checked first."""
     ledger: Ledger
-    """A copy without those."""
+    """A copy of the state's where that is done."""
     counted: dict[str, MessageTokens]
     unseen: set[str]
     built: tuple[list[ViewItem], ExchangeBuilder]
@@ -37,6 +39,7 @@ async def rebuilt_view(
     known: Mapping[str, int],
     unseen: set[str],
     counter: TokenCounter,
+    recover: Callable[[Sequence[tuple[str, Msg]], Ledger], Awaitable[Recovery]],
 ) -> Rebuilt:
     """Make the view anew from messages and ledger, neither of which changes.
 
@@ -47,6 +50,7 @@ async def rebuilt_view(
         known: tokens of messages that were counted; inside a segment that is enough.
         unseen: keys of messages that no view has shown, beside those that the state knows of.
         counter: measures messages.
+        recover: returns what messages still say of the texts that a ledger names.
     """
     messages = [(e.key, e.msg) for e in entries if e.msg is not None]
     characters = text_characters(msg for _, msg in messages)
@@ -59,7 +63,7 @@ async def rebuilt_view(
     ledger.decisions.keep({key for key, _ in messages})
     counted = _still_valid(state, dict(messages))
     # Pairing may have changed, and with it what a message says in the view.
-    recovery = await run_off_loop(characters, Recovery, messages, ledger, state.config.redact)
+    recovery = await recover(messages, ledger)
     await recovery.withdraw_outdated(characters)
     missing = {
         key: msg
@@ -71,7 +75,9 @@ async def rebuilt_view(
     unseen = unseen | state.unseen()
     built = await run_off_loop(characters, state.build, messages, ledger, counted, unseen)
     ledger.decisions = built[1].decisions
-    return Rebuilt(messages, edits.keys() - ledger.edits().keys(), ledger, counted, unseen, built)
+    withdrawn = edits.keys() - ledger.edits().keys()
+    renewed = [one for one in ledger.segments() if edits[name_of(one)] is not one]
+    return Rebuilt(messages, withdrawn, renewed, ledger, counted, unseen, built)
 
 
 def _still_valid(state: MemoryState, now: Mapping[str, Msg]) -> dict[str, MessageTokens]:

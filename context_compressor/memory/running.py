@@ -202,6 +202,7 @@ class EventRunner:
             # What others add faster than this makes room can wait, unless it does not fit.
             if tracker.state.tokens > tracker.state.budget.due_tokens:
                 raise overflow_error(tracker.state, self._config)
+        await self._texts.put_words_away()
         await self._sweep()
         return made[-1] if made and made[-1].kind != "failure" else None
 

@@ -1,4 +1,8 @@
-"""The saved form of what a compressed memory keeps beside the history: each key is written and read here."""
+"""The saved form of what a compressed memory keeps beside the history, read and checked by pydantic.
+
+With the history grow the key and the tokens of each message, some 35 bytes, and what `Ledger` tells of merged
+segments. Their words are in the store.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +11,31 @@ import json
 import os
 import tempfile
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import aiofiles
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    InstanceOf,
+    StrictInt,
+    TypeAdapter,
+    ValidationError,
+)
 
 from context_compressor.compression.config import CompressionConfig
-from context_compressor.compression.edits import ItemKey
-from context_compressor.compression.ledger import Ledger
+from context_compressor.compression.edits import Item, Text
+from context_compressor.compression.ledger import Ledger, SavedLedger
 from context_compressor.errors import InvalidStateError
-from context_compressor.memory.budget import BudgetInForce
+from context_compressor.memory.budget import BudgetInForce, SavedBudget
+from context_compressor.memory.in_memory import with_split_pairs, without_split_pairs
 from context_compressor.memory.state import MemoryState
-from context_compressor.memory.sync import Followed, read_followed
+from context_compressor.memory.sync import Followed, unless_known
 from context_compressor.messages.chat import Markers, are_markers
 from context_compressor.messages.exchanges import Decisions
 from context_compressor.offload.folders import sync_directory
@@ -27,7 +43,42 @@ from context_compressor.tokens.counter import TokenCounter
 
 SAVED_KEY = "compression"
 """Where the saved form stands beside the base memory's own keys."""
-_VERSION = 1
+VERSION = 2
+
+
+def _checked_markers(value: Any) -> Any:
+    if not are_markers(value):
+        raise ValueError("expected the request metadata of a message")
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """The saved form; what has a default is missing in states of earlier releases."""
+
+    version: Literal[2]
+    ledger: SavedLedger
+    tokens: dict[Text, StrictInt]
+    """Tokens of every known message, by key."""
+    fresh: list[Item]
+    """Items that no view has shown."""
+    encoding: InstanceOf[object] = None
+    """Who counted."""
+    decisions: Annotated[InstanceOf[Decisions], BeforeValidator(Decisions.from_dict)] | None = None
+    withheld: list[Text] = field(default_factory=list)
+    """Keys of messages that wait for results."""
+    blocked: list[tuple[Item, tuple[StrictInt, ...]]] = field(default_factory=list)
+    """Texts that could not be stubbed."""
+    calibration: SavedBudget | None = None
+    summary_place: Annotated[StrictInt, Field(ge=0)] | None = None
+    synced: list[tuple[Text, Text]] = field(default_factory=list)
+    """Ids and digests of the messages that came from a list."""
+    markers: dict[Text, Annotated[Any, AfterValidator(_checked_markers)]] = field(default_factory=dict)
+
+
+@cache  # made for the first state that is read
+def _adapter() -> TypeAdapter[Saved]:
+    return TypeAdapter(Saved)
 
 
 class Loaded(NamedTuple):
@@ -64,8 +115,8 @@ def to_saved(
     """
     ledger = state.ledger.to_dict()
     unwanted = {ref for ref in prepared if not state.ledger.is_live(ref)}
-    return {
-        "version": _VERSION,
+    saved = {
+        "version": VERSION,
         "ledger": {**ledger, "unwanted": sorted(unwanted.union(ledger["unwanted"]))},
         "decisions": None if state.ledger.decisions is None else state.ledger.decisions.to_dict(),
         "encoding": _encoding_of(counter),
@@ -78,6 +129,7 @@ def to_saved(
         "synced": [list(one) for one in followed],
         "markers": dict(markers),
     }
+    return with_split_pairs(saved)
 
 
 def read_saved(data: object, config: CompressionConfig, counter: TokenCounter) -> Loaded:
@@ -96,60 +148,65 @@ def read_saved(data: object, config: CompressionConfig, counter: TokenCounter) -
 
 
 def _read(data: object, config: CompressionConfig, counter: TokenCounter) -> Loaded:
-    if not isinstance(data, Mapping):
-        raise InvalidStateError(f"compression: expected a dict, got {type(data).__name__}")
-    version = data.get("version")
-    if version != _VERSION:
-        raise InvalidStateError(
-            f"compression.version: this release reads {_VERSION}, the state has {version!r}"
-        )
-    tokens = data.get("tokens")
-    if not isinstance(tokens, dict) or not all(type(count) is int for count in tokens.values()):
-        raise InvalidStateError("compression.tokens: expected a dict of integers")
+    saved = _checked(data)
     state = MemoryState(config, counter)
-    state.ledger = Ledger.from_dict(data.get("ledger"))
-    decisions = data.get("decisions")  # earlier releases did not save it
-    state.ledger.decisions = None if decisions is None else Decisions.from_dict(decisions)
-    fresh = data.get("fresh")
-    if not isinstance(fresh, list) or not all(_is_item_key(key) for key in fresh):
-        raise InvalidStateError("compression.fresh: expected a list of pairs of strings")
-    state.fresh = {ItemKey(*key): 0 for key in fresh}
-    withheld = data.get("withheld", [])  # earlier releases did not save it
-    if not isinstance(withheld, list) or not all(isinstance(key, str) for key in withheld):
-        raise InvalidStateError("compression.withheld: expected a list of strings")
-    state.withheld = withheld
-    is_same_counter = data.get("encoding") == _encoding_of(counter)
-    blocked = data.get("blocked", [])  # earlier releases did not save it
-    if not isinstance(blocked, list) or not all(_is_text_key(one) for one in blocked):
-        raise InvalidStateError(
-            "compression.blocked: expected pairs of a pair of strings and a list of integers"
-        )
-    if is_same_counter:  # by another count a stub may be smaller than its text
-        state.blocked = {(ItemKey(*key), tuple(path)) for key, path in blocked}
-    state.budget = BudgetInForce.load(data.get("calibration"), config, same_counter=is_same_counter)
-    place = data.get("summary_place")  # earlier releases did not save it
-    if place is not None and (type(place) is not int or place < 0):
-        raise InvalidStateError(f"compression.summary_place: expected an integer or None, got {place!r}")
-    state.shown.summary_place = place
-    followed = read_followed(data.get("synced", []), known=tokens)
-    markers = data.get("markers", {})  # earlier releases did not save it
-    if not isinstance(markers, dict) or not all(map(are_markers, markers.values())):
-        raise InvalidStateError("compression.markers: expected the request metadata of each message")
-    return Loaded(state, dict(tokens) if is_same_counter else {}, followed, markers)
+    state.ledger = Ledger.load(saved.ledger)
+    state.ledger.decisions = saved.decisions
+    state.fresh = dict.fromkeys(saved.fresh, 0)
+    state.withheld = saved.withheld
+    state.shown.summary_place = saved.summary_place
+    followed = unless_known([Followed(id, digest) for id, digest in saved.synced], saved.tokens)
+    if saved.encoding != _encoding_of(counter):
+        # By another count a stub may be smaller than its text, and a view fit.
+        return Loaded(state, {}, followed, saved.markers)
+    state.blocked = set(saved.blocked)
+    state.budget = BudgetInForce.load(saved.calibration, config)
+    return Loaded(state, saved.tokens, followed, saved.markers)
+
+
+def _checked(data: object) -> Saved:
+    """Return what a state of any form says.
+
+    Raises:
+        InvalidStateError: it is malformed; the text names the place.
+    """
+    if not isinstance(data, Mapping):
+        raise InvalidStateError(f"{SAVED_KEY}: expected a dict, got {type(data).__name__}")
+    version = data.get("version")
+    if version not in (1, VERSION):
+        raise InvalidStateError(f"{SAVED_KEY}.version: this release reads 1 and 2, the state has {version!r}")
+    data = without_split_pairs(data, f"{SAVED_KEY}.")
+    try:
+        return _adapter().validate_python(_form_2(data) if version == 1 else data)
+    except ValidationError as error:
+        fault = error.errors(include_url=False)[0]
+        place = SAVED_KEY
+        for step in fault["loc"]:
+            if step not in ("stub", "segment"):  # which kind of edit it was read as
+                place += f"[{step}]" if isinstance(step, int) else f".{step}"
+        told = fault["msg"].removeprefix("Value error, ").replace("Input should be", "expected")
+        if fault["type"] == "dataclass_type":
+            told = "expected a dict"
+        raise InvalidStateError(f"{place}: {told}, got {type(fault['input']).__name__}") from error
+
+
+def _form_2(data: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what form 1 says as form 2 says it; its ledger and its calibration had versions of their own."""
+    for name in ("ledger", "calibration"):
+        part = data.get(name)
+        if isinstance(part, Mapping) and part.get("version") != 1:
+            version = part.get("version")
+            raise InvalidStateError(
+                f"{SAVED_KEY}.{name}.version: this release reads 1, the state has {version!r}"
+            )
+    budget = data.get("calibration")
+    if isinstance(budget, Mapping) and "reports" in budget:
+        budget = {**budget, "learnt": budget}
+    return {**data, "version": VERSION, "calibration": budget}
 
 
 def _encoding_of(counter: TokenCounter) -> object:
     return getattr(counter, "encoding_name", None)
-
-
-def _is_item_key(value: object) -> bool:
-    return isinstance(value, list) and len(value) == 2 and all(isinstance(part, str) for part in value)
-
-
-def _is_text_key(value: object) -> bool:
-    if not isinstance(value, list) or len(value) != 2 or not _is_item_key(value[0]):
-        return False
-    return isinstance(value[1], list) and all(type(step) is int for step in value[1])
 
 
 async def write_state(path: str | PathLike[str], state: Mapping[str, Any]) -> None:

@@ -149,7 +149,7 @@ async def acompress_messages(
     result_state: dict[str, Any] = {"version": _VERSION, SAVED_KEY: memory._save()}
     texts = carried.texts()
     if texts:
-        named = _refs_named(history).union(await memory.reachable_refs())
+        named = _refs_named(history) | memory._tracker.state.ledger.kept_refs()
         texts = {ref: text for ref, text in texts.items() if ref in named}
     if store is None or texts:
         result_state["texts"] = InMemoryOffloadStore(texts).to_state()

@@ -15,7 +15,6 @@ from context_compressor.errors import (
     ContextCompressorError,
     InvalidArgumentError,
     InvalidMessageError,
-    InvalidStateError,
     UnrelatedMessagesError,
 )
 from context_compressor.memory.running import EventRunner
@@ -122,21 +121,6 @@ def digests_of(wire: dict[str, Any]) -> list[str]:
 def _digest(bare: dict[str, Any]) -> str:
     said = {key: value for key, value in bare.items() if value is not None and value != []}
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def read_followed(data: object, known: Container[str]) -> list[Followed]:
-    """Read the saved form of `ListFollower.followed`; `known` are the ids of messages that may come back.
-
-    Raises:
-        InvalidStateError: it is malformed.
-    """
-    place = "compression.synced"
-    if not isinstance(data, list):
-        raise InvalidStateError(f"{place}: expected a list, got {type(data).__name__}")
-    for index, pair in enumerate(data):
-        if not (isinstance(pair, list) and len(pair) == 2 and all(isinstance(part, str) for part in pair)):
-            raise InvalidStateError(f"{place}[{index}]: expected an id and a digest")
-    return unless_known([Followed(id, digest) for id, digest in data], known)
 
 
 def unless_known(followed: Iterable[Followed], known: Container[str]) -> list[Followed]:

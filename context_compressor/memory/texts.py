@@ -7,6 +7,7 @@ import logging
 from collections.abc import Collection
 
 from context_compressor.compression.config import CompressionConfig
+from context_compressor.compression.edits import SegmentEdit, words_of
 from context_compressor.compression.recovery import Recovery
 from context_compressor.errors import (
     OffloadCollisionError,
@@ -16,9 +17,12 @@ from context_compressor.errors import (
     OffloadNotFoundError,
 )
 from context_compressor.memory.tracking import Tracker
-from context_compressor.offload.store import OffloadStore, check_ref, list_refs, read_text, write_text
+from context_compressor.offload.store import OffloadStore, check_ref, list_refs, read_text, ref_of, write_text
 
 logger = logging.getLogger(__name__)
+
+_MOST_AT_ONCE = 64
+"""Merged segments whose words one event stores: a state that an earlier release saved may have thousands."""
 
 
 class Texts:
@@ -46,7 +50,7 @@ class Texts:
             OffloadError: the store failed, and the history does not give the text either.
         """
         ledger = self._tracker.state.ledger
-        if not ledger.is_live(check_ref(ref)):
+        if not ledger.is_named(check_ref(ref)):
             raise OffloadNotFoundError(f"{ref} is not one of this memory's refs")
         failure: OffloadError
         if ref in ledger.pending:
@@ -56,7 +60,7 @@ class Texts:
                 return await read_text(self._store, ref, self._config.store_timeout_seconds)
             except OffloadError as error:
                 failure = error
-        text = (await self._recovery()).text_of(ref)
+        text = await (await self._recovery()).text_of(ref)
         if text is None:
             raise failure
         if isinstance(failure, OffloadNotFoundError | OffloadCorruptError):
@@ -66,7 +70,7 @@ class Texts:
     async def _recovery(self) -> Recovery:
         tracker = self._tracker
         messages = [(entry.key, entry.msg) for entry in await tracker.history.read() if entry.msg is not None]
-        return Recovery(messages, tracker.state.ledger, self._config.redact)
+        return await tracker.recovery(messages, tracker.state.ledger)
 
     async def retry_pending(self) -> None:
         """Try again to store what the store refused, or has lost; it stays so where that fails again.
@@ -81,7 +85,7 @@ class Texts:
         recovery = await self._recovery()
         refusal: OffloadError | None = None
         for ref in sorted(missing):
-            text = recovery.text_of(ref)
+            text = await recovery.text_of(ref)
             if text is None:
                 continue
             try:
@@ -97,6 +101,28 @@ class Texts:
         if refusal is not None:  # one line for all: a disk may be full for long, and each event adds a text
             left = missing & (ledger.pending | self._lost)
             logger.warning("texts still not stored: %d, the last for: %s", len(left), refusal)
+
+    async def put_words_away(self) -> None:
+        """Store the words of merged segments, and let the ledger go of them. Holds: event lock.
+
+        Only a withdrawal of the merge needs them again. What the store refuses stays in the ledger.
+        """
+        stored: list[tuple[SegmentEdit, str]] = []
+        asked: list[str] = []
+        try:
+            for segment in self._tracker.state.ledger.merged_with_words()[:_MOST_AT_ONCE]:
+                words = words_of(segment)
+                asked.append(ref := ref_of(words))
+                try:
+                    await write_text(self._store, words, ref, self._config.store_timeout_seconds)
+                except OffloadError as error:
+                    logger.warning("words of merged segments stay in the ledger: %s", error)
+                    break
+                stored.append((segment, ref))
+            if stored:
+                await self._tracker.forget_words(stored)
+        finally:
+            self.note_unwanted(asked)
 
     async def stored_refs(self) -> list[str]:
         """Return the refs of all that is in the store.

@@ -8,9 +8,16 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from typing import Any, TypeVar
 
 from context_compressor.compression.config import CompressionConfig
-from context_compressor.compression.edits import ItemKey, message_id, name_of
+from context_compressor.compression.edits import (
+    ItemKey,
+    SegmentEdit,
+    message_id,
+    name_of,
+    without_words,
+)
 from context_compressor.compression.engine import Done
 from context_compressor.compression.ledger import Ledger
+from context_compressor.compression.recovery import Recovery
 from context_compressor.errors import ConflictError
 from context_compressor.events import CompressionEvent
 from context_compressor.memory.branches import Branch, Branches
@@ -31,8 +38,9 @@ from context_compressor.memory.rebuilding import Rebuilt, changed_ids, is_contin
 from context_compressor.memory.state import KnownMessages, MemoryState
 from context_compressor.messages.exchanges import Decisions
 from context_compressor.messages.msg import Msg
+from context_compressor.offload.store import OffloadStore, read_text
 from context_compressor.tokens.counter import MessageTokens, TokenCounter
-from context_compressor.tokens.off_loop import measure_all_off_loop
+from context_compressor.tokens.off_loop import measure_all_off_loop, run_off_loop, text_characters
 
 logger = logging.getLogger(__name__)
 
@@ -73,6 +81,7 @@ class Tracker:
         history: where the messages live.
         config: thresholds.
         counter: measures messages.
+        store: has the words of merged segments.
 
     Attributes:
         state: ledger, known messages and view; replaced as a whole when a saved state is loaded or all is
@@ -89,7 +98,9 @@ class Tracker:
 
     lock = LoopLock()
 
-    def __init__(self, history: History, config: CompressionConfig, counter: TokenCounter) -> None:
+    def __init__(
+        self, history: History, config: CompressionConfig, counter: TokenCounter, store: OffloadStore
+    ) -> None:
         self.history = history
         self.number = 0
         self.edited = False
@@ -98,6 +109,7 @@ class Tracker:
         self._counter = counter
         self.branches: Branches[Any] = Branches(config.branch_seconds, self._let_go)
         self._recorded = _NOTHING
+        self._store = store
         self._has_to_read = False
         self._names_tools = False
         self._loaded_tokens: dict[str, int] | None = None
@@ -261,11 +273,24 @@ class Tracker:
     async def _rebuild(
         self, entries: Sequence[Entry], leaving: Iterable[str], known: Mapping[str, int], unseen: set[str]
     ) -> Rebuilt:
-        return await rebuilt_view(self.state, entries, leaving, known, unseen, self._counter)
+        return await rebuilt_view(self.state, entries, leaving, known, unseen, self._counter, self.recovery)
+
+    async def recovery(self, messages: Sequence[tuple[str, Msg]], ledger: Ledger) -> Recovery:
+        """Return what these messages still say of the texts that a ledger names."""
+
+        def prepare() -> Recovery:
+            return Recovery(messages, ledger, self._config.redact, self._read)
+
+        return await run_off_loop(text_characters(msg for _, msg in messages), prepare)
+
+    async def _read(self, ref: str) -> str:
+        return await read_text(self._store, ref, self._config.store_timeout_seconds)
 
     def _show(self, rebuilt: Rebuilt) -> None:
         state = self.state
         state.ledger.drop(rebuilt.withdrawn)
+        for segment in rebuilt.renewed:
+            state.ledger.replace(segment)
         state.rebuild(rebuilt.built, len(rebuilt.messages), rebuilt.counted, rebuilt.unseen)
 
     # Deciding what a view shows for good
@@ -310,7 +335,8 @@ class Tracker:
         """Return what a view that is made anew changes in the ledger of the history."""
         changes: list[Change] = [Withdraw(rebuilt.withdrawn)] if rebuilt.withdrawn else []
         learnt = self._learnt(rebuilt.ledger)
-        return changes if learnt == self._recorded else [*changes, Record((), learnt)]
+        is_more = rebuilt.renewed or learnt != self._recorded
+        return [*changes, Record(rebuilt.renewed, learnt)] if is_more else changes
 
     def _replacing(self, entries: Sequence[LedgerEntry], ledger: Ledger) -> list[Change]:
         """Return what brings the ledger of a history to where a loaded one is."""
@@ -638,6 +664,19 @@ class Tracker:
             pass
         return await self._in_step(change, events)
 
+    async def forget_words(self, stored: Sequence[tuple[SegmentEdit, str]]) -> None:
+        """Let go of the words of merged segments that the store has now, each with their ref."""
+        async with self.lock:
+            ledger = self.state.ledger
+            merged = {id(segment) for segment in ledger.merged_with_words()}
+            bare = [without_words(segment, ref) for segment, ref in stored if id(segment) in merged]
+            try:
+                if bare and not self._has_to_read and await self._write([Record(bare)], at=self.number):
+                    for segment in bare:
+                        ledger.replace(segment)
+            except ConflictError:
+                pass  # the next event tries again
+
     async def _in_step(self, change: Callable[[], Awaitable[T]], events: list[CompressionEvent]) -> T:
         """Make a change to what is there now, again where others wrote meanwhile."""
         while True:
@@ -705,7 +744,7 @@ class Tracker:
     def _start_empty(self) -> None:
         """Forget everything; the stored texts become unwanted."""
         ledger = self.state.ledger
-        unwanted = {*ledger.refs(), *ledger.unwanted}
+        unwanted = ledger.kept_refs() | ledger.unwanted
         generation, budget = self.state.generation + 1, self.state.budget
         self.state = self._empty_state()
         self.state.generation = generation

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, Final, Literal
 
@@ -27,6 +27,46 @@ def dump_sendable(value: Any, **options: Any) -> str:
     """
     text = json.dumps(value, ensure_ascii=False, **options)
     return text if sendable(text) is text else json.dumps(value, **options)
+
+
+SPLIT_PAIR: Final = re.compile("[\ud800-\udbff][\udc00-\udfff]")
+"""Two halves of a character side by side, as two chunks may bring them: JSON reads them back as one."""
+
+
+def split_pairs_in(value: Any, path: tuple[Any, ...] = ()) -> list[list[Any]]:
+    """Return where the texts of JSON-like data hold split pairs: `[path, places]` of each such text.
+
+    The places are those of the characters in the text as JSON reads it back.
+    """
+    found: list[list[Any]] = []
+    for key, one in value.items() if isinstance(value, dict) else enumerate(value):
+        if isinstance(one, str):
+            if not one.isascii():
+                places = [pair.start() - n for n, pair in enumerate(SPLIT_PAIR.finditer(one))]
+                found += [[[*path, key], places]] if places else []
+        elif isinstance(one, dict | list | tuple):
+            found += split_pairs_in(one, (*path, key))
+    return found
+
+
+def split_again(value: Any, path: Sequence[Any], places: Sequence[int]) -> Any:
+    """Return JSON-like data with the pairs split that one entry of `split_pairs_in` names.
+
+    Raises:
+        KeyError, IndexError, TypeError: there is no such text.
+    """
+    if path:
+        inner = split_again(value[path[0]], path[1:], places)
+        if isinstance(value, Mapping):
+            return {**value, path[0]: inner}
+        return [*value[: path[0]], inner, *value[path[0] + 1 :]]
+    if SPLIT_PAIR.search(value):  # never written as JSON
+        return value
+    characters = list(value)
+    for place in places:
+        whole = characters[place].encode("utf-16-be")
+        characters[place] = "".join(chr(int.from_bytes(whole[at : at + 2])) for at in range(0, len(whole), 2))
+    return "".join(characters)
 
 
 _MOST_MARKS = 30

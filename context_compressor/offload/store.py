@@ -20,6 +20,7 @@ from context_compressor.errors import (
     OffloadNotFoundError,
     OffloadWriteError,
 )
+from context_compressor.messages.text import SPLIT_PAIR
 from context_compressor.tokens.off_loop import run_off_loop
 
 REF_PREFIX = "ctx://"
@@ -146,10 +147,6 @@ class KeepingStore:
             await self._wrapped.delete(ref)
 
 
-_SPLIT_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
-"""Two unpaired surrogates that `json` would write and read back as one character."""
-
-
 class InMemoryOffloadStore:
     """Keep texts in a dict; they end with the process unless `to_state` carries them on.
 
@@ -206,7 +203,7 @@ class InMemoryOffloadStore:
         text is `{"base64": ...}` over UTF-8 with `surrogatepass`.
         """
         texts = sorted(self._texts.items())  # they are written in any order where several are hashed at once
-        return {ref: _pack(text) if _SPLIT_PAIR.search(text) else text for ref, text in texts}
+        return {ref: _pack(text) if SPLIT_PAIR.search(text) else text for ref, text in texts}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Self:

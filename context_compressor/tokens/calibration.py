@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from math import sqrt
 from statistics import median
-from typing import Any
+from typing import Annotated
+
+from pydantic import Field, StrictInt
 
 MAX_RATIO = 2.0
 """Tokens of a provider's per token of ours, at most. Vocabularies in use differ by less on what agents read:
@@ -43,7 +46,11 @@ REPORTED_SHARE = 0.9
 _MAD_TO_DEVIATION = 1.4826
 """Makes the median absolute deviation of normal noise its standard deviation (Hampel, 1974)."""
 
+_Tokens = Annotated[StrictInt, Field(ge=1)]
+_TokensOrNone = Annotated[StrictInt, Field(ge=0)]
 
+
+@dataclass(slots=True)
 class Calibration:
     """Predict from pairs (our count of a view, the provider's count of its request) how large a view may be.
 
@@ -61,39 +68,47 @@ class Calibration:
       was accepted within the limit may stay.
     - A refusal says that a view costs more than the limit, whatever the reports said: they anchor no more.
 
+    What it learnt is saved as `dataclasses.asdict` gives it, and read and checked by pydantic.
+
     Attributes:
+        reports: the newest, each our count and the provider's.
         limit: the lowest limit that a provider named; None before.
         refused: our count of the smallest view that was refused; None before.
     """
 
-    def __init__(self) -> None:
-        self.limit: int | None = None
-        self.refused: int | None = None
-        self._reports: list[tuple[int, int]] = []
-        self._accepted = 0
-        """Reports since the last refusal, those kept; only they anchor."""
-        self._next_tokens: int | None = None
-        """What the view after a refusal may cost, until it was made."""
-        self._conceded = 0
-        """What a view that could not become smaller costs."""
+    reports: list[tuple[_Tokens, _Tokens]] = field(default_factory=list)
+    accepted: _TokensOrNone = 0
+    """Reports since the last refusal, those kept; only they anchor."""
+    limit: _Tokens | None = None
+    refused: _Tokens | None = None
+    next_tokens: _TokensOrNone | None = None
+    """What the view after a refusal may cost, until it was made."""
+    conceded: _TokensOrNone = 0
+    """What a view that could not become smaller costs."""
+
+    def __post_init__(self) -> None:
+        if self.accepted > len(self.reports):
+            raise ValueError(f"accepted: {self.accepted} of {len(self.reports)} reports")
+        self.reports = self.reports[-KEPT_REPORTS:]
+        self.accepted = min(self.accepted, KEPT_REPORTS)
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing was learnt."""
-        return not self._reports and self.limit is None and self.refused is None
+        return not self.reports and self.limit is None and self.refused is None
 
     @property
     def is_shrinking(self) -> bool:
         """Whether the view after a refusal was not made yet."""
-        return self._next_tokens is not None
+        return self.next_tokens is not None
 
     def record_usage(self, ours: int, theirs: int) -> None:
         """Note that a view of `ours` tokens was accepted and cost `theirs`; reports of 0 are left out."""
         if ours <= 0 or theirs <= 0:
             return
-        self._reports = [*self._reports, (ours, theirs)][-KEPT_REPORTS:]
-        self._accepted = min(self._accepted + 1, KEPT_REPORTS)
-        self._next_tokens, self._conceded = None, 0
+        self.reports = [*self.reports, (ours, theirs)][-KEPT_REPORTS:]
+        self.accepted = min(self.accepted + 1, KEPT_REPORTS)
+        self.next_tokens, self.conceded = None, 0
 
     def record_overflow(self, ours: int | None, limit: int | None = None) -> None:
         """Note that a view of `ours` tokens was refused as too long by a provider that may name its limit."""
@@ -102,20 +117,20 @@ class Calibration:
         if not ours:
             return
         self.refused = ours if self.refused is None else min(self.refused, ours)
-        if self._accepted:
-            self._next_tokens = int(REFUSED_SHARE * ours)
+        if self.accepted:
+            self.next_tokens = int(REFUSED_SHARE * ours)
         else:
-            self._next_tokens = int(BLIND_SHARE * min(ours, self.limit or ours))
-        self._accepted, self._conceded = 0, 0
+            self.next_tokens = int(BLIND_SHARE * min(ours, self.limit or ours))
+        self.accepted, self.conceded = 0, 0
 
     def end_shrinking(self) -> None:
         """Note that the view after a refusal was made."""
-        self._next_tokens = None
+        self.next_tokens = None
 
     def forget_refusals(self) -> None:
         """Forget refusals, what was conceded after them, and the limit that a provider named; not reports."""
-        self.limit = self.refused = self._next_tokens = None
-        self._accepted, self._conceded = len(self._reports), 0
+        self.limit = self.refused = self.next_tokens = None
+        self.accepted, self.conceded = len(self.reports), 0
 
     def concede(self, ours: int, limit: int) -> bool:
         """Let a view be that cannot become smaller, unless a report or a refusal rules it out.
@@ -130,7 +145,7 @@ class Calibration:
         possible = [_allowed(report, limit, lowest, lowest) for report in self._anchors(limit)]
         if ours > max(possible, default=limit):
             return False
-        self._conceded = ours
+        self.conceded = ours
         return True
 
     def budget(self, limit: int, most: int) -> int:
@@ -146,30 +161,30 @@ class Calibration:
         if self._anchors(lowered):
             found = min(found, self._fitting(lowered, min(most, lowered), limit - most))
         if self.refused is not None:
-            share = REPORTED_SHARE if self._accepted else REFUSED_SHARE
+            share = REPORTED_SHARE if self.accepted else REFUSED_SHARE
             if self.limit is not None and self.limit > limit:
                 share *= max(0.5, limit / self.limit)  # the refused view costs more than what was named
             found = min(found, int(share * self.refused))
-        if self._next_tokens is not None:
-            found = min(found, self._next_tokens)
-        return max(1, min(most, max(int(found), self._conceded)))
+        if self.next_tokens is not None:
+            found = min(found, self.next_tokens)
+        return max(1, min(most, max(int(found), self.conceded)))
 
     def _limit(self, limit: int) -> int:
         return limit if self.limit is None else min(limit, self.limit)
 
     def _anchors(self, limit: int) -> list[tuple[int, int]]:
         """Return the newest reports since the last refusal."""
-        if len(self._reports) == 1:
+        if len(self.reports) == 1:
             # The very first may be of another request: what our bounds do not allow has to be said twice.
-            ours, theirs = self._reports[0]
+            ours, theirs = self.reports[0]
             if theirs > MAX_RATIO * ours + MAX_OFFSET_SHARE * limit:
                 return []
-        return self._reports[len(self._reports) - min(self._accepted, ANCHORS) :]
+        return self.reports[len(self.reports) - min(self.accepted, ANCHORS) :]
 
     def _fitting(self, limit: int, most: int, reserved: int) -> float:
         """Return what the reports say that fits, on the safe side; `reserved` tokens more are expected."""
         lowest, highest = self._ratios()
-        accepted = self._reports[len(self._reports) - self._accepted :]
+        accepted = self.reports[len(self.reports) - self.accepted :]
         allowed = [_allowed(report, limit, lowest, highest, reserved) for report in accepted]
         newest = allowed[-ANCHORS:]
         found = min(newest) if len(newest) < ANCHORS else median(newest)
@@ -182,7 +197,7 @@ class Calibration:
 
     def _ratios(self) -> tuple[float, float]:
         """Return the lowest and the highest ratio that agree with the reports."""
-        reports = self._reports
+        reports = self.reports
         middle = sum(ours for ours, _ in reports) / max(1, len(reports))
         width = sqrt(sum((ours - middle) ** 2 for ours, _ in reports))
         if not width:
@@ -199,44 +214,6 @@ class Calibration:
         noise = max(noise, _deviation([theirs - slope * ours for ours, theirs in reports]))
         error = DEVIATIONS * noise / width
         return _bounded(slope - error), _bounded(slope + error)
-
-    # Saved form
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return what was learnt as JSON-like data."""
-        return {
-            "reports": [list(report) for report in self._reports],
-            "accepted": self._accepted,
-            "limit": self.limit,
-            "refused": self.refused,
-            "next_tokens": self._next_tokens,
-            "conceded": self._conceded,
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Calibration:
-        """Read what `to_dict` returned.
-
-        Raises:
-            ValueError: a field is missing or malformed; the text names it.
-        """
-        reports = data.get("reports")
-        if not isinstance(reports, list) or not all(
-            isinstance(pair, list) and len(pair) == 2 and all(type(n) is int and n > 0 for n in pair)
-            for pair in reports
-        ):
-            raise ValueError("reports: expected a list of pairs of positive integers")
-        accepted = data.get("accepted")
-        if type(accepted) is not int or not 0 <= accepted <= len(reports):
-            raise ValueError(f"accepted: expected an integer from 0 to {len(reports)}, got {accepted!r}")
-        found = cls()
-        found._reports = [(ours, theirs) for ours, theirs in reports[-KEPT_REPORTS:]]
-        found._accepted = min(accepted, KEPT_REPORTS)
-        found.limit = _read_tokens(data, "limit", 1)
-        found.refused = _read_tokens(data, "refused", 1)
-        found._next_tokens = _read_tokens(data, "next_tokens", 0)
-        found._conceded = _read_tokens(data, "conceded", 0) or 0  # earlier releases did not save it
-        return found
 
 
 def _allowed(report: tuple[int, int], limit: int, lowest: float, highest: float, reserved: int = 0) -> float:
@@ -269,10 +246,3 @@ def _weighted_median(weighted: Iterable[tuple[float, float]]) -> float:
         if passed >= half:
             return value
     raise ValueError("a median of nothing")
-
-
-def _read_tokens(data: Mapping[str, Any], field: str, least: int) -> int | None:
-    value = data.get(field)
-    if value is None or (type(value) is int and value >= least):
-        return value
-    raise ValueError(f"{field}: expected an integer, {least} or more, or None, got {value!r}")

@@ -365,3 +365,8 @@ async def nothing_lost(memory: CompressedMemory, said: list[Dict]) -> list[Msg]:
         if message.get("content"):
             assert message["content"] in reachable
     return view
+
+
+def kept(memory: CompressedMemory) -> set[str]:
+    """Return the refs of all that is to stay in the store: what can be read, and words of merged segments."""
+    return memory._tracker.state.ledger.kept_refs()

@@ -9,6 +9,7 @@ import re
 from typing import Any
 
 import pytest
+from pydantic import TypeAdapter
 
 from context_compressor import (
     CompressedMemory,
@@ -20,7 +21,7 @@ from context_compressor import (
     TiktokenCounter,
     from_openai,
 )
-from context_compressor.compression.edits import ItemKey, SegmentEdit, edit_from_dict, edit_to_dict
+from context_compressor.compression.edits import ItemKey, SavedEdit, SegmentEdit, edit_to_dict, with_words
 from context_compressor.errors import InvalidArgumentError, InvalidStateError
 from context_compressor.offload.guide import GUIDE, SHORT_GUIDE
 from context_compressor.offload.stubs import minimal_stub, stub_text
@@ -331,6 +332,14 @@ async def test_a_note_goes_to_the_summariser_bounded_and_as_the_agents_own() -> 
     assert f"</conversation-{fenced[1]}>" not in request.note
 
 
+async def with_their_words(memory: CompressedMemory) -> list[SegmentEdit]:
+    """Return all segments, merged ones with their words from the store."""
+    return [
+        one if one.words_ref is None else with_words(one, await memory.store.read(one.words_ref))
+        for one in memory._tracker.state.ledger.segments()
+    ]
+
+
 async def test_a_heading_of_notes_in_a_summary_is_no_note() -> None:
     class Heading(Asked):
         async def summarize(self, request: SummaryRequest) -> Summary:
@@ -343,7 +352,7 @@ async def test_a_heading_of_notes_in_a_summary_is_no_note() -> None:
     for number in range(14, 200):
         await memory.add(turn(number))
         await memory.get_memory()
-    segments = list(memory._tracker.state.ledger.segments())
+    segments = await with_their_words(memory)
     assert any(segment.children for segment in segments)
     assert all(segment.text.count("## Notes") == 1 for segment in segments)
     assert not any(segment.notes for segment in segments)
@@ -397,7 +406,8 @@ async def test_notes_are_saved_and_a_state_without_them_has_no_place_for_them() 
 
 def test_a_segment_with_notes_reads_back() -> None:
     edit = SegmentEdit("s", (ItemKey("a"),), (), "ctx://0123456789abcdef", (), "text", True, ("one", "two"))
-    assert edit_from_dict(json.loads(json.dumps(edit_to_dict(edit)))) == edit
+    adapter = TypeAdapter[SegmentEdit](SavedEdit)
+    assert adapter.validate_python(json.loads(json.dumps(edit_to_dict(edit)))) == edit
 
 
 async def test_only_events_that_were_given_a_note_tell_of_one() -> None:

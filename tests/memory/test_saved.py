@@ -11,6 +11,7 @@ import pytest
 from context_compressor import (
     CompressedMemory,
     CompressionConfig,
+    CompressionEvent,
     FileOffloadStore,
     InMemoryOffloadStore,
     Msg,
@@ -18,14 +19,17 @@ from context_compressor import (
     Summary,
     SummaryRequest,
     TiktokenCounter,
+    compress_messages,
     from_openai,
     to_openai,
 )
 from context_compressor.offload.store import OffloadStore, ref_of
-from tests.memory.scripted import REF, strings, turns, user
+from tests.memory.scripted import REF, kept, strings, turns, user
 from tests.support.validity import problems
 
-FILES = sorted((Path(__file__).parent / "saved").glob("*.json"))
+SAVED = Path(__file__).parent / "saved"
+FILES = sorted([*SAVED.glob("*.json"), *(SAVED / "form_2").glob("*.json")])
+STATELESS = sorted(SAVED.rglob("stateless/state.json"))
 COUNTER = TiktokenCounter()
 
 
@@ -41,7 +45,7 @@ class Uncalled:
         raise AssertionError("a summary was asked for")
 
 
-@pytest.fixture(params=FILES, ids=lambda file: file.stem)
+@pytest.fixture(params=FILES, ids=lambda file: f"{file.parent.name}/{file.stem}")
 def saved(request: pytest.FixtureRequest) -> dict[str, Any]:
     read: dict[str, Any] = json.loads(request.param.read_text(encoding="utf-8"))
     return read
@@ -75,7 +79,20 @@ def as_text(messages: list[Any]) -> str:
 
 
 def test_none_is_missing() -> None:
-    assert len(FILES) >= 12
+    assert len(FILES) >= 24
+    assert len(STATELESS) == 2
+
+
+@pytest.mark.parametrize("file", STATELESS, ids=lambda file: file.parts[-3])
+def test_a_state_between_calls_gives_the_same_view(file: Path) -> None:
+    saved = json.loads(file.read_text(encoding="utf-8"))
+    events: list[CompressionEvent] = []
+    options: dict[str, Any] = {"config": CompressionConfig(**saved["config"]), "on_event": events.append}
+    done = compress_messages(saved["messages"], state=saved["state"], **options)
+    assert as_text(done.messages) == as_text(saved["wire"])
+    again = compress_messages(saved["messages"], state=json.loads(json.dumps(done.state)), **options)
+    assert as_text(again.messages) == as_text(saved["wire"])
+    assert events == []
 
 
 async def test_the_view_comes_back_byte_for_byte(saved: dict[str, Any]) -> None:
@@ -162,7 +179,7 @@ async def test_it_goes_on_within_the_budget(saved: dict[str, Any]) -> None:
         assert COUNTER.count_messages(view) <= memory.budget_tokens
     assert await memory.size() == history + len(added)
     assert memory.stats().events > events
-    assert set(await memory.reachable_refs()) == set(await memory.store.refs())  # nothing waits any more
+    assert kept(memory) == set(await memory.store.refs())  # nothing waits any more
     await memory.aclose()
 
 

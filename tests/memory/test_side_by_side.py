@@ -213,7 +213,7 @@ async def test_a_state_in_which_nothing_fits_is_refused(field: str) -> None:
     await memory.get_memory()
     memory.record_usage(1_500)
     state = memory.state_dict()
-    state["compression"]["calibration"][field] = 0
+    state["compression"]["calibration"]["learnt"][field] = 0
     with pytest.raises(InvalidStateError, match=field):
         new_memory().load_state_dict(state)
 

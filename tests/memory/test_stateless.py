@@ -161,6 +161,8 @@ def test_a_conversation_that_begins_anew_keeps_nothing_of_the_old_one() -> None:
         ({"version": None}, "state.version"),
         ({"compression": 5}, "compression: expected a dict"),
         ({"compression": {"version": 1, "tokens": {}, "ledger": []}}, "ledger: expected a dict"),
+        ({"compression": {"version": 3}}, "compression.version: this release reads 1 and 2, the state has 3"),
+        ({"compression": {"version": 1, "ledger": {"version": 2}}}, "ledger.version: this release reads 1"),
         ({"texts": []}, "offloaded texts"),
         ({"texts": {"ctx://0": "x"}}, "offloaded texts"),
     ],
@@ -173,7 +175,7 @@ def test_a_malformed_state_is_refused_by_place(change: Dict, place: str) -> None
 
 def test_without_what_is_malformed_a_state_loads_as_the_error_says() -> None:
     state = compress(turns(8)).state
-    state["compression"]["ledger"]["version"] = 99
+    state["compression"]["ledger"]["frontier"] = -1
     with pytest.raises(InvalidStateError, match="without its key 'compression' the state loads"):
         compress(turns(8), state)
     del state["compression"]

@@ -1,12 +1,13 @@
 """Make the saved states beside this file: twelve invented sessions, with the views that their states give.
 
-It was run once, with the code of version 0.1.0 of November 2026. The files are not to be made again: they
-stand for what users have on their disks. A new form of the saved state gets new files beside these. What
-today's code saves is seen, and such new files are made, by
+It was run once for each form of the saved state: form 1 stands in this folder, form 2 in `form_2`. The files
+are not to be made again: they stand for what users have on their disks. A new form gets new files beside
+these. What today's code saves is seen, and such new files are made, by
 
     python -m tests.memory.saved.make FOLDER
 
-Each file holds
+It writes a state of `compress_messages` as well, to `FOLDER/stateless/state.json`, with the `messages` it
+is of, `config`, and the `wire` that came of them. Each other file holds
 
 - `name` and `description`;
 - `config`: what `CompressionConfig` was given;
@@ -37,11 +38,23 @@ from context_compressor import (
     CompressionConfig,
     InMemoryOffloadStore,
     Msg,
+    compress_messages,
     from_openai,
     to_openai,
 )
 from context_compressor.messages import msg as messages_module
-from tests.memory.saved.sessions import SESSIONS, Model, Session, Store
+from tests.memory.saved.sessions import (
+    SESSIONS,
+    Model,
+    Session,
+    Store,
+    assistant,
+    calls,
+    log,
+    prose,
+    result,
+    user,
+)
 
 BEGIN = datetime(2026, 11, 2, 9)
 
@@ -125,12 +138,26 @@ async def made(session: Session) -> dict[str, Any]:
     }
 
 
+def made_stateless() -> dict[str, Any]:
+    """Compress a list as it grows, without a memory; return what its file says."""
+    config = {"max_total_tokens": 2_400, "keep_recent_count": 4}
+    messages: list[dict[str, Any]] = []
+    state, wire = None, list[dict[str, Any]]()
+    for n in range(24):
+        messages += [user(f"Depot {n}? {prose(n, 3)}"), calls((f"a{n}", "read_log", {"depot": n}))]
+        messages += [result(f"a{n}", log(n, 9)), assistant(f"Depot {n} agrees. {prose(n + 300, 4)}")]
+        done = compress_messages(messages, config=CompressionConfig(**config), state=state)
+        state, wire = json.loads(json.dumps(done.state)), done.messages
+    return {"config": config, "messages": messages, "state": state, "wire": wire}
+
+
 def main(folder: Path) -> None:
     """Write a file for each session."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for session in SESSIONS:
-        said = json.dumps(asyncio.run(made(session)), ensure_ascii=False, indent=1)
-        file = folder / f"{session.name}.json"
+    (folder / "stateless").mkdir(parents=True, exist_ok=True)
+    files = {f"{session.name}.json": asyncio.run(made(session)) for session in SESSIONS}
+    for name, content in {**files, "stateless/state.json": made_stateless()}.items():
+        said = json.dumps(content, ensure_ascii=False, indent=1)
+        file = folder / name
         file.write_text(f"{said}\n", encoding="utf-8")
         print(f"{file}  {file.stat().st_size:,} bytes")
 
