@@ -53,7 +53,7 @@ class Branches(Generic[T]):
 
     def refs(self) -> set[str]:
         """Return the refs that they name."""
-        return {ref for branch in self._branches for ref in branch.state.ledger.refs()}
+        return {ref for branch in self._branches for ref in branch.state.ledger.kept_refs()}
 
     def keep(self, branch: Branch[T]) -> None:
         """Keep one more."""
@@ -79,4 +79,4 @@ class Branches(Generic[T]):
     def _drop(self, branches: Sequence[Branch[T]]) -> None:
         for branch in branches:
             self._branches.remove(branch)
-            self._let_go([*branch.state.ledger.refs(), *branch.state.ledger.unwanted])
+            self._let_go(branch.state.ledger.kept_refs() | branch.state.ledger.unwanted)

@@ -349,7 +349,7 @@ class Tracker:
 
     def _note_recorded(self, changes: Iterable[Change]) -> None:
         for change in changes:
-            if isinstance(change, Record):
+            if isinstance(change, Record) and change.learnt:
                 self._recorded = change.learnt
 
     async def look_up(self, mark: str) -> None:
