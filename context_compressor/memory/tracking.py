@@ -334,7 +334,7 @@ class Tracker:
         state, place = self.state, self.state.shown.summary_place
         try:
             state.settle(summary=summary)
-            learnt = self._learnt(state.ledger)
+            learnt = self._learnt()
             return learnt == self._recorded or await self._write([Record((), learnt)], at=self.number)
         except BaseException as error:
             # Nobody has seen it: what others wrote may lead to something else.
@@ -345,22 +345,22 @@ class Tracker:
                 raise
             return False
 
-    def _learnt(self, ledger: Ledger) -> dict[str, Any]:
-        """Return what is recorded beside the edits of a ledger, so that every reader shows the same."""
+    def _learnt(self) -> dict[str, Any]:
+        """Return what is recorded beside the edits of the ledger, so that every reader shows the same."""
         shown = self.state.shown
         place = None if shown.summary_place is None else [shown.summary_id, shown.summary_place]
-        return {**ledger.learnt(), "summary_place": place}
+        return {**self.state.ledger.learnt(), "summary_place": place}
 
     def _following(self, rebuilt: _Rebuilt) -> list[Change]:
         """Return what a view that is made anew changes in the ledger of the history."""
         changes: list[Change] = [Withdraw(rebuilt.withdrawn)] if rebuilt.withdrawn else []
-        learnt = self._learnt(rebuilt.ledger)
+        learnt = {**self._recorded, **rebuilt.ledger.learnt()}
         return changes if learnt == self._recorded else [*changes, Record((), learnt)]
 
     def _replacing(self, entries: Sequence[LedgerEntry], ledger: Ledger) -> list[Change]:
         """Return what brings the ledger of a history to where a loaded one is."""
         there = {name_of(edit): edit for entry in entries for edit in entry.edits}
-        edits, learnt = ledger.edits(), self._learnt(ledger)
+        edits, learnt = ledger.edits(), {**self._recorded, **ledger.learnt()}
         gone = there.keys() - edits.keys()
         new = [edit for name, edit in edits.items() if there.get(name) != edit]
         changes: list[Change] = [Withdraw(gone)] if gone else []
@@ -591,8 +591,8 @@ class Tracker:
             state = self.state
             if not holds(state):
                 return None
-            ledger, before = state.ledger, state.tokens
-            learnt = {**self._learnt(ledger), "pending": sorted(state.pending_after(done))}
+            before = state.tokens
+            learnt = {**self._learnt(), "pending": sorted(state.pending_after(done))}
             edits: list[Edit] = [*done.stubs, *done.segments]
             if edits and not await self._write([Record(edits, learnt)], at=self.number):
                 return None
