@@ -340,11 +340,13 @@ class EventRunner:
             OffloadError: the store could not be listed. What could not be removed is tried again at later
                 events.
         """
-        async with self.telling(), self.event_lock:
-            ledger = self._tracker.state.ledger
-            if not ledger.refs():
+        async with self.telling() as events, self.event_lock:
+            async with self._tracker.lock:  # others may have named what this one knows nothing of
+                await self._tracker.catch_up(events)
+            if not self._tracker.state.ledger.refs():
                 return []
             stored = await self._texts.stored_refs()
+            ledger = self._tracker.state.ledger
             # No event writes while its lock is held. One that is prepared in the background says what it
             # writes before it does; from here to `telling`'s end, which removes what is unwanted, nothing is
             # awaited but that lock, and what an event commits in between is wanted again.

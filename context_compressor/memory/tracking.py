@@ -314,7 +314,7 @@ class Tracker:
         state, place = self.state, self.state.shown.summary_place
         try:
             state.settle(summary=summary)
-            learnt = self._learnt(state.ledger)
+            learnt = self._learnt()
             return learnt == self._recorded or await self._write([Record((), learnt)], at=self.number)
         except BaseException as error:
             # Nobody has seen it: what others wrote may lead to something else.
@@ -325,23 +325,24 @@ class Tracker:
                 raise
             return False
 
-    def _learnt(self, ledger: Ledger, state: MemoryState | None = None) -> dict[str, Any]:
-        """Return what is recorded beside the edits of a ledger, so that every reader shows the same."""
-        shown = (state or self.state).shown
+    def _learnt(self, state: MemoryState | None = None) -> dict[str, Any]:
+        """Return what is recorded beside the edits of the ledger, so that every reader shows the same."""
+        state = state or self.state
+        shown = state.shown
         place = None if shown.summary_place is None else [shown.summary_id, shown.summary_place]
-        return {**ledger.learnt(), "summary_place": place}
+        return {**state.ledger.learnt(), "summary_place": place}
 
     def _following(self, rebuilt: Rebuilt) -> list[Change]:
         """Return what a view that is made anew changes in the ledger of the history."""
         changes: list[Change] = [Withdraw(rebuilt.withdrawn)] if rebuilt.withdrawn else []
-        learnt = self._learnt(rebuilt.ledger)
+        learnt = {**self._recorded, **rebuilt.ledger.learnt()}
         is_more = rebuilt.renewed or learnt != self._recorded
         return [*changes, Record(rebuilt.renewed, learnt)] if is_more else changes
 
     def _replacing(self, entries: Sequence[LedgerEntry], ledger: Ledger) -> list[Change]:
         """Return what brings the ledger of a history to where a loaded one is."""
         there = {name_of(edit): edit for entry in entries for edit in entry.edits}
-        edits, learnt = ledger.edits(), self._learnt(ledger)
+        edits, learnt = ledger.edits(), {**self._recorded, **ledger.learnt()}
         gone = there.keys() - edits.keys()
         new = [edit for name, edit in edits.items() if there.get(name) != edit]
         changes: list[Change] = [Withdraw(gone)] if gone else []
@@ -564,7 +565,7 @@ class Tracker:
             gone = [name for name, edit in before.items() if after.get(name) is not edit]
             come = [edit for name, edit in after.items() if before.get(name) is not edit]
             changes += [Withdraw(gone)] if gone else []
-            changes.append(Record(come, self._learnt(new.ledger, new)))
+            changes.append(Record(come, self._learnt(new)))
             if await self._write(changes, at=self.number):
                 new.ledger.unwanted |= {ref for ref in old.ledger.unwanted if not new.ledger.is_live(ref)}
                 new.budget = old.budget
@@ -649,8 +650,8 @@ class Tracker:
             state = self.state
             if not holds(state):
                 return None
-            ledger, before = state.ledger, state.tokens
-            learnt = {**self._learnt(ledger), "pending": sorted(state.pending_after(done))}
+            before = state.tokens
+            learnt = {**self._learnt(), "pending": sorted(state.pending_after(done))}
             if done.edits and not await self._write([Record(done.edits, learnt)], at=self.number):
                 return None
             state.commit(done, fresh)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from context_compressor import (
@@ -164,7 +164,8 @@ class ScriptedHistory:
     Args:
         inner: answers.
         faults: what happens at a call, by its number, all verbs counted together from 1: it may "fail" or
-            "hang", each before it does anything or "late", when it has; or "somebody writes" before it.
+            "hang", each before it does anything or "late", when it has; or "somebody writes" before it, which
+            an awaitable does in its own way.
 
     Attributes:
         calls: the verbs called so far.
@@ -174,7 +175,7 @@ class ScriptedHistory:
 
     is_quiet = False
 
-    def __init__(self, inner: Any, faults: dict[int, str] | None = None) -> None:
+    def __init__(self, inner: Any, faults: Mapping[int, str | Awaitable[Any]] | None = None) -> None:
         self.inner = inner
         self.faults = faults or {}
         self.calls: list[str] = []
@@ -187,6 +188,9 @@ class ScriptedHistory:
             return await getattr(self.inner, verb)(*args, **kwargs)
         self.calls.append(verb)
         fault = self.faults.get(len(self.calls), "")
+        if not isinstance(fault, str):
+            await fault
+            fault = ""
         if fault == "somebody writes":
             await self.inner.write([Add(Msg("user", f"somebody says {len(self.calls)}", "user"))])
         answer = await getattr(self.inner, verb)(*args, **kwargs) if "late" in fault else None

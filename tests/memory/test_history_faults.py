@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -143,3 +144,20 @@ async def test_all_goes_on_whatever_becomes_of_a_call(new: Callable[[], History]
     await play(smooth)
     for number in range(1, len(smooth.calls) + 1):
         await play(ScriptedHistory(new(), {number: how}))
+
+
+@pytest.mark.parametrize("how", ["fail", "fail late"])
+@pytest.mark.parametrize("number", range(1, 9))
+async def test_what_was_pinned_returns_to_the_view_where_a_later_call_failed(number: int, how: str) -> None:
+    history = ScriptedHistory(ListHistory())
+    memory = new_memory(history)
+    added = from_openai(turns(8))
+    await memory.add(added)
+    await memory.get_memory()
+    history.faults = {len(history.calls) + number: how}
+    with suppress(ConnectionError):
+        await memory.update_messages_mark("pinned", msg_ids=[added[4].id])
+    history.faults = {}
+    is_pinned = bool(await history.read(mark="pinned"))
+    assert (added[4].id in [msg.id for msg in await memory.get_memory()]) == is_pinned
+    await check(memory, history)

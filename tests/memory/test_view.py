@@ -126,9 +126,7 @@ async def test_two_lists_in_turn_cost_what_each_costs_alone() -> None:
     assert await memory.view(first) == await alone.view(first)
 
 
-async def test_a_list_that_goes_back_to_what_it_departed_from_pays_for_nothing_twice() -> (
-    None
-):
+async def test_a_list_that_goes_back_to_what_it_departed_from_pays_for_nothing_twice() -> None:
     store = InMemoryOffloadStore()
     memory = memory_of(store=store)
     long = [BRIEF, *said("a", 20)]
