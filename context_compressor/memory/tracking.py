@@ -103,7 +103,6 @@ class Tracker:
         self.gone: set[str] | None = None
         self._config = config
         self._counter = counter
-        self._counter_name = str(getattr(counter, "encoding_name", None))
         self._has_to_read = False
         self._loaded_tokens: dict[str, int] | None = None
         self.state = self._empty_state()
@@ -339,7 +338,7 @@ class Tracker:
         """
         if self._has_to_read or (await self.history.head()).number != self.number:
             await self.catch_up(events)
-        state, name = self.state, self._counter_name
+        state, name = self.state, str(getattr(self._counter, "encoding_name", None))
         changes: list[Change] = []
         for msg in messages:
             tokens = counted.get(id(msg))
