@@ -81,7 +81,7 @@ class Draft(StubDraft):
             nonlocal stands_for, gaining, verbatim, tokens
             stands_for += unit.stands_for_tokens
             gaining += self._worth_telling(unit)
-            verbatim += self._standing_tokens([unit])
+            verbatim += self._standing_tokens([unit]) if unit.standing_tokens else 0
             tokens += self._tokens_of(unit)
             if config.group_token_threshold is not None:
                 self._group_count = -(-tokens // config.group_token_threshold)
@@ -184,14 +184,12 @@ class Draft(StubDraft):
         if missing <= 0 or self.refs_only:
             return
         said = sum(planned.summary_tokens for planned in self._planned)
-        left = {
-            id(p): p.summary_tokens - -(-missing * p.summary_tokens // max(1, said)) for p in self._planned
-        }
-        if min(left.values(), default=0) >= MIN_SUMMARY_TOKENS:
-            self._planned = [
-                PlannedSegment(p.units, left[id(p)], min(p.standing_tokens, left[id(p)]))
-                for p in self._planned
-            ]
+        squeezed: list[PlannedSegment] = []
+        for planned in self._planned:
+            left = planned.summary_tokens - -(-missing * planned.summary_tokens // max(1, said))
+            squeezed.append(PlannedSegment(planned.units, left, min(planned.standing_tokens, left)))
+        if min((planned.summary_tokens for planned in squeezed), default=0) >= MIN_SUMMARY_TOKENS:
+            self._planned = squeezed
             self._reckon()
 
     def _arranged(self, groups: list[Run]) -> list[tuple[Run, float]]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.edits import Edit, EditName
 from context_compressor.compression.items import segment_tokens
-from context_compressor.compression.labels import segment_text
+from context_compressor.compression.labels import SAMPLE_REF, segment_text
 from context_compressor.compression.plans import Costs
 from context_compressor.errors import OffloadCollisionError, OffloadError, SummarizerError
 from context_compressor.events import NoteFate
@@ -24,8 +24,6 @@ from context_compressor.tokens.off_loop import run_off_loop
 
 logger = logging.getLogger(__name__)
 
-_SAMPLE_REF = "ctx://1a2b3c4d5e6f7a8b"
-"""Letters and digits in turn: no vocabulary joins them, so that no other ref costs more."""
 _SAMPLE_MEDIA = "data:application/octet-stream;base64,"
 
 
@@ -66,9 +64,9 @@ class Engine:
         if self._costs is None:
             # A count of messages as large as it may become, so that no real stand-in costs more.
             self._costs = Costs(
-                stub=self.counter.count_text(minimal_stub(_SAMPLE_REF)),
-                media=self.counter.count_text(media_stub(_SAMPLE_MEDIA, _SAMPLE_REF, "image")) + 20,
-                segment=segment_tokens(segment_text(_SAMPLE_REF, 9_999_999, "x"), self.counter),
+                stub=self.counter.count_text(minimal_stub(SAMPLE_REF)),
+                media=self.counter.count_text(media_stub(_SAMPLE_MEDIA, SAMPLE_REF, "image")) + 20,
+                segment=segment_tokens(segment_text(SAMPLE_REF, 9_999_999, "x"), self.counter),
             )
         return self._costs
 

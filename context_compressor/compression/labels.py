@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from context_compressor.messages.speech import strength_of, weight_of
 from context_compressor.summarizers.cutting import ELLIPSIS, cut_to_tokens
@@ -96,7 +96,8 @@ _NOTE_CHARACTERS = 20 * NOTE_TOKENS
 """No more than this is counted: no text that says something has longer tokens on average."""
 _LEAST_TOKENS = 8
 """A note of which less fits is left out: its first words alone mislead."""
-_SAMPLE_REF = "ctx://1a2b3c4d5e6f7a8b"
+SAMPLE_REF = "ctx://1a2b3c4d5e6f7a8b"
+"""Letters and digits in turn: no vocabulary joins them, so that no other ref costs more."""
 
 
 def bounded_note(note: str, counter: TokenCounter) -> str:
@@ -111,14 +112,9 @@ def newest_once(lines: Iterable[str]) -> tuple[str, ...]:
     return tuple(reversed(dict.fromkeys(reversed(list(lines)))))
 
 
-def notes_tokens(notes: Sequence[str], count: Callable[[str], int]) -> int:
-    """Return what notes add to a segment."""
-    return count(notes_section(notes)) + 1 if notes else 0
-
-
-def standing_tokens(lines: Sequence[str], left_out: int, count: Callable[[str], int]) -> int:
-    """Return what standing instructions add to a segment."""
-    return count(standing_section(lines, left_out, _SAMPLE_REF)) + 1 if lines else 0
+def section_tokens(section: str, counter: TokenCounter) -> int:
+    """Return what a section adds to a segment."""
+    return counter.count_text(section) + 1 if section else 0
 
 
 def fit_standing(lines: Sequence[str], room: int, counter: TokenCounter) -> tuple[str, ...]:
@@ -126,9 +122,10 @@ def fit_standing(lines: Sequence[str], room: int, counter: TokenCounter) -> tupl
 
     Rules come before wishes, and these before facts; the newest first, and of facts those that name the most.
     """
-    if standing_tokens(lines, 0, counter.count_text) <= room:
+    if section_tokens(standing_section(lines), counter) <= room:
         return tuple(lines)
-    left = room - standing_tokens(lines[-1:], len(lines), counter.count_text) + counter.count_text(lines[-1])
+    newest = standing_section(lines[-1:], len(lines), SAMPLE_REF)
+    left = room - section_tokens(newest, counter) + counter.count_text(lines[-1])
     kept: set[int] = set()
 
     def order(place: int) -> tuple[int, int, int]:
@@ -147,10 +144,11 @@ def fit_notes(notes: Sequence[str], room: int, counter: TokenCounter) -> tuple[s
     """Return the notes, the newest before others, as far as they fit into `room` tokens."""
     kept: tuple[str, ...] = ()
     for text in reversed(notes):
-        if notes_tokens([text, *kept], counter.count_text) > room:
-            left = room - notes_tokens(["", *kept], counter.count_text)
-            cut = cut_to_tokens(text, left, counter) if left >= _LEAST_TOKENS else ""
-            fits = cut != "" and notes_tokens([cut, *kept], counter.count_text) <= room
-            return (cut, *kept) if fits else kept
-        kept = (text, *kept)
+        if section_tokens(notes_section([text, *kept]), counter) <= room:
+            kept = (text, *kept)
+            continue
+        left = room - section_tokens(notes_section(["", *kept]), counter)
+        cut = cut_to_tokens(text, left, counter) if left >= _LEAST_TOKENS else ""
+        fits = cut != "" and section_tokens(notes_section([cut, *kept]), counter) <= room
+        return (cut, *kept) if fits else kept
     return kept

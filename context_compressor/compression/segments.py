@@ -10,14 +10,14 @@ from context_compressor.compression.edits import ItemKey, SegmentEdit
 from context_compressor.compression.engine import Engine, Writer
 from context_compressor.compression.items import READ_TOKENS, ViewItem, segment_tokens
 from context_compressor.compression.labels import (
+    SAMPLE_REF,
     fit_notes,
     fit_standing,
     newest_once,
     notes_section,
-    notes_tokens,
+    section_tokens,
     segment_text,
     standing_section,
-    standing_tokens,
     summary_of,
 )
 from context_compressor.compression.plans import Plan, PlannedSegment
@@ -98,7 +98,7 @@ class SegmentMaker:
             noted: whether this segment is to show the agent's note.
             guide: what it is to say of the tools.
         """
-        counter, count = self._counter, self._counter.count_text
+        counter = self._counter
         items = [item for unit in planned.units for item in unit.items]
         merged = [item for item in items if item.kind == "segment"]
         keys = [item.key for item in items if item.kind != "segment"]
@@ -136,12 +136,12 @@ class SegmentMaker:
 
         lines = fit_standing(standing, planned.standing_tokens, counter)
         left_out = len(standing) - len(lines)
-        left = planned.summary_tokens - standing_tokens(lines, left_out, count)
-        left -= count(f" {guide}.") if guide else 0
+        left = planned.summary_tokens - section_tokens(standing_section(lines, left_out, SAMPLE_REF), counter)
+        left -= counter.count_text(f" {guide}.") if guide else 0
         spare = max(0, min(self._spare_tokens, replaced - planned.summary_tokens - self._bare_tokens - 1))
-        own_room = min(spare, notes_tokens([own], count)) if own else 0
+        own_room = min(spare, section_tokens(notes_section([own]), counter)) if own else 0
         fitted = fit_notes(notes, max(left // 2, 0) + own_room, counter)
-        left -= max(notes_tokens(fitted, count) - own_room, 0)
+        left -= max(section_tokens(notes_section(fitted), counter) - own_room, 0)
         summary = None
         if left >= _LEAST_PROSE_TOKENS and not all(
             map(is_staying, read)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.compression.edits import ItemKey
@@ -67,17 +66,38 @@ class Unit:
 def classify(items: Sequence[ViewItem], config: CompressionConfig, marks: Marks) -> list[Unit]:
     """Return the units of a view, in order, with their roles."""
     units = _grouped(items)
-    newest_instruction = _find_fixed(units, marks)
+    leading = True
+    newest_instruction: Unit | None = None
+    for unit in units:
+        source = unit.items[0].source
+        pinned = not unit.segment and _bears(unit, marks.pinned)
+        unit.volatile = not pinned and _bears(unit, marks.volatile)
+        instruction = source.role == "system" and not unit.segment and is_instruction(source)
+        leading = leading and instruction
+        unit.fixed = pinned or (leading and not unit.volatile)
+        if instruction and not leading and not unit.volatile:
+            newest_instruction = unit
     if newest_instruction is not None:
         newest_instruction.kept = True
-    first_user = _first_request(units)
-    if first_user is not None and config.keep_first_user:
-        first_user.kept = True
+    # What the user said first, unless a segment stands before it.
+    first = next((unit for unit in units if unit.segment or unit.is_request), None)
+    if first is not None and not first.segment and config.keep_first_user:
+        first.kept = True
     _find_recent(units, config)
     request = newest_request(units)
     if request is not None and not request.recent:
         request.kept = True  # however long the agent has been at work on it
     return units
+
+
+def _bears(unit: Unit, marked: Collection[str]) -> bool:
+    """Tell whether a message of a unit is among those that bear a mark; of a segment, whether all are."""
+    if not marked:
+        return False
+    if unit.segment:
+        covered = unit.items[0].covered
+        return len(covered) <= len(marked) and all(id in marked for id in covered)
+    return any(id in marked for item in unit.items for id in item.covered)
 
 
 def is_crowded(units: Sequence[Unit], config: CompressionConfig) -> bool:
@@ -113,41 +133,9 @@ def _grouped(items: Sequence[ViewItem]) -> list[Unit]:
     return units
 
 
-def _find_fixed(units: Sequence[Unit], marks: Marks) -> Unit | None:
-    """Note what is volatile and what is fixed; return the newest instruction that is neither, if any."""
-    leading = True
-    newest: Unit | None = None
-    for unit in units:
-        source = unit.items[0].source
-        pinned = (
-            bool(marks.pinned)
-            and not unit.segment
-            and any(id in marks.pinned for item in unit.items for id in item.covered)
-        )
-        unit.volatile = not pinned and bool(marks.volatile) and _is_volatile(unit, marks)
-        instruction = source.role == "system" and not unit.segment and is_instruction(source)
-        leading = leading and instruction
-        unit.fixed = pinned or (leading and not unit.volatile)
-        if instruction and not leading and not unit.volatile:
-            newest = unit
-    return newest
-
-
-def _first_request(units: Iterable[Unit]) -> Unit | None:
-    """Return what the user said first, unless a segment stands before it."""
-    return next((unit for unit in takewhile(lambda u: not u.segment, units) if unit.is_request), None)
-
-
 def newest_request(units: Sequence[Unit]) -> Unit | None:
     """Return what the user asked for last."""
     return next((unit for unit in reversed(units) if unit.is_request), None)
-
-
-def _is_volatile(unit: Unit, marks: Marks) -> bool:
-    if unit.segment:
-        covered = unit.items[0].covered
-        return len(covered) <= len(marks.volatile) and all(id in marks.volatile for id in covered)
-    return any(id in marks.volatile for item in unit.items for id in item.covered)
 
 
 def _find_recent(units: Sequence[Unit], config: CompressionConfig) -> None:

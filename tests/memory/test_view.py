@@ -51,6 +51,10 @@ def said(tag: str, turns: int) -> list[Dict]:
     ]
 
 
+def names_in(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir()]
+
+
 def memory_of(budget: int = 1_500, **arguments: Any) -> CompressedMemory:
     return CompressedMemory(max_total_tokens=budget, counter=COUNTER, **arguments)
 
@@ -223,7 +227,7 @@ async def test_a_saved_file_brings_back_the_view(tmp_path: Path) -> None:
         assert [msg.to_dict() for msg in await again.get_memory()] == [
             msg.to_dict() for msg in await memory.get_memory()
         ]
-    assert [path.name for path in tmp_path.iterdir()] == ["state.json"]
+    assert names_in(tmp_path) == ["state.json"]
 
 
 async def test_a_file_that_was_written_half_is_told_as_such(tmp_path: Path) -> None:
@@ -253,7 +257,7 @@ async def test_a_save_that_fails_leaves_the_file_as_it_was(
     with pytest.raises(OSError, match="No space"):
         await memory.save(file)
     assert file.read_bytes() == before
-    assert [path.name for path in tmp_path.iterdir()] == ["state.json"]
+    assert names_in(tmp_path) == ["state.json"]
 
 
 # Both faces
