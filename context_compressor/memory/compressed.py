@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
@@ -24,7 +27,7 @@ from context_compressor.memory.history import History
 from context_compressor.memory.in_memory import InMemoryMemory
 from context_compressor.memory.reporting import CompressionStats, stats_of
 from context_compressor.memory.running import EventRunner
-from context_compressor.memory.saved import SAVED_KEY, Loaded, read_saved, to_saved
+from context_compressor.memory.saved import SAVED_KEY, Loaded, read_saved, read_state, to_saved, write_state
 from context_compressor.memory.searching import Recall
 from context_compressor.memory.sync import ListFollower
 from context_compressor.memory.texts import Texts
@@ -336,6 +339,38 @@ class CompressedMemory(MemoryBase):
         loaded = read_saved(state.get(SAVED_KEY), self.config, self.counter)
         self.base.load_state_dict({k: v for k, v in state.items() if k != SAVED_KEY}, strict=strict)
         self._start_from(loaded)
+
+    async def save(self, path: str | os.PathLike[str] | None = None) -> dict[str, Any]:
+        """Return the state, and write it to a file, which holds the old state or the new one at any time.
+
+        A base memory whose history lasts by itself is not part of it.
+
+        Raises:
+            InvalidMessageError: as `state_dict`.
+            OSError: the file could not be written, and is as it was.
+        """
+        try:
+            state = self.state_dict()
+        except NotImplementedError:
+            state = {SAVED_KEY: self._save()}
+        if path is not None:
+            await asyncio.to_thread(write_state, Path(path), state)
+        return state
+
+    async def load(self, state: Mapping[str, Any] | str | os.PathLike[str]) -> None:
+        """Load what `save` returned, or the file that it wrote.
+
+        Raises:
+            InvalidStateError: the state is malformed, or the file holds half of one; nothing was changed.
+            OSError: the file could not be read.
+        """
+        found: Any = state
+        if isinstance(state, str | os.PathLike):
+            found = await asyncio.to_thread(read_state, Path(state))
+        if isinstance(found, Mapping) and found.keys() == {SAVED_KEY}:  # the history lasts by itself
+            self._start_from(read_saved(found[SAVED_KEY], self.config, self.counter))
+        else:
+            self.load_state_dict(found)
 
     def _save(self) -> dict[str, Any]:
         return to_saved(

@@ -6,9 +6,13 @@ segments. Their words are in the store.
 
 from __future__ import annotations
 
+import json
+import os
+import tempfile
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import (
@@ -196,6 +200,44 @@ def _form_2(data: Mapping[str, Any]) -> Mapping[str, Any]:
     if isinstance(budget, Mapping) and "reports" in budget:
         budget = {**budget, "learnt": budget}
     return {**data, "version": VERSION, "calibration": budget}
+
+
+def write_state(path: Path, state: Mapping[str, Any]) -> None:
+    """Write a state to a file: the old one or the new one is there, whatever happens, and the new one lasts.
+
+    Raises:
+        OSError: it could not be written; the file is as it was.
+    """
+    path = path.resolve()  # a link stays a link
+    descriptor, name = tempfile.mkstemp(".tmp", f".{path.name[:40]}-", path.parent)
+    try:
+        with os.fdopen(descriptor, "w", encoding="ascii") as stream:
+            json.dump(state, stream)
+            stream.flush()
+            os.fsync(stream.fileno())
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    if os.name == "posix":  # elsewhere a folder cannot be opened
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def read_state(path: Path) -> Any:
+    """Return the state in a file.
+
+    Raises:
+        InvalidStateError: the file holds no JSON, as where something else wrote half of it.
+        OSError: it could not be read.
+    """
+    try:
+        return json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise InvalidStateError(f"{path}: no whole state: {error}; load an earlier one") from error
 
 
 def _encoding_of(counter: TokenCounter) -> object:

@@ -6,8 +6,8 @@ these. What today's code saves is seen, and such new files are made, by
 
     python -m tests.memory.saved.make FOLDER
 
-It writes a state of `compress_messages` as well, to `FOLDER/stateless/state.json`, with the `messages` that it
-is of, `config`, and the `wire` that came of them. Each other file holds
+It writes a state of `compress_messages` as well, to `FOLDER/stateless/state.json`, with the `messages`, the
+`config`, and the `wire` that came of them. Each other file holds
 
 - `name` and `description`;
 - `config`: what `CompressionConfig` was given;
