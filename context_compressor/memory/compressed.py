@@ -434,11 +434,11 @@ class CompressedMemory(MemoryBase):
             InvalidStateError: the state is malformed, or the file was written half; nothing was changed.
             OSError: the file cannot be read.
         """
-        data = await read_state(state) if isinstance(state, str | PathLike) else dict(state)
-        if self._is_in_process():
-            self.load_state_dict(data)
+        found: Any = await read_state(state) if isinstance(state, str | PathLike) else state
+        if self._is_in_process() or not isinstance(found, Mapping):
+            self.load_state_dict(found)
         else:
-            self._start_from(read_saved(data.get(SAVED_KEY), self.config, self.counter))
+            self._start_from(read_saved(found.get(SAVED_KEY), self.config, self.counter))
 
     def _is_in_process(self) -> bool:
         return type(self.base).state_dict is not MemoryBase.state_dict

@@ -202,7 +202,18 @@ class EventRunner:
             # What others add faster than this makes room can wait, unless it does not fit.
             if tracker.state.tokens > tracker.state.budget.due_tokens:
                 raise overflow_error(tracker.state, self._config)
-        await self._texts.put_words_away()
+        if refusal := await self._texts.put_words_away():
+            tokens = tracker.state.tokens
+            error = f"{type(refusal).__name__}: {refusal}"
+            events.append(
+                CompressionEvent(
+                    kind="failure",
+                    reason="words of merged segments",
+                    tokens_before=tokens,
+                    tokens_after=tokens,
+                    error=error,
+                )
+            )
         await self._sweep()
         return made[-1] if made and made[-1].kind != "failure" else None
 

@@ -219,7 +219,8 @@ async def write_state(path: str | PathLike[str], state: Mapping[str, Any]) -> No
 
 
 def _write(path: Path, text: str) -> None:
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    path = path.resolve()  # a link stays a link
+    descriptor, name = tempfile.mkstemp(".tmp", f".{path.name[:40]}-", path.parent)
     try:
         with os.fdopen(descriptor, "w", encoding="ascii") as file:
             file.write(text)
@@ -243,7 +244,7 @@ async def read_state(path: str | PathLike[str]) -> dict[str, Any]:
         text = await file.read()
     try:
         state = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidStateError(
             f"{path}: no JSON ({error}); it may have been written half: load an earlier copy, or begin "
             "without it"

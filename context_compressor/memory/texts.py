@@ -102,11 +102,17 @@ class Texts:
             left = missing & (ledger.pending | self._lost)
             logger.warning("texts still not stored: %d, the last for: %s", len(left), refusal)
 
-    async def put_words_away(self) -> None:
+    async def put_words_away(self) -> OffloadError | None:
         """Store the words of merged segments, and let the ledger go of them. Holds: event lock.
 
-        Only a withdrawal of the merge needs them again. What the store refuses stays in the ledger.
+        Only a withdrawal of the merge needs them again.
+
+        Returns:
+            Why the store refused some, which then stay in the ledger.
         """
+        refusal: OffloadError | None = None
+        if self._tracker.state.ledger.pending:
+            return None  # the store refuses what can be read, and words can wait
         stored: list[tuple[SegmentEdit, str]] = []
         asked: list[str] = []
         try:
@@ -117,12 +123,14 @@ class Texts:
                     await write_text(self._store, words, ref, self._config.store_timeout_seconds)
                 except OffloadError as error:
                     logger.warning("words of merged segments stay in the ledger: %s", error)
+                    refusal = error
                     break
                 stored.append((segment, ref))
             if stored:
                 await self._tracker.forget_words(stored)
         finally:
             self.note_unwanted(asked)
+        return refusal
 
     async def stored_refs(self) -> list[str]:
         """Return the refs of all that is in the store.

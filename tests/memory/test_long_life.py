@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +17,9 @@ from context_compressor import (
     to_openai,
 )
 from context_compressor.compression.shown import render_transcript
-from context_compressor.errors import OffloadError
+from context_compressor.errors import InvalidStateError, OffloadError
+from context_compressor.memory.base import MemoryBase
+from context_compressor.memory.history import ListHistory
 from context_compressor.messages.msg import Msg
 from context_compressor.offload.store import ref_of
 from tests.memory.scripted import Noting, assistant, config, filled, good_view, kept, new_memory, turns, user
@@ -196,3 +200,51 @@ async def test_a_state_that_tells_of_halves_it_does_not_have_is_refused() -> Non
     state["split_pairs"][0][0] = ["content", 7]
     with pytest.raises(ValueError, match="split_pairs: there is no such text"):
         new_memory().load_state_dict(state)
+
+
+def files_in(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir()]
+
+
+async def test_a_saved_file_is_whole_and_resumes(tmp_path: Path) -> None:
+    memory, file = await lived(), tmp_path / "state.json"
+    file.write_text("the state before")
+    state = await memory.save(file)
+    assert json.loads(file.read_text()) == json.loads(json.dumps(state))
+    assert files_in(tmp_path) == ["state.json"]
+    again = new_memory(config(2_000), store=memory.store, summarizer=Noting())
+    await again.load(str(file))
+    assert await again.get_memory() == await memory.get_memory()
+    whole = file.read_text()
+    file.write_text(whole[: len(whole) // 2])
+    before = await again.get_memory()
+    with pytest.raises(InvalidStateError, match=r"state\.json: no whole state"):
+        await again.load(file)
+    assert await again.get_memory() == before
+
+
+async def test_a_file_is_as_it_was_where_writing_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory, file = await lived(), tmp_path / "state.json"
+    await memory.save(file)
+    whole = file.read_text()
+    monkeypatch.setattr(os, "fsync", lambda descriptor: os.read(-1, 1))
+    await filled(memory, turns(1))
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        await memory.save(file)
+    assert file.read_text() == whole
+    assert files_in(tmp_path) == ["state.json"]
+
+
+async def test_a_base_that_lasts_is_saved_without_its_messages() -> None:
+    history = ListHistory()
+    memory = new_memory(config(2_000), base=MemoryBase(history), summarizer=Noting())
+    for message in turns(30):
+        await filled(memory, [message])
+        await memory.get_memory()
+    state = await memory.save()
+    assert set(state) == {"compression"}
+    again = new_memory(config(2_000), base=MemoryBase(history), store=memory.store, summarizer=Noting())
+    await again.load(json.loads(json.dumps(state)))
+    assert await again.get_memory() == await memory.get_memory()
