@@ -327,9 +327,10 @@ class Ledger:
             other.append(edit)
         other._used_ids |= self._used_ids
         other.frontier = self.frontier
-        other.pending = {ref for ref in learnt["pending"] if other.is_live(ref)}
+        other.pending = {ref for ref in learnt.get("pending", ()) if other.is_live(ref)}
         other.unwanted = {ref for ref in self.unwanted | self.kept_refs() if not other.is_live(ref)}
-        other.decisions = Decisions.from_dict(learnt["decisions"])
+        decisions = learnt.get("decisions")
+        other.decisions = Decisions() if decisions is None else Decisions.from_dict(decisions)
         return other
 
     def learnt(self) -> dict[str, Any]:

@@ -168,7 +168,7 @@ class Keys:
         """Return the key of a further message."""
         if msg_id not in taken and "\0" not in msg_id:
             return msg_id
-        number = 2
+        number = len(self._own.get(msg_id, ())) + 2
         while (key := f"{msg_id}\0{number}") in taken:
             number += 1
         self.note(key)

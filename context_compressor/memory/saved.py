@@ -246,7 +246,7 @@ async def read_state(path: str | PathLike[str]) -> dict[str, Any]:
         state = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise InvalidStateError(
-            f"{path}: no JSON ({error}); it may have been written half: load an earlier copy, or begin "
+            f"{path}: no whole state ({error}); it may have been written half: load an earlier copy, or begin "
             "without it"
         ) from error
     if not isinstance(state, dict):

@@ -17,7 +17,15 @@ from context_compressor.errors import (
     OffloadNotFoundError,
 )
 from context_compressor.memory.tracking import Tracker
-from context_compressor.offload.store import OffloadStore, check_ref, list_refs, read_text, ref_of, write_text
+from context_compressor.offload.store import (
+    InMemoryOffloadStore,
+    OffloadStore,
+    check_ref,
+    list_refs,
+    read_text,
+    ref_of,
+    write_text,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -105,12 +113,15 @@ class Texts:
     async def put_words_away(self) -> OffloadError | None:
         """Store the words of merged segments, and let the ledger go of them. Holds: event lock.
 
-        Only a withdrawal of the merge needs them again.
+        Only a withdrawal of the merge, and a store that lost its text, needs them again. A store that ends with
+        the process takes none: a state that is loaded elsewhere has no other.
 
         Returns:
             Why the store refused some, which then stay in the ledger.
         """
         refusal: OffloadError | None = None
+        if type(self._store) is InMemoryOffloadStore:
+            return None
         if self._tracker.state.ledger.pending:
             return None  # the store refuses what can be read, and words can wait
         stored: list[tuple[SegmentEdit, str]] = []

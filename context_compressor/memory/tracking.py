@@ -406,6 +406,13 @@ class Tracker:
             tokens = counted.get(id(msg))
             total = None if tokens is None else (name, tokens.total)
             changes.append(Add(msg, marks, duplicates, total))
+        ids = [msg.id for msg in messages]
+        if any("\0" in id for id in ids) or (
+            duplicates and (len(set(ids)) < len(ids) or any(map(state.known.knows, ids)))
+        ):
+            await self.history.write(changes)
+            await self.catch_up(events)  # the history alone knows under which keys they are
+            return
         if not await self._write(changes):
             return
         marked_again = False

@@ -237,7 +237,7 @@ def _believed(summary: Summary, *_: Any) -> str:
 
 def _believe_all(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ROOM + "summarizers.checking.check_summary", _believed)
-    patch.setattr(ROOM + "summarizers.checking._check_says_something", lambda *_: None)
+    patch.setattr(ROOM + "summarizers.checking.says_something", lambda *_: True)
     patch.setattr(ROOM + "summarizers.checking.check_values", lambda text, _: text)
 
 

@@ -10,10 +10,13 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from context_compressor import Msg
 from context_compressor.compression.edits import (
+    Edit,
     ItemKey,
-    edit_from_dict,
+    SavedEdit,
     edit_to_dict,
     message_id,
     name_of,
@@ -44,6 +47,9 @@ CREATE TABLE IF NOT EXISTS learnt (number INTEGER, data TEXT);
 """
 """Keys, ids, marks and names are JSON: SQLite takes no lone surrogates. A message without `said`, or an edit
 without `edit`, is gone."""
+
+
+_EDIT: TypeAdapter[Edit] = TypeAdapter(SavedEdit)
 
 
 class SQLiteHistory:
@@ -203,7 +209,7 @@ class SQLiteHistory:
             rows = self._rows("SELECT name, number, edit FROM ledger ORDER BY position")
         for name, number, edit in rows:
             if edit is not None:
-                edits.setdefault(number, []).append(edit_from_dict(json.loads(edit)))
+                edits.setdefault(number, []).append(_EDIT.validate_json(edit))
             elif after:
                 item, path = json.loads(name)
                 withdrawn.setdefault(number, []).append((ItemKey(*item), tuple(path)))

@@ -124,7 +124,7 @@ async def test_a_memory_on_disk_equals_a_naive_model(drawn: list[Operation]) -> 
 
 @pytest.mark.parametrize("new", [ListHistory, SQLiteHistory])
 @pytest.mark.parametrize("first", [0, 1, 2])
-async def test_a_reader_that_begins_late_gives_the_keys_that_the_history_gives(new: Any, first: int) -> None:
+async def test_a_reader_that_begins_late_knows_the_keys_that_the_history_gives(new: Any, first: int) -> None:
     history = new()
     await history.write([Add(make_msg("a", str(n)), duplicate=True) for n in range(3)])
     await history.write([Delete([(await history.read())[first].key])])
@@ -133,8 +133,6 @@ async def test_a_reader_that_begins_late_gives_the_keys_that_the_history_gives(n
         known.put(entry.key, 1)
     keys = [entry.key for entry in await history.read()]
     assert sorted(known.keys_of(["a"])) == sorted(keys)
-    await history.write([Add(make_msg("a", "new"), duplicate=True)])
-    assert known.append("a", 1) == (await history.read())[-1].key
 
 
 def test_a_memory_over_a_history_is_not_wrapped() -> None:

@@ -27,6 +27,10 @@ from tests.memory.scripted import Noting, assistant, config, filled, good_view, 
 LEVELS = 5_000
 
 
+class LastingStore(InMemoryOffloadStore):
+    """One of which the memory does not know that it ends with the process."""
+
+
 def chain_of(levels: int) -> dict[str, Any]:
     """Return a state of form 1 in which so many segments merged one after the other, a message in each."""
     content: list[Any] = []
@@ -62,7 +66,7 @@ def chain_of(levels: int) -> dict[str, Any]:
 
 
 async def test_a_state_of_any_depth_resumes_goes_on_and_is_deleted_from() -> None:
-    memory = CompressedMemory(config=CompressionConfig(max_total_tokens=4_000))
+    memory = CompressedMemory(config=CompressionConfig(max_total_tokens=4_000), store=LastingStore())
     state = chain_of(LEVELS)
     memory.load_state_dict(json.loads(json.dumps(state)))
     view = await memory.get_memory()
@@ -130,7 +134,7 @@ async def test_segments_that_stand_again_say_what_they_said() -> None:
 
 
 async def test_what_was_merged_and_has_lost_its_words_gives_its_messages_back() -> None:
-    store = InMemoryOffloadStore()
+    store = LastingStore()
     memory = await lived(store)
     for one in merged(memory):
         await store.delete(one.words_ref)
@@ -239,7 +243,7 @@ async def test_a_file_is_as_it_was_where_writing_fails(
 
 async def test_a_base_that_lasts_is_saved_without_its_messages() -> None:
     history = ListHistory()
-    memory = new_memory(config(2_000), base=MemoryBase(history), summarizer=Noting())
+    memory = new_memory(config(2_000), base=MemoryBase(history), store=LastingStore(), summarizer=Noting())
     for message in turns(30):
         await filled(memory, [message])
         await memory.get_memory()

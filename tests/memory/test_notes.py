@@ -47,11 +47,13 @@ def turn(number: int, lines: int = 12) -> list[Msg]:
 def memory_of(
     budget: int = 4_000, summarizer: Summarizer | None = None, keep_recent_count: int = 4, **settings: Any
 ) -> CompressedMemory:
-    return CompressedMemory(
+    memory = CompressedMemory(
         config=CompressionConfig(max_total_tokens=budget, keep_recent_count=keep_recent_count, **settings),
         summarizer=summarizer,
         counter=COUNTER,
     )
+    memory.offer_tools()
+    return memory
 
 
 async def with_turns(memory: CompressedMemory, turns: int) -> CompressedMemory:

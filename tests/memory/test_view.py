@@ -87,7 +87,7 @@ async def test_without_a_list_it_is_the_view_of_what_was_added() -> None:
 async def test_the_system_text_is_counted_and_not_sent() -> None:
     memory, plain = memory_of(), memory_of()
     messages = said("a", 8)
-    view = await memory.view(messages, system=[{"type": "text", "text": "Mind the gap. " * 120}])
+    view = await memory.view(messages, system=[{"type": "text", "text": "Mind the gap. " * 200}])
     assert len(await plain.view(messages)) > len(view)
     assert not any("Mind the gap" in str(message) for message in view)
     assert 500 < memory.stats().view_tokens <= 1_500
