@@ -11,6 +11,7 @@ import pytest
 
 from context_compressor import errors
 from context_compressor.errors import (
+    ConflictError,
     ContextCompressorError,
     ContextOverflowError,
     SummarizerOverflowError,
@@ -22,6 +23,7 @@ KINDS = [
     if isinstance(kind, type) and issubclass(kind, ContextCompressorError)
 ]
 KEYWORDS: dict[type[ContextCompressorError], dict[str, Any]] = {
+    ConflictError: {"number": 7},
     ContextOverflowError: {"budget": 4_000, "needed": 5_100, "fixed": (("a", 3_000), ("b", 2_100))},
     SummarizerOverflowError: {"limit_tokens": 8_192},
 }

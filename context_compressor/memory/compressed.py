@@ -21,9 +21,9 @@ from context_compressor.memory.base import (
     as_summary,
     check_collaborators,
 )
-from context_compressor.memory.faces import Face
 from context_compressor.memory.history import History
 from context_compressor.memory.in_memory import InMemoryMemory
+from context_compressor.memory.loops import Face
 from context_compressor.memory.reporting import CompressionStats, stats_of
 from context_compressor.memory.running import EventRunner
 from context_compressor.memory.saved import SAVED_KEY, Loaded, read_saved, read_state, to_saved, write_state

@@ -14,11 +14,12 @@ from context_compressor.compression.engine import Engine
 from context_compressor.compression.plans import Overflow, Perform, Plan, Reason
 from context_compressor.events import CompressionEvent, EventHook
 from context_compressor.memory.ahead import Background, Performance, Preparation
+from context_compressor.memory.loops import LoopLock
 from context_compressor.memory.reporting import Totals, describe_event, overflow_error
 from context_compressor.memory.searching import Recall
 from context_compressor.memory.state import MemoryState
 from context_compressor.memory.texts import Texts
-from context_compressor.memory.tracking import LoopLock, Tracker
+from context_compressor.memory.tracking import Tracker
 from context_compressor.offload.store import OffloadStore
 from context_compressor.summarizers.protocol import Summarizer
 from context_compressor.tokens.counter import TokenCounter
@@ -384,6 +385,11 @@ class EventRunner:
                 logger.exception("on_event failed for an event of kind %s", event.kind)
 
     # Life
+
+    def start_counting(self, on_event: EventHook | None) -> None:
+        """Count what events come to from now on, and tell another hook of them."""
+        self.background.totals = Totals()
+        self._on_event = on_event
 
     def start_anew(self) -> None:
         """Cancel what was prepared: another state is taken."""

@@ -34,8 +34,8 @@ from context_compressor.compression.ledger import Ledger, SavedLedger
 from context_compressor.errors import InvalidStateError
 from context_compressor.memory.budget import BudgetInForce, SavedBudget
 from context_compressor.memory.in_memory import with_split_pairs, without_split_pairs
+from context_compressor.memory.listed import Followed, unless_known
 from context_compressor.memory.state import MemoryState
-from context_compressor.memory.sync import Followed, unless_known
 from context_compressor.messages.chat import Markers, are_markers
 from context_compressor.messages.exchanges import Decisions
 from context_compressor.offload.folders import sync_directory
@@ -246,8 +246,8 @@ async def read_state(path: str | PathLike[str]) -> dict[str, Any]:
         state = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise InvalidStateError(
-            f"{path}: no whole state ({error}); it may have been written half: load an earlier copy, or begin "
-            "without it"
+            f"{path}: no whole state ({error}); it may have been written half: load an earlier copy, or "
+            "begin without it"
         ) from error
     if not isinstance(state, dict):
         raise InvalidStateError(f"{path}: expected a dict, got {type(state).__name__}")

@@ -18,7 +18,8 @@ from context_compressor.compression.shown import Redact
 from context_compressor.errors import InvalidArgumentError, OffloadError
 from context_compressor.memory.history import Entry, History
 from context_compressor.memory.places import Places, Sayings
-from context_compressor.memory.state import KnownMessages, MemoryState
+from context_compressor.memory.state import MemoryState
+from context_compressor.memory.table import MessageTable
 from context_compressor.messages.msg import Msg
 from context_compressor.offload.files import FileOffloadStore
 from context_compressor.offload.folders import INDEX_FILE
@@ -67,7 +68,7 @@ class Recall:
         self._said = Sayings(redact)
         self._places = Places(self._said)
         self._index: SearchIndex | None = None
-        self._seen: KnownMessages | None = None
+        self._seen: MessageTable | None = None
         self._digests: dict[str, str] = {}
         self._readers: set[_Reader] = set()
         self._thread: ThreadPoolExecutor | None = None

@@ -10,21 +10,21 @@ from collections.abc import Callable, Container, Coroutine, Iterable, Mapping, S
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import update_wrapper
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, SupportsIndex, TypeVar
 
 from context_compressor.compression.config import CompressionConfig, as_config
 from context_compressor.errors import ContextOverflowError, InvalidStateError, OffloadError
 from context_compressor.events import EventHook
 from context_compressor.memory.base import check_collaborators
 from context_compressor.memory.compressed import CompressedMemory
-from context_compressor.memory.faces import Face
 from context_compressor.memory.history import Add
 from context_compressor.memory.in_memory import InMemoryMemory
+from context_compressor.memory.listed import Synced, digest_of, is_as_it_was
+from context_compressor.memory.loops import Face
 from context_compressor.memory.reporting import CompressionStats, overflow_error
 from context_compressor.memory.saved import SAVED_KEY, read_saved
-from context_compressor.memory.sync import digests_of
 from context_compressor.messages.chat import (
-    Markers,
+    as_list,
     from_openai,
     set_markers,
     split_markers,
@@ -118,25 +118,20 @@ async def acompress_messages(
         SummarizerError, OffloadError: only with `on_failure="raise"`.
     """
     check_collaborators(config, store, summarizer, counter, on_event)
-    earlier = _check_state(state)
-    carried = InMemoryOffloadStore.from_state(earlier.get("texts", {}))
-    saved = earlier.get(SAVED_KEY) or {}
-    known = saved.get("tokens") if isinstance(saved, Mapping) else None
-    history = await asyncio.to_thread(_read, messages, known or {})  # a long conversation takes a while
-    base = InMemoryMemory()
-    await base.history.write([Add(msg) for msg in history])
     # The memory ends with this call, and nothing that it prepared would be used.
     settings = as_config(config, fields).model_copy(update={"background_ratio": None})
-    if store is not None:
-        carried = await _hand_over(carried, store, settings.store_timeout_seconds)
-        used = KeepingStore(store)
+    call = (settings, store, summarizer, counter)
+    said = as_list(messages)
+    kept = _take(state, call, said)
+    if kept is None:
+        kept = await _begin(_check_state(state), call, said)
     else:
-        used = KeepingStore(carried, _refs_named(history))
-    memory = CompressedMemory(base, settings, used, summarizer, counter, on_event)
-    # Not `load_state_dict`, which would read the history once more.
-    memory._start_from(read_saved(earlier.get(SAVED_KEY), settings, memory.counter))
-    if earlier.get(_TOOLS_KEY):
-        memory.offer_tools()
+        new = await asyncio.to_thread(_read, said[len(kept.listed) :], (), kept.seen)
+        kept.named |= _refs_named(new)
+        kept.ids += [msg.id for msg in new]
+        await kept.memory._add(new)
+    memory = kept.memory
+    memory._runner.start_counting(on_event)
     if prompt_tokens is not None:
         memory.record_usage(prompt_tokens)
     if refused:
@@ -144,44 +139,112 @@ async def acompress_messages(
     try:
         view = await memory.get_memory()
     except ContextOverflowError:
-        places = {msg.id: f"messages[{index}]" for index, msg in enumerate(history)}  # ids are of our making
+        places = {id: f"messages[{index}]" for index, id in enumerate(kept.ids)}  # ids are of our making
         raise overflow_error(memory._tracker.state, settings, places) from None
-    result_state: dict[str, Any] = {"version": _VERSION, SAVED_KEY: memory._save()}
-    texts = carried.texts()
+    kept.note(said)
+    result_state = _State({"version": _VERSION, SAVED_KEY: memory._save()})
+    result_state.kept = kept
+    texts = kept.carried.texts()
     if texts:
-        named = _refs_named(history) | memory._tracker.state.ledger.kept_refs()
+        named = kept.named | memory._tracker.state.ledger.kept_refs()
         texts = {ref: text for ref, text in texts.items() if ref in named}
     if store is None or texts:
         result_state["texts"] = InMemoryOffloadStore(texts).to_state()
-    if earlier.get(_TOOLS_KEY):
+    if memory._tracker.state.names_tools:
         result_state[_TOOLS_KEY] = True
     memory.face = Face()  # what the tools are called from is another matter
     return CompressionResult(to_openai(view), memory.stats(), result_state, memory)
 
 
-def _read(messages: Iterable[Any], known: Container[str]) -> list[Msg]:
+@dataclass(slots=True)
+class _Kept:
+    """The memory behind a state, for a call that is handed that very state."""
+
+    memory: CompressedMemory
+    call: tuple[object, ...]
+    """What it was made with."""
+    carried: InMemoryOffloadStore
+    """Texts that the state carries."""
+    named: set[str]
+    """Refs in what was handed over."""
+    seen: Counter[str]
+    """How often each content came."""
+    ids: list[str]
+    listed: list[Synced] = field(default_factory=list)
+    """What the list said."""
+
+    def note(self, said: Sequence[Any]) -> None:
+        """Note what the list says."""
+        wires = to_openai(from_openai(said[len(self.listed) :]))
+        ids = self.ids[len(self.listed) :]
+        self.listed += [Synced.of(wire, id) for wire, id in zip(wires, ids, strict=True)]
+
+
+class _State(dict[str, Any]):
+    """A state, and the memory that it was saved from, as long as nobody else holds either."""
+
+    kept: _Kept | None = None
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
+        return dict, (dict(self),)  # a copy is the data alone
+
+
+def _take(state: object, call: tuple[object, ...], said: list[Any]) -> _Kept | None:
+    """Return the memory behind a state, if the call goes on where it ends; it is handed out once."""
+    if not isinstance(state, _State):
+        return None
+    kept, state.kept = state.kept, None
+    if kept is None or kept.call != call or len(said) < len(kept.listed):
+        return None
+    return kept if all(map(is_as_it_was, kept.listed, said)) else None
+
+
+async def _begin(earlier: Mapping[str, Any], call: tuple[Any, ...], said: list[Any]) -> _Kept:
+    """Return a memory that was made from a state and a list."""
+    settings, store, summarizer, counter = call
+    carried = InMemoryOffloadStore.from_state(earlier.get("texts", {}))
+    saved = earlier.get(SAVED_KEY) or {}
+    known = saved.get("tokens") if isinstance(saved, Mapping) else None
+    seen: Counter[str] = Counter()
+    history = await asyncio.to_thread(_read, said, known or {}, seen)  # a long conversation takes a while
+    base = InMemoryMemory()
+    await base.history.write([Add(msg) for msg in history])
+    named = _refs_named(history)
+    if store is not None:
+        carried = await _hand_over(carried, store, settings.store_timeout_seconds)
+    used = KeepingStore(store) if store is not None else KeepingStore(carried, named)
+    memory = CompressedMemory(base, settings, used, summarizer, counter)
+    # Not `load_state_dict`, which would read the history once more.
+    memory._start_from(read_saved(earlier.get(SAVED_KEY), settings, memory.counter))
+    if earlier.get(_TOOLS_KEY):
+        memory.offer_tools()
+    return _Kept(memory, call, carried, named, seen, [msg.id for msg in history])
+
+
+def _read(messages: Iterable[Any], known: Container[str], seen: Counter[str]) -> list[Msg]:
     """Return messages under ids that the same content gives in every call, for the ledger.
 
     A text may be said as a string or as the only part. It is read in the form that earlier calls knew, and
     written in the one that it has.
+
+    Args:
+        messages: chat dicts.
+        known: ids that earlier calls gave.
+        seen: how often each content came before; counted on.
     """
-    seen: Counter[str] = Counter()
-    ids: list[str] = []
-    forms: list[dict[str, Any]] = []
-    markers: list[Markers] = []
-    for wire in to_openai(from_openai(messages)):
+    history: list[Msg] = []
+    read = from_openai(messages)
+    for msg, wire in zip(read, to_openai(read), strict=True):
         bare, own = split_markers(wire)
-        numbered = {
-            f"{d}-{seen[d] + 1}": form for d, form in zip(digests_of(wire), text_forms(bare), strict=True)
-        }
-        ids.append(next((id for id in numbered if id in known), next(iter(numbered))))
-        seen[ids[-1].partition("-")[0]] += 1
-        forms.append(numbered[ids[-1]])
-        markers.append(own)
-    history = from_openai(forms)
-    for msg, id, own in zip(history, ids, markers, strict=True):
-        set_markers(msg, own)
+        forms = [(form, digest_of(form)) for form in text_forms(bare)[: 2 if known else 1]]
+        ids = [f"{digest}-{seen[digest] + 1}" for _, digest in forms]
+        which = next((place for place, id in enumerate(ids) if id in known), 0)
+        (form, digest), id = forms[which], ids[which]
+        if form is not bare:
+            msg = set_markers(from_openai([form])[0], own)
+        seen[digest] += 1
         msg.id, msg.timestamp = id, ""
+        history.append(msg)
     return history
 
 

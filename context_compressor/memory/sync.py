@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import json
 from collections import Counter
-from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from itertools import chain
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, TypeVar
 
 from context_compressor.errors import (
     ContextCompressorError,
@@ -17,132 +14,36 @@ from context_compressor.errors import (
     InvalidMessageError,
     UnrelatedMessagesError,
 )
+from context_compressor.memory.listed import (
+    INSTRUCTING,
+    MAY_RETURN,
+    Followed,
+    Listed,
+    Synced,
+    digest_of,
+    digests_of,
+    is_as_it_was,
+    is_one_exchange,
+    read_list,
+    shared,
+    unless_known,
+    wire_of,
+)
+from context_compressor.memory.loops import LoopLock
 from context_compressor.memory.running import EventRunner
-from context_compressor.memory.state import MemoryState
-from context_compressor.memory.tracking import LoopLock, Tracker
+from context_compressor.memory.tracking import Tracker
 from context_compressor.messages.chat import (
     Markers,
-    as_dict,
     as_list,
     from_openai,
-    has_marker,
     set_markers,
     split_markers,
-    text_forms,
     to_openai,
 )
 from context_compressor.messages.msg import Msg, provenance_of
 from context_compressor.messages.parts import plain_texts
 
 T = TypeVar("T")
-
-_LONG_CHARACTERS = 200
-"""Texts longer than this are remembered by their hash: the base memory has them already."""
-
-_INSTRUCTING = ("system", "developer")
-"""Roles of messages that many conversations share."""
-
-MAY_RETURN = ""
-"""In place of the digest of a message that nobody deleted by hand: where it is gone, it is added again."""
-
-
-class Followed(NamedTuple):
-    """A message that came from the list, as a saved state has it."""
-
-    id: str
-    digest: str
-    """Of what the list said, or `MAY_RETURN`."""
-
-
-class Synced(NamedTuple):
-    """What the list said in one place."""
-
-    wire: dict[str, Any]
-    """The message as a chat dict, long texts by their hash."""
-    markers: Markers
-    """The request metadata in it."""
-    id: str
-    """Id of its message."""
-    digest: str
-    """The same in every process."""
-
-    @classmethod
-    def of(cls, wire: dict[str, Any], id: str) -> Self:
-        """Return what a chat dict says, whose message has this id."""
-        return cls(_without_long_texts(wire), split_markers(wire)[1], id, digest_of(wire))
-
-
-class _LongText:
-    """Equal to the text that it was made from, without holding it.
-
-    Python keeps a string's hash with it, so that comparing costs the same however long the text is.
-    """
-
-    __slots__ = ("_hash", "_length")
-
-    def __init__(self, text: str) -> None:
-        self._hash, self._length = hash(text), len(text)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, str) and len(other) == self._length and hash(other) == self._hash
-
-    __hash__ = None  # type: ignore[assignment]  # it stands in no set
-
-
-def _without_long_texts(value: Any) -> Any:
-    if isinstance(value, str):
-        return value if len(value) <= _LONG_CHARACTERS else _LongText(value)
-    if isinstance(value, dict):
-        return {key: _without_long_texts(inner) for key, inner in value.items()}
-    return [_without_long_texts(inner) for inner in value] if isinstance(value, list) else value
-
-
-def wire_of(item: Any) -> dict[str, Any]:
-    """Return a dict or an SDK object, which may hold further ones, as a plain dict."""
-    wire: dict[str, Any] = to_openai(from_openai([item]))[0]
-    return wire
-
-
-def digest_of(wire: dict[str, Any]) -> str:
-    """Return what stands for a chat dict in every process, whatever the order of its keys, whether it has
-    keys that say nothing, and what request metadata it carries.
-
-    Databases give JSON back in an order of their own (PostgreSQL's `jsonb`). What an SDK object has not set
-    is null in its `model_dump()`, and what the provider set to null is left out by `exclude_none`.
-    """
-    return digests_of(wire)[0]
-
-
-def digests_of(wire: dict[str, Any]) -> list[str]:
-    """Return `digest_of`, and behind it what earlier releases had where a text was the only part."""
-    return [_digest(form) for form in text_forms(split_markers(wire)[0])]
-
-
-def _digest(bare: dict[str, Any]) -> str:
-    said = {key: value for key, value in bare.items() if value is not None and value != []}
-    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def unless_known(followed: Iterable[Followed], known: Container[str]) -> list[Followed]:
-    """Keep the digests of messages that had been deleted by hand: those are not to come back."""
-    return [one._replace(digest=MAY_RETURN) if one.id in known else one for one in followed]
-
-
-@dataclass(slots=True)
-class Listed:
-    """What is known of the list, in one state of the memory: cleared or loaded, it has another."""
-
-    state: MemoryState
-    synced: list[Synced] = field(default_factory=list)
-    """What the list said last time."""
-    loaded: list[Followed] = field(default_factory=list)
-    """What was synced before a saved state was loaded, until the history was read."""
-    markers: dict[str, Markers] = field(default_factory=dict)
-    """The request metadata in the newest list, by the id of its message."""
-
-    def note_markers(self) -> None:
-        """Note the request metadata that the list carries now."""
-        self.markers = {one.id: one.markers for one in self.synced if has_marker(one.markers)}
 
 
 class ListFollower:
@@ -259,25 +160,25 @@ class ListFollower:
         self._tracker.branches.expire()
         if not known.synced:
             known.synced = await self._read_synced(said, known)
-        same = _shared(known.synced, said)
+        same = shared(known.synced, said)
         if same < min(len(known.synced), len(said)) or (said and not same):
             if not is_any:
                 self._refuse_unrelated(said, known)
-            closest = max(self._tracker.branches, key=lambda b: _shared(b.listed, said), default=None)
-            if closest is not None and _shared(closest.listed, said) > same:
+            closest = max(self._tracker.branches, key=lambda b: shared(b.listed, said), default=None)
+            if closest is not None and shared(closest.listed, said) > same:
                 async with self._runner.changing() as events:
                     await self._tracker.return_to(closest, known.synced, events)
                 known = self._latest = Listed(self._tracker.state, list(closest.listed))
-                same = _shared(known.synced, said)
+                same = shared(known.synced, said)
         if same < len(known.synced):
             await self._runner.refresh()  # after a restart there is no view yet
             end = self._end_of_change(said, same, known)
             if end is not None:
-                exchanged = _read(said[same:end])
-                _read(said[len(known.synced) :])  # or nothing is changed
+                exchanged = read_list(said[same:end])
+                read_list(said[len(known.synced) :])  # or nothing is changed
                 await self._exchange(exchanged, same, end, known)
                 same = len(known.synced)
-        added = _read(said[same:])
+        added = read_list(said[same:])
         if same < len(known.synced):
             self._refuse_stand_ins(added, same)
             place, end = self._find_behind([digest_of(wire) for _, wire in added], known.synced, same)
@@ -288,7 +189,7 @@ class ListFollower:
         outdated = [one.id for one in tail]
         synced, new = self._without_deleted(added, tail)
         try:
-            if not _is_one_exchange(tail):
+            if not is_one_exchange(tail):
                 async with self._runner.changing() as events:
                     await self._tracker.depart(outdated, list(known.synced), events)
                 known = self._latest = Listed(self._tracker.state, known.synced[:same])
@@ -309,11 +210,11 @@ class ListFollower:
     def _refuse_unrelated(self, said: list[Any], known: Listed) -> None:
         """Refuse a list of which no message but instructions was ever said here."""
         for one, new in zip(known.synced, said, strict=False):
-            if one.wire["role"] not in _INSTRUCTING and _is_as_it_was(one, new):
+            if one.wire["role"] not in INSTRUCTING and is_as_it_was(one, new):
                 return
-        wires = [wire for wire in map(wire_of, said) if wire["role"] not in _INSTRUCTING]
+        wires = [wire for wire in map(wire_of, said) if wire["role"] not in INSTRUCTING]
         told = [known.synced, *(branch.listed for branch in self._tracker.branches)]
-        digests = {one.digest for synced in told for one in synced if one.wire["role"] not in _INSTRUCTING}
+        digests = {one.digest for synced in told for one in synced if one.wire["role"] not in INSTRUCTING}
         items = self._tracker.state.items
         if digests.isdisjoint(map(digest_of, wires)) and wires and (digests or items):
             raise UnrelatedMessagesError(
@@ -366,7 +267,7 @@ class ListFollower:
         end = len(known.synced)
         if len(said) < end or not self._tracker.can_insert:
             return None
-        while end > same and _is_as_it_was(known.synced[end - 1], said[end - 1]):
+        while end > same and is_as_it_was(known.synced[end - 1], said[end - 1]):
             end -= 1
         return end if end - same <= len(known.synced) - end else None
 
@@ -433,35 +334,6 @@ class ListFollower:
                 behind.setdefault(last, []).append(Synced.of(said_by_digest[digest], id))
         known.loaded = []
         return [*behind.pop(None, []), *chain.from_iterable(behind.values())]
-
-
-def _read(said: list[Any]) -> list[tuple[Msg, dict[str, Any]]]:
-    """Return what messages of a list say, each with its chat dict."""
-    read = from_openai(said)
-    return [(set_markers(msg, []), wire) for msg, wire in zip(read, to_openai(read), strict=True)]
-
-
-def _is_as_it_was(old: Synced, new: Any) -> bool:
-    # Comparing dicts is far cheaper than reading them, and all but the end is mostly the same.
-    return bool(old.wire == new or old.wire == as_dict(new))
-
-
-def _shared(synced: Sequence[Synced], said: Sequence[Any]) -> int:
-    """Return how many messages at the beginning of a list are as they were; note what is said another way."""
-    same = 0
-    for old, new in zip(synced, said, strict=False):
-        if not _is_as_it_was(old, new) and old.wire != (wire := wire_of(new)):
-            if old.digest != digest_of(wire):
-                break
-            if isinstance(synced, list):
-                synced[same] = Synced.of(wire, old.id)
-        same += 1
-    return same
-
-
-def _is_one_exchange(synced: Sequence[Synced]) -> bool:
-    """Tell whether these are one exchange at most: a message, or calls and nothing but their results."""
-    return all(one.wire["role"] in ("tool", "function") for one in synced[1:])
 
 
 def _by_its_place(error: InvalidMessageError, said: list[Any]) -> InvalidMessageError:

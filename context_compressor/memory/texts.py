@@ -113,8 +113,8 @@ class Texts:
     async def put_words_away(self) -> OffloadError | None:
         """Store the words of merged segments, and let the ledger go of them. Holds: event lock.
 
-        Only a withdrawal of the merge, and a store that lost its text, needs them again. A store that ends with
-        the process takes none: a state that is loaded elsewhere has no other.
+        Only a withdrawal of the merge, or a store that lost its text, needs them again. A store that ends
+        with the process takes none: a state that is loaded elsewhere would lack them.
 
         Returns:
             Why the store refused some, which then stay in the ledger.

@@ -14,7 +14,7 @@ from context_compressor.errors import (
     check_members,
 )
 from context_compressor.events import NoteFate
-from context_compressor.memory.faces import Face
+from context_compressor.memory.loops import Face
 from context_compressor.messages.chat import block_to_part
 from context_compressor.messages.media import is_data_url, kind_of_media, media_type_of, source_of
 from context_compressor.messages.msg import Block, Msg, copy_json

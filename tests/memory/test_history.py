@@ -12,7 +12,7 @@ from hypothesis import given
 from context_compressor import InMemoryMemory
 from context_compressor.memory.base import MemoryBase
 from context_compressor.memory.history import Add, Delete, ListHistory
-from context_compressor.memory.state import KnownMessages
+from context_compressor.memory.table import MessageTable
 from context_compressor.memory.wrapped import MemoryHistory, history_of
 from tests.memory.contract import MemoryContract, make_msg
 from tests.memory.history_contract import HistoryContract
@@ -128,7 +128,7 @@ async def test_a_reader_that_begins_late_knows_the_keys_that_the_history_gives(n
     history = new()
     await history.write([Add(make_msg("a", str(n)), duplicate=True) for n in range(3)])
     await history.write([Delete([(await history.read())[first].key])])
-    known = KnownMessages()
+    known = MessageTable()
     for entry in await history.read():
         known.put(entry.key, 1)
     keys = [entry.key for entry in await history.read()]

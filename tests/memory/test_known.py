@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from context_compressor.memory.state import KnownMessages
+from context_compressor.memory.table import MessageTable
 
 
 class Counting(dict[str, int]):
@@ -16,7 +16,7 @@ class Counting(dict[str, int]):
 
 
 def test_a_further_message_under_an_id_takes_no_look_at_those_before() -> None:
-    known = KnownMessages()
+    known = MessageTable()
     known.tokens = counting = Counting()
     for _ in range(100):
         known.append("a", 1)
@@ -26,14 +26,14 @@ def test_a_further_message_under_an_id_takes_no_look_at_those_before() -> None:
 
 def test_keys_are_the_same_in_every_memory_and_meet_no_id() -> None:
     ids = ["a", "a\0002", "a", "b", "a"]
-    first, again = KnownMessages(), KnownMessages()
+    first, again = MessageTable(), MessageTable()
     keys = [first.append(id, 1) for id in ids]
     assert keys == [again.append(id, 1) for id in ids]
     assert len(set(keys)) == len(first) == 5
 
 
 def test_once_all_under_an_id_are_gone_its_keys_begin_anew() -> None:
-    known = KnownMessages()
+    known = MessageTable()
     keys = [known.append("a", 1) for _ in range(3)]
     assert known.keys_of(["a"]) == keys
     known.remove(keys)

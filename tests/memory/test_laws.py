@@ -29,7 +29,7 @@ from context_compressor import (
 from context_compressor.compression.edits import name_of
 from context_compressor.compression.items import rebuild
 from context_compressor.errors import ContextOverflowError
-from context_compressor.memory.state import KnownMessages
+from context_compressor.memory.table import MessageTable
 from context_compressor.messages.media import encoded_media
 from context_compressor.messages.msg import is_instruction
 from context_compressor.messages.repair import is_empty_assistant
@@ -47,7 +47,7 @@ MARKS = ("pinned", "hint", "other")
 
 def keyed(messages: Iterable[Msg]) -> list[tuple[str, Msg]]:
     """Return history messages with the keys that a history gives them."""
-    known = KnownMessages()
+    known = MessageTable()
     return [(known.append(msg.id, 0), msg) for msg in messages]
 
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from context_compressor.memory.tracking import LoopLock
+from context_compressor.memory.loops import LoopLock
 
 
 class Holder:

@@ -93,7 +93,7 @@ async def test_a_state_of_any_depth_resumes_goes_on_and_is_deleted_from() -> Non
 
 async def lived(store: InMemoryOffloadStore | None = None) -> CompressedMemory:
     """Return a memory with merged segments, each of whose summaries has a word of its own."""
-    memory = new_memory(config(2_000), store=store, summarizer=Noting())
+    memory = new_memory(config(2_000), store=store or LastingStore(), summarizer=Noting())
     for message in turns(150):
         await filled(memory, [message])
         await memory.get_memory()
@@ -115,6 +115,15 @@ async def test_merged_segments_keep_no_words() -> None:
     assert not {one.words_ref for one in merged(memory)} & set(listed)
     with pytest.raises(OffloadError):
         await memory.read_ref(merged(memory)[0].words_ref)
+
+
+async def test_where_the_store_ends_with_the_process_the_words_stay_in_the_state() -> None:
+    memory = await lived(InMemoryOffloadStore())
+    assert all(one.text and one.words_ref is None for one in merged(memory))
+    again = new_memory(config(2_000), summarizer=Noting())
+    again.load_state_dict(json.loads(json.dumps(memory.state_dict())))
+    for ref in await memory.reachable_refs():
+        assert await again.read_ref(ref) == await memory.read_ref(ref)
 
 
 async def test_segments_that_stand_again_say_what_they_said() -> None:

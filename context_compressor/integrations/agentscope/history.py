@@ -24,7 +24,7 @@ from context_compressor.memory.base import (
     as_summary,
     summary_message,
 )
-from context_compressor.memory.tracking import LoopLock
+from context_compressor.memory.loops import LoopLock
 from context_compressor.memory.wrapped import METHODS
 from context_compressor.messages.msg import Msg, copy_json
 

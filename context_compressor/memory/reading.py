@@ -1,0 +1,407 @@
+"""Reading on: a view is brought in step with its history, whoever wrote there."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from context_compressor.compression.config import CompressionConfig
+from context_compressor.compression.edits import (
+    message_id,
+    name_of,
+)
+from context_compressor.compression.ledger import Ledger
+from context_compressor.compression.recovery import Recovery
+from context_compressor.errors import ConflictError
+from context_compressor.events import CompressionEvent
+from context_compressor.memory.branches import Branches
+from context_compressor.memory.history import (
+    Change,
+    Entry,
+    Head,
+    History,
+    LedgerEntry,
+    Record,
+    Withdraw,
+)
+from context_compressor.memory.loops import LoopLock
+from context_compressor.memory.rebuilding import Rebuilt, changed_ids, is_continued, rebuilt_view
+from context_compressor.memory.state import MemoryState
+from context_compressor.memory.table import MessageTable
+from context_compressor.messages.exchanges import Decisions
+from context_compressor.messages.msg import Msg
+from context_compressor.offload.store import OffloadStore, read_text
+from context_compressor.tokens.counter import TokenCounter
+from context_compressor.tokens.off_loop import measure_all_off_loop, run_off_loop, text_characters
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+CHANGED = "the base memory was changed"
+"""Reason of an event after which the history says something else."""
+NOTHING: Mapping[str, Any] = {**Ledger().learnt(), "summary_place": None}
+"""What is learnt of an empty history."""
+
+
+class Reader:
+    """Keep the state of a compressed memory in step with what its history says.
+
+    Args:
+        history: where the messages live.
+        config: thresholds.
+        counter: measures messages.
+        store: has the words of merged segments.
+
+    Attributes:
+        state: ledger, known messages and view; replaced as a whole when a saved state is loaded or all is
+            cleared.
+        lock: guards history and state together, so that both see changes in the same order. Never held while
+            a summary is written, a text stored for an event, or an event delivered.
+        number: the head of the history that the state knows.
+        edited: whether the view was edited since `get_memory` last looked whether an event is due. It looks
+            again then, as a memory does that is loaded from its state: both have to show the same view.
+        branches: conversations that a list departed from.
+        gone: keys of messages that left the history and may still be in the search index; None until the
+            index, which another process may have left, was compared with the whole history.
+    """
+
+    lock = LoopLock()
+
+    def __init__(
+        self, history: History, config: CompressionConfig, counter: TokenCounter, store: OffloadStore
+    ) -> None:
+        self.history = history
+        self.number = 0
+        self.edited = False
+        self.gone: set[str] | None = None
+        self._config = config
+        self._counter = counter
+        self.branches: Branches[Any] = Branches(config.branch_seconds, self._let_go)
+        self._recorded = NOTHING
+        self._store = store
+        self._has_to_read = False
+        self._names_tools = False
+        self._loaded_tokens: dict[str, int] | None = None
+        self.state = self._empty_state()
+        # A wrapped memory does not tell the marks of its messages, nor, without a revision, each change.
+        self._tells_marks: bool = getattr(history, "tells_marks", True)
+        self._counts_changes: bool = getattr(history, "counts_changes", True)
+
+    @property
+    def _name(self) -> str:
+        """Who counts; asked for when something was counted, since a counter may read a vocabulary for it."""
+        return str(getattr(self._counter, "encoding_name", None) or type(self._counter).__qualname__)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the history has to be read whatever its head says."""
+        return self._has_to_read
+
+    async def is_current(self, *, summary: bool) -> bool:
+        """Tell whether the view is that of the whole history, with or without its summary, and no event is
+        due.
+        """
+        head = await self.history.head()
+        state = self.state
+        return head.number == self.number and not (
+            self._has_to_read
+            or self.edited
+            or state.queue
+            or not state.is_settled(summary=summary)
+            or state.fresh
+            or state.tokens > state.budget.due_tokens
+            or state.budget.is_due
+        )
+
+    async def is_at_head(self) -> bool:
+        """Tell whether the ledger is what the history's is now, as far as that answers."""
+        try:
+            return not self._has_to_read and (await self.history.head()).number == self.number
+        except Exception as error:
+            logger.warning("the history does not say where it stands: %r", error)
+            return False
+
+    async def is_in_step(self) -> bool:
+        """Tell whether the state knows the whole history, and nobody is changing it."""
+        head = await self.history.head()
+        return head.number == self.number and not self._has_to_read and not self.lock.locked()
+
+    # Reading
+
+    async def catch_up(self, events: list[CompressionEvent], *, look: bool = False) -> None:
+        """Bring the view to the end of the history, read anew if somebody else changed it. Holds: lock.
+
+        Args:
+            events: receives what that led to.
+            look: read it whole where only that tells whether something changed.
+        """
+        self._has_to_read |= look and not self._counts_changes
+        while self._has_to_read or (await self.history.head()).number != self.number:
+            state, head = self.state, await self.history.head()
+            try:
+                if not await self._grow(head) and await self._reread(head, events):
+                    break
+            except ConflictError:
+                continue
+            if state is not self.state:
+                self._has_to_read = True
+        self.state.advance()
+
+    async def _grow(self, head: Head) -> bool:
+        """Take up what others added behind what is known; tell whether that was all that happened."""
+        state = self.state
+        if self._has_to_read or not self._tells_marks:
+            return False
+        entries = await self.history.read(after=self.number)
+        edits = await self.history.ledger(after=self.number)
+        added = [(entry, entry.msg) for entry in entries if entry.msg is not None]
+        is_growth = (
+            state is self.state
+            and not edits
+            and len(added) == len(entries)
+            and not any(entry.key in state.known for entry in entries)
+            and len(state.known) + len(added) == head.size
+            and not state.shows_another(head.summary)
+        )
+        if is_growth and added and state.known.last_id is not None:
+            last = await self.history.read(ids=[state.known.last_id])
+            is_growth = state is self.state and bool(last) and last[-1].place < added[0][0].place
+        if not is_growth:
+            return False
+        counts = await measure_all_off_loop(self._counter, [msg for _, msg in added])
+        if state is self.state:
+            for (entry, msg), counted in zip(added, counts, strict=True):
+                state.enqueue(msg, counted, entry.key)
+                state.known.note_marks(msg.id, entry.marks)
+            self.number = head.number
+        return True
+
+    async def _reread(self, head: Head, events: list[CompressionEvent]) -> bool:
+        """Read the whole history and rebuild the view; note an edit unless it only grew.
+
+        Returns:
+            Whether that is done: not where another state was loaded meanwhile.
+        """
+        self._has_to_read = True
+        state, loaded, old = self.state, self._loaded_tokens, self.state.known
+        entries = await self.history.read()
+        edits = await self.history.ledger(after=0 if loaded is not None else self.number)
+        if edits and loaded is None:
+            edits = await self.history.ledger()
+        unrecorded = self._recorded if loaded is None else NOTHING
+        learnt = next((entry.learnt for entry in reversed(edits) if entry.learnt), unrecorded)
+        known = MessageTable()
+        for mark in {*old.marks, *self._weighty_marks()}:
+            known.marks[mark] = {message_id(e.key) for e in await self.history.read(mark=mark)}
+        if state is not self.state:
+            return False
+        if edits and loaded is None:
+            state.ledger = state.ledger.followed_by((e for entry in edits for e in entry.edits), learnt)
+        self._recorded = learnt
+        before, shown = state.tokens, list(state.items)
+        counted = {e.key: e.tokens[1] for e in entries if e.tokens and e.tokens[0] == self._name}
+        tokens = counted | (old.tokens if loaded is None else loaded)
+        seen = {e.key for e in entries[: state.ledger.frontier]} if loaded is not None else set(old.tokens)
+        pinned = known.bearing(self._config.pinned_mark)
+        ids = [entry.key for entry in entries if message_id(entry.key) in pinned]
+        rebuilt = await self._rebuild(entries, ids, tokens, {e.key for e in entries if e.key not in seen})
+        if state is not self.state:
+            return False
+        changes = self._following(rebuilt) if loaded is None else self._replacing(edits, rebuilt.ledger)
+        number = head.number
+        if changes:
+            number = await self.history.write(changes, at=head.number)
+            self._note_recorded(changes)
+        if state is not self.state:
+            return False
+        for entry in entries:
+            counts = rebuilt.counted.get(entry.key)
+            known.put(entry.key, tokens[entry.key] if counts is None else counts.total)
+        moved = state.set_summary(head.summary) and before > 0
+        placed = self._recorded["summary_place"] if loaded is None else None
+        if placed is not None and placed[0] == state.shown.summary_id:
+            state.shown.summary_place = placed[1]
+        self._note_gone(key for key in old.tokens if key not in known.tokens)
+        state.known = known
+        generation = state.generation
+        self._show(rebuilt)
+        if moved or not is_continued(shown, state.items):
+            if loaded is None:
+                self.branches.drop()
+                changed = changed_ids(shown, state.items)
+                self.note_edit(events, CHANGED, before, changed)
+        elif any(known.bearing(mark) != old.bearing(mark) for mark in self._weighty_marks()):
+            self.edited = True  # as where they are changed by the memory itself
+        else:
+            state.generation = generation  # it only grew: an event that is planned still holds
+        self._loaded_tokens = None
+        self._has_to_read = False
+        self.number = number
+        return True
+
+    async def _rebuild(
+        self, entries: Sequence[Entry], leaving: Iterable[str], known: Mapping[str, int], unseen: set[str]
+    ) -> Rebuilt:
+        return await rebuilt_view(self.state, entries, leaving, known, unseen, self._counter, self.recovery)
+
+    async def recovery(self, messages: Sequence[tuple[str, Msg]], ledger: Ledger) -> Recovery:
+        """Return what these messages still say of the texts that a ledger names."""
+
+        def prepare() -> Recovery:
+            return Recovery(messages, ledger, self._config.redact, self._read)
+
+        return await run_off_loop(text_characters(msg for _, msg in messages), prepare)
+
+    async def _read(self, ref: str) -> str:
+        return await read_text(self._store, ref, self._config.store_timeout_seconds)
+
+    def _show(self, rebuilt: Rebuilt) -> None:
+        state = self.state
+        state.ledger.drop(rebuilt.withdrawn)
+        for segment in rebuilt.renewed:
+            state.ledger.replace(segment)
+        state.rebuild(rebuilt.built, len(rebuilt.messages), rebuilt.counted, rebuilt.unseen)
+
+    # Deciding what a view shows for good
+
+    async def make_ready(self, events: list[CompressionEvent], *, summary: bool, look: bool = False) -> None:
+        """Bring the view to the end of the history, and decide what it takes to show it. Holds: lock.
+
+        What is decided is recorded before it is shown: whoever else has this history shows the same.
+
+        Args:
+            events: receives what that led to.
+            summary: whether the history's own summary is shown.
+            look: as `catch_up`.
+        """
+        await self.catch_up(events, look=look)
+        while not await self._settle(summary):
+            await self.catch_up(events)
+
+    async def _settle(self, summary: bool) -> bool:
+        """Decide and record; tell whether that is done: not where others wrote meanwhile."""
+        state, place = self.state, self.state.shown.summary_place
+        try:
+            state.settle(summary=summary)
+            learnt = self._learnt()
+            return learnt == self._recorded or await self._write([Record((), learnt)], at=self.number)
+        except BaseException as error:
+            # Nobody has seen it: what others wrote may lead to something else.
+            state.ledger.decisions = Decisions.from_dict(self._recorded["decisions"])
+            state.shown.summary_place = place
+            self._has_to_read = True
+            if not isinstance(error, ConflictError):
+                raise
+            return False
+
+    def _learnt(self, state: MemoryState | None = None) -> dict[str, Any]:
+        """Return what is recorded beside the edits of the ledger, so that every reader shows the same."""
+        state = state or self.state
+        shown = state.shown
+        place = None if shown.summary_place is None else [shown.summary_id, shown.summary_place]
+        return {**state.ledger.learnt(), "summary_place": place}
+
+    def _following(self, rebuilt: Rebuilt) -> list[Change]:
+        """Return what a view that is made anew changes in the ledger of the history."""
+        changes: list[Change] = [Withdraw(rebuilt.withdrawn)] if rebuilt.withdrawn else []
+        learnt = {**self._recorded, **rebuilt.ledger.learnt()}
+        is_more = rebuilt.renewed or learnt != self._recorded
+        return [*changes, Record(rebuilt.renewed, learnt)] if is_more else changes
+
+    def _replacing(self, entries: Sequence[LedgerEntry], ledger: Ledger) -> list[Change]:
+        """Return what brings the ledger of a history to where a loaded one is."""
+        there = {name_of(edit): edit for entry in entries for edit in entry.edits}
+        edits, learnt = ledger.edits(), {**self._recorded, **ledger.learnt()}
+        gone = there.keys() - edits.keys()
+        new = [edit for name, edit in edits.items() if there.get(name) != edit]
+        changes: list[Change] = [Withdraw(gone)] if gone else []
+        return [*changes, Record(new, learnt)] if new or learnt != self._recorded else changes
+
+    def _note_recorded(self, changes: Iterable[Change]) -> None:
+        for change in changes:
+            if isinstance(change, Record) and change.learnt:
+                self._recorded = change.learnt
+
+    async def look_up(self, mark: str) -> None:
+        """Read who bears a mark, if that was not done before; from now on it is kept in step."""
+        if mark not in self.state.known.marks:
+            async with self.lock:  # or a mark added meanwhile would be missed for good
+                await self._read_mark(mark)
+
+    async def _read_mark(self, mark: str) -> None:
+        known = self.state.known
+        known.marks[mark] = {message_id(entry.key) for entry in await self.history.read(mark=mark)}
+
+    def _weighty_marks(self) -> set[str]:
+        """Return the marks that decide what may leave the view."""
+        pinned = self._config.pinned_mark
+        return {*self._config.volatile_marks, *([] if pinned is None else [pinned])}
+
+    async def _write(self, changes: Sequence[Change], *, at: int | None = None) -> bool:
+        """Write, and tell whether the state is to follow: not where others wrote, or another was loaded."""
+        state = self.state
+        number = await self.history.write(changes, at=at)
+        if state is not self.state or number != self.number + 1:
+            return False
+        self._note_recorded(changes)
+        self.number = number
+        return True
+
+    def _let_go(self, refs: Collection[str]) -> None:
+        ledger = self.state.ledger
+        ledger.unwanted |= {ref for ref in refs if not ledger.is_live(ref)}
+
+    def note_edit(self, events: list[CompressionEvent], reason: str, before: int, ids: Sequence[str]) -> None:
+        """Note an event of kind `edit`."""
+        self.edited = True
+        events.append(
+            CompressionEvent(
+                kind="edit",
+                reason=reason,
+                tokens_before=before,
+                tokens_after=self.state.tokens,
+                message_ids=tuple(dict.fromkeys(ids)),
+            )
+        )
+
+    def _note_gone(self, keys: Iterable[str]) -> None:
+        if self.gone is not None:
+            self.gone.update(keys)
+
+    # Starting
+
+    @property
+    def known_tokens(self) -> dict[str, int]:
+        """Tokens of every known message, by key, those that were loaded and not used yet included."""
+        return self.state.known.tokens if self._loaded_tokens is None else self._loaded_tokens
+
+    def _start_empty(self) -> None:
+        """Forget everything; the stored texts become unwanted."""
+        ledger = self.state.ledger
+        unwanted = ledger.kept_refs() | ledger.unwanted
+        generation, budget = self.state.generation + 1, self.state.budget
+        self.state = self._empty_state()
+        self.state.generation = generation
+        self.state.budget = budget  # the provider counts as before
+        self.state.ledger.unwanted = unwanted
+
+    def offer_tools(self) -> None:
+        """Let stand-ins that are made from now on name the read-back tools."""
+        self._names_tools = self.state.names_tools = True
+
+    def _empty_state(self) -> MemoryState:
+        state = MemoryState(self._config, self._counter)
+        state.names_tools = self._names_tools
+        state.known.marks = {mark: set() for mark in self._weighty_marks()}
+        return state
+
+    def start_from(self, state: MemoryState, loaded_tokens: dict[str, int]) -> None:
+        """Take a loaded state; the next `catch_up` reads the history and rebuilds the view."""
+        self.branches.drop()
+        state.names_tools = self._names_tools
+        self.state = state
+        self._loaded_tokens = loaded_tokens
+        self.gone = None
+        self._has_to_read = True
