@@ -54,7 +54,8 @@ class Synced(NamedTuple):
     @classmethod
     def of(cls, wire: dict[str, Any], id: str) -> Self:
         """Return what a chat dict says, whose message has this id."""
-        return cls(_without_long_texts(wire), split_markers(wire)[1], id, digest_of(wire))
+        bare, markers = split_markers(wire)
+        return cls(without_long_texts(wire), markers, id, digest_of_form(bare))
 
 
 class _LongText:
@@ -74,12 +75,13 @@ class _LongText:
     __hash__ = None  # type: ignore[assignment]  # it stands in no set
 
 
-def _without_long_texts(value: Any) -> Any:
+def without_long_texts(value: Any) -> Any:
+    """Return JSON-like data with each long text in a few bytes that are equal to it."""
     if isinstance(value, str):
         return value if len(value) <= _LONG_CHARACTERS else _LongText(value)
     if isinstance(value, dict):
-        return {key: _without_long_texts(inner) for key, inner in value.items()}
-    return [_without_long_texts(inner) for inner in value] if isinstance(value, list) else value
+        return {key: without_long_texts(inner) for key, inner in value.items()}
+    return [without_long_texts(inner) for inner in value] if isinstance(value, list) else value
 
 
 def wire_of(item: Any) -> dict[str, Any]:
@@ -100,10 +102,11 @@ def digest_of(wire: dict[str, Any]) -> str:
 
 def digests_of(wire: dict[str, Any]) -> list[str]:
     """Return `digest_of`, and behind it what earlier releases had where a text was the only part."""
-    return [_digest(form) for form in text_forms(split_markers(wire)[0])]
+    return [digest_of_form(form) for form in text_forms(split_markers(wire)[0])]
 
 
-def _digest(bare: dict[str, Any]) -> str:
+def digest_of_form(bare: dict[str, Any]) -> str:
+    """Return the digest of a chat dict in one of its forms, without request metadata."""
     said = {key: value for key, value in bare.items() if value is not None and value != []}
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
 

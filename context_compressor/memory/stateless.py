@@ -19,7 +19,7 @@ from context_compressor.memory.base import check_collaborators
 from context_compressor.memory.compressed import CompressedMemory
 from context_compressor.memory.history import Add
 from context_compressor.memory.in_memory import InMemoryMemory
-from context_compressor.memory.listed import Synced, digest_of, is_as_it_was
+from context_compressor.memory.listed import Synced, digest_of_form, is_as_it_was, without_long_texts
 from context_compressor.memory.loops import Face
 from context_compressor.memory.reporting import CompressionStats, overflow_error
 from context_compressor.memory.saved import SAVED_KEY, read_saved
@@ -126,9 +126,9 @@ async def acompress_messages(
     if kept is None:
         kept = await _begin(_check_state(state), call, said)
     else:
-        new = await asyncio.to_thread(_read, said[len(kept.listed) :], (), kept.seen)
+        new, listed = _read(said[len(kept.listed) :], (), kept.seen)
         kept.named |= _refs_named(new)
-        kept.ids += [msg.id for msg in new]
+        kept.listed += listed
         await kept.memory._add(new)
     memory = kept.memory
     memory._runner.start_counting(on_event)
@@ -139,9 +139,10 @@ async def acompress_messages(
     try:
         view = await memory.get_memory()
     except ContextOverflowError:
-        places = {id: f"messages[{index}]" for index, id in enumerate(kept.ids)}  # ids are of our making
+        places = {
+            id: f"messages[{index}]" for index, id in enumerate(one.id for one in kept.listed)
+        }  # ids are of our making
         raise overflow_error(memory._tracker.state, settings, places) from None
-    kept.note(said)
     result_state = _State({"version": _VERSION, SAVED_KEY: memory._save()})
     result_state.kept = kept
     texts = kept.carried.texts()
@@ -169,15 +170,8 @@ class _Kept:
     """Refs in what was handed over."""
     seen: Counter[str]
     """How often each content came."""
-    ids: list[str]
-    listed: list[Synced] = field(default_factory=list)
+    listed: list[Synced]
     """What the list said."""
-
-    def note(self, said: Sequence[Any]) -> None:
-        """Note what the list says."""
-        wires = to_openai(from_openai(said[len(self.listed) :]))
-        ids = self.ids[len(self.listed) :]
-        self.listed += [Synced.of(wire, id) for wire, id in zip(wires, ids, strict=True)]
 
 
 class _State(dict[str, Any]):
@@ -206,7 +200,8 @@ async def _begin(earlier: Mapping[str, Any], call: tuple[Any, ...], said: list[A
     saved = earlier.get(SAVED_KEY) or {}
     known = saved.get("tokens") if isinstance(saved, Mapping) else None
     seen: Counter[str] = Counter()
-    history = await asyncio.to_thread(_read, said, known or {}, seen)  # a long conversation takes a while
+    # A long conversation takes a while.
+    history, listed = await asyncio.to_thread(_read, said, known or {}, seen)
     base = InMemoryMemory()
     await base.history.write([Add(msg) for msg in history])
     named = _refs_named(history)
@@ -218,11 +213,13 @@ async def _begin(earlier: Mapping[str, Any], call: tuple[Any, ...], said: list[A
     memory._start_from(read_saved(earlier.get(SAVED_KEY), settings, memory.counter))
     if earlier.get(_TOOLS_KEY):
         memory.offer_tools()
-    return _Kept(memory, call, carried, named, seen, [msg.id for msg in history])
+    return _Kept(memory, call, carried, named, seen, listed)
 
 
-def _read(messages: Iterable[Any], known: Container[str], seen: Counter[str]) -> list[Msg]:
-    """Return messages under ids that the same content gives in every call, for the ledger.
+def _read(
+    messages: Iterable[Any], known: Container[str], seen: Counter[str]
+) -> tuple[list[Msg], list[Synced]]:
+    """Return messages under ids that the same content gives in every call, for the ledger, and what was said.
 
     A text may be said as a string or as the only part. It is read in the form that earlier calls knew, and
     written in the one that it has.
@@ -233,10 +230,11 @@ def _read(messages: Iterable[Any], known: Container[str], seen: Counter[str]) ->
         seen: how often each content came before; counted on.
     """
     history: list[Msg] = []
+    listed: list[Synced] = []
     read = from_openai(messages)
     for msg, wire in zip(read, to_openai(read), strict=True):
         bare, own = split_markers(wire)
-        forms = [(form, digest_of(form)) for form in text_forms(bare)[: 2 if known else 1]]
+        forms = [(form, digest_of_form(form)) for form in text_forms(bare)[: 2 if known else 1]]
         ids = [f"{digest}-{seen[digest] + 1}" for _, digest in forms]
         which = next((place for place, id in enumerate(ids) if id in known), 0)
         (form, digest), id = forms[which], ids[which]
@@ -245,7 +243,8 @@ def _read(messages: Iterable[Any], known: Container[str], seen: Counter[str]) ->
         seen[digest] += 1
         msg.id, msg.timestamp = id, ""
         history.append(msg)
-    return history
+        listed.append(Synced(without_long_texts(wire), own, id, digest))
+    return history, listed
 
 
 def _refs_named(messages: Sequence[Msg]) -> set[str]:

@@ -33,6 +33,11 @@ SPLIT_PAIR: Final = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 """Two halves of a character side by side, as two chunks may bring them: JSON reads them back as one."""
 
 
+def has_split_pair(text: str) -> bool:
+    """Tell whether a text holds one, which few do: looking for any half at all is far cheaper."""
+    return sendable(text) is not text and SPLIT_PAIR.search(text) is not None
+
+
 def split_pairs_in(value: Any, path: tuple[Any, ...] = ()) -> list[list[Any]]:
     """Return where the texts of JSON-like data hold split pairs: `[path, places]` of each such text.
 
@@ -41,9 +46,9 @@ def split_pairs_in(value: Any, path: tuple[Any, ...] = ()) -> list[list[Any]]:
     found: list[list[Any]] = []
     for key, one in value.items() if isinstance(value, dict) else enumerate(value):
         if isinstance(one, str):
-            if not one.isascii():
+            if has_split_pair(one):
                 places = [pair.start() - n for n, pair in enumerate(SPLIT_PAIR.finditer(one))]
-                found += [[[*path, key], places]] if places else []
+                found.append([[*path, key], places])
         elif isinstance(one, dict | list | tuple):
             found += split_pairs_in(one, (*path, key))
     return found

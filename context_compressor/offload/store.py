@@ -20,7 +20,7 @@ from context_compressor.errors import (
     OffloadNotFoundError,
     OffloadWriteError,
 )
-from context_compressor.messages.text import SPLIT_PAIR
+from context_compressor.messages.text import has_split_pair
 from context_compressor.tokens.off_loop import run_off_loop
 
 REF_PREFIX = "ctx://"
@@ -203,7 +203,7 @@ class InMemoryOffloadStore:
         text is `{"base64": ...}` over UTF-8 with `surrogatepass`.
         """
         texts = sorted(self._texts.items())  # they are written in any order where several are hashed at once
-        return {ref: _pack(text) if SPLIT_PAIR.search(text) else text for ref, text in texts}
+        return {ref: _pack(text) if has_split_pair(text) else text for ref, text in texts}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Self:
