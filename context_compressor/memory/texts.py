@@ -120,7 +120,7 @@ class Texts:
             Why the store refused some, which then stay in the ledger.
         """
         refusal: OffloadError | None = None
-        if type(self._store) is InMemoryOffloadStore:
+        if isinstance(self._store, InMemoryOffloadStore):
             return None
         if self._tracker.state.ledger.pending:
             return None  # the store refuses what can be read, and words can wait
