@@ -15,6 +15,7 @@ from context_compressor import (
     ExtractiveSummarizer,
     FallbackSummarizer,
     FileOffloadStore,
+    History,
     InMemoryMemory,
     InMemoryOffloadStore,
     MemoryBase,
@@ -162,6 +163,20 @@ async def use_tools(memory: CompressedMemory) -> None:
     assert_type(tools.schemas, list[Any])
     assert_type(await tools.call("read_offloaded", {"ref": "ctx://0123456789abcdef"}), str)
     assert_type(await tools.call("grep_offloaded", '{"pattern": "x"}'), str)
+
+
+async def use_views(memory: CompressedMemory, messages: ChatDicts) -> None:
+    assert_type(await memory.view(messages, system="Be brief.", reset=True), list[Any])
+    assert_type(await memory.view(), list[Any])
+    assert_type(CompressedMemory(max_total_tokens=16_000).view_sync(messages), list[Any])
+    assert_type(memory.tools(form="chat"), OffloadTools)
+    assert_type(memory.tools().call_sync("search_history", {"query": "x"}), str)
+    assert_type(await memory.save("state.json"), dict[str, Any])
+    await memory.load("state.json")
+    await memory.load(await memory.save())
+    history: History = memory.base.history
+    assert_type(CompressedMemory(history, max_total_tokens=16_000), CompressedMemory)
+    assert_type(compress_messages(messages, max_total_tokens=16_000).tools, OffloadTools)
 
 
 async def use_without_memory(messages: ChatDicts, tuples: tuple[dict[str, Any], ...]) -> None:
