@@ -40,7 +40,7 @@ from context_compressor.messages.chat import (
     split_markers,
     to_openai,
 )
-from context_compressor.messages.msg import Msg, provenance_of
+from context_compressor.messages.msg import Msg, is_instruction, provenance_of
 from context_compressor.messages.parts import plain_texts
 
 T = TypeVar("T")
@@ -161,9 +161,9 @@ class ListFollower:
         if not known.synced:
             known.synced = await self._read_synced(said, known)
         same = shared(known.synced, said)
-        if same < min(len(known.synced), len(said)) or (said and not same):
-            if not is_any:
-                self._refuse_unrelated(said, known)
+        if not is_any and (same < len(known.synced) or not known.synced):
+            self._refuse_unrelated(said, known, same)
+        if same < len(said):
             closest = max(self._tracker.branches, key=lambda b: shared(b.listed, said), default=None)
             if closest is not None and shared(closest.listed, said) > same:
                 async with self._runner.changing() as events:
@@ -207,16 +207,16 @@ class ListFollower:
             self.look_next_time(msg.id for msg in new)
         return known
 
-    def _refuse_unrelated(self, said: list[Any], known: Listed) -> None:
-        """Refuse a list of which no message but instructions was ever said here."""
-        for one, new in zip(known.synced, said, strict=False):
-            if one.wire["role"] not in INSTRUCTING and is_as_it_was(one, new):
-                return
-        wires = [wire for wire in map(wire_of, said) if wire["role"] not in INSTRUCTING]
+    def _refuse_unrelated(self, said: list[Any], known: Listed, same: int) -> None:
+        """Refuse a list of which no message but instructions was ever said here, where something was."""
+        if any(_speaks(one) for one in known.synced[:same]):
+            return
+        if any(_speaks(one) and is_as_it_was(one, new) for one, new in zip(known.synced, said, strict=False)):
+            return
         told = [known.synced, *(branch.listed for branch in self._tracker.branches)]
-        digests = {one.digest for synced in told for one in synced if one.wire["role"] not in INSTRUCTING}
-        items = self._tracker.state.items
-        if digests.isdisjoint(map(digest_of, wires)) and wires and (digests or items):
+        digests = {one.digest for synced in told for one in synced if _speaks(one)}
+        shown = any(not is_instruction(item.source) for item in self._tracker.state.items)
+        if (digests or shown) and digests.isdisjoint(digest_of(wire_of(new)) for new in said):
             raise UnrelatedMessagesError(
                 "messages: this list shares nothing with the conversation that this memory holds; give "
                 "another conversation a memory of its own, or begin this one by view(messages, reset=True)"
@@ -334,6 +334,11 @@ class ListFollower:
                 behind.setdefault(last, []).append(Synced.of(said_by_digest[digest], id))
         known.loaded = []
         return [*behind.pop(None, []), *chain.from_iterable(behind.values())]
+
+
+def _speaks(one: Synced) -> bool:
+    """Tell whether a message is more than an instruction, which many conversations share."""
+    return one.wire["role"] not in INSTRUCTING
 
 
 def _by_its_place(error: InvalidMessageError, said: list[Any]) -> InvalidMessageError:

@@ -183,8 +183,27 @@ async def test_a_list_that_shares_nothing_is_refused_and_taken_with_reset() -> N
     other = [BRIEF, *said("b", 3)]
     with pytest.raises(UnrelatedMessagesError, match="reset=True"):
         await memory.view(other)
+    for nothing in ([], [BRIEF]):
+        with pytest.raises(UnrelatedMessagesError):
+            await memory.view(nothing)
     assert to_openai(await memory.get_history()) == [BRIEF, *said("a", 3)]
     assert await memory.view(other, reset=True) == other
+
+
+async def test_instructions_that_were_added_before_are_no_conversation() -> None:
+    memory = memory_of()
+    await memory.add(from_openai([BRIEF]))
+    assert await memory.view([user("Hi")]) == [BRIEF, user("Hi")]
+
+
+async def test_a_short_list_between_two_long_ones_costs_nothing_either() -> None:
+    memory = memory_of()
+    long = [BRIEF, *said("a", 20)]
+    view = await memory.view(long)
+    events = memory.stats().events
+    await memory.view(long[:3])
+    assert await memory.view(long) == view
+    assert memory.stats().events == events
 
 
 async def test_views_at_the_same_time_do_not_meet() -> None:
