@@ -1,1 +1,1 @@
-"""How a history becomes a view: what to let go is decided by pure functions, and performed by the engine."""
+"""How a history becomes a view: pure functions decide what to let go (`planner`), an `Event` performs it."""

@@ -258,7 +258,7 @@ class CompressedMemory(MemoryBase):
         }
         written: list[Any] = []
         made: list[Msg] = []
-        for msg in self._follower.mark(state.view(None, with_summaries=True)):
+        for msg in self._follower.with_markers(state.view(None, with_summaries=True)):
             if msg.id in whole and msg.id in originals:
                 written += shape.write(made) if made else []
                 written.append(originals[msg.id])
@@ -293,17 +293,17 @@ class CompressedMemory(MemoryBase):
             history = await self.base.get_memory(
                 mark=borne, exclude_mark=excluded, prepend_summary=False, **kwargs
             )
-            return self._follower.mark(repaired(history))
+            return self._follower.with_markers(repaired(history))
         if excluded is not None:
             await self._tracker.look_up(excluded)
         return await self._shown(
-            lambda state: self._follower.mark(state.view(excluded, with_summaries=prepend_summary)),
+            lambda state: self._follower.with_markers(state.view(excluded, with_summaries=prepend_summary)),
             summary=prepend_summary,
         )
 
     async def get_history(self) -> list[Msg]:
         """Return every message, as added."""
-        return self._follower.mark(await self.base.get_memory(prepend_summary=False))
+        return self._follower.with_markers(await self.base.get_memory(prepend_summary=False))
 
     async def size(self) -> int:
         """Return how many messages the history holds."""
@@ -405,7 +405,7 @@ class CompressedMemory(MemoryBase):
         """Set the base memory's own summary, which the view shows behind the leading instructions."""
         text = as_summary(summary)
         async with self._runner.changing() as events:
-            await self._tracker.summarize(text, events)
+            await self._tracker.set_summary(text, events)
 
     # State
 

@@ -1,4 +1,4 @@
-"""`InMemoryMemory`: a history in this process, lost with it unless `state_dict` is kept."""
+"""`InMemoryMemory`: a memory over a history in this process, lost with it unless its state is kept."""
 
 from __future__ import annotations
 

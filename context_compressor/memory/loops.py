@@ -1,4 +1,4 @@
-"""Event loops: a lock for whichever runs, and one in the background for callers without asyncio."""
+"""Event loops: a lock for whichever runs, one in the background, and whether a memory is used by which."""
 
 from __future__ import annotations
 

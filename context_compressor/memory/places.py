@@ -1,4 +1,4 @@
-"""What messages say to the search index, and where a hit can be read."""
+"""Between messages and the search index: what it is told of them, and where a hit can be read."""
 
 from __future__ import annotations
 

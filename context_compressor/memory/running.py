@@ -308,7 +308,7 @@ class EventRunner:
     async def tidy_up(self) -> None:
         """Cancel a preparation that holds no more; remove what nothing names, unless an event does it."""
         self.background.drop_outdated(self._tracker.state)
-        await self._settle()
+        await self._give_up_dropped()
         await self._drop_gone()
         if self._tracker.state.ledger.unwanted and not self.event_lock.locked():
             async with self.event_lock:
@@ -331,14 +331,14 @@ class EventRunner:
 
     async def _sweep(self) -> None:
         """Remove from the store what nothing names any more. Holds: event lock."""
-        await self._settle()
+        await self._give_up_dropped()
         ledger = self._tracker.state.ledger
         held = self._tracker.branches.holds
         gone = [ref for ref in ledger.unwanted if not (ledger.is_live(ref) or held(ref))]
         self.background.note_removal(gone)
         await self._texts.sweep()
 
-    async def _settle(self) -> None:
+    async def _give_up_dropped(self) -> None:
         self._texts.note_unwanted(await self.background.settle())
 
     async def remove_orphans(self) -> list[str]:

@@ -93,7 +93,7 @@ class ListFollower:
         """The request metadata in the newest list, by the id of its message."""
         return self._known.markers
 
-    def mark(self, messages: list[Msg]) -> list[Msg]:
+    def with_markers(self, messages: list[Msg]) -> list[Msg]:
         """Let messages carry the request metadata that the newest list has, stand-ins excepted."""
         if not (markers := self.markers):
             return messages

@@ -16,6 +16,7 @@ from context_compressor.compression.engine import Done
 from context_compressor.errors import ConflictError
 from context_compressor.events import CompressionEvent
 from context_compressor.memory.branches import Branch
+from context_compressor.memory.following import CHANGED, NOTHING, HistoryFollower
 from context_compressor.memory.history import (
     Add,
     Change,
@@ -26,7 +27,6 @@ from context_compressor.memory.history import (
     SetSummary,
     Withdraw,
 )
-from context_compressor.memory.reading import CHANGED, NOTHING, Reader
 from context_compressor.memory.rebuilding import changed_ids
 from context_compressor.memory.state import MemoryState
 from context_compressor.messages.msg import Msg
@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-class Tracker(Reader):
+class Tracker(HistoryFollower):
     """Move a compressed memory on: whatever changes its history, view and ledger together goes in here.
 
     Every change goes one way: what it withdraws from the ledger is found, then both are written at once, then
@@ -288,7 +288,7 @@ class Tracker(Reader):
 
         return await self._in_step(change, events)
 
-    async def summarize(self, summary: str, events: list[CompressionEvent]) -> None:
+    async def set_summary(self, summary: str, events: list[CompressionEvent]) -> None:
         """Set the history's own summary."""
 
         async def change() -> None:

@@ -1,4 +1,4 @@
-"""The disk, and what lies in a store's directory: namespaces, their sizes and last use."""
+"""What lies in a store's directory: namespaces, their sizes and last use; and calls of the disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Moved: this path goes after one release."""
+"""Moved to `offload.store`: this path goes after one release."""
 
 import warnings
 

@@ -1,4 +1,4 @@
-"""Moved: this path goes after one release."""
+"""`is_overflow` has moved to `context_compressor`: this path goes after one release."""
 
 import warnings
 

@@ -1,4 +1,4 @@
-"""What the chat-dict codec's modules share, and what others may ask of its remark: nobody else reads it."""
+"""What reading and writing chat dicts share, and what others may ask of a message that was one."""
 
 from __future__ import annotations
 

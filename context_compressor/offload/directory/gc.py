@@ -1,4 +1,4 @@
-"""Moved: this path goes after one release."""
+"""`collect_garbage` has moved to `context_compressor`: this path goes after one release."""
 
 import warnings
 

@@ -1,4 +1,4 @@
-"""Reading on: a view is brought in step with its history, whoever wrote there."""
+"""Following a history: its view is brought in step with it, whoever wrote there."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ NOTHING: Mapping[str, Any] = {**Ledger().learnt(), "summary_place": None}
 """What is learnt of an empty history."""
 
 
-class Reader:
+class HistoryFollower:
     """Keep the state of a compressed memory in step with what its history says.
 
     Args:
