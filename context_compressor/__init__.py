@@ -1,4 +1,8 @@
-"""Short-term memory middleware for LLM agents: views that fit a token budget, with nothing lost."""
+"""Short-term memory middleware for LLM agents: views that fit a token budget, with nothing lost.
+
+Its rooms, each of which knows only those before it: `messages`; `tokens`; `offload` and `summarizers`;
+`compression`; `search`; `memory`; `tools`; `integrations`, `readers` and `measure`; `cli`.
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
