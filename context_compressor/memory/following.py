@@ -203,7 +203,9 @@ class HistoryFollower:
         before, shown = state.tokens, list(state.items)
         counted = {e.key: e.tokens[1] for e in entries if e.tokens and e.tokens[0] == self._name}
         tokens = counted | (old.tokens if loaded is None else loaded)
-        seen = {e.key for e in entries[: state.ledger.frontier]} if loaded is not None else set(old.tokens)
+        seen = set(old.tokens)
+        if loaded is not None:  # counted by another counter, they are told by their places
+            seen = set(list(loaded or [entry.key for entry in entries])[: state.ledger.frontier])
         pinned = known.bearing(self._config.pinned_mark)
         ids = [entry.key for entry in entries if message_id(entry.key) in pinned]
         rebuilt = await self._rebuild(entries, ids, tokens, {e.key for e in entries if e.key not in seen})

@@ -55,6 +55,15 @@ class MessageTable:
         """Return the keys of the messages under these ids, unknown ids left out."""
         return self._keys.of(message_ids, self.tokens)
 
+    def key_after(self, keys: Collection[str]) -> str | None:
+        """Return the key behind the last of these; None behind the newest message, or where none is known."""
+        after: str | None = None
+        for key in reversed(self.tokens):
+            if key in keys:
+                return after
+            after = key
+        return None
+
     def remove(self, keys: Iterable[str]) -> None:
         """Forget messages and their marks."""
         for key in keys:

@@ -155,7 +155,7 @@ class Tracker(HistoryFollower):
             state = self.state
             before, shown = state.tokens, list(state.items)
             keys = state.known.keys_of(gone)
-            next_key = next(iter(state.known.keys_of(behind)), None)
+            next_key = next(iter(state.known.keys_of(behind)), None) or state.known.key_after(keys)
             found = {entry.key: entry.marks for entry in await self.history.read(ids=gone)}
             marks = [found.get(key, ()) for key in keys]
             if len(marks) != len(added):

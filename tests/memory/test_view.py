@@ -350,3 +350,25 @@ async def test_tools_of_a_result_read_back_what_left_and_are_named_from_then_on(
     assert "a-question-2" in compress_messages(said("a", 20), max_total_tokens=900).tools.call_sync(
         "search_history", {"query": "a-question-2"}
     )
+
+
+async def test_what_takes_the_place_of_another_stands_there_in_the_history_too() -> None:
+    """The messages that the list has behind it may all have been deleted by hand."""
+    memory = memory_of()
+    await memory.view([user("first")])
+    await memory.delete([(await memory.get_history())[0].id])
+    await memory.view([system("It is 9."), user("first")])
+    await memory.add(from_openai([user("added")]))
+    view = await memory.view([system("It is 10."), user("first")])
+    assert view == [system("It is 10."), user("added")]
+    assert to_openai(await memory.get_history()) == view
+
+
+async def test_a_message_put_between_results_that_were_summarised_leaves_no_result_alone() -> None:
+    calls = call("one", "two")
+    before = [call("none"), calls, result("two", "alpha beta " * 170), result("one", "gamma " * 30)]
+    after = [*before[:3], user("a stray word " * 10), before[3]]
+    thresholds: dict[str, Any] = {"max_total_tokens": 400, "mode": "compress", "keep_recent_count": 0}
+    first = await acompress_messages(before, **thresholds)
+    state = json.loads(json.dumps(first.state))
+    assert not problems((await acompress_messages(after, state=state, **thresholds)).messages)
