@@ -167,9 +167,10 @@ class ListFollower:
             closest = max(self._tracker.branches, key=lambda b: shared(b.listed, said), default=None)
             if closest is not None and shared(closest.listed, said) > same:
                 async with self._runner.changing() as events:
-                    await self._tracker.return_to(closest, known.synced, events)
-                known = self._latest = Listed(self._tracker.state, list(closest.listed))
-                same = shared(known.synced, said)
+                    is_done = await self._tracker.return_to(closest, known.synced, events)
+                if is_done:
+                    known = self._latest = Listed(self._tracker.state, list(closest.listed))
+                    same = shared(known.synced, said)
         if same < len(known.synced):
             await self._runner.refresh()  # after a restart there is no view yet
             end = self._end_of_change(said, same, known)

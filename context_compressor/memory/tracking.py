@@ -212,8 +212,8 @@ class Tracker(HistoryFollower):
 
         await self._in_step(change, events)
 
-    async def return_to(self, branch: Branch[Any], listed: Any, events: list[CompressionEvent]) -> None:
-        """Go on with a branch, and keep the conversation as it was as another.
+    async def return_to(self, branch: Branch[Any], listed: Any, events: list[CompressionEvent]) -> bool:
+        """Go on with a branch, and keep the conversation as it was as another; tell whether that is done.
 
         Args:
             branch: one of `branches`.
@@ -221,9 +221,9 @@ class Tracker(HistoryFollower):
             events: receives what others' changes led to.
         """
 
-        async def change() -> None:
+        async def change() -> bool:
             if all(branch is not one for one in self.branches):
-                return  # what others changed meanwhile outdated it
+                return False  # what others changed meanwhile outdated it
             old, new = self.state, branch.state
             entries = await self.history.read()
             there = {entry.key for entry in entries}
@@ -239,7 +239,8 @@ class Tracker(HistoryFollower):
             come = [edit for name, edit in after.items() if before.get(name) is not edit]
             changes += [Withdraw(gone)] if gone else []
             changes.append(Record(come, self._learnt(new)))
-            if await self._write(changes, at=self.number):
+            is_done = await self._write(changes, at=self.number)
+            if is_done:
                 new.ledger.unwanted |= {ref for ref in old.ledger.unwanted if not new.ledger.is_live(ref)}
                 new.budget = old.budget
                 self.state = new
@@ -249,8 +250,9 @@ class Tracker(HistoryFollower):
                     await self._read_mark(mark)
                 new.set_summary(old.shown.summary)
                 self.edited = True
+            return is_done
 
-        await self._in_step(change, events)
+        return await self._in_step(change, events)
 
     async def clear(self, events: list[CompressionEvent]) -> None:
         """Remove everything."""
