@@ -72,6 +72,29 @@ class Recovery:
                             return text
         return None
 
+    def messages_under(self, ref: str) -> str | None:
+        """Return the messages under a merged segment, where the words of those that it merged are gone.
+
+        A store that lost them, by a quota say, left the messages that these were of, which say all that they
+        said.
+        """
+        segment = next((one for one in self._ledger.segments() if one.ref == ref and one.children), None)
+        if segment is None:
+            return None
+        items: list[ItemKey] = []
+        todo = [segment]
+        while todo:
+            one = todo.pop()
+            items += reversed(one.items)
+            todo += [child for id in one.children if (child := self._ledger.segment(id)) is not None]
+        there = [(item, self._sources[item]) for item in reversed(items) if item in self._sources]
+        texts = [{path: stub.text for path, stub in self._ledger.stubs_of(item).items()} for item, _ in there]
+        shown = [
+            shown_message(source, stubs, self._names, self._redact)
+            for (_, source), stubs in zip(there, texts, strict=True)
+        ]
+        return render_transcript(shown).text
+
     async def _transcript_of(self, segment: SegmentEdit) -> Transcript | None:
         """Return a segment's transcript, or None when a text in it is nowhere any more."""
         children = [self._ledger.segment(child) for child in segment.children]

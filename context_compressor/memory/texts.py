@@ -68,9 +68,14 @@ class Texts:
                 return await read_text(self._store, ref, self._config.store_timeout_seconds)
             except OffloadError as error:
                 failure = error
-        text = await (await self._recovery()).text_of(ref)
+        recovery = await self._recovery()
+        text = await recovery.text_of(ref)
         if text is None:
-            raise failure
+            text = recovery.messages_under(ref)
+            if text is None:
+                raise failure
+            logger.warning("%s: %s; the messages under it are read instead", ref, failure)
+            return text
         if isinstance(failure, OffloadNotFoundError | OffloadCorruptError):
             self._lost.add(ref)  # somebody tidied the store; the next event stores it again
         return text

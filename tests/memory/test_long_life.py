@@ -23,7 +23,18 @@ from context_compressor.memory.base import MemoryBase
 from context_compressor.memory.history import ListHistory
 from context_compressor.messages.msg import Msg
 from context_compressor.offload.store import ref_of
-from tests.memory.scripted import Noting, assistant, config, filled, good_view, kept, new_memory, turns, user
+from tests.memory.scripted import (
+    Noting,
+    assistant,
+    config,
+    covered_ids,
+    filled,
+    good_view,
+    kept,
+    new_memory,
+    turns,
+    user,
+)
 
 LEVELS = 5_000
 
@@ -130,6 +141,18 @@ async def test_where_the_store_ends_with_the_process_the_words_stay_in_the_state
     again.load_state_dict(json.loads(json.dumps(memory.state_dict())))
     for ref in await memory.reachable_refs():
         assert await again.read_ref(ref) == await memory.read_ref(ref)
+
+
+async def test_where_a_lasting_store_lost_all_merged_segments_read_as_their_messages() -> None:
+    memory = await lived()
+    again = new_memory(config(2_000), store=LastingStore(), summarizer=Noting())
+    again.load_state_dict(json.loads(json.dumps(memory.state_dict())))
+    texts = [await again.read_ref(ref) for ref in await memory.reachable_refs()]
+    covered = covered_ids(await again.get_memory())
+    said = to_openai([msg for msg in await again.get_history() if msg.id in covered])
+    contents = [str(message["content"]) for message in said if message["content"]]
+    assert contents
+    assert all(any(content in text for text in texts) for content in contents)
 
 
 async def test_segments_that_stand_again_say_what_they_said() -> None:
