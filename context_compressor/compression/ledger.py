@@ -104,11 +104,6 @@ class Ledger:
         """Return every live segment, merged ones included, the oldest first."""
         return self._segments.values()
 
-    @property
-    def has_segments(self) -> bool:
-        """Whether there are live segments."""
-        return bool(self._segments)
-
     def segment_of(self, item: ItemKey) -> SegmentEdit | None:
         """Return the segment whose transcript holds an item, or None."""
         holder = self._holder.get(item)

@@ -138,8 +138,8 @@ class HistoryFollower:
             look: read it whole where only that tells whether something changed.
         """
         self._has_to_read |= look and not self._counts_changes
-        while self._has_to_read or (await self.history.head()).number != self.number:
-            state, head = self.state, await self.history.head()
+        while (head := await self.history.head()).number != self.number or self._has_to_read:
+            state = self.state
             try:
                 if not await self._grow(head) and await self._reread(head, events):
                     break
