@@ -32,7 +32,11 @@ class ItemKey(NamedTuple):
     part: Text = ""
 
 
-Item = Annotated[ItemKey, BeforeValidator(lambda said: [said] if isinstance(said, str) else said)]
+def _with_part(said: Any) -> Any:
+    return [said] if isinstance(said, str) else said
+
+
+Item = Annotated[ItemKey, BeforeValidator(_with_part)]
 """An item of saved data: a key alone, or with a part."""
 
 
@@ -40,6 +44,10 @@ def message_id(key: str) -> str:
     """Return the message id of a history key; later messages under a reused id have keys of their own."""
     return key.rsplit("\0", 1)[0]
 
+
+Told = tuple[Item, Ref]
+"""What the model that wrote a summary read beside what it summarised: a message and `ref_of` what it said, or
+a segment and its ref."""
 
 SEGMENT_PART = "@segment"
 """The part of a segment's own key, which keeps segment ids and message ids apart."""
@@ -64,8 +72,8 @@ class StubEdit:
 class SegmentEdit:
     """A group of exchanges, or of earlier segments, left the view; a segment stands in for it.
 
-    Its words are `text`, `notes` and `standing`. Once it is merged, only a withdrawal of the merge needs
-    them: they are in the store then, under `words_ref`.
+    Its words are `text`, `notes` and `standing`, with `told`. Once it is merged, only a withdrawal of the
+    merge needs them: they are in the store then, under `words_ref`.
     """
 
     id: Text
@@ -94,6 +102,8 @@ class SegmentEdit:
     items_ref: Ref | None = None
     """Of a segment that merged others, `ref_of` the transcript of its own items alone: by that it can be
     checked without the words of the others. Not stored; None where it was not reckoned yet."""
+    told: tuple[Told, ...] = ()
+    """What its text may repeat, though it does not cover it: it holds as long as that stands unchanged."""
 
 
 Edit = StubEdit | SegmentEdit
@@ -125,19 +135,26 @@ def kept_refs_of(edit: Edit) -> tuple[str, ...]:
 def words_of(segment: SegmentEdit) -> str:
     """Return the words of a segment as one text to store."""
     words = {"text": segment.text, "notes": segment.notes, "standing": segment.standing}
-    return json.dumps(words, ensure_ascii=False)
+    told = {"told": _plain(segment.told)} if segment.told else {}
+    return json.dumps(words | told, ensure_ascii=False)
 
 
 def without_words(segment: SegmentEdit, ref: str) -> SegmentEdit:
     """Return a segment whose words are stored under a ref."""
-    return replace(segment, text="", notes=(), standing=(), words_ref=ref)
+    return replace(segment, text="", notes=(), standing=(), told=(), words_ref=ref)
 
 
 def with_words(segment: SegmentEdit, stored: str) -> SegmentEdit:
     """Return a segment with its words, as `words_of` gave them."""
     words = json.loads(stored)
-    notes, standing = tuple(words["notes"]), tuple(words["standing"])
-    return replace(segment, text=words["text"], notes=notes, standing=standing, words_ref=None)
+    return replace(
+        segment,
+        text=words["text"],
+        notes=tuple(words["notes"]),
+        standing=tuple(words["standing"]),
+        told=tuple((ItemKey(*_with_part(item)), ref) for item, ref in words.get("told", ())),
+        words_ref=None,
+    )
 
 
 # Saved form
@@ -152,7 +169,7 @@ SavedEdit = Annotated[
     Discriminator(_type_of),
 ]
 """An edit as `edit_to_dict` writes it, for pydantic to read."""
-_LEFT_OUT = frozenset({"page", "notes", "standing", "stands_for_tokens", "words_ref", "items_ref"})
+_LEFT_OUT = frozenset({"page", "notes", "standing", "stands_for_tokens", "words_ref", "items_ref", "told"})
 """Fields that are not written where they say nothing."""
 
 

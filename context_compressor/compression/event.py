@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from context_compressor.compression.edits import Edit, SegmentEdit, StubEdit
+from context_compressor.compression.edits import Edit, ItemKey, SegmentEdit, StubEdit, Told
 from context_compressor.compression.engine import Done, Engine, SummaryUse, Writer
 from context_compressor.compression.items import ViewItem
 from context_compressor.compression.labels import bounded_note, notes_section
+from context_compressor.compression.ledger import Ledger
 from context_compressor.compression.plans import Plan, PlannedSegment, PlannedStub
 from context_compressor.compression.segments import SegmentMaker
 from context_compressor.compression.shown import redacted_text
@@ -38,7 +39,7 @@ class Event:
         engine: what it works with.
         plan: what is to leave.
         items: the view that it was made for.
-        new_segment_id: gives an id for a segment with this ref, not among those taken.
+        ledger: the edits so far.
         note: what the agent still needs: stands word for word in the newest segment, and goes to the
             summariser.
         names_tools: whether the agent has the read-back tools: then stand-ins tell of them.
@@ -53,7 +54,7 @@ class Event:
         engine: Engine,
         plan: Plan,
         items: Sequence[ViewItem],
-        new_segment_id: Callable[[str, set[str]], str],
+        ledger: Ledger,
         *,
         note: str | None = None,
         names_tools: bool = True,
@@ -62,7 +63,7 @@ class Event:
         self.seconds = 0.0
         self._engine = engine
         self._items = items
-        self._new_segment_id = new_segment_id
+        self._ledger = ledger
         self._note = note
         self._writer = Writer(engine)
         self._by_key = {item.key: item for item in items}
@@ -130,13 +131,22 @@ class Event:
         taken: set[str] = set()
         made = await gather([segment(planned) for planned in plan.segments])
         for planned, edit in zip(plan.segments, made, strict=True):
-            segment_id = self._new_segment_id(edit.ref, taken)
+            segment_id = self._ledger.new_segment_id(edit.ref, taken)
             taken.add(segment_id)
-            segments.append(replace(edit, id=segment_id))
+            segments.append(replace(edit, id=segment_id, told=self._not_covered(edit)))
             # It may also be kept for when the segment is merged, and not shown.
             if bounded and planned is noted and edit.notes and edit.text.endswith(notes_section(edit.notes)):
                 fate = "kept" if edit.notes[-1] == note else "cut"
         return segments, fate
+
+    def _not_covered(self, segment: SegmentEdit) -> tuple[Told, ...]:
+        """Return of what a segment was told and does not cover itself."""
+
+        def covers(item: ItemKey) -> bool:
+            top = self._ledger.top_segment_of(item)
+            return item in segment.items or (top is not None and top.id in segment.children)
+
+        return tuple(told for told in segment.told if not covers(told[0]))
 
 
 def _age(segment: PlannedSegment) -> tuple[bool, bool, int]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
+from typing import TypeVar
 
 from context_compressor.messages.speech import strength_of, weight_of
 from context_compressor.summarizers.cutting import ELLIPSIS, cut_to_tokens
 from context_compressor.summarizers.sections import is_chinese
 from context_compressor.tokens.counter import TokenCounter
+
+T = TypeVar("T", bound=Hashable)
 
 _STANDING = {
     False: "## Said by users, may still hold (orders may be done)",
@@ -107,8 +110,8 @@ def bounded_note(note: str, counter: TokenCounter) -> str:
     return cut + ELLIPSIS if cut == short and len(short) < len(note) else cut
 
 
-def newest_once(lines: Iterable[str]) -> tuple[str, ...]:
-    """Return lines, the oldest first, without those that a later one repeats."""
+def newest_once(lines: Iterable[T]) -> tuple[T, ...]:
+    """Return lines, or what else, the oldest first, without those that a later one repeats."""
     return tuple(reversed(dict.fromkeys(reversed(list(lines)))))
 
 

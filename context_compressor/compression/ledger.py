@@ -16,6 +16,7 @@ from typing import Annotated, Any
 from pydantic import Field, StrictInt
 
 from context_compressor.compression.edits import (
+    SEGMENT_PART,
     Edit,
     EditName,
     ItemKey,
@@ -110,8 +111,9 @@ class Ledger:
         return None if holder is None else self._segments[holder]
 
     def top_segment_of(self, item: ItemKey) -> SegmentEdit | None:
-        """Return the segment that stands in the view for an item, or None when the item itself does."""
-        holder = self._holder.get(item)
+        """Return the segment that stands in the view for an item or a segment; None when the item does."""
+        is_segment = item.part == SEGMENT_PART and item.key in self._segments
+        holder = item.key if is_segment else self._holder.get(item)
         return None if holder is None else self._segments[self._top(holder)]
 
     def _top(self, segment_id: str) -> str:
@@ -258,6 +260,10 @@ class Ledger:
     def stands_in_for(self, item: ItemKey) -> bool:
         """Tell whether a segment stands in for an item, or a stub for one of its texts."""
         return item in self._holder or bool(self._stubs.get(item))
+
+    def is_told(self, item: ItemKey) -> bool:
+        """Tell whether what stands in the view may repeat an item that it does not cover."""
+        return any(item == told for segment in self._segments.values() for told, _ in segment.told)
 
     def withdraw(self, item: ItemKey) -> None:
         """Withdraw whatever stands in for an item; nothing may."""

@@ -10,8 +10,10 @@ nothing but refs.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 
 from context_compressor.compression.draft import Draft
+from context_compressor.compression.edits import ItemKey
 from context_compressor.compression.items import ViewItem
 from context_compressor.compression.plans import (
     Overflow,
@@ -100,11 +102,19 @@ def _force(draft: Draft) -> None:
         draft.shrink_to_refs(goal)
 
 
-def still_holds(plan: Plan, then: Sequence[Unit], now: Sequence[Unit]) -> bool:
+def still_holds(
+    plan: Plan, then: Sequence[Unit], now: Sequence[Unit], told: AbstractSet[ItemKey] = frozenset()
+) -> bool:
     """Tell whether a plan that was made for one view can be committed to a later one.
 
     All that is to leave has to stand there as it stood, must not have become more worth keeping, and must
     not be the newest exchange, as it may be where others were deleted.
+
+    Args:
+        plan: what is to leave.
+        then: the view that it was made for.
+        now: the view as it is.
+        told: items that a summary may repeat: they have to say what they said.
     """
     standing = {unit.key: unit for unit in now}
     leaving = plan.leaving
@@ -112,11 +122,14 @@ def still_holds(plan: Plan, then: Sequence[Unit], now: Sequence[Unit]) -> bool:
     if newest is not None and newest.key in leaving:
         return False
     stubbed = {stub.item for stub in plan.stubs}
-    return all(
-        unit.key in standing and _is_as_it_was(unit, standing[unit.key])
-        for unit in then
-        if unit.key in leaving or not stubbed.isdisjoint(item.key for item in unit.items)
-    )
+    for unit in then:
+        keys, found = [item.key for item in unit.items], standing.get(unit.key)
+        leaves = unit.key in leaving or not stubbed.isdisjoint(keys)
+        if leaves and (found is None or not _is_as_it_was(unit, found)):
+            return False
+        if not told.isdisjoint(keys) and (found is None or not _says_as_before(unit, found)):
+            return False
+    return True
 
 
 def _is_as_it_was(then: Unit, now: Unit) -> bool:
@@ -124,9 +137,13 @@ def _is_as_it_was(then: Unit, now: Unit) -> bool:
     return (
         not worthier
         and now.volatile == then.volatile
-        and len(now.items) == len(then.items)
-        and all(
-            new is old or (new.key == old.key and new.source == old.source and new.stubs == old.stubs)
-            for old, new in zip(then.items, now.items, strict=True)
-        )
+        and _says_as_before(then, now)
+        and all(new.stubs == old.stubs for old, new in zip(then.items, now.items, strict=True))
+    )
+
+
+def _says_as_before(then: Unit, now: Unit) -> bool:
+    return len(now.items) == len(then.items) and all(
+        new is old or (new.key == old.key and new.source == old.source)
+        for old, new in zip(then.items, now.items, strict=True)
     )

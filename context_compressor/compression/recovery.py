@@ -6,7 +6,14 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import replace
 
-from context_compressor.compression.edits import ItemKey, SegmentEdit, StubEdit, refs_of, with_words
+from context_compressor.compression.edits import (
+    SEGMENT_PART,
+    ItemKey,
+    SegmentEdit,
+    StubEdit,
+    refs_of,
+    with_words,
+)
 from context_compressor.compression.items import SEGMENT_NAME
 from context_compressor.compression.ledger import Ledger
 from context_compressor.compression.shown import (
@@ -128,7 +135,8 @@ class Recovery:
     # What no longer holds
 
     async def withdraw_outdated(self, characters: int) -> None:
-        """Withdraw stubs and segments whose messages are gone or say something else now.
+        """Withdraw stubs and segments whose messages are gone or say something else now, and those of
+        segments that were told of such messages.
 
         Segments that stand in the view again get their words back. Nobody else may change stubs and segments
         meanwhile.
@@ -154,7 +162,14 @@ class Recovery:
         while pages := self._pages_without_source():
             for item in pages:
                 ledger.withdraw(item)
-        await self._give_words_back()
+        while True:
+            await self._give_words_back()
+            repeating = await run_off_loop(characters, self._repeat_what_is_gone)
+            if not repeating:
+                return
+            for segment_id in repeating:
+                if ledger.segment(segment_id) is not None:  # it may have gone with one that merged it
+                    ledger.withdraw_segment(segment_id)
 
     async def _give_words_back(self) -> None:
         """Give their words to segments that stand in the view; withdraw those whose words cannot be read."""
@@ -198,6 +213,23 @@ class Recovery:
             return False
         self._ledger.replace(replace(segment, items_ref=items_ref))
         return True
+
+    def _repeat_what_is_gone(self) -> list[str]:
+        """Return the ids of segments that were told of what is gone or says something else now."""
+        said: dict[ItemKey, str | None] = {}
+        for item in {item for segment in self._ledger.segments() for item, _ in segment.told}:
+            if item.part == SEGMENT_PART:
+                segment = self._ledger.segment(item.key)
+                said[item] = None if segment is None else segment.ref
+            else:
+                source = self._sources.get(item)
+                text = source and shown_message(source, {}, {}, self._redact).get_text_content()
+                said[item] = None if source is None else ref_of(text or "")
+        return [
+            segment.id
+            for segment in self._ledger.segments()
+            if any(said[item] != ref for item, ref in segment.told)
+        ]
 
     def _torn_items(self) -> Iterator[ItemKey]:
         """Yield the items that left the view in part of an exchange: its other part cannot stand alone.

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
-from context_compressor.compression.edits import ItemKey, SegmentEdit
+from context_compressor.compression.edits import ItemKey, SegmentEdit, Told
 from context_compressor.compression.engine import Engine, Writer
 from context_compressor.compression.items import READ_TOKENS, ViewItem, segment_tokens
 from context_compressor.compression.labels import (
@@ -32,6 +33,7 @@ from context_compressor.messages.text import sendable
 from context_compressor.offload.store import ref_of
 from context_compressor.summarizers.checking import summarize_checked
 from context_compressor.summarizers.cutting import cut, cut_middle
+from context_compressor.summarizers.extracts import ExtractiveSummarizer
 from context_compressor.summarizers.protocol import SummaryRequest
 from context_compressor.tokens.off_loop import run_rules_off_loop, text_characters
 
@@ -85,10 +87,11 @@ class SegmentMaker:
         stays = [item for item in items if item.kind == "message" and item.exchange not in leaving]
         # Nobody has to repeat what users say in messages that stay.
         self._standing = frozenset(line for item in stays for line in item.standing)
-        self._spoken = [item.source.get_text_content() or "" for item in stays if item.source.role == "user"]
+        spoken = [item.source.get_text_content() or "" for item in stays if item.source.role == "user"]
+        self._spoken = Msg("user", "\n".join(spoken), "user", timestamp="", id="")
         self._segments = [item for item in items if item.kind == "segment"]
         requests = plan.requests if plan.needs_summary else ()
-        self._requests = [(unit.position, self._said(unit)) for unit in requests]
+        self._requests = [self._said(unit) for unit in requests]
 
     async def make(self, planned: PlannedSegment, *, noted: bool, guide: str) -> SegmentEdit:
         """Store and summarise what a segment is to stand for. Its id is still to be given.
@@ -124,6 +127,7 @@ class SegmentMaker:
             standing=standing,
             stands_for_tokens=sum(item.stands_for_tokens for item in items),
             items_ref=ref_of(render_transcript(alone).text) if alone and merged else None,
+            told=newest_once(told for item in merged if item.segment for told in item.segment.told),
         )
         if not planned.summary_tokens:
             text = text_with(None, guide=guide)
@@ -142,19 +146,20 @@ class SegmentMaker:
         own_room = min(spare, section_tokens(notes_section([own]), counter)) if own else 0
         fitted = fit_notes(notes, max(left // 2, 0) + own_room, counter)
         left -= max(section_tokens(notes_section(fitted), counter) - own_room, 0)
-        summary = None
+        summary, told = None, bare.told
         if left >= _LEAST_PROSE_TOKENS and not all(
             map(is_staying, read)
         ):  # segments may only name their refs
-            context, context_tokens = self._context(planned)
+            context, context_tokens, beside = self._context(planned)
             if lines:
                 context.append(_summary_message(standing_section(lines).strip()))
-            summary = await self._summarize(
+            summary, repeats = await self._summarize(
                 self._request(read, left, context, merges=items[0].kind == "segment"),
                 longer=min(int(_LONGER * left), spare - own_room),
                 read_tokens=sum(item.read_tokens for item in items) + context_tokens,
                 material=transcript.text,
             )
+            told = newest_once([*told, *beside]) if repeats else told
         text_with = partial(text_with, summary, standing=lines, left_out=left_out, guide=guide)
         if own and fitted[-1:] != (own,):
             # The note was cut or left out for room: the summary may have left some, as may the view.
@@ -165,7 +170,8 @@ class SegmentMaker:
         # Texts are reckoned alone, and a counter may find more in a message, as its JSON is longer.
         if segment_tokens(text, counter) >= replaced:
             return bare
-        return replace(bare, text=text, summarized=summary is not None, notes=fitted, standing=lines)
+        is_summary = summary is not None
+        return replace(bare, text=text, summarized=is_summary, notes=fitted, standing=lines, told=told)
 
     async def _material(self, planned: PlannedSegment) -> tuple[list[Msg], list[Msg], tuple[str, ...]]:
         """Return what is to leave, as the transcript has it, and as summarisers read it; what stands in it.
@@ -183,7 +189,7 @@ class SegmentMaker:
         read: list[Msg] = []
         standing: list[str] = []
         start, end = _span(planned)
-        waiting = [(at, msg) for at, msg in self._requests if start < at < end]
+        waiting = [said for said in self._requests if start < said.position < end]
         for place, item in [(unit.position, item) for unit in planned.units for item in unit.items]:
             if item.kind == "segment":
                 standing += item.standing
@@ -192,8 +198,8 @@ class SegmentMaker:
                 if summary is not None:
                     read.append(_summary_message(summary))
                 continue
-            while waiting and waiting[0][0] < place:
-                read.append(_staying_message(waiting.pop(0)[1]))
+            while waiting and waiting[0].position < place:
+                read.append(_staying_message(waiting.pop(0).msg))
             texts = {path: stub.text for path, stub in item.stubs.items()} | self._stubbed.get(item.key, {})
             texts |= await self._stubs.stub_pages(item, texts)
             stored.append(shown_message(item.source, texts, names, redact))
@@ -204,22 +210,24 @@ class SegmentMaker:
                 standing += await run_rules_off_loop(text_characters(read[-1:]), standing_in, read[-1])
         return stored, read, newest_once(line for line in standing if line not in self._standing)
 
-    def _said(self, unit: Unit) -> Msg:
-        """Return what a user said that stays, as a summariser reads it: head and tail, where it is long."""
+    def _said(self, unit: Unit) -> _Said:
         item = unit.items[0]
-        msg = shown_message(item.source, {}, {}, self._config.redact)
-        text = msg.get_text_content() or ""
+        shown = shown_message(item.source, {}, {}, self._config.redact)
+        text = shown.get_text_content() or ""
         most = READ_TOKENS * len(text) // max(1, item.source_tokens.total)
-        return Msg(msg.name, cut_middle(text, most), "user", timestamp="", id="")
+        msg = Msg(shown.name, cut_middle(text, most), "user", timestamp="", id="")
+        return _Said(unit.position, msg, (item.key, ref_of(text)))
 
-    def _context(self, planned: PlannedSegment) -> tuple[list[Msg], int]:
-        """Return what is said before that stays, and about what reading its first part costs.
+    def _context(self, planned: PlannedSegment) -> tuple[list[Msg], int, list[Told]]:
+        """Return what is said before that stays, about what reading its first part costs, and of what else
+        than the messages of a segment a model is told.
 
         That first part is of segments, the newest whole before older ones. Those that merge at the same time
         are among them: what they say stays in the view.
         """
         left = room = int(CONTEXT_SHARE * self._config.budget)
         context: list[Msg] = []
+        told: list[Told] = []
         merged = {unit.key for unit in planned.units}
         for item in reversed(self._segments):
             if item.exchange in merged or left <= 0:
@@ -230,10 +238,12 @@ class SegmentMaker:
             if item.read_tokens > left:
                 summary = cut_middle(summary, left * len(summary) // item.read_tokens)
             context.append(_summary_message(summary))
+            told += [(item.key, item.segment.ref)] if item.segment else []
             left -= item.read_tokens
-        start, _ = _span(planned)
-        said = [msg for place, msg in self._requests if place < start]
-        return [*reversed(context), *said], room - max(0, left)
+        start, end = _span(planned)
+        context = [*reversed(context), *(said.msg for said in self._requests if said.position < start)]
+        told += [said.told for said in self._requests if said.position < end or said is self._requests[-1]]
+        return context, room - max(0, left), told
 
     def _request(
         self, read: Sequence[Msg], max_tokens: int, context: Sequence[Msg], *, merges: bool
@@ -247,15 +257,16 @@ class SegmentMaker:
             max_tokens=max_tokens,
             previous=previous,
             context=tuple(context),
-            request=self._requests[-1][1].get_text_content() if self._requests else None,
+            request=self._requests[-1].msg.get_text_content() if self._requests else None,
             instructions=self._config.summary_instructions or None,
             note=self._note or None,
         )
 
     async def _summarize(
         self, request: SummaryRequest, *, longer: int, read_tokens: int, material: str
-    ) -> str | None:
-        """Return a checked summary by the first means that gives one; None when none does.
+    ) -> tuple[str | None, bool]:
+        """Return a checked summary by the first means that gives one, None when none does; and whether it may
+        repeat what is only told.
 
         Args:
             request: as a summariser without a model reads it; of long results a model reads a part.
@@ -264,14 +275,14 @@ class SegmentMaker:
             material: what was summarised, as text.
         """
         for summarizer in self._engine.summarizers:
-            remote = summarizer.remote
+            remote, asked = summarizer.remote, request
+            is_extract = isinstance(summarizer, ExtractiveSummarizer)
             if remote:
                 characters = text_characters(request.messages)
                 short = await run_rules_off_loop(characters, abridge, request.messages, self._counter)
                 asked = replace(request, messages=short)
-            else:  # what a user says in messages that stay is told by them, and not by an extract again
-                spoken = Msg("user", "\n".join(self._spoken), "user", timestamp="", id="")
-                asked = replace(request, context=(*request.context, spoken))
+            elif is_extract:  # what a user says in messages that stay is told by them, and not here again
+                asked = replace(request, context=(*request.context, self._spoken))
             try:
                 summary = await summarize_checked(
                     summarizer,
@@ -290,8 +301,17 @@ class SegmentMaker:
                 self._writer.fail(error)
                 continue
             self._writer.use.add(summary.input_tokens, summary.output_tokens, remote=remote)
-            return summary.text
-        return None
+            return summary.text, not is_extract
+        return None, False
+
+
+class _Said(NamedTuple):
+    """What a user said that stays."""
+
+    position: int
+    msg: Msg
+    """As a summariser reads it: head and tail, where it is long."""
+    told: Told
 
 
 def _span(planned: PlannedSegment) -> tuple[int, int]:

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Collection
 
 from context_compressor.compression.config import CompressionConfig
-from context_compressor.compression.edits import StubEdit
+from context_compressor.compression.edits import SegmentEdit, StubEdit
 from context_compressor.compression.engine import Done, Engine
 from context_compressor.compression.event import Event
 from context_compressor.compression.planner import still_holds
@@ -55,7 +55,7 @@ class Performance:
             engine,
             plan,
             list(state.items),
-            state.ledger.new_segment_id,
+            state.ledger,
             note=note,
             names_tools=state.names_tools,
         )
@@ -86,8 +86,9 @@ class Performance:
         # What stands for a page rests on a text of other messages, which may be gone.
         edits = () if self.done is None else self.done.edits
         has_pages = any(isinstance(edit, StubEdit) and edit.page for edit in edits)
+        told = {item for edit in edits if isinstance(edit, SegmentEdit) for item, _ in edit.told}
         then = self._units
-        return then is not None and not has_pages and still_holds(self.event.plan, then, state.units())
+        return then is not None and not has_pages and still_holds(self.event.plan, then, state.units(), told)
 
 
 class Preparation(Performance):

@@ -242,8 +242,9 @@ class MemoryState:
         self.shown.show(apply_edits(self.items, done.edits, self.ledger, self.measure))
 
     def items_without(self, keys: Collection[str]) -> list[ViewItem] | None:
-        """Return the view without these messages; None where others depend on them, or stand for them."""
-        if any(self.ledger.stands_in_for(ItemKey(key)) for key in keys):
+        """Return the view without these messages; None where others depend on, stand for or repeat them."""
+        ledger = self.ledger
+        if any(ledger.stands_in_for(item) or ledger.is_told(item) for item in map(ItemKey, keys)):
             return None
         if not set(self._builder.decisions.missing.values()).isdisjoint(keys):
             return None  # calls before them, in the view or behind a summary, wait for results again

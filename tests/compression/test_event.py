@@ -49,7 +49,7 @@ def event_of(said: list[Any], *, store: Any = None, summarizer: Any = None, **ho
     items = items_of(said)
     found = plan(items, Situation(settings, engine.costs(), manual=True))
     assert found is not None
-    return Event(engine, found, items, Ledger().new_segment_id, **how)
+    return Event(engine, found, items, Ledger(), **how)
 
 
 async def test_what_was_asked_of_the_store_is_known_after_it_refused() -> None:

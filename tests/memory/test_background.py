@@ -189,7 +189,6 @@ async def test_what_leaves_too_little_room_is_followed_by_an_event_in_line() -> 
     more = turns(8, tag="v")
     await filled(memory, more)
     await nothing_lost(memory, NEAR + more)
-    assert len(summarizer.requests) == 2
 
 
 async def test_two_readers_wait_for_one_preparation() -> None:
@@ -368,6 +367,25 @@ async def test_a_message_deleted_while_its_preparation_is_waited_for() -> None:
     view = await nothing_lost(memory, NEAR[:4] + NEAR[5:] + MORE)
     assert added[4].id not in covered_ids(view)
     assert not any("ask-t1:" in stored for stored in memory.store.texts().values())
+
+
+@pytest.mark.parametrize("is_ready", [False, True])
+async def test_what_is_prepared_repeats_nothing_of_a_message_that_stayed_and_was_deleted(
+    is_ready: bool,
+) -> None:
+    summarizer = Gated()
+    memory, added = await preparing(summarizer)
+    first = next(msg for msg in added if msg.role == "user")
+    assert summarizer.requests[0].context[0].content == first.content
+    if is_ready:
+        summarizer.gate.set()
+        await ended(memory)
+    await memory.delete([first.id])
+    summarizer.gate.set()
+    await filled(memory, MORE + MORE)
+    await good_view(memory)
+    assert memory.stats().segments == 1
+    assert all(first.content != msg.content for msg in summarizer.requests[-1].context)
 
 
 async def test_hints_that_come_and_go_leave_the_preparation_standing() -> None:

@@ -9,8 +9,16 @@ from typing import Any
 
 import pytest
 
-from context_compressor import CompressedMemory, FileOffloadStore, Msg, OffloadTools, from_openai
+from context_compressor import (
+    CompressedMemory,
+    FileOffloadStore,
+    InMemoryMemory,
+    Msg,
+    OffloadTools,
+    from_openai,
+)
 from context_compressor.compression.edits import ItemKey
+from context_compressor.summarizers.protocol import Summary, SummaryRequest
 from tests.memory.scripted import (
     COUNTER,
     REF,
@@ -205,3 +213,72 @@ async def test_the_result_of_a_deleted_call_is_shown_as_a_user_message() -> None
     assert await memory.delete([added[1].id]) == 1
     view = await good_view(memory)
     assert [msg.role for msg in view if "forty-two" in str(msg.content)] == ["user"]
+
+
+class Repeating:
+    """A model that repeats the lines with the rare word in all that it is told."""
+
+    remote = True
+
+    async def summarize(self, request: SummaryRequest) -> Summary:
+        said = [msg.get_text_content() or "" for msg in (*request.messages, *request.context)]
+        lines = "\n".join([*said, request.previous or "", request.request or ""]).splitlines()
+        told = [f"- The user: {line}" for line in dict.fromkeys(lines) if RARE in line]
+        return Summary("\n".join(["## Work", "- It went on as planned.", *told[:1]]))
+
+
+def repeating(memory: CompressedMemory) -> list[str]:
+    """Return the segments in the ledger that repeat the rare word."""
+    return [segment.id for segment in memory._tracker.state.ledger.segments() if RARE in segment.text]
+
+
+async def edited_behind_its_back(memory: CompressedMemory, ids: list[str]) -> None:
+    assert isinstance(memory.base, InMemoryMemory)
+    state = memory.base.state_dict()
+    for msg, _ in state["content"]:
+        if msg["id"] in ids:
+            msg["content"] = "Never mind."
+    memory.base.load_state_dict(state)
+    await memory.get_memory()
+
+
+@pytest.mark.parametrize("delete", [*WAYS, edited_behind_its_back])
+@pytest.mark.parametrize("behind", [14, 80], ids=["segment", "merged segments"])
+@pytest.mark.parametrize("place", ["first", "pinned", "last"])
+async def test_what_a_model_repeats_of_a_message_that_stays(
+    tmp_path: Path, delete: Delete, behind: int, place: str
+) -> None:
+    """It is told to the model as context, amid what leaves, or as what the agent works on."""
+    memory = new_memory(
+        config(2_500, background_ratio=None), store=FileOffloadStore(tmp_path), summarizer=Repeating()
+    )
+    wish = from_openai([user(f"Keep {RARE} between us.")])
+    before = [] if place == "first" else [user("Begin."), *turns(3)]
+    await remember(memory, before)
+    if place == "last":
+        await remember(memory, turns(behind, tag="more"))
+    await memory.add(wish, marks="pinned" if place == "pinned" else None)
+    await remember(memory, turns(behind, tag="later") if place != "last" else turns(9, tag="later"))
+    assert repeating(memory)
+    assert len(repeating(memory)) < len(list(memory._tracker.state.ledger.segments())) or behind == 14
+    await delete(memory, [wish[0].id])
+    assert repeating(memory) == []
+    assert said_anywhere(memory, tmp_path) == []
+    assert RARE not in wire_text(await good_view(memory))
+
+
+async def test_what_a_model_repeats_of_another_summary(tmp_path: Path) -> None:
+    memory = new_memory(
+        config(4_000, background_ratio=None), store=FileOffloadStore(tmp_path), summarizer=Repeating()
+    )
+    added = await remember(memory, [user("Begin."), *turns(2), user(f"Keep {RARE} between us."), *turns(40)])
+    assert len(repeating(memory)) > 1
+    saved = json.loads(json.dumps(memory.state_dict()))
+    again = new_memory(
+        config(4_000, background_ratio=None), store=FileOffloadStore(tmp_path), summarizer=Repeating()
+    )
+    again.load_state_dict(saved)
+    assert again.state_dict() == saved
+    await by_id(again, ids_saying(added))
+    assert repeating(again) == []
+    assert said_anywhere(again, tmp_path) == []

@@ -51,6 +51,10 @@ def keyed(messages: Iterable[Msg]) -> list[tuple[str, Msg]]:
     return [(known.append(msg.id, 0), msg) for msg in messages]
 
 
+WISH = re.compile(r"wish\d+x")
+"""A word that one message alone says."""
+
+
 class Terse:
     """A summariser that always says the same, in few words."""
 
@@ -70,7 +74,10 @@ class Failing:
 
 
 class Remote:
-    """A remote summariser that takes some steps of the loop to say what it says, and fails now and then."""
+    """A remote summariser that takes some steps of the loop to say what it says, and fails now and then.
+
+    It repeats every wish that it reads anywhere.
+    """
 
     remote = True
 
@@ -83,7 +90,11 @@ class Remote:
         await steps(number * 7 % 20)
         if number % 5 == 4:
             raise ConnectionError("no route to model")
-        return Summary(text=f"## Work\n- Part {number} of it went on as planned.")
+        texts = [msg.get_text_content() or "" for msg in (*request.messages, *request.context)]
+        wishes = dict.fromkeys(
+            WISH.findall("\n".join([*texts, request.previous or "", request.request or ""]))
+        )
+        return Summary(text=f"## Work\n- Part {number} went on as planned. Asked: {', '.join(wishes)}.")
 
 
 async def steps(count: int) -> None:
@@ -229,6 +240,13 @@ class Laws(RuleBasedStateMachine):
             msg.id = f"agentscope-{self.number}"
         self.added += msgs
         self.run(self.memory.add(msgs))
+
+    @rule(mark=st.sampled_from((None, None, "pinned")))
+    def add_wish(self, mark: str | None) -> None:
+        self.number += 1
+        read = from_openai([{"role": "user", "content": f"Please mind wish{self.number}x."}])
+        self.added += read
+        self.run(self.memory.add(read, marks=mark))
 
     @rule(lines=st.integers(50, 600), volatile=st.booleans())
     def add_large_result(self, lines: int, volatile: bool) -> None:
@@ -429,6 +447,9 @@ class Laws(RuleBasedStateMachine):
             assert wire[: len(earlier)] == earlier, "the view changed without an event"
         self.last = (len(self.events), wire)
         if not within_a_step or events != len(self.events):
+            wishes = set(WISH.findall(json.dumps([msg.to_dict() for msg in self.added])))
+            words = [segment.text for segment in state.ledger.segments()]
+            assert wishes.issuperset(WISH.findall(json.dumps([wire, words]))), "it says what was deleted"
             self.check_rebuilt(state)
             self.check_nothing_lost(view, state)
 

@@ -159,11 +159,11 @@ async def test_segments_that_stand_again_say_what_they_said() -> None:
     memory = await lived()
     words = {one.id: json.loads(await memory.store.read(one.words_ref))["text"] for one in merged(memory)}
     parent = next(one for one in memory._tracker.state.ledger.segments() if len(one.children) > 1)
-    ids = memory._tracker.state.ledger.ids_under(parent.children[0])
+    ids = memory._tracker.state.ledger.ids_under(parent.children[-1])
     assert await memory.delete([ids[0]]) == 1
     shown = {item.segment.id: item.source.content for item in memory._tracker.state.items if item.segment}
     back = shown.keys() & words.keys()
-    assert parent.children[1] in back
+    assert parent.children[0] in back
     assert all(shown[id] == words[id] for id in back)
     entries = {
         e.id: e for one in await memory._tracker.history.ledger() for e in one.edits if hasattr(e, "id")
