@@ -38,9 +38,11 @@ if TYPE_CHECKING:
     from context_compressor.memory.in_memory import InMemoryMemory
     from context_compressor.memory.reporting import CompressionStats
     from context_compressor.memory.stateless import CompressionResult, acompress_messages, compress_messages
+    from context_compressor.messages.anthropic import from_anthropic, to_anthropic
     from context_compressor.messages.chat import from_openai, in_turn, to_openai
     from context_compressor.messages.forms import Form
     from context_compressor.messages.msg import Msg
+    from context_compressor.messages.responses import from_responses, to_responses
     from context_compressor.offload.files import FileOffloadStore
     from context_compressor.offload.retention import collect_garbage
     from context_compressor.offload.store import InMemoryOffloadStore, OffloadStore, ref_of
@@ -101,12 +103,16 @@ __all__ = [
     "acompress_messages",
     "collect_garbage",
     "compress_messages",
+    "from_anthropic",
     "from_openai",
+    "from_responses",
     "in_turn",
     "is_overflow",
     "limit_in",
     "ref_of",
+    "to_anthropic",
     "to_openai",
+    "to_responses",
 ]
 
 _MODULES = {
@@ -156,12 +162,16 @@ _MODULES = {
     "acompress_messages": "memory.stateless",
     "collect_garbage": "offload.retention",
     "compress_messages": "memory.stateless",
+    "from_anthropic": "messages.anthropic",
     "from_openai": "messages.chat",
+    "from_responses": "messages.responses",
     "in_turn": "messages.chat",
     "is_overflow": "summarizers.attempts",
     "limit_in": "summarizers.attempts",
     "ref_of": "offload.store",
+    "to_anthropic": "messages.anthropic",
     "to_openai": "messages.chat",
+    "to_responses": "messages.responses",
 }
 """Where each public name lives. Modules are imported at the first use of a name, which takes a tenth of a
 second for all that a memory needs: whoever only counts tokens or reads chat dicts does not pay for it."""

@@ -69,12 +69,16 @@ PUBLIC_NAMES = {
     "acompress_messages",
     "collect_garbage",
     "compress_messages",
+    "from_anthropic",
     "from_openai",
+    "from_responses",
     "in_turn",
     "is_overflow",
     "limit_in",
     "ref_of",
+    "to_anthropic",
     "to_openai",
+    "to_responses",
 }
 
 HEAVY = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from itertools import pairwise
 from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
@@ -33,7 +34,8 @@ from context_compressor.memory.sync import ListFollower
 from context_compressor.memory.texts import Texts
 from context_compressor.memory.tracking import Tracker
 from context_compressor.memory.wrapped import history_of
-from context_compressor.messages.chat import as_list, to_openai
+from context_compressor.messages.anthropic import OPENING
+from context_compressor.messages.chat import as_list
 from context_compressor.messages.exchanges import repaired
 from context_compressor.messages.forms import FORMS, Form, FormName, as_form
 from context_compressor.messages.msg import Msg, check_json
@@ -171,7 +173,7 @@ class CompressedMemory(MemoryBase):
             InvalidArgumentError: no list, or one with stand-ins of this memory's view; nothing was changed.
         """
         self.face.take()
-        await self._follower.follow(messages)
+        await self._follower.follow(as_list(messages))
 
     # Reading
 
@@ -201,8 +203,10 @@ class CompressedMemory(MemoryBase):
             LoopError: the memory is used by `view_sync`.
         """
         shape, text = as_form(form), _system_text(system)
+        if shape is FORMS["anthropic"]:
+            text += OPENING  # it may have to stand first
         self.face.take()
-        originals: dict[str, Any] = {}
+        originals: dict[str, tuple[tuple[str, ...], list[Any]]] = {}
 
         def make(state: MemoryState) -> list[Any]:
             return self._written(state, shape, originals)
@@ -214,14 +218,13 @@ class CompressedMemory(MemoryBase):
         if messages is None:
             return await show()
         said = as_list(messages)
-        listed = said if shape is FORMS["chat"] else to_openai(shape.read(said))
 
         async def followed() -> list[Any]:
-            if len(listed) == len(said):
-                originals.update(zip(self._follower.ids(), said, strict=False))
+            pieces = zip(self._follower.ids(), shape.pieces(said), strict=False)
+            originals.update({ids[0]: (ids, items) for ids, items in pieces if ids})
             return await show()
 
-        shown = await self._follower.follow(listed, is_any=reset, show=followed)
+        shown = await self._follower.follow(said, shape, is_any=reset, show=followed)
         assert shown is not None
         return shown
 
@@ -249,23 +252,39 @@ class CompressedMemory(MemoryBase):
             return make(tracker.state)
         return await self._runner.bring_up_to_date(make, summary=summary)
 
-    def _written(self, state: MemoryState, shape: Form, originals: Mapping[str, Any]) -> list[Any]:
-        """Return the view in a form; messages that it shows as they came are the caller's own objects."""
+    def _written(
+        self, state: MemoryState, form: Form, originals: Mapping[str, tuple[tuple[str, ...], list[Any]]]
+    ) -> list[Any]:
+        """Return the view in a form; what it shows as it came is the caller's own objects.
+
+        Args:
+            state: has the view.
+            form: the shape.
+            originals: what the list says in a place, with the ids of its messages, by the first of them.
+        """
         whole = {
             item.msg.id
             for item in state.items
             if item.kind == "message" and item.repair is None and not item.stubs and not item.key.part
         }
+        view = state.view(None, with_summaries=True)
+        view = self._follower.with_markers(view) if form is FORMS["chat"] else view
         written: list[Any] = []
         made: list[Msg] = []
-        for msg in self._follower.with_markers(state.view(None, with_summaries=True)):
-            if msg.id in whole and msg.id in originals:
-                written += shape.write(made) if made else []
-                written.append(originals[msg.id])
-                made = []
+        place = 0
+        while place < len(view):
+            ids, items = originals.get(view[place].id, ((), []))
+            end = place + len(ids)
+            is_whole = bool(ids) and tuple(msg.id for msg in view[place:end]) == ids and whole.issuperset(ids)
+            edges = [*pairwise(view[max(0, place - 1) : place + 1]), *pairwise(view[end - 1 : end + 1])]
+            if is_whole and not any(form.joins(before, after) for before, after in edges):
+                written += form.write(made) if made else []
+                written += items
+                made, place = [], end
             else:
-                made.append(msg)
-        return written + (shape.write(made) if made else [])
+                made.append(view[place])
+                place += 1
+        return form.finish(written + (form.write(made) if made else []))
 
     async def get_memory(
         self,

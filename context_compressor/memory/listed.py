@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
+from context_compressor.errors import InvalidMessageError
 from context_compressor.memory.state import MemoryState
 from context_compressor.messages.chat import (
     Markers,
     as_dict,
-    from_openai,
     has_marker,
     set_markers,
     split_markers,
     text_forms,
-    to_openai,
 )
-from context_compressor.messages.msg import Msg
+from context_compressor.messages.forms import Form
+from context_compressor.messages.msg import Msg, tool_results
+from context_compressor.messages.wire import among_of, plain
 
 _LONG_CHARACTERS = 200
 """Texts longer than this are remembered by their hash: the base memory has them already."""
@@ -32,30 +34,45 @@ MAY_RETURN = ""
 
 
 class Followed(NamedTuple):
-    """A message that came from the list, as a saved state has it."""
+    """A piece of the list, as a saved state has it."""
 
-    id: str
+    ids: tuple[str, ...]
+    """Ids of its messages."""
     digest: str
     """Of what the list said, or `MAY_RETURN`."""
 
 
 class Synced(NamedTuple):
-    """What the list said in one place."""
+    """What the list said in one place: a message, or what is read by itself (`Form.pieces`)."""
 
-    wire: dict[str, Any]
-    """The message as a chat dict, long texts by their hash."""
+    wires: list[dict[str, Any]]
+    """Its items as plain dicts, long texts by their hash."""
     markers: Markers
-    """The request metadata in it."""
-    id: str
-    """Id of its message."""
+    """The request metadata in it, where one message alone has any."""
+    ids: tuple[str, ...]
+    """Ids of its messages."""
     digest: str
     """The same in every process."""
+    answers: bool
+    """Whether it is nothing but results of calls."""
 
     @classmethod
-    def of(cls, wire: dict[str, Any], id: str) -> Self:
-        """Return what a chat dict says, whose message has this id."""
-        bare, markers = split_markers(wire)
-        return cls(without_long_texts(wire), markers, id, digest_of_form(bare))
+    def of(cls, piece: Piece, ids: Iterable[str]) -> Self:
+        """Return what a piece says, whose messages have these ids."""
+        answers = all(msg.role != "assistant" and tool_results(msg) for msg in piece.msgs)
+        wires = [without_long_texts(wire) for wire in piece.wires]
+        return cls(wires, piece.markers, tuple(ids), piece.digest, answers)
+
+
+class Piece(NamedTuple):
+    """A piece of a list that was read."""
+
+    msgs: list[Msg]
+    """Its messages, without request metadata."""
+    wires: list[dict[str, Any]]
+    """Its items as plain dicts."""
+    markers: Markers
+    digest: str
 
 
 class _LongText:
@@ -84,36 +101,44 @@ def without_long_texts(value: Any) -> Any:
     return [without_long_texts(inner) for inner in value] if isinstance(value, list) else value
 
 
-def wire_of(item: Any) -> dict[str, Any]:
-    """Return a dict or an SDK object, which may hold further ones, as a plain dict."""
-    wire: dict[str, Any] = to_openai(from_openai([item]))[0]
-    return wire
+def wires_of(piece: Sequence[Any]) -> list[dict[str, Any]]:
+    """Return the items of a piece, dicts or SDK objects, which may hold further ones, as plain dicts."""
+    found = [as_dict(item) for item in piece]
+    return [plain(dict(item), "") if item is not None else {} for item in found]
 
 
-def digest_of(wire: dict[str, Any]) -> str:
-    """Return what stands for a chat dict in every process, whatever the order of its keys, whether it has
-    keys that say nothing, and what request metadata it carries.
+def digest_of(wires: Sequence[dict[str, Any]]) -> str:
+    """Return what stands for the items of a piece in every process, whatever the order of their keys, whether
+    they have keys that say nothing, and what request metadata they carry.
 
     Databases give JSON back in an order of their own (PostgreSQL's `jsonb`). What an SDK object has not set
     is null in its `model_dump()`, and what the provider set to null is left out by `exclude_none`.
     """
-    return digests_of(wire)[0]
+    return digests_of(wires)[0]
 
 
-def digests_of(wire: dict[str, Any]) -> list[str]:
+def digests_of(wires: Sequence[dict[str, Any]]) -> list[str]:
     """Return `digest_of`, and behind it what earlier releases had where a text was the only part."""
-    return [digest_of_form(form) for form in text_forms(split_markers(wire)[0])]
+    bare = [split_markers(wire)[0] for wire in wires]
+    if len(bare) != 1:
+        return [digest_of_form({"items": [_said_in(one) for one in bare]})]
+    return [digest_of_form(form) for form in text_forms(bare[0])]
 
 
 def digest_of_form(bare: dict[str, Any]) -> str:
-    """Return the digest of a chat dict in one of its forms, without request metadata."""
-    said = {key: value for key, value in bare.items() if value is not None and value != []}
-    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
+    """Return the digest of an item in one of its forms, without request metadata."""
+    return hashlib.sha256(json.dumps(_said_in(bare), sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _said_in(bare: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in bare.items() if value is not None and value != []}
 
 
 def unless_known(followed: Iterable[Followed], known: Container[str]) -> list[Followed]:
     """Keep the digests of messages that had been deleted by hand: those are not to come back."""
-    return [one._replace(digest=MAY_RETURN) if one.id in known else one for one in followed]
+    return [
+        one._replace(digest=MAY_RETURN) if any(id in known for id in one.ids) else one for one in followed
+    ]
 
 
 @dataclass(slots=True)
@@ -130,33 +155,57 @@ class Listed:
 
     def note_markers(self) -> None:
         """Note the request metadata that the list carries now."""
-        self.markers = {one.id: one.markers for one in self.synced if has_marker(one.markers)}
+        self.markers = {one.ids[0]: one.markers for one in self.synced if has_marker(one.markers)}
 
 
-def read_list(said: list[Any]) -> list[tuple[Msg, dict[str, Any]]]:
-    """Return what messages of a list say, each with its chat dict."""
-    read = from_openai(said)
-    return [(set_markers(msg, []), wire) for msg, wire in zip(read, to_openai(read), strict=True)]
+def read_pieces(form: Form, pieces: Sequence[Sequence[Any]]) -> list[Piece]:
+    """Return what pieces of a list say.
+
+    Raises:
+        InvalidMessageError: one is malformed; the text names its place among all that was given.
+    """
+    read: list[Piece] = []
+    place = 0
+    for piece in pieces:
+        wires = wires_of(piece)
+        split = [split_markers(wire) for wire in wires]
+        bare = [one if has_marker(own) else wire for wire, (one, own) in zip(wires, split, strict=True)]
+        items = [item if wire else original for item, wire, original in zip(bare, wires, piece, strict=True)]
+        try:
+            msgs = form.read(items)
+        except InvalidMessageError as error:
+            raise InvalidMessageError(_moved(str(error), place)) from None
+        own = split[0][1] if len(msgs) == len(wires) == 1 and among_of(msgs[0]) is None else []
+        read.append(Piece([set_markers(msg, []) for msg in msgs], wires, own, digest_of(wires)))
+        place += len(piece)
+    return read
 
 
-def is_as_it_was(old: Synced, new: Any) -> bool:
+def _moved(text: str, place: int) -> str:
+    """Return an error's text with the place in the whole list."""
+    return re.sub(r"^(\w+)\[(\d+)\]", lambda found: f"{found[1]}[{int(found[2]) + place}]", text)
+
+
+def is_as_it_was(old: Synced, new: Sequence[Any]) -> bool:
     # Comparing dicts is far cheaper than reading them, and all but the end is mostly the same.
-    return bool(old.wire == new or old.wire == as_dict(new))
+    return bool(old.wires == new or old.wires == [as_dict(item) for item in new])
 
 
-def shared(synced: Sequence[Synced], said: Sequence[Any]) -> int:
-    """Return how many messages at the beginning of a list are as they were; note what is said another way."""
+def shared(synced: Sequence[Synced], said: Sequence[Sequence[Any]]) -> int:
+    """Return how many pieces at the beginning of a list are as they were; note what is said another way."""
     same = 0
     for old, new in zip(synced, said, strict=False):
-        if not is_as_it_was(old, new) and old.wire != (wire := wire_of(new)):
-            if old.digest != digest_of(wire):
+        if not is_as_it_was(old, new) and old.wires != (wires := wires_of(new)):
+            if old.digest != digest_of(wires):
                 break
             if isinstance(synced, list):
-                synced[same] = Synced.of(wire, old.id)
+                plain_wires = [without_long_texts(wire) for wire in wires]
+                own = split_markers(wires[0])[1] if len(wires) == 1 else []
+                synced[same] = old._replace(wires=plain_wires, markers=own if len(old.ids) == 1 else [])
         same += 1
     return same
 
 
 def is_one_exchange(synced: Sequence[Synced]) -> bool:
     """Tell whether these are one exchange at most: a message, or calls and nothing but their results."""
-    return all(one.wire["role"] in ("tool", "function") for one in synced[1:])
+    return all(one.answers for one in synced[1:])

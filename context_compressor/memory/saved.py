@@ -71,8 +71,8 @@ class Saved:
     """Texts that could not be stubbed."""
     calibration: SavedBudget | None = None
     summary_place: Annotated[StrictInt, Field(ge=0)] | None = None
-    synced: list[tuple[Text, Text]] = field(default_factory=list)
-    """Ids and digests of the messages that came from a list."""
+    synced: list[tuple[Text | list[Text], Text]] = field(default_factory=list)
+    """Ids and digests of what came from a list: an id, or those of all messages that one item gave."""
     markers: dict[Text, Annotated[Any, AfterValidator(_checked_markers)]] = field(default_factory=dict)
 
 
@@ -126,7 +126,7 @@ def to_saved(
         "blocked": sorted([list(key), list(path)] for key, path in state.blocked),
         "calibration": state.budget.to_dict(),
         "summary_place": state.shown.summary_place,
-        "synced": [list(one) for one in followed],
+        "synced": [[ids[0] if len(ids) == 1 else list(ids), digest] for ids, digest in followed],
         "markers": dict(markers),
     }
     return with_split_pairs(saved)
@@ -155,7 +155,10 @@ def _read(data: object, config: CompressionConfig, counter: TokenCounter) -> Loa
     state.fresh = dict.fromkeys(saved.fresh, 0)
     state.withheld = saved.withheld
     state.shown.summary_place = saved.summary_place
-    followed = unless_known([Followed(id, digest) for id, digest in saved.synced], saved.tokens)
+    followed = unless_known(
+        [Followed((ids,) if isinstance(ids, str) else tuple(ids), digest) for ids, digest in saved.synced],
+        saved.tokens,
+    )
     if saved.encoding != _encoding_of(counter):
         # By another count a stub may be smaller than its text, and a view fit.
         return Loaded(state, {}, followed, saved.markers)

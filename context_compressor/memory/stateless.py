@@ -6,7 +6,7 @@ import asyncio
 import contextvars
 import logging
 from collections import Counter
-from collections.abc import Callable, Container, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import update_wrapper
@@ -19,18 +19,12 @@ from context_compressor.memory.base import check_collaborators
 from context_compressor.memory.compressed import CompressedMemory
 from context_compressor.memory.history import Add
 from context_compressor.memory.in_memory import InMemoryMemory
-from context_compressor.memory.listed import Synced, digest_of_form, is_as_it_was, without_long_texts
+from context_compressor.memory.listed import Synced, digest_of_form, is_as_it_was, read_pieces
 from context_compressor.memory.loops import Face
 from context_compressor.memory.reporting import CompressionStats, overflow_error
 from context_compressor.memory.saved import SAVED_KEY, read_saved
-from context_compressor.messages.chat import (
-    as_list,
-    from_openai,
-    set_markers,
-    split_markers,
-    text_forms,
-    to_openai,
-)
+from context_compressor.messages.chat import as_list, has_marker, set_markers, split_markers, text_forms
+from context_compressor.messages.forms import FORMS, Form, FormName, as_form
 from context_compressor.messages.msg import Msg
 from context_compressor.messages.parts import plain_texts
 from context_compressor.offload.store import (
@@ -61,7 +55,7 @@ class CompressionResult:
     """What `compress_messages` gives back."""
 
     messages: list[Any]
-    """The view as chat dicts."""
+    """The view, in the form of the call."""
     stats: CompressionStats
     """Where this call stands; what earlier calls did is not counted again."""
     state: dict[str, Any]
@@ -81,6 +75,7 @@ class CompressionResult:
 async def acompress_messages(
     messages: Iterable[Any],
     *,
+    form: FormName | Form = "chat",
     config: CompressionConfig | None = None,
     store: OffloadStore | None = None,
     summarizer: Summarizer | None = None,
@@ -96,6 +91,7 @@ async def acompress_messages(
     Args:
         messages: the whole conversation so far, as chat dicts (OpenAI, DashScope) or SDK message objects; not
             what an earlier call returned, in which stand-ins take the place of messages.
+        form: the shape of messages, in and out.
         config: thresholds.
         store: where texts that leave the view go, those that `state` carries included; nothing is removed
             from it, since other states may name the same texts (quotas bound it). Without one, `state`
@@ -120,13 +116,14 @@ async def acompress_messages(
     check_collaborators(config, store, summarizer, counter, on_event)
     # The memory ends with this call, and nothing that it prepared would be used.
     settings = as_config(config, fields).model_copy(update={"background_ratio": None})
-    call = (settings, store, summarizer, counter)
-    said = as_list(messages)
+    shape = as_form(form)
+    call = (settings, store, summarizer, counter, shape)
+    said = shape.pieces(as_list(messages))
     kept = _take(state, call, said)
     if kept is None:
         kept = await _begin(_check_state(state), call, said)
     else:
-        new, listed = _read(said[len(kept.listed) :], (), kept.seen)
+        new, listed = _read(said[len(kept.listed) :], shape, (), kept.seen)
         kept.named |= _refs_named(new)
         kept.listed += listed
         await kept.memory._add(new)
@@ -140,7 +137,9 @@ async def acompress_messages(
         view = await memory.get_memory()
     except ContextOverflowError:
         places = {
-            id: f"messages[{index}]" for index, id in enumerate(one.id for one in kept.listed)
+            id: f"messages[{index}]"
+            for index, ids in zip(_places(said), (one.ids for one in kept.listed), strict=True)
+            for id in ids
         }  # ids are of our making
         raise overflow_error(memory._tracker.state, settings, places) from None
     result_state = _State({"version": _VERSION, SAVED_KEY: memory._save()})
@@ -154,7 +153,16 @@ async def acompress_messages(
     if memory._tracker.state.names_tools:
         result_state[_TOOLS_KEY] = True
     memory.face = Face()  # what the tools are called from is another matter
-    return CompressionResult(to_openai(view), memory.stats(), result_state, memory)
+    written = shape.finish(shape.write(view))
+    return CompressionResult(written, memory.stats(), result_state, memory)
+
+
+def _places(pieces: Sequence[Sequence[Any]]) -> Iterator[int]:
+    """Yield where each piece begins in the list."""
+    place = 0
+    for piece in pieces:
+        yield place
+        place += len(piece)
 
 
 @dataclass(slots=True)
@@ -183,7 +191,7 @@ class _State(dict[str, Any]):
         return dict, (dict(self),)  # a copy is the data alone
 
 
-def _take(state: object, call: tuple[object, ...], said: list[Any]) -> _Kept | None:
+def _take(state: object, call: tuple[object, ...], said: Sequence[Sequence[Any]]) -> _Kept | None:
     """Return the memory behind a state, if the call goes on where it ends; it is handed out once."""
     if not isinstance(state, _State):
         return None
@@ -193,15 +201,15 @@ def _take(state: object, call: tuple[object, ...], said: list[Any]) -> _Kept | N
     return kept if all(map(is_as_it_was, kept.listed, said)) else None
 
 
-async def _begin(earlier: Mapping[str, Any], call: tuple[Any, ...], said: list[Any]) -> _Kept:
+async def _begin(earlier: Mapping[str, Any], call: tuple[Any, ...], said: Sequence[Sequence[Any]]) -> _Kept:
     """Return a memory that was made from a state and a list."""
-    settings, store, summarizer, counter = call
+    settings, store, summarizer, counter, form = call
     carried = InMemoryOffloadStore.from_state(earlier.get("texts", {}))
     saved = earlier.get(SAVED_KEY) or {}
     known = saved.get("tokens") if isinstance(saved, Mapping) else None
     seen: Counter[str] = Counter()
     # A long conversation takes a while.
-    history, listed = await asyncio.to_thread(_read, said, known or {}, seen)
+    history, listed = await asyncio.to_thread(_read, said, form, known or {}, seen)
     base = InMemoryMemory()
     await base.history.write([Add(msg) for msg in history])
     named = _refs_named(history)
@@ -217,7 +225,7 @@ async def _begin(earlier: Mapping[str, Any], call: tuple[Any, ...], said: list[A
 
 
 def _read(
-    messages: Iterable[Any], known: Container[str], seen: Counter[str]
+    pieces: Sequence[Sequence[Any]], form: Form, known: Container[str], seen: Counter[str]
 ) -> tuple[list[Msg], list[Synced]]:
     """Return messages under ids that the same content gives in every call, for the ledger, and what was said.
 
@@ -225,25 +233,27 @@ def _read(
     written in the one that it has.
 
     Args:
-        messages: chat dicts.
+        pieces: of the list.
+        form: its shape.
         known: ids that earlier calls gave.
         seen: how often each content came before; counted on.
     """
     history: list[Msg] = []
     listed: list[Synced] = []
-    read = from_openai(messages)
-    for msg, wire in zip(read, to_openai(read), strict=True):
-        bare, own = split_markers(wire)
-        forms = [(form, digest_of_form(form)) for form in text_forms(bare)[: 2 if known else 1]]
-        ids = [f"{digest}-{seen[digest] + 1}" for _, digest in forms]
-        which = next((place for place, id in enumerate(ids) if id in known), 0)
-        (form, digest), id = forms[which], ids[which]
-        if form is not bare:
-            msg = set_markers(from_openai([form])[0], own)
+    for piece in read_pieces(form, pieces):
+        msgs, digest, which = piece.msgs, piece.digest, 0
+        if known and form is FORMS["chat"] and len(msgs) == 1:
+            said = text_forms(split_markers(piece.wires[0])[0])
+            digests = [digest_of_form(one) for one in said]
+            which = next((n for n, one in enumerate(digests) if f"{one}-{seen[one] + 1}" in known), 0)
+            if which:
+                msgs, digest = form.read([said[which]]), digests[which]
         seen[digest] += 1
-        msg.id, msg.timestamp = id, ""
-        history.append(msg)
-        listed.append(Synced(without_long_texts(wire), own, id, digest))
+        for place, msg in enumerate(msgs):
+            msg.id, msg.timestamp = f"{digest}-{seen[digest]}" + (f"+{place}" if place else ""), ""
+            is_marked = which or has_marker(piece.markers)
+            history.append(set_markers(msg, piece.markers) if is_marked else msg)
+        listed.append(Synced.of(piece, (msg.id for msg in msgs))._replace(digest=digest))
     return history, listed
 
 

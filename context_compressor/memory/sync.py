@@ -19,27 +19,22 @@ from context_compressor.memory.listed import (
     MAY_RETURN,
     Followed,
     Listed,
+    Piece,
     Synced,
     digest_of,
     digests_of,
     is_as_it_was,
     is_one_exchange,
-    read_list,
+    read_pieces,
     shared,
     unless_known,
-    wire_of,
+    wires_of,
 )
 from context_compressor.memory.loops import LoopLock
 from context_compressor.memory.running import EventRunner
 from context_compressor.memory.tracking import Tracker
-from context_compressor.messages.chat import (
-    Markers,
-    as_list,
-    from_openai,
-    set_markers,
-    split_markers,
-    to_openai,
-)
+from context_compressor.messages.chat import Markers, set_markers, split_markers
+from context_compressor.messages.forms import FORMS, Form
 from context_compressor.messages.msg import Msg, is_instruction, provenance_of
 from context_compressor.messages.parts import plain_texts
 
@@ -82,11 +77,11 @@ class ListFollower:
     def followed(self) -> list[Followed]:
         """Return the messages that came from the list."""
         known = self._known
-        return known.loaded + [Followed(synced.id, synced.digest) for synced in known.synced]
+        return known.loaded + [Followed(synced.ids, synced.digest) for synced in known.synced]
 
-    def ids(self) -> list[str]:
-        """Return the ids of the list's messages, in order."""
-        return [one.id for one in self._known.synced]
+    def ids(self) -> list[tuple[str, ...]]:
+        """Return the ids of the messages of each piece of the list, in order."""
+        return [one.ids for one in self._known.synced]
 
     @property
     def markers(self) -> dict[str, Markers]:
@@ -114,10 +109,15 @@ class ListFollower:
         """
         doubtful = dict.fromkeys(ids)
         followed = unless_known(self.followed(), {*doubtful, *self._tracker.state.known.tokens})
-        self.start_from([*followed, *(Followed(id, MAY_RETURN) for id in doubtful)])
+        self.start_from([*followed, *(Followed((id,), MAY_RETURN) for id in doubtful)])
 
     async def follow(
-        self, messages: Iterable[Any], *, is_any: bool = True, show: Callable[[], Awaitable[T]] | None = None
+        self,
+        messages: Sequence[Any],
+        form: Form = FORMS["chat"],
+        *,
+        is_any: bool = True,
+        show: Callable[[], Awaitable[T]] | None = None,
     ) -> T | None:
         """Add what is new; where the list says something else than before, go on from there.
 
@@ -126,7 +126,8 @@ class ListFollower:
         exchange, the conversation as it was is kept as a branch, to be taken up when a list goes on with it.
 
         Args:
-            messages: chat dicts.
+            messages: the list.
+            form: its shape.
             is_any: whether the list may be another conversation altogether.
             show: awaited before another list may be followed; what it returns is returned.
 
@@ -136,7 +137,7 @@ class ListFollower:
             UnrelatedMessagesError: the list shares nothing with any conversation; nothing was changed.
             ContextCompressorError: `on_event` calls this for an event of this very call; nothing was changed.
         """
-        said = as_list(messages)
+        said = form.pieces(messages)
         if self._task is not None and self._task is asyncio.current_task():
             raise ContextCompressorError(
                 "sync: on_event is called before the sync that caused the event returns, and would wait for "
@@ -148,18 +149,18 @@ class ListFollower:
                 known = None
                 while known is not self._known:  # cleared or loaded meanwhile, it begins anew
                     known = self._known
-                    known = await self._follow(said, known, is_any)
+                    known = await self._follow(said, known, is_any, form)
                 return None if show is None else await show()
             except InvalidMessageError as error:
-                raise _by_its_place(error, said) from None
+                raise _by_its_place(error, messages, form) from None
             finally:
                 self._task = None
 
-    async def _follow(self, said: list[Any], known: Listed, is_any: bool) -> Listed:
+    async def _follow(self, said: Sequence[Sequence[Any]], known: Listed, is_any: bool, form: Form) -> Listed:
         """Do so; return what is known of the list then."""
         self._tracker.branches.expire()
         if not known.synced:
-            known.synced = await self._read_synced(said, known)
+            known.synced = await self._read_synced(said, known, form)
         same = shared(known.synced, said)
         if not is_any and (same < len(known.synced) or not known.synced):
             self._refuse_unrelated(said, known, same)
@@ -175,19 +176,19 @@ class ListFollower:
             await self._runner.refresh()  # after a restart there is no view yet
             end = self._end_of_change(said, same, known)
             if end is not None:
-                exchanged = read_list(said[same:end])
-                read_list(said[len(known.synced) :])  # or nothing is changed
-                await self._exchange(exchanged, same, end, known)
+                exchanged = read_pieces(form, said[same:end])
+                read_pieces(form, said[len(known.synced) :])  # or nothing is changed
+                await self._exchange(exchanged, same, end, known, form)
                 same = len(known.synced)
-        added = read_list(said[same:])
+        added = read_pieces(form, said[same:])
         if same < len(known.synced):
-            self._refuse_stand_ins(added, same)
-            place, end = self._find_behind([digest_of(wire) for _, wire in added], known.synced, same)
+            self._refuse_stand_ins(added, same, form)
+            place, end = self._find_behind([piece.digest for piece in added], known.synced, same)
             if end is not None:
-                await self._exchange(added[:place], same, end, known)
+                await self._exchange(added[:place], same, end, known, form)
                 added, same = added[len(known.synced) - same :], len(known.synced)
         tail = known.synced[same:]
-        outdated = [one.id for one in tail]
+        outdated = [id for one in tail for id in one.ids]
         synced, new = self._without_deleted(added, tail)
         try:
             if not is_one_exchange(tail):
@@ -208,7 +209,7 @@ class ListFollower:
             self.look_next_time(msg.id for msg in new)
         return known
 
-    def _refuse_unrelated(self, said: list[Any], known: Listed, same: int) -> None:
+    def _refuse_unrelated(self, said: Sequence[Sequence[Any]], known: Listed, same: int) -> None:
         """Refuse a list of which no message but instructions was ever said here, where something was."""
         if any(_speaks(one) for one in known.synced[:same]):
             return
@@ -217,41 +218,41 @@ class ListFollower:
         told = [known.synced, *(branch.listed for branch in self._tracker.branches)]
         digests = {one.digest for synced in told for one in synced if _speaks(one)}
         shown = any(not is_instruction(item.source) for item in self._tracker.state.items)
-        if (digests or shown) and digests.isdisjoint(digest_of(wire_of(new)) for new in said):
+        if (digests or shown) and digests.isdisjoint(digest_of(wires_of(new)) for new in said):
             raise UnrelatedMessagesError(
                 "messages: this list shares nothing with the conversation that this memory holds; give "
                 "another conversation a memory of its own, or begin this one by view(messages, reset=True)"
             )
 
     def _without_deleted(
-        self, said: list[tuple[Msg, dict[str, Any]]], outdated: Sequence[Synced]
+        self, said: Sequence[Piece], outdated: Sequence[Synced]
     ) -> tuple[list[Synced], list[Msg]]:
         """Return what the list says as synced, and the messages of it that are to be added: those that were
         deleted by hand, and that it says again behind a difference, are not to come back.
         """
         deleted: dict[str, list[Synced]] = {}
         for one in outdated:
-            if one.id not in self._tracker.state.known:
+            if not all(id in self._tracker.state.known for id in one.ids):
                 deleted.setdefault(one.digest, []).append(one)
         synced: list[Synced] = []
         new: list[Msg] = []
-        for msg, wire in said:
-            one = Synced.of(wire, msg.id)
-            if again := deleted.get(one.digest):
-                one = again.pop(0)
+        for piece in said:
+            if again := deleted.get(piece.digest):
+                synced.append(again.pop(0))
             else:
-                new.append(msg)
-            synced.append(one)
+                new += piece.msgs
+                synced.append(Synced.of(piece, (msg.id for msg in piece.msgs)))
         return synced, new
 
-    def _refuse_stand_ins(self, said: list[tuple[Msg, dict[str, Any]]], start: int) -> None:
+    def _refuse_stand_ins(self, said: Sequence[Piece], start: int, form: Form) -> None:
         """Refuse a view as the list, `in_turn` or not: what its stand-ins stand for would be deleted."""
         items = self._tracker.state.items
-        stand_ins = to_openai([item.msg for item in items if item.kind == "segment" or item.stubs])
+        shown = [item.msg for item in items if item.kind == "segment" or item.stubs]
+        stand_ins = [wire for msg in shown for wire in form.write([msg])]
         segments = [str(item.msg.content) for item in items if item.kind == "segment"]
-        for place, (msg, wire) in enumerate(said if stand_ins else (), start):
-            texts = plain_texts(msg) if msg.role == "user" else []
-            if split_markers(wire)[0] in stand_ins or any(
+        for place, piece in enumerate(said if stand_ins else (), start):
+            texts = [text for msg in piece.msgs if msg.role == "user" for text in plain_texts(msg)]
+            if any(split_markers(wire)[0] in stand_ins for wire in piece.wires) or any(
                 segment in text for text in texts for segment in segments
             ):
                 raise InvalidArgumentError(
@@ -259,7 +260,7 @@ class ListFollower:
                     "whole conversation, not what get_memory returned"
                 )
 
-    def _end_of_change(self, said: list[Any], same: int, known: Listed) -> int | None:
+    def _end_of_change(self, said: Sequence[Sequence[Any]], same: int, known: Listed) -> int | None:
         """Return where the list goes on as it was, message for message, behind a difference that is shorter.
 
         That is found without reading messages: of a long list with a clock in its system prompt nearly all is
@@ -272,17 +273,16 @@ class ListFollower:
             end -= 1
         return end if end - same <= len(known.synced) - end else None
 
-    async def _exchange(
-        self, added: list[tuple[Msg, dict[str, Any]]], same: int, end: int, known: Listed
-    ) -> None:
+    async def _exchange(self, added: Sequence[Piece], same: int, end: int, known: Listed, form: Form) -> None:
         """Put messages in the place of those that the list had from `same` to `end`; what follows stays."""
-        self._refuse_stand_ins(added, same)
-        gone = [synced.id for synced in known.synced[same:end]]
+        self._refuse_stand_ins(added, same, form)
+        gone = [id for synced in known.synced[same:end] for id in synced.ids]
         # Some of what stands behind, or all, may have been deleted from the history.
-        behind = [synced.id for synced in known.synced[end:]]
+        behind = [id for synced in known.synced[end:] for id in synced.ids]
+        new = [msg for piece in added for msg in piece.msgs]
         async with self._runner.changing() as events:
-            await self._tracker.exchange(gone, [msg for msg, _ in added], behind, events)
-        known.synced[same:end] = [Synced.of(wire, msg.id) for msg, wire in added]
+            await self._tracker.exchange(gone, new, behind, events)
+        known.synced[same:end] = [Synced.of(piece, (msg.id for msg in piece.msgs)) for piece in added]
 
     def _find_behind(self, digests: list[str], synced: list[Synced], same: int) -> tuple[int, int | None]:
         """Return how many messages of a list come before it goes on as it was, and where that was.
@@ -305,47 +305,74 @@ class ListFollower:
             return 0, None
         return place, end
 
-    async def _read_synced(self, said: list[Any], known: Listed) -> list[Synced]:
+    async def _read_synced(self, said: Sequence[Sequence[Any]], known: Listed, form: Form) -> list[Synced]:
         """Return what was synced before a restart.
 
         A base memory that lasts may be ahead of the saved state: what it has of the list is synced as well.
         """
-        entries = await self._tracker.history.read()
-        read = [(entry.msg.id, to_openai([entry.msg])) for entry in entries if entry.msg is not None]
-        # As the list says it; what takes several dicts to say did not come from there.
-        history = {id: Synced.of(wires[0], id) for id, wires in read if len(wires) == 1}
+        entries = [entry.msg for entry in await self._tracker.history.read() if entry.msg is not None]
+        ids_of = {id: one.ids for one in known.loaded for id in one.ids}
+        history = {one.ids: one for one in _written(entries, ids_of, form)}
         loaded = dict(known.loaded)
-        digests = [(digest_of(wire), wire) for wire in map(wire_of, said)]
+        digests = [(digest_of(wires), piece) for piece in said if (wires := wires_of(piece)) is not None]
         said_by_digest = dict(digests)
-        written = {digest: now for now, wire in digests for digest in digests_of(wire)}
+        written = {digest: now for now, piece in digests for digest in digests_of(wires_of(piece))}
         left = Counter(digest for digest, _ in digests)
-        left.subtract(history[id].digest for id in loaded if id in history)
-        behind: dict[str | None, list[Synced]] = {}
-        for id, synced in history.items():
-            if id in loaded or left[synced.digest] > 0:
-                left[synced.digest] -= id not in loaded
-                behind[id] = [synced]
-        last: str | None = None
-        for id, saved in loaded.items():
+        left.subtract(history[ids].digest for ids in loaded if ids in history)
+        behind: dict[tuple[str, ...] | None, list[Synced]] = {}
+        for ids, synced in history.items():
+            if ids in loaded or left[synced.digest] > 0:
+                left[synced.digest] -= ids not in loaded
+                behind[ids] = [synced]
+        last: tuple[str, ...] | None = None
+        for ids, saved in loaded.items():
             digest = written.get(saved, saved)
-            if id in history:
-                last = id
+            if ids in history:
+                last = ids
             elif left[digest] > 0:  # deleted by hand, and not to come back
                 left[digest] -= 1
-                behind.setdefault(last, []).append(Synced.of(said_by_digest[digest], id))
+                (piece,) = read_pieces(form, [said_by_digest[digest]])
+                behind.setdefault(last, []).append(Synced.of(piece, ids))
         known.loaded = []
         return [*behind.pop(None, []), *chain.from_iterable(behind.values())]
 
 
+def _written(messages: Sequence[Msg], ids_of: Mapping[str, tuple[str, ...]], form: Form) -> list[Synced]:
+    """Return messages of a history as a list says them.
+
+    Args:
+        messages: of the history.
+        ids_of: for the id of a message those of all of its piece, where that is known.
+        form: the list's.
+    """
+    groups: list[list[Msg]] = []
+    for msg in messages:
+        ids = ids_of.get(msg.id)
+        is_same = bool(groups) and ids is not None and groups[-1][-1].id in ids
+        joins = bool(groups) and ids is None and form.joins(groups[-1][-1], msg)
+        if is_same or joins:
+            groups[-1].append(msg)
+        else:
+            groups.append([msg])
+    found: list[Synced] = []
+    for group in groups:
+        wires = form.write([msg.copy() for msg in group])
+        # What takes several pieces to say did not come from there.
+        if len(form.pieces(wires)) == 1:
+            piece = Piece(group, wires_of(wires), [], digest_of(wires))
+            found.append(Synced.of(piece, (msg.id for msg in group)))
+    return found
+
+
 def _speaks(one: Synced) -> bool:
     """Tell whether a message is more than an instruction, which many conversations share."""
-    return one.wire["role"] not in INSTRUCTING
+    return any(wire.get("role") not in INSTRUCTING for wire in one.wires)
 
 
-def _by_its_place(error: InvalidMessageError, said: list[Any]) -> InvalidMessageError:
+def _by_its_place(error: InvalidMessageError, said: Sequence[Any], form: Form) -> InvalidMessageError:
     """Return an error that was met in a part of the list with the message's place in the whole."""
     try:
-        from_openai(said)
+        form.read(said)
     except InvalidMessageError as placed:
         return placed
     return error

@@ -7,8 +7,18 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from context_compressor.errors import InvalidArgumentError
+from context_compressor.messages import anthropic, responses
 from context_compressor.messages.chat import from_openai, to_openai
 from context_compressor.messages.msg import Msg
+from context_compressor.messages.wire import among_of
+
+
+def _each_alone(items: Sequence[Any]) -> list[list[Any]]:
+    return [[item] for item in items]
+
+
+def _never(before: Msg, after: Msg) -> bool:  # noqa: ARG001
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,17 +26,40 @@ class Form:
     """A shape of messages. What `read` takes, `write` gives back.
 
     Args:
-        read: returns a list of messages as `Msg`; raises `InvalidMessageError` for what it cannot read.
-        write: returns messages in this shape.
+        read: returns a list of messages as `Msg`; raises `InvalidMessageError` for what it cannot read. One
+            item may give several messages.
+        write: returns messages in this shape; what `read` made of one item becomes one again.
+        pieces: cuts a list into what can be read by itself, mostly each item alone.
+        joins: tells whether two messages, one behind the other, are one in this shape.
+        finish: returns what is sent, for rules that hold for the whole of it; may leave items out of place.
     """
 
     read: Callable[[Iterable[Any]], list[Msg]]
     write: Callable[[Sequence[Msg]], list[Any]]
+    pieces: Callable[[Sequence[Any]], list[list[Any]]] = _each_alone
+    joins: Callable[[Msg, Msg], bool] = _never
+    finish: Callable[[list[Any]], list[Any]] = list
 
 
-FormName = Literal["chat"]
-FORMS: dict[str, Form] = {"chat": Form(from_openai, to_openai)}
-"""Those that have names: chat dicts, as OpenAI and DashScope take them."""
+def _join_among_chat(before: Msg, after: Msg) -> bool:
+    return bool(among_of(before) and among_of(after)) and anthropic.joins(before, after)
+
+
+FormName = Literal["chat", "responses", "anthropic"]
+FORMS: dict[str, Form] = {
+    "chat": Form(from_openai, to_openai, joins=_join_among_chat),
+    "responses": Form(
+        responses.from_responses, responses.to_responses, lambda items: list(responses.runs(items))
+    ),
+    "anthropic": Form(
+        anthropic.from_anthropic,
+        anthropic.write_messages,
+        joins=anthropic.joins,
+        finish=anthropic.as_accepted,
+    ),
+}
+"""Those that have names: chat dicts, as OpenAI and DashScope take them, items of OpenAI's Responses API, and
+Anthropic's Messages."""
 
 
 def as_form(form: object) -> Form:

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from itertools import count
 from typing import Any, Literal, NamedTuple
 
-from context_compressor.messages.chat.common import text_block_like
 from context_compressor.messages.media import encoded_media
 from context_compressor.messages.msg import Block, Msg, copy_json
 from context_compressor.messages.text import dump_sendable
+from context_compressor.messages.wire import text_block_like
 
 PartPath = tuple[int, ...]
 """Where a part stands.

@@ -10,7 +10,10 @@ import json
 from typing import Any
 
 from context_compressor.messages.chat.blocks import block_to_part
-from context_compressor.messages.chat.common import (
+from context_compressor.messages.msg import Block, Msg, copy_json, tool_calls
+from context_compressor.messages.wire import (
+    among_of,
+    answer_of,
     content_form,
     extra_of,
     form_of,
@@ -20,7 +23,6 @@ from context_compressor.messages.chat.common import (
     without_content_form,
     without_extra,
 )
-from context_compressor.messages.msg import Block, Msg, copy_json
 
 MISSING_RESULT = "[No result was recorded for this call.]"
 """Output of the placeholder that answers a call whose result never came."""
@@ -183,8 +185,9 @@ def is_legacy_call(block: Block) -> bool:
 
 def placeholder_message(call: Msg, part: str, call_id: str, name: str, *, legacy: bool) -> Msg:
     """Return the fixed answer to a call whose result never came; its id and time derive from the call's."""
-    result = {"type": "tool_result", "id": call_id, "name": name, "output": MISSING_RESULT}
-    metadata = legacy_result_metadata() if legacy else None
+    block = next((block for block in tool_calls(call) if block["id"] == call_id), {})
+    result = {"type": "tool_result", "id": call_id, "name": name, "output": MISSING_RESULT} | answer_of(block)
+    metadata = legacy_result_metadata() if legacy else among_of(call)
     return Msg(name, [result], "system", metadata, timestamp=call.timestamp, id=f"{call.id}{part}")
 
 

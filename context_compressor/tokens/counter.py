@@ -10,6 +10,7 @@ from context_compressor.messages.chat import extra_of, extras_of_call
 from context_compressor.messages.msg import Block, Msg
 from context_compressor.messages.parts import plain_texts
 from context_compressor.messages.text import dump_sendable
+from context_compressor.messages.wire import hidden_in
 from context_compressor.tokens.media import ENCODED_CHARACTERS, is_encoded
 
 
@@ -90,7 +91,8 @@ def count_characters(msg: Msg, *, with_media: bool = False) -> int:
         if kind == "text":
             total += len(block["text"])
         elif kind == "thinking":
-            total += len(block["thinking"])
+            hidden = _count_other_characters(hidden_in(block), with_media)
+            total += max(len(block["thinking"]), hidden)
         elif kind == "tool_use":
             total += len(block["name"]) + len(block.get("raw_input") or written_arguments(block))
             total += sum(_count_other_characters(extra, with_media) for extra in extras_of_call(block))

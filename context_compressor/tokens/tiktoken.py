@@ -18,6 +18,7 @@ from context_compressor.messages.chat import (
     sends_name,
 )
 from context_compressor.messages.msg import Block, Msg
+from context_compressor.messages.wire import hidden_in
 from context_compressor.tokens.counter import MessageTokens, is_text, written_arguments
 from context_compressor.tokens.media import (
     ImageFormula,
@@ -143,7 +144,8 @@ class TiktokenCounter:
             if kind == "text":
                 texts.append(count(block["text"]))
             elif kind == "thinking":
-                others += count(block["thinking"])
+                hidden = self._measure_extra(hidden_in(block), vocabulary)
+                others += max(count(block["thinking"]), hidden)
             elif kind == "tool_use":
                 others += count_name(block["name"]) + count(written_arguments(block))
                 others += max(CALL_TOKENS, count_name(block["id"]))

@@ -555,7 +555,7 @@ def with_call(**changes: Any) -> dict[str, Any]:
         ({"content": "x"}, "messages[1].role: expected one of system, developer"),
         (
             {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
-            "messages[1].role: missing, where the type is 'function_call'; only chat messages are taken",
+            "role: missing, where the type is 'function_call'; items of OpenAI's Responses API are of",
         ),
         ({"role": "bot", "content": "x"}, "tool, function, got 'bot'"),
         ({"role": ["user"], "content": "x"}, "messages[1].role: expected one of"),
@@ -939,9 +939,11 @@ def test_results_tell_their_role_and_whether_they_were_named() -> None:
 
 
 def test_nobody_else_reads_the_remark() -> None:
-    """Other forms can come beside this one: what it keeps for itself only its own modules know."""
+    """What forms keep for themselves only their own modules know."""
     package = Path(messages.__file__).parent.parent
-    codec = package / "messages" / "chat"
-    others = [path for path in package.rglob("*.py") if codec not in path.parents]
+    room = package / "messages"
+    codecs = [room / name for name in ("wire.py", "anthropic.py", "responses.py")]
+    own = [*codecs, *(room / "chat").rglob("*.py")]
+    others = [path for path in package.rglob("*.py") if path not in own]
     reading = re.compile(r"\bremark_of\b|\bREMARK\]|metadata\[.openai.\]")
     assert [path for path in others if reading.search(path.read_text(encoding="utf-8"))] == []

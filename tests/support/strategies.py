@@ -141,8 +141,6 @@ def content_parts(*, dashscope: bool = True) -> st.SearchStrategy[Dict]:
                 {"type": "image", "image": "https://example.com/c.png"},
                 {"type": "video", "video": ["https://example.com/1.png", "https://example.com/2.png"]},
                 {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}], "signature": "s"},
-                {"type": "tool_use", "id": "toolu_1", "name": "f", "input": {}},
-                {"type": "tool_result", "tool_use_id": "toolu_1", "content": "x"},
                 {"type": "openai_part", "openai_part": {"type": "text"}},
                 {"type": "text", "text": "x", "openai": {"form": "typeless"}},
             )

@@ -15,20 +15,7 @@ dict, in `block["openai"]` about one call or part (`calls`, `parts`). About a me
 
 from __future__ import annotations
 
-from context_compressor.messages.chat.blocks import AUDIO_FORMATS, block_to_part, parse_arguments
-from context_compressor.messages.chat.common import (
-    REMARK,
-    are_markers,
-    as_dict,
-    as_list,
-    extra_of,
-    extras_of_call,
-    form_of,
-    is_legacy_result,
-    metadata_with,
-    sends_name,
-    without_remark,
-)
+from context_compressor.messages.chat.blocks import AUDIO_FORMATS, block_to_part
 from context_compressor.messages.chat.reading import from_openai
 from context_compressor.messages.chat.writing import (
     Markers,
@@ -38,6 +25,20 @@ from context_compressor.messages.chat.writing import (
     split_markers,
     text_forms,
     to_openai,
+)
+from context_compressor.messages.wire import (
+    REMARK,
+    are_markers,
+    as_dict,
+    as_list,
+    extra_of,
+    extras_of_call,
+    form_of,
+    is_legacy_result,
+    metadata_with,
+    parse_arguments,
+    sends_name,
+    without_remark,
 )
 
 __all__ = [

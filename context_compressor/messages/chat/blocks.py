@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-import json
-import math
 import posixpath
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from context_compressor.errors import InvalidMessageError
-from context_compressor.messages.chat.common import (
-    MAX_DEPTH,
+from context_compressor.messages.media import source_of, url_of
+from context_compressor.messages.msg import Block, copy_json
+from context_compressor.messages.wire import (
     MISSING,
     REMARK,
+    WRAPPED,
+    arguments_text,
     as_dict,
     assemble,
+    dump_arguments,
     form_of,
+    parse_arguments,
     plain,
     remark_of,
     remember,
     wrong,
 )
-from context_compressor.messages.media import source_of, url_of
-from context_compressor.messages.msg import Block, copy_json
-from context_compressor.messages.text import dump_sendable
-
-WRAPPED = "openai_part"
-"""Type of the block that holds a part which, unwrapped, would be taken for something else."""
 
 _MEDIA = {"image_url": "image", "video_url": "video", "input_audio": "audio"}
 _PART_TYPES = {kind: part_type for part_type, kind in _MEDIA.items()}
@@ -151,36 +147,6 @@ _CALL_KEYS = {"function": ("id", "type", "function"), "custom": ("id", "type", "
 _HELD_KEYS = {"function": ("name", "arguments"), "custom": ("name", "input")}
 
 
-def parse_arguments(raw: str) -> dict[str, Any]:
-    """Return a call's arguments: the object that `raw` spells in JSON, else `{"arguments": raw}`.
-
-    Strict: NaN, infinities (also by overflow) and objects nested deeper than `MAX_DEPTH` are not accepted, so
-    that what is returned can always be written as JSON again.
-    """
-    try:
-        value = _DECODER.decode(raw)
-        if type(value) is dict and (raw.count("{") + raw.count("[") <= MAX_DEPTH or plain(value, "")):
-            return value
-    except (ValueError, RecursionError):  # ValueError: no JSON, or an integer too long for Python
-        pass
-    return {"arguments": raw}
-
-
-def dump_arguments(value: dict[str, Any]) -> str:
-    """Return a call's `input` as JSON text, always an object.
-
-    Raises:
-        InvalidMessageError: the input holds something that JSON has no form for.
-    """
-    try:
-        try:
-            return dump_sendable(value, allow_nan=False)
-        except ValueError:  # a NaN: readable for the model, in a form that any provider can parse
-            return dump_sendable({"arguments": json.dumps(value, ensure_ascii=False)})
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidMessageError(f"tool_use.input: expected JSON data; {error}") from error
-
-
 def call_to_block(call: object, path: str) -> Block:
     """Return an element of `tool_calls` as a `tool_use` block."""
     data = as_dict(call)
@@ -256,30 +222,6 @@ def block_to_held(block: Block) -> dict[str, Any]:
         fields = {"name": block["name"], "input": text if is_text else dump_arguments(arguments)}
     else:
         as_object = remark.get("arguments") == "object"
-        sent = copy_json(arguments) if as_object else _arguments_text(block)
+        sent = copy_json(arguments) if as_object else arguments_text(block)
         fields = {"name": block["name"], "arguments": sent}
     return assemble(fields, remark.get("function", {}))
-
-
-def _arguments_text(block: Block) -> str:
-    """Return the text as received while it still says what `input` says, else `input` as JSON."""
-    # Compared as JSON text: to `==`, 1, 1.0 and True are one value, and an edit between them would not show.
-    text = dump_arguments(block["input"])
-    raw = block.get("raw_input")
-    if isinstance(raw, str) and (raw == text or dump_arguments(parse_arguments(raw)) == text):
-        return raw
-    return text
-
-
-def _finite(digits: str) -> float:
-    number = float(digits)
-    if math.isinf(number):
-        raise ValueError(f"{digits} is beyond a float")
-    return number
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is not JSON")
-
-
-_DECODER = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite)

@@ -7,8 +7,12 @@ from itertools import chain
 from typing import Any
 
 from context_compressor.errors import InvalidMessageError
+from context_compressor.messages.anthropic import OF, read_message
 from context_compressor.messages.chat.blocks import call_to_block, function_call_to_block, part_to_block
-from context_compressor.messages.chat.common import (
+from context_compressor.messages.chat.writing import has_marker, set_markers, split_markers
+from context_compressor.messages.foreign import refuse_foreign
+from context_compressor.messages.msg import Block, Msg, Role
+from context_compressor.messages.wire import (
     ASSISTANT_KEYS,
     FIELD_BLOCKS,
     MISSING,
@@ -18,18 +22,24 @@ from context_compressor.messages.chat.common import (
     THOUGHT_KEYS,
     as_dict,
     as_list,
+    get,
     is_plain_text,
     no_chat_dict,
     plain,
+    remark_of,
     remember,
     wrong,
 )
-from context_compressor.messages.chat.writing import has_marker, set_markers, split_markers
-from context_compressor.messages.msg import Block, Msg, Role
+
+_TOOL_BLOCKS = {"assistant": "tool_use", "user": "tool_result"}
+"""Which block of Anthropic's may stand in a message of a role."""
 
 
 def from_openai(messages: Iterable[Any]) -> list[Msg]:
     """Turn chat dicts into messages, one each; broken pairing of calls and results is accepted.
+
+    Messages whose content has calls and results as blocks, as Anthropic's have, are read as `from_anthropic`
+    does.
 
     Calls may lack an id; so may results that say the name of their tool (`name`, `tool_name`). Views pair
     them by name and order, and give them ids.
@@ -47,6 +57,12 @@ def from_openai(messages: Iterable[Any]) -> list[Msg]:
         data = as_dict(message)
         if data is None:
             raise no_chat_dict(index, message)
+        if _has_tool_blocks(data):
+            try:
+                result += _read_blocks(data, tool_names)
+            except InvalidMessageError as error:
+                raise InvalidMessageError(f"messages[{index}].{error}") from None
+            continue
         if "role" not in data and not isinstance(message, Mapping):
             raise wrong(f"messages[{index}]", "a chat dict", message, f"; {_mend_of(message)}")
         try:
@@ -60,6 +76,23 @@ def from_openai(messages: Iterable[Any]) -> list[Msg]:
     return result
 
 
+def _has_tool_blocks(data: Mapping[str, Any]) -> bool:
+    """Tell whether calls or results stand in content, as in Anthropic's messages."""
+    content, kind = data.get("content"), _TOOL_BLOCKS.get(str(data.get("role")))
+    if kind is None or not isinstance(content, list | tuple):
+        return False
+    return any(get(part, "type") == kind for part in content)
+
+
+def _read_blocks(data: dict[str, Any], tool_names: dict[str, str]) -> list[Msg]:
+    """Return the messages of one that has Anthropic's blocks, each to be written as such among chat dicts."""
+    read = read_message(data, tool_names)
+    for msg in read:
+        noted = {**remark_of(msg.metadata, OF), "of": OF, "among": "chat"}
+        msg.metadata = {**(msg.metadata or {}), REMARK: noted}
+    return read
+
+
 def _mend_of(value: object) -> str:
     """Return what makes a chat dict of a library's object."""
     for held, path in (("choices", ".choices[0].message"), ("message", ".message")):
@@ -71,6 +104,7 @@ def _mend_of(value: object) -> str:
 def _read_message(data: dict[str, Any], tool_names: dict[str, str]) -> Msg:
     role = data.get("role", MISSING)
     content = data.get("content", MISSING)
+    refuse_foreign(data, "chat")
     # The common case, where there is nothing to remember.
     if len(data) == 2 and type(role) is str and type(content) is str and next(iter(data)) == "role":
         spoken = PLAIN_ROLES.get(role)
@@ -78,8 +112,8 @@ def _read_message(data: dict[str, Any], tool_names: dict[str, str]) -> Msg:
             return Msg(spoken, content, spoken)
     if role is MISSING and isinstance(data.get("type"), str):
         raise InvalidMessageError(
-            f"role: missing, where the type is {data['type']!r}; only chat messages are taken, not items of "
-            "OpenAI's Responses API, nor LangChain's own dicts (convert_to_openai_messages makes chat dicts)"
+            f"role: missing, where the type is {data['type']!r}; items of OpenAI's Responses API are of "
+            "form='responses' (from_responses); LangChain's own need convert_to_openai_messages"
         )
     if not isinstance(role, str):
         raise wrong("role", f"one of {', '.join(ROLES)}", role)
@@ -219,6 +253,9 @@ def _read_result(data: dict[str, Any], role: str, tool_names: dict[str, str]) ->
 def _read_content(data: dict[str, Any]) -> str | list[Block] | None:
     content = data.get("content")
     if isinstance(content, list | tuple):
+        for part in content:
+            if isinstance(part, Mapping) and "type" not in part:
+                refuse_foreign(part, "chat", "content: ")
         return [part_to_block(part, f"content[{index}]") for index, part in enumerate(content)]
     if not isinstance(content, str | None):
         mend = "; json.dumps makes a string of it" if isinstance(content, dict) else ""

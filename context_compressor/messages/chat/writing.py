@@ -5,34 +5,34 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from context_compressor.errors import InvalidArgumentError, InvalidMessageError
+from context_compressor.messages.anthropic import OF, write_messages
 from context_compressor.messages.chat.blocks import block_to_call, block_to_held, block_to_part
-from context_compressor.messages.chat.common import (
+from context_compressor.messages.msg import Block, Msg, copy_json
+from context_compressor.messages.wire import (
     ASSISTANT_KEYS,
     FIELD_BLOCKS,
     MARKERS,
     MISSING,
-    PLAIN_ROLES,
     REMARK,
     THOUGHT_KEYS,
     as_dict,
     as_list,
     assemble,
+    check_messages,
     form_of,
     is_plain_text,
     no_chat_dict,
-    not_a_list,
     plain,
     remark_of,
     wrong,
 )
-from context_compressor.messages.msg import Block, Msg, copy_json
 
 
 def to_openai(messages: Iterable[Msg]) -> list[Any]:
     """Turn messages into chat dicts; a message with several tool results becomes several dicts.
 
     An assistant message gives the assistant dict first, then any results; others give the results first.
+    What was read from Anthropic's blocks is written as such.
     Type checkers take the dicts for whatever an SDK calls its messages, `ChatCompletionMessageParam` say.
 
     Raises:
@@ -40,15 +40,16 @@ def to_openai(messages: Iterable[Msg]) -> list[Any]:
         InvalidMessageError: a role or content was changed to what it cannot be, or a tool call's input is not
             JSON data.
     """
-    if isinstance(messages, str | bytes | Mapping | Msg) or not isinstance(messages, Iterable):
-        raise not_a_list(messages, "Msg")
     result: list[dict[str, Any]] = []
-    for index, msg in enumerate(messages):
-        # By attribute, not by class: AgentScope's own Msg will do.
-        content = getattr(msg, "content", None)
-        role = getattr(msg, "role", None)
-        if not isinstance(content, str | list) or role not in PLAIN_ROLES:
-            raise _no_msg(f"messages[{index}]", msg)
+    of_blocks: list[Msg] = []
+    for msg in check_messages(messages):
+        if remark_of(msg.metadata, OF).get("among"):
+            of_blocks.append(msg)
+            continue
+        if of_blocks:
+            result += write_messages(of_blocks)
+            of_blocks = []
+        content, role = msg.content, msg.role
         remark = remark_of(msg.metadata)
         if isinstance(content, str):
             said = [_finish({"role": _sent_role(role, remark), "content": content}, msg.name, remark)]
@@ -57,16 +58,7 @@ def to_openai(messages: Iterable[Msg]) -> list[Any]:
         if MARKERS in remark and len(said) == 1:  # of several dicts it is none's own
             said = [_with_markers(said[0], remark[MARKERS])]
         result.extend(said)
-    return result
-
-
-def _no_msg(place: str, value: Any) -> InvalidArgumentError | InvalidMessageError:
-    if not (hasattr(value, "content") and hasattr(value, "role")):
-        return InvalidArgumentError(f"{place}: expected a Msg, got {type(value).__name__}")
-    if value.role not in PLAIN_ROLES:
-        roles = ", ".join(PLAIN_ROLES)
-        return InvalidMessageError(f"{place}.role: expected one of {roles}, got {value.role!r}")
-    return wrong(f"{place}.content", "a string or a list of blocks", value.content)
+    return result + write_messages(of_blocks)
 
 
 def _sent_role(role: str, remark: dict[str, Any]) -> str:

@@ -1,17 +1,23 @@
-"""What reading and writing chat dicts share, and what others may ask of a message that was one."""
+"""What reading and writing share in every form, and what others may ask of a message that was a chat dict."""
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Iterable, Mapping
 from inspect import isawaitable
 from typing import Any, Final
 
 from context_compressor.errors import InvalidArgumentError, InvalidMessageError
 from context_compressor.messages.msg import SCALARS, Block, Msg, Role, copy_json
+from context_compressor.messages.text import dump_sendable
 
 REMARK: Final = "openai"
 """The one key under which the codec keeps what content cannot say: in a message's metadata about the message
 dict, in a block about that block's call or part. A JSON-like dict, absent when there is nothing to say."""
+
+WRAPPED = "openai_part"
+"""Type of the block that holds a part which, unwrapped, would be taken for something else."""
 
 MARKERS: Final = "markers"
 
@@ -77,6 +83,30 @@ def as_list(messages: Iterable[Any]) -> list[Any]:
     return list(messages)
 
 
+def check_messages(messages: Iterable[Msg]) -> list[Msg]:
+    """Return messages that are to be written as a list.
+
+    Raises:
+        InvalidArgumentError: it is no list or another iterable, or one of it is no message.
+        InvalidMessageError: a role or content was changed to what it cannot be.
+    """
+    if isinstance(messages, str | bytes | Mapping | Msg) or not isinstance(messages, Iterable):
+        raise not_a_list(messages, "Msg")
+    given = list(messages)
+    for index, msg in enumerate(given):
+        # By attribute, not by class: AgentScope's own Msg will do.
+        place, role, content = f"messages[{index}]", getattr(msg, "role", None), getattr(msg, "content", None)
+        if isinstance(content, str | list) and role in PLAIN_ROLES:
+            continue
+        if not (hasattr(msg, "content") and hasattr(msg, "role")):
+            raise InvalidArgumentError(f"{place}: expected a Msg, got {type(msg).__name__}")
+        if role not in PLAIN_ROLES:
+            roles = ", ".join(PLAIN_ROLES)
+            raise InvalidMessageError(f"{place}.role: expected one of {roles}, got {role!r}")
+        raise wrong(f"{place}.content", "a string or a list of blocks", content)
+    return given
+
+
 def as_dict(value: object) -> dict[str, Any] | None:
     """Return a dict, another Mapping or an SDK's (pydantic) object as a dict, not a deep copy; else None."""
     if isinstance(value, dict):
@@ -92,6 +122,11 @@ def as_dict(value: object) -> dict[str, Any] | None:
     if "role" not in data and getattr(value, "role", None) is not None:
         data = dump(exclude_none=True, **options)
     return data if isinstance(data, dict) else None
+
+
+def get(value: object, key: str) -> Any:
+    """Return what a dict, or an SDK's object, holds under a key; None where it has none."""
+    return value.get(key) if isinstance(value, Mapping) else getattr(value, key, None)
 
 
 def plain(value: Any, path: str, depth: int = MAX_DEPTH) -> Any:
@@ -160,13 +195,17 @@ def assemble(fields: dict[str, Any], remark: Mapping[str, Any]) -> dict[str, Any
     return {key: said[key] for key in (*keys, *fields, *extra) if key in said}
 
 
-def remark_of(holder: Block | None) -> dict[str, Any]:
-    """Return the codec's remark in a block or in a message's metadata; empty when there is none.
+def remark_of(holder: Block | None, of: str | None = None) -> dict[str, Any]:
+    """Return a codec's remark in a block or in a message's metadata; empty when there is none.
 
     What somebody else keeps under the same key is no remark.
+
+    Args:
+        holder: the block, or the metadata.
+        of: whose remark, where it is not that of chat dicts: "anthropic", "responses".
     """
     remark = holder.get(REMARK) if holder else None
-    return remark if remark and _is_remark(remark) else {}
+    return remark if remark and _is_remark(remark) and remark.get("of") == of else {}
 
 
 def _is_remark(value: object) -> bool:
@@ -180,7 +219,7 @@ def _may_say(key: object, said: object) -> bool:
         return isinstance(said, dict)
     if key == MARKERS:
         return are_markers(said)
-    return _is_remark(said) if key == "function" else isinstance(said, str | None)
+    return _is_remark(said) if key in ("function", "item") else isinstance(said, str | None)
 
 
 def are_markers(value: object) -> bool:
@@ -194,6 +233,63 @@ def are_markers(value: object) -> bool:
         and isinstance(one[2], str | None)
         for one in value
     )
+
+
+# Arguments
+
+
+def parse_arguments(raw: str) -> dict[str, Any]:
+    """Return a call's arguments: the object that `raw` spells in JSON, else `{"arguments": raw}`.
+
+    Strict: NaN, infinities (also by overflow) and objects nested deeper than `MAX_DEPTH` are not accepted, so
+    that what is returned can always be written as JSON again.
+    """
+    try:
+        value = _DECODER.decode(raw)
+        if type(value) is dict and (raw.count("{") + raw.count("[") <= MAX_DEPTH or plain(value, "")):
+            return value
+    except (ValueError, RecursionError):  # ValueError: no JSON, or an integer too long for Python
+        pass
+    return {"arguments": raw}
+
+
+def dump_arguments(value: dict[str, Any]) -> str:
+    """Return a call's `input` as JSON text, always an object.
+
+    Raises:
+        InvalidMessageError: the input holds something that JSON has no form for.
+    """
+    try:
+        try:
+            return dump_sendable(value, allow_nan=False)
+        except ValueError:  # a NaN: readable for the model, in a form that any provider can parse
+            return dump_sendable({"arguments": json.dumps(value, ensure_ascii=False)})
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidMessageError(f"tool_use.input: expected JSON data; {error}") from error
+
+
+def arguments_text(block: Block) -> str:
+    """Return the text as received while it still says what `input` says, else `input` as JSON."""
+    # Compared as JSON text: to `==`, 1, 1.0 and True are one value, and an edit between them would not show.
+    text = dump_arguments(block["input"])
+    raw = block.get("raw_input")
+    if isinstance(raw, str) and (raw == text or dump_arguments(parse_arguments(raw)) == text):
+        return raw
+    return text
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError(f"{digits} is beyond a float")
+    return number
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite)
 
 
 # What others ask of it
@@ -222,6 +318,13 @@ def without_remark(block: Block) -> Block:
     return {key: value for key, value in block.items() if key != REMARK}
 
 
+def hidden_in(block: Block) -> dict[str, Any]:
+    """Return what a thought carries that only its provider reads: a signature, or all of it encrypted."""
+    remark = block.get(REMARK)
+    extra = remark.get("extra") if isinstance(remark, dict) else None
+    return extra if isinstance(extra, dict) else {}
+
+
 def form_of(block: Block) -> str | None:
     """Return how a block stood on the wire where its type leaves that open.
 
@@ -246,6 +349,20 @@ def is_legacy_result(msg: Msg) -> bool:
 def legacy_result_metadata() -> dict[str, Any]:
     """Return the metadata of a result message that has role `function` on the wire."""
     return {REMARK: {"role": "function"}}
+
+
+def among_of(msg: Msg) -> dict[str, Any] | None:
+    """Return the metadata of what is written as a message is that came in another form among chat dicts."""
+    remark = (msg.metadata or {}).get(REMARK)
+    if not (isinstance(remark, dict) and "among" in remark):
+        return None
+    return {REMARK: {key: remark[key] for key in ("of", "among")}}
+
+
+def answer_of(call: Block) -> dict[str, Any]:
+    """Return what a result of our own needs to be of the kind that a call asks for (Responses API)."""
+    kind = remark_of(call, "responses").get("part")
+    return {REMARK: {"of": "responses", "part": f"{kind}_output", "made": "yes"}} if kind else {}
 
 
 def content_form(msg: Msg) -> str | None:

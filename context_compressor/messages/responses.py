@@ -1,0 +1,382 @@
+"""Items of OpenAI's Responses API <-> `Msg`, with nothing lost either way.
+
+What a model gives in one go, reasoning, words, calls, is a run of items, and one message here: a reasoning
+item and what follows it are refused without each other. Outputs of calls and what others say are a message
+each. What blocks cannot say goes into the remark (`wire`), which says `of: "responses"`. Items that are not
+known are carried along in the run in which they stand.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from context_compressor.errors import InvalidMessageError
+from context_compressor.messages.foreign import refuse_foreign
+from context_compressor.messages.media import source_of, url_of
+from context_compressor.messages.msg import Block, Msg, Role, copy_json
+from context_compressor.messages.wire import (
+    REMARK,
+    WRAPPED,
+    arguments_text,
+    as_dict,
+    as_list,
+    assemble,
+    check_messages,
+    get,
+    parse_arguments,
+    plain,
+    remark_of,
+    remember,
+    wrong,
+)
+
+OF: Final = "responses"
+
+_ROLES = {"user": "user", "assistant": "assistant", "system": "system", "developer": "system"}
+_CALL_KEYS = ("type", "call_id", "name", "arguments")
+_CUSTOM_KEYS = ("type", "call_id", "name", "input")
+_OUTPUT_KEYS = ("type", "call_id", "output")
+_PIXEL = (
+    "data:image/png;base64,"
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNkYAAAAAYAAjCB0C8AAAAASUVORK5CYII="
+)
+"""Stands for a screenshot that left, behind which a text says so."""
+_SAID = "said"
+"""Marks the first block of a message item, those that follow it belong to the same."""
+_ITEM = "responses_item"
+"""Type of the block of an item that is carried along."""
+
+
+def from_responses(items: Iterable[Any]) -> list[Msg]:
+    """Turn input items into messages: what a model gave in one go is one, each output and other message, too.
+
+    Args:
+        items: dicts, or what the SDK gives (`response.output`); the easy form of messages is read as well.
+
+    Raises:
+        InvalidMessageError: an item is malformed, or of another form; the text names index and field.
+        InvalidArgumentError: `items` is not a list or another iterable of items.
+    """
+    tool_names: dict[str, str] = {}
+    result: list[Msg] = []
+    place = 0
+    for run in runs(as_list(items)):
+        result.append(_read_run(run, place, tool_names))
+        place += len(run)
+    return result
+
+
+def runs(items: Sequence[Any]) -> Iterator[list[Any]]:
+    """Yield items by what is one message: one that somebody says, an output, or all that a model gave."""
+    run: list[Any] = []
+    for item in items:
+        if not _is_of_model(item):
+            if run:
+                yield run
+            yield [item]
+            run = []
+        else:
+            run.append(item)
+    if run:
+        yield run
+
+
+def _is_of_model(item: Any) -> bool:
+    kind = _kind_of(item)
+    if kind == "message":
+        return bool(get(item, "role") == "assistant")
+    return not _is_output(item, kind)
+
+
+def _kind_of(item: Any) -> str:
+    """Return an item's type; messages in the easy form have none, nor have some references."""
+    named = get(item, "type")
+    if named is None and get(item, "role") is None and get(item, "id") is not None:
+        return "item_reference"
+    return str(named or "message")
+
+
+def _is_output(item: Any, kind: str) -> bool:
+    return kind.endswith("_output") and kind != "program_output" and isinstance(get(item, "call_id"), str)
+
+
+def _read_run(run: Sequence[Any], place: int, tool_names: dict[str, str]) -> Msg:
+    blocks: list[Block] = []
+    for number, item in enumerate(run, place):
+        try:
+            data = as_dict(item)
+            if data is None:
+                raise wrong("item", "a dict", item)
+            refuse_foreign(data, OF)
+            kind = _kind_of(data)
+            if kind == "message":
+                msg = _read_said(data)
+                if msg.role != "assistant":
+                    return msg
+                blocks += msg.get_content_blocks()
+            elif _is_output(data, kind):
+                return _read_output(plain(dict(data), ""), tool_names)
+            else:
+                blocks.append(_read_item(plain(dict(data), ""), kind, tool_names))
+        except InvalidMessageError as error:
+            raise InvalidMessageError(f"items[{number}].{error}") from None
+    return Msg("assistant", blocks, "assistant")
+
+
+# Messages
+
+
+def _read_said(data: dict[str, Any]) -> Msg:
+    role, content = data.get("role"), data.get("content")
+    if role not in _ROLES:
+        mend = "; a tool's result is an item of its own here, function_call_output" if role == "tool" else ""
+        raise InvalidMessageError(f"role: expected one of {', '.join(_ROLES)}, got {role!r}{mend}")
+    if data.get("tool_calls"):
+        raise InvalidMessageError("tool_calls: a call is an item of its own here; this is a chat dict")
+    kind: Role = "system" if role == "developer" else role
+    noted = remember(data, ("role", "content"), ("role", "content"), "")
+    if role == "developer":
+        noted["role"] = role
+    if isinstance(content, str):
+        if role != "assistant":
+            return Msg(kind, content, kind, _remark(noted))
+        noted |= {_SAID: "string"}
+        return Msg(kind, [{"type": "text", "text": content} | (_remark(noted) or {})], kind)
+    if not isinstance(content, list | tuple):
+        raise wrong("content", "a string or a list of parts", content)
+    blocks = [_read_part(part, f"content[{number}]") for number, part in enumerate(content)]
+    if role != "assistant":
+        return Msg(kind, blocks, kind, _remark(noted))
+    if not blocks:  # nothing that could bear the remark
+        return Msg(kind, [{"type": _ITEM, _ITEM: plain(dict(data), "")}], kind)
+    first = dict(blocks[0].get(REMARK) or {"of": OF})
+    blocks[0] = {**blocks[0], REMARK: {**first, _SAID: "parts", "item": noted}}
+    return Msg(kind, blocks, kind)
+
+
+def _remark(noted: dict[str, Any]) -> dict[str, Any] | None:
+    return {REMARK: {"of": OF, **noted}} if noted else None
+
+
+_TEXTS = ("input_text", "output_text", "text")
+_URLS = {"input_image": ("image", "image_url"), "input_file": ("file", "file_data")}
+
+
+def _read_part(part: object, path: str) -> Block:
+    found = as_dict(part)
+    if found is None:
+        raise wrong(path, "a dict", part)
+    refuse_foreign(found, OF, f"{path}: ")
+    data: dict[str, Any] = plain(dict(found), path)
+    kind = data.get("type")
+    if kind in ("tool_use", "tool_result"):
+        raise InvalidMessageError(f"{path}.type: {kind!r} is of Anthropic's Messages (form='anthropic')")
+    if kind in _TEXTS:
+        if not isinstance(data.get("text"), str):
+            raise wrong(f"{path}.text", "a string", data.get("text"))
+        noted = {"part": kind} | remember(data, ("type", "text"), ("type", "text"), f"{path}.")
+        return {"type": "text", "text": data["text"], REMARK: {"of": OF, **noted}}
+    ours, key = _URLS.get(str(kind), ("", ""))
+    if ours and isinstance(data.get(key), str):
+        noted = {"part": kind} | remember(data, ("type", key), ("type", key), f"{path}.")
+        return {"type": ours, "source": source_of(data[key]), REMARK: {"of": OF, **noted}}
+    return {"type": WRAPPED, WRAPPED: data}
+
+
+def _write_part(block: Block, role: str) -> dict[str, Any]:
+    noted, kind = remark_of(block, OF), block.get("type")
+    part = noted.get("part")
+    if kind == WRAPPED and isinstance(block.get(WRAPPED), Mapping):
+        return dict(copy_json(block[WRAPPED]))
+    if kind == "text":
+        if part not in _TEXTS:
+            part, noted = "output_text" if role == "assistant" else "input_text", {}
+        return assemble({"type": part, "text": block["text"]}, noted)
+    source = block.get("source")
+    url = url_of(source) if isinstance(source, dict) else None
+    if url is not None and kind in ("image", "file"):
+        part = part or ("input_image" if kind == "image" else "input_file")
+        return assemble({"type": part, _URLS[str(part)][1]: url}, noted)
+    return {key: copy_json(value) for key, value in block.items() if key != REMARK}
+
+
+# Calls and their outputs
+
+
+def _read_item(data: dict[str, Any], kind: str, tool_names: dict[str, str]) -> Block:
+    call_id = data.get("call_id")
+    if kind == "reasoning":
+        summary = data.get("summary")
+        parts = summary if isinstance(summary, list) else []
+        told = [part.get("text") for part in parts if isinstance(part, dict)]
+        texts = [text for text in told if isinstance(text, str)]
+        return {"type": "thinking", "thinking": "\n".join(texts), REMARK: {"of": OF, "extra": data}}
+    if kind == "image_generation_call" and isinstance(data.get("result"), str):
+        source = {"type": "base64", "media_type": "image/png", "data": data["result"]}
+        noted = {"part": kind} | remember(data, ("type", "result"), ("type", "result"), "")
+        return {"type": "image", "source": source, REMARK: {"of": OF, **noted}}
+    if not (isinstance(call_id, str) and kind.endswith("_call")):
+        if kind in ("function_call", "custom_tool_call"):
+            raise wrong("call_id", "a string", call_id)
+        return {"type": _ITEM, _ITEM: data}
+    block: Block = {"type": "tool_use", "id": call_id}
+    if kind in ("function_call", "custom_tool_call"):
+        keys = _CALL_KEYS if kind == "function_call" else _CUSTOM_KEYS
+        for key in keys[2:]:
+            if not isinstance(data.get(key), str):
+                raise wrong(key, "a string", data.get(key))
+        noted = remember(data, keys, keys, "")
+        text = data[keys[3]]
+        name = data["name"]
+        if kind == "custom_tool_call":
+            said: dict[str, Any] = {"input": {"input": text}}
+        else:
+            said = {"input": parse_arguments(text), "raw_input": text}
+    else:
+        named = ("type", "call_id", "id", "status", "caller")
+        name = kind.removesuffix("_call")
+        said = {"input": {key: value for key, value in data.items() if key not in named}}
+        noted = {"keys": list(data), "extra": {key: data[key] for key in named[2:] if key in data}}
+    tool_names[call_id] = name
+    return block | {"name": name} | said | {REMARK: {"of": OF, "part": kind, **noted}}
+
+
+def _read_output(data: dict[str, Any], tool_names: dict[str, str]) -> Msg:
+    call_id, output = data["call_id"], data.get("output")
+    name = tool_names.get(call_id, "tool")
+    noted = {"part": data["type"]} | remember(data, _OUTPUT_KEYS, _OUTPUT_KEYS, "")
+    shown: Any = output
+    if isinstance(output, list):
+        shown = [_read_output_part(part, f"output[{number}]") for number, part in enumerate(output)]
+    elif isinstance(output, dict):  # a screenshot
+        shown, noted["content"] = [_read_part(output, "output")], "dict"
+    elif not isinstance(output, str):
+        if output is not None:
+            raise wrong("output", "a string or a list of parts", output)
+        shown, noted["content"] = "", "null" if "output" in data else "absent"
+    block = {"type": "tool_result", "id": call_id, "name": name, "output": shown}
+    return Msg(name, [block | {REMARK: {"of": OF, **noted}}], "system")
+
+
+def _read_output_part(part: object, path: str) -> Block:
+    """Return a part of an output; what a shell printed is one text, with all else beside it."""
+    if not (isinstance(part, dict) and "outcome" in part and isinstance(part.get("stdout"), str)):
+        return _read_part(part, path)
+    noted = remember(part, ("stdout",), ("stdout",), f"{path}.")
+    return {"type": "text", "text": part["stdout"], REMARK: {"of": OF, "part": "stdout", **noted}}
+
+
+# Writing
+
+
+def to_responses(messages: Iterable[Msg]) -> list[Any]:
+    """Turn messages into input items of the Responses API.
+
+    Raises:
+        InvalidArgumentError: `messages` is not a list or another iterable of `Msg`.
+    """
+    return [item for msg in check_messages(messages) for item in _write_message(msg)]
+
+
+def _write_message(msg: Msg) -> Iterator[dict[str, Any]]:
+    noted = remark_of(msg.metadata, OF)
+    role: str = noted.get("role") or msg.role
+    blocks = msg.get_content_blocks()
+    results = [block for block in blocks if block.get("type") == "tool_result"]
+    others = [block for block in blocks if block.get("type") != "tool_result"]
+    if role == "assistant":
+        yield from _write_run(others)
+    for block in results:
+        yield from _write_output(block)
+    if role == "assistant" or (results and not others):
+        return
+    if isinstance(msg.content, str):
+        yield assemble({"role": role, "content": msg.content}, noted)
+    else:
+        yield assemble({"role": role, "content": [_write_part(block, role) for block in others]}, noted)
+
+
+def _write_run(blocks: Sequence[Block]) -> Iterator[dict[str, Any]]:
+    said: list[Block] = []
+    for block in blocks:
+        kind, noted = block.get("type"), remark_of(block, OF)
+        is_drawn = noted.get("part") == "image_generation_call" and kind == "image"
+        if said and (_SAID in noted or is_drawn or kind in ("thinking", "tool_use", _ITEM)):
+            yield _write_said(said)
+            said = []
+        if kind == "thinking":
+            if noted:  # else another provider's, which none takes back
+                yield dict(copy_json(noted["extra"]))
+        elif kind == "tool_use":
+            yield _write_call(block, noted)
+        elif is_drawn:
+            yield assemble({"type": noted["part"], "result": block["source"].get("data")}, noted)
+        elif kind == _ITEM and isinstance(block.get(_ITEM), Mapping):
+            yield dict(copy_json(block[_ITEM]))
+        else:
+            said.append(block)
+    if said:
+        yield _write_said(said)
+
+
+def _write_said(blocks: Sequence[Block]) -> dict[str, Any]:
+    noted = remark_of(blocks[0], OF)
+    if noted.get(_SAID) == "string" and len(blocks) == 1:
+        return assemble({"role": "assistant", "content": blocks[0]["text"]}, noted)
+    if _SAID not in noted and len(blocks) == 1 and blocks[0].get("type") == "text":
+        return {"role": "assistant", "content": blocks[0]["text"]}
+    parts = [_write_part(block, "assistant") for block in blocks]
+    return assemble({"role": "assistant", "content": parts}, noted.get("item", {}))
+
+
+def _write_call(block: Block, noted: Mapping[str, Any]) -> dict[str, Any]:
+    kind = noted.get("part", "function_call")
+    if kind == "function_call":
+        said = {"name": block["name"], "arguments": arguments_text(block)}
+    elif kind == "custom_tool_call":
+        text = block["input"].get("input")
+        text = text if isinstance(text, str) else json.dumps(block["input"], ensure_ascii=False)
+        said = {"name": block["name"], "input": text}
+    else:
+        said = copy_json(block["input"])
+    return assemble({"type": kind, "call_id": block["id"], **said}, noted)
+
+
+def _write_output(block: Block) -> Iterator[dict[str, Any]]:
+    noted, output = remark_of(block, OF), block["output"]
+    kind = noted.get("part") or "function_call_output"
+    fields: dict[str, Any] = {"type": kind, "call_id": block["id"]}
+    form = noted.get("content")
+    if output == "" and form in ("null", "absent"):
+        fields |= {} if form == "absent" else {"output": None}
+    elif isinstance(output, str):
+        fields["output"] = output
+        if noted.get("made"):
+            fields |= _made(kind, output)
+    elif form == "dict" and len(output) == 1 and output[0].get("type") == WRAPPED:
+        fields["output"] = _write_part(output[0], "user")
+    else:
+        fields["output"] = [_write_output_part(part) for part in output]
+    if kind != "computer_call_output" or isinstance(fields.get("output"), dict):
+        yield assemble(fields, noted)
+        return
+    # Nothing but an image may stand there.
+    yield assemble(fields | {"output": {"type": "computer_screenshot", "image_url": _PIXEL}}, noted)
+    texts = [output] if isinstance(output, str) else [str(part.get("text", "")) for part in output]
+    yield {"role": "user", "content": "\n".join(texts)}
+
+
+def _write_output_part(block: Block) -> dict[str, Any]:
+    noted = remark_of(block, OF)
+    if noted.get("part") == "stdout":
+        return assemble({"stdout": block["text"]}, noted)
+    return _write_part(block, "user")
+
+
+def _made(kind: str, text: str) -> dict[str, Any]:
+    """Return what an output of our own, which stands for one that never came, has beside its text."""
+    if kind == "shell_call_output":
+        return {"output": [{"stdout": text, "stderr": "", "outcome": {"type": "exit", "exit_code": 1}}]}
+    return {"status": "failed"} if kind == "apply_patch_call_output" else {}

@@ -1,0 +1,415 @@
+"""The forms beside chat dicts: read and written without loss, paired; what is of none is refused by name."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from context_compressor import (
+    CompressedMemory,
+    InMemoryOffloadStore,
+    InvalidMessageError,
+    Msg,
+    UnrelatedMessagesError,
+    compress_messages,
+    from_anthropic,
+    from_openai,
+    from_responses,
+    to_anthropic,
+    to_openai,
+    to_responses,
+)
+from context_compressor.messages.repair import MISSING_RESULT
+
+Dict = dict[str, Any]
+
+PIXELS = "data:image/png;base64," + "iVBORw0KGgo" * 40
+
+
+def rows(number: int, count: int = 60) -> str:
+    return "\n".join(f"row {number}-{line} value {line * number % 97}" for line in range(count))
+
+
+def marked(block: Dict) -> Dict:
+    return {**block, "cache_control": {"type": "ephemeral"}}
+
+
+def asked(number: int, *, marks: bool = False) -> list[Dict]:
+    """Return two calls in a message of Anthropic's, and what comes back, with a word of the user's."""
+    uses = [
+        {"type": "tool_use", "id": f"{call}{number}", "name": "read", "input": {"shard": number}}
+        for call in "ab"
+    ]
+    thought = {"type": "thinking", "thinking": f"Shard {number} is next.", "signature": f"sig{number}"}
+    said = {"type": "text", "text": f"And {number + 1}?"}
+    return [
+        {"role": "assistant", "content": [thought, {"type": "text", "text": "I look."}, *uses]},
+        {
+            "role": "user",
+            "content": [
+                {"type": "tool_result", "tool_use_id": f"a{number}", "content": rows(number)},
+                {
+                    "type": "tool_result",
+                    "tool_use_id": f"b{number}",
+                    "content": [{"type": "text", "text": rows(number, 40)}],
+                    "is_error": True,
+                },
+                marked(said) if marks else said,
+            ],
+        },
+    ]
+
+
+def given(number: int) -> list[Dict]:
+    """Return what a model gives by the Responses API, with the outputs of its calls."""
+    calls = [
+        {
+            "type": "function_call",
+            "id": f"fc_{call}{number}",
+            "call_id": f"{call}{number}",
+            "name": "read",
+            "arguments": json.dumps({"shard": number}),
+            "status": "completed",
+        }
+        for call in "ab"
+    ]
+    return [
+        {"type": "reasoning", "id": f"rs_{number}", "summary": [], "encrypted_content": "gAAAA" * 30},
+        {
+            "id": f"msg_{number}",
+            "type": "message",
+            "role": "assistant",
+            "status": "completed",
+            "content": [{"type": "output_text", "text": f"I read {number}.", "annotations": []}],
+        },
+        *calls,
+        {"type": "function_call_output", "call_id": f"a{number}", "output": rows(number)},
+        {
+            "type": "function_call_output",
+            "call_id": f"b{number}",
+            "output": [{"type": "input_text", "text": rows(number, 40)}],
+        },
+    ]
+
+
+ANTHROPIC = [{"role": "user", "content": "Check all shards."}, *(m for n in range(14) for m in asked(n))]
+RESPONSES = [
+    {"role": "user", "content": "Check all shards."},
+    *(item for n in range(14) for item in given(n)),
+]
+
+ODD_MESSAGES: list[Dict] = [
+    {
+        "role": "user",
+        "content": [{"type": "text", "text": "A", "citations": None}, {"type": "container_upload"}],
+    },
+    {"content": "keys in another order", "role": "assistant"},
+    {
+        "role": "user",
+        "content": [
+            {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}},
+            marked({"type": "document", "source": {"type": "url", "url": "https://x/y.pdf"}, "title": "y"}),
+        ],
+    },
+    {
+        "role": "assistant",
+        "content": [
+            {"type": "redacted_thinking", "data": "EmwK"},
+            {"signature": "s", "thinking": "", "type": "thinking"},
+            {"type": "server_tool_use", "id": "srv", "name": "web_search", "input": {"query": "q"}},
+            {"type": "web_search_tool_result", "tool_use_id": "srv", "content": []},
+            {"type": "tool_use", "id": "t", "name": "f", "input": {}, "caller": {"type": "direct"}},
+            {"type": "tool_use", "id": "u", "name": "f", "input": {}},
+            {"type": "tool_use", "id": "v", "name": "f", "input": {}},
+        ],
+    },
+    {
+        "role": "user",
+        "content": [
+            {"type": "tool_result", "tool_use_id": "t"},
+            {"type": "tool_result", "tool_use_id": "u", "content": []},
+            {"tool_use_id": "v", "type": "tool_result", "is_error": False, "content": ""},
+        ],
+    },
+    {"role": "system", "content": "From here on, be brief."},
+]
+
+ODD_ITEMS: list[Dict] = [
+    {"role": "developer", "content": "Be brief."},
+    {
+        "type": "message",
+        "role": "user",
+        "content": [
+            {"type": "input_text", "text": "See"},
+            {"type": "input_image", "image_url": PIXELS, "detail": "auto"},
+            {"type": "input_image", "file_id": "file-1", "detail": "low"},
+            {"type": "input_file", "filename": "a.pdf", "file_data": "data:application/pdf;base64,AAAA"},
+        ],
+    },
+    {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "Hm."}], "status": None},
+    {
+        "type": "web_search_call",
+        "id": "ws_1",
+        "status": "completed",
+        "action": {"type": "search", "query": "q"},
+    },
+    {"type": "image_generation_call", "id": "ig_1", "status": "completed", "result": "iVBORw0KGgo"},
+    {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "status": "completed",
+        "phase": "commentary",
+        "content": [
+            {
+                "type": "output_text",
+                "text": "One.",
+                "annotations": [{"type": "url_citation"}],
+                "logprobs": [],
+            },
+            {"type": "refusal", "refusal": "Not that."},
+        ],
+    },
+    {"type": "custom_tool_call", "call_id": "c1", "name": "sh", "input": "ls"},
+    {
+        "type": "shell_call",
+        "call_id": "c2",
+        "id": "sh_1",
+        "action": {"commands": ["ls"]},
+        "status": "completed",
+    },
+    {
+        "type": "apply_patch_call",
+        "call_id": "c3",
+        "operation": {"type": "delete_file", "path": "a"},
+        "status": "x",
+    },
+    {
+        "type": "computer_call",
+        "call_id": "c4",
+        "id": "cu_1",
+        "pending_safety_checks": [],
+        "status": "completed",
+    },
+    {"type": "custom_tool_call_output", "call_id": "c1", "output": "a"},
+    {
+        "type": "shell_call_output",
+        "call_id": "c2",
+        "max_output_length": 9,
+        "output": [{"stdout": "a", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}],
+    },
+    {"type": "apply_patch_call_output", "call_id": "c3", "status": "completed"},
+    {
+        "type": "computer_call_output",
+        "call_id": "c4",
+        "output": {"type": "computer_screenshot", "image_url": PIXELS},
+    },
+    {"role": "assistant", "content": "In the easy form."},
+    {"type": "message", "role": "assistant", "content": []},
+    {"id": "msg_9"},
+    {"type": "something_new", "id": "new_1", "payload": {"deep": [1, 2]}},
+    {"role": "user", "content": "Go on."},
+]
+
+READ_WRITE = [
+    pytest.param(from_anthropic, to_anthropic, ANTHROPIC, id="anthropic"),
+    pytest.param(from_anthropic, to_anthropic, ODD_MESSAGES, id="anthropic, odd"),
+    pytest.param(from_responses, to_responses, RESPONSES, id="responses"),
+    pytest.param(from_responses, to_responses, ODD_ITEMS, id="responses, odd"),
+    pytest.param(from_openai, to_openai, ANTHROPIC, id="anthropic among chat dicts"),
+]
+
+
+@pytest.mark.parametrize(("read", "write", "said"), READ_WRITE)
+def test_what_is_read_is_written_as_it_was(read: Any, write: Any, said: list[Dict]) -> None:
+    assert json.dumps(write(read(said))) == json.dumps(said)
+    stored = [Msg.from_dict(json.loads(json.dumps(msg.to_dict()))) for msg in read(said)]
+    assert json.dumps(write(stored)) == json.dumps(said)
+
+
+def test_objects_of_the_sdks_are_read_as_they_are() -> None:
+    from anthropic.types import TextBlock, ToolUseBlock
+    from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
+
+    content = [
+        TextBlock(type="text", text="I look."),
+        ToolUseBlock(type="tool_use", id="t", name="f", input={}),
+    ]
+    written = to_anthropic(
+        from_anthropic([{"role": "user", "content": "Go."}, {"role": "assistant", "content": content}])
+    )
+    assert [block["type"] for block in written[1]["content"]] == ["text", "tool_use"]
+    text = ResponseOutputText(type="output_text", text="I look.", annotations=[])
+    said = ResponseOutputMessage(id="m", type="message", role="assistant", status="completed", content=[text])
+    call = ResponseFunctionToolCall(type="function_call", call_id="c", name="f", arguments="{}")
+    (msg,) = from_responses([said, call])
+    assert [block["type"] for block in msg.get_content_blocks()] == ["text", "tool_use"]
+    assert [item["type"] for item in to_responses([msg])] == ["message", "function_call"]
+
+
+# Among forms
+
+
+@pytest.mark.parametrize(("read", "said"), [(from_anthropic, ANTHROPIC), (from_responses, RESPONSES)])
+def test_every_form_writes_what_another_read(read: Any, said: list[Dict]) -> None:
+    msgs = read(said[:7])
+    assert [m["role"] for m in to_openai(msgs)][:4] == ["user", "assistant", "tool", "tool"]
+    items = to_responses(msgs)
+    assert [item.get("type") for item in items if "type" in item].count("function_call_output") >= 2
+    turns = to_anthropic(msgs)
+    assert [block["type"] for block in turns[2]["content"]][:2] == ["tool_result", "tool_result"]
+    assert not any("openai" in json.dumps(wire) for wire in (*to_openai(msgs), *items, *turns))
+
+
+@pytest.mark.parametrize(
+    ("read", "said", "name"),
+    [
+        (from_openai, {"role": "assistant", "content": [{"toolUse": {"toolUseId": "c"}}]}, "Bedrock"),
+        (from_anthropic, {"role": "user", "content": [{"toolResult": {"toolUseId": "c"}}]}, "Bedrock"),
+        (from_openai, {"role": "user", "parts": [{"text": "Hello"}]}, "Gemini"),
+        (from_anthropic, {"role": "model", "parts": [{"functionCall": {"name": "f"}}]}, "Gemini"),
+        (from_responses, {"role": "user", "parts": [{"type": "text", "text": "Hello"}]}, "Vercel"),
+        (from_openai, {"type": "function_call", "call_id": "c"}, "from_responses"),
+        (from_responses, {"role": "assistant", "content": None, "tool_calls": [{}]}, "chat dict"),
+        (from_responses, {"role": "tool", "tool_call_id": "c", "content": "x"}, "function_call_output"),
+        (from_responses, {"role": "user", "content": [{"type": "tool_result"}]}, "form='anthropic'"),
+        (from_anthropic, {"role": "tool", "tool_call_id": "c", "content": "x"}, "role"),
+    ],
+)
+def test_what_is_of_another_form_is_refused_by_name(read: Any, said: Dict, name: str) -> None:
+    with pytest.raises(InvalidMessageError, match=name):
+        read([said])
+
+
+# What the whole asks for
+
+
+def test_results_that_came_one_by_one_go_in_one_message_of_the_user() -> None:
+    calls = [{"id": c, "type": "function", "function": {"name": "f", "arguments": "{}"}} for c in "ab"]
+    msgs = from_openai(
+        [
+            {"role": "user", "content": "Go."},
+            {"role": "assistant", "content": None, "tool_calls": calls},
+            {"role": "tool", "tool_call_id": "a", "content": "1"},
+            {"role": "tool", "tool_call_id": "b", "content": "2"},
+            {"role": "user", "content": "And?"},
+        ]
+    )
+    assert [(m["role"], len(m["content"])) for m in to_anthropic(msgs)[1:3]] == [
+        ("assistant", 2),
+        ("user", 2),
+    ]
+
+
+def test_the_user_opens_and_four_cache_marks_stay() -> None:
+    said = [{"role": "assistant", "content": [marked({"type": "text", "text": str(n)})]} for n in range(6)]
+    written = to_anthropic(from_anthropic(said))
+    assert written[0]["role"] == "user"
+    assert ["cache_control" in m["content"][0] for m in written[1:]] == [False, False, True, True, True, True]
+
+
+@pytest.mark.parametrize(
+    ("call", "output"),
+    [
+        ({"type": "custom_tool_call", "name": "f", "input": "x"}, MISSING_RESULT),
+        (
+            {"type": "shell_call", "action": {"commands": ["ls"]}},
+            [{"stdout": MISSING_RESULT, "stderr": "", "outcome": {"type": "exit", "exit_code": 1}}],
+        ),
+    ],
+)
+async def test_a_call_without_output_gets_one_of_its_kind(call: Dict, output: Any) -> None:
+    said = [{"role": "user", "content": "Go."}, {**call, "call_id": "c"}, {"role": "user", "content": "And?"}]
+    view = await CompressedMemory(max_total_tokens=1_000).view(said, form="responses")
+    assert view[:2] == said[:2]
+    assert view[2] == {"type": f"{call['type']}_output", "call_id": "c", "output": output}
+
+
+# Views
+
+FORMS = [
+    pytest.param("anthropic", ANTHROPIC, id="anthropic"),
+    pytest.param("responses", RESPONSES, id="responses"),
+]
+
+
+def pairs(view: list[Dict]) -> tuple[list[str], list[str]]:
+    """Return the ids of calls and of results in a view, in order."""
+    blocks = [b for m in view for b in (m["content"] if isinstance(m.get("content"), list) else [])]
+    calls = [b["id"] for b in blocks if b["type"] == "tool_use"]
+    results = [b["tool_use_id"] for b in blocks if b["type"] == "tool_result"]
+    calls += [item["call_id"] for item in view if item.get("type") == "function_call"]
+    results += [item["call_id"] for item in view if item.get("type") == "function_call_output"]
+    return calls, results
+
+
+@pytest.mark.parametrize(("form", "said"), FORMS)
+@pytest.mark.parametrize("budget", [1_500, 3_000, 6_000])
+async def test_views_of_a_growing_list_are_valid_and_made_of_its_own_objects(
+    form: Any, said: list[Dict], budget: int
+) -> None:
+    memory = CompressedMemory(max_total_tokens=budget)
+    step, before = len(said) // 14, None
+    for end in range(1 + step, len(said) + 1, step):
+        view = await memory.view(said[:end], form=form)
+        calls, results = pairs(view)
+        assert calls == results
+        assert memory.stats().view_tokens <= budget
+        whole = [item for item in view if any(item is one for one in said)]
+        assert whole[0] is said[0]
+        if before is not None and memory.stats().events == before[0]:
+            assert view[: len(before[1])] == before[1]
+        before = memory.stats().events, view
+    assert memory.stats().events > 1
+    assert len(whole) < len(said)
+
+
+@pytest.mark.parametrize(("form", "said"), FORMS)
+async def test_a_memory_that_is_saved_goes_on_with_the_list(form: Any, said: list[Dict]) -> None:
+    store = InMemoryOffloadStore()
+    memory = CompressedMemory(max_total_tokens=3_000, store=store)
+    view = await memory.view(said, form=form)
+    again = CompressedMemory(max_total_tokens=3_000, store=store)
+    await again.load(json.loads(json.dumps(await memory.save())))
+    assert await again.view(said, form=form) == view
+    assert again.stats().events == 0
+    assert await again.size() == await memory.size()
+    with pytest.raises(UnrelatedMessagesError):
+        await again.view([{"role": "user", "content": "Another matter."}], form=form)
+
+
+@pytest.mark.parametrize(("form", "said"), FORMS)
+async def test_what_is_changed_in_a_list_is_changed_in_the_view(form: Any, said: list[Dict]) -> None:
+    memory = CompressedMemory(max_total_tokens=40_000)
+    await memory.view(said, form=form)
+    mended = [{"role": "user", "content": "Check the first shards."}, *said[1:]]
+    assert await memory.view(mended, form=form) == mended
+    shorter = said[: len(said) // 2]
+    shorter = [*shorter[: shorter.index(said[0]) + 1], *said[1 : 1 + len(said) // 14 * 3]]
+    assert await memory.view(shorter, form=form) == shorter
+    assert await memory.view(said, form=form) == said
+
+
+@pytest.mark.parametrize("budget", [1_000, 2_000, 6_000])
+async def test_anthropics_messages_given_as_chat_dicts_stay_valid(budget: int) -> None:
+    memory, state = CompressedMemory(max_total_tokens=budget), None
+    for end in range(3, len(ANTHROPIC) + 1, 2):
+        await memory.sync(ANTHROPIC[:end])
+        result = compress_messages(ANTHROPIC[:end], max_total_tokens=budget, state=state)
+        state = result.state
+        for view in (result.messages, to_openai(await memory.get_memory())):
+            for before, after in zip([{"content": []}, *view], [*view, {"content": []}], strict=True):
+                assert pairs([before])[0] == pairs([after])[1]
+
+
+@pytest.mark.parametrize(("form", "said"), FORMS)
+def test_compress_messages_takes_every_form(form: Any, said: list[Dict]) -> None:
+    state = None
+    for end in range(1 + len(said) // 14, len(said) + 1, len(said) // 14):
+        result = compress_messages(said[:end], form=form, max_total_tokens=3_000, state=state)
+        state = json.loads(json.dumps(result.state))
+        calls, results = pairs(result.messages)
+        assert calls == results
+    assert len(result.messages) < len(said)
