@@ -527,7 +527,7 @@ class CompressedMemory(MemoryBase):
         from context_compressor.tools import OffloadTools  # they stand above memories
 
         as_form(form)
-        return OffloadTools(self)
+        return OffloadTools(self, wire=form)
 
     def offer_tools(self) -> None:
         """Note that the agent has the read-back tools: stand-ins that are made from now on name them."""

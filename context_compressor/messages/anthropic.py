@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from context_compressor.errors import InvalidMessageError
 from context_compressor.messages.foreign import refuse_foreign
+from context_compressor.messages.media import source_of
 from context_compressor.messages.msg import Block, Msg, Role, copy_json
 from context_compressor.messages.wire import (
     REMARK,
@@ -254,6 +255,9 @@ def _write_block(block: Block) -> dict[str, Any] | None:
         return None
     if kind == "text" and not block["text"].strip() and not noted:
         return None
+    if kind == "file" and isinstance(block.get("file"), Mapping):  # as chat dicts have it
+        source = source_of(str(block["file"].get("file_data") or ""))
+        return {"type": "document", "source": source} if source["type"] == "base64" else None
     if kind in _KEYS:
         return assemble({key: copy_json(block[key]) for key in _KEYS[str(kind)]}, noted)
     return {key: copy_json(value) for key, value in block.items() if key != REMARK}

@@ -161,7 +161,7 @@ def _remark(noted: dict[str, Any]) -> dict[str, Any] | None:
 
 
 _TEXTS = ("input_text", "output_text", "text")
-_URLS = {"input_image": ("image", "image_url"), "input_file": ("file", "file_data")}
+_FILE_KEYS = ("filename", "file_data")
 
 
 def _read_part(part: object, path: str) -> Block:
@@ -178,10 +178,13 @@ def _read_part(part: object, path: str) -> Block:
             raise wrong(f"{path}.text", "a string", data.get("text"))
         noted = {"part": kind} | remember(data, ("type", "text"), ("type", "text"), f"{path}.")
         return {"type": "text", "text": data["text"], REMARK: {"of": OF, **noted}}
-    ours, key = _URLS.get(str(kind), ("", ""))
-    if ours and isinstance(data.get(key), str):
-        noted = {"part": kind} | remember(data, ("type", key), ("type", key), f"{path}.")
-        return {"type": ours, "source": source_of(data[key]), REMARK: {"of": OF, **noted}}
+    if kind == "input_image" and isinstance(data.get("image_url"), str):
+        noted = {"part": kind} | remember(data, ("type", "image_url"), ("type", "image_url"), f"{path}.")
+        return {"type": "image", "source": source_of(data["image_url"]), REMARK: {"of": OF, **noted}}
+    if kind == "input_file" and isinstance(data.get("file_data"), str):
+        file = {key: data[key] for key in _FILE_KEYS if key in data}
+        noted = {"part": kind} | remember(data, ("type", *file), ("type", *file), f"{path}.")
+        return {"type": "file", "file": file, REMARK: {"of": OF, **noted}}
     return {"type": WRAPPED, WRAPPED: data}
 
 
@@ -194,11 +197,14 @@ def _write_part(block: Block, role: str) -> dict[str, Any]:
         if part not in _TEXTS:
             part, noted = "output_text" if role == "assistant" else "input_text", {}
         return assemble({"type": part, "text": block["text"]}, noted)
-    source = block.get("source")
+    source, file = block.get("source"), block.get("file")
     url = url_of(source) if isinstance(source, dict) else None
-    if url is not None and kind in ("image", "file"):
-        part = part or ("input_image" if kind == "image" else "input_file")
-        return assemble({"type": part, _URLS[str(part)][1]: url}, noted)
+    if url is not None and kind == "image":
+        return assemble({"type": "input_image", "image_url": url}, noted)
+    if kind == "file" and isinstance(file, dict) and "file_data" in file:
+        return assemble(
+            {"type": "input_file", **{key: file[key] for key in _FILE_KEYS if key in file}}, noted
+        )
     return {key: copy_json(value) for key, value in block.items() if key != REMARK}
 
 

@@ -15,7 +15,7 @@ from context_compressor.errors import (
 )
 from context_compressor.events import NoteFate
 from context_compressor.memory.loops import Face
-from context_compressor.messages.chat import block_to_part
+from context_compressor.messages.forms import FORMS
 from context_compressor.messages.media import is_data_url, kind_of_media, media_type_of, source_of
 from context_compressor.messages.msg import Block, Msg, copy_json
 from context_compressor.messages.speech import loaded_note
@@ -53,7 +53,7 @@ from context_compressor.tools.source import (
 if TYPE_CHECKING:
     import regex
 
-Wire = Literal["openai", "dashscope"]
+Wire = Literal["openai", "chat", "responses", "anthropic", "dashscope"]
 
 GREP_TOKENS = 300
 """What a search of texts answers unless `limit` asks for more: enough to see where to read on. Where the
@@ -72,6 +72,22 @@ _NOTE_ANSWERS: dict[NoteFate, str] = {
 }
 
 
+def _chat_schema(function: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "function", "function": function}
+
+
+def _responses_schema(function: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "function", **function, "strict": False}
+
+
+def _anthropic_schema(function: dict[str, Any]) -> dict[str, Any]:
+    named = {key: function[key] for key in ("name", "description")}
+    return {**named, "input_schema": function["parameters"]}
+
+
+_SHAPES = {"responses": _responses_schema, "anthropic": _anthropic_schema}
+
+
 class OffloadTools:
     """Give an agent `read_offloaded`, `grep_offloaded` and `load_offloaded` over what one memory offloaded.
 
@@ -83,8 +99,8 @@ class OffloadTools:
 
     Args:
         memory: a `CompressedMemory`, or anything with the members of `OffloadSource`.
-        wire: the form of the content parts that `load` and `attachment` give: those of chat completions
-            ("openai"), or of DashScope's own multimodal endpoint ("dashscope").
+        wire: the form of schemas and of what `load` and `attachment` give: that of chat completions ("chat",
+            or "openai"), "responses", "anthropic", or of DashScope's own multimodal endpoint ("dashscope").
 
     Raises:
         InvalidArgumentError: `memory` lacks members of `OffloadSource`, or there is no such wire.
@@ -114,9 +130,9 @@ class OffloadTools:
 
     @property
     def schemas(self) -> list[Any]:
-        """The tool schemas in OpenAI's form; a copy each time."""
-        offered = [schema for schema in SCHEMAS if schema["function"]["name"] in self._names]
-        copied: list[Any] = copy_json(offered)
+        """The tool schemas in the wire's form; a copy each time."""
+        functions = [schema["function"] for schema in SCHEMAS if schema["function"]["name"] in self._names]
+        copied: list[Any] = [_SHAPES.get(self._wire, _chat_schema)(copy_json(one)) for one in functions]
         return copied
 
     async def call(self, name: str, arguments: Mapping[str, Any] | str | None = None) -> str:
@@ -165,7 +181,7 @@ class OffloadTools:
     async def attachment(
         self, name: str, arguments: Mapping[str, Any] | str | None = None
     ) -> dict[str, Any] | None:
-        """Return the user's message (a chat dict) that belongs behind a call's result.
+        """Return the user's message, in the wire's form, that belongs behind a call's result.
 
         That is the media that `load_offloaded` loads; None for any other tool, and where the call's answer
         says why nothing is shown.
@@ -176,9 +192,7 @@ class OffloadTools:
             ref, url = await self._find_media(Arguments(name, as_arguments(arguments)))
         except FinalAnswer:
             return None
-        note = loaded_note(ref, LOAD_TOOL)
-        text = {"text": note} if self._wire == "dashscope" else {"type": "text", "text": note}
-        return {"role": "user", "content": [text, self._part(url)]}
+        return self._message(loaded_note(ref, LOAD_TOOL), url)
 
     # What each tool answers; FinalAnswer and PatternError say what is wrong.
 
@@ -273,7 +287,15 @@ class OffloadTools:
         return ref, url
 
     def _part(self, url: str) -> dict[str, Any]:
-        return {kind_of_media(url): url} if self._wire == "dashscope" else block_to_part(_media_block(url))
+        part: dict[str, Any] = self._message("", url)["content"][-1]
+        return part
+
+    def _message(self, note: str, url: str) -> dict[str, Any]:
+        if self._wire == "dashscope":
+            return {"role": "user", "content": [{"text": note}, {kind_of_media(url): url}]}
+        msg = Msg("user", [{"type": "text", "text": note}, _media_block(url)], "user")
+        message: dict[str, Any] = FORMS.get(self._wire, FORMS["chat"]).write([msg])[0]
+        return message
 
     async def _search(self, arguments: Arguments) -> str:
         assert can(self._memory, "search_history")

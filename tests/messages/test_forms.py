@@ -413,3 +413,36 @@ def test_compress_messages_takes_every_form(form: Any, said: list[Dict]) -> None
         calls, results = pairs(result.messages)
         assert calls == results
     assert len(result.messages) < len(said)
+
+
+# Tools
+
+
+@pytest.mark.parametrize(
+    ("form", "kinds"),
+    [
+        ("chat", ["text", "image_url"]),
+        ("responses", ["input_text", "input_image"]),
+        ("anthropic", ["text", "image"]),
+    ],
+)
+async def test_tools_speak_the_form(form: Any, kinds: list[str]) -> None:
+    store = InMemoryOffloadStore()
+    memory = CompressedMemory(max_total_tokens=16_000, store=store)
+    picture = {"type": "image_url", "image_url": {"url": PIXELS}}
+    words = {"role": "assistant", "content": rows(1)}
+    look = {"role": "user", "content": [{"type": "text", "text": "Look."}, picture]}
+    await memory.view(
+        [{"role": "user", "content": "Go."}, look, *[words] * 26, {"role": "user", "content": "And?"}]
+    )
+    tools = memory.tools(form)
+    named = [schema.get("name") or schema["function"]["name"] for schema in tools.schemas]
+    assert set(named) == tools.names
+    assert all({"function", "parameters", "input_schema"} & schema.keys() for schema in tools.schemas)
+    (ref,) = [
+        ref for ref in await memory.reachable_refs() if (await memory.read_ref(ref)).startswith("data:")
+    ]
+    message = await tools.attachment("load_offloaded", {"ref": ref})
+    assert message is not None
+    assert [part["type"] for part in message["content"]] == kinds
+    assert (await tools.load(ref)) == message["content"][1]
