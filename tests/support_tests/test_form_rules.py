@@ -1,0 +1,108 @@
+"""What the rules of the Responses API and of Anthropic refuse, and what they take."""
+
+from typing import Any
+
+import pytest
+
+from tests.support import anthropic_rules, responses_rules
+from tests.support_tests.refused_forms import (
+    CHUNK,
+    FOUND,
+    HI,
+    IMAGE,
+    MARK,
+    REASONING,
+    REFUSED_ANTHROPIC,
+    REFUSED_RESPONSES,
+    SEARCH,
+    SHELL,
+    THOUGHT,
+    call,
+    model,
+    output,
+    result,
+    said,
+    text,
+    use,
+    user,
+)
+
+
+class TestResponses:
+    @pytest.mark.parametrize(("items", "problem"), REFUSED_RESPONSES.values(), ids=REFUSED_RESPONSES)
+    def test_what_breaks_a_rule_is_refused(self, items: list[Any], problem: str):
+        assert any(problem in found for found in responses_rules.problems(items))
+
+    @pytest.mark.parametrize(
+        "items",
+        [
+            [HI, REASONING, call(id="fc_1"), call("c2"), output("c2"), output("c1", "")],
+            [HI, REASONING, {**REASONING, "id": "rs_2"}, call(), HI, output()],
+            [HI, SHELL, {"type": "shell_call_output", "call_id": "c1", "output": [CHUNK]}],
+            [HI, {"type": "item_reference", "id": "fc_1"}, output()],
+            [HI, REASONING, {"id": "msg_1"}],
+            [HI, REASONING, {"type": "web_search_call", "id": "ws_1", "status": "completed"}],
+            [HI, {"type": "something_new", "x": [1]}, {"role": "assistant", "content": ""}],
+            [HI, {"type": "reasoning", "summary": [], "encrypted_content": "x"}, call(), output()],
+            [said({"type": "input_image", "file_id": "file-1", "detail": "auto"}, "developer")],
+        ],
+    )
+    def test_what_is_valid_passes(self, items: list[Any]):
+        assert responses_rules.problems(items, responses_rules.needs_of(items)) == []
+
+    def test_a_call_needs_the_reasoning_that_it_came_with(self):
+        history = [HI, REASONING, call(id="fc_1"), call("c2", id="fc_2"), output(), output("c2")]
+        needs = responses_rules.needs_of(history)
+        assert needs == {"fc_1": "rs_1", "fc_2": "rs_1"}
+        without = [item for item in history if item is not REASONING]
+        assert responses_rules.problems(without) == []
+        [first, _second] = responses_rules.problems(without, needs)
+        assert "Item 'fc_1' of type 'function_call' was provided without its required 'reasoning'" in first
+
+
+class TestAnthropic:
+    @pytest.mark.parametrize(("messages", "problem"), REFUSED_ANTHROPIC.values(), ids=REFUSED_ANTHROPIC)
+    def test_what_breaks_a_rule_is_refused(self, messages: list[Any], problem: str):
+        assert any(problem in found for found in anthropic_rules.problems(messages))
+
+    @pytest.mark.parametrize(
+        "messages",
+        [
+            [HI, model(THOUGHT, text(), use(), use("t2")), user(result("t2", content=""), result(), text())],
+            [HI, model(THOUGHT, SEARCH, FOUND, THOUGHT, text()), HI],
+            [HI, model(SEARCH)],
+            [HI, HI, model(text(" x")), {"role": "assistant", "content": "The answer is"}],
+            [HI, model(use()), user(result(content=[IMAGE])), {"role": "system", "content": "Be brief."}],
+            [user({"type": "something_new", "x": 1}, text(**MARK))],
+            [HI, model(use()), user({"type": "tool_result", "tool_use_id": "t1"})],
+        ],
+    )
+    def test_what_is_valid_passes(self, messages: list[Any]):
+        assert anthropic_rules.problems(messages) == []
+
+    @pytest.mark.parametrize("system", ["Be kind.", "", [text(**MARK)]])
+    def test_a_system_prompt_is_a_text_or_blocks_of_text(self, system: Any):
+        assert anthropic_rules.problems([HI], system) == []
+        assert anthropic_rules.problems([HI], [IMAGE])
+        assert anthropic_rules.problems([HI], 5)
+
+    def test_marks_are_counted_over_system_and_messages(self):
+        messages = [HI, model(use(**MARK)), user(result(content=[text(**MARK)], **MARK))]
+        assert anthropic_rules.problems(messages, [text(**MARK)]) == []
+        assert "Found 5" in anthropic_rules.problems(messages, [text(**MARK), text(**MARK)])[0]
+
+    def test_a_request_that_is_no_unicode_is_refused(self):
+        assert "not valid JSON" in anthropic_rules.problems([user(text("half \ud83d"))])[0]
+
+    def test_thinking_stays_while_its_turn_is_open(self):
+        history = [HI, model(THOUGHT, use()), user(result()), model(THOUGHT, use("t2")), user(result("t2"))]
+        thinking = anthropic_rules.thinking_of(history)
+        assert thinking == {"t1": "c2ln", "t2": "c2ln"}
+        assert anthropic_rules.problems(history, thinking=thinking) == []
+        lost = [HI, model(use()), *history[2:]]
+        [problem] = anthropic_rules.problems(lost, thinking=thinking)
+        assert "messages.1.content.0.type: Expected `thinking`" in problem
+        changed = [HI, model({**THOUGHT, "signature": "b3Ro"}, use()), *history[2:]]
+        assert "cannot be modified" in anthropic_rules.problems(changed, thinking=thinking)[0]
+        closed = [*lost, model(text()), HI]
+        assert anthropic_rules.problems(closed, thinking=thinking) == []
