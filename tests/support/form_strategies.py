@@ -1,0 +1,32 @@
+"""Hypothesis strategies: histories of Responses items and of Anthropic messages that their providers accept.
+
+They draw what the seeded generators draw, `random_responses` and `random_anthropic`, from Hypothesis's own
+`Random`, so that a failing history is made smaller.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from tests.support.random_anthropic import random_anthropic
+from tests.support.random_responses import random_responses
+
+__all__ = ["anthropic_histories", "random_anthropic", "random_responses", "responses_histories"]
+
+Dict = dict[str, Any]
+
+
+@st.composite
+def responses_histories(draw: st.DrawFn, max_turns: int = 4) -> list[Dict]:
+    """Draw input items of the Responses API; a turn is a request and all that is done for it."""
+    rng = draw(st.randoms(use_true_random=False))
+    return random_responses(rng, draw(st.integers(0, max_turns)))
+
+
+@st.composite
+def anthropic_histories(draw: st.DrawFn, max_turns: int = 4) -> list[Dict]:
+    """Draw messages of Anthropic's Messages API; a turn is a request and all that is done for it."""
+    rng = draw(st.randoms(use_true_random=False))
+    return random_anthropic(rng, draw(st.integers(0, max_turns)))

@@ -1,0 +1,214 @@
+"""Random histories of Anthropic messages that the API accepts, by `anthropic_rules`."""
+
+from __future__ import annotations
+
+import json
+from random import Random
+from typing import Any
+
+from tests.support.form_pieces import ARGUMENTS, NAMES, PDF, PNG, Dict, Pieces
+
+_MARKABLE = frozenset({"text", "image", "document", "tool_use", "tool_result", "search_result"})
+
+
+def random_anthropic(rng: Random, turns: int) -> list[Dict]:
+    """Return a history of so many turns; a turn is a request and all that is done for it."""
+    return _History(Pieces(rng)).write(turns)
+
+
+class _History:
+    """Some models think, some also between two calls; some clients mark what is to be cached."""
+
+    def __init__(self, pieces: Pieces) -> None:
+        self._draw = pieces
+        self._thinks = pieces.one_in(2)
+        self._marks = not pieces.one_in(3)
+
+    def write(self, turns: int) -> list[Dict]:
+        draw = self._draw
+        messages: list[Dict] = []
+        for number in range(turns):
+            messages.append({"role": "user", "content": self._request()})
+            if draw.one_in(12):
+                messages.append({"role": "user", "content": self._request()})
+            rounds = draw.pick((0, 0, 1, 1, 2, 3))
+            for _ in range(rounds):
+                messages += self._round()
+            if draw.one_in(30):
+                messages.append({"role": "system", "content": draw.pick((draw.text(), [self._text()]))})
+                messages.append({"role": "assistant", "content": self._answer()})
+            elif number < turns - 1 or not draw.one_in(3):
+                messages.append({"role": "assistant", "content": self._answer()})
+        if self._marks:
+            self._mark(messages)
+        _end_without_space(messages)
+        return [draw.keys(message) for message in messages]
+
+    def _request(self) -> str | list[Dict]:
+        draw = self._draw
+        if draw.one_in(2):
+            return draw.text()
+        blocks = [draw.keys(self._given()) for _ in range(draw.pick((1, 1, 2, 3)))]
+        return blocks if draw.one_in(2) else [*blocks, self._text()]
+
+    def _text(self) -> Dict:
+        return {"type": "text", "text": self._draw.text()}
+
+    def _given(self) -> Dict:
+        """A block that a user, or a tool, may hand over."""
+        draw = self._draw
+        match draw.number(0, 9):
+            case 0:
+                return {"type": "image", "source": self._source("image")}
+            case 1:
+                return {"type": "document", "source": self._source("document")} | draw.some(
+                    title="A page", context=None, citations={"enabled": True}
+                )
+            case 2:
+                found = {"type": "search_result", "source": "https://example.com", "title": "A page"}
+                return {**found, "content": [self._text()], **draw.some(citations={"enabled": True})}
+        return self._text() | draw.some(citations=None)
+
+    def _source(self, kind: str) -> Dict:
+        draw = self._draw
+        media, data = ("image/png", PNG) if kind == "image" else ("application/pdf", PDF)
+        sources: list[Dict] = [
+            {"type": "base64", "media_type": media, "data": data},
+            {"type": "url", "url": "https://example.com/a"},
+            {"type": "file", "file_id": "file_1"},
+        ]
+        if kind == "document":
+            sources += [
+                {"type": "text", "media_type": "text/plain", "data": draw.output()},
+                {"type": "content", "content": draw.pick((draw.text(), [self._text()]))},
+            ]
+        return draw.pick(sources)
+
+    def _round(self) -> list[Dict]:
+        """An assistant's message with calls, and the user's with their results."""
+        draw = self._draw
+        blocks = self._thoughts()
+        if draw.one_in(2):
+            blocks.append(self._text())
+        if draw.one_in(8):
+            blocks += [*self._hosted(), *self._later_thoughts(blocks)]
+        calls = [self._call() for _ in range(draw.pick((1, 1, 1, 2, 3, 4)))]
+        blocks += calls
+        results = draw.order([self._result(call["id"]) for call in calls])
+        if draw.one_in(6):
+            results += [draw.keys(self._given()) for _ in range(draw.pick((1, 2)))]
+        return [
+            {"role": "assistant", "content": [draw.keys(block) for block in blocks]},
+            {"role": "user", "content": results},
+        ]
+
+    def _answer(self) -> str | list[Dict]:
+        draw = self._draw
+        blocks = self._thoughts()
+        if not blocks and draw.one_in(3):
+            return draw.text()
+        if draw.one_in(8):
+            blocks += [*self._hosted(), *self._later_thoughts(blocks)]
+        if draw.one_in(20):
+            blocks.append({"type": "future_block", "data": {"text": draw.text()}})
+        for _ in range(draw.pick((1, 1, 2))):
+            block = self._text()
+            if draw.one_in(5):
+                cited = {"cited_text": "x", "document_index": 0, "document_title": None}
+                block["citations"] = [
+                    {"type": "char_location", "start_char_index": 0, "end_char_index": 1, **cited}
+                ]
+            blocks.append(block)
+        return [draw.keys(block) for block in blocks]
+
+    def _thoughts(self) -> list[Dict]:
+        draw = self._draw
+        if not self._thinks or draw.one_in(4):
+            return []
+        return [self._thought() for _ in range(draw.pick((1, 1, 1, 2)))]
+
+    def _later_thoughts(self, blocks: list[Dict]) -> list[Dict]:
+        thinks = bool(blocks) and blocks[0]["type"] in ("thinking", "redacted_thinking")
+        return [self._thought()] if thinks and self._draw.one_in(2) else []
+
+    def _thought(self) -> Dict:
+        draw = self._draw
+        signature = draw.fresh("sig") + "ErUBCkYIBxgC" * draw.number(1, 20)
+        if draw.one_in(5):
+            return {"type": "redacted_thinking", "data": signature}
+        return {
+            "type": "thinking",
+            "thinking": draw.pick(("", draw.output(), draw.text())),
+            "signature": signature,
+        }
+
+    def _call(self) -> Dict:
+        draw = self._draw
+        call = {"type": "tool_use", "id": draw.fresh("toolu"), "name": draw.pick(NAMES)}
+        return {**call, "input": json.loads(draw.pick(ARGUMENTS)), **draw.some(caller={"type": "direct"})}
+
+    def _result(self, call_id: str) -> Dict:
+        draw = self._draw
+        result: Dict = {"type": "tool_result", "tool_use_id": call_id}
+        kind = draw.number(0, 9)
+        if kind == 0:
+            return result
+        if kind == 1:
+            result["content"] = draw.pick(([], "", draw.output() + "x"))
+            result["is_error"] = bool(result["content"])
+        elif kind < 5:
+            texts = [draw.output() + "." for _ in range(draw.pick((1, 1, 2)))]
+            result["content"] = [{"type": "text", "text": text} for text in texts]
+            if draw.one_in(4):
+                result["content"].append(draw.keys(self._given()))
+        else:
+            result["content"] = draw.output()
+            result |= draw.some(is_error=False)
+        return draw.keys(result)
+
+    def _hosted(self) -> list[Dict]:
+        """A call that Anthropic runs itself, and its result."""
+        draw = self._draw
+        call_id = draw.fresh("srvtoolu")
+        found = {"type": "web_search_result", "url": "https://example.com", "title": "A page"}
+        ran = {"type": "bash_code_execution_result", "stdout": draw.output(), "stderr": "", "return_code": 0}
+        kinds: tuple[tuple[str, Dict, Any], ...] = (
+            ("web_search", {"query": "x"}, [{**found, "encrypted_content": "EqQBCg==", "page_age": None}]),
+            (
+                "web_search",
+                {"query": "x"},
+                {"type": "web_search_tool_result_error", "error_code": "unavailable"},
+            ),
+            ("bash_code_execution", {"command": "ls"}, {**ran, "content": []}),
+        )
+        name, given, content = draw.pick(kinds)
+        return [
+            {"type": "server_tool_use", "id": call_id, "name": name, "input": given},
+            {"type": f"{name}_tool_result", "tool_use_id": call_id, "content": content},
+        ]
+
+    def _mark(self, messages: list[Dict]) -> None:
+        """Mark up to four blocks: the last ones, as most clients do, or any."""
+        draw = self._draw
+        mark = draw.pick(({"type": "ephemeral"}, {"type": "ephemeral", "ttl": "1h"}))
+        blocks = [
+            block
+            for message in messages
+            if isinstance(message["content"], list)
+            for block in message["content"]
+            if block["type"] in _MARKABLE
+        ]
+        for _ in range(draw.number(0, 4)):
+            if blocks:
+                block = blocks.pop() if draw.one_in(2) else blocks.pop(draw.rng.randrange(len(blocks)))
+                block["cache_control"] = dict(mark)
+
+
+def _end_without_space(messages: list[Dict]) -> None:
+    """A last message of the assistant is a prefill, which may not end with a space."""
+    if messages and messages[-1]["role"] == "assistant":
+        content = messages[-1]["content"]
+        if isinstance(content, str):
+            messages[-1]["content"] = content.rstrip()
+        elif content[-1]["type"] == "text":
+            content[-1]["text"] = content[-1]["text"].rstrip()

@@ -1,0 +1,259 @@
+"""Random histories of Responses input items that the API accepts, by `responses_rules`."""
+
+from __future__ import annotations
+
+from random import Random
+
+from tests.support.form_pieces import ARGUMENTS, NAMES, PDF, PNG, Dict, Pieces
+
+
+def random_responses(rng: Random, turns: int) -> list[Dict]:
+    """Return a history of so many turns; a turn is a request and all that is done for it."""
+    return _History(Pieces(rng)).write(turns)
+
+
+class _History:
+    """Some clients send items with their ids, some without; some have reasoning, encrypted or by id."""
+
+    def __init__(self, pieces: Pieces) -> None:
+        self._draw = pieces
+        self._with_ids = not pieces.one_in(4)
+        self._encrypted = not self._with_ids or pieces.one_in(2)
+        self._reasons = not pieces.one_in(3)
+
+    def write(self, turns: int) -> list[Dict]:
+        items: list[Dict] = []
+        if self._draw.one_in(3):
+            items.append(self._instruction())
+        for _ in range(turns):
+            items.append(self._user())
+            for _ in range(self._draw.pick((0, 0, 1, 1, 2, 3))):
+                items += self._round()
+            if not self._draw.one_in(6):
+                items += [*self._thoughts(), self._message("final_answer")]
+            if self._draw.one_in(10):
+                items.append(self._aside())
+        return [self._draw.keys(item) for item in items]
+
+    def _instruction(self) -> Dict:
+        role = self._draw.pick(("system", "developer"))
+        return {"type": "message", "role": role, "content": self._content(media=False)}
+
+    def _user(self) -> Dict:
+        message: Dict = {"role": "user", "content": self._content()}
+        match self._draw.number(0, 3):
+            case 0:
+                message = {"type": "message", **message}
+            case 1:
+                message = {"id": self._draw.fresh("msg"), **message, "type": "message", "status": "completed"}
+        return message
+
+    def _content(self, *, media: bool = True) -> str | list[Dict]:
+        draw = self._draw
+        if draw.one_in(2):
+            return draw.text()
+        return [self._part(media=media) for _ in range(draw.pick((1, 1, 2, 3)))]
+
+    def _part(self, *, media: bool = True) -> Dict:
+        draw = self._draw
+        kind = draw.number(0, 9) if media else 0
+        if kind < 6:
+            part: Dict = {"type": "input_text", "text": draw.pick(("", draw.text(), draw.text()))}
+            if draw.one_in(12):
+                part["prompt_cache_breakpoint"] = {"mode": "explicit"}
+        elif kind < 8:
+            address = draw.pick(("https://example.com/a.png", f"data:image/png;base64,{PNG}"))
+            part = {"type": "input_image", **draw.some(detail="low"), "image_url": address}
+            if draw.one_in(3):
+                part = {"type": "input_image", "file_id": "file-1", "detail": "auto"}
+        else:
+            source = draw.pick(
+                (
+                    {"file_id": "file-2"},
+                    {"file_url": "https://example.com/a.pdf"},
+                    {"filename": "a.pdf", "file_data": f"data:application/pdf;base64,{PDF}"},
+                )
+            )
+            part = {"type": "input_file", **source}
+        return draw.keys(part)
+
+    def _round(self) -> list[Dict]:
+        """What one response holds, with the outputs of its calls behind it."""
+        draw = self._draw
+        items = self._thoughts()
+        if draw.one_in(5):
+            items += [self._hosted(), *self._thoughts()]
+        if draw.one_in(4):
+            items.append(self._message("commentary"))
+        if draw.one_in(20):
+            items.append(self._unknown())
+        pairs = [self._call() for _ in range(draw.pick((1, 1, 1, 2, 3, 4)))]
+        items += [call for call, _ in pairs]
+        if draw.one_in(12):
+            items.append(self._user())
+        outputs = draw.order([output for _, output in pairs])
+        if draw.one_in(12):
+            outputs.insert(1, self._user())
+        return items + outputs
+
+    def _thoughts(self) -> list[Dict]:
+        draw = self._draw
+        if not self._reasons or draw.one_in(3):
+            return []
+        return [self._reasoning() for _ in range(draw.pick((1, 1, 1, 2)))]
+
+    def _reasoning(self) -> Dict:
+        draw = self._draw
+        item: Dict = {"type": "reasoning"}
+        if self._with_ids:
+            item["id"] = draw.fresh("rs")
+        item["summary"] = [
+            {"type": "summary_text", "text": f"**Looking**\n\n{draw.text()}"}
+            for _ in range(draw.pick((0, 0, 1, 2)))
+        ]
+        if self._encrypted:
+            item["encrypted_content"] = "gAAAAABo" + "Zm9vYmFy" * draw.number(4, 60)
+        elif draw.one_in(3):
+            item |= draw.some(encrypted_content=None, content=[{"type": "reasoning_text", "text": "Hm."}])
+        return item
+
+    def _id(self, prefix: str) -> Dict:
+        return {"id": self._draw.fresh(prefix)} if self._with_ids else {}
+
+    def _message(self, phase: str) -> Dict:
+        draw = self._draw
+        if draw.one_in(5):
+            return {"role": "assistant", "content": draw.text()}
+        parts: list[Dict] = []
+        for _ in range(draw.pick((1, 1, 1, 2))):
+            part: Dict = {"type": "output_text", "text": draw.text()}
+            match draw.number(0, 4):
+                case 0 | 1:
+                    part["annotations"] = []
+                case 2:
+                    part["annotations"] = [
+                        {
+                            "type": "url_citation",
+                            "start_index": 0,
+                            "end_index": 2,
+                            "title": "A page",
+                            "url": "https://example.com",
+                        }
+                    ]
+                    part["logprobs"] = []
+                case 3 if draw.one_in(4):
+                    part = {"type": "refusal", "refusal": "I cannot help with that."}
+            parts.append(draw.keys(part))
+        message = {**self._id("msg"), "type": "message", "role": "assistant", "content": parts}
+        return message | draw.some(status="completed", phase=phase)
+
+    def _call(self) -> tuple[Dict, Dict]:
+        draw = self._draw
+        call_id = draw.fresh("call")
+        extra = draw.some(status="completed", caller={"type": "direct"})
+        kind = draw.number(0, 15)
+        if kind == 0:
+            call = {**self._id("ctc"), "type": "custom_tool_call", "call_id": call_id, "name": "exec"}
+            call["input"] = draw.output()
+            return call, {"type": "custom_tool_call_output", "call_id": call_id, "output": self._output()}
+        if kind == 1:
+            return self._shell(call_id, extra)
+        if kind == 2:
+            return self._patch(call_id)
+        if kind == 3 and self._with_ids:
+            action = {"type": "exec", "command": ["bash", "-lc", draw.pick(NAMES)], "env": {}}
+            call = {"type": "local_shell_call", "call_id": call_id, "action": action, "status": "completed"}
+            named = draw.pick(("call_id", "id"))
+            output = {"type": "local_shell_call_output", named: call_id, "output": draw.output()}
+            return {**self._id("lsh"), **call}, output
+        if kind == 4 and self._with_ids:
+            return self._computer(call_id)
+        text = draw.pick(ARGUMENTS)
+        call = {**self._id("fc"), "type": "function_call", "call_id": call_id, "name": draw.pick(NAMES)}
+        output = {"type": "function_call_output", "call_id": call_id, "output": self._output()}
+        return {**call, "arguments": text, **extra}, output | draw.some(
+            id=draw.fresh("fco"), status="completed"
+        )
+
+    def _output(self) -> str | list[Dict]:
+        draw = self._draw
+        if not draw.one_in(5):
+            return draw.output()
+        parts = [self._part() for _ in range(draw.pick((1, 1, 2)))]
+        return [{"type": "input_text", "text": draw.output()}, *parts]
+
+    def _shell(self, call_id: str, extra: Dict) -> tuple[Dict, Dict]:
+        draw = self._draw
+        action = {"commands": ["ls -l", "cat a.txt"], **draw.some(timeout_ms=1000, max_output_length=None)}
+        call = {**self._id("sh"), "type": "shell_call", "call_id": call_id, "action": action, **extra}
+        outcome = draw.pick(({"type": "exit", "exit_code": 0}, {"type": "timeout"}))
+        chunks = [
+            draw.keys({"stdout": draw.output(), "stderr": "", "outcome": outcome})
+            for _ in range(draw.pick((0, 1, 1, 2)))
+        ]
+        output = {"type": "shell_call_output", "call_id": call_id, "output": chunks}
+        return call, output | draw.some(max_output_length=4000, status="completed")
+
+    def _patch(self, call_id: str) -> tuple[Dict, Dict]:
+        draw = self._draw
+        operation: Dict = {"type": draw.pick(("create_file", "update_file", "delete_file")), "path": "a.py"}
+        if operation["type"] != "delete_file":
+            operation["diff"] = "+x = 1\n" * draw.number(1, 80)
+        call = {**self._id("apc"), "type": "apply_patch_call", "call_id": call_id, "status": "completed"}
+        output: Dict = {"type": "apply_patch_call_output", "call_id": call_id}
+        output["status"] = draw.pick(("completed", "failed"))
+        return {**call, "operation": operation}, output | draw.some(output=draw.output())
+
+    def _computer(self, call_id: str) -> tuple[Dict, Dict]:
+        call = {
+            **self._id("cu"),
+            "type": "computer_call",
+            "call_id": call_id,
+            "action": {"type": "click", "button": "left", "x": 10, "y": 20},
+            "pending_safety_checks": [],
+            "status": "completed",
+        }
+        shot = {"type": "computer_screenshot", "image_url": f"data:image/png;base64,{PNG}"}
+        return call, {"type": "computer_call_output", "call_id": call_id, "output": shot}
+
+    def _hosted(self) -> Dict:
+        draw = self._draw
+        server = {"server_label": "docs", "name": "search", "arguments": '{"q": "x"}'}
+        kinds: tuple[tuple[str, Dict], ...] = (
+            ("ws", {"type": "web_search_call", "action": {"type": "search", "query": "x"}}),
+            ("fs", {"type": "file_search_call", "queries": ["x"], "results": None}),
+            (
+                "ci",
+                {"type": "code_interpreter_call", "code": "1 + 1", "container_id": "cntr_1", "outputs": None},
+            ),
+            ("ig", {"type": "image_generation_call", "result": PNG}),
+            ("mcp", {"type": "mcp_call", **server, "output": draw.output(), "error": None}),
+        )
+        prefix, fields = draw.pick(kinds)
+        return {"id": draw.fresh(prefix), **fields, "status": "completed"}
+
+    def _aside(self) -> Dict:
+        """Something that stands between two turns."""
+        draw = self._draw
+        match draw.number(0, 5):
+            case 0:
+                return {"type": "compaction", "encrypted_content": "gAAAAABp" * 20, **self._id("cmp")}
+            case 1:
+                return {"type": draw.pick(("item_reference", None)), "id": draw.fresh("msg")}
+            case 2:
+                tools: list[Dict] = [{"name": "search", "input_schema": {"type": "object"}}]
+                return {
+                    "type": "mcp_list_tools",
+                    "id": draw.fresh("mcpl"),
+                    "server_label": "docs",
+                    "tools": tools,
+                }
+            case 3:
+                return {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": True}
+            case 4:
+                return self._instruction()
+        return self._unknown()
+
+    def _unknown(self) -> Dict:
+        """An item of a kind that is yet to come."""
+        return {"type": "future_item", "id": self._draw.fresh("fi"), "data": {"text": self._draw.text()}}
