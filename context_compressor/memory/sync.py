@@ -33,7 +33,7 @@ from context_compressor.memory.listed import (
 from context_compressor.memory.loops import LoopLock
 from context_compressor.memory.running import EventRunner
 from context_compressor.memory.tracking import Tracker
-from context_compressor.messages.chat import Markers, set_markers, split_markers
+from context_compressor.messages.chat import Markers, set_markers
 from context_compressor.messages.forms import FORMS, Form
 from context_compressor.messages.msg import Msg, is_instruction, provenance_of
 from context_compressor.messages.parts import plain_texts
@@ -248,11 +248,11 @@ class ListFollower:
         """Refuse a view as the list, `in_turn` or not: what its stand-ins stand for would be deleted."""
         items = self._tracker.state.items
         shown = [item.msg for item in items if item.kind == "segment" or item.stubs]
-        stand_ins = [wire for msg in shown for wire in form.write([msg])]
+        stand_ins = [form.write([msg]) for msg in shown]
         segments = [str(item.msg.content) for item in items if item.kind == "segment"]
         for place, piece in enumerate(said if stand_ins else (), start):
             texts = [text for msg in piece.msgs if msg.role == "user" for text in plain_texts(msg)]
-            if any(split_markers(wire)[0] in stand_ins for wire in piece.wires) or any(
+            if any(form.write([msg]) in stand_ins for msg in piece.msgs) or any(
                 segment in text for text in texts for segment in segments
             ):
                 raise InvalidArgumentError(

@@ -8,6 +8,7 @@ says: reading makes two messages of it, writing joins them again. What blocks ca
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Final
 
 from context_compressor.errors import InvalidMessageError
@@ -155,7 +156,8 @@ def to_anthropic(messages: Iterable[Msg]) -> list[Any]:
 
     All results of an assistant's calls come first in the next message. Where the assistant would speak first,
     the user opens; of more than four cache marks the last four stay. A system message of another form, for
-    which there is no place but the request's `system`, becomes the user's. Thoughts without a signature, as
+    which there is no place but the request's `system`, becomes the user's, as does one that no longer stands
+    before the assistant. Thoughts without a signature, as
     other providers write them, are left out.
 
     Raises:
@@ -173,6 +175,9 @@ def as_accepted(written: list[Any], marks: int = MAX_CACHE_MARKS) -> list[Any]:
     """Return a request's messages with what only the whole can say: who opens, how many cache marks."""
     if written and get(written[0], "role") == "assistant":
         written = [{"role": "user", "content": OPENING}, *written]
+    for place, (wire, behind) in enumerate(pairwise(written)):
+        if get(wire, "role") == "system" and get(behind, "role") != "assistant":
+            written[place] = {**(as_dict(wire) or {}), "role": "user"}
     places = [place for place, wire in enumerate(written) for _ in range(_count_marks(wire))]
     too_many = len(places) - marks
     for place in dict.fromkeys(places[: max(0, too_many)]):

@@ -37,7 +37,6 @@ OF: Final = "responses"
 _ROLES = {"user": "user", "assistant": "assistant", "system": "system", "developer": "system"}
 _CALL_KEYS = ("type", "call_id", "name", "arguments")
 _CUSTOM_KEYS = ("type", "call_id", "name", "input")
-_OUTPUT_KEYS = ("type", "call_id", "output")
 _PIXEL = (
     "data:image/png;base64,"
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNkYAAAAAYAAjCB0C8AAAAASUVORK5CYII="
@@ -99,7 +98,21 @@ def _kind_of(item: Any) -> str:
 
 
 def _is_output(item: Any, kind: str) -> bool:
-    return kind.endswith("_output") and kind != "program_output" and isinstance(get(item, "call_id"), str)
+    return (
+        kind.endswith("_output")
+        and kind != "program_output"
+        and isinstance(get(item, _call_key(item, kind)), str)
+    )
+
+
+def _call_key(item: Any, kind: str) -> str:
+    """Return the key under which an output names its call."""
+    usual = _usual_key(kind)
+    return usual if get(item, "call_id") is None else "call_id"
+
+
+def _usual_key(kind: str) -> str:
+    return "id" if kind == "local_shell_call_output" else "call_id"
 
 
 def _read_run(run: Sequence[Any], place: int, tool_names: dict[str, str]) -> Msg:
@@ -250,9 +263,13 @@ def _read_item(data: dict[str, Any], kind: str, tool_names: dict[str, str]) -> B
 
 
 def _read_output(data: dict[str, Any], tool_names: dict[str, str]) -> Msg:
-    call_id, output = data["call_id"], data.get("output")
+    key = _call_key(data, data["type"])
+    call_id, output = data[key], data.get("output")
     name = tool_names.get(call_id, "tool")
-    noted = {"part": data["type"]} | remember(data, _OUTPUT_KEYS, _OUTPUT_KEYS, "")
+    keys = ("type", key, "output")
+    noted = {"part": data["type"]} | remember(data, keys, keys, "")
+    if key != _usual_key(data["type"]):
+        noted["names"] = key
     shown: Any = output
     if isinstance(output, list):
         shown = [_read_output_part(part, f"output[{number}]") for number, part in enumerate(output)]
@@ -353,12 +370,12 @@ def _write_call(block: Block, noted: Mapping[str, Any]) -> dict[str, Any]:
 def _write_output(block: Block) -> Iterator[dict[str, Any]]:
     noted, output = remark_of(block, OF), block["output"]
     kind = noted.get("part") or "function_call_output"
-    fields: dict[str, Any] = {"type": kind, "call_id": block["id"]}
+    fields: dict[str, Any] = {"type": kind, noted.get("names") or _usual_key(kind): block["id"]}
     form = noted.get("content")
     if output == "" and form in ("null", "absent"):
         fields |= {} if form == "absent" else {"output": None}
     elif isinstance(output, str):
-        fields["output"] = output
+        fields["output"] = output or ([] if kind == "shell_call_output" else "")
         if noted.get("made"):
             fields |= _made(kind, output)
     elif form == "dict" and len(output) == 1 and output[0].get("type") == WRAPPED:
