@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from itertools import pairwise
 from os import PathLike
 from types import TracebackType
@@ -34,7 +35,7 @@ from context_compressor.memory.sync import ListFollower
 from context_compressor.memory.texts import Texts
 from context_compressor.memory.tracking import Tracker
 from context_compressor.memory.wrapped import history_of
-from context_compressor.messages.anthropic import OPENING
+from context_compressor.messages.anthropic import MAX_CACHE_MARKS, OPENING, as_accepted, count_marks
 from context_compressor.messages.chat import as_list
 from context_compressor.messages.exchanges import repaired
 from context_compressor.messages.forms import FORMS, Form, FormName, as_form
@@ -203,13 +204,15 @@ class CompressedMemory(MemoryBase):
             LoopError: the memory is used by `view_sync`.
         """
         shape, text = as_form(form), _system_text(system)
+        finish = shape.finish
         if shape is FORMS["anthropic"]:
             text += OPENING  # it may have to stand first
+            finish = partial(as_accepted, marks=MAX_CACHE_MARKS - count_marks({"content": system}))
         self.face.take()
         originals: dict[str, tuple[tuple[str, ...], list[Any]]] = {}
 
         def make(state: MemoryState) -> list[Any]:
-            return self._written(state, shape, originals)
+            return finish(self._written(state, shape, originals))
 
         async def show() -> list[Any]:
             self._tracker.state.shown.set_system(text)
@@ -255,7 +258,7 @@ class CompressedMemory(MemoryBase):
     def _written(
         self, state: MemoryState, form: Form, originals: Mapping[str, tuple[tuple[str, ...], list[Any]]]
     ) -> list[Any]:
-        """Return the view in a form; what it shows as it came is the caller's own objects.
+        """Return the view in a form, to be finished; what it shows as it came is the caller's own objects.
 
         Args:
             state: has the view.
@@ -284,7 +287,7 @@ class CompressedMemory(MemoryBase):
             else:
                 made.append(view[place])
                 place += 1
-        return form.finish(written + (form.write(made) if made else []))
+        return written + (form.write(made) if made else [])
 
     async def get_memory(
         self,

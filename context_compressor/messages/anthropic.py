@@ -178,17 +178,18 @@ def as_accepted(written: list[Any], marks: int = MAX_CACHE_MARKS) -> list[Any]:
     for place, (wire, behind) in enumerate(pairwise(written)):
         if get(wire, "role") == "system" and get(behind, "role") != "assistant":
             written[place] = {**(as_dict(wire) or {}), "role": "user"}
-    places = [place for place, wire in enumerate(written) for _ in range(_count_marks(wire))]
+    places = [place for place, wire in enumerate(written) for _ in range(count_marks(wire))]
     too_many = len(places) - marks
     for place in dict.fromkeys(places[: max(0, too_many)]):
         written[place], too_many = _without_marks(written[place], too_many)
     return written
 
 
-def _count_marks(value: Any) -> int:
+def count_marks(value: Any) -> int:
+    """Return how many cache marks a message, or a block, bears."""
     found = as_dict(value) or {}
     content = found.get("content")
-    inner = sum(map(_count_marks, content)) if isinstance(content, list | tuple) else 0
+    inner = sum(map(count_marks, content)) if isinstance(content, list | tuple) else 0
     return inner + (found.get("cache_control") is not None)
 
 

@@ -310,6 +310,16 @@ def test_the_user_opens_and_four_cache_marks_stay() -> None:
     assert ["cache_control" in m["content"][0] for m in written[1:]] == [False, False, True, True, True, True]
 
 
+async def test_marks_of_the_system_text_count_among_the_four() -> None:
+    said = [{"role": "user", "content": [marked({"type": "text", "text": str(n)})]} for n in range(4)]
+    memory = CompressedMemory(max_total_tokens=4_000)
+    system = [marked({"type": "text", "text": "Be brief."})]
+    view = await memory.view(said, form="anthropic", system=system)
+    assert ["cache_control" in message["content"][0] for message in view] == [False, True, True, True]
+    assert "cache_control" in said[0]["content"][0]
+    assert view[1:] == said[1:]
+
+
 @pytest.mark.parametrize(
     ("call", "output"),
     [
