@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from functools import partial
 from itertools import pairwise
 from os import PathLike
 from types import TracebackType
@@ -35,7 +34,6 @@ from context_compressor.memory.sync import ListFollower
 from context_compressor.memory.texts import Texts
 from context_compressor.memory.tracking import Tracker
 from context_compressor.memory.wrapped import history_of
-from context_compressor.messages.anthropic import MAX_CACHE_MARKS, OPENING, as_accepted, count_marks
 from context_compressor.messages.chat import as_list
 from context_compressor.messages.exchanges import repaired
 from context_compressor.messages.forms import FORMS, Form, FormName, as_form
@@ -204,15 +202,13 @@ class CompressedMemory(MemoryBase):
             LoopError: the memory is used by `view_sync`.
         """
         shape, text = as_form(form), _system_text(system)
-        finish = shape.finish
-        if shape is FORMS["anthropic"]:
-            text += OPENING  # it may have to stand first
-            finish = partial(as_accepted, marks=MAX_CACHE_MARKS - count_marks({"content": system}))
+        said = [] if messages is None else as_list(messages)
+        text += shape.beside(said)
         self.face.take()
         originals: dict[str, tuple[tuple[str, ...], list[Any]]] = {}
 
         def make(state: MemoryState) -> list[Any]:
-            return finish(self._written(state, shape, originals))
+            return shape.finish(self._written(state, shape, originals), said, system)
 
         async def show() -> list[Any]:
             self._tracker.state.shown.set_system(text)
@@ -220,7 +216,6 @@ class CompressedMemory(MemoryBase):
 
         if messages is None:
             return await show()
-        said = as_list(messages)
 
         async def followed() -> list[Any]:
             pieces = zip(self._follower.ids(), shape.pieces(said), strict=False)

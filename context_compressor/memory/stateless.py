@@ -118,17 +118,19 @@ async def acompress_messages(
     settings = as_config(config, fields).model_copy(update={"background_ratio": None})
     shape = as_form(form)
     call = (settings, store, summarizer, counter, shape)
-    said = shape.pieces(as_list(messages))
+    listed = as_list(messages)
+    said = shape.pieces(listed)
     kept = _take(state, call, said)
     if kept is None:
         kept = await _begin(_check_state(state), call, said)
     else:
-        new, listed = _read(said[len(kept.listed) :], shape, (), kept.seen)
+        new, synced = _read(said[len(kept.listed) :], shape, (), kept.seen)
         kept.named |= _refs_named(new)
-        kept.listed += listed
+        kept.listed += synced
         await kept.memory._add(new)
     memory = kept.memory
     memory._runner.start_counting(on_event)
+    memory._tracker.state.shown.set_system(shape.beside(listed))
     if prompt_tokens is not None:
         memory.record_usage(prompt_tokens)
     if refused:
@@ -153,7 +155,7 @@ async def acompress_messages(
     if memory._tracker.state.names_tools:
         result_state[_TOOLS_KEY] = True
     memory.face = Face()  # what the tools are called from is another matter
-    written = shape.finish(shape.write(view))
+    written = shape.finish(shape.write(view), listed, None)
     return CompressionResult(written, memory.stats(), result_state, memory)
 
 

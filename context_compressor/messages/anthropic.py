@@ -7,8 +7,9 @@ says: reading makes two messages of it, writing joins them again. What blocks ca
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Any, Final
 
 from context_compressor.errors import InvalidMessageError
@@ -163,7 +164,7 @@ def to_anthropic(messages: Iterable[Msg]) -> list[Any]:
     Raises:
         InvalidArgumentError: `messages` is not a list or another iterable of `Msg`.
     """
-    return as_accepted(write_messages(check_messages(messages)))
+    return as_accepted(write_messages(check_messages(messages)), (), None)
 
 
 def write_messages(messages: Sequence[Msg]) -> list[Any]:
@@ -171,18 +172,69 @@ def write_messages(messages: Sequence[Msg]) -> list[Any]:
     return [wire for group in groups(messages) if (wire := _write(group)) is not None]
 
 
-def as_accepted(written: list[Any], marks: int = MAX_CACHE_MARKS) -> list[Any]:
-    """Return a request's messages with what only the whole can say: who opens, how many cache marks."""
+def as_accepted(written: list[Any], said: Sequence[Any], system: Any) -> list[Any]:
+    """Return a request's messages with what only the whole can say: who opens, how many cache marks, and that
+    a turn which began with thoughts still does.
+
+    Args:
+        written: the messages.
+        said: the list that they are a view of.
+        system: what the request has as `system`, which may bear cache marks.
+    """
     if written and get(written[0], "role") == "assistant":
         written = [{"role": "user", "content": OPENING}, *written]
     for place, (wire, behind) in enumerate(pairwise(written)):
         if get(wire, "role") == "system" and get(behind, "role") != "assistant":
             written[place] = {**(as_dict(wire) or {}), "role": "user"}
+    thoughts, place = opening_thoughts(said), _open_turn(written)
+    if thoughts and place < len(written) and not _thoughts_of(written[place]):
+        wire = copy_json(as_dict(written[place]) or {})
+        if isinstance(wire.get("content"), list):
+            written[place] = {**wire, "content": [*copy_json(thoughts), *wire["content"]]}
     places = [place for place, wire in enumerate(written) for _ in range(count_marks(wire))]
-    too_many = len(places) - marks
+    too_many = len(places) - MAX_CACHE_MARKS + count_marks({"content": system})
     for place in dict.fromkeys(places[: max(0, too_many)]):
         written[place], too_many = _without_marks(written[place], too_many)
     return written
+
+
+def beside(said: Sequence[Any]) -> str:
+    """Return what `as_accepted` may put beside a view of a list."""
+    thoughts = opening_thoughts(said)
+    return OPENING + (json.dumps(thoughts, ensure_ascii=False) if thoughts else "")
+
+
+def opening_thoughts(said: Sequence[Any]) -> list[dict[str, Any]]:
+    """Return the thoughts with which the turn at the end of a list begins, where what follows has none.
+
+    With thinking enabled the last run of calls and results must begin with a thought, be it that those before
+    left ("a final `assistant` message must start with a thinking block"). Models that think once a turn, and
+    not before each call, have it at its beginning alone.
+    """
+    start = _open_turn(said)
+    turn = [message for message in said[start:] if get(message, "role") == "assistant"]
+    return _thoughts_of(turn[0]) if len(turn) > 1 and not all(map(_thoughts_of, turn)) else []
+
+
+def _open_turn(messages: Sequence[Any]) -> int:
+    """Return where the last run of the assistant's messages and results of its calls begins."""
+    start = len(messages)
+    while start and (get(messages[start - 1], "role") == "assistant" or _is_result(messages[start - 1])):
+        start -= 1
+    return start
+
+
+def _is_result(message: Any) -> bool:
+    content = get(message, "content")
+    return isinstance(content, list | tuple) and all(get(part, "type") == "tool_result" for part in content)
+
+
+def _thoughts_of(message: Any) -> list[dict[str, Any]]:
+    """Return the thoughts with which a message begins."""
+    content = get(message, "content")
+    parts = content if isinstance(content, list | tuple) else ()
+    found = takewhile(lambda part: get(part, "type") in ("thinking", "redacted_thinking"), parts)
+    return [plain(dict(as_dict(part) or {}), "") for part in found]
 
 
 def count_marks(value: Any) -> int:

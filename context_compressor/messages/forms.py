@@ -21,6 +21,14 @@ def _never(before: Msg, after: Msg) -> bool:  # noqa: ARG001
     return False
 
 
+def _as_written(written: list[Any], said: Sequence[Any], system: Any) -> list[Any]:  # noqa: ARG001
+    return written
+
+
+def _nothing(said: Sequence[Any]) -> str:  # noqa: ARG001
+    return ""
+
+
 @dataclass(frozen=True, slots=True)
 class Form:
     """A shape of messages. What `read` takes, `write` gives back.
@@ -31,14 +39,17 @@ class Form:
         write: returns messages in this shape; what `read` made of one item becomes one again.
         pieces: cuts a list into what can be read by itself, mostly each item alone.
         joins: tells whether two messages, one behind the other, are one in this shape.
-        finish: returns what is sent, for rules that hold for the whole of it; may leave items out of place.
+        finish: returns what is sent, for rules that hold for the whole of it: is given a view in this shape,
+            the list that it is of, and what the request carries as `system`.
+        beside: returns, for a list, what `finish` may put beside it, to be counted.
     """
 
     read: Callable[[Iterable[Any]], list[Msg]]
     write: Callable[[Sequence[Msg]], list[Any]]
     pieces: Callable[[Sequence[Any]], list[list[Any]]] = _each_alone
     joins: Callable[[Msg, Msg], bool] = _never
-    finish: Callable[[list[Any]], list[Any]] = list
+    finish: Callable[[list[Any], Sequence[Any], Any], list[Any]] = _as_written
+    beside: Callable[[Sequence[Any]], str] = _nothing
 
 
 def _join_among_chat(before: Msg, after: Msg) -> bool:
@@ -56,6 +67,7 @@ FORMS: dict[str, Form] = {
         anthropic.write_messages,
         joins=anthropic.joins,
         finish=anthropic.as_accepted,
+        beside=anthropic.beside,
     ),
 }
 """Those that have names: chat dicts, as OpenAI and DashScope take them, items of OpenAI's Responses API, and

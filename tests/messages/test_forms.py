@@ -12,6 +12,7 @@ from context_compressor import (
     InMemoryOffloadStore,
     InvalidMessageError,
     Msg,
+    TiktokenCounter,
     UnrelatedMessagesError,
     compress_messages,
     from_anthropic,
@@ -24,6 +25,7 @@ from context_compressor import (
 from context_compressor.messages.repair import MISSING_RESULT
 
 Dict = dict[str, Any]
+COUNTER = TiktokenCounter()
 
 PIXELS = "data:image/png;base64," + "iVBORw0KGgo" * 40
 
@@ -308,6 +310,27 @@ def test_the_user_opens_and_four_cache_marks_stay() -> None:
     written = to_anthropic(from_anthropic(said))
     assert written[0]["role"] == "user"
     assert ["cache_control" in m["content"][0] for m in written[1:]] == [False, False, True, True, True, True]
+
+
+async def test_a_turn_that_began_with_thoughts_still_does() -> None:
+    """Models that think once a turn have it at the beginning, which leaves first."""
+    thought = {"type": "thinking", "thinking": "One shard after the other.", "signature": "sig"}
+    said: list[Dict] = [{"role": "user", "content": "Check all shards."}]
+    memory = CompressedMemory(max_total_tokens=2_000)
+    for number in range(12):
+        use = {"type": "tool_use", "id": f"t{number}", "name": "read", "input": {}}
+        said.append({"role": "assistant", "content": [use] if number else [thought, use]})
+        result = {"type": "tool_result", "tool_use_id": f"t{number}", "content": rows(number, 40)}
+        said.append({"role": "user", "content": [result]})
+        view = await memory.view(said, form="anthropic")
+        first = next(message for message in view if message["role"] == "assistant")
+        assert first["content"][0] == thought
+        assert COUNTER.count_messages(from_anthropic(view)) <= 2_000
+    assert said[2:] != view[1:]
+    assert said[-2]["content"] == [use]
+    over = [*said, {"role": "assistant", "content": "Done."}, {"role": "user", "content": "Thanks."}]
+    view = await memory.view(over, form="anthropic")
+    assert thought not in [block for message in view[-4:] for block in message["content"]]
 
 
 async def test_marks_of_the_system_text_count_among_the_four() -> None:
