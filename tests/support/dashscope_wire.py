@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from tests.support.validity import DASHSCOPE_PARTS, DASHSCOPE_TEXT_PARTS
-from tests.support.wires import Failure, Received, Said
+from tests.support.wires import ChatRules, Failure, Received, Said
 
 Dict = dict[str, Any]
 
@@ -23,7 +23,7 @@ _CODES = {
 }
 
 
-class DashScopeWire:
+class DashScopeWire(ChatRules):
     """One of the two endpoints; multimodal content is always a list of parts."""
 
     def __init__(self, *, multimodal: bool) -> None:

@@ -23,7 +23,6 @@ from typing import Any, Self
 from aiohttp import web
 
 from tests.support.policies import CallThenAnswer, Policy, ask_policy
-from tests.support.provider_tokens import count_request
 from tests.support.replies import (
     Exchange,
     Reply,
@@ -40,8 +39,7 @@ from tests.support.replies import (
     reset,
     status,
 )
-from tests.support.validity import problems
-from tests.support.wires import Failure, Received, wire_of
+from tests.support.wires import Failure, Known, Received, Said, wire_of
 
 __all__ = [
     "CallThenAnswer",
@@ -66,6 +64,8 @@ __all__ = [
 
 _ENDPOINTS = (
     "/v1/chat/completions",
+    "/v1/responses",
+    "/v1/messages",
     "/compatible-mode/v1/chat/completions",
     "/api/v1/services/aigc/text-generation/generation",
     "/api/v1/services/aigc/multimodal-generation/generation",
@@ -86,7 +86,8 @@ class ModelServer:
         enforce: refuse what the provider refuses; false answers anything.
         parts: the kinds of content parts to take, as in `validity`; None: what the endpoint takes. Use
             `RECORDED_PARTS` for recorded sessions.
-        count: the tokens of messages and tools, as they are held against the window.
+        count: the tokens of messages and tools, as they are held against the window; None: as the
+            wire counts.
         port: 0 picks a free one.
 
     What a policy raises is answered with 500, and raised again when the server closes.
@@ -99,12 +100,14 @@ class ModelServer:
         enforce: bool = True,
         *,
         parts: Collection[str] | None = None,
-        count: Callable[[list[Any], list[Any]], int] = count_request,
+        count: Callable[[list[Any], list[Any]], int] | None = None,
         port: int = 0,
     ) -> None:
         self.requests: list[Received] = []
         self.url = ""
-        """OpenAI's form: `.../v1`."""
+        """OpenAI's form: `.../v1`; chat completions and responses."""
+        self.anthropic_url = ""
+        """Anthropic's form: `...`, with nothing behind it."""
         self.compatible_url = ""
         """DashScope's OpenAI-compatible mode: `.../compatible-mode/v1`."""
         self.dashscope_url = ""
@@ -119,6 +122,7 @@ class ModelServer:
         self._parts = parts
         self._count = count
         self._port = port
+        self._known = Known()
         self._replies: deque[Reply] = deque()
         if policy is None:
             self._replies.append(completion("## Goal\n- the scripted summary"))
@@ -142,6 +146,10 @@ class ModelServer:
         """Return when hanging requests are to end."""
         self.started.set()
         await self.released.wait()
+
+    def remember(self, said: Said, received: Received) -> None:
+        """Note an answer that goes out, for the requests that continue it."""
+        wire_of(received.path).remember(said, received, self._known)
 
     @property
     def refusals(self) -> list[str]:
@@ -174,6 +182,7 @@ class ModelServer:
         host, port = self._runner.addresses[0][:2]
         root = f"http://{host}:{port}"
         self.url = f"{root}/v1"
+        self.anthropic_url = root
         self.compatible_url = f"{root}/compatible-mode/v1"
         self.dashscope_url = f"{root}/api/v1"
         return self
@@ -220,7 +229,8 @@ class ModelServer:
             body = {}
             refused.append("the body is no JSON object")
         wire = wire_of(request.path)
-        received = Received(request.path, request.headers, body, refused, len(self.requests) + 1)
+        earlier = wire.earlier(body, self._known)
+        received = Received(request.path, request.headers, body, refused, len(self.requests) + 1, earlier)
         self.requests.append(received)
         if self._enforce:
             refused += self._problems(received)
@@ -231,10 +241,14 @@ class ModelServer:
     def _problems(self, received: Received) -> list[str]:
         if not received.messages:
             return ["no messages"]
-        parts = wire_of(received.path).parts() if self._parts is None else self._parts
-        found = problems(received.messages, parts=parts)
+        wire = wire_of(received.path)
+        found = wire.problems(received, self._known, self._parts)
         if self._window_tokens is not None and not found:
-            tokens = self._count(received.messages, received.tools)
+            tokens = (
+                wire.count(received)
+                if self._count is None
+                else self._count(received.messages, received.tools)
+            )
             if tokens > self._window_tokens:
                 found.append(f"{tokens} tokens in a window of {self._window_tokens}")
         return found
@@ -253,7 +267,7 @@ class ModelServer:
 
 async def _serve(port: int, window_tokens: int | None) -> None:
     async with ModelServer(CallThenAnswer(), window_tokens, port=port) as server:
-        for url in (server.url, server.compatible_url, server.dashscope_url):
+        for url in (server.url, server.compatible_url, server.dashscope_url, server.anthropic_url):
             print(url, flush=True)
         await asyncio.Event().wait()
 

@@ -37,15 +37,21 @@ class CallThenAnswer:
         """Return the next call or the answer."""
         if not received.tools:
             return answer("## Goal\n- the scripted summary")
-        if messages and messages[-1].get("role") == "user":
+        if messages and messages[-1].get("role") == "user" and not _holds_results(messages[-1]):
             self._left = self._calls
         if self._left == 0:
             return answer(f"Done, after {self._made} calls.")
         self._left -= 1
         self._made += 1
-        function = received.tools[0].get("function") or {}
-        arguments = _example(function.get("parameters") or {}, self._made)
+        function = received.tools[0].get("function") or received.tools[0]
+        schema = function.get("parameters") or function.get("input_schema") or {}
+        arguments = _example(schema, self._made)
         return answer(f"Step {self._made}.", [(str(function.get("name")), arguments)])
+
+
+def _holds_results(message: dict[str, Any]) -> bool:
+    content = message.get("content")
+    return isinstance(content, list) and any(part.get("type") == "tool_result" for part in content)
 
 
 def _example(schema: dict[str, Any], number: int) -> Any:

@@ -26,6 +26,35 @@ _MEDIA = frozenset(
     {"image_url", "image", "video_url", "video", "input_audio", "audio", "file", "document", "document_url"}
 )
 
+_MEDIA_BLOCKS = frozenset({"input_image", "input_file", "computer_screenshot", "image_generation_call"})
+_SEALED = frozenset({"encrypted_content", "signature"})
+_LABELS = frozenset(
+    {
+        "type",
+        "role",
+        "status",
+        "id",
+        "item_id",
+        "cache_control",
+        "annotations",
+        "citations",
+        "logprobs",
+        "phase",
+    }
+    | {
+        "image_url",
+        "file_data",
+        "file_url",
+        "file_id",
+        "result",
+        "data",
+        "url",
+        "media_type",
+        "detail",
+        "caller",
+    }
+)
+
 
 def count_request(messages: Iterable[Any], tools: Iterable[Any] = ()) -> int:
     """Return the tokens of a request as its model reads it: texts, names, ids, arguments, tools, overhead."""
@@ -44,6 +73,16 @@ def count_message(message: Any) -> int:
         if isinstance(call, dict):
             total += count_text(call.get("id")) + _count_call(call.get("function") or call.get("custom"))
     return total + _count_call(message.get("function_call"))
+
+
+def count_blocks(messages: Iterable[Any], *others: Any) -> int:
+    """Return the tokens of Responses items or Anthropic messages, and of what goes with them.
+
+    Every text counts but labels; media are worth `MEDIUM_TOKENS`, what is encrypted a quarter of its length.
+    """
+    return sum(MESSAGE_TOKENS + _count_value(message) for message in messages) + sum(
+        map(_count_value, others)
+    )
 
 
 def count_text(text: object) -> int:
@@ -83,6 +122,31 @@ def _count_part(part: Any) -> int:
         elif key not in ("type", "source"):
             total += count_text(value if isinstance(value, str) else _dump(value))
     return total
+
+
+def _count_value(value: Any) -> int:
+    if isinstance(value, list):
+        return sum(map(_count_value, value))
+    if not isinstance(value, dict):
+        return count_text(value if isinstance(value, str) or value is None else _dump(value))
+    total = MEDIUM_TOKENS if value.get("type") in _MEDIA_BLOCKS else 0
+    for key, inner in value.items():
+        if key in _SEALED and isinstance(inner, str):
+            total += len(inner) // 4
+        elif key in ("input", "arguments") and not isinstance(inner, str):
+            total += count_text(_dump(inner))
+        elif key == "source" and isinstance(inner, dict):
+            total += _count_source(inner)
+        elif key not in _LABELS:
+            total += _count_value(inner)
+    return total
+
+
+def _count_source(source: dict[str, Any]) -> int:
+    """Return what a document costs that is text; all other media cost the same."""
+    if source.get("type") == "text":
+        return count_text(source.get("data"))
+    return _count_value(source.get("content")) if source.get("type") == "content" else MEDIUM_TOKENS
 
 
 def _dump(value: Any) -> str:

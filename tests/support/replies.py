@@ -10,17 +10,20 @@ from typing import Any, Literal, Protocol
 
 from aiohttp import web
 
-from tests.support.provider_tokens import count_request, count_text
-from tests.support.wires import Failure, Received, Said, Wire
+from tests.support.provider_tokens import count_text
+from tests.support.wires import Failure, Received, Said, Wire, wire_of
 
 End = Literal["end", "abort", "hang"]
 
 
-class Waiting(Protocol):
-    """What hanging replies need of their server."""
+class Server(Protocol):
+    """What replies need of their server."""
 
     async def hold(self) -> None:
         """Return when hanging requests are to end."""
+
+    def remember(self, said: Said, received: Received) -> None:
+        """Note an answer that goes out."""
 
 
 @dataclass(frozen=True)
@@ -30,12 +33,13 @@ class Exchange:
     request: web.Request
     received: Received
     wire: Wire
-    server: Waiting
+    server: Server
     sent: list[web.StreamResponse] = field(default_factory=list)
     """The stream that has begun, if one has."""
 
     async def send_said(self, said: Said) -> web.StreamResponse:
         """Answer with what the model says."""
+        self.server.remember(said, self.received)
         if not self.received.streams:
             return web.json_response(self.wire.body(said, self.received))
         return await self.send_events(self.wire.events(said, self.received))
@@ -133,7 +137,7 @@ def _build_said(
         calls.append({"id": call_id, "type": "function", "function": {"name": name, "arguments": text}})
     if calls:
         message["tool_calls"] = calls
-    read = count_request(received.messages, received.tools)
+    read = wire_of(received.path).count(received)
     texts = [content, reasoning, *(value for call in calls for value in call["function"].values())]
     written = sum(map(count_text, texts))
     return Said(message, finish_reason or ("tool_calls" if calls else "stop"), (read, written))

@@ -6,11 +6,12 @@ A wire renders the same `Said` and the same `Failure` as its provider does, stre
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from tests.support.validity import COMPATIBLE_PARTS, OPENAI_PARTS
+from tests.support.provider_tokens import count_request
+from tests.support.validity import COMPATIBLE_PARTS, OPENAI_PARTS, problems
 
 Dict = dict[str, Any]
 
@@ -29,11 +30,13 @@ class Received:
     """Why the server refused it; empty if it did not."""
     number: int = 1
     """The first request is 1."""
+    earlier: list[Dict] = field(default_factory=list)
+    """What the server keeps of the response that the request continues."""
 
     @property
     def messages(self) -> list[Dict]:
         """The messages, wherever the wire has them."""
-        return wire_of(self.path).messages(self.json)
+        return [*self.earlier, *wire_of(self.path).messages(self.json)]
 
     @property
     def tools(self) -> list[Dict]:
@@ -61,14 +64,14 @@ class Said:
         content, calls = message.pop("content", None), message.pop("tool_calls", None)
         reasoning = message.pop("reasoning_content", None)
         yield {**message, "content": ""}
-        for piece in _pieces(reasoning):
+        for piece in pieces_of(reasoning):
             yield {"reasoning_content": piece}
-        for piece in _pieces(content):
+        for piece in pieces_of(content):
             yield {"content": piece}
         for index, call in enumerate(calls or []):
             function = call["function"]
             yield {"tool_calls": [{"index": index, **call, "function": {**function, "arguments": ""}}]}
-            for piece in _pieces(function["arguments"]):
+            for piece in pieces_of(function["arguments"]):
                 yield {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
 
 
@@ -82,17 +85,38 @@ class Failure:
     param: str | None = None
 
 
+@dataclass
+class Known:
+    """What a server remembers of its answers, as far as its rules need it."""
+
+    stored: dict[str, list[Dict]] = field(default_factory=dict)
+    """By the id of a response: all that was said until then, for `previous_response_id`."""
+    needs: dict[str, str] = field(default_factory=dict)
+    """By the id of an item: the reasoning item that it came with."""
+    thinking: dict[str, str] = field(default_factory=dict)
+    """By the id of a call: the signatures of what was thought before it."""
+
+
 class Wire(Protocol):
     """A provider's form of requests, answers and errors."""
 
     def messages(self, body: Dict) -> list[Dict]:
         """Return the messages of a request."""
 
+    def earlier(self, body: Dict, known: Known) -> list[Dict]:
+        """Return what the server keeps of the response that a request continues."""
+
     def streams(self, received: Received) -> bool:
         """Tell whether the answer is to be streamed."""
 
-    def parts(self) -> frozenset[str]:
-        """Return the kinds of content parts that the endpoint takes."""
+    def problems(self, received: Received, known: Known, parts: Collection[str] | None) -> list[str]:
+        """Return what the provider refuses in a request; `parts` are the kinds of parts to take instead."""
+
+    def count(self, received: Received) -> int:
+        """Return what a request costs in tokens."""
+
+    def remember(self, said: Said, received: Received, known: Known) -> None:
+        """Note an answer that goes out."""
 
     def body(self, said: Said, received: Received) -> Dict:
         """Return the whole answer."""
@@ -122,7 +146,27 @@ class Wire(Protocol):
         """Return the failure for content that the provider will not handle."""
 
 
-class OpenAIWire:
+class ChatRules:
+    """What is the same for all chat dicts: the server remembers nothing."""
+
+    def parts(self) -> frozenset[str]:
+        """Return the kinds of content parts that the endpoint takes."""
+        raise NotImplementedError
+
+    def earlier(self, body: Dict, known: Known) -> list[Dict]:
+        return []
+
+    def problems(self, received: Received, known: Known, parts: Collection[str] | None) -> list[str]:
+        return problems(received.messages, parts=self.parts() if parts is None else parts)
+
+    def count(self, received: Received) -> int:
+        return count_request(received.messages, received.tools)
+
+    def remember(self, said: Said, received: Received, known: Known) -> None:
+        pass
+
+
+class OpenAIWire(ChatRules):
     """OpenAI's chat completions."""
 
     def messages(self, body: Dict) -> list[Dict]:
@@ -224,8 +268,14 @@ class CompatibleWire(OpenAIWire):
 
 def wire_of(path: str) -> Wire:
     """Return the wire that is spoken at a path."""
+    from tests.support.anthropic_wire import ANTHROPIC
     from tests.support.dashscope_wire import MULTIMODAL, TEXT
+    from tests.support.responses_wire import RESPONSES
 
+    if path == "/v1/responses":
+        return RESPONSES
+    if path == "/v1/messages":
+        return ANTHROPIC
     if path.startswith("/compatible-mode/"):
         return COMPATIBLE
     if path.startswith("/api/"):
@@ -237,7 +287,8 @@ OPENAI = OpenAIWire()
 COMPATIBLE = CompatibleWire()
 
 
-def _pieces(text: object) -> Iterator[str]:
+def pieces_of(text: object) -> Iterator[str]:
+    """Yield a text in the pieces in which it is streamed."""
     if isinstance(text, str) and text:
         size = -(-len(text) // TEXT_PIECES)
         for start in range(0, len(text), size):

@@ -201,10 +201,13 @@ def test_it_runs_as_a_program():
     root = Path(__file__).resolve().parents[2]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=root) as process:
         assert process.stdout is not None
-        url, compatible_url, dashscope_url = (process.stdout.readline().strip() for _ in range(3))
+        url, compatible_url, dashscope_url, anthropic_url = (
+            process.stdout.readline().strip() for _ in range(4)
+        )
         assert url.endswith("/v1")
         assert compatible_url.endswith("/compatible-mode/v1")
         assert dashscope_url.endswith("/api/v1")
+        assert url == f"{anthropic_url}/v1"
         tool = {"type": "function", "function": {"name": "look"}}
         body = {"model": "m", "messages": HI, "tools": [tool]}
         made = requests.post(f"{url}/chat/completions", json=body, timeout=120).json()
