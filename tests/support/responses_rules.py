@@ -149,7 +149,7 @@ def needs_of(items: Sequence[Any]) -> dict[str, str]:
             reasoning = None
         elif kind == "reasoning":
             reasoning = item.get("id")
-        elif reasoning is not None and item.get("id") and _settles(kind):
+        elif reasoning is not None and item.get("id") and _settles(kind) and kind != "item_reference":
             found[item["id"]] = reasoning
     return found
 

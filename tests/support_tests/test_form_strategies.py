@@ -68,3 +68,42 @@ def test_random_messages_are_valid_and_of_every_kind():
 def test_the_same_seed_gives_the_same_histories():
     assert random_responses(Random(7), 5) == random_responses(Random(7), 5)
     assert random_anthropic(Random(7), 5) == random_anthropic(Random(7), 5)
+
+
+def test_items_are_refused_without_one_of_their_calls_or_outputs():
+    rng, pairs = Random(2), {*responses_rules.OUTPUT_OF, *responses_rules.OUTPUT_OF.values()}
+    for _ in range(HISTORIES // 4):
+        items = random_responses(rng, 4)
+        places = [at for at, item in enumerate(items) if item.get("type") in pairs]
+        if places and not any(responses_rules.kind_of(item) == "item_reference" for item in items):
+            at = rng.choice(places)
+            assert responses_rules.problems([*items[:at], *items[at + 1 :]]), items[at]
+
+
+def test_items_are_refused_without_their_reasoning():
+    rng, refused = Random(3), 0
+    for _ in range(HISTORIES // 4):
+        items = random_responses(rng, 4)
+        needs = responses_rules.needs_of(items)
+        without = [item for item in items if item.get("id") not in needs.values()]
+        found = responses_rules.problems(without, needs)
+        assert len(found) == len(needs)
+        refused += len(found)
+    assert refused > HISTORIES // 4
+
+
+def test_messages_are_refused_without_one_of_their_calls_or_results():
+    rng = Random(2)
+    for _ in range(HISTORIES // 4):
+        messages = random_anthropic(rng, 4)
+        blocks = [
+            (message, block)
+            for message in messages
+            if isinstance(message["content"], list)
+            for block in message["content"]
+            if block["type"].endswith(("tool_use", "tool_result"))
+        ]
+        if blocks:
+            message, block = rng.choice(blocks)
+            message["content"] = [other for other in message["content"] if other is not block]
+            assert anthropic_rules.problems(messages), block

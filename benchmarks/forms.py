@@ -1,0 +1,288 @@
+"""Whether Responses items and Anthropic messages go through the library unharmed, on random histories.
+
+    python benchmarks/forms.py --form responses --histories 200000 --jobs 2
+    python benchmarks/forms.py --form anthropic --histories 2000 --seed 3 --views-every 10
+
+For each history: what is read and written again is the same, also after JSON, with the order of keys. Views
+of growing prefixes, at a random budget from 500 to 16,000 tokens, are valid by the provider's rules
+(`tests/support`), cost no more than the budget, show unaltered items as the same objects, and leave the list
+as it was. Views that the library refuses since what is fixed does not fit are counted apart. One history
+again:
+
+    python benchmarks/forms.py --form responses --seed 0 --first 4711 --histories 1
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import multiprocessing
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from reporting import make_parser
+
+import context_compressor as library
+from context_compressor import CompressedMemory, InMemoryOffloadStore, TiktokenCounter
+from context_compressor.errors import ContextOverflowError
+from tests.support import anthropic_rules, responses_rules
+from tests.support.form_strategies import random_anthropic, random_responses
+
+Dict = dict[str, Any]
+History = list[Dict]
+
+LEAST_BUDGET, MOST_BUDGET = 500, 16_000
+MOST_TURNS = 12
+PREFIXES = 4
+SYNC_EVERY = 10
+"""Every tenth history is viewed by `view_sync`."""
+CHUNK = 100
+SHOWN = 3
+"""Counterexamples of each kind."""
+
+
+@dataclass(frozen=True)
+class FormCase:
+    """A form as this program needs it; `judge` takes a history and returns the rules for its views."""
+
+    name: str
+    draw: Callable[[Random, int], History]
+    judge: Callable[[History], Callable[[History], list[str]]]
+
+    def read(self, history: History) -> Any:
+        return getattr(library, f"from_{self.name}")(history)
+
+    def write(self, messages: Any) -> History:
+        written: History = getattr(library, f"to_{self.name}")(messages)
+        return written
+
+
+def judge_responses(history: History) -> Callable[[History], list[str]]:
+    """An item that came with reasoning is refused without it."""
+    needs = responses_rules.needs_of(history)
+    return lambda view: responses_rules.problems(view, needs)
+
+
+def judge_anthropic(history: History) -> Callable[[History], list[str]]:
+    """Thinking stays as it was while its turn is open; wherever it stands, it is none that was not there."""
+    thinking = anthropic_rules.thinking_of(history)
+    known = {json.dumps(block) for block in _thoughts(history)}
+
+    def judge(view: History) -> list[str]:
+        found = anthropic_rules.problems(view, thinking=thinking)
+        changed = [block for block in _thoughts(view) if json.dumps(block) not in known]
+        return found + [f"thinking was changed: {block!r:.80}" for block in changed]
+
+    return judge
+
+
+def _thoughts(messages: History) -> Iterator[Dict]:
+    for message in messages:
+        for block in anthropic_rules.blocks_of(message):
+            if block.get("type") in ("thinking", "redacted_thinking"):
+                yield block
+
+
+FORMS = {
+    "responses": FormCase("responses", random_responses, judge_responses),
+    "anthropic": FormCase("anthropic", random_anthropic, judge_anthropic),
+}
+
+
+@dataclass
+class Findings:
+    """What was counted, and the first counterexamples of each kind."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, list[str]] = field(default_factory=dict)
+
+    def note(self, kind: str, where: str, what: object) -> None:
+        """Count a failure."""
+        self.counts[f"FAILED {kind}"] += 1
+        examples = self.examples.setdefault(kind, [])
+        if len(examples) < SHOWN:
+            examples.append(f"{where}: {what!s:.1500}")
+
+    def add(self, other: Findings) -> None:
+        """Take in what another chunk found."""
+        self.counts += other.counts
+        for kind, examples in other.examples.items():
+            mine = self.examples.setdefault(kind, [])
+            mine += examples[: SHOWN - len(mine)]
+
+
+def check_chunk(name: str, seed: int, first: int, count: int, views_every: int) -> Findings:
+    """Check some histories, by their numbers."""
+    findings = Findings()
+    counter = TiktokenCounter()
+    counter.load()
+
+    async def check_views(number: int, history: History, rng: Random) -> None:
+        await _check_views(FORMS[name], f"history {number}", history, rng, counter, findings)
+
+    for number in range(first, first + count):
+        rng = Random(f"{seed}:{name}:{number}")
+        history = FORMS[name].draw(rng, rng.randrange(1, MOST_TURNS + 1))
+        findings.counts["histories"] += 1
+        findings.counts["messages"] += len(history)
+        _check_round_trip(FORMS[name], f"history {number}", history, findings)
+        if number % views_every == 0:
+            if number % (SYNC_EVERY * views_every) == 0:
+                _check_sync(FORMS[name], f"history {number}", history, rng, counter, findings)
+            else:
+                asyncio.run(check_views(number, history, rng))
+    return findings
+
+
+def _check_round_trip(form: FormCase, where: str, history: History, findings: Findings) -> None:
+    before = json.dumps(history)
+    try:
+        again = form.write(form.read(history))
+        from_json = form.write(form.read(json.loads(before)))
+    except Exception:
+        findings.note("to read and write", where, traceback.format_exc(limit=-3))
+        return
+    if again != history:
+        findings.note("to be the same", where, _difference(history, again))
+    if json.dumps(from_json) != before:
+        findings.note("to be the same in JSON", where, _difference(json.loads(before), from_json))
+    if json.dumps(history) != before:
+        findings.note("to leave what was read", where, before)
+
+
+def _difference(expected: History, found: History) -> str:
+    for index, (one, other) in enumerate(zip(expected, found, strict=False)):
+        if json.dumps(one) != json.dumps(other):
+            return f"[{index}] {json.dumps(one)[:600]}\n    became {json.dumps(other)[:600]}"
+    return f"{len(expected)} messages became {len(found)}"
+
+
+def _steps(form: FormCase, history: History, rng: Random) -> Iterator[History]:
+    """Yield growing prefixes that could be sent as they are."""
+    cuts = sorted({rng.randrange(1, len(history) + 1) for _ in range(PREFIXES)} | {len(history)})
+    for cut in cuts:
+        prefix = history[:cut]
+        if not form.judge(history)(prefix):
+            yield prefix
+
+
+def _new_memory(rng: Random, counter: TiktokenCounter) -> tuple[CompressedMemory, int]:
+    budget = rng.randrange(LEAST_BUDGET, MOST_BUDGET + 1)
+    memory = CompressedMemory(max_total_tokens=budget, store=InMemoryOffloadStore(), counter=counter)
+    return memory, budget
+
+
+async def _check_views(
+    form: FormCase,
+    where: str,
+    history: History,
+    rng: Random,
+    counter: TiktokenCounter,
+    findings: Findings,
+) -> None:
+    memory, budget = _new_memory(rng, counter)
+    async with memory:
+        for prefix in _steps(form, history, rng):
+            at, before = f"{where}, {len(prefix)} messages, budget {budget}", json.dumps(prefix)
+            try:
+                view = await memory.view(prefix, form=form.name)  # type: ignore[arg-type]
+            except ContextOverflowError:
+                findings.counts["views that do not fit"] += 1
+            except Exception:
+                findings.note("to show a view", at, traceback.format_exc(limit=-4))
+                return
+            else:
+                _check_view(form, at, prefix, before, view, budget, counter, findings)
+
+
+def _check_sync(
+    form: FormCase,
+    where: str,
+    history: History,
+    rng: Random,
+    counter: TiktokenCounter,
+    findings: Findings,
+) -> None:
+    memory, budget = _new_memory(rng, counter)
+    for prefix in _steps(form, history, rng):
+        at, before = f"{where}, {len(prefix)} messages, budget {budget}, sync", json.dumps(prefix)
+        try:
+            view = memory.view_sync(prefix, form=form.name)  # type: ignore[arg-type]
+        except ContextOverflowError:
+            findings.counts["views that do not fit"] += 1
+        except Exception:
+            findings.note("to show a view", at, traceback.format_exc(limit=-4))
+            return
+        else:
+            _check_view(form, at, prefix, before, view, budget, counter, findings)
+
+
+def _check_view(
+    form: FormCase,
+    where: str,
+    prefix: History,
+    before: str,
+    view: History,
+    budget: int,
+    counter: TiktokenCounter,
+    findings: Findings,
+) -> None:
+    findings.counts["views"] += 1
+    findings.counts["views that are not their whole list"] += view != prefix
+    found = form.judge(prefix)(view)
+    if found:
+        findings.note("to be valid", where, f"{found[:3]}\n    {json.dumps(view)[:1200]}")
+    cost = counter.count_messages(form.read(view))
+    if cost > budget:
+        findings.note("to keep to the budget", where, f"{cost} tokens\n    {json.dumps(view)[:800]}")
+    if json.dumps(prefix) != before:
+        findings.note("to leave the list as it was", where, before)
+    own = {id(message) for message in prefix}
+    texts = {json.dumps(message) for message in prefix}
+    copies = [shown for shown in view if id(shown) not in own and json.dumps(shown) in texts]
+    if copies:
+        findings.note("to show the same objects", where, json.dumps(copies[0]))
+
+
+def main() -> None:
+    """Check histories in several processes, and tell what was found."""
+    parser = make_parser(__doc__)
+    parser.add_argument("--form", choices=FORMS, required=True)
+    parser.add_argument("--histories", type=int, default=2_000)
+    parser.add_argument("--first", type=int, default=0, help="the number of the first history")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--views-every", type=int, default=1, help="take views of every nth history only")
+    given = parser.parse_args()
+    findings, started = Findings(), time.perf_counter()
+    end = given.first + given.histories
+    with ProcessPoolExecutor(given.jobs, multiprocessing.get_context("spawn")) as pool:
+        chunks = [
+            pool.submit(check_chunk, given.form, given.seed, at, min(CHUNK, end - at), given.views_every)
+            for at in range(given.first, end, CHUNK)
+        ]
+        for chunk in chunks:
+            findings.add(chunk.result())
+    for kind, count in sorted(findings.counts.items()):
+        print(f"{count:>10,}  {kind}")
+    print(f"{time.perf_counter() - started:>10,.0f}  seconds")
+    for kind, examples in findings.examples.items():
+        print(f"\nFAILED {kind}:")
+        for example in examples:
+            print(f"  {example}")
+    if findings.examples:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
