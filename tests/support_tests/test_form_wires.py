@@ -3,12 +3,14 @@
 import asyncio
 import json
 from collections.abc import Callable
+from random import Random
 from typing import Any
 
 import anthropic
 import openai
 import pytest
 
+from tests.support.form_strategies import random_anthropic, random_responses
 from tests.support.model_server import (
     CallThenAnswer,
     ModelServer,
@@ -78,6 +80,20 @@ async def converse(
                 return events.get_final_message()
 
     return await asyncio.to_thread(ask)
+
+
+async def test_random_histories_pass():
+    rng = Random(5)
+    async with ModelServer(lambda messages: "well", window_tokens=10**6) as server:
+        async with openai.AsyncOpenAI(base_url=server.url, **SETTINGS) as client:
+            for _ in range(15):
+                made = await client.responses.create(model="m", input=random_responses(rng, 3))
+                assert made.output_text == "well"
+        async with anthropic.AsyncAnthropic(base_url=server.anthropic_url, **SETTINGS) as other:
+            for _ in range(15):
+                messages = random_anthropic(rng, 3)
+                said = await other.messages.create(model="m", max_tokens=9, messages=messages)
+                assert said.content[0].text == "well"
 
 
 class TestResponses:
