@@ -114,9 +114,18 @@ class AnthropicWire:
             content.append({"type": "text", "text": message["content"]})
         for call in message.get("tool_calls") or []:
             function = call["function"]
-            given = json.loads(function["arguments"])
+            given = _input(function["arguments"])
             content.append({"type": "tool_use", "id": call["id"], "name": function["name"], "input": given})
         return content
+
+
+def _input(arguments: str) -> Dict:
+    """Return a call's input; there is no such thing as broken arguments here."""
+    try:
+        given = json.loads(arguments)
+    except ValueError:
+        given = None
+    return given if isinstance(given, dict) else {}
 
 
 def _block_events(block: Dict) -> Iterator[Dict]:
