@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from itertools import pairwise
 from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
@@ -24,6 +23,7 @@ from context_compressor.memory.base import (
 )
 from context_compressor.memory.history import History
 from context_compressor.memory.in_memory import InMemoryMemory
+from context_compressor.memory.listed import Originals, write_view
 from context_compressor.memory.loops import Face
 from context_compressor.memory.reporting import CompressionStats, stats_of
 from context_compressor.memory.running import EventRunner
@@ -205,7 +205,7 @@ class CompressedMemory(MemoryBase):
         said = [] if messages is None else as_list(messages)
         text += shape.beside(said)
         self.face.take()
-        originals: dict[str, tuple[tuple[str, ...], list[Any]]] = {}
+        originals: Originals = {}
 
         def make(state: MemoryState) -> list[Any]:
             return shape.finish(self._written(state, shape, originals), said, system)
@@ -219,7 +219,7 @@ class CompressedMemory(MemoryBase):
 
         async def followed() -> list[Any]:
             pieces = zip(self._follower.ids(), shape.pieces(said), strict=False)
-            originals.update({ids[0]: (ids, items) for ids, items in pieces if ids})
+            originals.update({id: (ids, items) for ids, items in pieces for id in ids})
             return await show()
 
         shown = await self._follower.follow(said, shape, is_any=reset, show=followed)
@@ -250,16 +250,8 @@ class CompressedMemory(MemoryBase):
             return make(tracker.state)
         return await self._runner.bring_up_to_date(make, summary=summary)
 
-    def _written(
-        self, state: MemoryState, form: Form, originals: Mapping[str, tuple[tuple[str, ...], list[Any]]]
-    ) -> list[Any]:
-        """Return the view in a form, to be finished; what it shows as it came is the caller's own objects.
-
-        Args:
-            state: has the view.
-            form: the shape.
-            originals: what the list says in a place, with the ids of its messages, by the first of them.
-        """
+    def _written(self, state: MemoryState, form: Form, originals: Originals) -> list[Any]:
+        """Return the view in a form, to be finished; what it shows as it came is the caller's own objects."""
         whole = {
             item.msg.id
             for item in state.items
@@ -267,22 +259,7 @@ class CompressedMemory(MemoryBase):
         }
         view = state.view(None, with_summaries=True)
         view = self._follower.with_markers(view) if form is FORMS["chat"] else view
-        written: list[Any] = []
-        made: list[Msg] = []
-        place = 0
-        while place < len(view):
-            ids, items = originals.get(view[place].id, ((), []))
-            end = place + len(ids)
-            is_whole = bool(ids) and tuple(msg.id for msg in view[place:end]) == ids and whole.issuperset(ids)
-            edges = [*pairwise(view[max(0, place - 1) : place + 1]), *pairwise(view[end - 1 : end + 1])]
-            if is_whole and not any(form.joins(before, after) for before, after in edges):
-                written += form.write(made) if made else []
-                written += items
-                made, place = [], end
-            else:
-                made.append(view[place])
-                place += 1
-        return written + (form.write(made) if made else [])
+        return write_view(view, whole, form, originals)
 
     async def get_memory(
         self,

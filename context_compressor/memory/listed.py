@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, NamedTuple, Self
 
 from context_compressor.errors import InvalidMessageError
@@ -209,3 +210,43 @@ def shared(synced: Sequence[Synced], said: Sequence[Sequence[Any]]) -> int:
 def is_one_exchange(synced: Sequence[Synced]) -> bool:
     """Tell whether these are one exchange at most: a message, or calls and nothing but their results."""
     return all(one.answers for one in synced[1:])
+
+
+Originals = dict[str, tuple[tuple[str, ...], list[Any]]]
+"""What a list says in a place, its own objects, with the ids of the messages there; by each of these."""
+
+
+def write_view(view: Sequence[Msg], whole: Container[str], form: Form, originals: Originals) -> list[Any]:
+    """Return a view in a form, made of a list's own objects wherever they say the same.
+
+    Args:
+        view: the messages.
+        whole: ids of those that are shown as they came.
+        form: the shape.
+        originals: what the list says.
+    """
+    written: list[Any] = []
+    made: list[Msg] = []
+
+    def write_made() -> None:
+        if made:
+            own = [item for msg in made for item in originals.get(msg.id, ((), []))[1]]
+            written.extend(next((item for item in own if item == wire), wire) for wire in form.write(made))
+            made.clear()
+
+    place = 0
+    while place < len(view):
+        ids, items = originals.get(view[place].id, ((), []))
+        end = place + len(ids)
+        is_whole = bool(ids) and tuple(msg.id for msg in view[place:end]) == ids
+        edges = [*pairwise(view[max(0, place - 1) : place + 1]), *pairwise(view[max(0, end - 1) : end + 1])]
+        joins = any(form.joins(before, behind) for before, behind in edges)
+        if is_whole and not joins and all(id in whole for id in ids):
+            write_made()
+            written += items
+            place = end
+        else:
+            made.append(view[place])
+            place += 1
+    write_made()
+    return written

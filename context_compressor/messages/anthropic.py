@@ -93,7 +93,8 @@ def read_message(message: object, tool_names: dict[str, str]) -> list[Msg]:
         return [Msg(role, blocks, role, _remark(noted, always=is_instruction))]
     results = [block for block in blocks if block.get("type") == "tool_result"]
     others = [block for block in blocks if block.get("type") != "tool_result"]
-    read = [Msg(results[0]["name"], results, "system", _remark(noted))] if results else []
+    # Always with a remark: no name of a tool is sent with its result.
+    read = [Msg(results[0]["name"], results, "system", _remark(noted, always=True))] if results else []
     if others or not results:
         read.append(Msg("user", others, "user", _remark({_JOINED: "yes"} if results else noted)))
     return read
@@ -140,8 +141,8 @@ def _read_result(data: dict[str, Any], path: str, tool_names: dict[str, str]) ->
         raise wrong(f"{path}.content", "a string or a list of blocks", content)
     canonical = [key for key in _RESULT_KEYS if key in data]
     noted = remember(data, canonical, _RESULT_KEYS, f"{path}.")
-    if content is None:
-        noted["content"] = "null" if "content" in data else "absent"
+    if not content:
+        noted["content"] = "absent" if "content" not in data else "null" if content is None else "empty"
     block: Block = {"type": "tool_result", "id": call_id, "name": tool_names.get(call_id, "tool")}
     block["output"] = output
     if "is_error" in data:
@@ -324,7 +325,7 @@ def _write_block(block: Block) -> dict[str, Any] | None:
 def _write_result(block: Block, noted: Mapping[str, Any]) -> dict[str, Any]:
     output, form = block["output"], noted.get("content")
     fields: dict[str, Any] = {"type": "tool_result", "tool_use_id": block["id"]}
-    if output != "" or form is None:
+    if output != "" or form in (None, "empty"):
         inner = output if isinstance(output, str) else [_write_block(part) for part in output]
         fields["content"] = inner if isinstance(inner, str) else [part for part in inner if part is not None]
     elif form == "null":

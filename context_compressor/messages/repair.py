@@ -16,6 +16,7 @@ from context_compressor.messages.wire import (
     answer_of,
     content_form,
     extra_of,
+    form_name_of,
     form_of,
     is_legacy_result,
     legacy_result_metadata,
@@ -152,10 +153,11 @@ def with_result_content(msg: Msg, results: list[Block]) -> Msg:
     `results` are its own, as they are to be shown.
     """
     is_null = content_form(msg) == "null" and not is_legacy_result(msg)
-    if not is_null and all(block["output"] != [] for block in results):
+    empty = [block for block in results if block["output"] == [] and form_name_of(block) is None]
+    if not is_null and not empty:
         return msg
     other = without_content_form(msg) if is_null else msg
-    return with_content(other, [{**block, "output": block["output"] or ""} for block in results])
+    return with_content(other, [{**block, "output": ""} if block in empty else block for block in results])
 
 
 def wrapped_arguments(block: Block) -> Block:

@@ -351,6 +351,13 @@ def legacy_result_metadata() -> dict[str, Any]:
     return {REMARK: {"role": "function"}}
 
 
+def form_name_of(holder: Block | None) -> str | None:
+    """Return the form, other than chat dicts, whose remark a block or a message's metadata holds."""
+    remark = holder.get(REMARK) if holder else None
+    name = remark.get("of") if isinstance(remark, dict) else None
+    return name if isinstance(name, str) else None
+
+
 def among_of(msg: Msg) -> dict[str, Any] | None:
     """Return the metadata of what is written as a message is that came in another form among chat dicts."""
     remark = (msg.metadata or {}).get(REMARK)

@@ -18,7 +18,7 @@ from context_compressor.messages.chat import (
     sends_name,
 )
 from context_compressor.messages.msg import Block, Msg
-from context_compressor.messages.wire import hidden_in
+from context_compressor.messages.wire import form_name_of, hidden_in
 from context_compressor.tokens.counter import MessageTokens, is_text, written_arguments
 from context_compressor.tokens.media import (
     ImageFormula,
@@ -216,7 +216,7 @@ def _sends_result_name(msg: Msg, block: Block) -> bool:
     cost more beside its call than alone.
     """
     name = block.get("name")
-    if not isinstance(name, str):
+    if not isinstance(name, str) or form_name_of(msg.metadata) is not None:
         return False
     return sends_name(msg) or is_legacy_result(msg) or name != msg.name
 
