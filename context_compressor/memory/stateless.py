@@ -61,15 +61,16 @@ class CompressionResult:
     state: dict[str, Any]
     """JSON-like data; feed it to the next call, so that views stay still and nothing is summarised twice."""
     _memory: CompressedMemory = field(repr=False, compare=False)
+    _form: FormName = field(default="chat", repr=False, compare=False)
 
     @property
     def tools(self) -> OffloadTools:
-        """The tools by which an agent finds and reads what left the view.
+        """The tools by which an agent finds and reads what left the view, in the form of the call.
 
         Stand-ins name them once they were asked for: that is noted in `state`.
         """
         self.state[_TOOLS_KEY] = True
-        return self._memory.tools()
+        return self._memory.tools(self._form)
 
 
 async def acompress_messages(
@@ -156,7 +157,8 @@ async def acompress_messages(
         result_state[_TOOLS_KEY] = True
     memory.face = Face()  # what the tools are called from is another matter
     written = shape.finish(shape.write(view), listed, None)
-    return CompressionResult(written, memory.stats(), result_state, memory)
+    named: FormName = "chat" if isinstance(form, Form) else form
+    return CompressionResult(written, memory.stats(), result_state, memory, named)
 
 
 def _places(pieces: Sequence[Sequence[Any]]) -> Iterator[int]:

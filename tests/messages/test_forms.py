@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from context_compressor import (
     CompressedMemory,
+    ContextOverflowError,
     InMemoryOffloadStore,
     InvalidMessageError,
     Msg,
@@ -23,6 +27,8 @@ from context_compressor import (
     to_responses,
 )
 from context_compressor.messages.repair import MISSING_RESULT
+from tests.support import anthropic_rules, responses_rules
+from tests.support.form_strategies import anthropic_histories, responses_histories
 
 Dict = dict[str, Any]
 COUNTER = TiktokenCounter()
@@ -64,7 +70,7 @@ def asked(number: int, *, marks: bool = False) -> list[Dict]:
     ]
 
 
-def given(number: int) -> list[Dict]:
+def made(number: int) -> list[Dict]:
     """Return what a model gives by the Responses API, with the outputs of its calls."""
     calls = [
         {
@@ -99,7 +105,7 @@ def given(number: int) -> list[Dict]:
 ANTHROPIC = [{"role": "user", "content": "Check all shards."}, *(m for n in range(14) for m in asked(n))]
 RESPONSES = [
     {"role": "user", "content": "Check all shards."},
-    *(item for n in range(14) for item in given(n)),
+    *(item for n in range(14) for item in made(n)),
 ]
 
 ODD_MESSAGES: list[Dict] = [
@@ -446,6 +452,7 @@ def test_compress_messages_takes_every_form(form: Any, said: list[Dict]) -> None
         calls, results = pairs(result.messages)
         assert calls == results
     assert len(result.messages) < len(said)
+    assert any({"input_schema", "parameters"} & schema.keys() for schema in result.tools.schemas)
 
 
 # Tools
@@ -479,3 +486,49 @@ async def test_tools_speak_the_form(form: Any, kinds: list[str]) -> None:
     assert message is not None
     assert [part["type"] for part in message["content"]] == kinds
     assert (await tools.load(ref)) == message["content"][1]
+
+
+# Laws
+
+CASES = [
+    pytest.param("responses", responses_histories(), from_responses, to_responses, id="responses"),
+    pytest.param("anthropic", anthropic_histories(), from_anthropic, to_anthropic, id="anthropic"),
+]
+
+
+def refused(form: str, view: list[Dict]) -> list[str]:
+    return responses_rules.problems(view) if form == "responses" else anthropic_rules.problems(view)
+
+
+@pytest.mark.parametrize(("form", "histories", "read", "write"), CASES)
+def test_whatever_a_provider_accepts_is_written_as_it_was(
+    form: str, histories: st.SearchStrategy[list[Dict]], read: Any, write: Any
+) -> None:
+    @given(histories)
+    def check(said: list[Dict]) -> None:
+        assert json.dumps(write(read(said))) == json.dumps(said)
+        assert json.dumps(write(Msg.from_dict(msg.to_dict()) for msg in read(said))) == json.dumps(said)
+
+    check()
+
+
+@pytest.mark.parametrize(("form", "histories", "read", "write"), CASES)
+def test_views_of_whatever_a_provider_accepts_are_accepted(
+    form: Any, histories: st.SearchStrategy[list[Dict]], read: Any, write: Any
+) -> None:
+    @settings(max_examples=25)
+    @given(histories, st.integers(600, 6_000), st.integers(0, 100))
+    def check(said: list[Dict], budget: int, share: int) -> None:
+        memory = CompressedMemory(max_total_tokens=budget, background_ratio=None, counter=COUNTER)
+        for list_ in (said[: len(said) * share // 100], said):
+            if not list_ or refused(form, list_):
+                continue
+            try:
+                view = asyncio.run(memory.view(list_, form=form))
+            except ContextOverflowError:
+                continue
+            assert refused(form, view) == []
+            assert COUNTER.count_messages(read(view)) <= budget
+            assert json.dumps(write(read(view))) == json.dumps(view)
+
+    check()
