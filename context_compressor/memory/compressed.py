@@ -172,7 +172,7 @@ class CompressedMemory(MemoryBase):
             InvalidArgumentError: no list, or one with stand-ins of this memory's view; nothing was changed.
         """
         self.face.take()
-        await self._follower.follow(as_list(messages))
+        await self._follower.follow(FORMS["chat"].pieces(as_list(messages)))
 
     # Reading
 
@@ -205,7 +205,7 @@ class CompressedMemory(MemoryBase):
         said = [] if messages is None else as_list(messages)
         text += shape.beside(said)
         self.face.take()
-        originals: Originals = {}
+        originals: Originals = []
 
         def make(state: MemoryState) -> list[Any]:
             return shape.finish(self._written(state, shape, originals), said, system)
@@ -217,12 +217,13 @@ class CompressedMemory(MemoryBase):
         if messages is None:
             return await show()
 
+        pieces = shape.pieces(said)
+
         async def followed() -> list[Any]:
-            pieces = zip(self._follower.ids(), shape.pieces(said), strict=False)
-            originals.update({id: (ids, items) for ids, items in pieces for id in ids})
+            originals.extend(zip(self._follower.ids(), pieces, strict=False))
             return await show()
 
-        shown = await self._follower.follow(said, shape, is_any=reset, show=followed)
+        shown = await self._follower.follow(pieces, shape, is_any=reset, show=followed)
         assert shown is not None
         return shown
 

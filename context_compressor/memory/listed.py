@@ -212,8 +212,8 @@ def is_one_exchange(synced: Sequence[Synced]) -> bool:
     return all(one.answers for one in synced[1:])
 
 
-Originals = dict[str, tuple[tuple[str, ...], list[Any]]]
-"""What a list says in a place, its own objects, with the ids of the messages there; by each of these."""
+Originals = list[tuple[tuple[str, ...], list[Any]]]
+"""What a list says, its own objects, piece by piece, each with the ids of its messages."""
 
 
 def write_view(view: Sequence[Msg], whole: Container[str], form: Form, originals: Originals) -> list[Any]:
@@ -225,18 +225,20 @@ def write_view(view: Sequence[Msg], whole: Container[str], form: Form, originals
         form: the shape.
         originals: what the list says.
     """
+    shown = {msg.id for msg in view}
+    said = {id: one for one in originals if not shown.isdisjoint(one[0]) for id in one[0]}
     written: list[Any] = []
     made: list[Msg] = []
 
     def write_made() -> None:
         if made:
-            own = [item for msg in made for item in originals.get(msg.id, ((), []))[1]]
+            own = [item for msg in made if msg.id in said for item in said[msg.id][1]]
             written.extend(next((item for item in own if item == wire), wire) for wire in form.write(made))
             made.clear()
 
     place = 0
     while place < len(view):
-        ids, items = originals.get(view[place].id, ((), []))
+        ids, items = said.get(view[place].id, ((), []))
         end = place + len(ids)
         is_whole = bool(ids) and tuple(msg.id for msg in view[place:end]) == ids
         edges = [*pairwise(view[max(0, place - 1) : place + 1]), *pairwise(view[max(0, end - 1) : end + 1])]

@@ -157,8 +157,8 @@ async def acompress_messages(
         result_state[_TOOLS_KEY] = True
     memory.face = Face()  # what the tools are called from is another matter
     written = shape.finish(shape.write(view), listed, None)
-    named: FormName = "chat" if isinstance(form, Form) else form
-    return CompressionResult(written, memory.stats(), result_state, memory, named)
+    form_name: FormName = "chat" if isinstance(form, Form) else form
+    return CompressionResult(written, memory.stats(), result_state, memory, form_name)
 
 
 def _places(pieces: Sequence[Sequence[Any]]) -> Iterator[int]:

@@ -113,7 +113,7 @@ class ListFollower:
 
     async def follow(
         self,
-        messages: Sequence[Any],
+        said: Sequence[Sequence[Any]],
         form: Form = FORMS["chat"],
         *,
         is_any: bool = True,
@@ -126,7 +126,7 @@ class ListFollower:
         exchange, the conversation as it was is kept as a branch, to be taken up when a list goes on with it.
 
         Args:
-            messages: the list.
+            said: the list, in pieces.
             form: its shape.
             is_any: whether the list may be another conversation altogether.
             show: awaited before another list may be followed; what it returns is returned.
@@ -137,7 +137,6 @@ class ListFollower:
             UnrelatedMessagesError: the list shares nothing with any conversation; nothing was changed.
             ContextCompressorError: `on_event` calls this for an event of this very call; nothing was changed.
         """
-        said = form.pieces(messages)
         if self._task is not None and self._task is asyncio.current_task():
             raise ContextCompressorError(
                 "sync: on_event is called before the sync that caused the event returns, and would wait for "
@@ -152,7 +151,7 @@ class ListFollower:
                     known = await self._follow(said, known, is_any, form)
                 return None if show is None else await show()
             except InvalidMessageError as error:
-                raise _by_its_place(error, messages, form) from None
+                raise _by_its_place(error, list(chain.from_iterable(said)), form) from None
             finally:
                 self._task = None
 
