@@ -26,6 +26,7 @@ from context_compressor import (
     to_openai,
     to_responses,
 )
+from context_compressor.messages.parts import other_parts
 from context_compressor.messages.repair import MISSING_RESULT
 from tests.support import anthropic_rules, responses_rules
 from tests.support.form_strategies import anthropic_histories, responses_histories
@@ -269,6 +270,19 @@ def test_every_form_writes_what_another_read(read: Any, said: list[Dict]) -> Non
     turns = to_anthropic(msgs)
     assert [block["type"] for block in turns[2]["content"]][:2] == ["tool_result", "tool_result"]
     assert not any("openai" in json.dumps(wire) for wire in (*to_openai(msgs), *items, *turns))
+
+
+def test_texts_and_images_of_the_responses_api_are_read_in_chat_dicts() -> None:
+    parts = [
+        {"type": "input_text", "text": "See", "extra": 1},
+        {"image_url": PIXELS, "type": "input_image", "detail": "low"},
+        {"type": "output_text", "text": "Seen", "annotations": []},
+    ]
+    said = [{"role": "user", "content": parts}]
+    (msg,) = from_openai(said)
+    assert msg.get_text_content() == "See\nSeen"
+    assert [part.kind for part in other_parts(msg)] == ["image"]
+    assert json.dumps(to_openai([msg])) == json.dumps(said)
 
 
 @pytest.mark.parametrize(

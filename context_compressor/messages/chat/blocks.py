@@ -27,6 +27,8 @@ from context_compressor.messages.wire import (
 
 _MEDIA = {"image_url": "image", "video_url": "video", "input_audio": "audio"}
 _PART_TYPES = {kind: part_type for part_type, kind in _MEDIA.items()}
+_RESPONSES_TEXTS = ("input_text", "output_text")
+"""Types of texts in OpenAI's Responses API; they are read in chat dicts, too."""
 _TYPELESS = ("text", "image", "audio", "video")
 _OURS = frozenset({"thinking", "tool_use", "tool_result", WRAPPED})
 AUDIO_FORMATS = {"mpeg": "mp3", "x-wav": "wav", "wave": "wav"}
@@ -49,6 +51,14 @@ def part_to_block(part: object, path: str) -> Block:
         raise wrong(f"{path}.text", "a string", found.get("text"))
     if REMARK in data or kind in _OURS:
         return {"type": WRAPPED, WRAPPED: data}
+    if kind in _RESPONSES_TEXTS and isinstance(data.get("text"), str):
+        return {**data, "type": "text", REMARK: {"form": kind}}
+    if kind == "input_image" and isinstance(data.get("image_url"), str):
+        held: dict[str, dict[str, Any]] = {
+            "image_url": {"source": source_of(data["image_url"])},
+            "type": {"type": "image"},
+        }
+        return {**_swapped(data, held), REMARK: {"form": kind}}
     if "source" in data:
         return {**data, REMARK: {"form": "native"}} if kind in _PART_TYPES else data
     if kind is None:
@@ -63,6 +73,10 @@ def block_to_part(block: Block) -> dict[str, Any]:
     if kind == WRAPPED and isinstance(block.get(WRAPPED), Mapping):
         return dict(copy_json(block[WRAPPED]))
     url = url_of(source)
+    if form in _RESPONSES_TEXTS:
+        return _swapped(block, {"type": {"type": form}, REMARK: {}})
+    if form == "input_image" and url is not None:
+        return _swapped(block, {"type": {"type": form}, "source": {"image_url": url}, REMARK: {}})
     if form == "typeless":
         swaps: dict[str, dict[str, Any]] = {"type": {}, REMARK: {}}
         if url is not None:
