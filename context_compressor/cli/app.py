@@ -95,6 +95,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         _give_up(sys.stdout)
         return BROKEN_PIPE
+    except MemoryError:
+        _complain("there is not enough memory for that; give it fewer or smaller sessions")
+        return TROUBLE
     except OSError as error:
         _complain(f"{error.filename or 'output'}: {error.strerror or error}")
         return TROUBLE

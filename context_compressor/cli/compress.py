@@ -7,7 +7,7 @@ import json
 import shlex
 import sys
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Annotated, Any, Literal
 
 import typer
@@ -23,6 +23,7 @@ from context_compressor.cli.options import (
     CommandError,
     InFormat,
     KeepRecent,
+    MaxUnpacked,
     Model,
     Store,
     SummarizerChoice,
@@ -30,6 +31,7 @@ from context_compressor.cli.options import (
     check_path,
     make_config,
     make_summarizer,
+    read_unpacked,
 )
 from context_compressor.cli.output import (
     check_apart,
@@ -42,16 +44,17 @@ from context_compressor.cli.output import (
     make_table,
     print_table,
     say,
+    warn,
     write_output,
 )
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.measure import index_ranges
-from context_compressor.messages.text import counted, dump_sendable, one_line
-from context_compressor.readers import Form, Format, Reading, UnreadableError, read_all
+from context_compressor.messages.text import dump_sendable, one_line
+from context_compressor.readers import MAX_UNPACKED, Form, Format, Reading, UnreadableError, grouped, read_all
 
 STDIN = "-"
 _MAX_PROBLEMS = 5
-"""Problems, and failures, that are named one by one; `--json` lists all."""
+"""Failures that are named one by one; `--json` lists all."""
 _MAX_ROWS = 40
 """Sessions shown in the table; `--json` has all."""
 _MAX_STAND_INS = 12
@@ -124,14 +127,15 @@ def compress(
         bool, typer.Option("--quiet", "-q", help="No table, no progress bar; --json still reports.")
     ] = False,
     format: InFormat = None,
+    max_unpacked: MaxUnpacked = None,
 ) -> int:
     """Compress recorded sessions to a token budget.
 
     FILE holds a JSON array of chat messages, an object with "messages", or JSONL with a session or a message
     per line. The messages come back in the same form; the report goes to stderr. Full texts of what left are
-    kept in the store: see **read** and **grep**. Sessions of Claude Code, Codex, AgentScope, LangChain,
-    Anthropic Messages and OpenAI Responses are read, too, and come back as OpenAI chat JSON, as do those of a
-    directory. What cannot be read is named and skipped.
+    kept in the store: see **read** and **grep**. Sessions of other programs and APIs (--format
+    names them) are read, too, and come back as OpenAI chat JSON, as do those of a directory. What cannot be
+    read is named and skipped; a file of which that is most is refused, with exit code 2.
 
     Example: context-compressor compress chat.json --budget 16000 -o small.json
     """
@@ -150,8 +154,9 @@ def compress(
         check_output(output)
     if output is None or as_json:
         check_stdout()
-    source = read_sessions(file, format)
-    check_apart(output, [file, *(session.source for session in source.sessions)])
+    source = read_sessions(file, format, read_unpacked(max_unpacked))
+    read = [*(session.source for session in source.sessions), *(problem.file for problem in source.problems)]
+    check_apart(output, [file, *read])
     compressor = Compressor(config, store, summarizer, namespace)
     with make_progress(quiet=quiet) as progress:
         total = sum(len(session.messages) for session in source.sessions)
@@ -159,7 +164,7 @@ def compress(
         reports = asyncio.run(compressor.compress(source, lambda done: progress.advance(task, done)))
     write_output(output or STDIN, dump(source, [report.view for report in reports]))
     if not (as_json and output is None):  # else stderr is JSON, and has them
-        _warn(source)
+        warn("skipped", grouped(source.problems))
     if as_json:
         report = _report_json(source, reports, config, output or "stdout", store)
         print(report, file=sys.stderr if output is None else sys.stdout)
@@ -172,7 +177,7 @@ def compress(
     return DONE
 
 
-def read_sessions(source: str, format: Format | None = None) -> Reading:
+def read_sessions(source: str, format: Format | None = None, max_unpacked: int = MAX_UNPACKED) -> Reading:
     """Read a file or a directory, or stdin for `-`; the format is found by content when None.
 
     Raises:
@@ -183,8 +188,8 @@ def read_sessions(source: str, format: Format | None = None) -> Reading:
         if source == STDIN:
             if sys.stdin is None:
                 raise CommandError("stdin is closed; name a file, or redirect one: compress - < FILE")
-            return read_all(sys.stdin.buffer, "stdin", format)
-        return read_all(Path(source), source, format)
+            return read_all(sys.stdin.buffer, "stdin", format, max_unpacked)
+        return read_all(Path(source), source, format, max_unpacked)
     except UnreadableError as error:
         raise CommandError(error.why) from None
 
@@ -200,17 +205,6 @@ def dump(reading: Reading, views: Sequence[list[dict[str, Any]]]) -> str:
     ]
     indent = 2 if reading.form is Form.ONE and reading.sessions[0].is_indented else None
     return "".join(f"{dump_sendable(value, indent=indent)}\n" for value in framed)
-
-
-def _warn(source: Reading) -> None:
-    """Name on stderr what could not be read: data are missing, so `--quiet` does not silence it."""
-    if not source.problems:
-        return
-    for problem in source.problems[:_MAX_PROBLEMS]:
-        print(f"skipped: {one_line(str(problem))}", file=sys.stderr)
-    count = len(source.problems)
-    more = f"; the first {_MAX_PROBLEMS} are named" if count > _MAX_PROBLEMS else ""
-    print(f"{one_line(source.name)}: {counted(count, 'unreadable item')} skipped{more}", file=sys.stderr)
 
 
 # What is reported
@@ -234,7 +228,7 @@ def _print_report(
         option = "" if store == DEFAULT_STORE else f" --store {shlex.quote(store)}"
         say(console, f"Read one: context-compressor read {first.refs[0]}{option}")
     notes = [
-        f"{source.name if report.line is None else f'line {report.line}'}: {note}"
+        f"{_base_name(source) if report.line is None else f'line {report.line}'}: {note}"
         for report in reports
         for note in report.notes
     ]
@@ -246,14 +240,19 @@ def _print_report(
         one = source.form is Form.FOREIGN and len(source.sessions) == 1
         titles = ", ".join(format.title for format in source.formats)
         written = f"OpenAI chat JSON{'' if one else ', a session per line'}"
-        say(console, f"{source.name}: read as {titles}; written as {written}")
+        say(console, f"{_base_name(source)}: read as {titles}; written as {written}")
+
+
+def _base_name(source: Reading) -> str:
+    """Return what a table calls the input: its name without the folders above it."""
+    return PurePath(source.name).name or source.name
 
 
 def _sessions_table(source: Reading, reports: Sequence[SessionReport], budget: int) -> Table:
     columns = ("messages", "tokens", "view", "saved", "offloaded", "summaries")
     table = make_table(f"Views within {budget:,} tokens", "session", columns, fold=True)
     for report in reports[:_MAX_ROWS]:
-        place = source.name if report.line is None else f"line {report.line}"
+        place = _base_name(source) if report.line is None else f"line {report.line}"
         table.add_row(
             Text(one_line(source.sessions[report.number - 1].id or place)), *_row(_counts([report]))
         )

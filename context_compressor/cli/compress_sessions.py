@@ -124,7 +124,8 @@ class Compressor:
         for failure in failures:
             if failure.startswith("Offload"):  # it is lost; a summary that failed was made by other means
                 raise CommandError(f"--store {self.store}: {failure}")
-        repairs = [record.getMessage() for record in logged]
+        written = to_openai(view)
+        repairs = [note for record in logged if _is_done(note := record.getMessage(), session, written)]
         notes = [*session.notes, *repairs, *failures, *_told(placeholders)]
         prefix = f"{session.source}: " if source.form is Form.DIRECTORY else ""
         return SessionReport(
@@ -132,7 +133,7 @@ class Compressor:
             line=session.line,
             namespace=namespace,
             messages=len(history),
-            view=to_openai(view),
+            view=written,
             stats=memory.stats(),
             stand_ins=tuple(stand_in for msg in view if (stand_in := _stand_in(msg)) is not None),
             events=tuple(events),
@@ -206,6 +207,16 @@ def _missing_results(history: Sequence[Msg]) -> list[Msg]:
         builder.feed(msg.id, msg)
     builder.settle()
     return [message.msg for exchange in builder.flush() for message in exchange if message.placeholder]
+
+
+def _is_done(note: str, session: Session, written: Sequence[dict[str, Any]]) -> bool:
+    """Tell whether what is noted of a message is seen in what is written: it, or what follows, differs."""
+    found = _MESSAGE_INDEX.search(note)
+    if found is None:
+        return True
+    index = int(found[1])
+    as_read = session.messages[index : index + 2]
+    return not any(written[place : place + 2] == as_read for place in range(len(written)))
 
 
 def _stand_in(msg: Msg) -> StandIn | None:

@@ -21,11 +21,13 @@ from context_compressor.cli.options import (
     BaseUrl,
     CommandError,
     InFormat,
+    MaxUnpacked,
     Paths,
     Quiet,
     SummarizerKind,
     ask_model,
     make_config,
+    read_unpacked,
 )
 from context_compressor.cli.output import (
     check_apart,
@@ -66,6 +68,7 @@ from context_compressor.measure import (
 )
 from context_compressor.messages.chat import from_openai
 from context_compressor.messages.text import counted
+from context_compressor.readers import grouped
 from context_compressor.tokens.tiktoken import TiktokenCounter
 
 _KEY = "OPENAI_API_KEY"
@@ -127,6 +130,7 @@ def examine(
     as_json: AllJson = False,
     quiet: Quiet = False,
     format: InFormat = None,
+    max_unpacked: MaxUnpacked = None,
 ) -> int:
     """Find out what compressing saves and loses on your own sessions, with a model.
 
@@ -149,10 +153,10 @@ def examine(
     if as_json or not quiet:
         check_stdout()
     systems = tuple(dict.fromkeys([OURS, *(baselines or ())]))
-    inputs = read_inputs(paths, format, lambda _: None)
+    inputs = read_inputs(paths, format, lambda _: None, max_unpacked=read_unpacked(max_unpacked))
     file = str(Path(cache) / "probes.jsonl") if probes is None else probes
     check_apart(file, inputs.files, "--probes")
-    warn("skipped", list(map(str, (*inputs.problems, *inputs.unread))))
+    warn("skipped", grouped((*inputs.problems, *inputs.unread)))
     chosen, unfit = _choose(inputs.sessions, budget, window)
     warn("not examined", unfit)
     chosen = chosen[:limit]

@@ -5,21 +5,26 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import asdict
-from math import inf
 from typing import Annotated
 
 import typer
 from rich.text import Text
 
-from context_compressor.cli.options import DONE, CommandError, Json, check_path, check_store
+from context_compressor.cli.options import (
+    DONE,
+    CommandError,
+    Json,
+    check_path,
+    check_store,
+    finite,
+    read_size,
+)
 from context_compressor.cli.output import check_stdout, make_console, make_table, print_table, say
 from context_compressor.errors import OffloadError
 from context_compressor.messages.text import counted
 from context_compressor.offload.folders import NAMESPACE
 from context_compressor.offload.retention import GarbageCollection, collect_garbage
 
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
-_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 _AGE = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])", re.IGNORECASE)
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 7 * 86_400}
 _MAX_ROWS = 40
@@ -57,7 +62,7 @@ def gc(
     """
     check_path(store, "DIR")
     check_stdout()
-    most = None if max_bytes is None else read_bytes(max_bytes)
+    most = None if max_bytes is None else read_size(max_bytes, "--max-bytes")
     seconds = None if max_age is None else read_age(max_age)
     for name in keep or ():
         if not NAMESPACE.fullmatch(name):
@@ -79,27 +84,12 @@ def gc(
     return DONE
 
 
-def read_bytes(given: str) -> int:
-    """Return a size in bytes: 500MB (10^6), 2GiB (2^30), or a number alone."""
-    found = _SIZE.fullmatch(given.strip())
-    if found is None:
-        raise CommandError(f"--max-bytes {given}: not a size; write 500MB, 2GiB or a number of bytes")
-    number, unit, binary = found.groups()
-    return int(_finite(float(number) * (1024 if binary else 1000) ** _POWERS[unit.lower()], "--max-bytes"))
-
-
 def read_age(given: str) -> float:
     """Return an age in seconds: 30d, 12h, 90m, 45s or 2w."""
     found = _AGE.fullmatch(given.strip())
     if found is None:
         raise CommandError(f"--max-age {given}: not an age; write 30d, 12h, 90m, 45s or 2w")
-    return _finite(float(found[1]) * _SECONDS[found[2].lower()], "--max-age")
-
-
-def _finite(number: float, option: str) -> float:
-    if number == inf:
-        raise CommandError(f"{option}: the number is too large; leave the option out for no limit")
-    return number
+    return finite(float(found[1]) * _SECONDS[found[2].lower()], "--max-age")
 
 
 def _print(done: GarbageCollection, store: str, max_bytes: int | None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from context_compressor.cli.options import CommandError, check_path
 from context_compressor.measure import (
@@ -16,8 +16,15 @@ from context_compressor.measure import (
     read_probe_sets,
     read_probes,
 )
-from context_compressor.readers import Format, Problem, Session, UnreadableError, read_path
-from context_compressor.readers.session import summed
+from context_compressor.readers import (
+    MAX_UNPACKED,
+    Format,
+    Problem,
+    Session,
+    UnreadableError,
+    read_path,
+    summed,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +53,7 @@ def read_inputs(
     format: Format | None,
     on_session: Callable[[int], object],
     probes: str | None = None,
+    max_unpacked: int = MAX_UNPACKED,
 ) -> Inputs:
     """Read every path, and the probe sets of a folder; `on_session` gets the number of sessions so far.
 
@@ -63,13 +71,14 @@ def read_inputs(
     for path in paths:
         before = len(found.sessions)
         try:
-            for session in read_path(Path(path), found.problems, format):
+            for session in read_path(Path(path), found.problems, format, max_unpacked):
                 if session.messages:
                     asked = _probes_of(session, sets)
                     found.sessions.append(Input(_name(session, taken), session, asked))
                     found.files.append(session.source)
                     on_session(len(found.sessions))
         except UnreadableError as error:
+            del found.sessions[before:]
             found.unread.append(error.at(path))
         else:
             if len(found.sessions) == before:
@@ -119,9 +128,10 @@ def _nothing_in(path: str, problems: Sequence[Problem]) -> Problem:
 
 def _name(session: Session, taken: set[str]) -> str:
     """Return what to call a session: what it calls itself, else where it stands; no two the same."""
-    name = session.id or session.place()
-    if name in taken and session.id:
-        name = f"{session.id} ({session.place()})"
+    place = PurePath(session.place())
+    name = session.id or place.name
+    if name in taken:
+        name = f"{session.id} ({place})" if session.id else str(place)
     unique, number = name, 2
     while unique in taken:
         unique, number = f"{name} ({number})", number + 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from enum import StrEnum
+from math import inf
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -13,7 +14,7 @@ from pydantic import ValidationError
 
 from context_compressor.compression.config import CompressionConfig
 from context_compressor.errors import InvalidArgumentError
-from context_compressor.readers import Format
+from context_compressor.readers import MAX_UNPACKED, Format
 from context_compressor.summarizers.protocol import Summarizer
 
 DONE: Final = 0
@@ -85,6 +86,34 @@ InFormat = Annotated[
         metavar="NAME", help=f"Format of the files: {', '.join(Format)}. Default: found out by their content."
     ),
 ]
+MaxUnpacked = Annotated[
+    str | None,
+    typer.Option(metavar="SIZE", help="What a gzipped file may unpack to: 500MB, 2GiB. Default: 256MiB."),
+]
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
+_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+
+
+def read_size(given: str, option: str) -> int:
+    """Return a size in bytes: 500MB (10^6), 2GiB (2^30), or a number alone."""
+    found = _SIZE.fullmatch(given.strip())
+    if found is None:
+        raise CommandError(f"{option} {given}: not a size; write 500MB, 2GiB or a number of bytes")
+    number, unit, binary = found.groups()
+    return int(finite(float(number) * (1024 if binary else 1000) ** _POWERS[unit.lower()], option))
+
+
+def finite(number: float, option: str) -> float:
+    """Refuse a number that is too large to be one."""
+    if number == inf:
+        raise CommandError(f"{option}: the number is too large; leave the option out for no limit")
+    return number
+
+
+def read_unpacked(given: str | None) -> int:
+    """Return how many bytes a gzipped file may unpack to."""
+    return MAX_UNPACKED if given is None else read_size(given, "--max-unpacked")
 
 
 def check_path(path: str, what: str) -> None:

@@ -22,9 +22,11 @@ from context_compressor.cli.options import (
     AllJson,
     CommandError,
     InFormat,
+    MaxUnpacked,
     Paths,
     Quiet,
     make_config,
+    read_unpacked,
 )
 from context_compressor.cli.output import (
     check_apart,
@@ -56,6 +58,7 @@ from context_compressor.measure import (
     told_range,
 )
 from context_compressor.messages.text import counted, slug_of
+from context_compressor.readers import grouped
 
 EXTRA = "/path/to/the/checkout[report]"
 DEFAULT_BUDGET = 16_000
@@ -98,6 +101,7 @@ def replay(
     ] = None,
     quiet: Quiet = False,
     format: InFormat = None,
+    max_unpacked: MaxUnpacked = None,
 ) -> int:
     """Tell what compressing would have saved, cost and lost in recorded sessions.
 
@@ -116,7 +120,13 @@ def replay(
     _check_outputs(report, png, as_json=as_json, quiet=quiet)
     with make_progress(quiet=quiet) as progress:
         bar = progress.add_task("reading sessions", total=None)
-        inputs = read_inputs(paths, format, lambda count: progress.update(bar, completed=count), probes)
+        inputs = read_inputs(
+            paths,
+            format,
+            lambda count: progress.update(bar, completed=count),
+            probes,
+            read_unpacked(max_unpacked),
+        )
     if report is not None:
         check_apart(report, inputs.files, "--report")
     tasks = [
@@ -142,7 +152,7 @@ def replay(
     unfit = [one for session in data.sessions for one in find_unfit(session)]
     warn("failed", [f"{one.name}: {one.why}" for one in (*data.failed, *unfit)])
     warn("skipped", [f"{one.name}: {one.why}" for one in data.notes if not one.is_failure])
-    warn("skipped", list(map(str, inputs.problems)))
+    warn("skipped", grouped(inputs.problems))
     if not data.sessions and not is_interrupted:
         first = (*data.failed, *data.notes)[0]
         code = NO if data.failed else TROUBLE

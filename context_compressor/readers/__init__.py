@@ -1,9 +1,19 @@
 """Sessions of other programs, read as OpenAI chat dicts."""
 
-from context_compressor.readers.reading import Reading, detect_format, read_all, read_path, read_stream
-from context_compressor.readers.session import Form, Format, Problem, Session, UnreadableError
+from context_compressor.readers.detection import detect_format
+from context_compressor.readers.reading import MAX_UNPACKED, Reading, read_all, read_path, read_stream
+from context_compressor.readers.session import (
+    Form,
+    Format,
+    Problem,
+    Session,
+    UnreadableError,
+    grouped,
+    summed,
+)
 
 __all__ = [
+    "MAX_UNPACKED",
     "Form",
     "Format",
     "Problem",
@@ -11,7 +21,9 @@ __all__ = [
     "Session",
     "UnreadableError",
     "detect_format",
+    "grouped",
     "read_all",
     "read_path",
     "read_stream",
+    "summed",
 ]

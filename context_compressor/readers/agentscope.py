@@ -35,20 +35,21 @@ _Memory = tuple[str, str | list[Any], list[Any]]
 """Its name, its summary, its entries."""
 
 
-def recognises(sample: Sequence[Any]) -> bool:
-    """Tell whether some value is a memory's state, or holds one, or the values are AgentScope's messages."""
-    return _are_own(sample) or any(_holds_own(value) for value in sample)
+def claims(sample: Sequence[Any]) -> int:
+    """Count the values that are a memory's state, or hold one, or are AgentScope's messages."""
+    return _count_own(sample) or sum(map(_holds_own, sample))
 
 
-def _are_own(values: Sequence[Any]) -> bool:
-    """Tell whether values are messages as AgentScope writes them; chat dicts may have ids and times, too."""
+def _count_own(values: Sequence[Any]) -> int:
+    """Count the messages as AgentScope writes them; chat dicts may have ids and times, too."""
     keys = {"id", "metadata"}
-    return any(_is_msg(value) and keys <= value.keys() for value in values) and not speaks_chat(list(values))
+    own = sum(_is_msg(value) and keys <= value.keys() for value in values)
+    return 0 if speaks_chat(list(values)) else own
 
 
 def _holds_own(value: Any) -> bool:
     if isinstance(value, list):
-        return _are_own(value)
+        return _count_own(value) > 0
     return any(
         (summary or entries) and all(_is_entry(entry) for entry in entries[:1])
         for _, summary, entries in _memories(value)
@@ -126,17 +127,14 @@ def _read_memory(
     marks = [entry[1] for _, entry in entries if isinstance(entry, list) and len(entry) == 2]
     is_repeated = any(isinstance(marked, list) and "compressed" in marked for marked in marks)
     transcript = Transcript()
-    notes: tuple[str, ...] = ()
     if summary and is_repeated:
-        notes = ("the summary is left out: the messages that it stands for are all there",)
+        transcript.note("the summary is left out: the messages that it stands for are all there")
     elif summary:
         transcript.say("user", to_parts(summary), entries[0][0] if entries else 1)
     for index, (line, entry) in enumerate(entries):
-        try:
+        with document.rejecting(line, f"content[{index}]: "):
             _add(transcript, entry, line)
-        except (UnreadableError, InvalidMessageError) as error:
-            document.reject(UnreadableError(f"content[{index}]: {error}"), line)
-    return to_session(document, FORMAT, transcript, name or None, notes, held_at)
+    return to_session(document, FORMAT, transcript, name or None, held_at)
 
 
 def _add(transcript: Transcript, entry: Any, line: int) -> None:
@@ -144,7 +142,10 @@ def _add(transcript: Transcript, entry: Any, line: int) -> None:
     data = as_object(data, "expected a message")
     if data.get("tool_calls"):
         raise UnreadableError("tool_calls: expected calls as blocks of the content; these are of OpenAI chat")
-    msg = Msg.from_dict({**data, "metadata": None, "timestamp": ""})
+    try:
+        msg = Msg.from_dict({**data, "metadata": None, "timestamp": ""})
+    except InvalidMessageError as error:
+        raise UnreadableError(str(error)) from None
     blocks = msg.get_content_blocks()
     if msg.role == "assistant":
         _add_reply(transcript, blocks, line)

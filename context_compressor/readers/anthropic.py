@@ -62,9 +62,35 @@ def add_user(transcript: Transcript, content: Any, line: int) -> None:
     results = [block for block in blocks if block.get("type") == "tool_result"]
     for block in results:
         transcript.answer(block["tool_use_id"], result_parts(block.get("content")), line)
+    if not results:
+        blocks = _answer_in_words(transcript, blocks, line)
+        if not blocks and content:
+            return
     parts = [to_part(block) for block in blocks if block.get("type") != "tool_result"]
     if parts or not results:
         transcript.say("user", parts, line)
+
+
+def _answer_in_words(transcript: Transcript, blocks: list[Part], line: int) -> list[Part]:
+    """Give each call that waits its result, where texts tell them in the calls' order; return the rest.
+
+    Cline and Roo Code write results so: `[tool for ...] Result:`, in the same text or before the next.
+    """
+    rest = list(blocks)
+    for call_id, name in transcript.pending:
+        at = next((place for place, block in enumerate(rest) if _tells_of(block, name)), None)
+        if at is None:
+            break
+        is_heading = rest[at]["text"].rstrip().endswith(":") and rest[at + 1 : at + 2]
+        told = rest[at : at + (2 if is_heading else 1)]
+        del rest[at : at + len(told)]
+        transcript.answer(call_id, [to_part(block) for block in told], line)
+    return rest
+
+
+def _tells_of(block: Part, name: str) -> bool:
+    text = block.get("text") if block.get("type") == "text" else None
+    return isinstance(text, str) and bool(name) and text.lstrip().startswith((f"[{name} ", f"[{name}]"))
 
 
 def add_assistant(transcript: Transcript, content: Any, line: int, key: str | None = None) -> None:
@@ -76,7 +102,7 @@ def add_assistant(transcript: Transcript, content: Any, line: int, key: str | No
         if kind == "thinking":
             transcript.think(str(block.get("thinking") or ""), line)
         elif kind == "redacted_thinking":
-            continue  # encrypted: nobody but the provider reads it
+            transcript.leave_out("encrypted thoughts")
         elif kind in ("tool_use", "server_tool_use", "mcp_tool_use"):
             call_id = str(block.get("id") or "")
             transcript.call(call_id, str(block.get("name") or kind), block.get("input") or {}, line)
@@ -93,17 +119,21 @@ def result_parts(content: Any) -> list[Part]:
     return to_parts(content) if isinstance(content, list) else [opaque_part(content)]
 
 
-def recognises(sample: Sequence[Any]) -> bool:
-    """Tell whether some value is a request with `system` beside its messages, or has blocks of theirs."""
-    first = next((value for value in sample if is_message(value) or _held(value) is not None), None)
-    if is_message(first):
-        return _are_messages(sample)
-    return any(_is_session(value) for value in sample)
+def claims(sample: Sequence[Any]) -> int:
+    """Count the values that are requests with `system` beside their messages, or have blocks of theirs."""
+    messages = [value for value in sample if is_message(value) and "content" in value]
+    # Sessions without blocks are of the format of those beside them that have some.
+    sessions = [value for value in sample if _is_plain(value)] if any(map(_is_session, sample)) else []
+    return max(len(messages) if _are_messages(messages) else 0, len(sessions))
+
+
+def _is_plain(value: Any) -> bool:
+    return not is_message(value) and _held(value) is not None and not speaks_chat(value)
 
 
 def _is_session(value: Any) -> bool:
     messages = _held(value)
-    if messages is None or speaks_chat(messages):
+    if messages is None or not _is_plain(value):
         return False
     has_system = isinstance(value, dict) and isinstance(value.get("system"), str | list)
     has_instruction = any(message.get("role") == "system" for message in dicts_in(messages))

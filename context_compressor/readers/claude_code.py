@@ -4,28 +4,43 @@ The format is not documented by its maker; what is relied upon here is what seve
 upon. A block of a reply has a record of its own, under the reply's message id. Sub-agents ("sidechains") are
 conversations of their own: one session each. What a person went back from ("rewound") stays in the file as a
 branch; it is no part of the conversation that went on, so it is left out, and the session says how much.
-Compaction leaves everything in place and adds a summary as a user message, and so do we.
+Compaction leaves everything in place and adds a summary as a user message, and so do we. What the program
+attached to a message (files, changes, what hooks said) stands behind it as a message of the user.
 
 Records of the `stream-json` output of `claude -p` are read, too; they have no links.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from context_compressor.readers import anthropic as blocks
 from context_compressor.readers.documents import Document, to_session
-from context_compressor.readers.session import Format, Session
-from context_compressor.readers.transcript import Transcript, as_object, text_in
+from context_compressor.readers.session import Format, Session, UnreadableError
+from context_compressor.readers.transcript import (
+    Part,
+    Transcript,
+    as_object,
+    dicts_in,
+    first_in,
+    keys_of,
+    opaque_part,
+    text_in,
+    text_part,
+    to_part,
+)
 
 FORMAT = Format.CLAUDE_CODE
 
 _LINKS = ("uuid", "parentUuid", "sessionId", "session_id")
 _BOOKKEEPING = {"summary": "leafUuid", "file-history-snapshot": "snapshot", "queue-operation": "operation"}
 """Records by which a file is known that begins with nothing else: type, and a key that they have."""
+_ATTACHED = ("prompt", "content", "snippet", "text", "planContent", "stdout")
+"""Where an attachment keeps what it says."""
+_BOUNDARY = "compact_boundary"
 
 
 @dataclass(slots=True)
@@ -34,14 +49,27 @@ class _Record:
 
     line: int
     role: str | None
-    """None for a mere link."""
+    """None for what is only a link."""
+    kind: str
+    is_attached: bool = False
+    """Whether the program attached it; a person may have typed it while the model worked."""
     content: Any = None
     message_id: str | None = None
     uuid: str | None = None
     parent: str | None = None
     is_meta: bool = False
-    is_queued: bool = False
-    """Whether it was typed while the model worked."""
+
+    @property
+    def is_link(self) -> bool:
+        """Whether it only links others, as branches are told apart."""
+        return self.role is None or self.is_attached
+
+    @property
+    def has_calls(self) -> bool:
+        """Whether the model called a tool in it."""
+        return self.role == "assistant" and any(
+            block.get("type") == "tool_use" for block in dicts_in(self.content)
+        )
 
     @property
     def are_results(self) -> list[bool]:
@@ -51,9 +79,9 @@ class _Record:
         return [isinstance(block, dict) and block.get("type") == "tool_result" for block in self.content]
 
 
-def recognises(sample: Sequence[Any]) -> bool:
-    """Tell whether some value is a record of a conversation, or of the bookkeeping around it."""
-    return any(isinstance(value, dict) and _is_record(value) for value in sample)
+def claims(sample: Sequence[Any]) -> int:
+    """Count the records of a conversation, and of the bookkeeping around it."""
+    return sum(isinstance(value, dict) and _is_record(value) for value in sample)
 
 
 def _is_record(value: dict[str, Any]) -> bool:
@@ -62,7 +90,7 @@ def _is_record(value: dict[str, Any]) -> bool:
         return False
     if kind in ("user", "assistant"):
         return isinstance(value.get("message"), dict) and any(key in value for key in _LINKS)
-    return kind in _BOOKKEEPING and _BOOKKEEPING[kind] in value
+    return _BOOKKEEPING.get(kind, "sessionId") in value or (kind == "system" and "session_id" in value)
 
 
 def read(document: Document) -> Iterator[Session]:
@@ -72,12 +100,18 @@ def read(document: Document) -> Iterator[Session]:
     agent_of: dict[str, str] = {}  # uuid of a sub-agent's record -> its sub-agent
     seen: set[str] = set()
     session_id = ""
+    left_out: Counter[str] = Counter()
     for line, value in document.values():
         record = None
         with document.rejecting(line):
             record = _read_record(line, value)
-        if record is None or (record.uuid is not None and record.uuid in seen):
-            continue  # a session that was resumed repeats records
+        if record is None:
+            continue
+        if record.uuid is not None and record.uuid in seen:
+            left_out["repeated records"] += 1
+            continue
+        if record.role is None:
+            left_out[record.kind] += 1
         if record.uuid is not None:
             seen.add(record.uuid)
         session_id = text_in(value, "sessionId", "session_id") or session_id
@@ -89,7 +123,8 @@ def read(document: Document) -> Iterator[Session]:
             if record.uuid is not None:
                 agent_of[record.uuid] = agent
     for name, records in (("", main), *agents.items()):
-        yield _read_conversation(document, records, "/".join(part for part in (session_id, name) if part))
+        yield _read_conversation(document, records, "/".join(filter(None, (session_id, name))), left_out)
+        left_out = Counter()
 
 
 def _agent_of(value: dict[str, Any], record: _Record, agent_of: dict[str, str], known: int) -> str | None:
@@ -102,41 +137,75 @@ def _agent_of(value: dict[str, Any], record: _Record, agent_of: dict[str, str], 
     return agent_of.get(record.parent or "") or f"agent-{known + 1}"
 
 
-def _read_record(line: int, value: Any) -> _Record | None:
+def _read_record(line: int, value: Any) -> _Record:
     value = as_object(value, "expected a record of Claude Code")
     kind = value.get("type")
+    is_linked = _is_record(value) or any(key in value for key in _LINKS)
+    if not isinstance(kind, str) or not (is_linked or kind in ("user", "assistant")):
+        raise UnreadableError(f"expected a record of Claude Code ({keys_of(value)})")
     uuid, parent = text_in(value, "uuid") or None, text_in(value, "parentUuid") or None
-    record = _Record(line, None, uuid=uuid, parent=parent)
+    record = _Record(line, None, kind, uuid=uuid, parent=parent)
     record.is_meta = bool(value.get("isMeta"))
     if kind in ("user", "assistant"):
         message = as_object(value.get("message"), "message: expected an object")
         blocks.blocks_of(message.get("content"))
-        record.role, record.content = str(kind), message.get("content")
+        record.role, record.content = kind, message.get("content")
         record.message_id = text_in(message, "id") or None
     elif kind == "attachment":
         held = value.get("attachment")
-        if isinstance(held, dict) and held.get("type") == "queued_command":
-            # What a person typed while the model worked; no user record repeats it.
-            blocks.blocks_of(held.get("prompt"))
-            record.role, record.content, record.is_queued = "user", held["prompt"], True
-    return record if record.role or record.uuid else None
+        held = held if isinstance(held, dict) else {}
+        parts = _attached_parts(held)
+        record.kind = f"attachment without words, {text_in(held, 'type') or 'of no type'}"
+        if parts:
+            record.role, record.content, record.is_attached = "user", parts, True
+    elif kind == "system" and str(value.get("subtype")).endswith(_BOUNDARY):
+        record.kind = _BOUNDARY
+    return record
 
 
-def _read_conversation(document: Document, records: list[_Record], name: str) -> Session:
-    left_out = _rewound(records)
+def _attached_parts(held: dict[str, Any]) -> list[Part]:
+    """Return what an attachment says, behind the name of its file where it has one."""
+    parts = _parts_in(first_in(held, *_ATTACHED))
+    name = text_in(held, "displayPath", "filename")
+    if name and parts:
+        first = text_in(parts[0], "text")
+        parts[: bool(first)] = [text_part(f"{name}:\n{first}")]
+    return parts
+
+
+def _parts_in(value: Any) -> list[Part]:
+    if isinstance(value, str):
+        return [text_part(value)] if value.strip() else []
+    if isinstance(value, list):
+        return [part for one in value for part in _parts_in(one)]
+    if not isinstance(value, dict):
+        return []
+    if isinstance(value.get("base64"), str) or isinstance(value.get("source"), dict):
+        media = {"media_type": text_in(value, "type"), "data": value.get("base64")}
+        return [to_part({"type": "image", "source": value.get("source") or media})]
+    found = _parts_in(first_in(value, "file", *_ATTACHED))
+    return found or [opaque_part(value)]
+
+
+def _read_conversation(
+    document: Document, records: list[_Record], name: str, left_out: Mapping[str, int]
+) -> Session:
+    rewound = _rewound(records)
     transcript = Transcript()
-    dropped = 0
     for index, record in enumerate(records):
+        if record.kind == _BOUNDARY:
+            transcript.note("was compacted by its program: what was there before stays, its summary too")
         if record.role is None:
             continue
-        if index in left_out:
-            dropped += 1
+        if index in rewound:
+            transcript.leave_out("rewound records")
         elif record.role == "assistant":
             blocks.add_assistant(transcript, record.content, record.line, record.message_id)
         else:
             blocks.add_user(transcript, record.content, record.line)
-    notes = (f"records left out because they were rewound: {dropped}",) if dropped else ()
-    return to_session(document, FORMAT, transcript, name or None, notes)
+    for what, count in left_out.items():
+        transcript.leave_out(what, count)
+    return to_session(document, FORMAT, transcript, name or None)
 
 
 def _rewound(records: Sequence[_Record]) -> set[int]:
@@ -144,29 +213,40 @@ def _rewound(records: Sequence[_Record]) -> set[int]:
 
     Where a record has several successors, the one that the file's end descends from goes on. The others are
     rewound, save for what is no branch: a further block of the same reply, the results of parallel calls,
-    whatever stands beside them, and what was typed meanwhile.
+    what is attached, and what a person typed beside calls that waited, if the model did not answer it. What
+    is a link and nothing else is skipped: its successors are those of the record before it.
     """
     at = {record.uuid: index for index, record in enumerate(records) if record.uuid is not None}
-    parents = [at.get(record.parent or "") for record in records]
     children: dict[int, list[int]] = defaultdict(list)
     last = list(range(len(records)))
     for index in range(len(records) - 1, -1, -1):
-        parent = parents[index]
-        if parent is not None and parent < index:
+        parent = _parent_of(records, at, index)
+        if parent is not None:
             children[parent].append(index)
             last[parent] = max(last[parent], last[index])
     rewound: set[int] = set()
     for parent, successors in children.items():
-        kept = max(successors, key=lambda child: last[child])
+        kept = max(successors, key=lambda child: (not records[child].is_link, last[child]))
         replies = {records[parent].message_id, records[kept].message_id} - {None}
         for child in successors:
             record = records[child]
-            if child == kept or any(record.are_results) or record.is_queued or record.message_id in replies:
+            if child == kept or record.is_link or any(record.are_results) or record.message_id in replies:
                 continue
             branch = _descendants(child, children)
-            if any(_is_spoken(records[index]) for index in branch):
+            spoken = [records[index].role for index in branch if _is_spoken(records[index])]
+            is_beside = records[parent].has_calls and "assistant" not in spoken
+            if spoken and not is_beside:
                 rewound.update(branch)
     return rewound
+
+
+def _parent_of(records: Sequence[_Record], at: Mapping[str, int], index: int) -> int | None:
+    """Return the record that one follows, links skipped; None where it follows none before it."""
+    while (parent := at.get(records[index].parent or "")) is not None and parent < index:
+        if not records[parent].is_link:
+            return parent
+        index = parent
+    return None
 
 
 def _is_spoken(record: _Record) -> bool:
@@ -174,7 +254,7 @@ def _is_spoken(record: _Record) -> bool:
     if record.role != "user":
         return record.role == "assistant"
     is_all_results = bool(record.are_results) and all(record.are_results)
-    return not (record.is_meta or is_all_results)
+    return not (record.is_meta or record.is_attached or is_all_results)
 
 
 def _descendants(start: int, children: dict[int, list[int]]) -> set[int]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from context_compressor.readers.documents import Document, to_session
-from context_compressor.readers.openai_responses import add_item
+from context_compressor.readers.openai_responses import add_item, is_item
 from context_compressor.readers.session import Format, Session, UnreadableError
 from context_compressor.readers.transcript import Transcript, as_object, dicts_in, text_in, text_part
 
@@ -22,9 +22,10 @@ _CONTEXT = ("<environment_context>", "<user_instructions>", "# AGENTS.md", "<tur
 """How user messages begin that Codex itself wrote; they begin no turn."""
 
 
-def recognises(sample: Sequence[Any]) -> bool:
-    """Tell whether some value is a line of a rollout, of either form."""
-    return any(_is_line(value) for value in sample)
+def claims(sample: Sequence[Any]) -> int:
+    """Count the lines of a rollout, of either form: bare items count where a header stands before them."""
+    lines = sum(map(_is_line, sample))
+    return lines + sum(map(is_item, sample)) if lines else 0
 
 
 def _is_line(value: Any) -> bool:
@@ -47,17 +48,16 @@ def read(document: Document) -> Iterator[Session]:
     for line, value in document.values():
         with document.rejecting(line):
             rollout.add(line, value)
-    count = rollout.taken_back
-    notes = (f"turns left out because they were rolled back: {count}",) if count else ()
-    yield to_session(document, FORMAT, rollout.transcript, rollout.id, notes)
+    yield to_session(document, FORMAT, rollout.transcript, rollout.id)
 
 
 class _Rollout:
     def __init__(self) -> None:
         self.transcript = Transcript()
         self.id: str | None = None
-        self.taken_back = 0
-        self._turns: list[int] = []
+        self._items = 0
+        self._turns: list[tuple[int, int]] = []
+        """Of each turn, how many messages and how many items stand before it."""
 
     def add(self, line: int, value: Any) -> None:
         value = as_object(value, "expected a line of a rollout")
@@ -65,7 +65,9 @@ class _Rollout:
         if kind is None:
             if _is_header(value):
                 self._name(value)
-            elif "record_type" not in value:
+            elif "record_type" in value:
+                self.transcript.leave_out("state")
+            else:
                 raise UnreadableError("type: expected the type of a line, but it is missing")
         elif "payload" not in value:
             self._add_item(line, value)
@@ -81,6 +83,8 @@ class _Rollout:
             self._compact(line, payload)
         elif kind == "event_msg" and payload.get("type") == "thread_rolled_back":
             self._roll_back(payload.get("num_turns"))
+        else:
+            self.transcript.leave_out(f"{kind}")
 
     def _name(self, meta: dict[str, Any]) -> None:
         # A fork repeats its parent's first line after its own.
@@ -88,25 +92,31 @@ class _Rollout:
             self.id = meta["id"]
 
     def _add_item(self, line: int, item: dict[str, Any]) -> None:
-        before = len(self.transcript)
+        before = len(self.transcript), self._items
         add_item(self.transcript, item, line)
+        self._items += 1
         if item.get("role") == "user" and not _is_context(item):
             self._turns.append(before)
 
     def _compact(self, line: int, payload: dict[str, Any]) -> None:
         kept = payload.get("replacement_history")
+        self.transcript.note("was compacted by its program: what was there before stays, its summary too")
         if not len(self.transcript) and isinstance(kept, list) and kept:
             for item in kept:
                 self._add_item(line, item)
         elif message := text_in(payload, "message"):
             self.transcript.say("user", [text_part(message)], line)
+        else:
+            self.transcript.leave_out("compacted")
 
     def _roll_back(self, turns: object) -> None:
         if isinstance(turns, int) and turns > 0 and self._turns:
             number = min(turns, len(self._turns))
-            self.transcript.truncate(self._turns[-number])
+            length, items = self._turns[-number]
+            self.transcript.truncate(length)
+            self.transcript.leave_out("items of turns that were rolled back", self._items - items)
             del self._turns[-number:]
-            self.taken_back += number
+            self._items = items
 
 
 def _is_context(item: dict[str, Any]) -> bool:

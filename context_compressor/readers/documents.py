@@ -23,7 +23,6 @@ def to_session(
     format: Format,
     transcript: Transcript,
     id: str | None,
-    notes: tuple[str, ...] = (),
     held_at: int | None = None,
 ) -> Session:
     """Return a session: what all lines of a file say, or the value that begins on line `held_at`."""
@@ -35,7 +34,7 @@ def to_session(
         id=id,
         line=held_at if document.is_lines else None,
         message_lines=lines if document.is_lines and held_at is None else (),
-        notes=notes,
+        notes=transcript.notes,
     )
 
 
@@ -53,7 +52,7 @@ def read_groups(
             yield line, None, chain([(line, value)], values)
             return
         held = None
-        with document.rejecting(line):
+        with document.rejecting(line, counts=False):
             held = unwrap(value)
         if held is not None:
             is_held = is_held or bool(held)
@@ -87,7 +86,7 @@ class GroupReader:
         for line, holder, held in read_groups(document, self.is_item, self.unwrap):
             items = list(held) if holder is None else [(line, item) for item in held]
             transcript = Transcript()
-            with document.rejecting(line):
+            with document.rejecting(line, counts=False):
                 items = self.begin(transcript, holder, line) + items
             for index, (number, item) in enumerate(items):
                 with document.rejecting(number, "" if holder is None else self.place.format(index)):
@@ -101,11 +100,19 @@ SAMPLE_VALUES = 50
 """Values looked at to find a format out: Claude Code begins some files with pages of bookkeeping."""
 
 _EMPTY = "is empty; expected chat messages as JSON or JSONL"
+_NULLS = "holds null bytes and nothing else, as a crash leaves them"
 _BLANKS = re.compile(r"[ \t\n\r]*")
 _DECODE = json.JSONDecoder().raw_decode
 _DAMAGE = (OSError, EOFError, zlib.error)
 
 Numbered = tuple[int, Any]
+
+
+@dataclass(slots=True)
+class Taken:
+    """How many records were read, or left out with a note, since somebody last asked."""
+
+    count: int = 0
 
 
 class Document:
@@ -126,6 +133,7 @@ class Document:
         self.is_lines = False
         """Whether it holds a value per line; a file of one line does not."""
         self.is_indented = False
+        self.taken = Taken()
         self._stream = stream
         self._damage: str | None = None
         self._values = self._start()
@@ -154,18 +162,23 @@ class Document:
         self.problems.append(error.at(self.name, line))
 
     @contextmanager
-    def rejecting(self, line: int, place: str = "") -> Iterator[None]:
-        """Reject a value that cannot be read, and go on; `place` names it within what stands on the line."""
+    def rejecting(self, line: int, place: str = "", *, counts: bool = True) -> Iterator[None]:
+        """Reject a value that cannot be read, and go on; `place` names it within what stands on the line.
+
+        `counts`: whether it is a record, and not what holds records.
+        """
         try:
             yield
         except UnreadableError as error:
             self.reject(UnreadableError(place + error.why) if place else error, line)
+        else:
+            self.taken.count += counts
 
     def _start(self) -> Iterator[Numbered]:
         lines = self._filled_lines()
         first, second = next(lines, None), next(lines, None)
         if first is None:
-            raise UnreadableError(self._damage or _EMPTY)
+            raise UnreadableError(self._damage or _EMPTY, is_stranger=self._damage is None)
         number = first[0]
         try:
             value = _load_line(*first)
@@ -175,10 +188,13 @@ class Document:
             except UnreadableError as error:
                 # Lines, if the second is a value by itself; else the JSON is broken.
                 if second is None or not _is_container(second):
+                    error.is_stranger = not first[1].lstrip().startswith((b"{", b"["))
                     raise error from None
                 self._stream.seek(0)
                 return self._parsed(self._filled_lines())
             self.is_indented = True
+            if second is not None and self._ends_in_nulls():
+                self.reject(UnreadableError(_NULLS))
             return iter([(number, value)])
         if second is None and self._damage is None:
             return iter([(number, value)])
@@ -211,13 +227,21 @@ class Document:
             number += 1
             if number == 1:
                 raw = raw.removeprefix(codecs.BOM_UTF8)
-            if raw.strip():
-                yield number, raw
+            filled = raw.rstrip(b"\0\r\n")
+            if filled.strip():
+                yield number, filled if raw.endswith(b"\0") else raw
+            if b"\0" in raw[len(filled) :]:
+                yield number, b"\0"
+
+    def _ends_in_nulls(self) -> bool:
+        self._stream.seek(0)
+        return any(raw.endswith(b"\0") for raw in self._stream)
 
     def _whole_text(self) -> str:
         self._stream.seek(0)
         try:
-            return _decode(self._stream.read().removeprefix(codecs.BOM_UTF8), 1)
+            data = self._stream.read().removeprefix(codecs.BOM_UTF8)
+            return _decode(data.rstrip(b"\0"), 1)
         except _DAMAGE as error:
             raise UnreadableError(_damage_text(error)) from None
 
@@ -271,6 +295,8 @@ def _skip_blanks(text: str, place: int) -> int:
 
 
 def _load_line(number: int, raw: bytes) -> Any:
+    if raw == b"\0":
+        raise UnreadableError(_NULLS, number)
     text = _decode(raw, number)
     try:
         return load(text)

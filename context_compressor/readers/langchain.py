@@ -30,9 +30,9 @@ _CALLS = ("tool_use", "tool_call", "tool_call_chunk", "function_call", "input_js
 _HOLDERS = ("messages", "values", "channel_values", "kwargs")
 
 
-def recognises(sample: Sequence[Any]) -> bool:
-    """Tell whether some value is a message, or holds a list that begins with one."""
-    return any(_fields(value) is not None or _fields(_first(value)) is not None for value in sample)
+def claims(sample: Sequence[Any]) -> int:
+    """Count the values that are messages, or hold a list that begins with one."""
+    return sum(_fields(value) is not None or _fields(_first(value)) is not None for value in sample)
 
 
 def _first(value: Any) -> Any:
@@ -82,6 +82,7 @@ def _add(transcript: Transcript, item: Any, line: int) -> None:
         raise UnreadableError(f"expected a LangChain message, got {got}")
     kind, data = found
     if kind == "remove":
+        transcript.leave_out("removals")
         return
     name = data.get("name") if isinstance(data.get("name"), str) else None
     parts = to_parts(data.get("content")) if kind != "ai" else []

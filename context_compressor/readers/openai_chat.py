@@ -15,12 +15,15 @@ FORMAT = Format.OPENAI
 _ID_KEYS = ("id", "session_id", "conversation_id", "chat_id")
 
 
-def recognises(sample: Sequence[Any]) -> bool:
-    """Tell whether some value is a message or a session of them; asked last, when nobody else knew it."""
-    return any(
-        is_message(value) or isinstance(value, list) or (isinstance(value, dict) and "messages" in value)
-        for value in sample
-    )
+def claims(sample: Sequence[Any]) -> int:
+    """Count the values that are messages or sessions of them; asked last, when nobody else knew them."""
+    return sum(map(_is_own, sample))
+
+
+def _is_own(value: Any) -> bool:
+    if isinstance(value, dict):
+        return "messages" in value or is_message(value)
+    return isinstance(value, list) and (not value or any(map(is_message, value)))
 
 
 def read(document: Document) -> Iterator[Session]:
@@ -30,6 +33,7 @@ def read(document: Document) -> Iterator[Session]:
             yield _read_message_lines(document, held)
             return
         messages, frame = held
+        document.taken.count += max(1, len(messages))
         yield Session(
             messages,
             document.name,

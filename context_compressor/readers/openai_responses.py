@@ -92,7 +92,9 @@ def add_item(transcript: Transcript, item: Any, line: int) -> None:
         transcript.answer(call_id, _output_parts(item), line)
     elif kind.endswith("_call"):
         _add_call(transcript, item, kind, line)
-    elif kind not in _SILENT:
+    elif kind in _SILENT:
+        transcript.leave_out(kind)
+    else:
         raise UnreadableError(f"type: {kind!r} is not an item that is read here")
 
 
@@ -113,6 +115,8 @@ def _add_reasoning(transcript: Transcript, item: dict[str, Any], line: int) -> N
     if texts:
         transcript.close_said()
         transcript.think("\n\n".join(texts), line)
+    else:
+        transcript.leave_out("reasoning without words")
 
 
 def _add_call(transcript: Transcript, item: dict[str, Any], kind: str, line: int) -> None:
@@ -150,9 +154,10 @@ def _texts(parts: Any) -> list[str]:
     return [text for part in dicts_in(parts) if (text := text_in(part, "text"))]
 
 
-def recognises(sample: Sequence[Any]) -> bool:
-    """Tell whether some value is an item, or holds such as a request or an answer does."""
-    return any(is_item(value) or _is_session(value) for value in sample)
+def claims(sample: Sequence[Any]) -> int:
+    """Count the values that are items, or hold such as a request or an answer does."""
+    items = sum(map(_is_bare, sample)) if any(map(is_item, sample)) else 0
+    return max(items, sum(map(_is_session, sample)))
 
 
 def _is_session(value: Any) -> bool:

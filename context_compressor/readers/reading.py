@@ -8,22 +8,15 @@ import io
 import os
 import re
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
-from typing import IO, Any, Protocol, cast
+from typing import IO, Any, cast
 
-from context_compressor.readers import (
-    agentscope,
-    anthropic,
-    claude_code,
-    codex,
-    langchain,
-    openai_chat,
-    openai_responses,
-)
+from context_compressor.readers import anthropic
+from context_compressor.readers.detection import READERS, detect_format, open_wrapper, refuse_strangers
 from context_compressor.readers.documents import Document, Numbered
 from context_compressor.readers.session import Form, Format, Problem, Session, UnreadableError, summed
 from context_compressor.readers.transcript import keys_of
@@ -42,6 +35,8 @@ _UNREAD = {
     codecs.BOM_UTF16_BE: "is UTF-16 text; save the file as UTF-8",
 }
 """How files begin that are not read, and why; of marks of encodings the longer ones come first."""
+MAX_UNPACKED = 256 * 2**20
+"""Bytes that a gzipped file may have when it is unpacked, unless somebody allows more."""
 _STORED = re.compile(r"[0-9a-f]{16}\.txt|search\.sqlite3")
 """What a `FileOffloadStore` holds: no sessions, but what left their views."""
 
@@ -56,7 +51,33 @@ def open_file(path: Path) -> IO[bytes]:
         raise UnreadableError(f"cannot be read: {getattr(error, 'strerror', None) or error}") from None
 
 
-def as_text_bytes(stream: IO[bytes]) -> IO[bytes]:
+class _Unpacked(io.RawIOBase):
+    """The bytes of a gzipped stream, up to a limit."""
+
+    def __init__(self, stream: IO[bytes], most: int) -> None:
+        self._file = gzip.GzipFile(fileobj=stream)
+        self._most = most
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        return self._file.seek(offset, whence)
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._file.read1(len(buffer))
+        if self._file.tell() > self._most:
+            raise UnreadableError(
+                f"unpacks to more than {self._most:,} bytes; allow more with --max-unpacked"
+            )
+        buffer[: len(data)] = data
+        return len(data)
+
+
+def as_text_bytes(stream: IO[bytes], max_unpacked: int = MAX_UNPACKED) -> IO[bytes]:
     """Return the bytes of a text, unpacked where they are gzipped; the stream can be rewound.
 
     Raises:
@@ -75,12 +96,13 @@ def as_text_bytes(stream: IO[bytes]) -> IO[bytes]:
             head = gzip.GzipFile(fileobj=stream).read(_HEAD_BYTES)
         stream.seek(0)
         # Anew: after damage at the very start, the first would not begin there again.
-        stream = cast("IO[bytes]", gzip.GzipFile(fileobj=stream))
+        stream = cast("IO[bytes]", io.BufferedReader(_Unpacked(stream, max_unpacked)))
     for beginning, why in _UNREAD.items():
         if head.startswith(beginning):
             raise UnreadableError(why)
-    if b"\x00" in head:
-        raise UnreadableError("is a binary file; expected chat messages as JSON or JSONL")
+    is_json = head.lstrip().startswith((b"{", b"["))
+    if b"\x00" in (head.partition(b"\n")[0].rstrip(b"\0") if is_json else head):
+        raise UnreadableError("is a binary file; expected chat messages as JSON or JSONL", is_stranger=True)
     return stream
 
 
@@ -97,59 +119,102 @@ def walk(directory: Path, on_error: Callable[[OSError], None]) -> Iterator[Path]
                 yield path
 
 
-class Reader(Protocol):
-    """What a format's module offers."""
-
-    FORMAT: Format
-
-    @property
-    def recognises(self) -> Callable[[Sequence[Any]], bool]:
-        """Tell by the first values of a file whether it is of this format."""
-
-    @property
-    def read(self) -> Callable[[Document], Iterator[Session]]:
-        """Yield a file's sessions; what cannot be read goes to `document.reject`."""
-
-
-_MODULES: list[Reader] = [claude_code, codex, agentscope, langchain, openai_responses, anthropic, openai_chat]
-READERS = {reader.FORMAT: reader for reader in _MODULES}
-"""Every reader, in the order in which they are asked: the plainest format last, since others resemble it."""
-
 _SESSION_FORMATS = (Format.LANGCHAIN, Format.RESPONSES, Format.ANTHROPIC, Format.OPENAI)
 """Formats of which several may stand in one file, a session per line, as in a log of requests."""
 
 
-def detect_format(sample: Sequence[Any]) -> Format | None:
-    """Return the format of a file by its first values, or None where no reader knows it."""
-    return next((format for format, reader in READERS.items() if reader.recognises(sample)), None)
-
-
 def read_stream(
-    stream: IO[bytes], name: str, problems: list[Problem], format: Format | None = None
+    stream: IO[bytes],
+    name: str,
+    problems: list[Problem],
+    format: Format | None = None,
+    max_unpacked: int = MAX_UNPACKED,
 ) -> Iterator[Session]:
     """Yield the sessions of one file, as they are read.
 
-    `problems`: takes what could not be read, each as it is met.
+    `problems`: takes what could not be read, each as it is met; those of a file that is refused go again.
+    `max_unpacked`: bytes that a gzipped file may have.
 
     Raises:
-        UnreadableError: nothing in it can be read.
+        UnreadableError: nothing in it can be read, or most of it cannot; some sessions may have been given.
     """
-    document = Document(name, as_text_bytes(stream), problems)
+    start = len(problems)
+    try:
+        yield from _read_stream(Document(name, as_text_bytes(stream, max_unpacked), problems), start, format)
+    except UnreadableError:
+        del problems[start:]
+        raise
+
+
+def _read_stream(document: Document, start: int, format: Format | None) -> Iterator[Session]:
+    if format is None:
+        document = open_wrapper(document)
     known = detect_format(document.sample) if format is None else format
-    if known is None and document.is_lines:
-        raise UnreadableError(_unknown_lines(document.sample))
-    # One value of no known format is refused in the words of the plainest.
-    reader = READERS[known or Format.OPENAI]
-    before = len(problems)
-    empty = True
+    if format is None:
+        refuse_strangers(document.sample, known)
+    if known is None:
+        raise _unknown(document)
+    reader = READERS[known]
     first = next((value for value in document.sample if detect_format([value]) is not None), None)
     is_log = format is None and known in _SESSION_FORMATS and document.is_lines and _is_session(first)
-    for session in _read_each(document, reader.FORMAT) if is_log else reader.read(document):
-        if session.messages or session.form is not Form.FOREIGN:
-            empty = False
+    sessions = _read_each(document, reader.FORMAT) if is_log else reader.read(document)
+    yield from _account_for(document, sessions, start, reader.FORMAT.title)
+
+
+def _account_for(
+    document: Document, sessions: Iterable[Session], start: int, title: str
+) -> Iterator[Session]:
+    """Yield sessions, and see to it that they are most of what there is.
+
+    The one rule on what may be missing. Every record of a file is in a session, told by it as left out, or a
+    problem. A session that has more problems than records is no session. A file that has more lines that give
+    no session than sessions, or no message at all, is not read.
+    """
+    seen, lines, is_empty = start, set[int](), True
+    for session in sessions:
+        lost = [problem for problem in document.problems[seen:] if session.line in (None, problem.line)]
+        taken, document.taken.count = document.taken.count, 0
+        if len(lost) > taken:
+            error = _mostly(f"{len(lost):,} of {len(lost) + taken:,} records", title, lost[0])
+            if session.line is None:
+                raise error if taken else _first_of(lost)
+            del document.problems[-len(lost) :]
+            document.reject(error, session.line)
+        else:
+            lines |= set() if session.line is None else {session.line}
+            is_empty = is_empty and not session.messages
             yield session
-    if empty and len(problems) == before:
-        raise UnreadableError(f"holds no message (read as: {reader.FORMAT.title})")
+        seen = len(document.problems)
+    problems = document.problems[start:]
+    lost_lines = {problem.line for problem in problems} - lines
+    if is_empty and problems:
+        raise _first_of(problems)
+    if is_empty:
+        raise UnreadableError(f"holds no message (read as: {title})")
+    if lines and len(lost_lines) > len(lines):
+        raise _mostly(f"{len(lost_lines):,} of {len(lost_lines | lines):,} lines", title, problems[0])
+
+
+def _first_of(problems: Sequence[Problem]) -> UnreadableError:
+    more = f" (and {len(problems) - 1:,} more that cannot be read)" if len(problems) > 1 else ""
+    return UnreadableError(problems[0].why + more, problems[0].line, problems[0].column)
+
+
+def _mostly(what: str, title: str, first: Problem) -> UnreadableError:
+    why = f"most of it cannot be read as {title}: {what}; first: {first.why}"
+    return UnreadableError(why, first.line, first.column)
+
+
+def _unknown(document: Document) -> UnreadableError:
+    """Return what is wrong with values of no known format."""
+    if not document.is_lines:  # in the words of the plainest format
+        for _ in READERS[Format.OPENAI].read(document):
+            pass
+    error = UnreadableError(_unknown_lines(document.sample))
+    if document.problems:
+        error = _first_of(document.problems[-1:])
+    error.is_stranger = True
+    return error
 
 
 def _unknown_lines(sample: Sequence[Any]) -> str:
@@ -187,32 +252,48 @@ def _format_of(value: Any, known: Format) -> Format:
     return found
 
 
-def read_path(path: Path, problems: list[Problem], format: Format | None = None) -> Iterator[Session]:
+def read_path(
+    path: Path, problems: list[Problem], format: Format | None = None, max_unpacked: int = MAX_UNPACKED
+) -> Iterator[Session]:
     """Yield the sessions of a file, or of every file below a directory, as they are read.
 
-    In a directory a session is known by its file's name below it where it has no id of its own, and a file
-    that holds none becomes a problem.
+    In a directory a session is known by its file's name below it where it has no id of its own. A file that
+    cannot be read becomes a problem; those that are no transcripts are one problem, which says how many.
 
     Raises:
         UnreadableError: the file, not a directory, cannot be read.
     """
     if not path.is_dir():
         with open_file(path) as stream:
-            yield from read_stream(stream, str(path), problems, format)
+            yield from read_stream(stream, str(path), problems, format, max_unpacked)
         return
 
     def note(error: OSError) -> None:
         problems.append(Problem(str(error.filename), None, f"cannot be listed: {error.strerror or error}"))
 
+    strangers: list[str] = []
     for file in walk(path, note):
         try:
             with open_file(file) as stream:
-                for session in read_stream(stream, str(file), problems, format):
-                    name = file.relative_to(path).as_posix()
-                    name = name if session.line is None else f"{name}:{session.line}"
-                    yield session if session.id else replace(session, id=name)
+                sessions = list(read_stream(stream, str(file), problems, format, max_unpacked))
         except UnreadableError as error:
-            problems.append(error.at(str(file)))
+            if error.is_stranger:
+                strangers.append(file.name)
+            else:
+                problems.append(error.at(str(file)))
+            continue
+        for session in sessions:
+            name = file.relative_to(path).as_posix()
+            name = name if session.line is None else f"{name}:{session.line}"
+            yield session if session.id else replace(session, id=name)
+    if strangers:
+        count, first = len(strangers), strangers[0]
+        why = (
+            f"1 file is no transcript: {first}"
+            if count == 1
+            else f"{count:,} files are no transcripts, like {first}"
+        )
+        problems.append(Problem(str(path), None, why))
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,26 +312,25 @@ class Reading:
         return tuple(format for format in Format if format in found)
 
 
-def read_all(source: Path | IO[bytes], name: str, format: Format | None = None) -> Reading:
+def read_all(
+    source: Path | IO[bytes], name: str, format: Format | None = None, max_unpacked: int = MAX_UNPACKED
+) -> Reading:
     """Read everything there is in a file, a directory or a stream; `name` is what problems call it.
 
     Raises:
-        UnreadableError: nothing could be read; the text names file, line and reason of what was met first.
+        UnreadableError: nothing, or not most of it, could be read; the text names file, line and reason of
+            what was met first.
     """
     problems: list[Problem] = []
     is_directory = isinstance(source, Path) and source.is_dir()
     try:
         if isinstance(source, Path):
-            sessions = tuple(read_path(source, problems, format))
+            sessions = tuple(read_path(source, problems, format, max_unpacked))
         else:
-            sessions = tuple(read_stream(source, name, problems, format))
+            sessions = tuple(read_stream(source, name, problems, format, max_unpacked))
     except UnreadableError as error:
-        sessions = ()
-        problems.insert(0, error.at(name))
-    nothing = not sessions or (bool(problems) and not any(session.messages for session in sessions))
-    if nothing and not is_directory:
-        raise UnreadableError(summed(problems))
-    if nothing:
+        raise UnreadableError(str(error.at(name))) from None
+    if not sessions:
         found = f"; {summed(problems)}" if problems else ""
         raise UnreadableError(f"{name}: is a directory in which no session was found{found}")
     forms = {session.form for session in sessions}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, StrEnum
@@ -34,6 +36,10 @@ _TITLES = {
     Format.ANTHROPIC: "Anthropic Messages",
     Format.RESPONSES: "OpenAI Responses items",
 }
+
+
+_NUMBERS = re.compile(r"\d+|'[^']*'")
+"""What differs between problems of one kind: places, and values found there."""
 
 
 class Form(Enum):
@@ -69,19 +75,37 @@ def summed(problems: Sequence[Problem]) -> str:
     return str(problems[0]) + (f" (and {rest:,} more that cannot be read)" if rest else "")
 
 
+def grouped(problems: Sequence[Problem]) -> list[str]:
+    """Return a line for each kind of problem in each file: the first, and how many are like it."""
+    alike: dict[tuple[str, str], list[Problem]] = defaultdict(list)
+    for problem in problems:
+        alike[problem.file, _NUMBERS.sub("#", problem.why)].append(problem)
+    return [
+        str(same[0]) + (f" (and {len(same) - 1:,} more like it)" if len(same) > 1 else "")
+        for same in alike.values()
+    ]
+
+
 class UnreadableError(Exception):
     """Report that one value, line or file is not what its format says; carries only the reason.
 
     Readers raise it about a value and their caller, who knows the place, makes a `Problem` of it. It never
     leaves this package but from `read_all`. `message` is the index of the one at fault, where a value holds
-    several.
+    several. `is_stranger` says that a file is no transcript at all, as others that stand beside them.
     """
 
     def __init__(
-        self, why: str, line: int | None = None, column: int | None = None, message: int | None = None
+        self,
+        why: str,
+        line: int | None = None,
+        column: int | None = None,
+        message: int | None = None,
+        *,
+        is_stranger: bool = False,
     ) -> None:
         super().__init__(why)
         self.why, self.line, self.column, self.message = why, line, column, message
+        self.is_stranger = is_stranger
 
     def at(self, file: str, line: int | None = None) -> Problem:
         """Return the problem; `line` is where the value stands, unless the error knows better."""
@@ -108,7 +132,7 @@ class Session:
     is_indented: bool = False
     """Whether the JSON value spread over several lines."""
     notes: tuple[str, ...] = ()
-    """What was left out on purpose, and should be known."""
+    """What was left out on purpose, how much of it, and what else should be known."""
 
     def place(self, message: int | None = None) -> str:
         """Return where the session, or one message of it, stands, as errors name it."""

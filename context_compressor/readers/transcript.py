@@ -8,6 +8,7 @@ providers want it, even when something else was recorded in between.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -55,9 +56,37 @@ class Transcript:
         self._open: _Turn | None = None
         self._unanswered: dict[str, _Turn] = {}
         self._hosted = 0
+        self._left_out: Counter[str] = Counter()
+        self._notes: list[str] = []
 
     def __len__(self) -> int:
         return len(self._turns)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was left out, summed by kind, and what else should be known."""
+        kinds = ", ".join(f"{what} ({count:,})" for what, count in self._left_out.items())
+        return (*([f"left out: {kinds}"] if kinds else []), *self._notes)
+
+    def leave_out(self, what: str, count: int = 1) -> None:
+        """Tell of something that is no part of the conversation, by its kind."""
+        self._left_out[what] += count
+
+    def note(self, text: str) -> None:
+        """Tell of something else."""
+        if text not in self._notes:
+            self._notes.append(text)
+
+    @property
+    def pending(self) -> list[tuple[str, str]]:
+        """The id and the name of each call of the latest reply that has no result yet, in order."""
+        latest = next((turn for turn in reversed(self._turns) if turn.role == "assistant"), None)
+        calls = [] if latest is None else latest.calls
+        return [
+            (call["id"], call["function"]["name"])
+            for call in calls
+            if self._unanswered.get(call["id"]) is latest
+        ]
 
     def say(self, role: str, parts: Sequence[Part], line: int, name: str | None = None) -> None:
         """Add what somebody other than the model said."""

@@ -76,10 +76,15 @@ def test_a_session_that_fits_comes_back_unchanged(cli, tmp_path):
     assert not (tmp_path / "working_memory").exists()
 
 
-def test_an_empty_session_stays_empty(cli, tmp_path):
-    (tmp_path / "chat.jsonl").write_text('{"messages": []}\n[]\n')
+def test_an_empty_session_among_others_stays_empty_and_alone_it_is_refused(cli, tmp_path):
+    text = '{"messages": []}\n[{"role": "user", "content": "hi"}]\n[]\n'
+    (tmp_path / "chat.jsonl").write_text(text)
+    (tmp_path / "empty.jsonl").write_text('{"messages": []}\n[]\n')
 
-    assert cli("compress", "chat.jsonl").out == '{"messages": []}\n[]\n'
+    assert cli("compress", "chat.jsonl").out == text
+    ran = cli("compress", "empty.jsonl")
+    assert (ran.code, ran.out) == (2, "")
+    assert "empty.jsonl: holds no message" in ran.err
 
 
 def test_output_goes_to_the_file_and_the_table_to_stderr(cli, session_file, tmp_path):

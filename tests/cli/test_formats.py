@@ -1,5 +1,6 @@
 """`compress` on other formats, on directories, and on files in which something is broken."""
 
+import gzip
 import json
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from tests.readers.support import SAMPLES
 from tests.support.validity import problems
 
+CALL = {"id": "c", "type": "function", "function": {"name": "dig", "arguments": "{}"}}
 HI = '{"role": "user", "content": "hi"}'
 
 
@@ -57,18 +59,21 @@ def test_lines_that_cannot_be_read_are_named_counted_and_skipped(cli, tmp_path, 
     assert ran.out == f"{HI}\n{HI}\n"
     assert "skipped: f.jsonl, line 2: messages[1].role: expected one of" in ran.err
     assert "skipped: f.jsonl, line 4, column 10: invalid JSON" in ran.err
-    assert "f.jsonl: 2 unreadable items skipped\n" in ran.err
 
 
-def test_many_problems_are_counted_and_json_has_them_all(cli, tmp_path):
-    (tmp_path / "f.jsonl").write_text(f"{HI}\n" + "none\n" * 9)
+def test_problems_are_summed_by_kind_and_json_has_them_all(cli, tmp_path):
+    (tmp_path / "f.jsonl").write_text(f"{HI}\n" * 10 + "none\n" * 9 + '{"role": "robot"}\n')
 
     told = cli("compress", "f.jsonl")
     report = json.loads(cli("compress", "f.jsonl", "--json").err)
 
-    assert told.err.count("skipped: ") == 5
-    assert "9 unreadable items skipped; the first 5 are named" in told.err
-    assert [problem["line"] for problem in report["problems"]] == list(range(2, 11))
+    assert told.err.count("skipped: ") == 2
+    assert (
+        "skipped: f.jsonl, line 11, column 1: invalid JSON: Expecting value (and 8 more like it)\n"
+        in told.err
+    )
+    assert "skipped: f.jsonl, line 20: messages[10].role: expected one of" in told.err
+    assert [problem["line"] for problem in report["problems"]] == list(range(11, 21))
     assert report["formats"] == ["openai"]
 
 
@@ -87,11 +92,61 @@ def test_a_directory_comes_back_a_session_per_line(cli, tmp_path):
         {"id": "mine", "messages": [hi], "model": "m"},
         {"id": "deep/b.jsonl", "messages": [hi, hi]},
     ]
-    assert "skipped: chats/deep/notes.md, line 1, column 1: invalid JSON" in ran.err
-    assert "chats: 1 unreadable item skipped\n" in ran.err
+    assert "skipped: chats: 1 file is no transcript: notes.md\n" in ran.err
 
 
 def test_what_a_reader_left_out_is_noted(cli):
     ran = cli("compress", SAMPLES / "agentscope1_session.json")
 
     assert "the summary is left out" in ran.err
+
+
+def test_what_a_gzipped_file_unpacks_to_can_be_bounded(cli, tmp_path):
+    (tmp_path / "f.json.gz").write_bytes(gzip.compress(f"[{HI}]".encode()))
+
+    for command in (["compress"], ["replay"]):
+        ran = cli(*command, "f.json.gz", "--max-unpacked", "20B")
+        assert (ran.code, ran.out) == (2, "")
+        assert "f.json.gz: unpacks to more than 20 bytes; allow more with --max-unpacked" in ran.err
+    assert cli("compress", "f.json.gz", "--max-unpacked", "1KiB").code == 0
+    assert "--max-unpacked much: not a size" in cli("compress", "f.json.gz", "--max-unpacked", "much").err
+
+
+def test_notes_announce_only_what_was_done(cli, tmp_path):
+    old = [
+        {"role": "user", "content": "how deep?"},
+        {"role": "assistant", "content": "", "function_call": {"name": "sound", "arguments": "{}"}},
+        {"role": "function", "name": "sound", "content": "40 m"},
+    ]
+    lost = [
+        {"role": "assistant", "content": None, "tool_calls": [CALL]},
+        {"role": "user", "content": "well?"},
+    ]
+    (tmp_path / "old.json").write_text(json.dumps(old))
+    (tmp_path / "lost.json").write_text(json.dumps([*old, *lost]))
+
+    ran = cli("compress", "old.json")
+    assert json.loads(ran.out) == old
+    assert "note: " not in ran.err
+    notes = [line for line in cli("compress", "lost.json").err.splitlines() if line.startswith("note: ")]
+    (note,) = notes
+    assert note.startswith("note: lost.json: message messages[3] repaired in the view: a call without result")
+
+
+def test_tables_call_a_session_by_the_name_of_its_file_alone(cli, tmp_path):
+    (tmp_path / "a" / "long" / "way").mkdir(parents=True)
+    path = tmp_path / "a" / "long" / "way" / "chat.json"
+    path.write_text(f"[{HI}]")
+
+    assert str(tmp_path) not in cli("compress", path).err
+
+
+def test_a_file_of_which_most_is_foreign_is_refused_and_nothing_is_written(cli, tmp_path):
+    (tmp_path / "log.jsonl").write_text(f"{HI}\n" + '{"level": "info"}\n' * 3)
+
+    ran = cli("compress", "log.jsonl", "-o", "out.json")
+
+    assert ran.code == 2
+    assert "log.jsonl, line 2: most of it cannot be read as OpenAI chat: 3 of 4 records" in ran.err
+    assert not (tmp_path / "out.json").exists()
+    assert cli("replay", "log.jsonl").code == 2

@@ -95,9 +95,9 @@ def test_a_namespace_that_ran_empty_goes(cli, store):
     ],
 )
 def test_sizes(given, expected):
-    from context_compressor.cli.gc import read_bytes
+    from context_compressor.cli.options import read_size
 
-    assert read_bytes(given) == expected
+    assert read_size(given, "--max-bytes") == expected
 
 
 @pytest.mark.parametrize(

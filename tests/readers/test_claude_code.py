@@ -83,7 +83,10 @@ def test_blocks_of_one_reply_are_one_message_with_its_results_behind_it():
     ]
     assert arguments(session.messages)["t1"] == '{"file_path": "t1"}'
     assert session.message_lines == (4, 5, 8, 11, 12)
-    assert session.notes == reading.problems == ()
+    assert session.notes == (
+        "left out: summary (1), file-history-snapshot (1), queue-operation (1), progress (1), system (1)",
+    )
+    assert reading.problems == ()
 
 
 def test_images_and_words_beside_results_stay():
@@ -127,6 +130,7 @@ def test_what_else_is_attached_says_nothing(attachment):
 
     assert reading.problems == ()
     assert [said for _, said in outline(reading.sessions[0].messages)] == ["hi", "there"]
+    assert "attachment without words" in reading.sessions[0].notes[0]
 
 
 def test_rewound_branches_are_left_out_and_counted():
@@ -142,7 +146,7 @@ def test_rewound_branches_are_left_out_and_counted():
     ).sessions
 
     assert [said for _, said in outline(session.messages)] == ["start", "ready", "right way", "right"]
-    assert session.notes == ("records left out because they were rewound: 2",)
+    assert session.notes == ("left out: rewound records (2)",)
 
 
 def test_results_of_parallel_calls_are_no_branches():
@@ -180,7 +184,7 @@ def test_a_mere_link_before_the_result_of_a_parallel_call_makes_no_branch_of_it(
     assert [role for role, _ in outline(session.messages)] == [
         "user", "assistant", "tool t1", "tool t2", "assistant",
     ]  # fmt: skip
-    assert session.notes == ()
+    assert session.notes == ("left out: progress (1)",)
 
 
 def test_what_stands_beside_the_result_of_a_parallel_call_makes_no_branch_of_it():
@@ -207,6 +211,114 @@ def test_what_stands_beside_the_result_of_a_parallel_call_makes_no_branch_of_it(
     assert session.notes == ()
 
 
+def linked(uuid: str, parent: str, **more: Any) -> dict:
+    return {"type": "progress", "uuid": uuid, "parentUuid": parent, "sessionId": "s1", **more}
+
+
+def test_mere_links_within_a_reply_make_no_branch_of_its_calls():
+    """What a hook or a tool reports while it runs stands between the blocks of one reply."""
+    (session,) = read_lines(
+        [
+            record("user", "u1", None, "read both"),
+            record("assistant", "a1", "u1", call("t1"), "msg_1"),
+            linked("p1", "a1"),
+            linked("p2", "p1"),
+            record("assistant", "a2", "p2", call("t2"), "msg_1"),
+            record("user", "r2", "a2", result("t2", "two")),
+            record("user", "r1", "a1", result("t1", "one")),
+            record("assistant", "b1", "r1", text("done"), "msg_2"),
+        ]
+    ).sessions
+
+    assert outline(session.messages)[1:] == [
+        ("assistant", (None, ("t1", "Read"), ("t2", "Read"))),
+        ("tool t2", "two"),
+        ("tool t1", "one"),
+        ("assistant", "done"),
+    ]
+    assert session.notes == ("left out: progress (2)",)
+
+
+def test_what_a_person_typed_beside_a_call_that_waits_stays():
+    (session,) = read_lines(
+        [
+            record("user", "u1", None, "read"),
+            record("assistant", "a1", "u1", call("t1"), "msg_1"),
+            record("user", "q1", "a1", "and mind the margins"),
+            record("user", "r1", "a1", result("t1", "one")),
+            record("assistant", "b1", "r1", text("done"), "msg_2"),
+        ]
+    ).sessions
+
+    assert outline(session.messages)[2:] == [
+        ("tool t1", "one"),
+        ("user", "and mind the margins"),
+        ("assistant", "done"),
+    ]
+    assert session.notes == ()
+
+
+def test_what_a_person_typed_instead_of_waiting_and_took_back_is_a_branch():
+    (session,) = read_lines(
+        [
+            record("user", "u1", None, "read"),
+            record("assistant", "a1", "u1", call("t1"), "msg_1"),
+            record("user", "q1", "a1", "stop"),
+            record("assistant", "q2", "q1", text("stopped"), "msg_x"),
+            record("user", "r1", "a1", result("t1", "one")),
+            record("assistant", "b1", "r1", text("done"), "msg_2"),
+        ]
+    ).sessions
+
+    assert [said for _, said in outline(session.messages)][2:] == ["one", "done"]
+    assert session.notes == ("left out: rewound records (2)",)
+
+
+NOTES = {"type": "text", "file": {"filePath": "/w/tides.txt", "content": "High water at six.", "numLines": 1}}
+
+
+@pytest.mark.parametrize(
+    ("attachment", "said"),
+    [
+        ({"type": "file", "filename": "/w/tides.txt", "displayPath": "tides.txt", "content": NOTES},
+         "tides.txt:\nHigh water at six."),
+        ({"type": "edited_text_file", "filename": "log.md", "snippet": "1\tA line."}, "log.md:\n1\tA line."),
+        ({"type": "hook_additional_context", "content": ["The lock is closed."]}, "The lock is closed."),
+        ({"type": "queued_command", "prompt": text("and the tides")}, "and the tides"),
+        ({"type": "of a later version", "text": "some words"}, "some words"),
+    ],
+)  # fmt: skip
+def test_attachments_are_kept_as_words_of_the_user(attachment, said):
+    attached = linked("t1", "u1", type="attachment", attachment=attachment)
+    (session,) = read_lines(
+        [
+            record("user", "u1", None, "when?"),
+            attached,
+            record("assistant", "a1", "t1", text("at six"), "msg_1"),
+        ]
+    ).sessions
+
+    assert outline(session.messages) == [("user", "when?"), ("user", said), ("assistant", "at six")]
+    assert session.notes == ()
+
+
+def test_attachments_of_what_was_rewound_go_with_it():
+    attached = linked("t1", "x1", type="attachment", attachment={"type": "file", "content": "old words"})
+    (session,) = read_lines(
+        [
+            record("user", "u1", None, "start"),
+            record("assistant", "a1", "u1", text("ready"), "msg_1"),
+            record("user", "x1", "a1", "wrong way"),
+            attached,
+            record("assistant", "x2", "t1", text("wrong"), "msg_2"),
+            record("user", "y1", "a1", "right way"),
+        ]
+    ).sessions
+
+    assert [said for _, said in outline(session.messages)] == ["start", "ready", "right way"]
+    assert session.notes == ("left out: rewound records (3)",)
+
+
 def test_compaction_keeps_what_was_before_and_its_summary():
     boundary = {"type": "system", "subtype": "compact_boundary", "uuid": "c", "parentUuid": None}
     (session,) = read_lines(
@@ -220,7 +332,10 @@ def test_compaction_keeps_what_was_before_and_its_summary():
     ).sessions
 
     assert [role for role, _ in outline(session.messages)] == ["user", "assistant", "user", "assistant"]
-    assert session.notes == ()
+    assert session.notes == (
+        "left out: compact_boundary (1)",
+        "was compacted by its program: what was there before stays, its summary too",
+    )
 
 
 def test_a_line_that_is_lost_breaks_no_chain():

@@ -118,7 +118,7 @@ def test_turns_that_were_rolled_back_are_left_out_and_counted():
     ).sessions
 
     assert [text for _, text in outline(session.messages)] == ["one", "first", "late", "three"]
-    assert session.notes == ("turns left out because they were rolled back: 1",)
+    assert session.notes == ("left out: items of turns that were rolled back (2)",)
 
 
 def test_compaction_keeps_what_was_before_or_what_it_kept_itself():
@@ -151,6 +151,7 @@ def test_an_item_that_is_none_is_named_and_the_rest_is_read():
             item("function_call", call_id="c1"),
             {"type": "response_item", "payload": 7},
             said("user", "hi"),
+            said("user", "ho"),
         ]
     )
 
@@ -159,4 +160,4 @@ def test_an_item_that_is_none_is_named_and_the_rest_is_read():
         "f, line 3: name: expected a string, but it is missing",
         "f, line 4: payload: expected an object, got int",
     ]
-    assert [text for _, text in outline(reading.sessions[0].messages)] == ["hi"]
+    assert [text for _, text in outline(reading.sessions[0].messages)] == ["hi", "ho"]

@@ -13,7 +13,7 @@ import json
 import pytest
 
 from context_compressor.readers import Format
-from tests.readers.support import PNG, SAMPLES, arguments, outline, read_sample, read_text
+from tests.readers.support import PNG, SAMPLES, arguments, outline, read_sample, read_text, read_value
 
 IMAGE = {"type": "image_url", "image_url": {"url": PNG}}
 TEXT = {"type": "text", "text": "a dot"}
@@ -238,6 +238,46 @@ def test_anthropic_lists_lines_and_answers_are_read_like_requests():
     assert by_line.message_lines == (1, 2, 2, 2, 3, 3, 3, 4)
     assert [(session.id, session.line) for session in two] == [(None, 1), ("x", 2)]
     assert two[0].messages == two[1].messages == whole.messages
+
+
+def test_results_told_in_words_go_to_the_calls_in_their_order():
+    """As Cline and Roo Code write them: a heading that names the tool, and the result in it or behind it."""
+    calls = [
+        {"type": "tool_use", "id": f"c{n}", "name": name, "input": {}}
+        for n, name in enumerate(["dig", "dig", "sow"])
+    ]
+    told = [
+        "[dig in 'bed 1'] Result:\n12 worms",
+        "[dig in 'bed 2'] Result:",
+        "9 worms",
+        "[sow] Result:\ndone",
+    ]
+    words = [{"type": "text", "text": text} for text in [*told, "<details>noon</details>"]]
+    (session,) = read_value(
+        [
+            {"role": "user", "content": "plant"},
+            {"role": "assistant", "content": calls},
+            {"role": "user", "content": words},
+        ]
+    ).sessions
+
+    assert outline(session.messages)[2:] == [
+        ("tool c0", told[0]),
+        ("tool c1", words[1:3]),
+        ("tool c2", told[3]),
+        ("user", "<details>noon</details>"),
+    ]
+
+
+def test_words_that_name_no_tool_are_no_result():
+    (session,) = read_value(
+        [
+            {"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "dig", "input": {}}]},
+            {"role": "user", "content": [{"type": "text", "text": "dig no more"}]},
+        ]
+    ).sessions
+
+    assert outline(session.messages)[1:] == [("user", "dig no more")]
 
 
 def test_a_system_prompt_that_cannot_be_read_is_named_and_the_rest_is_read():

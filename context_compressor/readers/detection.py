@@ -1,0 +1,149 @@
+"""Tell of which format a file is: of that which most of its values are."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
+
+from context_compressor.readers import (
+    agentscope,
+    anthropic,
+    claude_code,
+    codex,
+    langchain,
+    openai_chat,
+    openai_responses,
+)
+from context_compressor.readers.documents import Document
+from context_compressor.readers.session import Format, Session, UnreadableError
+from context_compressor.readers.transcript import dicts_in, first_in
+
+
+class Reader(Protocol):
+    """What a format's module offers."""
+
+    FORMAT: Format
+
+    @property
+    def claims(self) -> Callable[[Sequence[Any]], int]:
+        """Return how many of the first values of a file are of this format."""
+
+    @property
+    def read(self) -> Callable[[Document], Iterator[Session]]:
+        """Yield a file's sessions; what cannot be read goes to `document.reject`."""
+
+
+_MODULES: list[Reader] = [claude_code, codex, agentscope, langchain, openai_responses, anthropic, openai_chat]
+READERS = {reader.FORMAT: reader for reader in _MODULES}
+"""Every reader, the plainest format last: others resemble it, and of equal claims the first counts."""
+
+_INSTEAD = (
+    "which are not read; convert them to OpenAI chat or Anthropic messages (from_openai, from_anthropic)"
+)
+_TYPED = frozenset({"type", "kind", "part_kind"})
+
+
+def detect_format(sample: Sequence[Any]) -> Format | None:
+    """Return the format of most of the first values of a file, or None where no reader knows any."""
+    claims = {format: reader.claims(sample) for format, reader in READERS.items()}
+    best = max(claims, key=lambda format: claims[format])
+    return best if claims[best] else None
+
+
+def refuse_strangers(sample: Sequence[Any], known: Format | None) -> None:
+    """Refuse by its name a format that is not read, where it claims as many values as the one found.
+
+    Raises:
+        UnreadableError: names the format, and what to do instead.
+    """
+    messages = [value for value in sample if _is_message(value)]
+    names = Counter(_name_of(value) for value in sample if not _is_message(value))
+    names[_name_of(messages)] += len(messages)
+    del names[None]
+    if not names:
+        return
+    name, count = names.most_common(1)[0]
+    if known is None or count >= READERS[known].claims(sample):
+        raise UnreadableError(f"looks like {name}, {_INSTEAD}")
+
+
+def _is_message(value: Any) -> bool:
+    return isinstance(value, dict) and not {"role", "parts"}.isdisjoint(value)
+
+
+def _name_of(value: Any) -> str | None:
+    """Return the name of a format that is not read, if most messages with several parts are of it."""
+    if isinstance(value, dict):
+        value = first_in(value, "messages", "contents", "history")
+    items = [item for item in dicts_in(value) if dicts_in(first_in(item, "parts", "content"))]
+    found = Counter(name for item in items for name, is_one in _STRANGERS.items() if is_one(item))
+    name, count = next(iter(found.most_common(1)), (None, 0))
+    return name if 2 * count > len(items) else None
+
+
+def _is_bedrock(item: dict[str, Any]) -> bool:
+    blocks = dicts_in(item.get("content"))
+    return "role" in item and bool(blocks) and not any(_TYPED & block.keys() for block in blocks)
+
+
+def _is_gemini(item: dict[str, Any]) -> bool:
+    parts = dicts_in(item.get("parts"))
+    return bool(parts) and not any(_TYPED & part.keys() for part in parts) and "info" not in item
+
+
+def _is_vercel(item: dict[str, Any]) -> bool:
+    parts = dicts_in(item.get("parts"))
+    return "role" in item and any("type" in part for part in parts)
+
+
+def _is_vercel_model(item: dict[str, Any]) -> bool:
+    blocks = dicts_in(item.get("content"))
+    return "role" in item and any(block.get("type") in ("tool-call", "tool-result") for block in blocks)
+
+
+_STRANGERS = {
+    "Bedrock Converse messages (toolUse, toolResult)": _is_bedrock,
+    "Gemini contents (parts, functionCall)": _is_gemini,
+    "UI messages of the Vercel AI SDK": _is_vercel,
+    "model messages of the Vercel AI SDK": _is_vercel_model,
+}
+"""Formats that are known and not read, each with how a message of it looks."""
+
+
+def open_wrapper(document: Document) -> Document:
+    """Return a document of what its values wrap, where they are of no known format themselves."""
+    if detect_format(document.sample) is not None:
+        return document
+    opened = [item for value in document.sample for item in _opened(value)]
+    if opened == document.sample:
+        return document
+    values = ((line, item) for line, value in document.values() for item in _opened(value))
+    part = document.part(values)
+    part.sample = opened
+    return part
+
+
+def _opened(value: Any) -> list[Any]:
+    """Return what a value wraps: records, or objects that hold a list of messages; else the value."""
+    if not isinstance(value, dict) or "messages" in value:
+        return [value]
+    if isinstance(value.get("loglines"), list):
+        return list(value["loglines"])
+    held = [value["body"]] if isinstance(value.get("body"), dict) else dicts_in(value.get("samples"))
+    wrapped = [{"id": _id_of(one, value), **one} for one in held if isinstance(one.get("messages"), list)]
+    messages = first_in(value, "history", "conversations")
+    if not wrapped and isinstance(messages, list):
+        pairs = [one if isinstance(one, list) else [one] for one in messages]
+        wrapped = [{"id": _id_of(value), "messages": [item for pair in pairs for item in pair]}]
+    return wrapped or [value]
+
+
+def _id_of(*holders: dict[str, Any]) -> str | None:
+    """Return what the first of some objects that has a name calls itself, with the run that it was."""
+    for holder in holders:
+        found = first_in(holder, "id", "session_id", "instance_id", "sample_id")
+        if isinstance(found, str | int):
+            epoch = holder.get("epoch")
+            return f"{found}/{epoch}" if isinstance(epoch, int) and epoch > 1 else str(found)
+    return None

@@ -1,0 +1,239 @@
+"""What is read of a file is most of it, and what is not is told, whatever was done to the file."""
+
+import copy
+import json
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from context_compressor.readers import Format, Reading, UnreadableError
+from tests.readers.support import SAMPLES, read_lines, read_text, read_value
+from tests.readers.test_detection import CLAUDE_CODE, CODEX
+
+WORD = re.compile(r"mark\d+mark")
+LISTS = ("messages", "content", "context", "input", "output", "history", "samples", "contents", "loglines")
+"""Where a value may hold records."""
+FOREIGN: list[Any] = [
+    {"level": "info", "msg": "started", "pid": 7},
+    {"type": "event", "name": "click"},
+    {"role": "observer", "note": "nothing"},
+    [1, 2, 3],
+    "a line",
+    7,
+]
+
+
+def load(path) -> list[Any]:
+    text = path.read_text("utf-8")
+    return [json.loads(line) for line in text.splitlines()] if path.suffix == ".jsonl" else [json.loads(text)]
+
+
+SEEDS = [
+    *(load(path) for path in sorted(SAMPLES.glob("*.json*"))),
+    CLAUDE_CODE,
+    CODEX,
+    [{"role": "user", "content": "one"}, {"role": "assistant", "content": "two"}] * 3,
+]
+
+
+def records_of(values: list[Any]) -> list[list[Any]]:
+    """Return the lists of records: the lines, or the longest list within the one value."""
+    if len(values) > 1:
+        return values
+    found: list[list[Any]] = [values]
+
+    def look(value: Any) -> None:
+        if isinstance(value, dict):
+            for key, held in value.items():
+                if key in LISTS and isinstance(held, list) and any(isinstance(one, dict) for one in held):
+                    found.append(held)
+                elif isinstance(held, dict):
+                    look(held)
+        elif isinstance(value, list) and any(isinstance(one, dict | list) for one in value):
+            found.append(value)
+
+    look(values[0])
+    return max(found, key=len)
+
+
+def mark(value: Any, word: str) -> None:
+    """Put a word into every text of a record that is said or printed."""
+    for key, held in list(value.items() if isinstance(value, dict) else enumerate(value)):
+        if isinstance(held, str) and (
+            isinstance(value, list)
+            or key in ("text", "content", "output", "prompt", "thinking", "message", "delta")
+        ):
+            value[key] = f"{held} {word}"
+        elif isinstance(held, dict | list):
+            mark(held, word)
+
+
+def words_of(reading: Reading) -> set[str]:
+    return set(WORD.findall(json.dumps([session.messages for session in reading.sessions])))
+
+
+def told(reading: Reading) -> int:
+    """Return how many records are told as left out, or as problems."""
+    notes = [note for session in reading.sessions for note in session.notes if note.startswith("left out: ")]
+    counts = [int(found.replace(",", "")) for note in notes for found in re.findall(r"\(([\d,]+)\)", note)]
+    return sum(counts) + len(reading.problems)
+
+
+def mutate(data: Any, records: list[Any]) -> None:
+    """Do to records what happens to files: cut, repeat, shuffle, strip, retype, mix."""
+    draw = data.draw
+    for _ in range(draw(st.integers(1, 4))):
+        what = draw(st.sampled_from(["cut", "repeat", "shuffle", "strip", "retype", "mix"]))
+        place = draw(st.integers(0, max(0, len(records) - 1)))
+        if what == "cut":
+            del records[place : place + draw(st.integers(1, 3))]
+        elif what == "repeat":
+            records[place:place] = copy.deepcopy(records[place : place + 1])
+        elif what == "shuffle":
+            records[:] = draw(st.permutations(records))
+        elif what == "mix":
+            for _ in range(draw(st.integers(1, 2 * len(records) + 1))):
+                records.insert(place, copy.deepcopy(draw(st.sampled_from(FOREIGN))))
+        elif place < len(records) and isinstance(records[place], dict) and records[place]:
+            key = draw(st.sampled_from(sorted(records[place])))
+            if what == "strip":
+                del records[place][key]
+            else:
+                records[place][key] = draw(st.sampled_from([None, 7, "x", [], {}, [7]]))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(0, len(SEEDS) - 1), st.data())
+def test_most_of_a_file_is_read_and_the_rest_is_told_or_it_is_refused(seed, data):
+    values = copy.deepcopy(SEEDS[seed])
+    records = records_of(values)
+    mutate(data, records)
+    marked = {}
+    for number, record in enumerate(records):
+        if isinstance(record, dict | list):
+            mark(record, f"mark{number}mark")
+        elif isinstance(record, str):
+            records[number] = f"{record} mark{number}mark"
+        marked[number] = f"mark{number}mark" in json.dumps(records[number]) or isinstance(record, int)
+    try:
+        reading = read_lines(values) if len(values) > 1 or records is values else read_value(values[0])
+    except UnreadableError:
+        return
+    found = words_of(reading)
+    missing = [number for number, has_word in marked.items() if has_word and f"mark{number}mark" not in found]
+    assert any(session.messages for session in reading.sessions)
+    assert len(missing) <= told(reading)
+    assert len(reading.problems) <= len(records) - len(reading.problems)
+
+
+SAID = {"role": "user", "content": "hi"}
+
+
+@pytest.mark.parametrize(("good", "bad"), [(3, 2), (2, 2)])
+def test_a_file_of_which_half_is_read_is_read(good, bad):
+    reading = read_lines([SAID] * good + [{"level": "info"}] * bad)
+    assert len(reading.sessions[0].messages) == good
+    assert len(reading.problems) == bad
+
+
+def test_a_file_of_which_most_is_something_else_is_refused_by_the_format_it_was_read_as():
+    with pytest.raises(
+        UnreadableError, match="f, line 3: most of it cannot be read as OpenAI chat: 3 of 5 records"
+    ):
+        read_lines([SAID] * 2 + [{"level": "info"}] * 3)
+
+
+def test_a_session_of_a_log_of_which_most_is_lost_is_no_session():
+    bad = {"system": "s", "messages": [SAID, {"role": "robot"}, {"role": "robot"}]}
+    good = {"system": "s", "messages": [SAID]}
+
+    reading = read_lines([good, bad, good])
+
+    assert [session.line for session in reading.sessions] == [1, 3]
+    (problem,) = reading.problems
+    assert problem.line == 2
+    assert problem.why.startswith("most of it cannot be read as Anthropic Messages: 2 of 3 records; first:")
+
+
+def test_a_log_of_which_most_lines_are_no_sessions_is_refused():
+    with pytest.raises(UnreadableError, match="2 of 3 lines"):
+        read_lines([[SAID], {"messages": 7}, {"messages": None}])
+
+
+def test_a_format_is_that_of_most_values_not_of_the_first():
+    rollout = {"type": "session_meta", "payload": {"id": "x"}}
+    assert read_lines([rollout, *[SAID] * 5]).formats == (Format.OPENAI,)
+    assert read_lines([SAID, *CODEX]).formats == (Format.CODEX,)
+
+
+BEDROCK = [
+    {"role": "user", "content": [{"text": "How deep?"}]},
+    {"role": "assistant", "content": [{"toolUse": {"toolUseId": "t", "name": "sound", "input": {}}}]},
+    {"role": "user", "content": [{"toolResult": {"toolUseId": "t", "content": [{"text": "40 m"}]}}]},
+]
+GEMINI = [
+    {"role": "user", "parts": [{"text": "How deep?"}]},
+    {"role": "model", "parts": [{"functionCall": {"name": "sound", "args": {}}}]},
+]
+VERCEL = [{"id": "1", "role": "user", "parts": [{"type": "text", "text": "How deep?"}]}]
+MODEL_MESSAGES = [
+    {"role": "user", "content": "How deep?"},
+    {
+        "role": "assistant",
+        "content": [{"type": "tool-call", "toolCallId": "t", "toolName": "sound", "input": {}}],
+    },
+]
+
+
+@pytest.mark.parametrize(
+    ("messages", "name"),
+    [
+        (BEDROCK, "Bedrock Converse"),
+        (GEMINI, "Gemini contents"),
+        (VERCEL, "UI messages of the Vercel AI SDK"),
+        (MODEL_MESSAGES, "model messages of the Vercel AI SDK"),
+    ],
+)
+def test_formats_that_are_not_read_are_refused_by_name_with_what_to_do(messages, name):
+    key = "contents" if messages is GEMINI else "messages"
+    for read in (
+        lambda: read_value(messages),
+        lambda: read_value({key: messages}),
+        lambda: read_lines(messages),
+    ):
+        with pytest.raises(UnreadableError, match=f"looks like {name}.*from_anthropic"):
+            read()
+
+
+def test_null_bytes_at_the_end_are_one_line_that_is_told():
+    line = json.dumps(SAID)
+    for size in (1, 5_000):
+        for end in ("\n", ""):
+            reading = read_text(f"{line}\n{line}{end}" + "\0" * size)
+            assert reading.sessions[0].messages == [SAID, SAID]
+            (problem,) = reading.problems
+            assert problem.line == (3 if end else 2)
+            assert "null bytes" in problem.why
+
+
+def test_null_bytes_behind_one_value_are_told():
+    for text in (json.dumps([SAID]), json.dumps([SAID], indent=2)):
+        for end in ("\n", ""):
+            reading = read_text(text + end + "\0" * 9)
+            assert reading.sessions[0].messages == [SAID]
+            assert ["null bytes" in problem.why for problem in reading.problems] == [True]
+
+
+def test_what_no_format_has_a_word_for_is_told_by_kind():
+    items = [
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]},
+        {"type": "reasoning", "summary": [], "encrypted_content": "x"},
+        {"type": "reasoning", "summary": [], "encrypted_content": "y"},
+        {"type": "compaction", "encrypted_content": "z"},
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "ho"}]},
+    ]
+    (session,) = read_value(items).sessions
+    assert session.notes == ("left out: reasoning without words (2), compaction (1)",)
