@@ -27,7 +27,7 @@ from context_compressor.messages.msg import Msg, provenance_of, refs_shown
 from context_compressor.messages.text import slug_of
 from context_compressor.offload.files import FileOffloadStore
 from context_compressor.offload.store import KeepingStore
-from context_compressor.readers import Form, Reading, Session
+from context_compressor.readers import Form, Reading, Session, grouped_texts
 from context_compressor.summarizers.protocol import Summarizer
 from context_compressor.tokens.counter import TokenCounter
 from context_compressor.tokens.tiktoken import TiktokenCounter
@@ -126,6 +126,7 @@ class Compressor:
                 raise CommandError(f"--store {self.store}: {failure}")
         written = to_openai(view)
         repairs = [note for record in logged if _is_done(note := record.getMessage(), session, written)]
+        repairs = grouped_texts((note, note) for note in repairs)
         notes = [*session.notes, *repairs, *failures, *_told(placeholders)]
         prefix = f"{session.source}: " if source.form is Form.DIRECTORY else ""
         return SessionReport(

@@ -9,6 +9,7 @@ from context_compressor.readers.session import (
     Session,
     UnreadableError,
     grouped,
+    grouped_texts,
     summed,
 )
 
@@ -22,6 +23,7 @@ __all__ = [
     "UnreadableError",
     "detect_format",
     "grouped",
+    "grouped_texts",
     "read_all",
     "read_path",
     "read_stream",

@@ -21,6 +21,7 @@ from context_compressor.readers import anthropic as blocks
 from context_compressor.readers.documents import Document, to_session
 from context_compressor.readers.session import Format, Session, UnreadableError
 from context_compressor.readers.transcript import (
+    COMPACTED,
     Part,
     Transcript,
     as_object,
@@ -38,7 +39,7 @@ FORMAT = Format.CLAUDE_CODE
 _LINKS = ("uuid", "parentUuid", "sessionId", "session_id")
 _BOOKKEEPING = {"summary": "leafUuid", "file-history-snapshot": "snapshot", "queue-operation": "operation"}
 """Records by which a file is known that begins with nothing else: type, and a key that they have."""
-_ATTACHED = ("prompt", "content", "snippet", "text", "planContent", "stdout")
+_ATTACHED = ("prompt", "content", "snippet", "text", "planContent")
 """Where an attachment keeps what it says."""
 _BOUNDARY = "compact_boundary"
 
@@ -140,7 +141,7 @@ def _agent_of(value: dict[str, Any], record: _Record, agent_of: dict[str, str], 
 def _read_record(line: int, value: Any) -> _Record:
     value = as_object(value, "expected a record of Claude Code")
     kind = value.get("type")
-    is_linked = _is_record(value) or any(key in value for key in _LINKS)
+    is_linked = _is_record(value) or any(key in value for key in (*_LINKS, "messageId"))
     if not isinstance(kind, str) or not (is_linked or kind in ("user", "assistant")):
         raise UnreadableError(f"expected a record of Claude Code ({keys_of(value)})")
     uuid, parent = text_in(value, "uuid") or None, text_in(value, "parentUuid") or None
@@ -194,7 +195,7 @@ def _read_conversation(
     transcript = Transcript()
     for index, record in enumerate(records):
         if record.kind == _BOUNDARY:
-            transcript.note("was compacted by its program: what was there before stays, its summary too")
+            transcript.note(COMPACTED)
         if record.role is None:
             continue
         if index in rewound:

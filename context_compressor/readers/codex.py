@@ -13,7 +13,14 @@ from typing import Any
 from context_compressor.readers.documents import Document, to_session
 from context_compressor.readers.openai_responses import add_item, is_item
 from context_compressor.readers.session import Format, Session, UnreadableError
-from context_compressor.readers.transcript import Transcript, as_object, dicts_in, text_in, text_part
+from context_compressor.readers.transcript import (
+    COMPACTED,
+    Transcript,
+    as_object,
+    dicts_in,
+    text_in,
+    text_part,
+)
 
 FORMAT = Format.CODEX
 
@@ -100,7 +107,7 @@ class _Rollout:
 
     def _compact(self, line: int, payload: dict[str, Any]) -> None:
         kept = payload.get("replacement_history")
-        self.transcript.note("was compacted by its program: what was there before stays, its summary too")
+        self.transcript.note(COMPACTED)
         if not len(self.transcript) and isinstance(kept, list) and kept:
             for item in kept:
                 self._add_item(line, item)

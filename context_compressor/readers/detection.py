@@ -11,6 +11,8 @@ from context_compressor.readers import (
     anthropic,
     claude_code,
     codex,
+    coding_agents,
+    frameworks,
     langchain,
     openai_chat,
     openai_responses,
@@ -34,7 +36,17 @@ class Reader(Protocol):
         """Yield a file's sessions; what cannot be read goes to `document.reject`."""
 
 
-_MODULES: list[Reader] = [claude_code, codex, agentscope, langchain, openai_responses, anthropic, openai_chat]
+_MODULES: list[Reader] = [
+    claude_code,
+    codex,
+    *coding_agents.READERS,
+    *frameworks.READERS,
+    agentscope,
+    langchain,
+    openai_responses,
+    anthropic,
+    openai_chat,
+]
 READERS = {reader.FORMAT: reader for reader in _MODULES}
 """Every reader, the plainest format last: others resemble it, and of equal claims the first counts."""
 
@@ -130,13 +142,19 @@ def _opened(value: Any) -> list[Any]:
         return [value]
     if isinstance(value.get("loglines"), list):
         return list(value["loglines"])
-    held = [value["body"]] if isinstance(value.get("body"), dict) else dicts_in(value.get("samples"))
-    wrapped = [{"id": _id_of(one, value), **one} for one in held if isinstance(one.get("messages"), list)]
+    one = first_in(value, "body", "llm_context")
+    held = [one] if isinstance(one, dict) else value.get("samples")
+    held = held if isinstance(held, list) and any(map(_holds_messages, held)) else []
+    wrapped = [{**one, "id": _id_of(one, value)} if _holds_messages(one) else one for one in held]
     messages = first_in(value, "history", "conversations")
     if not wrapped and isinstance(messages, list):
         pairs = [one if isinstance(one, list) else [one] for one in messages]
         wrapped = [{"id": _id_of(value), "messages": [item for pair in pairs for item in pair]}]
     return wrapped or [value]
+
+
+def _holds_messages(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("messages"), list)
 
 
 def _id_of(*holders: dict[str, Any]) -> str | None:

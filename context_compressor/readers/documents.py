@@ -71,6 +71,7 @@ class GroupReader:
         place: names an item within its holder, for errors; `{}` is its index.
         id_keys: under which a holder says what it calls itself, the first that is there.
         begin: says what a holder says before its items; returns further ones that stand before those.
+        prune: takes out items that others replace or take back, and tells how many.
     """
 
     format: Format
@@ -80,6 +81,7 @@ class GroupReader:
     place: str
     id_keys: tuple[str, ...] = ("id", "session_id")
     begin: Callable[[Transcript, Any, int], list[Numbered]] = lambda *_: []
+    prune: Callable[[Transcript, list[Numbered]], list[Numbered]] | None = None
 
     def read(self, document: Document) -> Iterator[Session]:
         """Yield a session per value that holds items, or one of all lines."""
@@ -88,12 +90,16 @@ class GroupReader:
             transcript = Transcript()
             with document.rejecting(line, counts=False):
                 items = self.begin(transcript, holder, line) + items
+            if self.prune is not None:
+                count = len(items)
+                items = self.prune(transcript, items)
+                document.taken.count += count - len(items)
             for index, (number, item) in enumerate(items):
                 with document.rejecting(number, "" if holder is None else self.place.format(index)):
                     self.add(transcript, item, number)
             held_at = None if holder is None else line
             name = text_in(holder, *self.id_keys) if isinstance(holder, dict) else ""
-            yield to_session(document, self.format, transcript, name or None, held_at=held_at)
+            yield to_session(document, self.format, transcript, name or transcript.id or None, held_at)
 
 
 SAMPLE_VALUES = 50
@@ -113,6 +119,8 @@ class Taken:
     """How many records were read, or left out with a note, since somebody last asked."""
 
     count: int = 0
+    lost_holders: int = 0
+    """What should have held records, and did not."""
 
 
 class Document:
@@ -171,6 +179,7 @@ class Document:
             yield
         except UnreadableError as error:
             self.reject(UnreadableError(place + error.why) if place else error, line)
+            self.taken.lost_holders += not counts
         else:
             self.taken.count += counts
 

@@ -170,7 +170,7 @@ def _account_for(
     problem. A session that has more problems than records is no session. A file that has more lines that give
     no session than sessions, or no message at all, is not read.
     """
-    seen, lines, is_empty = start, set[int](), True
+    seen, lines, held, is_empty = start, set[int](), 0, True
     for session in sessions:
         lost = [problem for problem in document.problems[seen:] if session.line in (None, problem.line)]
         taken, document.taken.count = document.taken.count, 0
@@ -182,6 +182,7 @@ def _account_for(
             document.reject(error, session.line)
         else:
             lines |= set() if session.line is None else {session.line}
+            held += 1
             is_empty = is_empty and not session.messages
             yield session
         seen = len(document.problems)
@@ -191,8 +192,9 @@ def _account_for(
         raise _first_of(problems)
     if is_empty:
         raise UnreadableError(f"holds no message (read as: {title})")
-    if lines and len(lost_lines) > len(lines):
-        raise _mostly(f"{len(lost_lines):,} of {len(lost_lines | lines):,} lines", title, problems[0])
+    lost_count = len(lost_lines) if document.is_lines else document.taken.lost_holders
+    if lost_count > held and (lines or not document.is_lines):
+        raise _mostly(f"{lost_count:,} of {lost_count + held:,} sessions", title, problems[0])
 
 
 def _first_of(problems: Sequence[Problem]) -> UnreadableError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import Any
@@ -20,6 +20,17 @@ class Format(StrEnum):
     LANGCHAIN = "langchain"
     ANTHROPIC = "anthropic"
     RESPONSES = "responses"
+    CODEX_EXEC = "codex-exec"
+    CURSOR = "cursor"
+    GEMINI = "gemini-cli"
+    OPENCODE = "opencode"
+    PI = "pi"
+    OPENHANDS = "openhands"
+    SWE_AGENT = "swe-agent"
+    INSPECT = "inspect"
+    PYDANTIC_AI = "pydantic-ai"
+    AUTOGEN = "autogen"
+    SHAREGPT = "sharegpt"
 
     @property
     def title(self) -> str:  # type: ignore[override]  # a StrEnum's `str.title` says nothing here
@@ -35,6 +46,17 @@ _TITLES = {
     Format.LANGCHAIN: "LangChain messages",
     Format.ANTHROPIC: "Anthropic Messages",
     Format.RESPONSES: "OpenAI Responses items",
+    Format.CODEX_EXEC: "Codex exec events",
+    Format.CURSOR: "Cursor agent transcript",
+    Format.GEMINI: "Gemini CLI session",
+    Format.OPENCODE: "opencode session",
+    Format.PI: "pi session",
+    Format.OPENHANDS: "OpenHands events",
+    Format.SWE_AGENT: "SWE-agent history",
+    Format.INSPECT: "Inspect messages",
+    Format.PYDANTIC_AI: "Pydantic AI messages",
+    Format.AUTOGEN: "AutoGen messages",
+    Format.SHAREGPT: "ShareGPT conversations",
 }
 
 
@@ -77,11 +99,19 @@ def summed(problems: Sequence[Problem]) -> str:
 
 def grouped(problems: Sequence[Problem]) -> list[str]:
     """Return a line for each kind of problem in each file: the first, and how many are like it."""
-    alike: dict[tuple[str, str], list[Problem]] = defaultdict(list)
-    for problem in problems:
-        alike[problem.file, _NUMBERS.sub("#", problem.why)].append(problem)
+    return grouped_texts((str(problem), f"{problem.file}: {problem.why}") for problem in problems)
+
+
+def grouped_texts(texts: Iterable[tuple[str, str]]) -> list[str]:
+    """Return the first of the texts of each kind, and how many are like it; each text comes with its kind.
+
+    Kinds that differ in numbers and quoted values alone are one.
+    """
+    alike: dict[str, list[str]] = defaultdict(list)
+    for text, kind in texts:
+        alike[_NUMBERS.sub("#", kind)].append(text)
     return [
-        str(same[0]) + (f" (and {len(same) - 1:,} more like it)" if len(same) > 1 else "")
+        same[0] + (f" (and {len(same) - 1:,} more like it)" if len(same) > 1 else "")
         for same in alike.values()
     ]
 

@@ -17,6 +17,8 @@ from context_compressor.messages.chat import AUDIO_FORMATS
 from context_compressor.readers.session import UnreadableError
 
 Part = dict[str, Any]
+COMPACTED = "was compacted by its program: what was there before stays, its summary too"
+"""The note on a session in which a summary takes the place of earlier messages."""
 
 
 @dataclass(slots=True)
@@ -51,11 +53,15 @@ class Transcript:
     """Chat dicts in the making, each with the line where it began."""
 
     def __init__(self) -> None:
+        self.id = ""
+        """What the session calls itself, where a record says it."""
+        self.pieces = 0
+        """How much was said, or told as left out."""
         self._turns: list[_Turn] = []
         self._by_key: dict[str, _Turn] = {}
         self._open: _Turn | None = None
         self._unanswered: dict[str, _Turn] = {}
-        self._hosted = 0
+        self._made = 0
         self._left_out: Counter[str] = Counter()
         self._notes: list[str] = []
 
@@ -71,9 +77,11 @@ class Transcript:
     def leave_out(self, what: str, count: int = 1) -> None:
         """Tell of something that is no part of the conversation, by its kind."""
         self._left_out[what] += count
+        self.pieces += 1
 
     def note(self, text: str) -> None:
         """Tell of something else."""
+        self.pieces += 1
         if text not in self._notes:
             self._notes.append(text)
 
@@ -91,6 +99,7 @@ class Transcript:
     def say(self, role: str, parts: Sequence[Part], line: int, name: str | None = None) -> None:
         """Add what somebody other than the model said."""
         self.close()
+        self.pieces += 1
         self._turns.append(_Turn(role, line, list(parts), name=name))
 
     def reply(self, line: int, key: str | None = None, name: str | None = None) -> _Turn:
@@ -116,15 +125,34 @@ class Transcript:
     def think(self, text: str, line: int) -> None:
         """Add the model's reasoning to the open reply."""
         if text:
+            self.pieces += 1
             self._reply(line).thoughts.append(text)
 
-    def speak(self, parts: Sequence[Part], line: int) -> None:
-        """Add what the model said to the open reply."""
-        self._reply(line).parts.extend(part for part in parts if part.get("text") != "")
+    def speak(self, parts: Sequence[Part], line: int, *, is_delta: bool = False) -> None:
+        """Add what the model said to the open reply; what is streamed goes on with the last text."""
+        said = [part for part in parts if part.get("text") != ""]
+        if not said:
+            return
+        self.pieces += 1
+        spoken = self._reply(line).parts
+        if is_delta and spoken and spoken[-1].keys() == said[0].keys() == {"type", "text"}:
+            spoken[-1] = text_part(spoken[-1]["text"] + said.pop(0)["text"])
+        spoken.extend(said)
+
+    def go_on(self) -> None:
+        """Open again the reply that was closed by the result of its latest call."""
+        latest = self._turns[-1] if self._turns else None
+        self._open = latest if latest is not None and latest.role == "assistant" else None
+
+    def make_id(self) -> str:
+        """Return an id for a call that has none."""
+        self._made += 1
+        return f"call_{self._made}"
 
     def call(self, call_id: str, name: str, arguments: Any, line: int) -> None:
         """Add a tool call to the open reply; arguments are JSON text, or what is to be written as such."""
         text = arguments if isinstance(arguments, str) else dump(arguments)
+        self.pieces += 1
         turn = self._reply(line)
         turn.calls.append({"id": call_id, "type": "function", "function": {"name": name, "arguments": text}})
         self._unanswered[call_id] = turn
@@ -132,6 +160,7 @@ class Transcript:
     def answer(self, call_id: str, parts: Sequence[Part], line: int) -> None:
         """Add the result of a call, behind the call where that is known and has none yet."""
         turn = _Turn("tool", line, list(parts), call_id=call_id)
+        self.pieces += 1
         caller = self._unanswered.pop(call_id, None)
         self.close()
         if caller is None:
@@ -141,8 +170,8 @@ class Transcript:
 
     def hosted_call(self, call_id: str, name: str, arguments: Any, result: Sequence[Part], line: int) -> None:
         """Add a call that the provider carried out, with its result; an id is made where it has none."""
-        self._hosted += 1
-        known = call_id or f"{name}_{self._hosted}"
+        self._made += 1
+        known = call_id or f"{name}_{self._made}"
         self.call(known, name, arguments, line)
         self.answer(known, result, line)
 
@@ -156,12 +185,14 @@ class Transcript:
 
     def finish(self) -> tuple[list[dict[str, Any]], tuple[int, ...]]:
         """Return the chat dicts, and the line of each; replies in which nothing was said are left out."""
-        ordered = [
-            turn
+        heads = [
+            head
             for head in self._turns
             if head.role != "assistant" or head.parts or head.thoughts or head.calls
-            for turn in (head, *head.answers)
         ]
+        if len(heads) < len(self._turns):
+            self.leave_out("replies without words", len(self._turns) - len(heads))
+        ordered = [turn for head in heads for turn in (head, *head.answers)]
         return [turn.to_dict() for turn in ordered], tuple(turn.line for turn in ordered)
 
     def _reply(self, line: int) -> _Turn:
@@ -212,7 +243,10 @@ def to_part(block: dict[str, Any]) -> Part:
 
 def _media_part(block: dict[str, Any], kind: str, source: dict[str, Any]) -> Part | None:
     """Return a part of the data, or the image at the URL, that a block or its source holds, if it does."""
-    media_type, name = text_in(source, "media_type", "mime_type"), text_in(block, "title", "name", "filename")
+    media_type, name = (
+        text_in(source, "media_type", "mime_type", "mimeType"),
+        text_in(block, "title", "name", "filename"),
+    )
     data, url = first_in(source, "base64", "data"), source.get("url")
     if isinstance(data, str):
         is_text = source.get("type") == "text"

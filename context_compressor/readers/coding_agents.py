@@ -1,0 +1,270 @@
+"""Sessions of coding agents, by tables: Codex exec, Cursor, Gemini CLI, opencode and pi.
+
+The tables follow what these programs' own sources write: `exec_events.rs` of Codex, `output/types.ts` and
+`chatRecordingTypes.ts` of Gemini CLI, `message-v2.ts` of opencode, `session-manager.ts` of pi. The source of
+Cursor is not public; its table follows what several public readers of its transcripts agree upon.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from context_compressor.readers import anthropic
+from context_compressor.readers.documents import Numbered
+from context_compressor.readers.session import Format
+from context_compressor.readers.tables import (
+    TableReader,
+    answers,
+    begins,
+    bookkeeping,
+    by,
+    calls,
+    compacts,
+    each,
+    keep_path,
+    names,
+    parts_of,
+    pick,
+    says,
+    speaks,
+    text_of,
+    thinks,
+)
+from context_compressor.readers.transcript import COMPACTED, Transcript, dicts_in, text_in, text_part
+
+# Codex: `codex exec --json`
+
+_DONE = {
+    "agent_message": (begins, speaks("text")),
+    "plan": (begins, speaks("text")),
+    "reasoning": (begins, thinks("text")),
+    "command_execution": (
+        calls("id", "", "command", called="command_execution", result=("aggregated_output", "exit_code")),
+    ),
+    "file_change": (calls("id", "", "changes", called="file_change", result=("status",)),),
+    "mcp_tool_call": (
+        calls(
+            "id", "tool", "arguments", result=("result.content", "result.structured_content", "error.message")
+        ),
+    ),
+    "collab_tool_call": (calls("id", "tool", "prompt", result=("agents_states", "status")),),
+    "web_search": (calls("id", "", "query", called="web_search", result=("action",)),),
+    **bookkeeping("todo_list", "error"),
+}
+
+
+def _event(record: dict[str, Any]) -> str | None:
+    kind = text_in(record, "type")
+    needed = {"thread.started": "thread_id", "item.started": "item", "item.completed": "item"}
+    return kind if "payload" not in record and needed.get(kind, "type") in record else None
+
+
+codex_exec = TableReader(
+    Format.CODEX_EXEC,
+    _event,
+    {
+        "thread.started": (names("thread_id"),),
+        "item.completed": (each("item", by("type"), _DONE),),
+        **bookkeeping("turn.started", "turn.completed", "turn.failed", "item.started", "item.updated"),
+        **bookkeeping("item.plan.delta", "request_user_input"),
+    },
+)
+
+# Cursor: `~/.cursor/projects/*/agent-transcripts`
+
+
+def _cursor_kind(record: dict[str, Any]) -> str | None:
+    role = record.get("role")
+    is_one = isinstance(record.get("message"), dict) and role in ("user", "assistant")
+    return str(role) if is_one else None
+
+
+def _add_cursor(transcript: Transcript, record: Any, line: int) -> None:
+    content = record["message"].get("content")
+    if record["role"] == "user":
+        anthropic.add_user(transcript, content, line)
+        return
+    for block in dicts_in(content):
+        if block.get("type") == "tool_use":
+            block.setdefault("id", transcript.make_id())
+            transcript.note("results of tools are not in the file")
+    anthropic.add_assistant(transcript, content, line)
+
+
+cursor = TableReader(
+    Format.CURSOR, _cursor_kind, {"user": (_add_cursor,), "assistant": (begins, _add_cursor)}
+)
+
+# Gemini CLI: saved chats, and `--output-format stream-json`
+
+
+_STREAMED = {"type", "timestamp", "role", "content", "delta"}
+"""Keys of a message in a stream; others have such messages with more."""
+
+
+def _gemini_kind(record: dict[str, Any]) -> str | None:
+    kind = text_in(record, "type")
+    if "sessionId" in record and "projectHash" in record:
+        return "session"
+    if "$set" in record or "$rewindTo" in record:
+        return "update"
+    if kind in ("user", "gemini", "info", "warning"):
+        return kind if "content" in record and "id" in record and "message" not in record else None
+    if kind == "message" and isinstance(record.get("content"), str) and record.keys() <= _STREAMED:
+        return "message of " + text_in(record, "role")
+    if kind == "error":
+        return kind if "content" in record or "severity" in record else None
+    needed = {"init": "session_id", "tool_use": "tool_id", "tool_result": "tool_id", "result": "status"}
+    return kind if kind in needed and needed[kind] in record and "message" not in record else None
+
+
+def _think_gemini(transcript: Transcript, record: Any, line: int) -> None:
+    transcript.think(
+        "\n".join(filter(None, (text_in(record, "subject"), text_in(record, "description")))), line
+    )
+
+
+def _prune_gemini(transcript: Transcript, items: list[Numbered]) -> list[Numbered]:
+    """Take back what was rewound; of records with one id the last stands for all."""
+    kept: dict[str, Numbered] = {}
+    for place, (line, item) in enumerate(items):
+        rewound = text_in(item, "$rewindTo") if isinstance(item, dict) else ""
+        if rewound in kept:
+            names_kept = list(kept)
+            for name in names_kept[names_kept.index(rewound) :]:
+                del kept[name]
+                transcript.leave_out("rewound records")
+        name = text_in(item, "id") if isinstance(item, dict) else ""
+        if name in kept:
+            transcript.leave_out("earlier states of records")
+            kept[name] = kept[name][0], item
+        else:
+            kept[name or f"place {place}"] = line, item
+    return list(kept.values())
+
+
+_GEMINI_CALL = calls("id", "name", "args", result=("result", "resultDisplay"))
+gemini = TableReader(
+    Format.GEMINI,
+    _gemini_kind,
+    {
+        "session": (names("sessionId"),),
+        "user": (says("user", "content"),),
+        "gemini": (
+            begins,
+            each("thoughts", lambda _: "thought", {"thought": (_think_gemini,)}),
+            speaks("content"),
+            each("toolCalls", lambda _: "call", {"call": (_GEMINI_CALL,)}),
+        ),
+        "init": (names("session_id"),),
+        "message of user": (says("user", "content"),),
+        "message of assistant": (speaks("content"),),
+        "tool_use": (calls("tool_id", "tool_name", "parameters"),),
+        "tool_result": (answers(["tool_id"], "output", "error.message", "status"),),
+        **bookkeeping("update", "info", "warning", "error", "result"),
+    },
+    _prune_gemini,
+)
+
+# opencode: `opencode export`, and `opencode run --format json`
+
+
+def _file_of(record: Any) -> list[dict[str, Any]]:
+    return [text_part(f"{text_in(record, 'filename', 'url')}")]
+
+
+def _say_opencode(transcript: Transcript, record: Any, line: int) -> None:
+    parts = []
+    for part in dicts_in(record.get("parts")):
+        kind = part.get("type")
+        if kind == "compaction":
+            transcript.note(COMPACTED)
+        elif kind in ("text", "subtask"):
+            parts += parts_of(pick(part, "text", "prompt"))
+        elif kind == "file":
+            parts += parts_of(part) if text_in(part, "mime").startswith("image") else _file_of(part)
+        else:
+            transcript.leave_out(f"{kind} in parts")
+    if parts:
+        transcript.say("user", parts, line)
+
+
+def _note_summary(transcript: Transcript, record: Any, _line: int) -> None:
+    if pick(record, "info.summary") is True:
+        transcript.note(COMPACTED)
+
+
+_PART = {
+    "text": (speaks("text"),),
+    "reasoning": (thinks("text"),),
+    "tool": (calls("callID", "tool", "state.input", result=("state.output", "state.error")),),
+    "step-start": (begins,),
+}
+
+
+def _opencode_kind(record: dict[str, Any]) -> str | None:
+    info = record.get("info")
+    if isinstance(info, dict) and isinstance(record.get("parts"), list):
+        return text_in(info, "role") or None
+    is_event = isinstance(record.get("part"), dict) and "sessionID" in record
+    return "event" if is_event else "error" if "sessionID" in record and "error" in record else None
+
+
+opencode = TableReader(
+    Format.OPENCODE,
+    _opencode_kind,
+    {
+        "user": (_say_opencode,),
+        "assistant": (_note_summary, begins, each("parts", by("type"), _PART)),
+        "event": (names("sessionID"), each("part", by("type"), _PART)),
+        **bookkeeping("error"),
+    },
+)
+
+# pi: `~/.pi/agent/sessions`
+
+_SAID = {
+    "text": (speaks("text"),),
+    "thinking": (thinks("thinking"),),
+    "toolCall": (calls("id", "name", "arguments"),),
+}
+
+
+_CUSTOM = "state of an extension"
+
+
+def _say_command(transcript: Transcript, record: Any, line: int) -> None:
+    message = record["message"]
+    ran = f"Ran `{text_in(message, 'command')}`\n{text_of(message.get('output') or '')}"
+    transcript.say("user", [text_part(ran)], line)
+
+
+def _pi_kind(record: dict[str, Any]) -> str | None:
+    message = record.get("message")
+    kind = text_in(record, "type")
+    if kind == "message":
+        return f"message of {text_in(message, 'role')}" if isinstance(message, dict) else None
+    return (_CUSTOM if kind == "custom" else kind) if "timestamp" in record else None
+
+
+pi = TableReader(
+    Format.PI,
+    _pi_kind,
+    {
+        "session": (names("id"),),
+        "message of user": (says("user", "message.content"),),
+        "message of assistant": (begins, each("message.content", by("type"), _SAID)),
+        "message of toolResult": (answers(["message.toolCallId"], "message.content"),),
+        "message of bashExecution": (_say_command,),
+        "message of custom": (says("user", "message.content"),),
+        "message of hookMessage": (says("user", "message.content"),),
+        "compaction": (compacts("summary"),),
+        "branch_summary": (says("user", "summary"),),
+        "custom_message": (says("user", "content"),),
+        **bookkeeping("model_change", "thinking_level_change", "label", "session_info"),
+        **bookkeeping("context_transform", "ephemeral", _CUSTOM),
+    },
+    keep_path("id", "parentId"),
+)
+
+READERS = (codex_exec, cursor, gemini, opencode, pi)

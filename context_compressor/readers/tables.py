@@ -1,0 +1,305 @@
+"""Formats told by a table: for each type of record, the steps that say it to a transcript.
+
+A step takes what it needs by paths: keys joined by dots, a number for a place in a list; of several paths the
+first counts that holds something. A record of a type that is not in the table is no record of the format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from context_compressor.readers.documents import Document, GroupReader, Numbered
+from context_compressor.readers.session import Format, Session, UnreadableError
+from context_compressor.readers.transcript import (
+    COMPACTED,
+    Part,
+    Transcript,
+    as_object,
+    dump,
+    first_in,
+    keys_of,
+    kind_of,
+    opaque_part,
+    text_in,
+    text_part,
+    to_part,
+)
+
+Step = Callable[[Transcript, Any, int], None]
+Kind = Callable[[dict[str, Any]], str | None]
+Table = Mapping[str, Sequence[Step]]
+"""Of each type of record, what it says."""
+
+_LISTS = ("messages", "events", "history")
+"""Where a session keeps its records."""
+
+
+def pick(record: Any, *paths: str) -> Any:
+    """Return what stands under the first path that holds something, or None."""
+    for path in paths:
+        value = record
+        for key in path.split("."):
+            if isinstance(value, list):
+                value = value[int(key)] if key.isdigit() and int(key) < len(value) else None
+            else:
+                value = value.get(key) if isinstance(value, dict) else None
+        if value not in (None, "", []):
+            return value
+    return None
+
+
+def parts_of(value: Any) -> list[Part]:
+    """Return a text, a block, or a list of such as parts."""
+    if value is None or value == "":
+        return []
+    if isinstance(value, list):
+        return [part for one in value for part in parts_of(one)]
+    if not isinstance(value, dict):
+        return [opaque_part(value)]
+    answer = pick(value, "functionResponse.response.output", "functionResponse.response")
+    if answer is not None:
+        return parts_of(answer)
+    inline = value.get("inlineData")
+    url = text_in(value, "url", "image")
+    if isinstance(inline, dict):
+        return [to_part({"type": "image", "source": inline})]
+    if url and text_in(value, "mime", "type", "kind").startswith("image"):
+        return [{"type": "image_url", "image_url": {"url": url}}]
+    if value.keys() <= {"text", "thought", "thoughtSignature"} and isinstance(value.get("text"), str):
+        return [text_part(value["text"])]
+    if value.get("kind") == "binary":
+        return [to_part({"type": "file", "source": value})]
+    return [to_part(value) if "type" in value else opaque_part(value)]
+
+
+def says(role: str, *paths: str) -> Step:
+    """Return the step that says something for a person or a program, if there is something to say."""
+
+    def step(transcript: Transcript, record: Any, line: int) -> None:
+        if parts := parts_of(pick(record, *paths)):
+            transcript.say(role, parts, line)
+
+    return step
+
+
+def begins(transcript: Transcript, _record: Any, _line: int) -> None:
+    """End the reply: what the model says, thinks or calls next is of another."""
+    transcript.close()
+
+
+def replies(key: str = "", name: str = "") -> Step:
+    """Return the step that opens a reply by somebody, or goes on with the one that has the same key."""
+
+    def step(transcript: Transcript, record: Any, line: int) -> None:
+        known, who = pick(record, key), pick(record, name)
+        transcript.reply(line, text_of(known) if known else None, who if isinstance(who, str) else None)
+
+    return step
+
+
+def speaks(*paths: str) -> Step:
+    """Return the step that adds what the model said; what goes on with the last text is joined to it."""
+
+    def step(transcript: Transcript, record: Any, line: int) -> None:
+        transcript.speak(parts_of(pick(record, *paths)), line, is_delta=bool(pick(record, "delta")))
+
+    return step
+
+
+def thinks(*paths: str) -> Step:
+    """Return the step that adds what the model thought."""
+
+    def step(transcript: Transcript, record: Any, line: int) -> None:
+        for part in parts_of(pick(record, *paths)):
+            transcript.think(text_in(part, "text"), line)
+
+    return step
+
+
+def calls(id: str, name: str, *given: str, result: Sequence[str] = (), called: str = "") -> Step:
+    """Return the step that adds a call, and its result where the same record may have one.
+
+    `called`: its name where no key says it. An id is made where it has none.
+    """
+
+    def step(transcript: Transcript, record: Any, line: int) -> None:
+        call_id = pick(record, id)
+        call_id = transcript.make_id() if call_id is None else str(call_id)
+        arguments = pick(record, *given)
+        if not isinstance(arguments, dict | str):
+            arguments = {} if arguments is None else {given[0].rpartition(".")[2]: arguments}
+        elif isinstance(arguments, str) and not arguments.lstrip().startswith("{"):
+            arguments = {given[0].rpartition(".")[2]: arguments}
+        transcript.call(call_id, str(pick(record, name) or called), arguments, line)
+        found = pick(record, *result)
+        if found is not None:
+            transcript.answer(call_id, parts_of(found), line)
+            transcript.go_on()
+
+    return step
+
+
+def answers(ids: Sequence[str], *paths: str) -> Step:
+    """Return the step that adds the result of a call: of the first that waits, where no id is told."""
+
+    def step(transcript: Transcript, record: Any, line: int) -> None:
+        call_id = pick(record, *ids)
+        if call_id is None:
+            call_id = next((waiting for waiting, _ in transcript.pending), "")
+        transcript.answer(str(call_id), parts_of(pick(record, *paths)), line)
+
+    return step
+
+
+def each(path: str, kind: Kind, table: Table, other: Sequence[Step] | None = None) -> Step:
+    """Return the step that looks each block of a list up in a table of its own; `other` is for the rest."""
+
+    def step(transcript: Transcript, record: Any, line: int) -> None:
+        found = pick(record, path)
+        for block in found if isinstance(found, list) else [] if found is None else [found]:
+            block = {"type": "text", "text": block} if isinstance(block, str) else block
+            found_kind = kind(block) if isinstance(block, dict) else None
+            steps = table.get(found_kind or "", other)
+            if steps is None:
+                transcript.leave_out(f"{found_kind or kind_of(block)} in {path.rpartition('.')[2]}")
+            for one in steps or ():
+                one(transcript, block, line)
+
+    return step
+
+
+def names(*paths: str) -> Step:
+    """Return the step that takes the name of the session."""
+
+    def step(transcript: Transcript, record: Any, _line: int) -> None:
+        found = pick(record, *paths)
+        transcript.id = transcript.id or (str(found) if isinstance(found, str | int) else "")
+        transcript.pieces += 1
+
+    return step
+
+
+def compacts(*paths: str) -> Step:
+    """Return the step that tells of a summary that the program put in the place of earlier records."""
+
+    def step(transcript: Transcript, record: Any, line: int) -> None:
+        transcript.note(COMPACTED)
+        says("user", *paths)(transcript, record, line)
+
+    return step
+
+
+def leaves(what: str) -> Step:
+    """Return the step that tells of a record that is no part of the conversation."""
+    return lambda transcript, _record, _line: transcript.leave_out(what)
+
+
+def bookkeeping(*kinds: str) -> dict[str, Sequence[Step]]:
+    """Return the rows of records that are known, and say nothing."""
+    return {kind: (leaves(kind),) for kind in kinds}
+
+
+def by(*keys: str) -> Kind:
+    """Return how a type is found: the first of some keys that holds a text."""
+    return lambda record: text_in(record, *keys) or None
+
+
+Prune = Callable[[Transcript, list[Numbered]], list[Numbered]]
+
+
+class TableReader:
+    """A reader by a table.
+
+    Args:
+        format: which it is.
+        kind: returns the type of a record, None of what is no record of this format.
+        table: what each type says.
+        prune: takes out records that others replace or take back, and tells how many.
+        id_keys: under which a holder of records says what it calls itself.
+    """
+
+    def __init__(
+        self,
+        format: Format,
+        kind: Kind,
+        table: Table,
+        prune: Prune | None = None,
+        id_keys: tuple[str, ...] = ("id", "session_id", "sessionId", "info.id"),
+    ) -> None:
+        self.FORMAT = format
+        self._kind, self._table, self._prune, self._id_keys = kind, table, prune, id_keys
+        self._groups = GroupReader(
+            format, self._is_own, self._unwrap, self._add, "messages[{}]: ", (), self._begin, prune
+        )
+
+    def claims(self, sample: Sequence[Any]) -> int:
+        """Count the records, or the sessions of which most are records."""
+        return max(sum(map(self._is_own, sample)), sum(map(self._is_session, sample)))
+
+    def read(self, document: Document) -> Iterator[Session]:
+        """Yield a session per value that holds records, or one of all lines."""
+        return self._groups.read(document)
+
+    def _is_own(self, value: Any) -> bool:
+        is_holder = isinstance(value, dict) and isinstance(first_in(value, *_LISTS), list)
+        return isinstance(value, dict) and not is_holder and self._kind(value) in self._table
+
+    def _is_session(self, value: Any) -> bool:
+        held = first_in(value, *_LISTS) if isinstance(value, dict) else value
+        return isinstance(held, list) and 2 * sum(map(self._is_own, held)) > len(held)
+
+    def _unwrap(self, value: Any) -> list[Any]:
+        held = first_in(value, *_LISTS) if isinstance(value, dict) else value
+        if not isinstance(held, list):
+            raise UnreadableError(f"expected a record or a list of records, got {kind_of(held)}")
+        return held
+
+    def _begin(self, transcript: Transcript, holder: Any, line: int) -> list[Numbered]:
+        names(*self._id_keys)(transcript, holder, line)
+        return []
+
+    def _add(self, transcript: Transcript, item: Any, line: int) -> None:
+        item = as_object(item, f"expected a record of {self.FORMAT.title}")
+        kind = self._kind(item)
+        steps = self._table.get(kind or "")
+        if steps is None:
+            what = f"type {kind!r} is not known" if kind else f"has no type ({keys_of(item)})"
+            raise UnreadableError(f"expected a record of {self.FORMAT.title}: {what}")
+        before = transcript.pieces
+        for step in steps:
+            step(transcript, item, line)
+        if transcript.pieces == before:
+            transcript.leave_out(f"{kind} without words")
+
+
+def keep_path(id: str, parent: str) -> Prune:
+    """Return how records are pruned that are linked to the one before: those the last descends from stay."""
+
+    def prune(transcript: Transcript, items: list[Numbered]) -> list[Numbered]:
+        linked = {text_in(item, id): item for _, item in items if isinstance(item, dict)}
+        last = next((item for _, item in reversed(items) if isinstance(item, dict) and parent in item), None)
+        path: set[int] = set()
+        while last is not None and id_of(last) not in path:
+            path.add(id_of(last))
+            last = linked.get(text_in(last, parent))
+        kept = [
+            (line, item)
+            for line, item in items
+            if not isinstance(item, dict) or parent not in item or id_of(item) in path
+        ]
+        if len(items) > len(kept):
+            transcript.leave_out("records of other branches", len(items) - len(kept))
+        return kept
+
+    return prune
+
+
+def id_of(value: object) -> int:
+    """Return what tells an object from others that look the same."""
+    return id(value)
+
+
+def text_of(value: Any) -> str:
+    """Return a value as text."""
+    return value if isinstance(value, str) else dump(value)

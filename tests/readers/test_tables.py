@@ -1,0 +1,257 @@
+"""Formats that are told by tables; the samples are invented, in the shapes that the sources write."""
+
+import json
+from typing import Any
+
+import pytest
+
+from context_compressor.readers import Format, UnreadableError
+from tests.readers.support import PNG, SAMPLES, arguments, outline, read_lines, read_sample, read_value
+
+ASKED = ("user", "When is high water?")
+THOUGHT = ("Looking.", "The file will tell.")
+IMAGE = {"type": "image_url", "image_url": {"url": PNG}}
+SUMMARY = ("user", "The user asked for high water.")
+COMPACTED = "was compacted by its program: what was there before stays, its summary too"
+BRIEF = ("system", "Be brief.")
+TWO_CALLS = [("tool c1", "high at six"), ("tool c2", "too dark")]
+AT_SIX = ("assistant", "At six.")
+
+EXPECTED: dict[str, tuple[list[Any], tuple[str, ...]]] = {
+    "autogen_result.json": (
+        [
+            ASKED,
+            ("assistant", (((None, "The file will tell."), "pilot"), ("c1", "read"), ("c2", "look"))),
+            *TWO_CALLS,
+            ("assistant", ("high at six", "pilot")),
+            ("assistant", ("Over to the master.", "pilot")),
+            ("assistant", ("At six.", "master")),
+        ],
+        ("left out: ModelClientStreamingChunkEvent (1)",),
+    ),
+    "codex-exec_events.jsonl": (
+        [
+            ("assistant", (None, "I should look.")),
+            (
+                "assistant",
+                ("Looking.", ("item_2", "command_execution"), ("item_3", "moor"), ("item_4", "file_change")),
+            ),
+            ("tool item_2", "high at six\n"),
+            ("tool item_3", "berth 4 is free"),
+            ("tool item_4", "completed"),
+            ("assistant", "High water is at six."),
+        ],
+        ("left out: turn.started (1), item.started (1), turn.completed (1)",),
+    ),
+    "cursor_transcript.jsonl": (
+        [
+            ("user", "<user_query>\nWhen is high water?\n</user_query>"),
+            ("assistant", ("Looking.", ("call_1", "Read"))),
+            AT_SIX,
+            ("user", "<user_query>\nThanks.\n</user_query>"),
+        ],
+        ("results of tools are not in the file",),
+    ),
+    "gemini-cli_chat.json": (
+        [
+            ASKED,
+            (
+                "assistant",
+                (("Looking.", "Reading\nThe file will tell."), ("c1", "read_file"), ("c2", "look")),
+            ),
+            ("tool c1", "high at six"),
+            ("tool c2", "calm"),
+            ("assistant", "High water is at six."),
+        ],
+        ("left out: info (1)",),
+    ),
+    "gemini-cli_recorded.jsonl": (
+        [ASKED, AT_SIX],
+        ("left out: rewound records (1), earlier states of records (1), update (2)",),
+    ),
+    "gemini-cli_stream.jsonl": (
+        [ASKED, ("assistant", ("Looking.", ("c1", "read_file"), ("c2", "look"))), *TWO_CALLS, AT_SIX],
+        ("left out: result (1)",),
+    ),
+    "inspect_log.json": (
+        [BRIEF, ASKED, ("assistant", (THOUGHT, ("c1", "bash"), ("c2", "look"))), *TWO_CALLS, AT_SIX],
+        (),
+    ),
+    "opencode_export.json": (
+        [
+            ("user", [{"type": "text", "text": "When is high water?"}, IMAGE]),
+            ("assistant", (THOUGHT, ("c1", "read"), ("c2", "bash"))),
+            ("tool c1", "high at six"),
+            ("tool c2", "no such berth"),
+            AT_SIX,
+            ("assistant", "Summary: high water is at six."),
+        ],
+        ("left out: step-finish in parts (2)", COMPACTED),
+    ),
+    "openhands_sdk.jsonl": (
+        [
+            BRIEF,
+            ASKED,
+            ("assistant", (THOUGHT, ("c1", "terminal"), ("c2", "look"))),
+            *TWO_CALLS,
+            SUMMARY,
+            AT_SIX,
+        ],
+        ("left out: ConversationStateUpdateEvent (1)", COMPACTED),
+    ),
+    "openhands_trajectory.json": (
+        [
+            BRIEF,
+            ASKED,
+            ("assistant", ("Looking.", ("c1", "execute_bash"))),
+            ("tool c1", "high at six"),
+            ("assistant", (None, ("5", "run"))),
+            ("tool 5", "noon"),
+            SUMMARY,
+            AT_SIX,
+        ],
+        ("left out: recall (1), agent_state_changed (1)", COMPACTED),
+    ),
+    "pi_session.jsonl": (
+        [
+            ASKED,
+            ("assistant", (THOUGHT, ("c1", "read"))),
+            ("tool c1", [{"type": "text", "text": "high at six"}, IMAGE]),
+            SUMMARY,
+            ("user", "Ran `date`\nnoon"),
+            ("user", "The lock is closed."),
+            AT_SIX,
+        ],
+        ("left out: records of other branches (1), model_change (1)", COMPACTED),
+    ),
+    "pydantic-ai_messages.json": (
+        [
+            ("system", "Answer in feet."),
+            BRIEF,
+            (
+                "user",
+                [
+                    {"type": "text", "text": "When is high water?"},
+                    {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}},
+                ],
+            ),
+            ("assistant", (THOUGHT, ("c1", "read"), ("c2", "look"))),
+            *TWO_CALLS,
+            AT_SIX,
+            ("user", "Say it again."),
+        ],
+        (),
+    ),
+    "sharegpt_set.json": (
+        [
+            BRIEF,
+            ASKED,
+            ("assistant", (None, ("call_1", "function_call"))),
+            ("tool call_1", "high at six"),
+            AT_SIX,
+        ],
+        (),
+    ),
+    "swe-agent_run.json": (
+        [BRIEF, ASKED, ("assistant", (THOUGHT, ("c1", "bash"))), ("tool c1", "high at six"), AT_SIX],
+        (),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_each_format_says_what_its_table_tells(name):
+    said, notes = EXPECTED[name]
+    session = read_sample(name).sessions[0]
+
+    assert outline(session.messages) == said
+    assert session.notes == notes
+    assert all(isinstance(json.loads(text), dict) for text in arguments(session.messages).values())
+
+
+def test_sessions_are_named_as_they_name_themselves():
+    names = {
+        name: [session.id for session in read_sample(name).sessions]
+        for name in EXPECTED
+        if any(session.id for session in read_sample(name).sessions)
+    }
+    assert names == {
+        "codex-exec_events.jsonl": ["th-1"],
+        "gemini-cli_chat.json": ["g-1"],
+        "gemini-cli_recorded.jsonl": ["g-2"],
+        "gemini-cli_stream.jsonl": ["g-3"],
+        "inspect_log.json": ["1", "1/2"],
+        "opencode_export.json": ["ses_1"],
+        "pi_session.jsonl": ["pi-1"],
+        "sharegpt_set.json": ["sg-1"],
+    }
+
+
+def test_a_value_per_line_is_a_session_per_line():
+    log = [json.loads((SAMPLES / "pydantic-ai_messages.json").read_text("utf-8"))] * 2
+    whole = read_sample("pydantic-ai_messages.json").sessions[0].messages
+
+    reading = read_lines(log)
+
+    assert [session.line for session in reading.sessions] == [1, 2]
+    assert all(session.messages == whole for session in reading.sessions)
+
+
+CHAT = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}]
+SEEN = [{"type": "user", "uuid": "u", "sessionId": "s", "message": {"role": "user", "content": "hi"}}]
+CONTEXT = [{"type": "UserMessage", "content": "hi", "source": "user"}]
+
+
+@pytest.mark.parametrize(
+    ("value", "format", "id"),
+    [
+        ({"history": CHAT}, Format.OPENAI, None),
+        ({"instance_id": "i", "history": [CHAT]}, Format.OPENAI, "i"),
+        ({"conversations": CHAT, "id": 3}, Format.OPENAI, "3"),
+        ({"url": "/v1", "id": "r", "body": {"model": "m", "messages": CHAT}}, Format.OPENAI, "r"),
+        ({"loglines": SEEN}, Format.CLAUDE_CODE, "s"),
+        ({"samples": [{"id": "a", "messages": CHAT}]}, Format.OPENAI, "a"),
+        ({"type": "AssistantAgentState", "llm_context": {"messages": CONTEXT}}, Format.AUTOGEN, None),
+    ],
+)
+def test_lists_are_found_in_what_wraps_them(value, format, id):
+    for reading in (
+        (read_value(value), read_lines([value, value])) if format is Format.OPENAI else [read_value(value)]
+    ):
+        session = reading.sessions[0]
+        assert (session.format, session.id) == (format, id)
+        assert session.messages[0] == CHAT[0]
+        assert reading.problems == ()
+
+
+def test_records_of_other_types_are_named_by_their_type():
+    events = [json.loads(line) for line in (SAMPLES / "openhands_sdk.jsonl").read_text("utf-8").splitlines()]
+    reading = read_lines([*events, {"kind": "SomethingNew", "text": "x"}, {"level": "info"}])
+
+    assert [str(problem) for problem in reading.problems] == [
+        "f, line 10: expected a record of OpenHands events: type 'SomethingNew' is not known",
+        "f, line 11: expected a record of OpenHands events: has no type (keys found: level)",
+    ]
+
+
+def test_blocks_of_other_types_are_told():
+    message = {"role": "assistant", "content": [{"type": "text", "text": "ho"}, {"type": "odd"}, 7]}
+    lines = [{"type": "message", "id": "a", "timestamp": "t", "message": message}]
+    (session,) = read_lines([{"type": "session", "id": "x", "timestamp": "t"}, *lines]).sessions
+
+    assert session.notes == ("left out: odd in content (1), int in content (1)",)
+
+
+def test_the_latest_of_branches_goes_on_where_an_old_session_has_no_links():
+    def entry(**more: Any) -> dict[str, Any]:
+        return {"type": "message", "timestamp": "t", **more}
+
+    (session,) = read_lines(
+        [{"type": "session", "id": "x", "timestamp": "t"}, *(entry(message=message) for message in CHAT)]
+    ).sessions
+    assert [said for _, said in outline(session.messages)] == ["hi", "ho"]
+
+
+def test_a_known_format_without_messages_is_refused():
+    with pytest.raises(UnreadableError, match="holds no message"):
+        read_lines([{"type": "thread.started", "thread_id": "t"}, {"type": "turn.started"}])
