@@ -124,22 +124,40 @@ def _think_gemini(transcript: Transcript, record: Any, line: int) -> None:
     )
 
 
+def _speak_gemini(transcript: Transcript, record: Any, line: int) -> None:
+    """Say the content but its calls, which `toolCalls` tells with their results."""
+    content = record.get("content")
+    parts = content if isinstance(content, list) else [content]
+    spoken = [part for part in parts if not (isinstance(part, dict) and "functionCall" in part)]
+    if len(spoken) < len(parts):
+        transcript.leave_out("functionCall in content", len(parts) - len(spoken))
+    transcript.speak(parts_of(spoken), line)
+
+
 def _prune_gemini(transcript: Transcript, items: list[Numbered]) -> list[Numbered]:
-    """Take back what was rewound; of records with one id the last stands for all."""
+    """Take back what was rewound or set anew; of records with one id the last stands for all."""
     kept: dict[str, Numbered] = {}
     for place, (line, item) in enumerate(items):
         rewound = text_in(item, "$rewindTo") if isinstance(item, dict) else ""
         if rewound in kept:
-            names_kept = list(kept)
-            for name in names_kept[names_kept.index(rewound) :]:
+            for name in list(kept)[list(kept).index(rewound) :]:
                 del kept[name]
                 transcript.leave_out("rewound records")
-        name = text_in(item, "id") if isinstance(item, dict) else ""
-        if name in kept:
-            transcript.leave_out("earlier states of records")
-            kept[name] = kept[name][0], item
-        else:
-            kept[name or f"place {place}"] = line, item
+        anew = pick(item, "$set.messages")
+        states = [(line, item)]
+        if isinstance(anew, list):
+            same = {text_in(one, "id") for one in dicts_in(anew)}
+            for name in [
+                name for name, (_, old) in kept.items() if text_in(old, "type") and name not in same
+            ]:
+                del kept[name]
+                transcript.leave_out("records that a later state lacks")
+            states += [(line, one) for one in anew]
+        for number, (_, one) in enumerate(states):
+            name = text_in(one, "id") if isinstance(one, dict) else ""
+            if name in kept:
+                transcript.leave_out("earlier states of records")
+            kept[name or f"place {place}, {number}"] = (kept[name][0] if name in kept else line), one
     return list(kept.values())
 
 
@@ -153,7 +171,7 @@ gemini = TableReader(
         "gemini": (
             begins,
             each("thoughts", lambda _: "thought", {"thought": (_think_gemini,)}),
-            speaks("content"),
+            _speak_gemini,
             each("toolCalls", lambda _: "call", {"call": (_GEMINI_CALL,)}),
         ),
         "init": (names("session_id"),),

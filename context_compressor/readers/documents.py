@@ -93,7 +93,7 @@ class GroupReader:
             if self.prune is not None:
                 count = len(items)
                 items = self.prune(transcript, items)
-                document.taken.count += count - len(items)
+                document.taken.count += max(0, count - len(items))
             for index, (number, item) in enumerate(items):
                 with document.rejecting(number, "" if holder is None else self.place.format(index)):
                     self.add(transcript, item, number)

@@ -26,11 +26,10 @@ from context_compressor.readers.tables import (
     speaks,
     thinks,
 )
-from context_compressor.readers.transcript import Transcript, text_in
+from context_compressor.readers.transcript import Transcript, dicts_in, text_in
 
 # OpenHands: a trajectory of actions and observations, or the events of its SDK
 
-_SDK = ("MessageEvent", "ActionEvent", "ObservationEvent", "AgentErrorEvent", "UserRejectObservation")
 _ASIDE = (
     "recall",
     "change_agent_state",
@@ -67,15 +66,16 @@ _answer_sdk = answers(
 
 
 def _act(transcript: Transcript, record: Any, line: int) -> None:
-    """Say an action of the older form: its arguments hold the thought beside those of the tool."""
+    """Say an action of the older form: what the model called, or else its arguments without the thought."""
     arguments = record.get("args") if isinstance(record.get("args"), dict) else {}
     transcript.speak(parts_of(pick(arguments, "thought.text", "thought")), line)
-    given = {
-        key: value for key, value in arguments.items() if key not in ("thought", "hidden", "is_confirmed")
-    }
-    name = pick(record, "tool_call_metadata.function_name") or record["action"]
     call_id = pick(record, _CALL_ID)
-    transcript.call(str(record.get("id") if call_id is None else call_id), str(name), given, line)
+    asked = dicts_in(pick(record, "tool_call_metadata.model_response.choices.0.message.tool_calls"))
+    call = next((one for one in asked if one.get("id") == call_id), None)
+    given = {key: value for key, value in arguments.items() if key not in ("thought", "hidden")}
+    found = pick(call, "function.arguments") or given
+    name = pick(record, "tool_call_metadata.function_name") or record["action"]
+    transcript.call(str(record.get("id") if call_id is None else call_id), str(name), found, line)
 
 
 openhands = TableReader(

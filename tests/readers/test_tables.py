@@ -1,6 +1,7 @@
 """Formats that are told by tables; the samples are invented, in the shapes that the sources write."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -255,3 +256,61 @@ def test_the_latest_of_branches_goes_on_where_an_old_session_has_no_links():
 def test_a_known_format_without_messages_is_refused():
     with pytest.raises(UnreadableError, match="holds no message"):
         read_lines([{"type": "thread.started", "thread_id": "t"}, {"type": "turn.started"}])
+
+
+def test_a_gemini_session_that_is_set_anew_is_what_it_was_set_to():
+    def said(id: str, kind: str, text: str) -> dict[str, Any]:
+        return {"id": id, "type": kind, "content": [{"text": text}]}
+
+    head = {"sessionId": "g", "projectHash": "h"}
+    old = [said("1", "user", "long talk"), said("2", "gemini", "long answer"), said("3", "user", "go on")]
+    anew = [said("9", "user", "<summary>"), said("3", "user", "go on!")]
+    (session,) = read_lines([head, *old, {"$set": {"messages": anew}}, said("4", "gemini", "going")]).sessions
+
+    assert [said for _, said in outline(session.messages)] == ["go on!", "<summary>", "going"]
+    assert session.notes == (
+        "left out: records that a later state lacks (2), earlier states of records (1), update (1)",
+    )
+
+
+def test_calls_that_gemini_tells_twice_are_read_once():
+    call = {
+        "id": "c",
+        "name": "look",
+        "args": {},
+        "result": [{"functionResponse": {"response": {"output": "calm"}}}],
+    }
+    content = [{"functionCall": {"id": "c", "name": "look", "args": {}}}, {"text": "Looking."}]
+    record = {"id": "1", "type": "gemini", "content": content, "toolCalls": [call]}
+    (session,) = read_lines([{"sessionId": "g", "projectHash": "h"}, record]).sessions
+
+    assert outline(session.messages) == [("assistant", ("Looking.", ("c", "look"))), ("tool c", "calm")]
+    assert session.notes == ("left out: functionCall in content (1)",)
+
+
+def test_openhands_calls_are_what_the_model_called_where_that_is_kept():
+    """The arguments of an action lack what its tool took elsewhere, such as the text of a new file."""
+    asked = {
+        "id": "c1",
+        "function": {"name": "edit", "arguments": '{"path": "log.md", "file_text": "high at six"}'},
+    }
+    response = {"id": "r", "choices": [{"message": {"tool_calls": [asked]}}]}
+    told = {"function_name": "edit", "tool_call_id": "c1", "model_response": response}
+    said = {"id": 1, "source": "user", "action": "message", "args": {"content": "note it"}}
+    action = {
+        "id": 2,
+        "source": "agent",
+        "action": "edit",
+        "tool_call_metadata": told,
+        "args": {"path": "log.md"},
+    }
+    (session,) = read_value([said, action]).sessions
+
+    assert arguments(session.messages) == {"c1": '{"path": "log.md", "file_text": "high at six"}'}
+
+
+def test_the_documentation_has_a_row_for_each_format():
+    text = (Path(__file__).parents[2] / "docs" / "transcripts.md").read_text("utf-8")
+    rows = [line.split("|")[1].strip(" `") for line in text.splitlines() if line.startswith("| `")]
+
+    assert sorted(row for row in rows if row != "--format") == sorted(Format)
