@@ -125,7 +125,8 @@ class Compressor:
             if failure.startswith("Offload"):  # it is lost; a summary that failed was made by other means
                 raise CommandError(f"--store {self.store}: {failure}")
         written = to_openai(view)
-        repairs = [note for record in logged if _is_done(note := record.getMessage(), session, written)]
+        pairs = {json.dumps(written[place : place + 2]) for place in range(len(written))}
+        repairs = [note for record in logged if _is_done(note := record.getMessage(), session, pairs)]
         repairs = grouped_texts((note, note) for note in repairs)
         notes = [*session.notes, *repairs, *failures, *_told(placeholders)]
         prefix = f"{session.source}: " if source.form is Form.DIRECTORY else ""
@@ -210,14 +211,13 @@ def _missing_results(history: Sequence[Msg]) -> list[Msg]:
     return [message.msg for exchange in builder.flush() for message in exchange if message.placeholder]
 
 
-def _is_done(note: str, session: Session, written: Sequence[dict[str, Any]]) -> bool:
-    """Tell whether what is noted of a message is seen in what is written: it, or what follows, differs."""
+def _is_done(note: str, session: Session, written: set[str]) -> bool:
+    """Tell whether what is noted of a message is seen in the pairs of messages that are written."""
     found = _MESSAGE_INDEX.search(note)
     if found is None:
         return True
     index = int(found[1])
-    as_read = session.messages[index : index + 2]
-    return not any(written[place : place + 2] == as_read for place in range(len(written)))
+    return json.dumps(session.messages[index : index + 2]) not in written
 
 
 def _stand_in(msg: Msg) -> StandIn | None:

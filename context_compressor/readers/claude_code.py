@@ -217,11 +217,11 @@ def _rewound(records: Sequence[_Record]) -> set[int]:
     what is attached, and what a person typed beside calls that waited, if the model did not answer it. What
     is a link and nothing else is skipped: its successors are those of the record before it.
     """
-    at = {record.uuid: index for index, record in enumerate(records) if record.uuid is not None}
+    parents = _parents(records)
     children: dict[int, list[int]] = defaultdict(list)
     last = list(range(len(records)))
     for index in range(len(records) - 1, -1, -1):
-        parent = _parent_of(records, at, index)
+        parent = parents[index]
         if parent is not None:
             children[parent].append(index)
             last[parent] = max(last[parent], last[index])
@@ -241,13 +241,16 @@ def _rewound(records: Sequence[_Record]) -> set[int]:
     return rewound
 
 
-def _parent_of(records: Sequence[_Record], at: Mapping[str, int], index: int) -> int | None:
-    """Return the record that one follows, links skipped; None where it follows none before it."""
-    while (parent := at.get(records[index].parent or "")) is not None and parent < index:
-        if not records[parent].is_link:
-            return parent
-        index = parent
-    return None
+def _parents(records: Sequence[_Record]) -> list[int | None]:
+    """Return for each record the one that it follows, links skipped; None where it follows none before it."""
+    at = {record.uuid: index for index, record in enumerate(records) if record.uuid is not None}
+    parents: list[int | None] = []
+    for index, record in enumerate(records):
+        parent = at.get(record.parent or "")
+        if parent is not None and parent >= index:
+            parent = None
+        parents.append(parents[parent] if parent is not None and records[parent].is_link else parent)
+    return parents
 
 
 def _is_spoken(record: _Record) -> bool:

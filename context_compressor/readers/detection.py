@@ -123,6 +123,28 @@ _STRANGERS = {
 """Formats that are known and not read, each with how a message of it looks."""
 
 
+_NO_SESSIONS = {
+    "answers of a chat API; read the conversations that they belong to": {"choices", "object"},
+    "answers of Gemini; read the conversations that they belong to": {"candidates"},
+    "the prompt history of Claude Code; its sessions are in ~/.claude/projects": {"display", "project"},
+    "the prompt history of Codex; its sessions are in ~/.codex/sessions": {"session_id", "ts", "text"},
+    "OpenTelemetry traces; export the messages that they carry": {"resourceSpans"},
+}
+"""What is written beside sessions, by the keys it has, and where these are."""
+
+
+def name_stranger(sample: Sequence[Any]) -> str | None:
+    """Return what most values look like that are no sessions, by their keys; None where that is not known."""
+    found = Counter(
+        name
+        for value in sample
+        if isinstance(value, dict)
+        for name, keys in _NO_SESSIONS.items()
+        if keys <= value.keys()
+    )
+    return next((name for name, count in found.most_common(1) if 2 * count > len(sample)), None)
+
+
 def open_wrapper(document: Document) -> Document:
     """Return a document of what its values wrap, where they are of no known format themselves."""
     if detect_format(document.sample) is not None:

@@ -16,7 +16,13 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from context_compressor.readers import anthropic
-from context_compressor.readers.detection import READERS, detect_format, open_wrapper, refuse_strangers
+from context_compressor.readers.detection import (
+    READERS,
+    detect_format,
+    name_stranger,
+    open_wrapper,
+    refuse_strangers,
+)
 from context_compressor.readers.documents import Document, Numbered
 from context_compressor.readers.session import Form, Format, Problem, Session, UnreadableError, summed
 from context_compressor.readers.transcript import keys_of
@@ -209,11 +215,13 @@ def _mostly(what: str, title: str, first: Problem) -> UnreadableError:
 
 def _unknown(document: Document) -> UnreadableError:
     """Return what is wrong with values of no known format."""
-    if not document.is_lines:  # in the words of the plainest format
+    if not document.is_lines and name_stranger(document.sample) is None:  # in the plainest format's words
         for _ in READERS[Format.OPENAI].read(document):
             pass
     error = UnreadableError(_unknown_lines(document.sample))
-    if document.problems:
+    if name := name_stranger(document.sample):
+        error = UnreadableError(f"looks like {name}")
+    elif document.problems:
         error = _first_of(document.problems[-1:])
     error.is_stranger = True
     return error

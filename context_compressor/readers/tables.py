@@ -190,14 +190,13 @@ def compacts(*paths: str) -> Step:
     return step
 
 
-def leaves(what: str) -> Step:
-    """Return the step that tells of a record that is no part of the conversation."""
-    return lambda transcript, _record, _line: transcript.leave_out(what)
-
-
 def bookkeeping(*kinds: str) -> dict[str, Sequence[Step]]:
     """Return the rows of records that are known, and say nothing."""
-    return {kind: (leaves(kind),) for kind in kinds}
+
+    def left(kind: str) -> Step:
+        return lambda transcript, _record, _line: transcript.leave_out(kind)
+
+    return {kind: (left(kind),) for kind in kinds}
 
 
 def by(*keys: str) -> Kind:
@@ -273,31 +272,23 @@ class TableReader:
             transcript.leave_out(f"{kind} without words")
 
 
-def keep_path(id: str, parent: str) -> Prune:
+def keep_path(key: str, parent: str) -> Prune:
     """Return how records are pruned that are linked to the one before: those the last descends from stay."""
 
     def prune(transcript: Transcript, items: list[Numbered]) -> list[Numbered]:
-        linked = {text_in(item, id): item for _, item in items if isinstance(item, dict)}
-        last = next((item for _, item in reversed(items) if isinstance(item, dict) and parent in item), None)
+        linked = {text_in(item, key): item for _, item in items if isinstance(item, dict) and parent in item}
+        last = next((item for item in reversed(linked.values())), None)
         path: set[int] = set()
-        while last is not None and id_of(last) not in path:
-            path.add(id_of(last))
+        while last is not None and id(last) not in path:
+            path.add(id(last))
             last = linked.get(text_in(last, parent))
-        kept = [
-            (line, item)
-            for line, item in items
-            if not isinstance(item, dict) or parent not in item or id_of(item) in path
-        ]
+        linked_ids = {id(item) for item in linked.values()}
+        kept = [(line, item) for line, item in items if id(item) in path or id(item) not in linked_ids]
         if len(items) > len(kept):
             transcript.leave_out("records of other branches", len(items) - len(kept))
         return kept
 
     return prune
-
-
-def id_of(value: object) -> int:
-    """Return what tells an object from others that look the same."""
-    return id(value)
 
 
 def text_of(value: Any) -> str:

@@ -237,3 +237,16 @@ def test_what_no_format_has_a_word_for_is_told_by_kind():
     ]
     (session,) = read_value(items).sessions
     assert session.notes == ("left out: reasoning without words (2), compaction (1)",)
+
+
+@pytest.mark.parametrize(
+    ("value", "name"),
+    [
+        ({"object": "chat.completion", "choices": [{"message": SAID}]}, "answers of a chat API"),
+        ({"display": "hi", "project": "/w"}, "the prompt history of Claude Code"),
+    ],
+)
+def test_what_stands_beside_sessions_is_refused_by_its_name(value, name):
+    for read in (lambda: read_value(value), lambda: read_lines([value, value])):
+        with pytest.raises(UnreadableError, match=f"f: looks like {name}"):
+            read()
