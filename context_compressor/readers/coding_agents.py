@@ -30,7 +30,14 @@ from context_compressor.readers.tables import (
     text_of,
     thinks,
 )
-from context_compressor.readers.transcript import COMPACTED, Transcript, dicts_in, text_in, text_part
+from context_compressor.readers.transcript import (
+    COMPACTED,
+    Transcript,
+    as_object,
+    dicts_in,
+    text_in,
+    text_part,
+)
 
 # Codex: `codex exec --json`
 
@@ -70,20 +77,27 @@ codex_exec = TableReader(
     },
 )
 
-# Cursor: `~/.cursor/projects/*/agent-transcripts`
+# Cursor: `~/.cursor/projects/*/agent-transcripts`, and `--output-format stream-json`
 
 
 def _cursor_kind(record: dict[str, Any]) -> str | None:
-    role = record.get("role")
-    is_one = isinstance(record.get("message"), dict) and role in ("user", "assistant")
-    return str(role) if is_one else None
+    kind = text_in(record, "type", "role")
+    if kind in ("user", "assistant"):
+        is_stream = "session_id" in record and "uuid" not in record
+        return (
+            kind if isinstance(record.get("message"), dict) and (is_stream or "type" not in record) else None
+        )
+    if kind == "tool_call" and "call_id" in record:
+        return f"tool_call {text_in(record, 'subtype')}"
+    return kind if kind in ("system", "result") and "session_id" in record else None
 
 
-def _add_cursor(transcript: Transcript, record: Any, line: int) -> None:
+def _say_cursor(transcript: Transcript, record: Any, line: int) -> None:
+    anthropic.add_user(transcript, record["message"].get("content"), line)
+
+
+def _reply_cursor(transcript: Transcript, record: Any, line: int) -> None:
     content = record["message"].get("content")
-    if record["role"] == "user":
-        anthropic.add_user(transcript, content, line)
-        return
     for block in dicts_in(content):
         if block.get("type") == "tool_use":
             block.setdefault("id", transcript.make_id())
@@ -91,8 +105,29 @@ def _add_cursor(transcript: Transcript, record: Any, line: int) -> None:
     anthropic.add_assistant(transcript, content, line)
 
 
+def _call_cursor(transcript: Transcript, record: Any, line: int) -> None:
+    """Say a call, whose tool is the one key of what it holds."""
+    called = as_object(record.get("tool_call"), "tool_call: expected an object")
+    name, held = next(iter(called.items()), ("", {}))
+    told = {
+        "id": record["call_id"],
+        "name": name.removesuffix("ToolCall"),
+        **(held if isinstance(held, dict) else {}),
+    }
+    found = ("result.success.content", "result.success", "result.error", "result")
+    calls("id", "name", "args", result=found)(transcript, told, line)
+
+
 cursor = TableReader(
-    Format.CURSOR, _cursor_kind, {"user": (_add_cursor,), "assistant": (begins, _add_cursor)}
+    Format.CURSOR,
+    _cursor_kind,
+    {
+        "user": (_say_cursor,),
+        "assistant": (begins, _reply_cursor),
+        "tool_call completed": (_call_cursor,),
+        "system": (names("session_id"), *bookkeeping("system")["system"]),
+        **bookkeeping("tool_call started", "result"),
+    },
 )
 
 # Gemini CLI: saved chats, and `--output-format stream-json`

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from context_compressor.readers import (
@@ -56,9 +56,9 @@ _INSTEAD = (
 _TYPED = frozenset({"type", "kind", "part_kind"})
 
 
-def detect_format(sample: Sequence[Any]) -> Format | None:
+def detect_format(sample: Sequence[Any], among: Iterable[Format] = tuple(READERS)) -> Format | None:
     """Return the format of most of the first values of a file, or None where no reader knows any."""
-    claims = {format: reader.claims(sample) for format, reader in READERS.items()}
+    claims = {format: READERS[format].claims(sample) for format in among}
     best = max(claims, key=lambda format: claims[format])
     return best if claims[best] else None
 
@@ -145,9 +145,9 @@ def name_stranger(sample: Sequence[Any]) -> str | None:
     return next((name for name, count in found.most_common(1) if 2 * count > len(sample)), None)
 
 
-def open_wrapper(document: Document) -> Document:
-    """Return a document of what its values wrap, where they are of no known format themselves."""
-    if detect_format(document.sample) is not None:
+def open_wrapper(document: Document, format: Format | None) -> Document:
+    """Return a document of what its values wrap, where they are not of the format asked for, or of any."""
+    if detect_format(document.sample, READERS if format is None else [format]) is not None:
         return document
     opened = [item for value in document.sample for item in _opened(value)]
     if opened == document.sample:

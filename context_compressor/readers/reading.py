@@ -153,8 +153,7 @@ def read_stream(
 
 
 def _read_stream(document: Document, start: int, format: Format | None) -> Iterator[Session]:
-    if format is None:
-        document = open_wrapper(document)
+    document = open_wrapper(document, format)
     known = detect_format(document.sample) if format is None else format
     if format is None:
         refuse_strangers(document.sample, known)
@@ -255,9 +254,9 @@ def _read_each(document: Document, known: Format) -> Iterator[Session]:
 
 def _format_of(value: Any, known: Format) -> Format:
     """Return the format of a session; that of its file where nothing tells of another."""
-    found = detect_format([value])
+    found = detect_format([value], _SESSION_FORMATS)
     is_plain = found is Format.OPENAI and not anthropic.speaks_chat(value)
-    if found not in _SESSION_FORMATS or (is_plain and known is Format.ANTHROPIC):
+    if found is None or (is_plain and known is Format.ANTHROPIC):
         return known
     return found
 

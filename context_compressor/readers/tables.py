@@ -227,9 +227,16 @@ class TableReader:
         id_keys: tuple[str, ...] = ("id", "session_id", "sessionId", "info.id"),
     ) -> None:
         self.FORMAT = format
-        self._kind, self._table, self._prune, self._id_keys = kind, table, prune, id_keys
+        self._kind, self._table, self._id_keys = kind, table, id_keys
         self._groups = GroupReader(
-            format, self._is_own, self._unwrap, self._add, "messages[{}]: ", (), self._begin, prune
+            format,
+            is_item=self._is_own,
+            unwrap=self._unwrap,
+            add=self._add,
+            place="messages[{}]: ",
+            id_keys=(),
+            begin=self._begin,
+            prune=prune,
         )
 
     def claims(self, sample: Sequence[Any]) -> int:

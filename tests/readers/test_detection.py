@@ -139,6 +139,7 @@ CODEX = [
 ]
 SEEDS: list[Any] = [
     *([json.loads(path.read_text("utf-8"))] for path in sorted(SAMPLES.glob("*.json"))),
+    *([*map(json.loads, path.read_text("utf-8").splitlines())] for path in sorted(SAMPLES.glob("*.jsonl"))),
     CLAUDE_CODE,
     CODEX,
 ]

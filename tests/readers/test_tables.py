@@ -53,6 +53,10 @@ EXPECTED: dict[str, tuple[list[Any], tuple[str, ...]]] = {
         ],
         ("results of tools are not in the file",),
     ),
+    "cursor_stream.jsonl": (
+        [ASKED, ("assistant", ("Looking.", ("c1", "read"))), ("tool c1", "high at six"), AT_SIX],
+        ("left out: system (1), tool_call started (1), result (1)",),
+    ),
     "gemini-cli_chat.json": (
         [
             ASKED,
@@ -178,6 +182,7 @@ def test_sessions_are_named_as_they_name_themselves():
     }
     assert names == {
         "codex-exec_events.jsonl": ["th-1"],
+        "cursor_stream.jsonl": ["s"],
         "gemini-cli_chat.json": ["g-1"],
         "gemini-cli_recorded.jsonl": ["g-2"],
         "gemini-cli_stream.jsonl": ["g-3"],
@@ -314,3 +319,8 @@ def test_the_documentation_has_a_row_for_each_format():
     rows = [line.split("|")[1].strip(" `") for line in text.splitlines() if line.startswith("| `")]
 
     assert sorted(row for row in rows if row != "--format") == sorted(Format)
+
+
+def test_a_forced_format_is_found_in_what_wraps_it_too():
+    value = json.loads((SAMPLES / "inspect_log.json").read_text("utf-8"))
+    assert read_value(value, Format.INSPECT) == read_value(value)
