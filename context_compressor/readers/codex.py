@@ -111,10 +111,12 @@ class _Rollout:
         if not len(self.transcript) and isinstance(kept, list) and kept:
             for item in kept:
                 self._add_item(line, item)
-        elif message := text_in(payload, "message"):
+            return
+        message = text_in(payload, "message")
+        if message:
             self.transcript.say("user", [text_part(message)], line)
-        else:
-            self.transcript.leave_out("compacted")
+        if kept or not message:
+            self.transcript.leave_out("history that compaction repeats" if kept else "compacted")
 
     def _roll_back(self, turns: object) -> None:
         if isinstance(turns, int) and turns > 0 and self._turns:

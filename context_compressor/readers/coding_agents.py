@@ -232,7 +232,7 @@ def _say_opencode(transcript: Transcript, record: Any, line: int) -> None:
         kind = part.get("type")
         if kind == "compaction":
             transcript.note(COMPACTED)
-        elif kind in ("text", "subtask"):
+        if kind in ("text", "subtask"):
             parts += parts_of(pick(part, "text", "prompt"))
         elif kind == "file":
             parts += parts_of(part) if text_in(part, "mime").startswith("image") else _file_of(part)

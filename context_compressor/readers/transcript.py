@@ -81,7 +81,6 @@ class Transcript:
 
     def note(self, text: str) -> None:
         """Tell of something else."""
-        self.pieces += 1
         if text not in self._notes:
             self._notes.append(text)
 

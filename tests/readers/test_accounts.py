@@ -59,16 +59,18 @@ def records_of(values: list[Any]) -> list[list[Any]]:
     return max(found, key=len)
 
 
-def mark(value: Any, word: str) -> None:
+SAYING = ("text", "content", "output", "prompt", "thinking", "value", "summary")
+"""Keys of what is said or printed."""
+
+
+def mark(value: Any, word: str, is_said: bool = False) -> None:
     """Put a word into every text of a record that is said or printed."""
     for key, held in list(value.items() if isinstance(value, dict) else enumerate(value)):
-        if isinstance(held, str) and (
-            isinstance(value, list)
-            or key in ("text", "content", "output", "prompt", "thinking", "value", "summary", "thought")
-        ):
+        says = key in SAYING if isinstance(value, dict) else is_said
+        if isinstance(held, str) and says:
             value[key] = f"{held} {word}"
         elif isinstance(held, dict | list):
-            mark(held, word)
+            mark(held, word, says)
 
 
 def words_of(reading: Reading) -> set[str]:

@@ -91,7 +91,7 @@ EXPECTED: dict[str, tuple[list[Any], tuple[str, ...]]] = {
             AT_SIX,
             ("assistant", "Summary: high water is at six."),
         ],
-        ("left out: step-finish in parts (2)", COMPACTED),
+        ("left out: step-finish in parts (2), compaction in parts (1)", COMPACTED),
     ),
     "openhands_sdk.jsonl": (
         [
