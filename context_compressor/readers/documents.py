@@ -106,7 +106,7 @@ SAMPLE_VALUES = 50
 """Values looked at to find a format out: Claude Code begins some files with pages of bookkeeping."""
 
 _EMPTY = "is empty; expected chat messages as JSON or JSONL"
-_NULLS = "holds null bytes and nothing else, as a crash leaves them"
+_NULLS = "null bytes, as a crash leaves them"
 _BLANKS = re.compile(r"[ \t\n\r]*")
 _DECODE = json.JSONDecoder().raw_decode
 _DAMAGE = (OSError, EOFError, zlib.error)
@@ -236,10 +236,11 @@ class Document:
             number += 1
             if number == 1:
                 raw = raw.removeprefix(codecs.BOM_UTF8)
-            filled = raw.rstrip(b"\0\r\n")
+            line = raw.strip(b"\r\n")
+            filled = line.strip(b"\0")
             if filled.strip():
-                yield number, filled if raw.endswith(b"\0") else raw
-            if b"\0" in raw[len(filled) :]:
+                yield number, raw if filled == line else filled
+            if filled != line:
                 yield number, b"\0"
 
     def _ends_in_nulls(self) -> bool:

@@ -221,6 +221,13 @@ def test_null_bytes_at_the_end_are_one_line_that_is_told():
             assert "null bytes" in problem.why
 
 
+def test_what_was_written_behind_null_bytes_is_read():
+    line = json.dumps(SAID)
+    reading = read_text(f"{line}\n" + "\0" * 99 + f"{line}\n{line}\n")
+    assert reading.sessions[0].messages == [SAID] * 3
+    assert [str(problem) for problem in reading.problems] == ["f, line 2: null bytes, as a crash leaves them"]
+
+
 def test_null_bytes_behind_one_value_are_told():
     for text in (json.dumps([SAID]), json.dumps([SAID], indent=2)):
         for end in ("\n", ""):
