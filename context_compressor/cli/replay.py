@@ -130,7 +130,15 @@ def replay(
     if report is not None:
         check_apart(report, inputs.files, "--report")
     tasks = [
-        Task(one.name, one.session.source, one.session.messages, systems, chosen, one.probes)
+        Task(
+            one.name,
+            one.session.source,
+            one.session.messages,
+            systems,
+            chosen,
+            one.probes,
+            one.session.compacted_at,
+        )
         for one in inputs.sessions
     ]
     replays = Replays(tasks, jobs or default_jobs())

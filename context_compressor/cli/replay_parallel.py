@@ -38,6 +38,7 @@ class Task:
     systems: tuple[str, ...]
     budgets: tuple[int, ...]
     probes: tuple[Probe, ...] = ()
+    compacted_at: tuple[int, ...] = ()
 
     @property
     def steps(self) -> int:
@@ -56,7 +57,7 @@ def replay_session(task: Task, on_turn: Callable[[], object]) -> Outcome:
     logging.getLogger("context_compressor").addHandler(_QUIET)
     try:
         from_openai(task.messages)  # else every turn of ours would fail, each for the same reason
-        recording = Recording(task.messages, _counter(), task.name, task.probes)
+        recording = Recording(task.messages, _counter(), task.name, task.probes, task.compacted_at)
         if not recording.turns:
             return Skipped(task.name, "has no assistant message after an input, so no turn", is_failure=False)
         runs = tuple(

@@ -210,6 +210,10 @@ def tokens_chart(run: Watched) -> Chart:
             axes.axhline(budget, color=color_of("budget"), linewidth=1.2, linestyle=_DASHED)
             _finish(axes, raw if axes is first else [*view, budget])
         last.lines[-1].set_label(f"budget {budget:,}")
+        compacted = [place + 1 for place, turn in enumerate(run.replay.turns) if turn.is_compacted]
+        for number, turn in enumerate(compacted):
+            label = None if number else "compacted by its program"
+            first.axvline(turn, color=color_of(RAW), linewidth=0.8, linestyle=_DOTTED, label=label)
         _mark_events(last, run.events, view)
         _turns_below(last, len(raw))
         _legend(figure, panels, shape)

@@ -105,7 +105,7 @@ class Recording:
     """A recorded session, prepared for replays.
 
     A turn is an assistant message before which something other than instructions stands: the histories before
-    the others are no requests.
+    the others are no requests. Where its program compacted the history, requests held what came from there.
     """
 
     def __init__(
@@ -114,6 +114,7 @@ class Recording:
         counter: TokenCounter | None = None,
         name: str = "",
         probes: Sequence[Probe] = (),
+        compacted_at: Sequence[int] = (),
     ) -> None:
         self.messages = list(messages)
         self.name = name
@@ -125,6 +126,24 @@ class Recording:
         begun = next((n for n, role in enumerate(roles) if role not in INSTRUCTION_ROLES), len(roles))
         self.turns = [n for n, role in enumerate(roles) if role == "assistant" and n > begun]
         """Indexes of assistant messages; what stands before one is the history of its request."""
+
+        self._compacted_at = sorted(compacted_at)
+        self._begun = begun
+        self.instruction_tokens = sum(self.tokens[:begun])
+
+    def sent_from(self, place: int) -> int:
+        """Return where that began, instructions apart, which the request before a message held."""
+        return max((at for at in self._compacted_at if at < place), default=0)
+
+    def sent(self, place: int) -> list[Chat]:
+        """Return what the request before a message held."""
+        start = self.sent_from(place)
+        return self.messages[: min(self._begun, start)] + self.messages[start:place]
+
+    def sent_tokens(self, place: int) -> int:
+        """Return the tokens of that."""
+        start = self.sent_from(place)
+        return sum(self.tokens[: min(self._begun, start)]) + sum(self.tokens[start:place])
 
     @property
     def total_tokens(self) -> int:

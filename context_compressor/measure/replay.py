@@ -9,7 +9,16 @@ from dataclasses import replace
 from context_compressor.errors import ContextCompressorError
 from context_compressor.measure.probes import is_told
 from context_compressor.measure.recording import Chat, Recording, message_text, readable
-from context_compressor.measure.results import Asked, Excerpt, Replay, StandIn, Turn, TurnEvent, Watched
+from context_compressor.measure.results import (
+    RAW,
+    Asked,
+    Excerpt,
+    Replay,
+    StandIn,
+    Turn,
+    TurnEvent,
+    Watched,
+)
 from context_compressor.measure.systems import Ours, Spending, System
 from context_compressor.measure.validity import RequestChecker
 from context_compressor.messages.chat import to_openai
@@ -186,7 +195,7 @@ class _Replaying:
         self._judged = 0
         """Messages that stood before the last turn."""
         self._raw_tokens = 0
-        """Tokens of those."""
+        """Tokens of what was really sent then."""
         self._view: list[Chat] = []
         """What was sent last."""
         self._checker = RequestChecker()
@@ -198,8 +207,9 @@ class _Replaying:
 
     async def ask(self, place: int) -> list[Chat] | None:
         """Return the view after so many messages; None where the system raises."""
-        history = self._recording.messages[:place]
-        new = history[self._given :]
+        is_raw = self._system.name == RAW
+        history = self._recording.sent(place) if is_raw else self._recording.messages[:place]
+        new = self._recording.messages[self._given : place]
         self._given = place
         self._raised = None
         began = time.perf_counter()
@@ -215,7 +225,12 @@ class _Replaying:
         """Return what is to be said of the view of a turn."""
         recording = self._recording
         raw_cached_tokens = self._raw_tokens
-        self._raw_tokens += sum(recording.tokens[self._judged : place])
+        is_compacted = recording.sent_from(place) > recording.sent_from(self._judged)
+        if is_compacted:
+            self._raw_tokens = recording.sent_tokens(place)
+            raw_cached_tokens = min(raw_cached_tokens, recording.instruction_tokens)
+        else:
+            self._raw_tokens += sum(recording.tokens[self._judged : place])
         self._judged = place
         before, self._spending = self._spending, self._system.spending()
         summary_seconds = self._spending.seconds - before.seconds
@@ -238,6 +253,7 @@ class _Replaying:
             is_summarised=self._spending.output_tokens > 0,
             seconds=max(0.0, self._seconds - summary_seconds),
             summary_seconds=summary_seconds,
+            is_compacted=is_compacted,
         )
 
     def _follow(self, view: list[Chat]) -> int:

@@ -76,8 +76,9 @@ class Turn:
     index: int
     """Index of the recorded assistant message."""
     raw_tokens: int
+    """Tokens of what was really sent: the history, from where its program compacted it last."""
     raw_cached_tokens: int
-    """Tokens of the history that the request of the turn before held too."""
+    """Of these those that the request of the turn before held too."""
     view_tokens: int
     cached_tokens: int
     """Tokens of the messages at the start of the view that are those of the view before, one for one."""
@@ -98,6 +99,8 @@ class Turn:
     seconds: float
     """Seconds that the system took, its summariser apart."""
     summary_seconds: float
+    is_compacted: bool = False
+    """Whether the program that was recorded had just put a summary in the place of its history."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,6 @@ from context_compressor.readers import anthropic as blocks
 from context_compressor.readers.documents import Document, to_session
 from context_compressor.readers.session import Format, Session, UnreadableError
 from context_compressor.readers.transcript import (
-    COMPACTED,
     Part,
     Transcript,
     as_object,
@@ -195,7 +194,7 @@ def _read_conversation(
     transcript = Transcript()
     for index, record in enumerate(records):
         if record.kind == _BOUNDARY:
-            transcript.note(COMPACTED)
+            transcript.compact()
         if record.role is None:
             continue
         if index in rewound:

@@ -14,7 +14,6 @@ from context_compressor.readers.documents import Document, to_session
 from context_compressor.readers.openai_responses import add_item, is_item
 from context_compressor.readers.session import Format, Session, UnreadableError
 from context_compressor.readers.transcript import (
-    COMPACTED,
     Transcript,
     as_object,
     dicts_in,
@@ -107,7 +106,7 @@ class _Rollout:
 
     def _compact(self, line: int, payload: dict[str, Any]) -> None:
         kept = payload.get("replacement_history")
-        self.transcript.note(COMPACTED)
+        self.transcript.compact()
         if not len(self.transcript) and isinstance(kept, list) and kept:
             for item in kept:
                 self._add_item(line, item)

@@ -31,7 +31,6 @@ from context_compressor.readers.tables import (
     thinks,
 )
 from context_compressor.readers.transcript import (
-    COMPACTED,
     Transcript,
     as_object,
     dicts_in,
@@ -231,7 +230,7 @@ def _say_opencode(transcript: Transcript, record: Any, line: int) -> None:
     for part in dicts_in(record.get("parts")):
         kind = part.get("type")
         if kind == "compaction":
-            transcript.note(COMPACTED)
+            transcript.compact()
         if kind in ("text", "subtask"):
             parts += parts_of(pick(part, "text", "prompt"))
         elif kind == "file":
@@ -244,7 +243,7 @@ def _say_opencode(transcript: Transcript, record: Any, line: int) -> None:
 
 def _note_summary(transcript: Transcript, record: Any, _line: int) -> None:
     if pick(record, "info.summary") is True:
-        transcript.note(COMPACTED)
+        transcript.compact()
 
 
 _PART = {

@@ -26,7 +26,7 @@ def to_session(
     held_at: int | None = None,
 ) -> Session:
     """Return a session: what all lines of a file say, or the value that begins on line `held_at`."""
-    messages, lines = transcript.finish()
+    messages, lines, compacted_at = transcript.finish()
     return Session(
         messages,
         document.name,
@@ -35,6 +35,7 @@ def to_session(
         line=held_at if document.is_lines else None,
         message_lines=lines if document.is_lines and held_at is None else (),
         notes=transcript.notes,
+        compacted_at=compacted_at,
     )
 
 

@@ -163,6 +163,8 @@ class Session:
     """Whether the JSON value spread over several lines."""
     notes: tuple[str, ...] = ()
     """What was left out on purpose, how much of it, and what else should be known."""
+    compacted_at: tuple[int, ...] = ()
+    """Indexes of messages with which its program began anew, a summary in the place of all before."""
 
     def place(self, message: int | None = None) -> str:
         """Return where the session, or one message of it, stands, as errors name it."""

@@ -12,7 +12,6 @@ from typing import Any
 from context_compressor.readers.documents import Document, GroupReader, Numbered
 from context_compressor.readers.session import Format, Session, UnreadableError
 from context_compressor.readers.transcript import (
-    COMPACTED,
     Part,
     Transcript,
     as_object,
@@ -184,7 +183,7 @@ def compacts(*paths: str) -> Step:
     """Return the step that tells of a summary that the program put in the place of earlier records."""
 
     def step(transcript: Transcript, record: Any, line: int) -> None:
-        transcript.note(COMPACTED)
+        transcript.compact()
         says("user", *paths)(transcript, record, line)
 
     return step

@@ -17,8 +17,7 @@ from context_compressor.messages.chat import AUDIO_FORMATS
 from context_compressor.readers.session import UnreadableError
 
 Part = dict[str, Any]
-COMPACTED = "was compacted by its program: what was there before stays, its summary too"
-"""The note on a session in which a summary takes the place of earlier messages."""
+_COMPACTED = "was compacted by its program: what was there before stays, its summary too"
 
 
 @dataclass(slots=True)
@@ -64,6 +63,7 @@ class Transcript:
         self._made = 0
         self._left_out: Counter[str] = Counter()
         self._notes: list[str] = []
+        self._compacted_at: list[int] = []
 
     def __len__(self) -> int:
         return len(self._turns)
@@ -78,6 +78,12 @@ class Transcript:
         """Tell of something that is no part of the conversation, by its kind."""
         self._left_out[what] += count
         self.pieces += 1
+
+    def compact(self) -> None:
+        """Tell that the program put a summary, which comes next, in the place of all before it."""
+        self.note(_COMPACTED)
+        if len(self._turns) not in self._compacted_at:
+            self._compacted_at.append(len(self._turns))
 
     def note(self, text: str) -> None:
         """Tell of something else."""
@@ -178,12 +184,16 @@ class Transcript:
         """Take back everything after the first `length` turns; see `len`."""
         gone = {id(turn) for turn in self._turns[length:]}
         del self._turns[length:]
+        self._compacted_at = [place for place in self._compacted_at if place <= length]
         self._unanswered = {key: turn for key, turn in self._unanswered.items() if id(turn) not in gone}
         self._by_key = {key: turn for key, turn in self._by_key.items() if id(turn) not in gone}
         self.close()
 
-    def finish(self) -> tuple[list[dict[str, Any]], tuple[int, ...]]:
-        """Return the chat dicts, and the line of each; replies in which nothing was said are left out."""
+    def finish(self) -> tuple[list[dict[str, Any]], tuple[int, ...], tuple[int, ...]]:
+        """Return the chat dicts, the line of each, and the indexes of those at which the program began anew.
+
+        Replies in which nothing was said are left out.
+        """
         heads = [
             head
             for head in self._turns
@@ -192,7 +202,10 @@ class Transcript:
         if len(heads) < len(self._turns):
             self.leave_out("replies without words", len(self._turns) - len(heads))
         ordered = [turn for head in heads for turn in (head, *head.answers)]
-        return [turn.to_dict() for turn in ordered], tuple(turn.line for turn in ordered)
+        places = {id(turn): place for place, turn in enumerate(ordered)}
+        after = [[places[id(t)] for t in self._turns[at:] if id(t) in places] for at in self._compacted_at]
+        begun = sorted({found[0] for found in after if found and found[0]})
+        return [turn.to_dict() for turn in ordered], tuple(turn.line for turn in ordered), tuple(begun)
 
     def _reply(self, line: int) -> _Turn:
         return self._open or self.reply(line)

@@ -253,3 +253,17 @@ async def test_whoever_looks_on_is_given_the_view_as_text() -> None:
     assert at == 8
     assert text.splitlines()[:2] == ["--- [0] system", "You book flights."]
     assert '    CALL cancel {"id":"QX7741"}' in text
+
+
+async def test_where_its_program_compacted_less_was_sent() -> None:
+    """From its summary on, behind the instructions, a program began anew: that is what `raw` costs."""
+    compacted = [*SESSION[:5], SUMMARY, *SESSION[5:]]
+    recording = Recording(compacted, Words(), "compacted", (), (5,))
+    done = await replay(recording, PlainSystem(), budget=26)
+    assert [turn.raw_tokens for turn in done.turns] == [turn.view_tokens for turn in done.turns]
+    first = next(turn for turn in done.turns if turn.is_compacted)
+    assert [turn.is_compacted for turn in done.turns].count(True) == 1
+    assert first.index == 7
+    assert first.raw_tokens == 4 + 6 + sum(Words().count_messages([one]) for one in SESSION[5:6])
+    assert first.raw_cached_tokens == 4
+    assert [turn.raw_tokens for turn in done.turns[:2]] == [9, 18]

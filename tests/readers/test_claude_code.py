@@ -336,6 +336,7 @@ def test_compaction_keeps_what_was_before_and_its_summary():
         "left out: compact_boundary (1)",
         "was compacted by its program: what was there before stays, its summary too",
     )
+    assert session.compacted_at == (2,)
 
 
 def test_a_line_that_is_lost_breaks_no_chain():
