@@ -119,20 +119,33 @@ def digest_of(wires: Sequence[dict[str, Any]]) -> str:
 
 
 def digests_of(wires: Sequence[dict[str, Any]]) -> list[str]:
-    """Return `digest_of`, and behind it what earlier releases had where a text was the only part."""
+    """Return `digest_of`, and behind it what earlier releases had where a text was the only part, or where
+    parts have keys that are null.
+    """
     bare = [split_markers(wire)[0] for wire in wires]
     if len(bare) != 1:
         return [digest_of_form({"items": [_said_in(one) for one in bare]})]
-    return [digest_of_form(form) for form in text_forms(bare[0])]
+    forms = text_forms(bare[0])
+    return [*map(digest_of_form, forms), *(digest_of_form(form, within=False) for form in forms)]
 
 
-def digest_of_form(bare: dict[str, Any]) -> str:
-    """Return the digest of an item in one of its forms, without request metadata."""
-    return hashlib.sha256(json.dumps(_said_in(bare), sort_keys=True).encode()).hexdigest()[:16]
+def digest_of_form(bare: dict[str, Any], *, within: bool = True) -> str:
+    """Return the digest of an item in one of its forms, without request metadata.
+
+    `within`: whether keys of its parts that are null say nothing, too.
+    """
+    return hashlib.sha256(json.dumps(_said_in(bare, within), sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _said_in(bare: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in bare.items() if value is not None and value != []}
+def _said_in(bare: dict[str, Any], within: bool = True) -> dict[str, Any]:
+    said = {key: value for key, value in bare.items() if value is not None and value != []}
+    return {key: _without_nulls(value) for key, value in said.items()} if within else said
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nulls(inner) for key, inner in value.items() if inner is not None}
+    return [_without_nulls(inner) for inner in value] if isinstance(value, list) else value
 
 
 def unless_known(followed: Iterable[Followed], known: Container[str]) -> list[Followed]:

@@ -19,7 +19,7 @@ from context_compressor.memory.base import check_collaborators
 from context_compressor.memory.compressed import CompressedMemory
 from context_compressor.memory.history import Add
 from context_compressor.memory.in_memory import InMemoryMemory
-from context_compressor.memory.listed import Synced, digest_of_form, is_as_it_was, read_pieces
+from context_compressor.memory.listed import Synced, digests_of, is_as_it_was, read_pieces
 from context_compressor.memory.loops import Face
 from context_compressor.memory.reporting import CompressionStats, overflow_error
 from context_compressor.memory.saved import SAVED_KEY, read_saved
@@ -248,10 +248,10 @@ def _read(
         msgs, digest, which = piece.msgs, piece.digest, 0
         if known and form is FORMS["chat"] and len(msgs) == 1:
             said = text_forms(split_markers(piece.wires[0])[0])
-            digests = [digest_of_form(one) for one in said]
+            digests = digests_of(piece.wires)
             which = next((n for n, one in enumerate(digests) if f"{one}-{seen[one] + 1}" in known), 0)
             if which:
-                msgs, digest = form.read([said[which]]), digests[which]
+                msgs, digest = form.read([said[which % len(said)]]), digests[which]
         seen[digest] += 1
         for place, msg in enumerate(msgs):
             msg.id, msg.timestamp = f"{digest}-{seen[digest]}" + (f"+{place}" if place else ""), ""

@@ -258,6 +258,28 @@ def test_objects_of_the_sdks_are_read_as_they_are() -> None:
     assert [item["type"] for item in to_responses([msg])] == ["message", "function_call"]
 
 
+async def test_what_an_sdk_gives_is_the_same_message_when_it_is_dumped() -> None:
+    """`model_dump()` writes null for whatever was not set, within parts, too."""
+    from anthropic.types import TextBlock, ToolUseBlock
+
+    said: list[Dict] = [{"role": "user", "content": "Go."}]
+    for number in range(8):
+        use = ToolUseBlock(type="tool_use", id=f"t{number}", name="f", input={})
+        said.append({"role": "assistant", "content": [TextBlock(type="text", text=f"Part {number}."), use]})
+        result = {"type": "tool_result", "tool_use_id": f"t{number}", "content": rows(number)}
+        said.append({"role": "user", "content": [result]})
+    memory = CompressedMemory(max_total_tokens=2_500)
+    await memory.view(said, form="anthropic")
+    events = memory.stats().events
+    dumped = [
+        {**m, "content": [b.model_dump() for b in m["content"]]} if m["role"] == "assistant" else m
+        for m in said
+    ]
+    assert dumped != said
+    await memory.view(dumped, form="anthropic")
+    assert memory.stats().events == events > 0
+
+
 # Among forms
 
 
