@@ -16,6 +16,7 @@ from context_compressor.readers.transcript import (
     kind_of,
     opaque_part,
     string,
+    text_in,
     text_part,
     to_part,
     to_parts,
@@ -89,8 +90,10 @@ def _answer_in_words(transcript: Transcript, blocks: list[Part], line: int) -> l
 
 
 def _tells_of(block: Part, name: str) -> bool:
-    text = block.get("text") if block.get("type") == "text" else None
-    return isinstance(text, str) and bool(name) and text.lstrip().startswith((f"[{name} ", f"[{name}]"))
+    text = text_in(block, "text").lstrip() if block.get("type") == "text" else ""
+    # Cline heads the result of `use_subagents` as `[subagents]`.
+    names = filter(None, {name, name.removeprefix("use_")})
+    return any(text.startswith((f"[{one} ", f"[{one}]")) for one in names)
 
 
 def add_assistant(transcript: Transcript, content: Any, line: int, key: str | None = None) -> None:

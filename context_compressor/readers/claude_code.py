@@ -148,6 +148,8 @@ def _read_record(line: int, value: Any) -> _Record:
     record.is_meta = bool(value.get("isMeta"))
     if kind in ("user", "assistant"):
         message = as_object(value.get("message"), "message: expected an object")
+        if "parts" in message and "content" not in message:
+            raise UnreadableError("message.parts: looks like a session of Qwen Code, which is not read")
         blocks.blocks_of(message.get("content"))
         record.role, record.content = kind, message.get("content")
         record.message_id = text_in(message, "id") or None

@@ -88,11 +88,20 @@ def _cursor_kind(record: dict[str, Any]) -> str | None:
         )
     if kind == "tool_call" and "call_id" in record:
         return f"tool_call {text_in(record, 'subtype')}"
+    if kind == "thinking" and "session_id" in record:
+        return f"thinking {text_in(record, 'subtype')}"
     return kind if kind in ("system", "result") and "session_id" in record else None
 
 
 def _say_cursor(transcript: Transcript, record: Any, line: int) -> None:
-    anthropic.add_user(transcript, record["message"].get("content"), line)
+    content = record["message"].get("content")
+    results = [block for block in dicts_in(content) if block.get("type") == "tool_result"]
+    named = {text_in(block, "tool_use_id") for block in results}
+    waiting = iter([call_id for call_id, _ in transcript.pending if call_id not in named])
+    for block in results:  # the calls have no ids in the file
+        if text_in(block, "tool_use_id") not in dict(transcript.pending):
+            block["tool_use_id"] = next(waiting, block.get("tool_use_id"))
+    anthropic.add_user(transcript, content, line)
 
 
 def _reply_cursor(transcript: Transcript, record: Any, line: int) -> None:
@@ -100,7 +109,6 @@ def _reply_cursor(transcript: Transcript, record: Any, line: int) -> None:
     for block in dicts_in(content):
         if block.get("type") == "tool_use":
             block.setdefault("id", transcript.make_id())
-            transcript.note("results of tools are not in the file")
     anthropic.add_assistant(transcript, content, line)
 
 
@@ -117,6 +125,29 @@ def _call_cursor(transcript: Transcript, record: Any, line: int) -> None:
     calls("id", "name", "args", result=found)(transcript, told, line)
 
 
+def _think_cursor(transcript: Transcript, record: Any, line: int) -> None:
+    transcript.close_said()
+    transcript.think(text_in(record, "text"), line, is_delta=True)
+
+
+def _prune_cursor(transcript: Transcript, items: list[Numbered]) -> list[Numbered]:
+    """Note where no results are, and give calls that are done the arguments with which they began."""
+    records = [item for _, item in items if isinstance(item, dict)]
+    kinds = {text_in(block, "type") for one in records for block in dicts_in(pick(one, "message.content"))}
+    if "tool_use" in kinds and "tool_result" not in kinds:
+        transcript.note("results of tools are not in the file")
+    begun: dict[tuple[str, str], Any] = {}
+    for record in records:
+        called = record.get("tool_call")
+        for name, held in called.items() if isinstance(called, dict) else ():
+            key = text_in(record, "call_id"), name
+            if isinstance(held, dict) and "args" in held:
+                begun.setdefault(key, held["args"])
+            elif isinstance(held, dict) and key in begun:
+                held["args"] = begun[key]
+    return items
+
+
 cursor = TableReader(
     Format.CURSOR,
     _cursor_kind,
@@ -124,9 +155,11 @@ cursor = TableReader(
         "user": (_say_cursor,),
         "assistant": (begins, _reply_cursor),
         "tool_call completed": (_call_cursor,),
+        "thinking delta": (_think_cursor,),
         "system": (names("session_id"), *bookkeeping("system")["system"]),
-        **bookkeeping("tool_call started", "result"),
+        **bookkeeping("tool_call started", "thinking completed", "result"),
     },
+    _prune_cursor,
 )
 
 # Gemini CLI: saved chats, and `--output-format stream-json`

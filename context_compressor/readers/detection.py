@@ -19,6 +19,7 @@ from context_compressor.readers import (
 )
 from context_compressor.readers.documents import Document
 from context_compressor.readers.session import Format, Session, UnreadableError
+from context_compressor.readers.tables import pick
 from context_compressor.readers.transcript import dicts_in, first_in
 
 
@@ -166,6 +167,10 @@ def _opened(value: Any) -> list[Any]:
         return list(value["loglines"])
     one = first_in(value, "body", "llm_context")
     held = [one] if isinstance(one, dict) else value.get("samples")
+    agents = value.get("agent_states")  # of a saved AutoGen team, each with a context of its own
+    if isinstance(agents, dict):
+        contexts = {name: pick(agent, "agent_state.llm_context") for name, agent in agents.items()}
+        held = [{"id": name, **one} for name, one in contexts.items() if _holds_messages(one)]
     held = held if isinstance(held, list) and any(map(_holds_messages, held)) else []
     wrapped = [{**one, "id": _id_of(one, value)} if _holds_messages(one) else one for one in held]
     messages = first_in(value, "history", "conversations")

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from context_compressor.readers.session import Format
+from context_compressor.readers.documents import load
+from context_compressor.readers.session import Format, UnreadableError
 from context_compressor.readers.tables import (
     TableReader,
     answers,
@@ -19,14 +20,16 @@ from context_compressor.readers.tables import (
     calls,
     compacts,
     each,
+    keep_path,
     parts_of,
     pick,
     replies,
     says,
     speaks,
+    text_of,
     thinks,
 )
-from context_compressor.readers.transcript import Transcript, dicts_in, text_in
+from context_compressor.readers.transcript import Transcript, dicts_in, text_in, text_part
 
 # OpenHands: a trajectory of actions and observations, or the events of its SDK
 
@@ -75,7 +78,15 @@ def _act(transcript: Transcript, record: Any, line: int) -> None:
     given = {key: value for key, value in arguments.items() if key not in ("thought", "hidden")}
     found = pick(call, "function.arguments") or given
     name = pick(record, "tool_call_metadata.function_name") or record["action"]
-    transcript.call(str(record.get("id") if call_id is None else call_id), str(name), found, line)
+    call_id = next((str(one) for one in (call_id, record.get("id")) if one is not None), transcript.make_id())
+    transcript.call(call_id, str(name), found, line)
+
+
+def _say_message(transcript: Transcript, record: Any, line: int) -> None:
+    """Say a message, and what skills added to it."""
+    said = parts_of(pick(record, "llm_message.content")) + parts_of(record.get("extended_content"))
+    if said:
+        transcript.say("user", said, line)
 
 
 openhands = TableReader(
@@ -91,9 +102,9 @@ openhands = TableReader(
         "action": (replies("tool_call_metadata.model_response.id"), _act),
         "observation": (answers([_CALL_ID, "cause"], "content", "message"),),
         "condensation": (compacts("args.summary"),),
-        "SystemPromptEvent": (says("system", "system_prompt"),),
-        "MessageEvent of user": (says("user", "llm_message.content"),),
-        "MessageEvent of environment": (says("user", "llm_message.content"),),
+        "SystemPromptEvent": (says("system", "system_prompt"), says("user", "dynamic_context")),
+        "MessageEvent of user": (_say_message,),
+        "MessageEvent of environment": (_say_message,),
         "MessageEvent of agent": (
             begins,
             thinks("llm_message.reasoning_content"),
@@ -116,6 +127,7 @@ openhands = TableReader(
         **bookkeeping("TokenEvent", "LLMCompletionLogEvent", "ConversationErrorEvent", "InterruptEvent"),
         **bookkeeping("HookExecutionEvent", "StreamingDeltaEvent"),
     },
+    keep_path("id", "parent_id"),
     id_keys=("id", "session_id", "instance_id"),
 )
 
@@ -156,6 +168,14 @@ def _inspect_kind(record: dict[str, Any]) -> str | None:
     return _role_of(record, is_own or isinstance(record.get("function"), str))
 
 
+def _answer_inspect(transcript: Transcript, record: Any, line: int) -> None:
+    """Say a result and its error, which is what the model was told."""
+    content, error = parts_of(record.get("content")), pick(record, "error.message")
+    if error is not None and text_part(error) not in content:
+        content.append(text_part(error))
+    transcript.answer(text_in(record, "tool_call_id"), content, line)
+
+
 inspect = TableReader(
     Format.INSPECT,
     _inspect_kind,
@@ -172,7 +192,7 @@ inspect = TableReader(
             ),
             each("tool_calls", by("id"), {}, (calls("id", "function", "arguments"),)),
         ),
-        "tool": (answers(["tool_call_id"], "content", "error.message"),),
+        "tool": (_answer_inspect,),
     },
 )
 
@@ -251,11 +271,24 @@ autogen = TableReader(
 
 # ShareGPT: `conversations` of data sets
 
+
+def _call_sharegpt(transcript: Transcript, record: Any, line: int) -> None:
+    """Say the calls that a text holds as JSON: a name and arguments, or a list of such."""
+    try:
+        found = load(text_of(record["value"]))
+    except UnreadableError:
+        found = None
+    asked = dicts_in(found if isinstance(found, list) else [found])
+    is_told = bool(asked) and all("name" in one and "arguments" in one for one in asked)
+    for one in asked if is_told else [record]:
+        calls("id", "name", "arguments", "value", called="function_call")(transcript, one, line)
+
+
 _FROM = {
     **dict.fromkeys(("human", "user"), (says("user", "value"),)),
     **dict.fromkeys(("gpt", "assistant", "chatgpt"), (begins, speaks("value"))),
     "system": (says("system", "value"),),
-    "function_call": (calls("id", "name", "value", called="function_call"),),
+    "function_call": (_call_sharegpt,),
     **dict.fromkeys(("observation", "tool", "function_response"), (answers(["id"], "value"),)),
 }
 sharegpt = TableReader(

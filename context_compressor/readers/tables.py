@@ -30,6 +30,8 @@ Kind = Callable[[dict[str, Any]], str | None]
 Table = Mapping[str, Sequence[Step]]
 """Of each type of record, what it says."""
 
+_ROOTS = ("", "__root__")
+"""What a record says of its parent that has none."""
 _LISTS = ("messages", "events", "history")
 """Where a session keeps its records."""
 
@@ -140,13 +142,19 @@ def calls(id: str, name: str, *given: str, result: Sequence[str] = (), called: s
 
 
 def answers(ids: Sequence[str], *paths: str) -> Step:
-    """Return the step that adds the result of a call: of the first that waits, where no id is told."""
+    """Return the step that adds the result of a call: of the first that waits, where no id is told.
+
+    What answers no call is said by the user, as its program shows it to the model.
+    """
 
     def step(transcript: Transcript, record: Any, line: int) -> None:
-        call_id = pick(record, *ids)
+        call_id, parts = pick(record, *ids), parts_of(pick(record, *paths))
         if call_id is None:
-            call_id = next((waiting for waiting, _ in transcript.pending), "")
-        transcript.answer(str(call_id), parts_of(pick(record, *paths)), line)
+            call_id = next((waiting for waiting, _ in transcript.pending), None)
+        if call_id is None:
+            transcript.say("user", parts, line)
+        else:
+            transcript.answer(str(call_id), parts, line)
 
     return step
 
@@ -279,15 +287,21 @@ class TableReader:
 
 
 def keep_path(key: str, parent: str) -> Prune:
-    """Return how records are pruned that are linked to the one before: those the last descends from stay."""
+    """Return how records are pruned that are linked to the one before: those the last descends from stay.
+
+    A record whose parent is not in the file follows the one that stands before it.
+    """
 
     def prune(transcript: Transcript, items: list[Numbered]) -> list[Numbered]:
         linked = {text_in(item, key): item for _, item in items if isinstance(item, dict) and parent in item}
-        last = next((item for item in reversed(linked.values())), None)
+        before = dict(zip(list(linked)[1:], linked, strict=False))
+        name = next(reversed(linked), "")
         path: set[int] = set()
-        while last is not None and id(last) not in path:
-            path.add(id(last))
-            last = linked.get(text_in(last, parent))
+        while name in linked and id(linked[name]) not in path:
+            path.add(id(linked[name]))
+            above = text_in(linked[name], parent)
+            is_lost = above not in linked and above not in _ROOTS
+            name = before.get(name, "") if is_lost else above
         linked_ids = {id(item) for item in linked.values()}
         kept = [(line, item) for line, item in items if id(item) in path or id(item) not in linked_ids]
         if len(items) > len(kept):

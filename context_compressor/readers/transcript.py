@@ -127,11 +127,16 @@ class Transcript:
         if self._open is not None and (self._open.parts or self._open.calls):
             self.close()
 
-    def think(self, text: str, line: int) -> None:
-        """Add the model's reasoning to the open reply."""
-        if text:
-            self.pieces += 1
-            self._reply(line).thoughts.append(text)
+    def think(self, text: str, line: int, *, is_delta: bool = False) -> None:
+        """Add the model's reasoning to the open reply; what is streamed goes on with the last thought."""
+        if not text:
+            return
+        self.pieces += 1
+        thoughts = self._reply(line).thoughts
+        if is_delta and thoughts:
+            thoughts[-1] += text
+        else:
+            thoughts.append(text)
 
     def speak(self, parts: Sequence[Part], line: int, *, is_delta: bool = False) -> None:
         """Add what the model said to the open reply; what is streamed goes on with the last text."""

@@ -151,7 +151,7 @@ EXPECTED: dict[str, tuple[list[Any], tuple[str, ...]]] = {
         [
             BRIEF,
             ASKED,
-            ("assistant", (None, ("call_1", "function_call"))),
+            ("assistant", (None, ("call_1", "read"))),
             ("tool call_1", "high at six"),
             AT_SIX,
         ],
@@ -324,3 +324,115 @@ def test_the_documentation_has_a_row_for_each_format():
 def test_a_forced_format_is_found_in_what_wraps_it_too():
     value = json.loads((SAMPLES / "inspect_log.json").read_text("utf-8"))
     assert read_value(value, Format.INSPECT) == read_value(value)
+
+
+def test_results_that_cursor_names_by_other_ids_answer_the_calls_in_order() -> None:
+    def says(role: str, *blocks: Any) -> Any:
+        return {"role": role, "message": {"content": list(blocks)}}
+
+    use = {"type": "tool_use", "name": "Read", "input": {}}
+    result = {"type": "tool_result", "tool_use_id": "t1", "content": "high at six"}
+    session = read_lines(
+        [says("user", {"type": "text", "text": "When?"}), says("assistant", use), says("user", result)]
+    )
+    [found] = session.sessions
+    assert outline(found.messages)[1:] == [
+        ("assistant", (None, ("call_1", "Read"))),
+        ("tool call_1", "high at six"),
+    ]
+    assert not found.notes
+
+
+def test_thoughts_and_arguments_of_a_cursor_stream_are_kept() -> None:
+    def record(kind: str, **more: Any) -> Any:
+        return {"type": kind, "session_id": "s", **more}
+
+    def call(subtype: str, **held: Any) -> Any:
+        return record("tool_call", call_id="c", subtype=subtype, tool_call={"readToolCall": held})
+
+    thoughts = [record("thinking", subtype="delta", text=text) for text in ("Look", "ing.")]
+    records = [
+        *thoughts,
+        call("started", args={"path": "t"}),
+        call("completed", result={"success": {"content": "six"}}),
+    ]
+    [session] = read_lines(records).sessions
+    assert outline(session.messages) == [
+        ("assistant", ((None, "Looking."), ("c", "read"))),
+        ("tool c", "six"),
+    ]
+    assert arguments(session.messages) == {"c": '{"path": "t"}'}
+
+
+def test_a_record_whose_parent_is_not_in_the_file_follows_the_one_before_it() -> None:
+    def record(id: str, parent: str, text: str) -> Any:
+        message = {"role": "user", "content": text}
+        return {"type": "message", "id": id, "parentId": parent, "timestamp": "t", "message": message}
+
+    records = [
+        record("a", "", "one"),
+        record("b", "a", "gone"),
+        record("c", "a", "two"),
+        record("d", "call", "three"),
+    ]
+    [session] = read_lines(records).sessions
+    assert [said for _, said in outline(session.messages)] == ["one", "two", "three"]
+    assert session.notes == ("left out: records of other branches (1)",)
+
+
+def test_openhands_goes_on_from_one_branch_and_keeps_what_skills_add() -> None:
+    def event(id: str, parent: str, text: str, **more: Any) -> Any:
+        message = {"role": "user", "content": [{"type": "text", "text": text}]}
+        event = {"kind": "MessageEvent", "id": id, "parent_id": parent, "source": "user"}
+        return {**event, "llm_message": message, **more}
+
+    skill = {"extended_content": [{"type": "text", "text": "Use knots."}]}
+    [session] = read_lines([event("a", "__root__", "gone"), event("b", "__root__", "Sail", **skill)]).sessions
+    said = [{"type": "text", "text": "Sail"}, {"type": "text", "text": "Use knots."}]
+    assert outline(session.messages) == [("user", said)]
+
+
+def test_openhands_calls_without_ids_are_told_apart() -> None:
+    def act(**more: Any) -> Any:
+        return {"source": "agent", **more}
+
+    run, done = act(action="run", args={"command": "ls"}), act(observation="run", content="a")
+    wrong = act(observation="error", content="no such action")
+    [session] = read_value({"history": [[run, done], [run, done], [wrong]]}).sessions
+    ids = [call["id"] for message in session.messages for call in message.get("tool_calls", ())]
+    assert len(set(ids)) == 2
+    assert outline(session.messages)[-1] == ("user", "no such action")
+
+
+def test_the_error_of_an_inspect_result_stands_behind_what_it_printed() -> None:
+    error = {"type": "output_limit", "message": "too long"}
+    result = {"role": "tool", "tool_call_id": "c", "function": "f", "content": "cut", "error": error}
+    [session] = read_value({"samples": [{"id": 1, "messages": [result]}]}).sessions
+    parts = [{"type": "text", "text": "cut"}, {"type": "text", "text": "too long"}]
+    assert [message["content"] for message in session.messages] == [parts]
+
+
+def test_calls_of_sharegpt_are_known_by_the_name_in_their_text() -> None:
+    call = {"from": "function_call", "value": json.dumps({"name": "tide", "arguments": {"day": 1}})}
+    [session] = read_value({"conversations": [{"from": "human", "value": "When?"}, call]}).sessions
+    assert outline(session.messages)[1] == ("assistant", (None, ("call_1", "tide")))
+    assert arguments(session.messages) == {"call_1": '{"day": 1}'}
+
+
+def test_a_saved_autogen_team_is_a_session_per_agent() -> None:
+    said = {"type": "UserMessage", "source": "user", "content": "When?"}
+    agent = {"agent_state": {"llm_context": {"messages": [said]}}}
+    manager = {"message_thread": [said]}
+    reading = read_value({"type": "TeamState", "agent_states": {"pilot": agent, "manager": manager}})
+    assert [(one.id, outline(one.messages)) for one in reading.sessions] == [("pilot", [("user", "When?")])]
+
+
+def test_a_session_of_qwen_code_is_refused_by_name() -> None:
+    record = {
+        "uuid": "u",
+        "sessionId": "s",
+        "type": "user",
+        "message": {"role": "user", "parts": [{"text": "x"}]},
+    }
+    with pytest.raises(UnreadableError, match="Qwen Code"):
+        read_lines([record])
