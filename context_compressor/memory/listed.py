@@ -56,6 +56,8 @@ class Synced(NamedTuple):
     """The same in every process."""
     answers: bool
     """Whether it is nothing but results of calls."""
+    gone: int = 0
+    """How many of its first items were deleted by hand, before more came to them."""
 
     @classmethod
     def of(cls, piece: Piece, ids: Iterable[str]) -> Self:
@@ -105,7 +107,7 @@ def without_long_texts(value: Any) -> Any:
 def wires_of(piece: Sequence[Any]) -> list[dict[str, Any]]:
     """Return the items of a piece, dicts or SDK objects, which may hold further ones, as plain dicts."""
     found = [as_dict(item) for item in piece]
-    return [plain(dict(item), "") if item is not None else {} for item in found]
+    return [plain(dict(item), f"items[{n}]") if item is not None else {} for n, item in enumerate(found)]
 
 
 def digest_of(wires: Sequence[dict[str, Any]]) -> str:
@@ -151,7 +153,7 @@ def _without_nulls(value: Any) -> Any:
 def unless_known(followed: Iterable[Followed], known: Container[str]) -> list[Followed]:
     """Keep the digests of messages that had been deleted by hand: those are not to come back."""
     return [
-        one._replace(digest=MAY_RETURN) if any(id in known for id in one.ids) else one for one in followed
+        one._replace(digest=MAY_RETURN) if all(id in known for id in one.ids) else one for one in followed
     ]
 
 
@@ -181,11 +183,11 @@ def read_pieces(form: Form, pieces: Sequence[Sequence[Any]]) -> list[Piece]:
     read: list[Piece] = []
     place = 0
     for piece in pieces:
-        wires = wires_of(piece)
-        split = [split_markers(wire) for wire in wires]
-        bare = [one if has_marker(own) else wire for wire, (one, own) in zip(wires, split, strict=True)]
-        items = [item if wire else original for item, wire, original in zip(bare, wires, piece, strict=True)]
         try:
+            wires = wires_of(piece)
+            split = [split_markers(wire) for wire in wires]
+            bare = [one if has_marker(own) else wire for wire, (one, own) in zip(wires, split, strict=True)]
+            items = [item if wire else own for item, wire, own in zip(bare, wires, piece, strict=True)]
             msgs = form.read(items)
         except InvalidMessageError as error:
             raise InvalidMessageError(_moved(str(error), place)) from None

@@ -25,7 +25,7 @@ from context_compressor.memory.reporting import CompressionStats, overflow_error
 from context_compressor.memory.saved import SAVED_KEY, read_saved
 from context_compressor.messages.chat import as_list, has_marker, set_markers, split_markers, text_forms
 from context_compressor.messages.forms import FORMS, Form, FormName, as_form
-from context_compressor.messages.msg import Msg
+from context_compressor.messages.msg import Msg, copy_json
 from context_compressor.messages.parts import plain_texts
 from context_compressor.offload.store import (
     REF_PATTERN,
@@ -137,7 +137,7 @@ async def acompress_messages(
     if refused:
         memory.record_overflow()
     try:
-        view = await memory.get_memory()
+        await memory.get_memory()
     except ContextOverflowError:
         places = {
             id: f"messages[{index}]"
@@ -156,7 +156,10 @@ async def acompress_messages(
     if memory._tracker.state.names_tools:
         result_state[_TOOLS_KEY] = True
     memory.face = Face()  # what the tools are called from is another matter
-    written = shape.finish(shape.write(view), listed, None)
+    own = [(one.ids, list(piece)) for one, piece in zip(kept.listed, said, strict=True)]
+    shown = memory._written(memory._tracker.state, shape, own)
+    shown = [copy_json(one) if isinstance(one, dict) else one for one in shown]  # none of the caller's list
+    written = shape.finish(shown, listed, None)
     form_name: FormName = "chat" if isinstance(form, Form) else form
     return CompressionResult(written, memory.stats(), result_state, memory, form_name)
 

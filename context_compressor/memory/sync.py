@@ -188,7 +188,7 @@ class ListFollower:
                 added, same = added[len(known.synced) - same :], len(known.synced)
         tail = known.synced[same:]
         outdated = [id for one in tail for id in one.ids]
-        synced, new = self._without_deleted(added, tail)
+        synced, new = self._without_deleted(added, tail, form)
         try:
             if not is_one_exchange(tail):
                 async with self._runner.changing() as events:
@@ -212,8 +212,9 @@ class ListFollower:
         """Refuse a list of which no message but instructions was ever said here, where something was."""
         if any(_speaks(one) for one in known.synced[:same]):
             return
-        if any(_speaks(one) and is_as_it_was(one, new) for one, new in zip(known.synced, said, strict=False)):
-            return
+        pairs = zip(known.synced, said, strict=False)
+        if any(_speaks(one) and is_as_it_was(one, new[: len(one.wires)]) for one, new in pairs):
+            return  # what a model gave in one go may have become more
         told = [known.synced, *(branch.listed for branch in self._tracker.branches)]
         digests = {one.digest for synced in told for one in synced if _speaks(one)}
         shown = any(not is_instruction(item.source) for item in self._tracker.state.items)
@@ -224,7 +225,7 @@ class ListFollower:
             )
 
     def _without_deleted(
-        self, said: Sequence[Piece], outdated: Sequence[Synced]
+        self, said: Sequence[Piece], outdated: Sequence[Synced], form: Form
     ) -> tuple[list[Synced], list[Msg]]:
         """Return what the list says as synced, and the messages of it that are to be added: those that were
         deleted by hand, and that it says again behind a difference, are not to come back.
@@ -235,13 +236,26 @@ class ListFollower:
                 deleted.setdefault(one.digest, []).append(one)
         synced: list[Synced] = []
         new: list[Msg] = []
-        for piece in said:
+        for place, piece in enumerate(said):
+            gone = self._gone(outdated[0], piece) if outdated and not place else 0
             if again := deleted.get(piece.digest):
                 synced.append(again.pop(0))
+            elif gone:
+                msgs = form.read(piece.wires[gone:])
+                new += msgs
+                left = [id for id in outdated[0].ids if id not in self._tracker.state.known]
+                synced.append(Synced.of(piece, (*left, *(msg.id for msg in msgs)))._replace(gone=gone))
             else:
                 new += piece.msgs
                 synced.append(Synced.of(piece, (msg.id for msg in piece.msgs)))
         return synced, new
+
+    def _gone(self, old: Synced, new: Piece) -> int:
+        """Return how many items of a piece were deleted by hand, where it is one that has become longer."""
+        length = len(old.wires)
+        if length >= len(new.wires) or old.wires != new.wires[:length]:
+            return 0
+        return old.gone if any(id in self._tracker.state.known for id in old.ids) else length
 
     def _refuse_stand_ins(self, said: Sequence[Piece], start: int, form: Form) -> None:
         """Refuse a view as the list, `in_turn` or not: what its stand-ins stand for would be deleted."""
@@ -310,8 +324,7 @@ class ListFollower:
         A base memory that lasts may be ahead of the saved state: what it has of the list is synced as well.
         """
         entries = [entry.msg for entry in await self._tracker.history.read() if entry.msg is not None]
-        ids_of = {id: one.ids for one in known.loaded for id in one.ids}
-        history = {one.ids: one for one in _written(entries, ids_of, form)}
+        history = {one.ids: one for one in _written(entries, known.loaded, form)}
         loaded = dict(known.loaded)
         digests = [(digest_of(wires), piece) for piece in said if (wires := wires_of(piece)) is not None]
         said_by_digest = dict(digests)
@@ -336,14 +349,16 @@ class ListFollower:
         return [*behind.pop(None, []), *chain.from_iterable(behind.values())]
 
 
-def _written(messages: Sequence[Msg], ids_of: Mapping[str, tuple[str, ...]], form: Form) -> list[Synced]:
+def _written(messages: Sequence[Msg], loaded: Sequence[Followed], form: Form) -> list[Synced]:
     """Return messages of a history as a list says them.
 
     Args:
         messages: of the history.
-        ids_of: for the id of a message those of all of its piece, where that is known.
+        loaded: pieces whose ids are known.
         form: the list's.
     """
+    ids_of = {id: one.ids for one in loaded for id in one.ids}
+    digests = dict(loaded)
     groups: list[list[Msg]] = []
     for msg in messages:
         ids = ids_of.get(msg.id)
@@ -355,6 +370,10 @@ def _written(messages: Sequence[Msg], ids_of: Mapping[str, tuple[str, ...]], for
             groups.append([msg])
     found: list[Synced] = []
     for group in groups:
+        ids = ids_of.get(group[0].id)
+        if ids is not None and len(group) < len(ids):  # others of it were deleted by hand
+            found.append(Synced([], [], ids, digests[ids], False))
+            continue
         wires = form.write([msg.copy() for msg in group])
         # What takes several pieces to say did not come from there.
         if len(form.pieces(wires)) == 1:

@@ -67,13 +67,20 @@ def kind_of_media(url: str) -> MediaKind:
 
 def encoded_media(block: Block) -> Media | None:
     """Return the data in a block, or None when it holds none, a reference only, or data in several places."""
-    if block.get("type") in _NO_MEDIA:
+    if block.get("type") in _NO_MEDIA or _is_screenshot(block):
         return None
     urls = list(_data_urls(block, _MAX_DEPTH))
     if len(urls) != 1 or len(urls[0]) < MIN_CHARACTERS:
         return None
     kind = next((kind for kind in _KINDS if kind == block.get("type")), None)
     return Media(kind or kind_of_media(urls[0]), urls[0])
+
+
+def _is_screenshot(block: Block) -> bool:
+    """Tell whether a block is a screenshot in the Responses API, in whose place no text may stand."""
+    return any(
+        isinstance(held, dict) and held.get("type") == "computer_screenshot" for held in block.values()
+    )
 
 
 def _data_urls(value: Any, depth: int) -> Iterator[str]:

@@ -37,11 +37,6 @@ OF: Final = "responses"
 _ROLES = {"user": "user", "assistant": "assistant", "system": "system", "developer": "system"}
 _CALL_KEYS = ("type", "call_id", "name", "arguments")
 _CUSTOM_KEYS = ("type", "call_id", "name", "input")
-_PIXEL = (
-    "data:image/png;base64,"
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNkYAAAAAYAAjCB0C8AAAAASUVORK5CYII="
-)
-"""Stands for a screenshot that left, behind which a text says so."""
 _SAID = "said"
 """Marks the first block of a message item, those that follow it belong to the same."""
 _ITEM = "responses_item"
@@ -131,6 +126,8 @@ def _read_run(run: Sequence[Any], place: int, tool_names: dict[str, str]) -> Msg
                 blocks += msg.get_content_blocks()
             elif _is_output(data, kind):
                 return _read_output(plain(dict(data), ""), tool_names)
+            elif kind in ("function_call_output", "custom_tool_call_output"):
+                raise wrong("call_id", "a string", data.get("call_id"))
             else:
                 blocks.append(_read_item(plain(dict(data), ""), kind, tool_names))
         except InvalidMessageError as error:
@@ -174,6 +171,8 @@ def _remark(noted: dict[str, Any]) -> dict[str, Any] | None:
 
 
 _TEXTS = ("input_text", "output_text", "text")
+_PRINTED = ("stdout", "stderr")
+_SCREENSHOT = "computer_screenshot"
 _FILE_KEYS = ("filename", "file_data")
 
 
@@ -201,11 +200,14 @@ def _read_part(part: object, path: str) -> Block:
     return {"type": WRAPPED, WRAPPED: data}
 
 
-def _write_part(block: Block, role: str) -> dict[str, Any]:
+def _write_part(block: Block, role: str, *, is_output: bool = False) -> dict[str, Any]:
     noted, kind = remark_of(block, OF), block.get("type")
     part = noted.get("part")
-    if kind == WRAPPED and isinstance(block.get(WRAPPED), Mapping):
-        return dict(copy_json(block[WRAPPED]))
+    if kind == WRAPPED and isinstance(held := block.get(WRAPPED), Mapping):
+        if held.get("type") == _SCREENSHOT and not is_output:  # its call is gone
+            image = {key: held[key] for key in ("image_url", "file_id") if held.get(key) is not None}
+            return {"type": "input_image", **image, "detail": "auto"}
+        return dict(copy_json(held))
     if kind == "text":
         if part not in _TEXTS:
             part, noted = "output_text" if role == "assistant" else "input_text", {}
@@ -284,11 +286,12 @@ def _read_output(data: dict[str, Any], tool_names: dict[str, str]) -> Msg:
 
 
 def _read_output_part(part: object, path: str) -> Block:
-    """Return a part of an output; what a shell printed is one text, with all else beside it."""
-    if not (isinstance(part, dict) and "outcome" in part and isinstance(part.get("stdout"), str)):
+    """Return a part of an output; the longer of what a shell printed is its text, with all else beside it."""
+    if not (isinstance(part, dict) and all(isinstance(part.get(key), str) for key in _PRINTED)):
         return _read_part(part, path)
-    noted = remember(part, ("stdout",), ("stdout",), f"{path}.")
-    return {"type": "text", "text": part["stdout"], REMARK: {"of": OF, "part": "stdout", **noted}}
+    key = max(_PRINTED, key=lambda key: len(part[key]))
+    noted = remember(part, (key,), (key,), f"{path}.")
+    return {"type": "text", "text": part[key], REMARK: {"of": OF, "part": key, **noted}}
 
 
 # Writing
@@ -312,7 +315,7 @@ def _write_message(msg: Msg) -> Iterator[dict[str, Any]]:
     if role == "assistant":
         yield from _write_run(others)
     for block in results:
-        yield from _write_output(block)
+        yield _write_output(block)
     if role == "assistant" or (results and not others):
         return
     if isinstance(msg.content, str):
@@ -367,7 +370,7 @@ def _write_call(block: Block, noted: Mapping[str, Any]) -> dict[str, Any]:
     return assemble({"type": kind, "call_id": block["id"], **said}, noted)
 
 
-def _write_output(block: Block) -> Iterator[dict[str, Any]]:
+def _write_output(block: Block) -> dict[str, Any]:
     noted, output = remark_of(block, OF), block["output"]
     kind = noted.get("part") or "function_call_output"
     fields: dict[str, Any] = {"type": kind, noted.get("names") or _usual_key(kind): block["id"]}
@@ -379,23 +382,18 @@ def _write_output(block: Block) -> Iterator[dict[str, Any]]:
         if noted.get("made"):
             fields |= _made(kind, output)
     elif form == "dict" and len(output) == 1 and output[0].get("type") == WRAPPED:
-        fields["output"] = _write_part(output[0], "user")
+        fields["output"] = _write_part(output[0], "user", is_output=True)
     else:
         fields["output"] = [_write_output_part(part) for part in output]
-    if kind != "computer_call_output" or isinstance(fields.get("output"), dict):
-        yield assemble(fields, noted)
-        return
-    # Nothing but an image may stand there.
-    yield assemble(fields | {"output": {"type": "computer_screenshot", "image_url": _PIXEL}}, noted)
-    texts = [output] if isinstance(output, str) else [str(part.get("text", "")) for part in output]
-    yield {"role": "user", "content": "\n".join(texts)}
+    return assemble(fields, noted)
 
 
 def _write_output_part(block: Block) -> dict[str, Any]:
     noted = remark_of(block, OF)
-    if noted.get("part") == "stdout":
-        return assemble({"stdout": block["text"]}, noted)
-    return _write_part(block, "user")
+    part = noted.get("part")
+    if part in _PRINTED:
+        return assemble({part: block["text"]}, noted)
+    return _write_part(block, "user", is_output=True)
 
 
 def _made(kind: str, text: str) -> dict[str, Any]:

@@ -19,6 +19,12 @@ dict, in a block about that block's call or part. A JSON-like dict, absent when 
 WRAPPED = "openai_part"
 """Type of the block that holds a part which, unwrapped, would be taken for something else."""
 
+_PIXEL = (
+    "data:image/png;base64,"
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNkYAAAAAYAAjCB0C8AAAAASUVORK5CYII="
+)
+"""Stands for a screenshot that never came."""
+
 MARKERS: Final = "markers"
 
 MAX_DEPTH: Final = 100
@@ -318,11 +324,15 @@ def without_remark(block: Block) -> Block:
     return {key: value for key, value in block.items() if key != REMARK}
 
 
-def hidden_in(block: Block) -> dict[str, Any]:
-    """Return what a thought carries that only its provider reads: a signature, or all of it encrypted."""
-    remark = block.get(REMARK)
-    extra = remark.get("extra") if isinstance(remark, dict) else None
-    return extra if isinstance(extra, dict) else {}
+def hidden_in(holder: Block | None) -> dict[str, Any]:
+    """Return what a block, or a message's metadata, carries beside what is read of it, in a form other than
+    chat dicts: a thought's signature, citations, what a shell wrote beside its output.
+    """
+    remark = holder.get(REMARK) if holder else None
+    if not isinstance(remark, dict) or not isinstance(remark.get("of"), str):
+        return {}
+    held = [remark.get("extra"), (remark.get("item") or {}).get("extra")]
+    return {key: value for extra in held if isinstance(extra, dict) for key, value in extra.items()}
 
 
 def form_of(block: Block) -> str | None:
@@ -369,7 +379,11 @@ def among_of(msg: Msg) -> dict[str, Any] | None:
 def answer_of(call: Block) -> dict[str, Any]:
     """Return what a result of our own needs to be of the kind that a call asks for (Responses API)."""
     kind = remark_of(call, "responses").get("part")
-    return {REMARK: {"of": "responses", "part": f"{kind}_output", "made": "yes"}} if kind else {}
+    remark = {"of": "responses", "part": f"{kind}_output", "made": "yes"}
+    if kind == "computer_call":  # nothing but an image may stand there
+        shot = {"type": "computer_screenshot", "image_url": _PIXEL}
+        return {"output": [{"type": WRAPPED, WRAPPED: shot}], REMARK: {**remark, "content": "dict"}}
+    return {REMARK: remark} if kind else {}
 
 
 def content_form(msg: Msg) -> str | None:

@@ -88,17 +88,19 @@ def count_characters(msg: Msg, *, with_media: bool = False) -> int:
         return total + len(msg.content)
     for block in msg.content:
         kind = block.get("type")
+        total += _count_other_characters(hidden_in(block), with_media)
         if kind == "text":
             total += len(block["text"])
         elif kind == "thinking":
-            hidden = _count_other_characters(hidden_in(block), with_media)
-            total += max(len(block["thinking"]), hidden)
+            total += len(block["thinking"])
         elif kind == "tool_use":
             total += len(block["name"]) + len(block.get("raw_input") or written_arguments(block))
             total += sum(_count_other_characters(extra, with_media) for extra in extras_of_call(block))
         elif kind == "tool_result":
             output = block["output"]
             inner = [{"type": "text", "text": output}] if isinstance(output, str) else output
+            beside = (hidden_in(each) for each in inner if isinstance(each, dict))
+            total += sum(_count_other_characters(extra, with_media) for extra in beside)
             total += sum(
                 len(each["text"]) if is_text(each) else _count_other_characters(each, with_media)
                 for each in inner

@@ -129,7 +129,10 @@ class TiktokenCounter:
         vocabulary = self._vocabulary or self._load()
         count, count_name = vocabulary.count, vocabulary.count_name
         content = msg.content
-        others = self._measure_extra(extra_of(msg.metadata), vocabulary) if msg.metadata else 0
+        others = 0
+        if msg.metadata:
+            beside = extra_of(msg.metadata) | hidden_in(msg.metadata)
+            others = self._measure_extra(beside, vocabulary)
         if isinstance(content, str):
             tokens = vocabulary.count_whole(content)
             return MessageTokens(tokens + others + _overhead(msg, vocabulary), (tokens,))
@@ -144,14 +147,15 @@ class TiktokenCounter:
             if kind == "text":
                 texts.append(count(block["text"]))
             elif kind == "thinking":
-                hidden = self._measure_extra(hidden_in(block), vocabulary)
-                others += max(count(block["thinking"]), hidden)
+                others += max(count(block["thinking"]), self._measure_extra(hidden_in(block), vocabulary))
+                continue
             elif kind == "tool_use":
                 others += count_name(block["name"]) + count(written_arguments(block))
                 others += max(CALL_TOKENS, count_name(block["id"]))
                 others += sum(self._measure_extra(extra, vocabulary) for extra in extras_of_call(block))
             else:
                 others += block_tokens(block, count, self._image_formula)
+            others += self._measure_extra(hidden_in(block), vocabulary)
         # Results go as messages of their own; what stands beside them, or nothing at all, goes as one.
         if not only_results:
             others += _overhead(msg, vocabulary)
@@ -164,10 +168,12 @@ class TiktokenCounter:
         if _sends_result_name(msg, block):
             others += NAME_TOKENS + count_name(block["name"])
         output = block["output"]
+        others += self._measure_extra(hidden_in(block), vocabulary)
         if isinstance(output, str):
             texts.append(count(output))
             return others
         for inner in output:
+            others += self._measure_extra(hidden_in(inner), vocabulary) if isinstance(inner, dict) else 0
             if is_text(inner):
                 texts.append(count(inner["text"]))
             elif isinstance(inner, dict):

@@ -319,6 +319,7 @@ def test_texts_and_images_of_the_responses_api_are_read_in_chat_dicts() -> None:
         (from_responses, {"role": "assistant", "content": None, "tool_calls": [{}]}, "chat dict"),
         (from_responses, {"role": "tool", "tool_call_id": "c", "content": "x"}, "function_call_output"),
         (from_responses, {"role": "user", "content": [{"type": "tool_result"}]}, "form='anthropic'"),
+        (from_responses, {"type": "function_call_output", "output": "x"}, "call_id: expected a string"),
         (from_anthropic, {"role": "tool", "tool_call_id": "c", "content": "x"}, "role"),
     ],
 )
@@ -568,3 +569,92 @@ def test_views_of_whatever_a_provider_accepts_are_accepted(
             assert json.dumps(write(read(view))) == json.dumps(view)
 
     check()
+
+
+# What is counted, refused, deleted
+
+
+def printed(number: int) -> list[Dict]:
+    outcome = {"type": "exit", "exit_code": 2}
+    output = [{"stdout": "", "stderr": rows(number, 120), "outcome": outcome}]
+    call = {"type": "shell_call", "call_id": f"c{number}", "action": {"commands": ["make"]}}
+    return [call, {"type": "shell_call_output", "call_id": f"c{number}", "output": output}]
+
+
+def cited(number: int) -> list[Dict]:
+    citation = {"type": "char_location", "cited_text": rows(number, 120), "document_index": 0}
+    block = {"type": "text", "text": f"It is {number}.", "citations": [citation]}
+    return [{"role": "assistant", "content": [block]}, {"role": "user", "content": f"And {number + 1}?"}]
+
+
+@pytest.mark.parametrize(("form", "make"), [("responses", printed), ("anthropic", cited)])
+async def test_what_stands_beside_texts_is_counted(form: Any, make: Any) -> None:
+    said = [{"role": "user", "content": "Go."}, *(one for number in range(6) for one in make(number))]
+    memory = CompressedMemory(max_total_tokens=2_500)
+    view = await memory.view(said, form=form)
+    assert memory.stats().events > 0
+    assert COUNTER.count_text(json.dumps(view)) < 4_000
+
+
+@pytest.mark.parametrize("place", [2, 3])
+async def test_half_of_a_message_that_was_deleted_stays_so_after_a_restart(place: int) -> None:
+    result = {"type": "tool_result", "tool_use_id": "a", "content": "a secret"}
+    said = [
+        {"role": "user", "content": "Go."},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "f", "input": {}}]},
+        {"role": "user", "content": [result, {"type": "text", "text": "a note"}]},
+        {"role": "assistant", "content": "Done."},
+    ]
+    memory = CompressedMemory(max_total_tokens=4_000)
+    await memory.view(said, form="anthropic")
+    await memory.delete([(await memory.get_history())[place].id])
+    before = await memory.view(said, form="anthropic")
+    again = CompressedMemory(max_total_tokens=4_000, store=memory.store)
+    await again.load(json.loads(json.dumps(await memory.save())))
+    assert await again.view(said, form="anthropic") == before
+    assert ("a secret" in json.dumps(before)) == (place == 3)
+    assert ("a note" in json.dumps(before)) == (place == 2)
+
+
+async def test_what_was_deleted_of_a_run_that_becomes_longer_stays_deleted() -> None:
+    said = [{"role": "user", "content": "Go."}, {"role": "assistant", "content": "a secret"}]
+    memory = CompressedMemory(max_total_tokens=4_000)
+    await memory.view(said, form="responses")
+    await memory.delete([(await memory.get_history())[1].id])
+    for number in range(3):
+        said.append({"role": "assistant", "content": f"More {number}."})
+        assert await memory.view(said, form="responses") == [said[0], *said[2:]]
+
+
+async def test_what_a_model_gave_first_may_become_more() -> None:
+    memory = CompressedMemory(max_total_tokens=4_000)
+    first = {"role": "assistant", "content": "Hello, how can I help?"}
+    await memory.view([first], form="responses")
+    said = [first, {"role": "assistant", "content": "Anyone?"}]
+    assert await memory.view(said, form="responses") == said
+
+
+def test_cache_marks_stay_without_a_memory() -> None:
+    said = [{"role": "user", "content": [marked({"type": "text", "text": "Go."})]}]
+    (message,) = compress_messages(said, form="anthropic", max_total_tokens=4_000).messages
+    assert message == said[0]
+
+
+async def test_a_screenshot_without_its_call_is_an_image() -> None:
+    call = {"type": "computer_call", "id": "cu", "call_id": "c", "pending_safety_checks": []}
+    call |= {"status": "completed", "action": {"type": "screenshot"}}
+    shot = {"type": "computer_screenshot", "image_url": PIXELS}
+    said = [
+        {"role": "user", "content": "Go."},
+        call,
+        {"role": "user", "content": "Wait."},
+        {"type": "computer_call_output", "call_id": "c", "output": shot},
+        {"role": "user", "content": "And?"},
+    ]
+    memory = CompressedMemory(max_total_tokens=8_000)
+    view = await memory.view(said[:3], form="responses")
+    assert view[2]["output"]["type"] == "computer_screenshot"
+    assert COUNTER.count_messages(from_responses(view)) == memory.stats().view_tokens
+    view = await memory.view(said, form="responses")
+    assert [part["type"] for part in view[4]["content"]] == ["input_text", "input_image"]
+    assert responses_rules.problems(view) == []
