@@ -283,7 +283,7 @@ async def _canned(
     maker: SegmentMaker, request: SummaryRequest, *, _real: Any = SegmentMaker._summarize, **how: Any
 ) -> Any:
     if not any(msg.role == "user" for msg in request.messages):
-        return "Previous conversation was too long to summarize."
+        return "Previous conversation was too long to summarize.", False
     return await _real(maker, request, **how)
 
 
