@@ -159,8 +159,7 @@ def to_anthropic(messages: Iterable[Msg]) -> list[Any]:
     All results of an assistant's calls come first in the next message. Where the assistant would speak first,
     the user opens; of more than four cache marks the last four stay. A system message of another form, for
     which there is no place but the request's `system`, becomes the user's, as does one that no longer stands
-    before the assistant. Thoughts without a signature, as
-    other providers write them, are left out.
+    before the assistant. Thoughts without a signature, as other providers write them, are left out.
 
     Raises:
         InvalidArgumentError: `messages` is not a list or another iterable of `Msg`.

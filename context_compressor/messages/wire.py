@@ -328,11 +328,9 @@ def hidden_in(holder: Block | None) -> dict[str, Any]:
     """Return what a block, or a message's metadata, carries beside what is read of it, in a form other than
     chat dicts: a thought's signature, citations, what a shell wrote beside its output.
     """
-    remark = holder.get(REMARK) if holder else None
-    if not isinstance(remark, dict) or not isinstance(remark.get("of"), str):
-        return {}
-    held = [remark.get("extra"), (remark.get("item") or {}).get("extra")]
-    return {key: value for extra in held if isinstance(extra, dict) for key, value in extra.items()}
+    name = form_name_of(holder)
+    remark = {} if name is None else remark_of(holder, name)
+    return {**remark.get("extra", {}), **remark.get("item", {}).get("extra", {})}
 
 
 def form_of(block: Block) -> str | None:
@@ -370,10 +368,9 @@ def form_name_of(holder: Block | None) -> str | None:
 
 def among_of(msg: Msg) -> dict[str, Any] | None:
     """Return the metadata of what is written as a message is that came in another form among chat dicts."""
-    remark = (msg.metadata or {}).get(REMARK)
-    if not (isinstance(remark, dict) and "among" in remark):
-        return None
-    return {REMARK: {key: remark[key] for key in ("of", "among")}}
+    name = form_name_of(msg.metadata)
+    remark = {} if name is None else remark_of(msg.metadata, name)
+    return {REMARK: {key: remark[key] for key in ("of", "among")}} if "among" in remark else None
 
 
 def answer_of(call: Block) -> dict[str, Any]:

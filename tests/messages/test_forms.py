@@ -626,6 +626,13 @@ async def test_what_was_deleted_of_a_run_that_becomes_longer_stays_deleted() -> 
         assert await memory.view(said, form="responses") == [said[0], *said[2:]]
 
 
+@pytest.mark.parametrize("kept", [{"of": "x", "item": "y"}, {"among": "x"}, {"of": "x", "extra": 5}, "x"])
+def test_what_others_keep_under_the_key_of_the_forms_is_no_remark(kept: Any) -> None:
+    msg = Msg("user", [{"type": "text", "text": "Hello.", "openai": kept}], "user", {"openai": kept})
+    assert COUNTER.count_messages([msg]) == COUNTER.count_messages([{"role": "user", "content": "Hello."}])
+    assert to_openai([msg])[0]["role"] == to_responses([msg])[0]["role"] == "user"
+
+
 async def test_what_a_model_gave_first_may_become_more() -> None:
     memory = CompressedMemory(max_total_tokens=4_000)
     first = {"role": "assistant", "content": "Hello, how can I help?"}
