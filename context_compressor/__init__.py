@@ -46,10 +46,10 @@ if TYPE_CHECKING:
     from context_compressor.offload.files import FileOffloadStore
     from context_compressor.offload.retention import collect_garbage
     from context_compressor.offload.store import InMemoryOffloadStore, OffloadStore, ref_of
-    from context_compressor.summarizers.attempts import is_overflow, limit_in
     from context_compressor.summarizers.dashscope import DashScopeSummarizer
     from context_compressor.summarizers.extracts import ExtractiveSummarizer
     from context_compressor.summarizers.fallback import FallbackSummarizer
+    from context_compressor.summarizers.faults import is_overflow, limit_in
     from context_compressor.summarizers.openai import OpenAISummarizer
     from context_compressor.summarizers.protocol import Summarizer, Summary, SummaryRequest
     from context_compressor.tokens.counter import TokenCounter
@@ -166,8 +166,8 @@ _MODULES = {
     "from_openai": "messages.chat",
     "from_responses": "messages.responses",
     "in_turn": "messages.chat",
-    "is_overflow": "summarizers.attempts",
-    "limit_in": "summarizers.attempts",
+    "is_overflow": "summarizers.faults",
+    "limit_in": "summarizers.faults",
     "ref_of": "offload.store",
     "to_anthropic": "messages.anthropic",
     "to_openai": "messages.chat",

@@ -168,8 +168,6 @@ def modules_after(statement: str) -> set[str]:
     [
         ("offload.protocol", "ref_of"),
         ("offload.directory.gc", "collect_garbage"),
-        ("summarizers.overflow", "is_overflow"),
-        ("summarizers.overflow", "limit_in"),
     ],
 )
 def test_a_path_that_moved_warns_and_gives_the_same(path: str, name: str) -> None:

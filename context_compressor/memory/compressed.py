@@ -201,7 +201,7 @@ class CompressedMemory(MemoryBase):
             ContextOverflowError, RedactionError, SummarizerError, OffloadError: as `get_memory`.
             LoopError: the memory is used by `view_sync`.
         """
-        shape, text = as_form(form), _system_text(system)
+        shape, text = as_form(form), system_text(system)
         said = [] if messages is None else as_list(messages)
         text += shape.beside(said)
         self.face.take()
@@ -572,7 +572,7 @@ class CompressedMemory(MemoryBase):
         await self.aclose()
 
 
-def _system_text(system: object) -> str:
+def system_text(system: object) -> str:
     """Return what a request carries beside its messages as one text.
 
     Raises:

@@ -66,6 +66,11 @@ class Synced(NamedTuple):
         wires = [without_long_texts(wire) for wire in piece.wires]
         return cls(wires, piece.markers, tuple(ids), piece.digest, answers)
 
+    @property
+    def speaks(self) -> bool:
+        """Whether it is more than an instruction, which many conversations share."""
+        return any(wire.get("role") not in INSTRUCTING for wire in self.wires)
+
 
 class Piece(NamedTuple):
     """A piece of a list that was read."""

@@ -105,6 +105,23 @@ class Face:
         return _run(work, loop)
 
 
+def run_blocking(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine in the background loop, and wait for it: for what is called without asyncio.
+
+    Raises:
+        LoopError: it is called from that very loop, which it would stop for ever.
+    """
+    loop = _BACKGROUND.get()
+    try:
+        running = asyncio.get_running_loop()
+    except RuntimeError:
+        running = None
+    if running is loop:
+        work.close()
+        raise LoopError("called from the loop that would have to do the work; await the async form here")
+    return _run(work, loop)
+
+
 def _run(work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T:
     """Run a coroutine in another thread's loop, with the caller's context variables; an interrupt ends it."""
     context, begun, done = copy_context(), Future[asyncio.Task[T]](), Future[T]()

@@ -8,15 +8,15 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Container, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import update_wrapper
-from typing import TYPE_CHECKING, Any, ParamSpec, SupportsIndex, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, SupportsIndex, TypeVar
 
 from context_compressor.compression.config import CompressionConfig, as_config
 from context_compressor.errors import ContextOverflowError, InvalidStateError, OffloadError
 from context_compressor.events import EventHook
 from context_compressor.memory.base import check_collaborators
-from context_compressor.memory.compressed import CompressedMemory
+from context_compressor.memory.compressed import CompressedMemory, system_text
 from context_compressor.memory.history import Add
 from context_compressor.memory.in_memory import InMemoryMemory
 from context_compressor.memory.listed import Synced, digests_of, is_as_it_was, read_pieces
@@ -46,7 +46,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _VERSION = 1
-_TOOLS_KEY = "names_tools"
+TOOLS_KEY = "names_tools"
 """Where a state says that the agent has the tools."""
 
 
@@ -69,7 +69,7 @@ class CompressionResult:
 
         Stand-ins name them once they were asked for: that is noted in `state`.
         """
-        self.state[_TOOLS_KEY] = True
+        self.state[TOOLS_KEY] = True
         return self._memory.tools(self._form)
 
 
@@ -85,6 +85,7 @@ async def acompress_messages(
     state: Mapping[str, Any] | None = None,
     prompt_tokens: int | None = None,
     refused: bool = False,
+    system: str | Sequence[Mapping[str, Any]] | None = None,
     **fields: Any,
 ) -> CompressionResult:
     """Return a view of chat dicts that fits the budget.
@@ -104,6 +105,7 @@ async def acompress_messages(
         prompt_tokens: what the provider counted for the request with the earlier call's messages, as
             `CompressedMemory.record_usage` takes it.
         refused: whether the provider refused that request as too long; these messages then take clearly less.
+        system: what the request carries beside the messages; it is counted.
         fields: any field of `CompressionConfig` by itself, in the place of `config`.
 
     Raises:
@@ -115,11 +117,46 @@ async def acompress_messages(
         SummarizerError, OffloadError: only with `on_failure="raise"`.
     """
     check_collaborators(config, store, summarizer, counter, on_event)
+    call = Call(as_config(config, fields), store, summarizer, counter, as_form(form))
+    result = await compress(
+        messages,
+        call,
+        on_event=on_event,
+        state=state,
+        prompt_tokens=prompt_tokens,
+        refused=refused,
+        system=system,
+    )
+    own = [copy_json(one) if isinstance(one, dict) else one for one in result.messages]
+    form_name: FormName = "chat" if isinstance(form, Form) else form
+    return replace(result, messages=own, _form=form_name)
+
+
+class Call(NamedTuple):
+    """What a memory behind a state is made with."""
+
+    config: CompressionConfig
+    store: OffloadStore | None
+    summarizer: Summarizer | None
+    counter: TokenCounter | None
+    form: Form
+
+
+async def compress(
+    messages: Iterable[Any],
+    call: Call,
+    *,
+    on_event: EventHook | None,
+    state: Mapping[str, Any] | None,
+    system: str | Sequence[Mapping[str, Any]] | None,
+    prompt_tokens: int | None = None,
+    refused: bool = False,
+) -> CompressionResult:
+    """Return what `acompress_messages` does, unaltered messages being the list's own objects."""
     # The memory ends with this call, and nothing that it prepared would be used.
-    settings = as_config(config, fields).model_copy(update={"background_ratio": None})
-    shape = as_form(form)
-    call = (settings, store, summarizer, counter, shape)
-    listed = as_list(messages)
+    call = call._replace(config=call.config.model_copy(update={"background_ratio": None}))
+    shape, store = call.form, call.store
+    listed, text = as_list(messages), system_text(system)
     said = shape.pieces(listed)
     kept = _take(state, call, said)
     if kept is None:
@@ -131,7 +168,7 @@ async def acompress_messages(
         await kept.memory._add(new)
     memory = kept.memory
     memory._runner.start_counting(on_event)
-    memory._tracker.state.shown.set_system(shape.beside(listed))
+    memory._tracker.state.shown.set_system(text + shape.beside(listed))
     if prompt_tokens is not None:
         memory.record_usage(prompt_tokens)
     if refused:
@@ -144,8 +181,8 @@ async def acompress_messages(
             for index, ids in zip(_places(said), (one.ids for one in kept.listed), strict=True)
             for id in ids
         }  # ids are of our making
-        raise overflow_error(memory._tracker.state, settings, places) from None
-    result_state = _State({"version": _VERSION, SAVED_KEY: memory._save()})
+        raise overflow_error(memory._tracker.state, call.config, places) from None
+    result_state = KeptState({"version": _VERSION, SAVED_KEY: memory._save()})
     result_state.kept = kept
     texts = kept.carried.texts()
     if texts:
@@ -154,14 +191,11 @@ async def acompress_messages(
     if store is None or texts:
         result_state["texts"] = InMemoryOffloadStore(texts).to_state()
     if memory._tracker.state.names_tools:
-        result_state[_TOOLS_KEY] = True
+        result_state[TOOLS_KEY] = True
     memory.face = Face()  # what the tools are called from is another matter
     own = [(one.ids, list(piece)) for one, piece in zip(kept.listed, said, strict=True)]
-    shown = memory._written(memory._tracker.state, shape, own)
-    shown = [copy_json(one) if isinstance(one, dict) else one for one in shown]  # none of the caller's list
-    written = shape.finish(shown, listed, None)
-    form_name: FormName = "chat" if isinstance(form, Form) else form
-    return CompressionResult(written, memory.stats(), result_state, memory, form_name)
+    shown = shape.finish(memory._written(memory._tracker.state, shape, own), listed, system)
+    return CompressionResult(shown, memory.stats(), result_state, memory)
 
 
 def _places(pieces: Sequence[Sequence[Any]]) -> Iterator[int]:
@@ -177,7 +211,7 @@ class _Kept:
     """The memory behind a state, for a call that is handed that very state."""
 
     memory: CompressedMemory
-    call: tuple[object, ...]
+    call: Call
     """What it was made with."""
     carried: InMemoryOffloadStore
     """Texts that the state carries."""
@@ -189,7 +223,7 @@ class _Kept:
     """What the list said."""
 
 
-class _State(dict[str, Any]):
+class KeptState(dict[str, Any]):
     """A state, and the memory that it was saved from, as long as nobody else holds either."""
 
     kept: _Kept | None = None
@@ -198,9 +232,9 @@ class _State(dict[str, Any]):
         return dict, (dict(self),)  # a copy is the data alone
 
 
-def _take(state: object, call: tuple[object, ...], said: Sequence[Sequence[Any]]) -> _Kept | None:
+def _take(state: object, call: Call, said: Sequence[Sequence[Any]]) -> _Kept | None:
     """Return the memory behind a state, if the call goes on where it ends; it is handed out once."""
-    if not isinstance(state, _State):
+    if not isinstance(state, KeptState):
         return None
     kept, state.kept = state.kept, None
     if kept is None or kept.call != call or len(said) < len(kept.listed):
@@ -208,7 +242,7 @@ def _take(state: object, call: tuple[object, ...], said: Sequence[Sequence[Any]]
     return kept if all(map(is_as_it_was, kept.listed, said)) else None
 
 
-async def _begin(earlier: Mapping[str, Any], call: tuple[Any, ...], said: Sequence[Sequence[Any]]) -> _Kept:
+async def _begin(earlier: Mapping[str, Any], call: Call, said: Sequence[Sequence[Any]]) -> _Kept:
     """Return a memory that was made from a state and a list."""
     settings, store, summarizer, counter, form = call
     carried = InMemoryOffloadStore.from_state(earlier.get("texts", {}))
@@ -226,7 +260,7 @@ async def _begin(earlier: Mapping[str, Any], call: tuple[Any, ...], said: Sequen
     memory = CompressedMemory(base, settings, used, summarizer, counter)
     # Not `load_state_dict`, which would read the history once more.
     memory._start_from(read_saved(earlier.get(SAVED_KEY), settings, memory.counter))
-    if earlier.get(_TOOLS_KEY):
+    if earlier.get(TOOLS_KEY):
         memory.offer_tools()
     return _Kept(memory, call, carried, named, seen, listed)
 

@@ -15,7 +15,6 @@ from context_compressor.errors import (
     UnrelatedMessagesError,
 )
 from context_compressor.memory.listed import (
-    INSTRUCTING,
     MAY_RETURN,
     Followed,
     Listed,
@@ -210,13 +209,13 @@ class ListFollower:
 
     def _refuse_unrelated(self, said: Sequence[Sequence[Any]], known: Listed, same: int) -> None:
         """Refuse a list of which no message but instructions was ever said here, where something was."""
-        if any(_speaks(one) for one in known.synced[:same]):
+        if any(one.speaks for one in known.synced[:same]):
             return
         pairs = zip(known.synced, said, strict=False)
-        if any(_speaks(one) and is_as_it_was(one, new[: len(one.wires)]) for one, new in pairs):
+        if any(one.speaks and is_as_it_was(one, new[: len(one.wires)]) for one, new in pairs):
             return  # what a model gave in one go may have become more
         told = [known.synced, *(branch.listed for branch in self._tracker.branches)]
-        digests = {one.digest for synced in told for one in synced if _speaks(one)}
+        digests = {one.digest for synced in told for one in synced if one.speaks}
         shown = any(not is_instruction(item.source) for item in self._tracker.state.items)
         if (digests or shown) and digests.isdisjoint(digest_of(wires_of(new)) for new in said):
             raise UnrelatedMessagesError(
@@ -380,11 +379,6 @@ def _written(messages: Sequence[Msg], loaded: Sequence[Followed], form: Form) ->
             piece = Piece(group, wires_of(wires), [], digest_of(wires))
             found.append(Synced.of(piece, (msg.id for msg in group)))
     return found
-
-
-def _speaks(one: Synced) -> bool:
-    """Tell whether a message is more than an instruction, which many conversations share."""
-    return any(wire.get("role") not in INSTRUCTING for wire in one.wires)
 
 
 def _by_its_place(error: InvalidMessageError, said: Sequence[Any], form: Form) -> InvalidMessageError:

@@ -19,6 +19,7 @@ from context_compressor.errors import (
 from context_compressor.memory.tracking import Tracker
 from context_compressor.offload.store import (
     InMemoryOffloadStore,
+    KeepingStore,
     OffloadStore,
     check_ref,
     list_refs,
@@ -125,7 +126,8 @@ class Texts:
             Why the store refused some, which then stay in the ledger.
         """
         refusal: OffloadError | None = None
-        if isinstance(self._store, InMemoryOffloadStore):
+        store = self._store.wrapped if isinstance(self._store, KeepingStore) else self._store
+        if isinstance(store, InMemoryOffloadStore):
             return None
         if self._tracker.state.ledger.pending:
             return None  # the store refuses what can be read, and words can wait

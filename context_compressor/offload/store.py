@@ -137,14 +137,14 @@ class KeepingStore:
     """
 
     def __init__(self, wrapped: OffloadStore, kept: Collection[str] | None = None) -> None:
-        self._wrapped = wrapped
+        self.wrapped = wrapped
         self._kept = kept
         self.write, self.read, self.refs = wrapped.write, wrapped.read, wrapped.refs
 
     async def delete(self, ref: str) -> None:
         """Remove the text under `ref` unless it is to stay."""
         if self._kept is not None and ref not in self._kept:
-            await self._wrapped.delete(ref)
+            await self.wrapped.delete(ref)
 
 
 class InMemoryOffloadStore:

@@ -53,7 +53,7 @@ _ROOM = re.compile(
 _MIN_LIMIT = 16
 
 
-def is_overflow(status: int, code: str | None, text: str) -> bool:
+def says_overflow(status: int, code: str | None, text: str) -> bool:
     """Tell whether an answer with this HTTP status, error code and text says that the prompt was too long."""
     if code in _CODES or status == 413:
         return True
@@ -62,7 +62,7 @@ def is_overflow(status: int, code: str | None, text: str) -> bool:
     return _TEXT.search(_NO_LENGTH.sub("", text)) is not None
 
 
-def limit_in(text: str) -> int | None:
+def limit_said(text: str) -> int | None:
     """Return how many tokens the model reads, as an error text says, or None when it does not."""
     if _NO_TOKENS.search(text) and "token" not in text:
         return None

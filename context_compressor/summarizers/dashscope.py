@@ -9,9 +9,9 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 from context_compressor.errors import SummarizerError
+from context_compressor.summarizers.faults import Fault
 from context_compressor.summarizers.provider import (
     Answer,
-    Fault,
     ProviderSettings,
     ProviderSummarizer,
     as_answer,

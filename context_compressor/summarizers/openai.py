@@ -10,9 +10,9 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Unpack
 
 from context_compressor.errors import InvalidArgumentError, SummarizerError, check_members
+from context_compressor.summarizers.faults import Fault
 from context_compressor.summarizers.provider import (
     Answer,
-    Fault,
     ProviderSettings,
     ProviderSummarizer,
     as_answer,

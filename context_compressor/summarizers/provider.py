@@ -10,10 +10,9 @@ import math
 import os
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple, TypedDict
+from typing import Any, ClassVar, NamedTuple, TypedDict
 
 from context_compressor.errors import (
     InvalidArgumentError,
@@ -26,13 +25,14 @@ from context_compressor.messages.text import strip_reasoning
 from context_compressor.summarizers.attempts import (
     Paid,
     current_attempts,
-    is_overflow,
-    limit_in,
+    limit_said,
     paying,
     room_in,
+    says_overflow,
     take_attempt,
 )
 from context_compressor.summarizers.cutting import drop_torn_end
+from context_compressor.summarizers.faults import Fault, causes_of
 from context_compressor.summarizers.prompts import build_prompt
 from context_compressor.summarizers.protocol import Summary, SummaryRequest
 from context_compressor.tokens.counter import TokenCounter
@@ -62,22 +62,6 @@ _WITHHELD = frozenset({"content_filter", "sensitive"})
 _KEY = re.compile(r"\bsk-[\w*-]{6,}", re.ASCII)  # Chinese may stand beside it without a blank
 _MIN_KEY_CHARS = 6
 """Shorter keys are dummies; hiding "x" would garble every message."""
-
-
-@dataclass(eq=False, repr=False)
-class Fault(Exception):
-    """Why one attempt failed, told alike for every SDK; raised and caught within this package."""
-
-    kind: Literal["timeout", "connection", "status", "unreadable", "empty"]
-    """`empty`: an answer in which there is nothing to read."""
-    text: str
-    status: int = 0
-    code: str | None = None
-    param: str | None = None
-    headers: Mapping[str, str] | None = None
-
-    def __str__(self) -> str:
-        return f"HTTP {self.status}: {self.text}" if self.kind == "status" else self.text
 
 
 class Answer(NamedTuple):
@@ -298,7 +282,7 @@ class ProviderSummarizer(ABC):
         if room is not None and self._limits and 0 < room < parameters[self._limits[0]]:
             self._max_room = room
             return True
-        is_too_long = is_overflow(fault.status, fault.code, fault.text)
+        is_too_long = says_overflow(fault.status, fault.code, fault.text)
         if is_too_long or not _REFUSAL.search(f"{fault.code} {fault.text}"):
             return False
         # A message may also name what to use instead; that was not sent.
@@ -331,8 +315,8 @@ class ProviderSummarizer(ABC):
             return self._error(f"the answer could not be read: {fault.text}"), None
         text = fault.text if fault.kind == "empty" else f"HTTP {fault.status}{times}: {fault.text}"
         # Some servers put their errors into a 200.
-        if is_overflow(fault.status or 200, fault.code, fault.text):
-            return SummarizerOverflowError(self._text(text), limit_tokens=limit_in(text)), None
+        if says_overflow(fault.status or 200, fault.code, fault.text):
+            return SummarizerOverflowError(self._text(text), limit_tokens=limit_said(text)), None
         is_passing = fault.status in _PASSING_STATUS or fault.status >= 500
         asked = _retry_after(fault.headers or {})
         pause = pause if asked is None else asked
@@ -358,18 +342,6 @@ class ProviderSummarizer(ABC):
     def _known_keys(self) -> list[str]:
         stripped = (key.strip() for key in self._keys() if isinstance(key, str))
         return [key for key in stripped if len(key) >= _MIN_KEY_CHARS]
-
-
-def causes_of(error: BaseException) -> Iterator[BaseException]:
-    """Yield an exception and those that led to it, the nearest first."""
-    seen: set[int] = set()
-    waiting: list[BaseException | None] = [error]
-    for current in waiting:
-        if current is not None and id(current) not in seen:
-            seen.add(id(current))
-            yield current
-            waiting += [current.__cause__, current.__context__]
-            waiting += current.exceptions if isinstance(current, BaseExceptionGroup) else ()
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:

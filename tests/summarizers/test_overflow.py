@@ -1,6 +1,6 @@
 import pytest
 
-from context_compressor.summarizers.attempts import is_overflow, limit_in, room_in
+from context_compressor.summarizers.attempts import limit_said, room_in, says_overflow
 
 
 @pytest.mark.parametrize(
@@ -62,8 +62,8 @@ from context_compressor.summarizers.attempts import is_overflow, limit_in, room_
     ],
 )
 def test_what_says_that_a_prompt_is_too_long(status: int, text: str, limit: int | None):
-    assert is_overflow(status, None, text)
-    assert limit_in(text) == limit
+    assert says_overflow(status, None, text)
+    assert limit_said(text) == limit
 
 
 @pytest.mark.parametrize(
@@ -130,12 +130,12 @@ def test_what_says_that_a_prompt_is_too_long(status: int, text: str, limit: int 
     ],
 )
 def test_what_servers_say_in_words_of_their_own(text: str, limit: int | None):
-    assert is_overflow(400, None, text)
-    assert limit_in(text) == limit
+    assert says_overflow(400, None, text)
+    assert limit_said(text) == limit
 
 
 def test_a_code_says_it_without_words():
-    assert is_overflow(400, "context_length_exceeded", "no")
+    assert says_overflow(400, "context_length_exceeded", "no")
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_a_code_says_it_without_words():
     ],
 )
 def test_what_says_something_else(status: int, text: str):
-    assert not is_overflow(status, None, text)
+    assert not says_overflow(status, None, text)
 
 
 @pytest.mark.parametrize(
@@ -195,5 +195,5 @@ def test_what_says_how_long_an_answer_may_be(text: str, room: int | None):
 
 
 def test_numbers_beyond_what_python_reads_are_no_limits() -> None:
-    assert limit_in(f"maximum context length is {'9' * 5000} tokens") is None
+    assert limit_said(f"maximum context length is {'9' * 5000} tokens") is None
     assert room_in(f"max_tokens must be at most {'9' * 5000}") == 10**12 - 1

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine
-from contextlib import ExitStack, asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager
 from typing import Any
 
 from agentscope import formatter as formatters
@@ -15,7 +14,8 @@ from agentscope.tool import Toolkit, ToolResponse
 
 from context_compressor.errors import InvalidArgumentError
 from context_compressor.messages.chat import from_openai
-from context_compressor.summarizers.provider import Answer, Fault, ProviderSummarizer, as_answer, causes_of
+from context_compressor.summarizers.faults import Fault, fault_of
+from context_compressor.summarizers.provider import Answer, ProviderSummarizer, as_answer
 from context_compressor.tools.source import OffloadSource
 from context_compressor.tools.tools import OffloadTools
 
@@ -104,8 +104,7 @@ class AgentScopeSummarizer(ProviderSummarizer):
         return last
 
     def _fault(self, error: Exception) -> Fault:
-        found = (fault for cause in causes_of(error) if (fault := _fault_in(cause)) is not None)
-        return next(found, Fault("unreadable", f"{type(error).__name__}: {error}"))
+        return fault_of(error) or Fault("unreadable", f"{type(error).__name__}: {error}")
 
     def _read(self, answer: Any) -> Answer:
         try:
@@ -125,45 +124,6 @@ def _formatter_for(model: ChatModelBase) -> FormatterBase:
     names = [_FORMATTERS[kind.__name__] for kind in type(model).__mro__ if kind.__name__ in _FORMATTERS]
     made: FormatterBase = getattr(formatters, names[0] if names else "OpenAIChatFormatter")()
     return made
-
-
-def _fault_in(error: BaseException) -> Fault | None:
-    """Return what an exception of any provider's SDK means, or None where it says nothing.
-
-    The SDKs call the HTTP status `status_code` (OpenAI, Anthropic, Ollama), `code` (Gemini) or `status`
-    (aiohttp). What DashScope refuses, AgentScope raises as a `RuntimeError` that shows the response.
-    """
-    fields = getattr(error, "__dict__", {})
-    if isinstance(error, RuntimeError) and (shown := _shown_response(str(error))):
-        fields = shown
-    text = str(fields.get("message") or fields.get("error") or error) or type(error).__name__
-    code, param = fields.get("code"), fields.get("param")
-    named = [fields.get("status_code"), code, fields.get("status")]
-    status = next((value for value in named if type(value) is int and 400 <= value < 600), None)
-    if status is None and isinstance(fields.get("body"), dict):
-        status = 200  # an error in the middle of a stream that had begun well
-    if status is not None:
-        code, param = (value if isinstance(value, str) else None for value in (code, param))
-        return Fault("status", text, status, code, param, getattr(fields.get("response"), "headers", None))
-    kinds = {kind.__name__ for kind in type(error).__mro__}
-    if isinstance(error, TimeoutError) or any("Timeout" in kind for kind in kinds):
-        return Fault("timeout", text)
-    if isinstance(error, OSError) or kinds & _BROKEN:
-        return Fault("connection", str(error.__cause__ or text))
-    return None
-
-
-_BROKEN = {"APIConnectionError", "TransportError", "ClientConnectionError", "ClientPayloadError"}
-"""Broken connections as OpenAI's and Anthropic's SDKs, httpx and aiohttp call them."""
-
-
-def _shown_response(text: str) -> dict[str, Any] | None:
-    """Return the response that an error text shows as JSON."""
-    with suppress(ValueError):
-        shown = json.loads(text[text.index("{") :])
-        if isinstance(shown, dict) and "status_code" in shown:
-            return shown
-    return None
 
 
 _RESPONSE_BLOCKS = frozenset({"text", "image", "audio", "video"})

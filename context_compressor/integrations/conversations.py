@@ -1,0 +1,349 @@
+"""Many conversations behind one adapter: a request's list is found again by its key or its own messages."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from context_compressor.compression.config import as_config
+from context_compressor.errors import InvalidArgumentError, InvalidStateError, check_members
+from context_compressor.events import CompressionEvent, EventHook
+from context_compressor.memory.base import check_collaborators
+from context_compressor.memory.compressed import CompressedMemory
+from context_compressor.memory.listed import INSTRUCTING, digest_of, wires_of
+from context_compressor.memory.reporting import CompressionStats
+from context_compressor.memory.saved import SAVED_KEY
+from context_compressor.memory.stateless import TOOLS_KEY, Call, CompressionResult, KeptState, compress
+from context_compressor.messages.chat import as_list
+from context_compressor.messages.forms import Form, FormName, as_form
+from context_compressor.offload.store import InMemoryOffloadStore, OffloadStore
+from context_compressor.summarizers.faults import is_overflow, limit_in
+from context_compressor.summarizers.protocol import Summarizer
+from context_compressor.tokens.counter import TokenCounter
+from context_compressor.tokens.tiktoken import TiktokenCounter
+
+logger = logging.getLogger(__name__)
+
+MOST = 1_000
+"""Conversations whose states are kept in this process: with more, those unused for longest go."""
+MOST_MEMORIES = 64
+"""Of those, so many have their memory at hand; the others' is made again from state and list, which takes
+some milliseconds for each hundred messages."""
+MOST_UNDER_A_NAME = 8
+"""Lists under one key whose states are kept beyond this process: an agent's, and those of agents it calls."""
+_VERSION = 1
+_NEW: dict[str, Any] = {"version": 1}
+
+KeyOf = Callable[[Any], str | Awaitable[str | None] | None]
+"""Returns the key of a request's conversation; None: it is found by its messages alone."""
+
+
+class States(Protocol):
+    """Where states are kept beyond this process: anything with these two methods, over a database say."""
+
+    async def get(self, key: str) -> dict[str, Any] | None:
+        """Return what was set under a key, or None."""
+        ...
+
+    async def set(self, key: str, state: dict[str, Any]) -> None:
+        """Keep a state, JSON-like data, under a key."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class Conversation:
+    """A list that was shown, and what is known of it."""
+
+    name: str
+    """Under which its state is kept: the caller's key, or what its messages begin with."""
+    spoken: list[str]
+    """What stands for each piece of the list but instructions, which may move, in order."""
+    state: dict[str, Any]
+    store: OffloadStore
+    stats: CompressionStats | None = None
+
+
+@dataclass(slots=True)
+class Shown:
+    """What is to be sent for a request, and what it was made of."""
+
+    messages: list[Any]
+    """The view, in the adapter's form; unaltered messages are the list's own objects."""
+    memory: CompressedMemory
+    """Knows the conversation up to here; read-back tools work with it."""
+    conversation: Conversation
+    said: list[Any] = field(repr=False)
+    system: Any = field(default=None, repr=False)
+    is_kept_elsewhere: bool = False
+    """Whether the framework keeps the state itself."""
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """JSON-like data by which another process goes on with the same view."""
+        return dict(self.conversation.state)
+
+
+class Conversations:
+    """Make views for requests of many conversations, each on the state that its list goes on from.
+
+    A list is data of its own: a view is made of its messages alone, whatever state it begins with, so that no
+    word of a conversation can come into another one. A state only spares what was paid for before.
+
+    Args:
+        form: the shape of messages.
+        store: where texts go; nothing is removed from it, since other conversations may name the same texts.
+            None: a store in memory for each conversation. What it no longer has is read from the list.
+        summarizer: who writes summaries; extractive when None.
+        on_event: receives every event; each is logged as well.
+        counter: measures messages; offline tiktoken when None.
+        states: where states are kept beyond this process; None: nowhere.
+        with_tools: whether the agent has the read-back tools, which stand-ins then name.
+        fields: any field of `CompressionConfig`.
+
+    Raises:
+        InvalidArgumentError: a field that there is not, or something of the wrong kind.
+        ValueError: thresholds that cannot be, or cannot work together.
+    """
+
+    def __init__(
+        self,
+        form: FormName | Form = "chat",
+        *,
+        store: OffloadStore | None = None,
+        summarizer: Summarizer | None = None,
+        on_event: EventHook | None = None,
+        counter: TokenCounter | None = None,
+        states: States | None = None,
+        with_tools: bool = True,
+        **fields: Any,
+    ) -> None:
+        check_collaborators(None, store, summarizer, counter, on_event)
+        if states is not None:
+            check_members(
+                "states", states, "an object with async get(key) and set(key, state)", ("get", "set")
+            )
+        self.form = as_form(form)
+        self.config = as_config(None, fields)
+        self._store = store
+        self._summarizer = summarizer
+        self._counter = TiktokenCounter() if counter is None else counter
+        self._on_event = on_event
+        self._states = states
+        self._with_tools = with_tools
+        self._known: OrderedDict[int, Conversation] = OrderedDict()
+
+    async def view(
+        self,
+        messages: Iterable[Any],
+        *,
+        key: str | None = None,
+        system: Any = None,
+        state: Mapping[str, Any] | None = None,
+    ) -> Shown:
+        """Return what to send for a request's list.
+
+        Args:
+            messages: the whole conversation so far.
+            key: names the conversation; None: what its messages begin with. Several lists may have one key.
+            system: what the request carries beside the messages; it is counted.
+            state: `Shown.state` of an earlier request, where the framework keeps it.
+
+        Raises:
+            InvalidArgumentError: the key is no string.
+            InvalidMessageError: a message is malformed.
+            InvalidStateError: a state is malformed.
+            ContextOverflowError, RedactionError, SummarizerError, OffloadError: as `CompressedMemory.view`.
+        """
+        if not isinstance(key, str | None):
+            raise InvalidArgumentError(f"key: expected a string or None, got {type(key).__name__}")
+        said = as_list(messages)
+        pieces = self.form.pieces(said)
+        name = _beginning(pieces) if key is None else key
+        earlier = await self._find(name, pieces) if state is None else self._known_as(name, state)
+        return await self._show(said, system, name, earlier, state is not None)
+
+    async def _show(
+        self, said: list[Any], system: Any, name: str, earlier: Conversation, is_kept_elsewhere: bool
+    ) -> Shown:
+        call = Call(self.config, earlier.store, self._summarizer, self._counter, self.form)
+        if self._with_tools and not earlier.state.get(TOOLS_KEY):
+            earlier.state = {**(earlier.state or _NEW), TOOLS_KEY: True}
+        result = await compress(said, call, on_event=self._tell, state=earlier.state, system=system)
+        assert isinstance(result.state, KeptState)
+        assert result.state.kept is not None
+        spoken = [one.ids[0] for one in result.state.kept.listed if one.speaks]
+        stats = _added(earlier.stats, result)
+        shown = Conversation(name, spoken, result.state, earlier.store, stats)
+        self._keep(shown)
+        if not is_kept_elsewhere:
+            await self._save(name)
+        return Shown(result.messages, result._memory, shown, said, system, is_kept_elsewhere)
+
+    # After the request
+
+    async def record_usage(self, shown: Shown, prompt_tokens: object) -> None:
+        """Note how many tokens the provider counted for a request; what is no such number says nothing."""
+        if isinstance(prompt_tokens, int) and prompt_tokens > 0:
+            shown.memory.record_usage(prompt_tokens)
+            await self._note_budget(shown)
+
+    async def after_refusal(self, shown: Shown, error: BaseException | str) -> Shown | None:
+        """Return a smaller view after the provider refused one as too long; None: it says something else."""
+        if not is_overflow(error):
+            return None
+        shown.memory.record_overflow(limit_in(error))
+        await self._note_budget(shown)
+        one = shown.conversation
+        return await self._show(shown.said, shown.system, one.name, one, shown.is_kept_elsewhere)
+
+    async def _note_budget(self, shown: Shown) -> None:
+        state = shown.conversation.state
+        calibration = shown.memory._tracker.state.budget.to_dict()
+        state[SAVED_KEY] = {**state[SAVED_KEY], "calibration": calibration}
+        if not shown.is_kept_elsewhere:
+            await self._save(shown.conversation.name)
+
+    # Finding
+
+    async def _find(self, name: str, pieces: Sequence[Sequence[Any]]) -> Conversation:
+        """Return the conversation under a name that a list shares most with, its state included."""
+        found = [one for one in self._known.values() if one.name == name]
+        for saved in await self._saved(name):
+            if all(saved["state"] != one.state for one in found):
+                found.append(Conversation(name, saved["spoken"], saved["state"], self._store_for()))
+        if len(found) > 1:
+            spoken = _spoken(pieces)
+            shared = [_count_same(one.spoken, spoken) for one in found]
+            # Of those that share as much the last one is what another process did since.
+            return max(zip(shared, range(len(found)), found, strict=True))[-1]
+        return found[0] if found else Conversation(name, [], {}, self._store_for())
+
+    def _known_as(self, name: str, state: Mapping[str, Any]) -> Conversation:
+        """Return the conversation that has this very state, its memory at hand; else one with that alone."""
+        if not isinstance(state, Mapping):
+            raise InvalidStateError(f"state: expected a dict, got {type(state).__name__}")
+        same = (one for one in self._known.values() if one.name == name and one.state == state)
+        return next(same, None) or Conversation(name, [], dict(state), self._store_for())
+
+    def _store_for(self) -> OffloadStore:
+        return InMemoryOffloadStore() if self._store is None else self._store
+
+    # Keeping
+
+    def _keep(self, shown: Conversation) -> None:
+        """Keep a conversation in the place of what it goes on from, and no more of all than is bounded."""
+        for one in list(self._known.values()):
+            if one.name == shown.name and one.spoken == shown.spoken[: len(one.spoken)]:
+                del self._known[id(one)]
+        self._known[id(shown)] = shown
+        while len(self._known) > MOST:
+            self._known.popitem(last=False)
+        for one in list(self._known.values())[:-MOST_MEMORIES]:
+            if isinstance(one.state, KeptState):
+                one.state.kept = None
+
+    async def _saved(self, name: str) -> list[dict[str, Any]]:
+        record = None if self._states is None else await self._states.get(name)
+        if record is None:
+            return []
+        found = record.get("conversations") if isinstance(record, Mapping) else None
+        if not isinstance(found, list) or record.get("version") != _VERSION:
+            raise InvalidStateError(
+                f"states: what stands under {name!r} was not set by an adapter of this release"
+            )
+        return found
+
+    async def _save(self, name: str) -> None:
+        if self._states is None:
+            return
+        kept = [one for one in self._known.values() if one.name == name]
+        others = [one for one in await self._saved(name) if not any(_goes_on(one, now) for now in kept)]
+        ours = [{"spoken": one.spoken, "state": dict(one.state)} for one in kept]
+        newest = [*others, *ours][-MOST_UNDER_A_NAME:]
+        await self._states.set(name, {"version": _VERSION, "conversations": newest})
+
+    async def _tell(self, event: CompressionEvent) -> None:
+        logger.info("%s", event)
+        told = None if self._on_event is None else self._on_event(event)
+        if inspect.isawaitable(told):
+            await told
+
+    # Looking
+
+    def stats(self, key: str | None = None) -> CompressionStats | None:
+        """Return where the newest conversation under a key stands, or the newest of all; None: none is."""
+        newest = reversed(self._known.values())
+        return next((one.stats for one in newest if key is None or one.name == key), None)
+
+    def size(self) -> int:
+        """Return how many conversations are kept in this process."""
+        return len(self._known)
+
+
+async def key_of(key: KeyOf | None, request: Any) -> str | None:
+    """Return the key that a caller's function gives for a request.
+
+    Raises:
+        InvalidArgumentError: it gave neither a string nor None.
+    """
+    found = None if key is None else key(request)
+    if inspect.isawaitable(found):
+        found = await found
+    if not isinstance(found, str | None):
+        raise InvalidArgumentError(
+            f"key: expected a function that returns a string or None, got {found!r:.200}"
+        )
+    return found
+
+
+def _beginning(pieces: Sequence[Sequence[Any]]) -> str:
+    """Return what stands for the first message of a list that is no instruction."""
+    wires = (wires_of(piece) for piece in pieces)
+    return next((digest_of(one) for one in wires if _speaks(one)), "")
+
+
+def _speaks(wires: Sequence[Mapping[str, Any]]) -> bool:
+    return any(wire.get("role") not in INSTRUCTING for wire in wires)
+
+
+def _spoken(pieces: Sequence[Sequence[Any]]) -> list[str]:
+    """Return what stands for the pieces of a list, as memories name their messages."""
+    seen: dict[str, int] = {}
+    spoken: list[str] = []
+    for piece in pieces:
+        wires = wires_of(piece)
+        digest = digest_of(wires)
+        seen[digest] = seen.get(digest, 0) + 1
+        if _speaks(wires):
+            spoken.append(f"{digest}-{seen[digest]}")
+    return spoken
+
+
+def _count_same(one: Sequence[str], other: Sequence[str]) -> int:
+    return next(
+        (n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
+    )
+
+
+def _goes_on(saved: Mapping[str, Any], now: Conversation) -> bool:
+    """Tell whether a conversation goes on where a saved one ends."""
+    return bool(saved["spoken"] == now.spoken[: len(saved["spoken"])])
+
+
+def _added(earlier: CompressionStats | None, result: CompressionResult) -> CompressionStats:
+    """Return where a conversation stands, with what its earlier requests came to."""
+    now = result.stats
+    if earlier is None:
+        return now
+    return replace(
+        now,
+        events=earlier.events + now.events,
+        summarizer_calls=earlier.summarizer_calls + now.summarizer_calls,
+        summarizer_input_tokens=earlier.summarizer_input_tokens + now.summarizer_input_tokens,
+        summarizer_output_tokens=earlier.summarizer_output_tokens + now.summarizer_output_tokens,
+        summarizer_seconds=earlier.summarizer_seconds + now.summarizer_seconds,
+    )

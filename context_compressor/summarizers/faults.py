@@ -1,0 +1,116 @@
+"""Why a provider did not answer, read alike from the exceptions of every SDK."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from context_compressor.errors import InvalidArgumentError
+from context_compressor.summarizers.attempts import limit_said, says_overflow
+
+
+@dataclass(eq=False, repr=False)
+class Fault(Exception):
+    """Why one attempt failed, told alike for every SDK; raised and caught within this package."""
+
+    kind: Literal["timeout", "connection", "status", "unreadable", "empty"]
+    """`empty`: an answer in which there is nothing to read."""
+    text: str
+    status: int = 0
+    code: str | None = None
+    param: str | None = None
+    headers: Mapping[str, str] | None = None
+
+    def __str__(self) -> str:
+        return f"HTTP {self.status}: {self.text}" if self.kind == "status" else self.text
+
+
+def is_overflow(error: BaseException | str) -> bool:
+    """Tell whether a provider refused a request as too long for the model.
+
+    Args:
+        error: what its SDK raised, whatever wraps it, or the text of the error.
+
+    Raises:
+        InvalidArgumentError: neither an exception nor a text.
+    """
+    fault = _checked(error)
+    return fault is not None and says_overflow(fault.status or 200, fault.code, fault.text)
+
+
+def limit_in(error: BaseException | str) -> int | None:
+    """Return how many tokens the model reads, as such an error says, or None when it does not.
+
+    Raises:
+        InvalidArgumentError: neither an exception nor a text.
+    """
+    fault = _checked(error)
+    return None if fault is None else limit_said(fault.text)
+
+
+def _checked(error: object) -> Fault | None:
+    if isinstance(error, str):
+        return Fault("status", error, 400)
+    if isinstance(error, BaseException):
+        return fault_of(error) or Fault("unreadable", str(error), 400)
+    raise InvalidArgumentError(f"error: expected an exception or its text, got {type(error).__name__}")
+
+
+def fault_of(error: BaseException) -> Fault | None:
+    """Return what an exception means, or one that led to it; None where none of them says anything."""
+    found = (fault for cause in causes_of(error) if (fault := _fault_in(cause)) is not None)
+    return next(found, None)
+
+
+def causes_of(error: BaseException) -> Iterator[BaseException]:
+    """Yield an exception and those that led to it, the nearest first."""
+    seen: set[int] = set()
+    waiting: list[BaseException | None] = [error]
+    for current in waiting:
+        if current is not None and id(current) not in seen:
+            seen.add(id(current))
+            yield current
+            waiting += [current.__cause__, current.__context__]
+            waiting += current.exceptions if isinstance(current, BaseExceptionGroup) else ()
+
+
+def _fault_in(error: BaseException) -> Fault | None:
+    """Return what an exception of any provider's SDK means, or None where it says nothing.
+
+    The SDKs call the HTTP status `status_code` (OpenAI, Anthropic, Ollama), `code` (Gemini) or `status`
+    (aiohttp). What DashScope refuses, AgentScope raises as a `RuntimeError` that shows the response.
+    """
+    fields = getattr(error, "__dict__", {})
+    if isinstance(error, RuntimeError) and (shown := _shown_response(str(error))):
+        fields = shown
+    text = str(fields.get("message") or fields.get("error") or error) or type(error).__name__
+    code, param = fields.get("code"), fields.get("param")
+    named = [fields.get("status_code"), code, fields.get("status")]
+    status = next((value for value in named if type(value) is int and 400 <= value < 600), None)
+    if status is None and isinstance(fields.get("body"), dict):
+        status = 200  # an error in the middle of a stream that had begun well
+    if status is not None:
+        code, param = (value if isinstance(value, str) else None for value in (code, param))
+        return Fault("status", text, status, code, param, getattr(fields.get("response"), "headers", None))
+    kinds = {kind.__name__ for kind in type(error).__mro__}
+    if isinstance(error, TimeoutError) or any("Timeout" in kind for kind in kinds):
+        return Fault("timeout", text)
+    if isinstance(error, OSError) or kinds & _BROKEN:
+        return Fault("connection", str(error.__cause__ or text))
+    return None
+
+
+_BROKEN = {"APIConnectionError", "TransportError", "ClientConnectionError", "ClientPayloadError"}
+"""Broken connections as OpenAI's and Anthropic's SDKs, httpx and aiohttp call them."""
+
+
+def _shown_response(text: str) -> dict[str, Any] | None:
+    """Return the response that an error text shows as JSON."""
+    with suppress(ValueError):
+        shown = json.loads(text[text.index("{") :])
+        if isinstance(shown, dict) and "status_code" in shown:
+            return shown
+    return None
