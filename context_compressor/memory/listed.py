@@ -122,17 +122,19 @@ def digest_of(wires: Sequence[dict[str, Any]]) -> str:
     Databases give JSON back in an order of their own (PostgreSQL's `jsonb`). What an SDK object has not set
     is null in its `model_dump()`, and what the provider set to null is left out by `exclude_none`.
     """
-    return digests_of(wires)[0]
+    bare = [split_markers(wire)[0] for wire in wires]
+    if len(bare) != 1:
+        return digest_of_form({"items": [_said_in(one) for one in bare]})
+    return digest_of_form(text_forms(bare[0])[0])
 
 
 def digests_of(wires: Sequence[dict[str, Any]]) -> list[str]:
     """Return `digest_of`, and behind it what earlier releases had where a text was the only part, or where
     parts have keys that are null.
     """
-    bare = [split_markers(wire)[0] for wire in wires]
-    if len(bare) != 1:
-        return [digest_of_form({"items": [_said_in(one) for one in bare]})]
-    forms = text_forms(bare[0])
+    if len(wires) != 1:
+        return [digest_of(wires)]
+    forms = text_forms(split_markers(wires[0])[0])
     return [*map(digest_of_form, forms), *(digest_of_form(form, within=False) for form in forms)]
 
 
