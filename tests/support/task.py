@@ -1,4 +1,4 @@
-"""A long task for agents of any framework: real tools over files and a database, and the model that works on it.
+"""A long task for agents of any framework: real tools over files and a database, and a model to work on it.
 
 The model is a policy of `ModelServer`. It goes by what it was asked, by its own turns, and by what it sees.
 """
@@ -152,8 +152,8 @@ class Worker:
 class Talkers:
     """A model that talks with several at once, each of whom says who they are: `I am Ada, ...`.
 
-    In each turn it reads a file, until it has read so many for the request at hand; results should hold the name
-    of whom they are for. `heard` counts the requests that came from each.
+    It reads so many files for each request, and then answers; what the files say should hold the name of whom
+    they are for. `heard` counts the requests that came from each.
     """
 
     def __init__(self, calls: int = 1) -> None:
