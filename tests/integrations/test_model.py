@@ -29,8 +29,8 @@ from context_compressor.errors import (
     SummarizerTimeoutError,
 )
 from context_compressor.integrations.agentscope import AgentScopeCompressedMemory, AgentScopeSummarizer
-from context_compressor.integrations.agentscope.model import _fault_in
 from context_compressor.summarizers.attempts import attempt_budget
+from context_compressor.summarizers.faults import fault_of
 from context_compressor.summarizers.prompts import build_prompt
 from tests.integrations.messages import turns
 from tests.summarizers.providers import Pauses
@@ -338,5 +338,5 @@ class Refused(Exception):
     ],
 )
 def test_exceptions_of_any_sdk_are_told_apart(error: Exception, told: tuple[str, int, str] | None) -> None:
-    fault = _fault_in(error)
+    fault = fault_of(error)
     assert (fault and (fault.kind, fault.status, fault.text)) == told

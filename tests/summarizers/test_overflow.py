@@ -1,5 +1,9 @@
+import httpx2
+import openai
 import pytest
 
+from context_compressor import is_overflow, limit_in
+from context_compressor.errors import InvalidArgumentError
 from context_compressor.summarizers.attempts import limit_said, room_in, says_overflow
 
 
@@ -197,3 +201,30 @@ def test_what_says_how_long_an_answer_may_be(text: str, room: int | None):
 def test_numbers_beyond_what_python_reads_are_no_limits() -> None:
     assert limit_said(f"maximum context length is {'9' * 5000} tokens") is None
     assert room_in(f"max_tokens must be at most {'9' * 5000}") == 10**12 - 1
+
+
+def _refusal(status: int, body: dict[str, object]) -> openai.BadRequestError:
+    request = httpx2.Request("POST", "http://127.0.0.1/v1/chat/completions")
+    return openai.BadRequestError(
+        f"Error code: {status} - {body}", response=httpx2.Response(status, request=request), body=body
+    )
+
+
+def test_an_sdks_exception_says_what_its_text_says() -> None:
+    error = _refusal(400, {"message": "maximum context length is 8192 tokens", "code": None})
+    wrapped = RuntimeError("the run failed")
+    wrapped.__cause__ = error
+    for one in (error, wrapped, str(error.body)):
+        assert is_overflow(one)
+        assert limit_in(one) == 8192
+
+
+def test_a_code_alone_says_it() -> None:
+    assert is_overflow(_refusal(400, {"message": "no", "code": "context_length_exceeded"}))
+
+
+def test_what_is_no_refusal_says_nothing() -> None:
+    assert not is_overflow(ValueError("a number is missing"))
+    assert limit_in(ValueError("a number is missing")) is None
+    with pytest.raises(InvalidArgumentError, match="expected an exception or its text"):
+        is_overflow(400)  # type: ignore[arg-type]
