@@ -1,13 +1,16 @@
 """Short-term memory middleware for LLM agents: views that fit a token budget, with nothing lost.
 
 Its rooms, each of which knows only those before it: `messages`; `tokens`; `offload` and `summarizers`;
-`compression`; `search`; `memory`; `tools`; `integrations`, `readers` and `measure`; `cli`.
+`compression`; `search`; `memory`; `tools`; `backends`, `integrations`, `readers` and `measure`; `cli`.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from context_compressor.backends.redis import RedisMemory as RedisMemory
+    from context_compressor.backends.sqlalchemy import AsyncSQLAlchemyMemory as AsyncSQLAlchemyMemory
+    from context_compressor.backends.sqlalchemy import SQLAlchemyMemory as SQLAlchemyMemory
     from context_compressor.compression.config import CompressionConfig
     from context_compressor.errors import (
         ConflictError,
@@ -114,8 +117,10 @@ __all__ = [
     "to_openai",
     "to_responses",
 ]
+"""Names that need no extra. The memories over databases and Redis are here as well, by their names."""
 
 _MODULES = {
+    "AsyncSQLAlchemyMemory": "backends.sqlalchemy",
     "CompressedMemory": "memory.compressed",
     "CompressionConfig": "compression.config",
     "CompressionEvent": "events",
@@ -149,6 +154,8 @@ _MODULES = {
     "OffloadWriteError": "errors",
     "OpenAISummarizer": "summarizers.openai",
     "RedactionError": "errors",
+    "RedisMemory": "backends.redis",
+    "SQLAlchemyMemory": "backends.sqlalchemy",
     "Summarizer": "summarizers.protocol",
     "SummarizerError": "errors",
     "SummarizerOverflowError": "errors",

@@ -22,6 +22,8 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 MAX_MODULE_LINES = 450
 
+EXTRA_NAMES = {"AsyncSQLAlchemyMemory", "RedisMemory", "SQLAlchemyMemory"}
+"""Each needs an extra, so that `import *` leaves it out."""
 PUBLIC_NAMES = {
     "CompressedMemory",
     "CompressionConfig",
@@ -112,7 +114,7 @@ LEVELS = (
     {"search"},
     {"memory"},
     {"tools"},
-    {"integrations", "readers", "measure"},
+    {"backends", "integrations", "readers", "measure"},
     {"cli"},
 )
 """The rooms, and modules at the top, each of which knows those in the lines above it alone."""
@@ -153,7 +155,7 @@ def own_imports(module: Path) -> Iterator[str]:
 def test_public_names_are_those_promised() -> None:
     """Exactly the promised names are exported, in order, and each of them is there."""
     assert context_compressor.__all__ == sorted(PUBLIC_NAMES)
-    assert all(hasattr(context_compressor, name) for name in PUBLIC_NAMES)
+    assert all(hasattr(context_compressor, name) for name in PUBLIC_NAMES | EXTRA_NAMES)
 
 
 def modules_after(statement: str) -> set[str]:

@@ -1,0 +1,1 @@
+"""Memories whose history lasts by itself, in a database or in Redis. Their drivers are imported when used."""

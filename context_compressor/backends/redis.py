@@ -1,0 +1,436 @@
+"""`RedisMemory`: history and ledger in Redis, Redis Cluster or Valkey."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+from uuid import uuid4
+
+try:
+    from redis.asyncio import ConnectionPool, Redis, RedisCluster
+except ImportError as error:
+    raise ImportError(
+        f"RedisMemory needs the Redis client: pip install 'agent-context-compressor[redis]' ({error})"
+    ) from error
+
+from context_compressor.backends.changes import TOLD_WRITES, Batch, Place, Row, check, touched_by
+from context_compressor.backends.records import (
+    DEFAULT_SESSION,
+    DEFAULT_USER,
+    as_name,
+    digest,
+    from_edit,
+    from_name,
+    from_tokens,
+    pack_ascii,
+    place_of,
+    place_parts,
+    to_edit,
+    to_message,
+    to_name,
+    to_tokens,
+    unpack_ascii,
+)
+from context_compressor.compression.edits import Edit, EditName
+from context_compressor.errors import ConflictError, InvalidArgumentError, check_number
+from context_compressor.memory.base import MemoryBase
+from context_compressor.memory.history import Change, Entry, Head, LedgerEntry
+
+Client = Redis | RedisCluster
+
+_AT_ONCE = 500
+"""Fields that one command asks for."""
+_ATTEMPTS = 1_000
+"""How often a write is tried while others write."""
+
+_WRITE = """
+-- KEYS: head, messages, ids, order, changed, marks, ledger, edits, gone
+-- ARGV: 1 number expected, 2 token of this write, 3 TTL in seconds or "", 4 what to do, as JSON
+local number = tonumber(redis.call('HGET', KEYS[1], 'number') or '0')
+if number ~= tonumber(ARGV[1]) then
+    if redis.call('HGET', KEYS[1], 'token') == ARGV[2] then return {1, number} end  -- sent twice
+    return {0, number}
+end
+local plan = cjson.decode(ARGV[4])
+number = number + 1
+for _, name in ipairs(plan.keys) do
+    local key = KEYS[name[1]]
+    for i = 2, #name do
+        local command = name[i]
+        redis.call(command[1], key, unpack(command, 2))
+    end
+end
+redis.call('HSET', KEYS[1], 'number', number, 'token', ARGV[2])
+for _, key in ipairs(KEYS) do
+    if ARGV[3] ~= '' then redis.call('EXPIRE', key, ARGV[3]) end
+end
+return {1, number}
+"""
+"""Nothing in it can fail half way: it knows the number it goes on from, and only sets and removes."""
+_TOUCH = "for _, key in ipairs(KEYS) do redis.call('EXPIRE', key, ARGV[1]) end return 1"
+
+
+class RedisMemory(MemoryBase):
+    """Keep a session's messages, marks, summary and ledger in Redis.
+
+    Several processes may use one session at the same time. What was acknowledged survives a crash of the
+    server only where that runs with `appendonly yes`, and a power loss with `appendfsync always`.
+
+    Args:
+        url_or_pool: a URL, such as "redis://localhost:6379/0", whose connections are closed by `close`; a
+            `ConnectionPool`, a `Redis` or a `RedisCluster`, which stay the caller's, for any number of
+            memories. None: `host` and so on.
+        session_id: names the session.
+        user_id: whose it is. Users never see each other's sessions.
+        host: of the server, with `port`, `db` and `password`.
+        port: of the server.
+        db: the database's number.
+        password: of the server.
+        connection_pool: as `url_or_pool`.
+        key_prefix: what all keys begin with.
+        key_ttl: seconds after which a session that nobody reads or writes is gone, whole; None: never.
+
+    Raises:
+        InvalidArgumentError: an argument is none of that.
+    """
+
+    def __init__(
+        self,
+        url_or_pool: str | ConnectionPool | Client | None = None,
+        *,
+        session_id: str | None = DEFAULT_SESSION,
+        user_id: str | None = DEFAULT_USER,
+        host: str = "localhost",
+        port: int = 6379,
+        db: int = 0,
+        password: str | None = None,
+        connection_pool: ConnectionPool | None = None,
+        key_prefix: str = "",
+        key_ttl: int | None = None,
+    ) -> None:
+        given = url_or_pool if connection_pool is None else connection_pool
+        if url_or_pool is not None and connection_pool is not None:
+            raise InvalidArgumentError("url_or_pool and connection_pool: give one of them")
+        own: Client | None = None
+        if given is None:
+            own = Redis(host=host, port=port, db=db, password=password, decode_responses=True)
+        elif isinstance(given, str):
+            own = _client_for(given)
+        client = own or _client_over(given)
+        super().__init__(
+            RedisHistory(
+                client, session_id=session_id, user_id=user_id, key_prefix=key_prefix, key_ttl=key_ttl
+            )
+        )
+        self._own = own
+
+    @property
+    def history(self) -> RedisHistory:
+        """Where the messages live."""
+        assert isinstance(self._history, RedisHistory)
+        return self._history
+
+    def get_client(self) -> Client:
+        """Return the client by which this memory asks."""
+        return self.history.client
+
+    async def close(self) -> None:
+        """Close the client, if it was made here; nothing that was given."""
+        if self._own is not None:
+            await self._own.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+def _client_for(url: str) -> Redis:
+    try:
+        made: Redis = Redis.from_url(url, decode_responses=True)
+    except ValueError as error:
+        raise InvalidArgumentError(
+            f"url_or_pool: {error}; expected such as 'redis://localhost:6379/0'"
+        ) from error
+    return made
+
+
+def _client_over(given: object) -> Client:
+    if isinstance(given, Redis | RedisCluster):
+        return given
+    if isinstance(given, ConnectionPool):
+        return Redis(connection_pool=given)
+    raise InvalidArgumentError(
+        "url_or_pool: expected a URL, a redis.asyncio ConnectionPool, Redis or RedisCluster, got "
+        f"{type(given).__name__}"
+    )
+
+
+class RedisHistory:
+    """A session's history in Redis; `RedisMemory` tells of the arguments.
+
+    All keys of a session lie in one slot of a cluster. Values are ASCII, so that a client which decodes
+    responses gives the same back as one that does not.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        session_id: str | None = None,
+        user_id: str | None = None,
+        key_prefix: str = "",
+        key_ttl: int | None = None,
+    ) -> None:
+        user = as_name(user_id, "user_id", DEFAULT_USER)
+        name = as_name(session_id, "session_id", DEFAULT_SESSION)
+        if not isinstance(key_prefix, str) or set("{}") & set(key_prefix):
+            raise InvalidArgumentError(f"key_prefix: expected a string without braces, got {key_prefix!r}")
+        if key_ttl is not None:
+            check_number("key_ttl", key_ttl, 1, is_whole=True)
+        self.client = client
+        self._ttl = key_ttl
+        self._names = pack_ascii({"user_id": user, "session_id": name})
+        stem = f"{key_prefix}context_compressor:{{{digest(user, name)}}}:"
+        parts = ("head", "messages", "ids", "order", "changed", "marks", "ledger", "edits", "gone")
+        self._keys = [stem + part for part in parts]
+        self._head, self._messages, self._ids, self._order = self._keys[:4]
+        self._changed, self._marks, self._ledger, self._edits, self._gone = self._keys[4:]
+        self._write = client.register_script(_WRITE)
+        self._touch = client.register_script(_TOUCH)
+
+    # The four verbs
+
+    async def head(self) -> Head:
+        """Return where the history stands."""
+        number, size, summary = await self._ask("hmget", self._head, ["number", "size", "summary"])
+        await self._renew()
+        said = "" if summary is None else str(unpack_ascii(summary)["summary"])
+        return Head(int(number or 0), int(size or 0), said)
+
+    async def read(
+        self,
+        *,
+        after: int = 0,
+        ids: Collection[str] | None = None,
+        mark: str | None = None,
+        limit: int | None = None,
+    ) -> list[Entry]:
+        """Return messages as `History.read` does."""
+        keys: Iterable[str] | None = None
+        if after:
+            keys = _texts(await self._ask("zrangebyscore", self._changed, f"({after}", "+inf"))
+        if mark is not None:
+            stem = digest(mark)
+            found = await self._ask("zrangebylex", self._marks, f"[{stem}:", f"[{stem};")
+            bearing = {one.partition(":")[2] for one in _texts(found)}
+            keys = bearing if keys is None else bearing.intersection(keys)
+        if ids is not None:
+            named = await self._keys_of(map(digest, dict.fromkeys(ids)))
+            keys = named if keys is None else [key for key in named if key in set(keys)]
+        if keys is None:
+            told = (await self._ask("hgetall", self._messages)).values()
+        else:
+            told = (await self._fields(self._messages, keys)).values()
+        entries = [_entry(unpack_ascii(one)) for one in told]
+        await self._renew()
+        there = [entry for entry in entries if after or entry.msg is not None]
+        return sorted(there, key=lambda entry: entry.place)[:limit]
+
+    async def write(self, changes: Sequence[Change], *, at: int | None = None) -> int:
+        """Make changes as `History.write` does, in one script."""
+        check(changes)
+        token = uuid4().hex
+        for attempt in range(_ATTEMPTS):
+            number, last_place, size = await self._where()
+            if at is not None and at != number:
+                raise ConflictError(f"the history is at {number}, not at {at}", number=number)
+            plan = await self._plan(changes, number + 1, last_place, size)
+            ttl = "" if self._ttl is None else str(self._ttl)
+            done, now = await self._write(self._keys, [number, token, ttl, json.dumps(plan)])
+            if done:
+                return int(now)
+            if at is not None:
+                raise ConflictError(f"the history is at {int(now)}, not at {at}", number=int(now))
+            await asyncio.sleep(random.random() * min(0.05, 0.001 * 2**attempt))
+        raise ConflictError("the history changes too fast to write to it; try again", number=int(now))
+
+    async def ledger(self, *, after: int = 0) -> list[LedgerEntry]:
+        """Return edits as `History.ledger` does."""
+        edits: dict[int, list[Edit]] = {}
+        withdrawn: dict[int, list[EditName]] = {}
+        learnt: dict[int, Any] = {}
+        names = _texts(await self._ask("zrangebyscore", self._edits, f"({after}", "+inf"))
+        told = [unpack_ascii(one) for one in (await self._fields(self._ledger, names)).values()]
+        for one in sorted(told, key=lambda one: (one["number"], one["position"])):
+            if one["edit"] is not None:
+                edits.setdefault(one["number"], []).append(to_edit(one["edit"]))
+            elif after:
+                withdrawn.setdefault(one["number"], []).append(to_name(one["name"]))
+        found = await self._ask("hget", self._head, "learnt")
+        if found is not None and (newest := unpack_ascii(found))["number"] > after:
+            learnt[newest["number"]] = newest["learnt"]
+        return [
+            LedgerEntry(number, edits.get(number, ()), withdrawn.get(number, ()), learnt.get(number))
+            for number in sorted({*edits, *withdrawn, *learnt})
+        ]
+
+    # Asking
+
+    async def _ask(self, command: str, *arguments: Any) -> Any:
+        answer = getattr(self.client, command)(*arguments)
+        return await answer
+
+    async def _renew(self) -> None:
+        """Let the session live on: whoever reads it keeps it."""
+        if self._ttl is not None:
+            await self._touch(self._keys, [self._ttl])
+
+    async def _fields(self, key: str, fields: Iterable[str]) -> dict[str, Any]:
+        wanted, found = list(fields), dict[str, Any]()
+        for start in range(0, len(wanted), _AT_ONCE):
+            some = wanted[start : start + _AT_ONCE]
+            values = await self._ask("hmget", key, some)
+            found |= {name: value for name, value in zip(some, values, strict=True) if value is not None}
+        return found
+
+    async def _keys_of(self, id_digests: Iterable[str]) -> list[str]:
+        """Return the digests of the keys of messages under these ids."""
+        found = await self._fields(self._ids, id_digests)
+        return [key for told in found.values() for key in _text(told).split()]
+
+    async def _where(self) -> tuple[int, int, int]:
+        found = await self._ask("hmget", self._head, ["number", "last_place", "size"])
+        number, last_place, size = (int(one or 0) for one in found)
+        return number, last_place, size
+
+    # Writing
+
+    async def _plan(
+        self, changes: Sequence[Change], number: int, last_place: int, size: int
+    ) -> dict[str, Any]:
+        """Return what the script has to do, as commands by the places of their keys."""
+        ids, keys, names = touched_by(changes)
+        rows = await self._rows([*await self._keys_of(ids), *keys])
+        below = await self._places_below([row for row in rows if digest(row.key) in set(keys)], changes)
+        held = await self._fields(self._ledger, map(_name_digest, names))
+        live = {name for name, one in held.items() if unpack_ascii(one)["edit"] is not None}
+        batch = Batch(
+            last_place,
+            lambda place: max((one for one in below if one < place), default=None),
+            {name for name in names if _name_digest(name) in live},
+        )
+        batch.load(sorted(rows, key=lambda row: row.place))
+        batch.make(changes)
+        head: list[Any] = [
+            "HSET",
+            "size",
+            size + batch.more,
+            "last_place",
+            batch.last_place,
+            "names",
+            self._names,
+        ]
+        if batch.summary is not None:
+            head += ["summary", pack_ascii({"summary": batch.summary})]
+        if batch.learnt:
+            head += ["learnt", pack_ascii({"number": number, "learnt": dict(batch.learnt)})]
+        by_key: dict[int, list[list[Any]]] = {1: [head]}
+        await self._plan_rows(batch.touched, number, by_key)
+        for position, (name, edit) in enumerate(batch.edits.items()):
+            said = None if edit is None else from_edit(edit)
+            one = {"number": number, "position": position, "name": from_name(name), "edit": said}
+            by_key.setdefault(7, []).append(["HSET", _name_digest(name), pack_ascii(one)])
+            by_key.setdefault(8, []).append(["ZADD", number, _name_digest(name)])
+        return {"keys": [[place, *commands] for place, commands in by_key.items()]}
+
+    async def _plan_rows(self, rows: Sequence[Row], number: int, by_key: dict[int, list[list[Any]]]) -> None:
+        old = await self._fields(self._messages, [digest(row.key) for row in rows if row.add is None])
+        known = await self._fields(self._ids, {row.id_digest for row in rows})
+        by_id = {one: _text(told).split() for one, told in known.items()}
+        for row in rows:
+            key = digest(row.key)
+            whole, fraction = place_parts(row.place)
+            if row.add is not None:
+                one: dict[str, Any] = {"key": row.key, "id": row.id_digest, "place": [whole, fraction]}
+                one |= {"tokens": to_tokens(row.add.tokens), "msg": row.add.msg.to_dict()}
+                by_key.setdefault(4, []).append(["ZADD", whole, key])
+            else:
+                one = unpack_ascii(old[key])
+            if not row.is_there:
+                one |= {"tokens": None, "msg": None}
+            by_key.setdefault(9, []).append(["ZREM", key] if row.is_there else ["ZADD", number, key])
+            one |= {"changed": number, "marks": row.marks}
+            by_key.setdefault(2, []).append(["HSET", key, pack_ascii(one)])
+            by_key.setdefault(5, []).append(["ZADD", number, key])
+            own = by_id.setdefault(row.id_digest, [])
+            if key not in own:
+                own.append(key)
+                by_key.setdefault(3, []).append(["HSET", row.id_digest, " ".join(own)])
+            for verb, names in (("ZREM", row.lost), ("ZADD", row.gained if row.is_there else [])):
+                for mark in names:
+                    member = f"{digest(mark)}:{key}"
+                    command = [verb, member] if verb == "ZREM" else [verb, 0, member]
+                    by_key.setdefault(6, []).append(command)
+        if not all(row.is_there for row in rows):
+            await self._plan_tidying(number, by_key)
+
+    async def _plan_tidying(self, number: int, by_key: dict[int, list[list[Any]]]) -> None:
+        """Forget deleted messages that were told of for long enough."""
+        before = f"({number - TOLD_WRITES}"
+        for key in _texts(await self._ask("zrangebyscore", self._gone, "-inf", before, 0, _AT_ONCE)):
+            for place, verb in ((2, "HDEL"), (4, "ZREM"), (5, "ZREM"), (9, "ZREM")):
+                by_key.setdefault(place, []).append([verb, key])
+
+    async def _rows(self, keys: Sequence[str]) -> list[Row]:
+        found = await self._fields(self._messages, dict.fromkeys(keys))
+        rows = []
+        for told in found.values():
+            one = unpack_ascii(told)
+            place, is_there = place_of(*one["place"]), one["msg"] is not None
+            rows.append(Row(one["key"], one["id"], place, list(one["marks"]), is_there))
+        return rows
+
+    async def _places_below(self, rows: Sequence[Row], changes: Sequence[Change]) -> list[Place]:
+        """Return the places nearest below those of messages in front of which others come to stand."""
+        if not any(getattr(change, "before", None) is not None for change in changes):
+            return []
+        wholes: set[int] = set()
+        newest = await self._ask("zrevrange", self._order, 0, 0, True)
+        wholes |= {int(score) for _, score in newest}
+        for row in rows:
+            whole = place_parts(row.place)[0]
+            wholes.add(whole)
+            nearest = await self._ask("zrevrangebyscore", self._order, f"({whole}", "-inf", 0, 1, True)
+            wholes |= {int(score) for _, score in nearest}
+        keys = [
+            key
+            for whole in sorted(wholes)
+            for key in _texts(await self._ask("zrangebyscore", self._order, whole, whole))
+        ]
+        return [row.place for row in await self._rows(keys)]
+
+
+def _text(value: str | bytes) -> str:
+    return value if isinstance(value, str) else value.decode("ascii")
+
+
+def _texts(values: Iterable[str | bytes]) -> list[str]:
+    return [_text(value) for value in values]
+
+
+def _name_digest(name: EditName) -> str:
+    return digest(repr(from_name(name)))
+
+
+def _entry(one: Mapping[str, Any]) -> Entry:
+    msg = None if one["msg"] is None else to_message(one["msg"])
+    marks = () if msg is None else tuple(one["marks"])
+    return Entry(place_of(*one["place"]), one["changed"], one["key"], msg, marks, from_tokens(one["tokens"]))

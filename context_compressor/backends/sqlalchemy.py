@@ -1,0 +1,387 @@
+"""`SQLAlchemyMemory`: history and ledger in SQLite, PostgreSQL, MySQL or MariaDB, by SQLAlchemy 2."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar
+from weakref import WeakSet
+
+try:
+    import sqlalchemy as sa
+    from sqlalchemy import event
+    from sqlalchemy.exc import DBAPIError
+    from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
+except ImportError as error:
+    raise ImportError(
+        "SQLAlchemyMemory needs SQLAlchemy 2 and a driver: pip install 'agent-context-compressor[sql]' "
+        f"({error})"
+    ) from error
+
+from context_compressor.backends.changes import check
+from context_compressor.backends.records import (
+    DEFAULT_SESSION,
+    DEFAULT_USER,
+    as_name,
+    digest,
+    from_bytes,
+    from_tokens,
+    learnt_of,
+    place_of,
+    to_bytes,
+    to_edit,
+    to_message,
+    to_name,
+    unpack,
+)
+from context_compressor.backends.tables import (
+    SCHEMA_VERSION,
+    ledger,
+    marks,
+    messages,
+    metadata,
+    schema,
+    sessions,
+)
+from context_compressor.backends.writing import Again, Write, in_parts
+from context_compressor.compression.edits import Edit, EditName
+from context_compressor.errors import ConflictError, InvalidArgumentError, InvalidStateError
+from context_compressor.memory.base import MemoryBase
+from context_compressor.memory.history import (
+    Change,
+    Entry,
+    Head,
+    LedgerEntry,
+)
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_ATTEMPTS = 5
+"""How often a transaction is tried that the database broke off, for a deadlock say."""
+
+
+class SQLAlchemyMemory(MemoryBase):
+    """Keep a session's messages, marks, summary and ledger in a database.
+
+    Several processes may use one session at the same time. Tables are made at the first use.
+
+    Args:
+        engine_or_session: a URL, such as "sqlite+aiosqlite:///memory.db" or "postgresql+asyncpg://...", whose
+            engine is closed by `close`; an `AsyncEngine`, which stays the caller's, for any number of
+            memories; or an `AsyncSession`: then what is written is part of its transaction, and the caller
+            commits it. What he rolls back has not been.
+        session_id: names the session; "default_session" when None.
+        user_id: whose it is; "default_user" when None. Users never see each other's sessions.
+
+    Raises:
+        InvalidArgumentError: none of those.
+    """
+
+    def __init__(
+        self,
+        engine_or_session: AsyncEngine | AsyncSession | str,
+        *,
+        session_id: str | None = None,
+        user_id: str | None = None,
+    ) -> None:
+        super().__init__(SQLAlchemyHistory(engine_or_session, session_id=session_id, user_id=user_id))
+
+    @property
+    def history(self) -> SQLAlchemyHistory:
+        """Where the messages live."""
+        assert isinstance(self._history, SQLAlchemyHistory)
+        return self._history
+
+    async def close(self) -> None:
+        """Close the engine, if it was made here; nothing that was given."""
+        await self.history.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+AsyncSQLAlchemyMemory = SQLAlchemyMemory
+"""The name that AgentScope has for it."""
+
+
+class SQLAlchemyHistory:
+    """A session's history in a database; `SQLAlchemyMemory` tells of the arguments."""
+
+    def __init__(
+        self,
+        engine_or_session: AsyncEngine | AsyncSession | str,
+        *,
+        session_id: str | None = None,
+        user_id: str | None = None,
+    ) -> None:
+        user = as_name(user_id, "user_id", DEFAULT_USER)
+        name = as_name(session_id, "session_id", DEFAULT_SESSION)
+        self._row = {"session": digest(user, name), "user_id": to_bytes(user), "session_id": to_bytes(name)}
+        self._session = self._row["session"]
+        self._own: AsyncEngine | None = None
+        self._within: AsyncSession | None = None
+        if isinstance(engine_or_session, str):
+            self._own = self._engine = _engine_for(engine_or_session)
+        elif isinstance(engine_or_session, AsyncSession):
+            self._within = engine_or_session
+            self._engine = _engine_of(engine_or_session)
+            self._shift, self._told, self._was_rolled_back = 0, 0, False
+            event.listen(engine_or_session.sync_session, "after_soft_rollback", self._rolled_back)
+        elif isinstance(engine_or_session, AsyncEngine):
+            self._engine = engine_or_session
+        else:
+            raise InvalidArgumentError(
+                "engine_or_session: expected a URL, an AsyncEngine or an AsyncSession, got "
+                f"{type(engine_or_session).__name__}"
+            )
+
+    # The four verbs
+
+    async def head(self) -> Head:
+        """Return where the history stands."""
+        columns = sessions.c.number, sessions.c.size, sessions.c.summary
+
+        def look(connection: sa.Connection) -> Head:
+            found = connection.execute(sa.select(*columns).where(self._is(sessions))).one_or_none()
+            return Head(0, 0, "") if found is None else Head(found[0], found[1], from_bytes(found[2]))
+
+        return self._outward(await self._run(look))
+
+    async def read(
+        self,
+        *,
+        after: int = 0,
+        ids: Collection[str] | None = None,
+        mark: str | None = None,
+        limit: int | None = None,
+    ) -> list[Entry]:
+        """Return messages as `History.read` does."""
+        after = self._inward(after)
+        columns = messages.c
+        wanted = sa.select(
+            columns.place,
+            columns.fraction,
+            columns.changed,
+            columns.key,
+            columns.msg,
+            columns.marks,
+            columns.tokens,
+        ).where(self._is(messages))
+        wanted = wanted.where(columns.changed > after) if after else wanted.where(columns.msg.is_not(None))
+        if mark is not None:
+            bearing = sa.select(marks.c.key_digest).where(
+                self._is(marks), marks.c.mark_digest == digest(mark)
+            )
+            wanted = wanted.where(columns.key_digest.in_(bearing))
+        wanted = wanted.order_by(columns.place, columns.fraction)
+
+        def look(connection: sa.Connection) -> list[Entry]:
+            if ids is None:
+                rows = connection.execute(wanted if limit is None else wanted.limit(limit)).all()
+                return list(map(_entry, rows))
+            digests = dict.fromkeys(map(digest, ids))
+            chosen = [
+                row
+                for some in in_parts(digests)
+                for row in connection.execute(wanted.where(columns.id_digest.in_(some)))
+            ]
+            return sorted(map(_entry, chosen), key=lambda entry: entry.place)[:limit]
+
+        found = await self._run(look)
+        return [entry._replace(changed=entry.changed + self._shift_now) for entry in found]
+
+    async def write(self, changes: Sequence[Change], *, at: int | None = None) -> int:
+        """Make changes as `History.write` does, in one transaction."""
+        check(changes)
+        inner = None if at is None else self._inward(at, exactly=True)
+
+        def make(connection: sa.Connection) -> int:
+            return Write(connection, self._row, inner).make(changes)
+
+        return self._outward(Head(await self._run(make, is_write=True), 0, "")).number
+
+    async def ledger(self, *, after: int = 0) -> list[LedgerEntry]:
+        """Return edits as `History.ledger` does."""
+        after = self._inward(after)
+        columns = ledger.c
+        wanted = sa.select(columns.number, columns.name, columns.edit).where(self._is(ledger))
+        wanted = wanted.where(columns.number > after) if after else wanted.where(columns.edit.is_not(None))
+        wanted = wanted.order_by(columns.number, columns.position)
+        newest = sa.select(sessions.c.learnt_number, sessions.c.learnt).where(self._is(sessions))
+
+        def look(connection: sa.Connection) -> list[LedgerEntry]:
+            edits: dict[int, list[Edit]] = {}
+            withdrawn: dict[int, list[EditName]] = {}
+            learnt: dict[int, Any] = {}
+            found = connection.execute(newest).one_or_none()
+            if found is not None and found[1] is not None and found[0] > after:
+                learnt[found[0]] = learnt_of(unpack(found[1]))
+            for number, name, edit in connection.execute(wanted):
+                if edit is None:
+                    withdrawn.setdefault(number, []).append(to_name(unpack(name)))
+                else:
+                    edits.setdefault(number, []).append(to_edit(unpack(edit)))
+            return [
+                LedgerEntry(number, edits.get(number, ()), withdrawn.get(number, ()), learnt.get(number))
+                for number in sorted({*edits, *withdrawn, *learnt})
+            ]
+
+        found = await self._run(look)
+        return [entry._replace(number=entry.number + self._shift_now) for entry in found]
+
+    async def close(self) -> None:
+        """Close the engine, if it was made here."""
+        if self._own is not None:
+            await self._own.dispose()
+
+    # Connections
+
+    def _is(self, table: sa.Table) -> sa.ColumnElement[bool]:
+        return table.c.session == self._session
+
+    async def _run(self, work: Callable[[sa.Connection], T], *, is_write: bool = False) -> T:
+        """Run statements on a connection: in a transaction of their own, or in the caller's."""
+        await _make_tables(self._engine)
+        if self._within is not None:
+            within = self._within
+            if not is_write:
+                return await within.run_sync(lambda session: work(session.connection()))
+            if self._engine.dialect.name == "sqlite":
+                # Its driver begins a transaction with the first change, and a savepoint without one commits.
+                await within.execute(sa.update(sessions).where(sa.false()).values(number=0))
+            async with within.begin_nested():
+                return await within.run_sync(lambda session: work(session.connection()))
+        for attempt in range(_ATTEMPTS):
+            try:
+                async with self._engine.begin() as connection:
+                    return await connection.run_sync(work)
+            except Again:
+                continue
+            except DBAPIError as error:
+                if attempt + 1 == _ATTEMPTS or not _may_pass(error):
+                    raise
+                logger.info("the database broke a transaction off, it is tried again: %s", error.orig)
+                await asyncio.sleep(0.01 * 2**attempt)
+        raise ConflictError("the history changes too fast to write to it; try again", number=0)
+
+    # In a caller's transaction numbers may be taken back. They are given out once only.
+
+    def _rolled_back(self, *_: object) -> None:
+        self._was_rolled_back = True
+
+    @property
+    def _shift_now(self) -> int:
+        return self._shift if self._within is not None else 0
+
+    def _outward(self, head: Head) -> Head:
+        if self._within is None:
+            return head
+        if self._was_rolled_back and head.number + self._shift <= self._told:
+            self._shift = self._told + 1 - head.number
+        self._was_rolled_back = False
+        number = head.number + self._shift if head.number or self._shift else 0
+        self._told = max(self._told, number)
+        return head._replace(number=number)
+
+    def _inward(self, number: int, *, exactly: bool = False) -> int:
+        if self._within is None or not self._shift:
+            return number
+        return number - self._shift if exactly else max(0, number - self._shift)
+
+
+def _entry(row: sa.Row[Any]) -> Entry:
+    place, fraction, changed, key, said, own, counted = row
+    msg = None if said is None else to_message(unpack(said))
+    borne = tuple(unpack(own)) if msg is not None else ()
+    tokens = from_tokens(unpack(counted)) if msg is not None else None
+    return Entry(place_of(place, fraction), changed, from_bytes(key), msg, borne, tokens)
+
+
+def _may_pass(error: DBAPIError) -> bool:
+    """Tell whether a transaction that failed may go well the next time.
+
+    PostgreSQL's SQLSTATE 40001 and 40P01, MySQL's 1205 and 1213; SQLite may be locked for
+    longer than the driver waits.
+    """
+    orig = error.orig
+    state = getattr(orig, "sqlstate", None) or getattr(orig, "pgcode", None)
+    number = next(iter(getattr(orig, "args", ())), None)
+    return state in ("40001", "40P01") or number in (1205, 1213) or "database is locked" in str(orig)
+
+
+# Engines and tables
+
+_READY: WeakSet[AsyncEngine] = WeakSet()
+"""Engines in whose databases the tables are."""
+
+
+def _engine_for(url: str) -> AsyncEngine:
+    try:
+        engine = create_async_engine(url)
+    except (sa.exc.ArgumentError, sa.exc.InvalidRequestError, ImportError) as error:
+        raise InvalidArgumentError(
+            f"engine_or_session: {error}; expected a URL with an asyncio driver, such as "
+            "'sqlite+aiosqlite:///memory.db'"
+        ) from error
+    if engine.dialect.name == "sqlite":
+
+        @event.listens_for(engine.sync_engine, "connect")
+        def prepare(connection: Any, _: object) -> None:
+            cursor = connection.cursor()
+            cursor.execute("PRAGMA journal_mode=WAL")
+            cursor.execute("PRAGMA busy_timeout=30000")
+            cursor.close()
+
+    return engine
+
+
+def _engine_of(session: AsyncSession) -> AsyncEngine:
+    bind = session.bind
+    if isinstance(bind, AsyncEngine):
+        return bind
+    if bind is not None:
+        return bind.engine
+    raise InvalidArgumentError("engine_or_session: the session has no engine: async_sessionmaker(engine)")
+
+
+async def _make_tables(engine: AsyncEngine) -> None:
+    """Make the tables where they are missing. Where several processes do so at once, all but one fail,
+    and look again.
+
+    Raises:
+        InvalidStateError: a newer release made them.
+    """
+    if engine in _READY:
+        return
+
+    def make(connection: sa.Connection) -> int:
+        metadata.create_all(connection)
+        version = sa.select(schema.c.version)
+        found = connection.execute(version).scalar_one_or_none()
+        if found is None:
+            connection.execute(sa.insert(schema).values(id=1, version=SCHEMA_VERSION))
+        return SCHEMA_VERSION if found is None else int(found)
+
+    for attempt in range(_ATTEMPTS):
+        try:
+            async with engine.begin() as connection:
+                found = await connection.run_sync(make)
+            break
+        except DBAPIError:
+            if attempt + 1 == _ATTEMPTS:
+                raise
+            await asyncio.sleep(0.02 * 2**attempt)
+    if found > SCHEMA_VERSION:
+        raise InvalidStateError(
+            f"the tables have version {found}, this release knows {SCHEMA_VERSION}: upgrade it"
+        )
+    _READY.add(engine)

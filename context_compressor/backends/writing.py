@@ -1,0 +1,228 @@
+"""One write to a session's tables: what it touches is read, changed in order, and written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
+
+from context_compressor.backends.changes import TOLD_WRITES, Batch, Place, Row, touched_by
+from context_compressor.backends.records import (
+    digest,
+    from_bytes,
+    from_edit,
+    from_name,
+    pack,
+    place_of,
+    place_parts,
+    to_bytes,
+    to_tokens,
+    unpack,
+)
+from context_compressor.backends.tables import ledger, marks, messages, sessions
+from context_compressor.compression.edits import EditName
+from context_compressor.errors import ConflictError
+from context_compressor.memory.history import Change
+
+T = TypeVar("T")
+
+_AT_ONCE = 500
+"""Values of one IN list: databases bound the parameters of a statement, SQLite at 32,766 and once at 999."""
+
+
+class Again(Exception):
+    """Somebody else was faster: the transaction is begun anew."""
+
+
+@dataclass(slots=True, eq=False)
+class Write:
+    """One write.
+
+    Args:
+        connection: in a transaction.
+        row: `session`, `user_id` and `session_id` of the session's row.
+        at: the number that the head must have; None: any.
+    """
+
+    connection: sa.Connection
+    row: dict[str, Any]
+    at: int | None
+
+    @property
+    def session(self) -> Any:
+        """What stands for the session in every table."""
+        return self.row["session"]
+
+    def make(self, changes: Sequence[Change]) -> int:
+        """Make changes, and return the number of the head then.
+
+        Raises:
+            ConflictError: the head has another number.
+            Again: the session was made meanwhile.
+        """
+        # The first statement writes: SQLite's transactions begin with one, and others wait for the row.
+        number, size, last_place = self._take_number()
+        ids, keys, names = touched_by(changes)
+        batch = Batch(last_place, self._below, self._held(names))
+        batch.load(self._read(messages.c.id_digest, ids))
+        batch.load(self._read(messages.c.key_digest, keys))
+        batch.make(changes)
+        self._write_rows(batch.touched, number)
+        self._write_edits(batch, number)
+        values: dict[str, Any] = {"size": size + batch.more, "last_place": batch.last_place}
+        if batch.summary is not None:
+            values["summary"] = to_bytes(batch.summary)
+        if batch.learnt:
+            values |= {"learnt": pack(dict(batch.learnt)), "learnt_number": number}
+        self.connection.execute(sa.update(sessions).where(sessions.c.session == self.session).values(values))
+        return number
+
+    def _take_number(self) -> tuple[int, int, int]:
+        mine = sessions.c.session == self.session
+        step = sa.update(sessions).where(mine).values(number=sessions.c.number + 1)
+        if self.at is not None:
+            step = step.where(sessions.c.number == self.at)
+        if self.connection.execute(step).rowcount:
+            found = sa.select(sessions.c.number, sessions.c.size, sessions.c.last_place).where(mine)
+            number, size, last_place = self.connection.execute(found).one()
+            return number, size, last_place
+        there = self.connection.execute(sa.select(sessions.c.number).where(mine)).scalar_one_or_none()
+        if there is not None or self.at:
+            if self.at is None:
+                raise Again
+            raise ConflictError(f"the history is at {there or 0}, not at {self.at}", number=there or 0)
+        fresh = {"number": 1, "size": 0, "last_place": 0, "summary": b"", "learnt_number": 0}
+        try:
+            self.connection.execute(sa.insert(sessions).values(**self.row, **fresh))
+        except IntegrityError as error:
+            if self.at is not None:
+                raise ConflictError("the history has begun meanwhile", number=1) from error
+            raise Again from error
+        return 1, 0, 0
+
+    # Reading what changes touch
+
+    def _read(self, column: Any, digests: Iterable[str]) -> Iterator[Row]:
+        known = messages.c
+        wanted = sa.select(
+            known.key, known.id_digest, known.place, known.fraction, known.marks, known.msg.is_not(None)
+        ).where(known.session == self.session)
+        for some in in_parts(digests):
+            found = self.connection.execute(
+                wanted.where(column.in_(some)).order_by(known.place, known.fraction)
+            ).all()
+            for key, id_digest, place, fraction, borne, is_there in found:
+                where = place_of(place, fraction)
+                yield Row(from_bytes(key), id_digest, where, list(unpack(borne)), bool(is_there))
+
+    def _below(self, place: Place) -> Place | None:
+        known, (whole, fraction) = messages.c, place_parts(place)
+        in_front = sa.or_(known.place < whole, sa.and_(known.place == whole, known.fraction < fraction))
+        nearest = (
+            sa.select(known.place, known.fraction)
+            .where(known.session == self.session, in_front)
+            .order_by(known.place.desc(), known.fraction.desc())
+            .limit(1)
+        )
+        found = self.connection.execute(nearest).one_or_none()
+        return None if found is None else place_of(*found)
+
+    def _held(self, names: Iterable[EditName]) -> set[EditName]:
+        asked = {_name_digest(name): name for name in names}
+        known = sa.select(ledger.c.name_digest).where(
+            ledger.c.session == self.session, ledger.c.edit.is_not(None)
+        )
+        found = (
+            one
+            for some in in_parts(asked)
+            for one in self.connection.execute(known.where(ledger.c.name_digest.in_(some))).scalars()
+        )
+        return {asked[one] for one in found}
+
+    # Writing
+
+    def _write_rows(self, rows: Sequence[Row], number: int) -> None:
+        digests = {id(row): digest(row.key) for row in rows}
+        lost = [(digest(mark), digests[id(row)]) for row in rows for mark in row.lost]
+        gained = [(digest(mark), digests[id(row)]) for row in rows for mark in row.gained]
+        mine = marks.c.session == self.session
+        for mark in dict.fromkeys(mark for mark, _ in lost):
+            for some in in_parts(key for one, key in lost if one == mark):
+                gone = sa.delete(marks).where(mine, marks.c.mark_digest == mark, marks.c.key_digest.in_(some))
+                self.connection.execute(gone)
+        new = [self._values(row, digests[id(row)], number) for row in rows if row.add is not None]
+        self._remove(messages, messages.c.key_digest, (one["key_digest"] for one in new))
+        of_key = sa.and_(messages.c.session == self.session, messages.c.key_digest == sa.bindparam("k"))
+        to_mark = sa.update(messages).where(of_key).values(marks=sa.bindparam("m"), changed=sa.bindparam("c"))
+        to_delete = to_mark.values(msg=None, tokens=pack(None))
+        for statement, is_there in ((to_mark, True), (to_delete, False)):
+            values = [
+                {"k": digests[id(row)], "m": pack(row.marks), "c": number}
+                for row in rows
+                if row.add is None and row.is_there is is_there
+            ]
+            if values:
+                self.connection.execute(statement, values)
+        if new:
+            self.connection.execute(sa.insert(messages), new)
+        borne = [{"session": self.session, "mark_digest": m, "key_digest": k} for m, k in gained]
+        if borne:
+            self.connection.execute(sa.insert(marks), borne)
+        if not all(row.is_there for row in rows):
+            old = messages.c.changed < number - TOLD_WRITES
+            gone = sa.delete(messages).where(
+                messages.c.session == self.session, messages.c.msg.is_(None), old
+            )
+            self.connection.execute(gone)
+
+    def _values(self, row: Row, key_digest: str, number: int) -> dict[str, Any]:
+        assert row.add is not None
+        whole, fraction = place_parts(row.place)
+        return {
+            "session": self.session,
+            "key_digest": key_digest,
+            "id_digest": row.id_digest,
+            "place": whole,
+            "fraction": fraction,
+            "changed": number,
+            "key": to_bytes(row.key),
+            "marks": pack(row.marks),
+            "tokens": pack(to_tokens(row.add.tokens) if row.is_there else None),
+            "msg": pack(row.add.msg.to_dict()) if row.is_there else None,
+        }
+
+    def _remove(self, table: sa.Table, column: Any, digests: Iterable[str]) -> None:
+        for some in in_parts(digests):
+            gone = sa.delete(table).where(table.c.session == self.session, column.in_(some))
+            self.connection.execute(gone)
+
+    def _write_edits(self, batch: Batch, number: int) -> None:
+        values = [
+            {
+                "session": self.session,
+                "name_digest": _name_digest(name),
+                "number": number,
+                "position": position,
+                "name": pack(from_name(name)),
+                "edit": None if edit is None else pack(from_edit(edit)),
+            }
+            for position, (name, edit) in enumerate(batch.edits.items())
+        ]
+        self._remove(ledger, ledger.c.name_digest, [one["name_digest"] for one in values])
+        if values:
+            self.connection.execute(sa.insert(ledger), values)
+
+
+def _name_digest(name: EditName) -> str:
+    return digest(repr(from_name(name)))
+
+
+def in_parts(values: Iterable[T]) -> Iterator[list[T]]:
+    """Yield values in lists that a statement may hold."""
+    rest = iter(values)
+    while some := list(islice(rest, _AT_ONCE)):
+        yield some

@@ -1,0 +1,195 @@
+"""`RedisMemory`: the contracts, isolation, time to live, writers, and clients that decode or not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from redis.asyncio import ConnectionPool, Redis
+
+from context_compressor import CompressedMemory, FileOffloadStore, Msg, RedisMemory
+from context_compressor.backends import changes
+from context_compressor.backends import redis as backend
+from context_compressor.backends.redis import RedisHistory
+from context_compressor.errors import InvalidArgumentError
+from context_compressor.memory.history import Add, Delete
+from tests.memory.contract import make_msg
+from tests.memory.history_contract import HistoryContract
+from tests.memory.test_history import MemoryOverHistoryContract
+
+
+@pytest.fixture
+async def client(server: Callable[[str], int]) -> AsyncIterator[Redis]:
+    client = Redis(port=server("redis"))
+    yield client
+    await client.aclose()
+
+
+@pytest.fixture
+def history(client: Redis) -> RedisHistory:
+    return RedisHistory(client, session_id=uuid4().hex)
+
+
+class TestHistory(HistoryContract):
+    pass
+
+
+class TestMemory(MemoryOverHistoryContract):
+    pass
+
+
+async def words(memory: RedisMemory) -> list[Any]:
+    return [entry.msg.content for entry in await memory.history.read() if entry.msg is not None]
+
+
+async def test_sessions_and_users_are_apart_whatever_their_ids_hold(client: Redis) -> None:
+    base = uuid4().hex
+    names = [
+        ("a", "b:c"),
+        ("a:b", "c"),
+        ("a", "b"),
+        ("{a}", "b"),
+        ("a}", "{b"),
+        ("*", "?"),
+        ("é" * 300, "\0\ud800"),
+    ]
+    memories = [RedisMemory(client, user_id=base + user, session_id=name) for user, name in names]
+    for number, memory in enumerate(memories):
+        await memory.add(Msg("user", f"word {number}", "user", id="the same"), marks="m")
+    for number, memory in enumerate(memories):
+        assert await words(memory) == [f"word {number}"]
+        assert len(await memory.get_memory(mark="m")) == 1
+
+
+@pytest.mark.parametrize("decodes", [True, False])
+async def test_any_text_comes_back_as_it_was_decoded_or_not(
+    server: Callable[[str], int], decodes: bool
+) -> None:
+    pool = ConnectionPool(host="127.0.0.1", port=server("redis"), decode_responses=decodes)
+    memory = RedisMemory(pool, session_id=uuid4().hex)
+    texts = ["\0", "\ud83d\ude00", "\ud83d" + "x" + "\ude00", "é你\U0001f600", "'\"\\%_", "x" * 3_000_000]
+    await memory.add(
+        [Msg("user", text, "user", {"deep": "\ud83d\ude00"}) for text in texts], marks="\ud83d\ude00"
+    )
+    assert await words(memory) == texts
+    assert (await memory.get_memory(mark="\ud83d\ude00"))[0].metadata == {"deep": "\ud83d\ude00"}
+    await memory.close()
+    assert await memory.size() == len(texts)  # the pool is the caller's
+    await pool.disconnect()
+
+
+async def test_of_two_writes_at_one_number_one_is_refused(client: Redis) -> None:
+    history = RedisHistory(client, session_id=uuid4().hex)
+    await history.write([Add(make_msg("a"))])
+    for at in (1, 2, 3):
+        writes = [history.write([Add(make_msg(f"{at}-{n}"))], at=at) for n in range(2)]
+        done = await asyncio.gather(*writes, return_exceptions=True)
+        assert sorted(type(one).__name__ for one in done) == ["ConflictError", "int"]
+    assert (await history.head()).size == 4
+
+
+async def test_a_write_that_was_sent_twice_is_made_once(client: Redis) -> None:
+    history = RedisHistory(client, session_id=uuid4().hex)
+    script = history._write
+
+    async def twice(*arguments: Any) -> Any:
+        await script(*arguments)
+        return await script(*arguments)
+
+    history._write = twice  # type: ignore[assignment]
+    assert await history.write([Add(make_msg("a"), duplicate=True)], at=0) == 1
+    assert await history.write([Add(make_msg("a"), duplicate=True)]) == 2
+    assert (await history.head()).size == 2
+
+
+async def test_many_writers_lose_nothing(server: Callable[[str], int]) -> None:
+    name = uuid4().hex
+    memories = [RedisMemory(port=server("redis"), session_id=name) for _ in range(4)]
+
+    async def write(number: int, memory: RedisMemory) -> None:
+        for step in range(25):
+            await memory.add(Msg("user", f"{number} {step}", "user"))
+
+    await asyncio.gather(*(write(number, memory) for number, memory in enumerate(memories)))
+    found = await words(memories[0])
+    assert len(found) == 100
+    for number in range(4):
+        mine = [text for text in found if text.startswith(f"{number} ")]
+        assert mine == [f"{number} {n}" for n in range(25)]
+    for memory in memories:
+        await memory.close()
+
+
+async def test_a_session_lives_as_long_as_it_is_used_and_goes_whole(client: Redis) -> None:
+    prefix = uuid4().hex
+    memory = RedisMemory(client, key_prefix=prefix, key_ttl=100)
+    await memory.add([make_msg("a"), make_msg("b")], marks="m")
+    await memory.delete(["b"])
+    keys = [key async for key in client.scan_iter(f"{prefix}*")]
+    assert len(keys) >= 5
+    for key in keys:
+        assert 0 < await client.ttl(key) <= 100
+        await client.expire(key, 5)
+    await memory.get_memory()
+    assert [key for key in keys if await client.ttl(key) <= 5] == []
+
+
+async def test_without_a_time_to_live_nothing_ends(client: Redis) -> None:
+    prefix = uuid4().hex
+    await RedisMemory(client, key_prefix=prefix).add(make_msg("a"))
+    assert {await client.ttl(key) async for key in client.scan_iter(f"{prefix}*")} == {-1}
+
+
+async def test_another_process_shows_the_same_view(client: Redis, tmp_path: Path) -> None:
+    name, store = uuid4().hex, FileOffloadStore(tmp_path / "texts")
+
+    def opened() -> CompressedMemory:
+        return CompressedMemory(RedisMemory(client, session_id=name), store=store, max_total_tokens=2_000)
+
+    memory = opened()
+    for number in range(60):
+        await memory.add(Msg("user", f"Order {number} was sent. " * 12, "user"))
+        view = await memory.get_memory()
+    assert memory.stats().events > 1
+    assert [msg.to_dict() for msg in await opened().get_memory()] == [msg.to_dict() for msg in view]
+
+
+async def test_who_deletes_leaves_no_word_in_any_key(client: Redis) -> None:
+    prefix = uuid4().hex
+    memory = RedisMemory(client, key_prefix=prefix)
+    await memory.add([Msg("user", "the secret word", "user", id="a"), make_msg("b")])
+    await memory.history.write([Delete(["a"])])
+    async for key in client.scan_iter(f"{prefix}*"):
+        kind = await client.type(key)
+        held = await (client.hgetall(key) if kind == b"hash" else client.zrange(key, 0, -1))
+        assert b"secret" not in repr(held).encode()
+
+
+def test_what_is_no_server_is_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="expected a URL"):
+        RedisMemory(5)  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgumentError, match="redis://"):
+        RedisMemory("http://localhost")
+    with pytest.raises(InvalidArgumentError, match="braces"):
+        RedisMemory(key_prefix="{a}")
+    with pytest.raises(InvalidArgumentError, match="key_ttl"):
+        RedisMemory(key_ttl=0)
+
+
+async def test_deleted_messages_are_forgotten_after_a_while(
+    client: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changes, "TOLD_WRITES", 3)
+    monkeypatch.setattr(backend, "TOLD_WRITES", 3)
+    history = RedisHistory(client, session_id=uuid4().hex)
+    await history.write([Add(make_msg("a")), Add(make_msg("b"))])
+    await history.write([Delete(["a"])])
+    for number in range(5):
+        await history.write([Add(make_msg(str(number)))])
+    await history.write([Delete(["0"])])
+    assert [entry.key for entry in await history.read(after=1) if entry.msg is None] == ["0"]
+    assert (await history.head()).size == 5

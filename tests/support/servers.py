@@ -1,0 +1,217 @@
+"""Real servers for tests, on loopback: PostgreSQL, MariaDB and Redis, from whatever is installed.
+
+A server is started once for all processes of a run, by who needs it first, and ends with the last of them.
+Where a program is missing the test is skipped, saying why; in continuous integration it fails.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from filelock import FileLock
+
+_START_SECONDS = 60.0
+_KEPT: list[subprocess.Popen[bytes]] = []
+"""So that Python does not warn of children that run."""
+_BELOW = 55_536
+"""Redis Cluster's bus takes the port 10,000 above."""
+
+
+class Started(NamedTuple):
+    """A server that runs."""
+
+    process: int
+    port: int
+
+
+def missing(what: str, mend: str) -> None:
+    """Skip a test for want of a program, or fail in continuous integration."""
+    text = f"{what} is not installed ({mend})"
+    if os.environ.get("CI"):
+        pytest.fail(text)
+    pytest.skip(text)
+
+
+def free_port() -> int:
+    """Return a port that nobody uses now."""
+    while True:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port: int = probe.getsockname()[1]
+        if port < _BELOW:
+            return port
+
+
+def answers(port: int) -> bool:
+    """Tell whether somebody listens there."""
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=0.2):
+        return True
+    return False
+
+
+def is_alive(process: int) -> bool:
+    """Tell whether a process runs."""
+    with suppress(OSError):
+        os.kill(process, 0)
+        return True
+    return False
+
+
+def launch(arguments: list[str | Path], folder: Path, port: int, user: str | None = None) -> Started:
+    """Start a server that outlives this process, and wait until it answers."""
+    with (folder / "log").open("ab") as log:
+        process = subprocess.Popen(
+            [str(one) for one in arguments],
+            cwd="/",
+            user=user,
+            stdout=log,
+            stderr=log,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    _KEPT.append(process)
+    end = time.monotonic() + _START_SECONDS
+    while not answers(port):
+        if process.poll() is not None or time.monotonic() > end:
+            pytest.fail(f"{arguments[0]} did not start:\n{(folder / 'log').read_text()[-3_000:]}")
+        time.sleep(0.05)
+    return Started(process.pid, port)
+
+
+def start_redis(folder: Path, *options: str, durable: bool = False) -> Started:
+    """Start a Redis; one that is durable acknowledges what is on disk."""
+    program = shutil.which("redis-server") or shutil.which("valkey-server")
+    if program is None:
+        missing("redis-server", "apt install redis-server")
+    assert program is not None
+    port = free_port()
+    sync = "always" if durable else "no"
+    kept = ["--appendonly", "yes", "--appendfsync", sync, "--save", ""]
+    where = ["--port", str(port), "--bind", "127.0.0.1", "--dir", str(folder)]
+    return launch([program, *where, *kept, *options], folder, port)
+
+
+def _postgres_programs() -> Path:
+    for found in (shutil.which("postgres"), *sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))):
+        if found is not None:
+            return Path(found).resolve().parent
+    missing("PostgreSQL", "apt install postgresql")
+    raise AssertionError
+
+
+def start_postgres(folder: Path, *, durable: bool = False) -> Started:
+    """Start a PostgreSQL with a database `postgres` and a user of that name, without a password."""
+    programs = _postgres_programs()
+    user: str | None = None
+    data = folder / "data"
+    data.mkdir(mode=0o700)
+    if os.getuid() == 0:  # which it refuses
+        user = next(name for name in ("postgres", "nobody") if _has_user(name))
+        shutil.chown(data, user)
+        for above in (folder, *folder.parents):  # pytest's folders are its user's alone
+            with suppress(PermissionError):
+                above.chmod(above.stat().st_mode | 0o011)
+    port = free_port()
+    made = [
+        programs / "initdb",
+        "-D",
+        data,
+        "-U",
+        "postgres",
+        "-A",
+        "trust",
+        "-E",
+        "UTF8",
+        "--locale=C.UTF-8",
+        "-N",
+    ]
+    subprocess.run(made, user=user, cwd="/", check=True, stdout=subprocess.DEVNULL)
+    where = ["-D", data, "-h", "127.0.0.1", "-p", str(port), "-k", data]
+    sync = f"fsync={'on' if durable else 'off'}"
+    options = ["-c", "max_connections=300", "-c", sync]
+    return launch([programs / "postgres", *where, *options], folder, port, user)
+
+
+def _has_user(name: str) -> bool:
+    with suppress(KeyError):
+        return bool(pwd.getpwnam(name))
+    return False
+
+
+def start_mariadb(folder: Path, *, durable: bool = False) -> Started:
+    """Start a MariaDB with a database `test` and a user `test`, without a password."""
+    program = shutil.which("mariadbd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
+    if program is None:
+        missing("MariaDB", "apt install mariadb-server")
+    assert program is not None
+    port, data = free_port(), folder / "data"
+    user = "--user=root" if os.getuid() == 0 else f"--user={pwd.getpwuid(os.getuid()).pw_name}"
+    made = ["mariadb-install-db", "--no-defaults", user, f"--datadir={data}", "--skip-test-db"]
+    subprocess.run([*made, "--auth-root-authentication-method=normal"], check=True, stdout=subprocess.DEVNULL)
+    said = folder / "init.sql"
+    said.write_text(
+        "CREATE DATABASE IF NOT EXISTS test CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;\n"
+        "CREATE USER IF NOT EXISTS test@localhost;\nGRANT ALL ON *.* TO test@localhost;\n"
+        "CREATE USER IF NOT EXISTS test@'127.0.0.1';\nGRANT ALL ON *.* TO test@'127.0.0.1';\n"
+    )
+    options = [f"--datadir={data}", f"--socket={folder / 's'}", f"--init-file={said}", f"--port={port}", user]
+    more = ["--bind-address=127.0.0.1", "--max-allowed-packet=128M", "--character-set-server=utf8mb4"]
+    more.append(f"--innodb-flush-log-at-trx-commit={int(durable)}")
+    return launch([program, "--no-defaults", *options, *more], folder, port)
+
+
+STARTS: dict[str, Callable[[Path], Started]] = {
+    "redis": start_redis,
+    "postgres": start_postgres,
+    "mariadb": start_mariadb,
+}
+
+
+@contextmanager
+def running(kind: str, shared: Path) -> Iterator[int]:
+    """Give the port of a server that all processes of a run share.
+
+    Args:
+        kind: one of `STARTS`.
+        shared: a folder that they share.
+    """
+    folder = shared / kind
+    lock, who = FileLock(shared / f"{kind}.lock"), folder / "users"
+    with lock:
+        folder.mkdir(exist_ok=True)
+        told = folder / "started"
+        if not told.exists():
+            started = STARTS[kind](folder)
+            told.write_text(f"{started.process} {started.port}")
+        process, port = map(int, told.read_text().split())
+        who.mkdir(exist_ok=True)
+        (who / str(os.getpid())).touch()
+    try:
+        yield port
+    finally:
+        with lock:
+            (who / str(os.getpid())).unlink(missing_ok=True)
+            if not any(is_alive(int(one.name)) for one in who.iterdir()):
+                stop(process)
+                (folder / "started").unlink(missing_ok=True)
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def stop(process: int) -> None:
+    """End a server at once, whatever it was about."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process, signal.SIGKILL)
+    for one in _KEPT:
+        if one.pid == process:
+            one.wait()
