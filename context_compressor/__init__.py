@@ -8,9 +8,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from context_compressor.backends.fsspec import FsspecOffloadStore as FsspecOffloadStore
     from context_compressor.backends.redis import RedisMemory as RedisMemory
+    from context_compressor.backends.redis_store import RedisOffloadStore as RedisOffloadStore
     from context_compressor.backends.sqlalchemy import AsyncSQLAlchemyMemory as AsyncSQLAlchemyMemory
     from context_compressor.backends.sqlalchemy import SQLAlchemyMemory as SQLAlchemyMemory
+    from context_compressor.backends.sqlalchemy_store import SQLAlchemyOffloadStore as SQLAlchemyOffloadStore
     from context_compressor.compression.config import CompressionConfig
     from context_compressor.errors import (
         ConflictError,
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
         OffloadCorruptError,
         OffloadError,
         OffloadFullError,
+        OffloadKeyError,
         OffloadNotFoundError,
         OffloadPermissionError,
         OffloadWriteError,
@@ -86,6 +90,7 @@ __all__ = [
     "OffloadCorruptError",
     "OffloadError",
     "OffloadFullError",
+    "OffloadKeyError",
     "OffloadNotFoundError",
     "OffloadPermissionError",
     "OffloadStore",
@@ -134,6 +139,7 @@ _MODULES = {
     "FallbackSummarizer": "summarizers.fallback",
     "FileOffloadStore": "offload.files",
     "Form": "messages.forms",
+    "FsspecOffloadStore": "backends.fsspec",
     "History": "memory.history",
     "InMemoryMemory": "memory.in_memory",
     "InMemoryOffloadStore": "offload.store",
@@ -147,6 +153,7 @@ _MODULES = {
     "OffloadCorruptError": "errors",
     "OffloadError": "errors",
     "OffloadFullError": "errors",
+    "OffloadKeyError": "errors",
     "OffloadNotFoundError": "errors",
     "OffloadPermissionError": "errors",
     "OffloadStore": "offload.store",
@@ -155,7 +162,9 @@ _MODULES = {
     "OpenAISummarizer": "summarizers.openai",
     "RedactionError": "errors",
     "RedisMemory": "backends.redis",
+    "RedisOffloadStore": "backends.redis_store",
     "SQLAlchemyMemory": "backends.sqlalchemy",
+    "SQLAlchemyOffloadStore": "backends.sqlalchemy_store",
     "Summarizer": "summarizers.protocol",
     "SummarizerError": "errors",
     "SummarizerOverflowError": "errors",

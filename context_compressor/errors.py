@@ -93,6 +93,10 @@ class OffloadFullError(OffloadWriteError):
     """Report a full disk or an exhausted quota."""
 
 
+class OffloadKeyError(OffloadError):
+    """Report a stored text that does not open: its key is missing or another one."""
+
+
 class OffloadPermissionError(OffloadWriteError):
     """Report a directory or file that this process may not write or read."""
 

@@ -22,7 +22,14 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 MAX_MODULE_LINES = 450
 
-EXTRA_NAMES = {"AsyncSQLAlchemyMemory", "RedisMemory", "SQLAlchemyMemory"}
+EXTRA_NAMES = {
+    "AsyncSQLAlchemyMemory",
+    "FsspecOffloadStore",
+    "RedisMemory",
+    "RedisOffloadStore",
+    "SQLAlchemyMemory",
+    "SQLAlchemyOffloadStore",
+}
 """Each needs an extra, so that `import *` leaves it out."""
 PUBLIC_NAMES = {
     "CompressedMemory",
@@ -51,6 +58,7 @@ PUBLIC_NAMES = {
     "OffloadCorruptError",
     "OffloadError",
     "OffloadFullError",
+    "OffloadKeyError",
     "OffloadNotFoundError",
     "OffloadPermissionError",
     "OffloadStore",

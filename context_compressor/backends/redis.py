@@ -119,8 +119,8 @@ class RedisMemory(MemoryBase):
         if given is None:
             own = Redis(host=host, port=port, db=db, password=password, decode_responses=True)
         elif isinstance(given, str):
-            own = _client_for(given)
-        client = own or _client_over(given)
+            own = client_for(given)
+        client = own or client_over(given)
         super().__init__(
             RedisHistory(
                 client, session_id=session_id, user_id=user_id, key_prefix=key_prefix, key_ttl=key_ttl
@@ -152,7 +152,16 @@ class RedisMemory(MemoryBase):
         await self.close()
 
 
-def _client_for(url: str) -> Redis:
+def check_keys(key_prefix: object, key_ttl: object) -> None:
+    """Raise InvalidArgumentError where one of these is wrong."""
+    if not isinstance(key_prefix, str) or set("{}") & set(key_prefix):
+        raise InvalidArgumentError(f"key_prefix: expected a string without braces, got {key_prefix!r}")
+    if key_ttl is not None:
+        check_number("key_ttl", key_ttl, 1, is_whole=True)
+
+
+def client_for(url: str) -> Redis:
+    """Return a client for a URL."""
     try:
         made: Redis = Redis.from_url(url, decode_responses=True)
     except ValueError as error:
@@ -162,7 +171,8 @@ def _client_for(url: str) -> Redis:
     return made
 
 
-def _client_over(given: object) -> Client:
+def client_over(given: object) -> Client:
+    """Return the client that was given, or one over a pool."""
     if isinstance(given, Redis | RedisCluster):
         return given
     if isinstance(given, ConnectionPool):
@@ -191,10 +201,7 @@ class RedisHistory:
     ) -> None:
         user = as_name(user_id, "user_id", DEFAULT_USER)
         name = as_name(session_id, "session_id", DEFAULT_SESSION)
-        if not isinstance(key_prefix, str) or set("{}") & set(key_prefix):
-            raise InvalidArgumentError(f"key_prefix: expected a string without braces, got {key_prefix!r}")
-        if key_ttl is not None:
-            check_number("key_ttl", key_ttl, 1, is_whole=True)
+        check_keys(key_prefix, key_ttl)
         self.client = client
         self._ttl = key_ttl
         self._names = pack_ascii({"user_id": user, "session_id": name})
@@ -304,7 +311,7 @@ class RedisHistory:
     async def _keys_of(self, id_digests: Iterable[str]) -> list[str]:
         """Return the digests of the keys of messages under these ids."""
         found = await self._fields(self._ids, id_digests)
-        return [key for told in found.values() for key in _text(told).split()]
+        return [key for told in found.values() for key in as_text(told).split()]
 
     async def _where(self) -> tuple[int, int, int]:
         found = await self._ask("hmget", self._head, ["number", "last_place", "size"])
@@ -354,7 +361,7 @@ class RedisHistory:
     async def _plan_rows(self, rows: Sequence[Row], number: int, by_key: dict[int, list[list[Any]]]) -> None:
         old = await self._fields(self._messages, [digest(row.key) for row in rows if row.add is None])
         known = await self._fields(self._ids, {row.id_digest for row in rows})
-        by_id = {one: _text(told).split() for one, told in known.items()}
+        by_id = {one: as_text(told).split() for one, told in known.items()}
         for row in rows:
             key = digest(row.key)
             whole, fraction = place_parts(row.place)
@@ -418,12 +425,13 @@ class RedisHistory:
         return [row.place for row in await self._rows(keys)]
 
 
-def _text(value: str | bytes) -> str:
+def as_text(value: str | bytes) -> str:
+    """Return what a client gave, decoded or not, as text."""
     return value if isinstance(value, str) else value.decode("ascii")
 
 
 def _texts(values: Iterable[str | bytes]) -> list[str]:
-    return [_text(value) for value in values]
+    return [as_text(value) for value in values]
 
 
 def _name_digest(name: EditName) -> str:

@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from collections.abc import Callable, Collection, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
-from weakref import WeakSet
 
-try:
-    import sqlalchemy as sa
-    from sqlalchemy import event
-    from sqlalchemy.exc import DBAPIError
-    from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
-except ImportError as error:
-    raise ImportError(
-        "SQLAlchemyMemory needs SQLAlchemy 2 and a driver: pip install 'agent-context-compressor[sql]' "
-        f"({error})"
-    ) from error
+import sqlalchemy as sa
+from sqlalchemy import event
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
 from context_compressor.backends.changes import check
+from context_compressor.backends.engines import engine_for, engine_of, in_transaction, make_tables
 from context_compressor.backends.records import (
     DEFAULT_SESSION,
     DEFAULT_USER,
@@ -36,18 +27,10 @@ from context_compressor.backends.records import (
     to_name,
     unpack,
 )
-from context_compressor.backends.tables import (
-    SCHEMA_VERSION,
-    ledger,
-    marks,
-    messages,
-    metadata,
-    schema,
-    sessions,
-)
-from context_compressor.backends.writing import Again, Write, in_parts
+from context_compressor.backends.tables import ledger, marks, messages, sessions
+from context_compressor.backends.writing import Write, in_parts
 from context_compressor.compression.edits import Edit, EditName
-from context_compressor.errors import ConflictError, InvalidArgumentError, InvalidStateError
+from context_compressor.errors import InvalidArgumentError
 from context_compressor.memory.base import MemoryBase
 from context_compressor.memory.history import (
     Change,
@@ -56,12 +39,7 @@ from context_compressor.memory.history import (
     LedgerEntry,
 )
 
-logger = logging.getLogger(__name__)
-
 T = TypeVar("T")
-
-_ATTEMPTS = 5
-"""How often a transaction is tried that the database broke off, for a deadlock say."""
 
 
 class SQLAlchemyMemory(MemoryBase):
@@ -130,10 +108,10 @@ class SQLAlchemyHistory:
         self._own: AsyncEngine | None = None
         self._within: AsyncSession | None = None
         if isinstance(engine_or_session, str):
-            self._own = self._engine = _engine_for(engine_or_session)
+            self._own = self._engine = engine_for(engine_or_session)
         elif isinstance(engine_or_session, AsyncSession):
             self._within = engine_or_session
-            self._engine = _engine_of(engine_or_session)
+            self._engine = engine_of(engine_or_session)
             self._shift, self._told, self._was_rolled_back = 0, 0, False
             event.listen(engine_or_session.sync_session, "after_soft_rollback", self._rolled_back)
         elif isinstance(engine_or_session, AsyncEngine):
@@ -250,7 +228,7 @@ class SQLAlchemyHistory:
 
     async def _run(self, work: Callable[[sa.Connection], T], *, is_write: bool = False) -> T:
         """Run statements on a connection: in a transaction of their own, or in the caller's."""
-        await _make_tables(self._engine)
+        await make_tables(self._engine)
         if self._within is not None:
             within = self._within
             if not is_write:
@@ -260,18 +238,7 @@ class SQLAlchemyHistory:
                 await within.execute(sa.update(sessions).where(sa.false()).values(number=0))
             async with within.begin_nested():
                 return await within.run_sync(lambda session: work(session.connection()))
-        for attempt in range(_ATTEMPTS):
-            try:
-                async with self._engine.begin() as connection:
-                    return await connection.run_sync(work)
-            except Again:
-                continue
-            except DBAPIError as error:
-                if attempt + 1 == _ATTEMPTS or not _may_pass(error):
-                    raise
-                logger.info("the database broke a transaction off, it is tried again: %s", error.orig)
-                await asyncio.sleep(0.01 * 2**attempt)
-        raise ConflictError("the history changes too fast to write to it; try again", number=0)
+        return await in_transaction(self._engine, work)
 
     # In a caller's transaction numbers may be taken back. They are given out once only.
 
@@ -304,84 +271,3 @@ def _entry(row: sa.Row[Any]) -> Entry:
     borne = tuple(unpack(own)) if msg is not None else ()
     tokens = from_tokens(unpack(counted)) if msg is not None else None
     return Entry(place_of(place, fraction), changed, from_bytes(key), msg, borne, tokens)
-
-
-def _may_pass(error: DBAPIError) -> bool:
-    """Tell whether a transaction that failed may go well the next time.
-
-    PostgreSQL's SQLSTATE 40001 and 40P01, MySQL's 1205 and 1213; SQLite may be locked for
-    longer than the driver waits.
-    """
-    orig = error.orig
-    state = getattr(orig, "sqlstate", None) or getattr(orig, "pgcode", None)
-    number = next(iter(getattr(orig, "args", ())), None)
-    return state in ("40001", "40P01") or number in (1205, 1213) or "database is locked" in str(orig)
-
-
-# Engines and tables
-
-_READY: WeakSet[AsyncEngine] = WeakSet()
-"""Engines in whose databases the tables are."""
-
-
-def _engine_for(url: str) -> AsyncEngine:
-    try:
-        engine = create_async_engine(url)
-    except (sa.exc.ArgumentError, sa.exc.InvalidRequestError, ImportError) as error:
-        raise InvalidArgumentError(
-            f"engine_or_session: {error}; expected a URL with an asyncio driver, such as "
-            "'sqlite+aiosqlite:///memory.db'"
-        ) from error
-    if engine.dialect.name == "sqlite":
-
-        @event.listens_for(engine.sync_engine, "connect")
-        def prepare(connection: Any, _: object) -> None:
-            cursor = connection.cursor()
-            cursor.execute("PRAGMA journal_mode=WAL")
-            cursor.execute("PRAGMA busy_timeout=30000")
-            cursor.close()
-
-    return engine
-
-
-def _engine_of(session: AsyncSession) -> AsyncEngine:
-    bind = session.bind
-    if isinstance(bind, AsyncEngine):
-        return bind
-    if bind is not None:
-        return bind.engine
-    raise InvalidArgumentError("engine_or_session: the session has no engine: async_sessionmaker(engine)")
-
-
-async def _make_tables(engine: AsyncEngine) -> None:
-    """Make the tables where they are missing. Where several processes do so at once, all but one fail,
-    and look again.
-
-    Raises:
-        InvalidStateError: a newer release made them.
-    """
-    if engine in _READY:
-        return
-
-    def make(connection: sa.Connection) -> int:
-        metadata.create_all(connection)
-        version = sa.select(schema.c.version)
-        found = connection.execute(version).scalar_one_or_none()
-        if found is None:
-            connection.execute(sa.insert(schema).values(id=1, version=SCHEMA_VERSION))
-        return SCHEMA_VERSION if found is None else int(found)
-
-    for attempt in range(_ATTEMPTS):
-        try:
-            async with engine.begin() as connection:
-                found = await connection.run_sync(make)
-            break
-        except DBAPIError:
-            if attempt + 1 == _ATTEMPTS:
-                raise
-            await asyncio.sleep(0.02 * 2**attempt)
-    if found > SCHEMA_VERSION:
-        raise InvalidStateError(
-            f"the tables have version {found}, this release knows {SCHEMA_VERSION}: upgrade it"
-        )
-    _READY.add(engine)

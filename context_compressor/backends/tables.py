@@ -6,6 +6,14 @@ compare it and how long a key may be.
 
 from __future__ import annotations
 
+try:
+    import sqlalchemy  # noqa: F401
+except ImportError as error:
+    raise ImportError(
+        "SQLAlchemyMemory needs SQLAlchemy 2 and a driver: pip install 'agent-context-compressor[sql]' "
+        f"({error})"
+    ) from error
+
 from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, MetaData, String, Table
 from sqlalchemy.dialects.mysql import LONGBLOB
 from sqlalchemy.types import TypeEngine
@@ -77,3 +85,13 @@ ledger = Table(
 )
 """Edits of the view; one without `edit` was withdrawn."""
 Index(f"{_PREFIX}by_number", ledger.c.session, ledger.c.number)
+texts = Table(
+    f"{_PREFIX}texts",
+    metadata,
+    Column("namespace", _DIGEST, primary_key=True),
+    Column("ref", String(16), primary_key=True),
+    Column("part", Integer, primary_key=True, autoincrement=False),
+    Column("parts", Integer, nullable=False),
+    Column("data", _BYTES, nullable=False),
+)
+"""Texts that left a view, in parts that every server takes."""

@@ -192,6 +192,8 @@ def running(kind: str, shared: Path) -> Iterator[int]:
         folder.mkdir(exist_ok=True)
         told = folder / "started"
         if not told.exists():
+            shutil.rmtree(folder)  # what a start that failed left
+            folder.mkdir()
             started = STARTS[kind](folder)
             told.write_text(f"{started.process} {started.port}")
         process, port = map(int, told.read_text().split())

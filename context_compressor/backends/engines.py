@@ -1,0 +1,131 @@
+"""Engines of SQLAlchemy: made from a URL, with the tables in their database, and transactions on them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, TypeVar
+from weakref import WeakSet
+
+import sqlalchemy as sa
+from sqlalchemy import event
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
+
+from context_compressor.backends.tables import SCHEMA_VERSION, metadata, schema
+from context_compressor.backends.writing import Again
+from context_compressor.errors import ConflictError, InvalidArgumentError, InvalidStateError
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_ATTEMPTS = 5
+"""How often a transaction is tried that the database broke off, for a deadlock say."""
+
+
+def _may_pass(error: DBAPIError) -> bool:
+    """Tell whether a transaction that failed may go well the next time.
+
+    PostgreSQL's SQLSTATE 40001 and 40P01, MySQL's 1205 and 1213; SQLite may be locked for
+    longer than the driver waits.
+    """
+    orig = error.orig
+    state = getattr(orig, "sqlstate", None) or getattr(orig, "pgcode", None)
+    number = next(iter(getattr(orig, "args", ())), None)
+    return state in ("40001", "40P01") or number in (1205, 1213) or "database is locked" in str(orig)
+
+
+async def in_transaction(engine: AsyncEngine, work: Callable[[sa.Connection], T]) -> T:
+    """Run statements in a transaction of their own, again where the database broke it off."""
+    for attempt in range(_ATTEMPTS):
+        try:
+            async with engine.begin() as connection:
+                return await connection.run_sync(work)
+        except Again:
+            continue
+        except DBAPIError as error:
+            if attempt + 1 == _ATTEMPTS or not _may_pass(error):
+                raise
+            logger.info("the database broke a transaction off, it is tried again: %s", error.orig)
+            await asyncio.sleep(0.01 * 2**attempt)
+    raise ConflictError("the history changes too fast to write to it; try again", number=0)
+
+
+_READY: WeakSet[AsyncEngine] = WeakSet()
+"""Engines in whose databases the tables are."""
+
+
+_POOL: dict[str, Any] = {"pool_size": 1, "max_overflow": 0, "pool_timeout": 600}
+"""SQLite has one writer at a time: connections of one process would only wait for each other."""
+
+
+def _is_file(url: str) -> bool:
+    parsed = sa.make_url(url)
+    return parsed.get_backend_name() == "sqlite" and parsed.database not in (None, "", ":memory:")
+
+
+def engine_for(url: str) -> AsyncEngine:
+    """Return an engine for a URL."""
+    try:
+        engine = create_async_engine(url, **_POOL if _is_file(url) else {})
+    except (sa.exc.ArgumentError, sa.exc.InvalidRequestError, ImportError) as error:
+        raise InvalidArgumentError(
+            f"engine_or_session: {error}; expected a URL with an asyncio driver, such as "
+            "'sqlite+aiosqlite:///memory.db'"
+        ) from error
+    if engine.dialect.name == "sqlite":
+
+        @event.listens_for(engine.sync_engine, "connect")
+        def prepare(connection: Any, _: object) -> None:
+            cursor = connection.cursor()
+            cursor.execute("PRAGMA journal_mode=WAL")
+            cursor.execute("PRAGMA busy_timeout=30000")
+            cursor.close()
+
+    return engine
+
+
+def engine_of(session: AsyncSession) -> AsyncEngine:
+    """Return the engine of a session."""
+    bind = session.bind
+    if isinstance(bind, AsyncEngine):
+        return bind
+    if bind is not None:
+        return bind.engine
+    raise InvalidArgumentError("engine_or_session: the session has no engine: async_sessionmaker(engine)")
+
+
+async def make_tables(engine: AsyncEngine) -> None:
+    """Make the tables where they are missing. Where several processes do so at once, all but one fail,
+    and look again.
+
+    Raises:
+        InvalidStateError: a newer release made them.
+    """
+    if engine in _READY:
+        return
+
+    def make(connection: sa.Connection) -> int:
+        metadata.create_all(connection)
+        version = sa.select(schema.c.version)
+        found = connection.execute(version).scalar_one_or_none()
+        if found is None:
+            connection.execute(sa.insert(schema).values(id=1, version=SCHEMA_VERSION))
+        return SCHEMA_VERSION if found is None else int(found)
+
+    for attempt in range(_ATTEMPTS):
+        try:
+            async with engine.begin() as connection:
+                found = await connection.run_sync(make)
+            break
+        except DBAPIError:
+            if attempt + 1 == _ATTEMPTS:
+                raise
+            await asyncio.sleep(0.02 * 2**attempt)
+    if found > SCHEMA_VERSION:
+        raise InvalidStateError(
+            f"the tables have version {found}, this release knows {SCHEMA_VERSION}: upgrade it"
+        )
+    _READY.add(engine)

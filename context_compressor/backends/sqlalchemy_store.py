@@ -1,0 +1,99 @@
+"""`SQLAlchemyOffloadStore`: texts in a database."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from context_compressor.backends.engines import engine_for, in_transaction, make_tables
+from context_compressor.backends.records import as_name, digest
+from context_compressor.backends.stores import PackedOffloadStore, Packing, digits
+from context_compressor.backends.tables import texts
+from context_compressor.errors import InvalidArgumentError
+from context_compressor.offload.store import REF_PREFIX
+
+T = TypeVar("T")
+
+_PART_BYTES = 1_000_000
+"""Of one row: servers bound what they take at once, MariaDB at 16 MB unless told otherwise."""
+
+
+class SQLAlchemyOffloadStore(PackedOffloadStore):
+    """Keep texts in a database, in parts of a megabyte.
+
+    Args:
+        engine: a URL, whose engine is closed by `close`, or an `AsyncEngine`, which stays the caller's.
+        namespace: any string; one memory's alone.
+        compress_above: bytes above which a text is compressed by zstd; None: never.
+        encryption_key: encrypts every text, a key of `Fernet.generate_key()`; None: none is.
+
+    Raises:
+        InvalidArgumentError: none of those.
+    """
+
+    def __init__(
+        self,
+        engine: AsyncEngine | str,
+        namespace: str = "default",
+        *,
+        compress_above: int | None = None,
+        encryption_key: bytes | str | None = None,
+    ) -> None:
+        super().__init__(Packing(compress_above, encryption_key))
+        if not isinstance(engine, AsyncEngine | str):
+            raise InvalidArgumentError(
+                f"engine: expected a URL or an AsyncEngine, got {type(engine).__name__}"
+            )
+        self._namespace = digest(as_name(namespace, "namespace", "default"))
+        self._own = engine_for(engine) if isinstance(engine, str) else None
+        self._engine = engine if isinstance(engine, AsyncEngine) else self._own
+
+    async def close(self) -> None:
+        """Close the engine, if it was made here."""
+        if self._own is not None:
+            await self._own.dispose()
+
+    async def _run(self, work: Callable[[sa.Connection], T]) -> T:
+        assert self._engine is not None
+        await make_tables(self._engine)
+        return await in_transaction(self._engine, work)
+
+    def _is(self, ref: str) -> sa.ColumnElement[bool]:
+        return sa.and_(texts.c.namespace == self._namespace, texts.c.ref == digits(ref))
+
+    async def _put(self, ref: str, data: bytes) -> bool:
+        rows = self._rows(ref, data)
+        try:
+            await self._run(lambda connection: connection.execute(sa.insert(texts), rows))
+        except IntegrityError:
+            return False
+        return True
+
+    async def _replace(self, ref: str, data: bytes) -> None:
+        def exchange(connection: sa.Connection) -> None:
+            connection.execute(sa.delete(texts).where(self._is(ref)))
+            connection.execute(sa.insert(texts), self._rows(ref, data))
+
+        await self._run(exchange)
+
+    def _rows(self, ref: str, data: bytes) -> list[dict[str, Any]]:
+        parts = [data[start : start + _PART_BYTES] for start in range(0, len(data), _PART_BYTES)]
+        same = {"namespace": self._namespace, "ref": digits(ref), "parts": len(parts)}
+        return [{**same, "part": number, "data": part} for number, part in enumerate(parts)]
+
+    async def _get(self, ref: str) -> bytes | None:
+        wanted = sa.select(texts.c.data).where(self._is(ref)).order_by(texts.c.part)
+        found = await self._run(lambda connection: connection.execute(wanted).scalars().all())
+        return b"".join(map(bytes, found)) if found else None
+
+    async def _remove(self, ref: str) -> None:
+        await self._run(lambda connection: connection.execute(sa.delete(texts).where(self._is(ref))))
+
+    async def _list(self) -> list[str]:
+        wanted = sa.select(texts.c.ref).where(texts.c.namespace == self._namespace, texts.c.part == 0)
+        found = await self._run(lambda connection: connection.execute(wanted).scalars().all())
+        return [f"{REF_PREFIX}{one}" for one in found]

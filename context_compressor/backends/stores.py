@@ -1,0 +1,212 @@
+"""What offload stores over databases, Redis and file systems have in common: refs, packing, errors."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, TypeVar
+
+from context_compressor.backends.records import from_bytes, to_bytes
+from context_compressor.errors import (
+    InvalidArgumentError,
+    OffloadCollisionError,
+    OffloadCorruptError,
+    OffloadError,
+    OffloadKeyError,
+    OffloadNotFoundError,
+    OffloadWriteError,
+    check_number,
+)
+from context_compressor.offload import store as refs
+from context_compressor.offload.store import REF_PREFIX, check_ref, check_text
+
+T = TypeVar("T")
+
+_PLAIN, _SMALLER, _SEALED = 0, 1, 2
+"""Bits of the first byte: compressed by zstd, encrypted."""
+_OFF_LOOP_BYTES = 65_536
+"""Packing more than this takes a thread."""
+
+
+class Packing:
+    """Make bytes of texts, smaller and encrypted where that is wanted, and texts of them again.
+
+    Args:
+        compress_above: bytes above which a text is compressed by zstd; None: never.
+        encryption_key: encrypts every text: a key of `cryptography.fernet.Fernet.generate_key()`.
+
+    Raises:
+        InvalidArgumentError: no such number or key, or the package that it needs is missing.
+    """
+
+    def __init__(self, compress_above: int | None = None, encryption_key: bytes | str | None = None) -> None:
+        if compress_above is not None:
+            check_number("compress_above", compress_above, is_whole=True)
+        self._above = compress_above
+        self._zstd: Any = None if compress_above is None else _needed("zstandard", "compress_above")
+        self._fernet: Any = None
+        if encryption_key is not None:
+            fernet = _needed("cryptography.fernet", "encryption_key")
+            try:
+                self._fernet = fernet.Fernet(encryption_key)
+            except (ValueError, TypeError) as error:
+                raise InvalidArgumentError(
+                    f"encryption_key: {error}; Fernet.generate_key() makes one"
+                ) from None
+
+    async def pack(self, text: str) -> bytes:
+        """Return what is stored."""
+        return await _off_loop(len(text), self._pack, text)
+
+    def _pack(self, text: str) -> bytes:
+        data, bits = to_bytes(text), _PLAIN
+        if self._above is not None and len(data) > self._above:
+            data, bits = self._zstd.compress(data), bits | _SMALLER
+        if self._fernet is not None:
+            data, bits = self._fernet.encrypt(data), bits | _SEALED
+        return bytes([bits]) + data
+
+    async def unpack(self, data: bytes, ref: str) -> str:
+        """Return the text again.
+
+        Raises:
+            OffloadKeyError: it is encrypted, and the key is missing or another one.
+            OffloadCorruptError: it was changed.
+        """
+        return await _off_loop(len(data), self._unpack, data, ref)
+
+    def _unpack(self, data: bytes, ref: str) -> str:
+        if not data or data[0] > _SMALLER | _SEALED:
+            raise OffloadCorruptError(f"what is stored under {ref} is no text of a store")
+        bits, data = data[0], bytes(data[1:])
+        if bits & _SEALED:
+            if self._fernet is None:
+                raise OffloadKeyError(f"the text under {ref} is encrypted: give its store the key")
+            try:
+                data = self._fernet.decrypt(data)
+            except Exception as error:  # InvalidToken, whether the key is wrong or the text was changed
+                raise OffloadKeyError(
+                    f"the text under {ref} does not open: the key is another one, or the text was changed"
+                ) from error
+        try:
+            if bits & _SMALLER:
+                zstd = self._zstd or _needed("zstandard", "compress_above")
+                data = zstd.decompress(data)
+            return from_bytes(data)
+        except InvalidArgumentError as error:
+            raise OffloadError(f"the text under {ref} is compressed: {error}") from error
+        except Exception as error:
+            raise OffloadCorruptError(f"the text under {ref} was changed: {error}") from error
+
+
+async def _off_loop(size: int, work: Callable[..., T], *arguments: Any) -> T:
+    return await asyncio.to_thread(work, *arguments) if size > _OFF_LOOP_BYTES else work(*arguments)
+
+
+def _needed(module: str, argument: str) -> Any:
+    try:
+        return import_module(module)
+    except ImportError as error:
+        package = module.partition(".")[0]
+        raise InvalidArgumentError(
+            f"{argument}: needs the package {package} (pip install {package})"
+        ) from error
+
+
+class PackedOffloadStore(ABC):
+    """An `OffloadStore` over four steps that a subclass has, each by ref; write-once without locks."""
+
+    def __init__(self, packing: Packing) -> None:
+        self._packing = packing
+
+    async def write(self, text: str) -> str:
+        """Keep `text` and return its ref; see `OffloadStore.write` for the errors."""
+        ref = refs.ref_of(check_text(text))
+        data = await self._packing.pack(text)
+        for _ in range(2):
+            if await self._kept(self._put(ref, data), ref):
+                return ref
+            try:
+                held = await self._read(ref)
+            except OffloadNotFoundError:
+                continue  # it was removed meanwhile
+            except OffloadCorruptError:
+                await self._kept(self._replace(ref, data), ref)
+                return ref
+            if held == text:
+                return ref
+            if refs.ref_of(held) == ref:
+                raise OffloadCollisionError(
+                    f"another text already holds {ref}; the text at hand was not stored"
+                )
+            await self._kept(self._replace(ref, data), ref)  # what stood there was corrupt
+            return ref
+        raise OffloadWriteError(f"{ref} comes and goes: somebody removes it while it is written")
+
+    async def _kept(self, step: Any, ref: str) -> Any:
+        try:
+            return await step
+        except OffloadError:
+            raise
+        except Exception as error:
+            raise OffloadWriteError(f"{ref} could not be stored: {error}") from error
+
+    async def read(self, ref: str) -> str:
+        """Return the text under `ref`; see `OffloadStore.read` for the errors."""
+        text = await self._read(check_ref(ref))
+        if refs.ref_of(text) != ref:
+            raise OffloadCorruptError(f"the text under {ref} was changed: it hashes to {refs.ref_of(text)}")
+        return text
+
+    async def _read(self, ref: str) -> str:
+        try:
+            data = await self._get(ref)
+        except OffloadError:
+            raise
+        except Exception as error:
+            raise OffloadError(f"{ref} could not be read: {error}") from error
+        if data is None:
+            raise OffloadNotFoundError(f"{ref} is not stored here; refs() lists what is")
+        return await self._packing.unpack(data, ref)
+
+    async def delete(self, ref: str) -> None:
+        """Remove the text under `ref`; absent is fine."""
+        check_ref(ref)
+        try:
+            await self._remove(ref)
+        except Exception as error:
+            raise OffloadError(f"{ref} could not be removed: {error}") from error
+
+    async def refs(self) -> list[str]:
+        """Return every ref that is stored, sorted."""
+        try:
+            return sorted(await self._list())
+        except Exception as error:
+            raise OffloadError(f"the store could not be listed: {error}") from error
+
+    @abstractmethod
+    async def _put(self, ref: str, data: bytes) -> bool:
+        """Store data where there is none yet; tell whether that was so."""
+
+    @abstractmethod
+    async def _replace(self, ref: str, data: bytes) -> None:
+        """Store data in the place of what is there."""
+
+    @abstractmethod
+    async def _get(self, ref: str) -> bytes | None:
+        """Return what is stored; None: nothing."""
+
+    @abstractmethod
+    async def _remove(self, ref: str) -> None:
+        """Remove what is stored."""
+
+    @abstractmethod
+    async def _list(self) -> list[str]:
+        """Return every ref."""
+
+
+def digits(ref: str) -> str:
+    """Return the digits of a ref."""
+    return ref.removeprefix(REF_PREFIX)
