@@ -20,10 +20,22 @@ ROOT = Path(__file__).parents[1]
 READMES = [ROOT / "README.md", ROOT / "README.zh.md"]
 PAGES = [*READMES, *sorted(ROOT.glob("docs/*.md"))]
 TEXTS = {page.name: page.read_text(encoding="utf-8") for page in PAGES}
-TESTED_ELSEWHERE = {"migrating-from-reme.md", "views.md"}
+TESTED_ELSEWHERE = {"migrating-from-reme.md", "pydantic-ai.md", "views.md"}
 """With a test of their own, or, as programs, run by hand."""
-NEED_A_MODEL = {"openai_agent.py", "dashscope_agent.py", "langchain_agent.py"}
-"""Tested in `test_examples.py`."""
+NEED_A_MODEL = {
+    "agentscope2_agent.py",
+    "agentscope_agent.py",
+    "anthropic_client.py",
+    "dashscope_agent.py",
+    "dashscope_client.py",
+    "langchain_agent.py",
+    "litellm_calls.py",
+    "openai_agent.py",
+    "openai_agents_agent.py",
+    "openai_client.py",
+    "pydantic_ai_agent.py",
+}
+"""Tested in `test_examples.py`, and with their adapters."""
 EXAMPLES = sorted(
     path.name
     for path in (ROOT / "examples").glob("*.py")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Iterable, Sequence
 from typing import TypeVar
 
@@ -54,6 +55,18 @@ def segment_text(
         return label + beside
     label = f"[Summary by the memory, not by the user, of {message_count} earlier {messages}. {where}]"
     return f"{label}\n{summary}{beside}"
+
+
+_LABEL = re.compile(
+    r"\[(?:Earlier conversation: \d+ messages? left the view\. Full text: "
+    r"|\d+ earlier messages?: "
+    r"|Summary by the memory, not by the user, of \d+ earlier messages?\. Full text: )ctx://[0-9a-f]{16}[.;\]]"
+)
+
+
+def is_segment_text(text: str) -> bool:
+    """Tell whether a text begins as `segment_text` does."""
+    return _LABEL.match(text) is not None
 
 
 def standing_section(lines: Sequence[str], left_out: int = 0, ref: str = "") -> str:

@@ -212,7 +212,7 @@ class Conversations:
     async def _find(self, name: str, pieces: Sequence[Sequence[Any]]) -> Conversation:
         """Return the conversation under a name that a list shares most with, its state included."""
         found = [one for one in self._known.values() if one.name == name]
-        for saved in await self._saved(name):
+        for saved in await self._saved(name) or ():
             if all(saved["state"] != one.state for one in found):
                 found.append(Conversation(name, saved["spoken"], saved["state"], self._store_for()))
         if len(found) > 1:
@@ -246,8 +246,13 @@ class Conversations:
             if isinstance(one.state, KeptState):
                 one.state.kept = None
 
-    async def _saved(self, name: str) -> list[dict[str, Any]]:
-        record = None if self._states is None else await self._states.get(name)
+    async def _saved(self, name: str) -> list[dict[str, Any]] | None:
+        """Return what was saved under a name; None where it cannot be read now."""
+        try:
+            record = None if self._states is None else await self._states.get(name)
+        except Exception:
+            logger.warning("states: what stands under %r was not read", name, exc_info=True)
+            return None
         if record is None:
             return []
         found = record.get("conversations") if isinstance(record, Mapping) else None
@@ -260,11 +265,17 @@ class Conversations:
     async def _save(self, name: str) -> None:
         if self._states is None:
             return
+        saved = await self._saved(name)
+        if saved is None:  # written over, it would be lost
+            return
         kept = [one for one in self._known.values() if one.name == name]
-        others = [one for one in await self._saved(name) if not any(_goes_on(one, now) for now in kept)]
+        others = [one for one in saved if not any(_goes_on(one, now) for now in kept)]
         ours = [{"spoken": one.spoken, "state": dict(one.state)} for one in kept]
         newest = [*others, *ours][-MOST_UNDER_A_NAME:]
-        await self._states.set(name, {"version": _VERSION, "conversations": newest})
+        try:
+            await self._states.set(name, {"version": _VERSION, "conversations": newest})
+        except Exception:
+            logger.warning("states: nothing was set under %r", name, exc_info=True)
 
     async def _tell(self, event: CompressionEvent) -> None:
         logger.info("%s", event)

@@ -1,0 +1,216 @@
+"""`Compression`: a capability that lets each request carry a view, whatever the run's history holds."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+from pydantic_ai import RetryModelRequest, RunContext, Tool, ToolReturn
+from pydantic_ai.capabilities import AbstractCapability
+from pydantic_ai.direct import model_request
+from pydantic_ai.exceptions import UserError
+from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, UserPromptPart
+from pydantic_ai.models import Model, ModelRequestContext, infer_model
+from pydantic_ai.toolsets import FunctionToolset
+
+from context_compressor.errors import InvalidArgumentError
+from context_compressor.events import EventHook
+from context_compressor.integrations.asked import AskedModel, Said, as_summarizer
+from context_compressor.integrations.conversations import Conversations, KeyOf, Shown, States, key_of
+from context_compressor.integrations.pydantic_ai.messages import Chats, content_of
+from context_compressor.memory.reporting import CompressionStats
+from context_compressor.offload.guide import COMPRESS_TOOL, SCHEMAS
+from context_compressor.offload.store import OffloadStore
+from context_compressor.summarizers.protocol import Summarizer
+from context_compressor.tokens.counter import TokenCounter
+
+logger = logging.getLogger(__name__)
+
+_GENERATED = 7
+"""The version of the UUIDs that Pydantic AI gives conversations to which the caller gave no id."""
+
+
+class Compression(AbstractCapability[Any]):
+    """Let each request carry a view that fits the budget, and give the agent tools to read the rest.
+
+    `all_messages()` stays whole. A request that the provider refuses as too long is sent once more, smaller.
+    One object serves any number of agents and of runs at once.
+
+    Args:
+        store: where texts go that leave the view; None: kept in memory, and with the states.
+        summarizer: who writes summaries: a summariser, a model of Pydantic AI or its name
+            ("openai:gpt-5-mini"); extractive when None.
+        on_event: receives every event; each is logged as well.
+        counter: measures messages; offline tiktoken when None.
+        states: where states are kept beyond this process, so that a conversation goes on there with the same
+            view: anything with async `get(key)` and `set(key, state)`.
+        key: names a run's conversation, given its `RunContext`; None: its `conversation_id` where the caller
+            or the history has one, else what the messages begin with.
+        fields: any field of `CompressionConfig`.
+
+    Raises:
+        InvalidArgumentError: a field that there is not, or something of the wrong kind.
+        ValueError: thresholds that cannot be, or cannot work together.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: OffloadStore | None = None,
+        summarizer: Summarizer | Model | str | None = None,
+        on_event: EventHook | None = None,
+        counter: TokenCounter | None = None,
+        states: States | None = None,
+        key: KeyOf | None = None,
+        **fields: Any,
+    ) -> None:
+        if key is not None and not callable(key):
+            raise InvalidArgumentError(
+                f"key: expected a function of the RunContext, got {type(key).__name__}; "
+                "to name one conversation, pass conversation_id= to the run"
+            )
+        self._key = key
+        self._conversations = Conversations(
+            store=store,
+            summarizer=as_summarizer(_as_model(summarizer), Model, _asked),
+            on_event=on_event,
+            counter=counter,
+            states=states,
+            **fields,
+        )
+        self._shown: Shown | None = None
+        self._chats: Chats | None = None
+        self._view_length = 0
+        self._smaller: list[ModelMessage] | None = None
+
+    async def for_run(self, ctx: RunContext[Any]) -> Compression:  # noqa: ARG002
+        """Return an instance that knows one run alone, so that tools of parallel runs never mix."""
+        own = copy.copy(self)
+        own._shown, own._chats, own._smaller = None, None, None
+        return own
+
+    async def before_model_request(
+        self, ctx: RunContext[Any], request_context: ModelRequestContext
+    ) -> ModelRequestContext:
+        """Let the request carry a view of the messages."""
+        messages = list(request_context.messages)
+        # A turn that the provider paused is continued: that one has to stand last, as it is.
+        paused = messages[-1:] if messages and isinstance(messages[-1], ModelResponse) else []
+        self._smaller = None
+        self._chats = Chats(messages[: len(messages) - len(paused)])
+        told = request_context.model_request_parameters.instruction_parts or ()
+        self._shown = await self._view(ctx, self._chats, [part.content for part in told])
+        view = self._chats.back(self._shown.messages)
+        self._view_length = len(view)
+        return replace(request_context, messages=[*view, *paused])
+
+    async def _view(self, ctx: RunContext[Any], chats: Chats, instructions: Sequence[str] = ()) -> Shown:
+        key = _conversation_of(ctx, chats.messages) if self._key is None else await key_of(self._key, ctx)
+        system = "\n\n".join([*instructions, *chats.beside])
+        with chats.placed():
+            return await self._conversations.view(chats.dicts, key=key, system=system)
+
+    async def on_model_request_error(
+        self,
+        ctx: RunContext[Any],  # noqa: ARG002
+        *,
+        request_context: ModelRequestContext,  # noqa: ARG002
+        error: Exception,
+    ) -> ModelResponse:
+        """Ask for one more attempt with a smaller view, where the provider refused one as too long."""
+        if self._shown is not None and self._chats is not None and self._smaller is None:
+            with self._chats.placed():
+                shown = await self._conversations.after_refusal(self._shown, error)
+            if shown is not None:
+                self._shown, self._smaller = shown, self._chats.back(shown.messages)
+                raise RetryModelRequest() from error
+        raise error
+
+    async def prepare_model_request(
+        self,
+        ctx: RunContext[Any],  # noqa: ARG002
+        request_context: ModelRequestContext,
+    ) -> ModelRequestContext:
+        """Let an attempt that comes after such a refusal carry the smaller view."""
+        if self._smaller is None:
+            return request_context
+        behind = request_context.messages[self._view_length :]
+        return replace(request_context, messages=[*self._smaller, *behind])
+
+    async def after_model_request(
+        self,
+        ctx: RunContext[Any],  # noqa: ARG002
+        *,
+        request_context: ModelRequestContext,  # noqa: ARG002
+        response: ModelResponse,
+    ) -> ModelResponse:
+        """Note how many tokens the provider counted."""
+        if self._shown is not None:
+            try:
+                await self._conversations.record_usage(self._shown, response.usage.input_tokens)
+            except Exception:
+                logger.warning("usage was not recorded", exc_info=True)
+        return response
+
+    def get_toolset(self) -> FunctionToolset[Any]:
+        """Return the tools by which the agent finds and reads what left its view."""
+        functions = [schema["function"] for schema in SCHEMAS]
+        return FunctionToolset([self._tool(one) for one in functions if one["name"] != COMPRESS_TOOL])
+
+    def _tool(self, function: dict[str, Any]) -> Tool[Any]:
+        name: str = function["name"]
+
+        async def run(ctx: RunContext[Any], /, **arguments: Any) -> str | ToolReturn:
+            return await self._run_tool(ctx, name, arguments)
+
+        return Tool.from_schema(run, name, function["description"], function["parameters"], takes_ctx=True)
+
+    async def _run_tool(self, ctx: RunContext[Any], name: str, arguments: dict[str, Any]) -> str | ToolReturn:
+        shown = self._shown
+        if shown is None:  # the run begins with calls that an earlier one left open
+            shown = await self._view(ctx, Chats(ctx.messages))
+        tools = shown.memory.tools("chat")
+        answer = await tools.call(name, arguments)
+        attached = await tools.attachment(name, arguments)
+        if attached is None:
+            return answer
+        return ToolReturn(answer, content=[content_of(part) for part in attached["content"]])
+
+    def stats(self, key: str | None = None) -> CompressionStats | None:
+        """Return where the newest conversation under a key stands, or the newest of all; None: none is."""
+        return self._conversations.stats(key)
+
+
+def _conversation_of(ctx: RunContext[Any], messages: Sequence[ModelMessage]) -> str | None:
+    """Return the id of a run's conversation; None where it was made up for messages that had none."""
+    named = ctx.conversation_id
+    if named is None or (messages and messages[0].conversation_id is not None):
+        return named
+    try:
+        return None if UUID(named).version == _GENERATED else named
+    except ValueError:
+        return named
+
+
+def _as_model(summarizer: Any) -> Any:
+    if not isinstance(summarizer, str):
+        return summarizer
+    try:
+        return infer_model(summarizer)
+    except UserError as error:
+        raise InvalidArgumentError(f"summarizer: {error}") from error
+
+
+def _asked(model: Model) -> AskedModel:
+    async def ask(instructions: str, asked: str) -> Said:
+        request = ModelRequest([UserPromptPart(asked)], instructions=instructions)
+        async with model:  # which closes what it opened, unless an agent goes on with it
+            response = await model_request(model, [request])
+        usage = response.usage
+        return Said(response.text or "", usage.input_tokens, usage.output_tokens, response.finish_reason)
+
+    return AskedModel(model.model_name, ask)

@@ -1,0 +1,740 @@
+"""Agents of Pydantic AI with `Compression`, against a server that refuses what the providers refuse."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from openai import AsyncOpenAI
+from pydantic_ai import Agent, BinaryContent, ImageUrl, ModelRetry, RunContext, ToolReturn
+from pydantic_ai.capabilities import AbstractCapability, ProcessHistory
+from pydantic_ai.exceptions import ModelHTTPError
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelMessagesTypeAdapter,
+    ModelRequest,
+    ModelResponse,
+    SystemPromptPart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
+from pydantic_ai.models import Model
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
+from pydantic_ai.providers.openai import OpenAIProvider
+from pydantic_ai.usage import UsageLimits
+
+from context_compressor import ContextOverflowError, InvalidArgumentError, ref_of
+from context_compressor.integrations.pydantic_ai import Compression
+from context_compressor.integrations.pydantic_ai.messages import Chats
+from tests.support.markdown import blocks
+from tests.support.media import png_url
+from tests.support.model_server import ModelServer, answer, context_length_exceeded, half_stream, hang
+from tests.support.task import BUDGET, LEAST_RAW_TOKENS, REQUEST, TURNS, WINDOW, Talkers, Worker, Workplace
+
+ROOT = Path(__file__).parents[2]
+MODELS = [OpenAIChatModel, OpenAIResponsesModel]
+LIMITS = UsageLimits(request_limit=TURNS + 10)
+every_model = pytest.mark.parametrize("model_class", MODELS, ids=["chat", "responses"])
+
+
+@asynccontextmanager
+async def model_of(server: ModelServer, model_class: Any = OpenAIChatModel) -> AsyncIterator[Model]:
+    async with AsyncOpenAI(base_url=server.url, api_key="test", max_retries=0) as client:
+        yield model_class("gpt-5", provider=OpenAIProvider(openai_client=client))
+
+
+@pytest.fixture(scope="module")
+def workplace(tmp_path_factory: pytest.TempPathFactory) -> Workplace:
+    return Workplace(tmp_path_factory.mktemp("workplace"))
+
+
+def worker_agent(model: Model, workplace: Workplace, *capabilities: Any, **more: Any) -> Agent[Any, str]:
+    tools = [workplace.read_file, workplace.grep_files, workplace.query]
+    return Agent(model, tools=tools, capabilities=capabilities, instructions="Be thorough.", **more)
+
+
+def texts_of(messages: list[ModelMessage]) -> str:
+    return ModelMessagesTypeAdapter.dump_json(messages).decode()
+
+
+def is_whole(messages: list[ModelMessage]) -> bool:
+    """Tell whether a history has no stand-in: no stub and no segment, only what tools said of them."""
+    text = texts_of(messages)
+    return "[Offloaded" not in text and "by the memory, not by the user" not in text
+
+
+async def go(agent: Agent[Any, str], how: str, prompt: str = REQUEST, **options: Any) -> list[ModelMessage]:
+    """Run an agent in one of the ways that there are, and return its history."""
+    options = {"usage_limits": LIMITS, **options}
+    if how == "run":
+        return (await agent.run(prompt, **options)).all_messages()
+    if how == "iter":
+        async with agent.iter(prompt, **options) as run:
+            async for node in run:
+                if Agent.is_model_request_node(node):
+                    async with node.stream(run.ctx) as stream:
+                        async for _ in stream:
+                            pass
+        assert run.result is not None
+        return run.result.all_messages()
+
+    async def listen(ctx: RunContext[Any], events: Any) -> None:
+        async for _ in events:
+            pass
+
+    return (await agent.run(prompt, event_stream_handler=listen, **options)).all_messages()
+
+
+@pytest.mark.parametrize(
+    ("model_class", "how"),
+    [
+        (OpenAIChatModel, "run"),
+        (OpenAIChatModel, "events"),
+        (OpenAIResponsesModel, "run"),
+        (OpenAIResponsesModel, "iter"),
+    ],
+)
+async def test_sixty_turns(model_class: Any, how: str, workplace: Workplace) -> None:
+    worker = Worker(reasoning=True)
+    compression = Compression(max_total_tokens=BUDGET)
+    async with ModelServer(worker, window_tokens=WINDOW) as server:
+        async with model_of(server, model_class) as model:
+            history = await go(worker_agent(model, workplace, compression), how)
+        assert server.refusals == []
+        assert len(server.requests) == TURNS
+        assert all(bool(one.json.get("stream")) == (how != "run") for one in server.requests)
+        shown = json.dumps(server.requests[-1].json)
+        assert "Go through all logs" in shown
+        assert "Be thorough." in shown
+        assert "by the memory, not by the user" in shown
+        await server.assert_no_connections()
+    assert worker.read_back is not None
+    assert is_whole(history)
+    assert len(history) == 2 * TURNS
+    stats = compression.stats()
+    assert stats is not None
+    assert stats.history_tokens > LEAST_RAW_TOKENS
+    assert stats.events > 3
+
+
+@every_model
+async def test_without_it_the_same_is_refused(model_class: Any, workplace: Workplace) -> None:
+    async with ModelServer(Worker(), window_tokens=WINDOW) as server:
+        async with model_of(server, model_class) as model:
+            with pytest.raises(ModelHTTPError, match="context"):
+                await go(worker_agent(model, workplace), "run")
+        assert len(server.requests) < TURNS / 2
+
+
+class Kept:
+    """States as another process finds them: JSON text."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, str] = {}
+
+    async def get(self, key: str) -> Any:
+        return json.loads(self.texts[key]) if key in self.texts else None
+
+    async def set(self, key: str, state: Any) -> None:
+        self.texts[key] = json.dumps(state)
+
+
+async def next_request(
+    compression: Any, history: list[ModelMessage], model_class: Any, place: Workplace
+) -> Any:
+    async with ModelServer(lambda messages: answer("Yes."), window_tokens=WINDOW) as server:
+        async with model_of(server, model_class) as model:
+            agent = worker_agent(model, place, compression)
+            await agent.run("And now?", message_history=history)
+        [request] = server.requests
+        return json.dumps(request.json)
+
+
+@every_model
+async def test_another_process_goes_on_with_the_same_request(model_class: Any, workplace: Workplace) -> None:
+    states = Kept()
+    compression = Compression(max_total_tokens=BUDGET, states=states)
+    worker = Worker(20, reasoning=True)
+    async with ModelServer(worker, window_tokens=WINDOW) as server, model_of(server, model_class) as model:
+        history = await go(worker_agent(model, workplace, compression), "run")
+    [key] = states.texts
+    assert history[0].conversation_id == key
+    saved, events = dict(states.texts), []
+    here = await next_request(compression, history, model_class, workplace)
+
+    states.texts = saved
+    text = ModelMessagesTypeAdapter.dump_json(history)
+    there = Compression(max_total_tokens=BUDGET, states=states, on_event=events.append)
+    assert (
+        await next_request(there, ModelMessagesTypeAdapter.validate_json(text), model_class, workplace)
+        == here
+    )
+    assert "by the memory, not by the user" in here
+    assert events == []
+
+
+@pytest.mark.parametrize("with_ids", [True, False], ids=["ids", "no ids"])
+async def test_two_conversations_at_once_do_not_mix(with_ids: bool, tmp_path: Path) -> None:
+    talkers = Talkers()
+    compression = Compression(max_total_tokens=3_000)
+    begins = {
+        name: [
+            ModelRequest([UserPromptPart("Hello.")], conversation_id=name if with_ids else None),
+            ModelResponse([TextPart("Who are you?")], conversation_id=name if with_ids else None),
+            ModelRequest([UserPromptPart("Guess.")], conversation_id=name if with_ids else None),
+            ModelResponse([TextPart("No.")], conversation_id=name if with_ids else None),
+        ]
+        for name in ("Ada", "Bob")
+    }
+    async with ModelServer(talkers) as server, model_of(server) as model:
+        agent: Agent[str, str] = Agent(
+            model, deps_type=str, system_prompt="Be kind.", capabilities=[compression]
+        )
+
+        @agent.tool
+        async def read_file(ctx: RunContext[str], number: int) -> str:
+            await asyncio.sleep(0)
+            return f"{ctx.deps} owns line {number}\n" * 60
+
+        async def talk(name: str) -> None:
+            history: list[ModelMessage] = list(begins[name])
+            for turn in range(20):
+                said = await agent.run(f"I am {name}, turn {turn}.", deps=name, message_history=history)
+                history = said.all_messages()
+            assert len(history) == 4 + 20 * 4
+            assert is_whole(history)
+
+        await asyncio.gather(talk("Ada"), talk("Bob"))
+        assert server.refusals == []
+    assert talkers.heard == {"Ada": 40, "Bob": 40}
+    for name, other in (("Ada", "Bob"), ("Bob", "Ada")):
+        requests = talkers.requests[name]
+        assert not any(other in request for request in requests)
+        assert "by the memory, not by the user" in requests[-1]
+
+
+async def test_tools_of_parallel_runs_read_their_own_conversation(tmp_path: Path) -> None:
+    """Each run searches for what only the other's conversation holds."""
+    found: dict[str, list[str]] = {"Ada": [], "Bob": []}
+
+    def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        text = texts_of(messages)
+        me, other = ("Ada", "Bob") if "I am Ada" in text else ("Bob", "Ada")
+        turn = sum(isinstance(message, ModelResponse) for message in messages)
+        last = messages[-1].parts[-1]
+        if isinstance(last, ToolReturnPart) and last.tool_name != "look":
+            found[me].append(str(last.content))
+            return ModelResponse([TextPart("Done.")])
+        if "by the memory, not by the user" in text:
+            calls = [("search_history", {"query": f"owner of unit {who}"}) for who in (me, other)]
+            return ModelResponse([ToolCallPart(name, arguments) for name, arguments in calls])
+        return ModelResponse([ToolCallPart("look", {"number": turn})])
+
+    agent: Agent[str, str] = Agent(
+        FunctionModel(model), deps_type=str, capabilities=[Compression(max_total_tokens=3_000)]
+    )
+
+    @agent.tool
+    async def look(ctx: RunContext[str], number: int) -> str:
+        await asyncio.sleep(0)
+        return f"The owner of unit {number} is {ctx.deps}, since {number}.\n" * 40
+
+    await asyncio.gather(*(agent.run(f"I am {name}.", deps=name) for name in found))
+    for name, other in (("Ada", "Bob"), ("Bob", "Ada")):
+        assert found[name]
+        assert all(f"is {other}" not in text for text in found[name])
+
+
+@every_model
+@pytest.mark.parametrize("how", ["run", "events"])
+async def test_a_refused_request_is_sent_once_more_and_smaller(
+    model_class: Any, how: str, workplace: Workplace
+) -> None:
+    async with (
+        ModelServer(Worker(20), window_tokens=WINDOW) as server,
+        model_of(server, model_class) as model,
+    ):
+        agent = worker_agent(model, workplace, Compression(max_total_tokens=BUDGET))
+        history = await go(agent, "run")
+        before = len(server.requests)
+        server.fail(context_length_exceeded(9_000))
+        again = await go(agent, how, "And now?", message_history=history)
+        first, second = (len(json.dumps(one.json)) for one in server.requests[before:])
+        assert second < first
+        assert again[: len(history)] == history
+        server.fail(context_length_exceeded(9_000), times=2)
+        with pytest.raises(ModelHTTPError):
+            await go(agent, how, "And now?", message_history=again)
+        assert len(server.requests) == before + 4
+
+
+async def test_run_stream(workplace: Workplace) -> None:
+    """It ends with the first text, so the model says none beside its calls."""
+
+    def policy(messages: list[Any], received: Any) -> Any:
+        turn = len(server.requests)
+        return answer("", [("read_file", {"number": turn})]) if turn < 12 else answer("Done.")
+
+    async with ModelServer(policy, window_tokens=WINDOW) as server, model_of(server) as model:
+        agent = worker_agent(model, workplace, Compression(max_total_tokens=BUDGET))
+        async with agent.run_stream(REQUEST) as streamed:
+            assert await streamed.get_output() == "Done."
+        assert server.refusals == []
+        assert "ctx://" in json.dumps(server.requests[-1].json)
+        assert len(streamed.all_messages()) == 24
+        assert is_whole(streamed.all_messages())
+
+
+async def test_failures_leave_the_history_whole(workplace: Workplace) -> None:
+    """A cancelled run, a cut stream, a tool that fails and one that asks for another try."""
+    compression = Compression(max_total_tokens=4_000)
+    async with ModelServer(Worker(1_000)) as server, model_of(server, OpenAIResponsesModel) as model:
+        agent = worker_agent(model, workplace, compression)
+        tried: list[int] = []
+
+        @agent.tool_plain
+        def fragile(number: int) -> str:
+            tried.append(number)
+            if number == 1:
+                raise ModelRetry("not 1")
+            if number == 2:
+                raise OSError("the disk is gone")
+            return "fine"
+
+        history: list[ModelMessage] = []
+        server.script(*(answer(f"t{n}", [("read_file", {"number": n})]) for n in range(6)), answer("Six."))
+        history = await go(agent, "run")
+
+        server.script(hang())
+        task = asyncio.create_task(agent.run("Wait.", message_history=history))
+        await server.started.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        server.release()
+
+        server.script(half_stream())
+        with pytest.raises(Exception, match=r"(?i)connection|closed|incomplete|stream"):
+            await go(agent, "events", "Stream.", message_history=history)
+
+        server.script(answer("", [("fragile", {"number": 2})]))
+        with pytest.raises(OSError, match="disk"):
+            await agent.run("Break.", message_history=history)
+
+        calls = [("fragile", {"number": 1}), ("fragile", {"number": 3}), ("read_file", {"number": 9})]
+        server.script(answer("", calls), answer("", [("fragile", {"number": 4})]), answer("Done."))
+        result = await agent.run("Go on.", message_history=history)
+        assert result.output == "Done."
+        assert sorted(tried) == [1, 2, 3, 4]
+        assert result.all_messages()[: len(history)] == history
+        assert is_whole(result.all_messages())
+        assert server.refusals == []
+        assert not [one for one in asyncio.all_tasks() if "context_compressor" in repr(one.get_coro())]
+
+
+async def test_an_agent_called_by_a_tool_has_its_own_conversation(workplace: Workplace) -> None:
+    inner_requests: list[str] = []
+
+    def inner_model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        inner_requests.append(texts_of(messages))
+        turn = sum(isinstance(message, ModelResponse) for message in messages)
+        if turn < 6:
+            return ModelResponse([ToolCallPart("read_file", {"number": turn})])
+        return ModelResponse([TextPart("inner answer")])
+
+    def outer_model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        turn = sum(isinstance(message, ModelResponse) for message in messages)
+        if turn < 3:
+            return ModelResponse([ToolCallPart("ask", {"number": turn})])
+        return ModelResponse([TextPart("outer answer")])
+
+    compression = Compression(max_total_tokens=4_000)
+    inner = worker_agent(FunctionModel(inner_model), workplace, compression)
+    outer: Agent[None, str] = Agent(FunctionModel(outer_model), capabilities=[compression])
+
+    @outer.tool_plain
+    async def ask(number: int) -> str:
+        return (await inner.run("Go through it.")).output + " outer-secret " * 400
+
+    result = await outer.run("Go through it.")
+    assert result.output == "outer answer"
+    assert is_whole(result.all_messages())
+    assert len(inner_requests) == 3 * 7
+    assert not any("outer-secret" in request for request in inner_requests)
+    assert compression._conversations.size() == 4
+
+
+SUMMARY = "## Goal\n- Find what went wrong; never write to the database.\n## Done\n- Logs were read."
+
+
+@pytest.mark.parametrize("by_name", [True, False], ids=["name", "model"])
+async def test_a_model_of_the_framework_writes_summaries(
+    by_name: bool, workplace: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = Worker(20)
+
+    def policy(messages: list[Any], received: Any) -> Any:
+        if "You write the memory of an AI agent" in json.dumps(messages[0]):
+            return answer(SUMMARY)
+        return worker(messages, received)
+
+    async with ModelServer(policy) as server, model_of(server) as model:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        monkeypatch.setenv("OPENAI_API_KEY", "test")
+        compression = Compression(
+            max_total_tokens=8_000, summarizer="openai-chat:gpt-5" if by_name else model
+        )
+        await go(worker_agent(model, workplace, compression), "run")
+        assert server.refusals == []
+        assert "Logs were read." in json.dumps(server.requests[-1].json)
+    stats = compression.stats()
+    assert stats is not None
+    assert stats.summarizer_calls > 0
+    assert stats.summarizer_input_tokens > 0
+
+
+class Spy(AbstractCapability[Any]):
+    """Note what is sent."""
+
+    def __init__(self) -> None:
+        self.seen: list[list[ModelMessage]] = []
+
+    async def before_model_request(self, ctx: RunContext[Any], request_context: Any) -> Any:
+        self.seen.append(list(request_context.messages))
+        return request_context
+
+
+class Reads:
+    """A model that reads so many files, told by a count of its own."""
+
+    def __init__(self, turns: int) -> None:
+        self.turn, self.turns = 0, turns
+
+    def __call__(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        self.turn += 1
+        if self.turn > self.turns:
+            return ModelResponse([TextPart("Done.")])
+        thought = ThinkingPart(f"next {self.turn}", signature="s", id=f"t{self.turn}")
+        call = ToolCallPart("read_file", {"number": self.turn})
+        return ModelResponse([thought, TextPart(f"turn {self.turn}"), call], model_name="m")
+
+
+async def test_what_a_view_shows_unaltered_are_the_historys_own_objects(workplace: Workplace) -> None:
+    spy = Spy()
+    agent = worker_agent(FunctionModel(Reads(12)), workplace, Compression(max_total_tokens=8_000), spy)
+    history = (await agent.run(REQUEST)).all_messages()
+    own = {id(message) for message in history}
+    parts = {id(part) for message in history for part in message.parts}
+    shown = spy.seen[-1]
+    assert len(shown) < len(history)
+    stubs = [
+        p for m in shown for p in m.parts if isinstance(p, ToolReturnPart) and "[Offloaded" in str(p.content)
+    ]
+    assert stubs
+    for message in shown:
+        if isinstance(message, ModelResponse):
+            assert id(message) in own
+        elif id(message) not in own:
+            [part] = message.parts
+            assert part in stubs or "by the memory" in str(part.content)
+        assert id(message) not in own or all(id(part) in parts for part in message.parts)
+
+
+@pytest.mark.parametrize("content", [None, "one more"])
+async def test_of_a_message_the_other_parts_stay(content: str | None) -> None:
+    """Of a request with two results one becomes a stub; of a response an argument does."""
+    calls = [
+        ToolCallPart("write", {"path": "a", "text": "word " * 3_000}, "c1", id="fc1"),
+        ToolCallPart("read", {"n": 2}, "c2"),
+    ]
+    results = [ToolReturnPart("write", "ok", "c1"), ToolReturnPart("read", "line of text\n" * 2_000, "c2")]
+    more = [] if content is None else [UserPromptPart([content, ImageUrl("https://x.org/a.png")])]
+    thought = ThinkingPart("hm", id="rs1", signature="s")
+    messages: list[ModelMessage] = [
+        ModelRequest([UserPromptPart("Write it, then read.")]),
+        ModelResponse([thought, *calls], model_name="m"),
+        ModelRequest([*results, *more], instructions="Be kind."),
+        ModelResponse([TextPart("Written.")]),
+        ModelRequest([UserPromptPart("Next?")]),
+    ]
+    chats = Chats(messages)
+    assert all(one is other for one, other in zip(chats.back(chats.dicts), messages, strict=True))
+    conversations = Compression(max_total_tokens=4_000, mode="compact")._conversations
+    view = chats.back((await conversations.view(chats.dicts)).messages)
+    response, request = view[1], view[2]
+    assert [view[0], view[3], view[4]] == [messages[0], messages[3], messages[4]]
+    assert isinstance(response, ModelResponse)
+    assert response.model_name == "m"
+    assert response.parts[0] is thought
+    altered = response.parts[1]
+    assert isinstance(altered, ToolCallPart)
+    assert (altered.tool_call_id, altered.id) == ("c1", "fc1")
+    assert "ctx://" in altered.args_as_json_str()
+    assert response.parts[2] is calls[1]
+    assert isinstance(request, ModelRequest)
+    assert request.instructions == "Be kind."
+    assert request.parts[0] is results[0]
+    assert "ctx://" in str(request.parts[1].content)  # type: ignore[union-attr]
+    assert list(request.parts[2:]) == more
+
+
+class TestAViewAsHistory:
+    async def test_process_history_behind_it_is_named(self, workplace: Workplace) -> None:
+        capabilities = [Compression(max_total_tokens=4_000), ProcessHistory(lambda messages: messages)]
+        agent = worker_agent(FunctionModel(Reads(20)), workplace, *capabilities)
+        with pytest.raises(
+            InvalidArgumentError, match=r"ProcessHistory puts it there.*ProcessHistory before it"
+        ):
+            await agent.run(REQUEST)
+
+    async def test_process_history_before_it_is_fine(self, workplace: Workplace) -> None:
+        capabilities = [ProcessHistory(lambda messages: messages), Compression(max_total_tokens=4_000)]
+        agent = worker_agent(FunctionModel(Reads(20)), workplace, *capabilities)
+        assert is_whole((await agent.run(REQUEST)).all_messages())
+
+    async def test_saved_and_merged_it_is_known_too(self, workplace: Workplace) -> None:
+        spy = Spy()
+        agent = worker_agent(FunctionModel(Reads(12)), workplace, Compression(max_total_tokens=4_000), spy)
+        await agent.run(REQUEST)
+        text = ModelMessagesTypeAdapter.dump_json(spy.seen[-1])
+        with pytest.raises(InvalidArgumentError, match="ProcessHistory puts it there"):
+            await agent.run("Go on.", message_history=ModelMessagesTypeAdapter.validate_json(text))
+
+
+@every_model
+async def test_images_leave_and_come_back(model_class: Any) -> None:
+    """An image that a tool returned leaves the view, and `load_offloaded` shows it again."""
+    url = png_url(seed=3)
+    image = BinaryContent.from_data_uri(url)
+
+    answered: list[str] = []
+
+    def policy(messages: list[Any], received: Any) -> Any:
+        turn = len(server.requests)
+        if turn > 2 and url not in json.dumps(messages) and not answered:
+            answered.append(ref_of(url))
+            return answer("", [("load_offloaded", {"ref": ref_of(url)})])
+        if turn == 1:
+            return answer("", [("draw", {})])
+        return answer("Seen.") if turn == 2 or answered else answer("", [("noise", {})])
+
+    async with ModelServer(policy) as server, model_of(server, model_class) as model:
+        agent: Agent[None, str] = Agent(model, capabilities=[Compression(max_total_tokens=4_000)])
+
+        @agent.tool_plain
+        def draw() -> ToolReturn:
+            return ToolReturn("drawn", content=["Here it is.", image])
+
+        @agent.tool_plain
+        def noise() -> str:
+            return "words of noise\n" * 300
+
+        history = (await agent.run("Draw it.")).all_messages()
+        assert is_whole(history)
+        await agent.run(
+            "Now make noise.", message_history=history, usage_limits=UsageLimits(request_limit=20)
+        )
+        assert server.refusals == []
+        shown = [url in json.dumps(one.json) for one in server.requests]
+        assert answered
+        assert shown[1]
+        assert not shown[-2]
+        assert shown[-1]
+
+
+async def test_tools_that_were_searched_for_stay_available(workplace: Workplace) -> None:
+    """The search for a tool leaves no view, since the framework offers what the messages say was found."""
+    offered: list[set[str]] = []
+
+    def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        offered.append({tool.name for tool in info.function_tools})
+        turn = len(offered)
+        if turn == 1:
+            return ModelResponse([ToolCallPart("search_tools", {"queries": ["weather"]})])
+        return ModelResponse(
+            [ToolCallPart("read_file", {"number": turn}) if turn < 14 else TextPart("Done.")]
+        )
+
+    agent = worker_agent(FunctionModel(model), workplace, Compression(max_total_tokens=4_000))
+
+    @agent.tool_plain(defer_loading=True)
+    def weather(city: str) -> str:
+        """Tell the weather."""
+        return city
+
+    result = await agent.run("What is the weather?")
+    assert result.output == "Done."
+    assert is_whole(result.all_messages())
+    assert all("weather" in names for names in offered[1:])
+
+
+async def test_a_run_that_begins_with_open_calls_can_read(workplace: Workplace) -> None:
+    def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        return ModelResponse([TextPart("Done.")])
+
+    agent = worker_agent(FunctionModel(model), workplace, Compression(max_total_tokens=4_000))
+    history: list[ModelMessage] = [
+        ModelRequest([UserPromptPart("The word is xylophone.")]),
+        ModelResponse([ToolCallPart("search_history", {"query": "xylophone"}, "c1")]),
+    ]
+    result = await agent.run(message_history=history)
+    [answered] = [p for m in result.all_messages() for p in m.parts if isinstance(p, ToolReturnPart)]
+    assert "xylophone" in str(answered.content)
+
+
+def test_sync_runs_one_after_the_other(workplace: Workplace) -> None:
+    """Each in a loop of its own, with a read in the first."""
+    compression = Compression(max_total_tokens=4_000)
+    reads = Reads(10)
+
+    def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        ref = re.search(r"ctx://[0-9a-f]{16}", texts_of(messages))
+        if reads.turn == 9 and ref:
+            reads.turn += 1
+            return ModelResponse([ToolCallPart("read_offloaded", {"ref": ref[0]})])
+        return reads(messages, info)
+
+    agent = worker_agent(FunctionModel(model), workplace, compression)
+    history = asyncio.run(agent.run(REQUEST)).all_messages()
+    reads.turn = 0
+    again = asyncio.run(agent.run("Again.", message_history=history)).all_messages()
+    assert is_whole([m for m in again if "read_offloaded" not in texts_of([m])])
+    assert again[: len(history)] == history
+
+
+async def test_the_conversation_is_named_by_key_id_or_beginning() -> None:
+    def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        return ModelResponse([TextPart("Yes.")])
+
+    by_id, by_key = Kept(), Kept()
+    agent = Agent(FunctionModel(model), capabilities=[Compression(states=by_id)])
+    begun: list[ModelMessage] = [ModelRequest([UserPromptPart("Hi.")]), ModelResponse([TextPart("Hi.")])]
+    await agent.run("Hello.", conversation_id="c-1")
+    await agent.run("Hello.", conversation_id="c-2", message_history=begun)
+    await agent.run("Hello.", message_history=begun)
+    await agent.run("Hello.", message_history=begun)
+    assert list(by_id.texts)[:2] == ["c-1", "c-2"]
+    assert len(by_id.texts) == 3
+
+    agent = Agent(
+        FunctionModel(model),
+        deps_type=str,
+        capabilities=[Compression(states=by_key, key=lambda ctx: f"user-{ctx.deps}")],
+    )
+    await agent.run("Hello.", deps="7")
+    assert list(by_key.texts) == ["user-7"]
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"key": "one"}, "key: expected a function of the RunContext, got str"),
+        ({"max_tokens": 5}, "max_tokens"),
+        ({"summarizer": 5}, "summarizer: expected a summariser or a model"),
+        ({"summarizer": "no-such:model"}, "summarizer: Unknown model"),
+        ({"states": object()}, "states: "),
+        ({"store": "folder"}, "store"),
+    ],
+)
+def test_what_is_wrong_is_said_at_the_door(options: Any, text: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=re.escape(text)):
+        Compression(**options)
+
+
+class Down:
+    """States that cannot be reached."""
+
+    async def get(self, key: str) -> Any:
+        raise ConnectionError("no database")
+
+    set: Any = get
+
+
+async def test_states_that_fail_do_not_end_a_run(caplog: pytest.LogCaptureFixture) -> None:
+    agent = Agent(FunctionModel(Reads(0)), capabilities=[Compression(states=Down())])
+    assert (await agent.run("Hello.")).output == "Done."
+    assert "no database" in caplog.text
+
+
+async def test_what_may_not_leave_is_named_by_its_place_in_the_history() -> None:
+    agent = Agent(FunctionModel(Reads(0)), capabilities=[Compression(max_total_tokens=1_000)])
+    long = ModelRequest(
+        [SystemPromptPart("Be kind."), SystemPromptPart("word " * 2_000), UserPromptPart("Hi.")]
+    )
+    history = [long, ModelResponse([TextPart("Yes?")])]
+    with pytest.raises(ContextOverflowError, match=r"messages\[0\]") as caught:
+        await agent.run("Hello.", message_history=history)
+    assert {name for name, _ in caught.value.fixed} == {"messages[0]"}
+
+
+async def test_a_key_that_is_no_string_is_named() -> None:
+    agent = Agent(FunctionModel(Reads(0)), capabilities=[Compression(key=lambda ctx: 5)])  # type: ignore[arg-type,return-value]
+    with pytest.raises(InvalidArgumentError, match="key: expected a function that returns a string or None"):
+        await agent.run("Hello.")
+
+
+async def test_the_example_runs(workplace: Workplace) -> None:
+    """It reads files whose texts come to far more than the window."""
+
+    def policy(messages: list[Any], received: Any) -> Any:
+        turn = len(server.requests)
+        if turn == 1:
+            return answer("", [("list_files", {})])
+        return (
+            answer("", [("read_file", {"path": f"{turn}.log"})]) if turn < 20 else answer("Units were lost.")
+        )
+
+    async with ModelServer(policy, window_tokens=WINDOW) as server:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            str(ROOT / "examples" / "pydantic_ai_agent.py"),
+            str(workplace.folder),
+            "What went wrong?",
+            env={
+                **os.environ,
+                "PYTHONPATH": str(ROOT),
+                "OPENAI_API_KEY": "test",
+                "OPENAI_BASE_URL": server.url,
+            },
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        output, errors = await process.communicate()
+        assert (process.returncode, server.refusals) == (0, []), errors.decode()
+        assert output.decode().strip() == "Units were lost."
+        assert len(server.requests) == 20
+        assert "by the memory, not by the user" in json.dumps(server.requests[-1].json)
+
+
+async def test_what_the_page_shows_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs" / "pydantic-ai.md").read_text(encoding="utf-8")
+    async with ModelServer(lambda messages: answer("Yes.")) as server:
+        monkeypatch.setenv("OPENAI_API_KEY", "test")
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        names: dict[str, Any] = {}
+        for block in blocks("python", page):
+            exec(block, names)
+        async with names["agent"] as agent:
+            assert (await agent.run("Is it?", deps="7")).output == "Yes."
+        assert list(names["compression"]._conversations._states.kept) == ["user-7"]
+        assert names["compression"].stats("user-7").events == 0
+
+
+def test_without_the_framework_the_extra_is_named() -> None:
+    code = "import sys; sys.modules['pydantic_ai'] = None; import context_compressor.integrations.pydantic_ai"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert "pip install 'agent-context-compressor[pydantic-ai]'" in done.stderr
