@@ -20,7 +20,13 @@ ROOT = Path(__file__).parents[1]
 READMES = [ROOT / "README.md", ROOT / "README.zh.md"]
 PAGES = [*READMES, *sorted(ROOT.glob("docs/*.md"))]
 TEXTS = {page.name: page.read_text(encoding="utf-8") for page in PAGES}
-TESTED_ELSEWHERE = {"migrating-from-reme.md", "pydantic-ai.md", "views.md"}
+TESTED_ELSEWHERE = {
+    "litellm.md",
+    "migrating-from-reme.md",
+    "openai-agents.md",
+    "pydantic-ai.md",
+    "views.md",
+}
 """With a test of their own, or, as programs, run by hand."""
 NEED_A_MODEL = {
     "agentscope2_agent.py",

@@ -101,7 +101,7 @@ class Conversations:
         on_event: receives every event; each is logged as well.
         counter: measures messages; offline tiktoken when None.
         states: where states are kept beyond this process; None: nowhere.
-        with_tools: whether the agent has the read-back tools, which stand-ins then name.
+        with_tools: whether the agents have the read-back tools, which stand-ins then name.
         fields: any field of `CompressionConfig`.
 
     Raises:
@@ -143,6 +143,7 @@ class Conversations:
         key: str | None = None,
         system: Any = None,
         state: Mapping[str, Any] | None = None,
+        with_tools: bool | None = None,
     ) -> Shown:
         """Return what to send for a request's list.
 
@@ -151,6 +152,7 @@ class Conversations:
             key: names the conversation; None: what its messages begin with. Several lists may have one key.
             system: what the request carries beside the messages; it is counted.
             state: `Shown.state` of an earlier request, where the framework keeps it.
+            with_tools: whether the agent of this request has the read-back tools; None: as all have.
 
         Raises:
             InvalidArgumentError: the key is no string.
@@ -164,14 +166,15 @@ class Conversations:
         pieces = self.form.pieces(said)
         name = _beginning(pieces) if key is None else key
         earlier = await self._find(name, pieces) if state is None else self._known_as(name, state)
+        has_tools = self._with_tools if with_tools is None else with_tools
+        if has_tools and not earlier.state.get(TOOLS_KEY):
+            earlier.state = {**(earlier.state or _NEW), TOOLS_KEY: True}
         return await self._show(said, system, name, earlier, state is not None)
 
     async def _show(
         self, said: list[Any], system: Any, name: str, earlier: Conversation, is_kept_elsewhere: bool
     ) -> Shown:
         call = Call(self.config, earlier.store, self._summarizer, self._counter, self.form)
-        if self._with_tools and not earlier.state.get(TOOLS_KEY):
-            earlier.state = {**(earlier.state or _NEW), TOOLS_KEY: True}
         result = await compress(said, call, on_event=self._tell, state=earlier.state, system=system)
         assert isinstance(result.state, KeptState)
         assert result.state.kept is not None
@@ -186,8 +189,13 @@ class Conversations:
     # After the request
 
     async def record_usage(self, shown: Shown, prompt_tokens: object) -> None:
-        """Note how many tokens the provider counted for a request; what is no such number says nothing."""
-        if isinstance(prompt_tokens, int) and prompt_tokens > 0:
+        """Note how many tokens the provider counted for a request; what is no such number says nothing.
+
+        Nor does a number that comes when the conversation has gone on, and with it the view that is counted.
+        """
+        state = shown.conversation.state
+        is_current = isinstance(state, KeptState) and state.kept is not None
+        if isinstance(prompt_tokens, int) and prompt_tokens > 0 and is_current:
             shown.memory.record_usage(prompt_tokens)
             await self._note_budget(shown)
 

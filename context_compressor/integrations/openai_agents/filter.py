@@ -1,0 +1,150 @@
+"""`Compression`: views before every model call of the OpenAI Agents SDK."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from agents import FunctionTool, Model
+from agents.memory import Session
+from agents.models.multi_provider import MultiProvider
+from agents.run_config import CallModelData, ModelInputData
+
+from context_compressor.errors import InvalidArgumentError
+from context_compressor.events import EventHook
+from context_compressor.integrations.asked import as_summarizer
+from context_compressor.integrations.conversations import Conversations, KeyOf, States, key_of
+from context_compressor.integrations.openai_agents.model import CompressedModel, asked_model
+from context_compressor.integrations.openai_agents.session import CompressedSession, whole
+from context_compressor.integrations.openai_agents.tools import has_tools, read_back_tools
+from context_compressor.integrations.openai_agents.turns import Turn, enter
+from context_compressor.memory.reporting import CompressionStats
+from context_compressor.messages.wire import get
+from context_compressor.offload.store import OffloadStore
+from context_compressor.summarizers.protocol import Summarizer
+from context_compressor.tokens.counter import TokenCounter
+
+logger = logging.getLogger(__name__)
+
+_OTHERS = ("user", "system", "developer")
+
+
+class Compression:
+    """Send views that fit a budget: `RunConfig(call_model_input_filter=Compression(...))`.
+
+    What the run, its session and its result hold stays whole. One object serves any number of runs at once;
+    an agent that is called as a tool has a conversation of its own.
+
+    Args:
+        store: where texts go that leave a view; in memory, for each conversation, when None.
+        summarizer: who writes summaries: a `Summarizer`, or a `Model` of the SDK's. Extractive when None.
+        on_event: receives every event.
+        counter: measures messages; offline tiktoken when None.
+        states: where states are kept beyond this process: anything with `async get(key)`
+            and `set(key, state)`.
+        key: returns a conversation's key for a request's `CallModelData`; None: its first message names it.
+        fields: any field of `CompressionConfig`.
+
+    Raises:
+        InvalidArgumentError: a field that there is not, or something of the wrong kind.
+        ValueError: thresholds that cannot be, or cannot work together.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: OffloadStore | None = None,
+        summarizer: Summarizer | Model | None = None,
+        on_event: EventHook | None = None,
+        counter: TokenCounter | None = None,
+        states: States | None = None,
+        key: KeyOf | None = None,
+        **fields: Any,
+    ) -> None:
+        if key is not None and not callable(key):
+            raise InvalidArgumentError(f"key: expected a function of CallModelData, got {key!r:.200}")
+        self._key = key
+        self._conversations = Conversations(
+            "responses",
+            store=store,
+            summarizer=as_summarizer(summarizer, Model, asked_model),
+            on_event=on_event,
+            counter=counter,
+            states=states,
+            with_tools=False,  # asked of each request's agent
+            **fields,
+        )
+        self._tools = read_back_tools(self)
+        self._has_told = False
+
+    async def __call__(self, data: CallModelData[Any]) -> ModelInputData:
+        """Return what to send for what the SDK would send.
+
+        Raises:
+            ContextOverflowError: what may not leave the view exceeds the budget.
+            InvalidMessageError: an item is malformed.
+            InvalidArgumentError: `key` gave neither a string nor None.
+        """
+        given = data.model_data
+        if _goes_on_elsewhere(given.input):
+            self._tell_of_server_history()
+            return given
+        shown = await self._conversations.view(
+            whole(self, given.input),
+            key=await key_of(self._key, data),
+            system=given.instructions,
+            with_tools=has_tools(data.agent),
+        )
+        enter(Turn(self, data.agent, shown))
+        return ModelInputData(input=list(shown.messages), instructions=given.instructions)
+
+    @property
+    def tools(self) -> list[FunctionTool]:
+        """The tools by which an agent finds and reads what left its view: `Agent(tools=[..., *c.tools])`."""
+        return list(self._tools)
+
+    def model(self, model: Model | str | None = None) -> CompressedModel:
+        """Return a model, wrapped: it learns from usage, and answers a refusal as too long by a smaller view.
+
+        Args:
+            model: a `Model`, or a name that the SDK's own provider knows; None: the SDK's default model.
+
+        Raises:
+            InvalidArgumentError: neither.
+        """
+        if not isinstance(model, Model | str | None):
+            raise InvalidArgumentError(f"model: expected a Model or its name, got {type(model).__name__}")
+        if isinstance(model, CompressedModel):
+            model = model.wrapped
+        found = model if isinstance(model, Model) else MultiProvider().get_model(model)
+        return CompressedModel(self, self._conversations, found, self._tell_of_server_history)
+
+    def session(self, session: Session, *, key: str | None = None) -> CompressedSession:
+        """Return a session, wrapped: a run begins with a view of it. Not enough alone: set the filter, too.
+
+        Args:
+            session: any session of the SDK's.
+            key: names the conversation, as what `key=` of this object returns; None: its first message does.
+
+        Raises:
+            InvalidArgumentError: no session, or one whose history OpenAI keeps or compacts.
+        """
+        return CompressedSession(self, self._conversations, session, key)
+
+    def stats(self, key: str | None = None) -> CompressionStats | None:
+        """Return where the newest conversation under a key stands, or the newest of all; None: none is."""
+        return self._conversations.stats(key)
+
+    def _tell_of_server_history(self) -> None:
+        if not self._has_told:
+            self._has_told = True
+            logger.warning(
+                "with previous_response_id or conversation_id the history is at the provider, and only new "
+                "items are sent: these pass as they are, nothing is compressed"
+            )
+
+
+def _goes_on_elsewhere(items: list[Any]) -> bool:
+    """Tell whether a list has new items only, the rest being at the provider: outputs, and no call."""
+    rest = [str(get(item, "type")) for item in items if get(item, "role") not in _OTHERS]
+    return bool(rest) and all(kind.endswith(("_output", "_approval_response")) for kind in rest)

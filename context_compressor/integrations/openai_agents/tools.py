@@ -1,0 +1,64 @@
+"""The read-back tools as the SDK's function tools: each finds the conversation of the run that calls it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from agents import FunctionTool, ToolOutputFileContent, ToolOutputImage, ToolOutputText
+from agents.tool_context import ToolContext
+
+from context_compressor.integrations.openai_agents.turns import current
+from context_compressor.offload.guide import COMPRESS_TOOL, SCHEMAS, TOOL_NAMES
+
+_NOT_HERE = (
+    "This conversation's stored texts are not at hand yet, but are from the next turn on: call this tool "
+    "once more."
+)
+_SHOWN = "{note} It stands beside this text; if nothing does, this model takes only text from tools."
+_NOT_SHOWN = "{note} Media of this kind cannot be shown here. Do not retry."
+
+
+def read_back_tools(owner: object) -> list[FunctionTool]:
+    """Return the tools of an adapter. Any run may call them; they know only what is of its conversation."""
+    functions = [schema["function"] for schema in SCHEMAS]
+    return [_tool(owner, function) for function in functions if function["name"] != COMPRESS_TOOL]
+
+
+def has_tools(agent: Any) -> bool:
+    """Tell whether an agent has read-back tools."""
+    return any(getattr(tool, "name", None) in TOOL_NAMES for tool in getattr(agent, "tools", ()))
+
+
+def _tool(owner: object, function: Mapping[str, Any]) -> FunctionTool:
+    name = function["name"]
+
+    async def invoke(context: ToolContext[Any], arguments: str) -> Any:
+        turn = current(owner)
+        if turn is None or not turn.is_of(context.agent, context.turn_input):
+            return _NOT_HERE
+        tools = turn.shown.memory.tools("responses")
+        answer = await tools.call(name, arguments)
+        attached = await tools.attachment(name, arguments)
+        return answer if attached is None else _as_output(attached["content"])
+
+    return FunctionTool(
+        name=name,
+        description=function["description"],
+        params_json_schema=function["parameters"],
+        on_invoke_tool=invoke,
+        strict_json_schema=False,
+    )
+
+
+def _as_output(parts: list[dict[str, Any]]) -> Any:
+    """Return what `load_offloaded` loads as a tool's output: a note, and the image or file."""
+    note = " ".join(part["text"] for part in parts if part["type"] == "input_text")
+    for part in parts:
+        shown = ToolOutputText(text=_SHOWN.format(note=note))
+        if part["type"] == "input_image":
+            return [shown, ToolOutputImage(image_url=part["image_url"])]
+        if part["type"] == "input_file":
+            file = ToolOutputFileContent(file_data=part["file_data"], filename=part.get("filename"))
+            return [shown, file]
+    return _NOT_SHOWN.format(note=note)

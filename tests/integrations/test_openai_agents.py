@@ -1,0 +1,625 @@
+"""Views for OpenAI's Agents SDK: its runner and models, against a server that refuses what OpenAI does."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import inspect
+import json
+import re
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agents import (
+    Agent,
+    FunctionTool,
+    Model,
+    ModelSettings,
+    OpenAIChatCompletionsModel,
+    OpenAIResponsesModel,
+    RunConfig,
+    Runner,
+    RunState,
+    SQLiteSession,
+    ToolOutputImage,
+    set_default_openai_client,
+    set_tracing_disabled,
+)
+from agents.memory import OpenAIResponsesCompactionSession
+from openai import APIError, AsyncOpenAI, BadRequestError
+
+from context_compressor.errors import InvalidArgumentError
+from context_compressor.integrations.openai_agents import Compression
+from tests.support.markdown import blocks
+from tests.support.media import png_url
+from tests.support.model_server import ModelServer, answer, half_stream
+from tests.support.replies import Exchange, Reply
+from tests.support.task import BUDGET, FUNCTIONS, REQUEST, TURNS, WINDOW, Talkers, Worker, Workplace
+from tests.support.wires import Received
+from tests.test_readme import ROOT, environment
+
+Dict = dict[str, Any]
+Way = Callable[..., Any]
+
+SMALL = 3_000
+MODELS = {"responses": OpenAIResponsesModel, "chat": OpenAIChatCompletionsModel}
+both = pytest.mark.parametrize("kind", MODELS)
+
+set_tracing_disabled(True)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Workplace:
+    return Workplace(tmp_path_factory.mktemp("workplace"))
+
+
+@asynccontextmanager
+async def model_of(server: ModelServer, kind: str = "responses") -> AsyncIterator[Model]:
+    async with AsyncOpenAI(base_url=server.url, api_key="test", max_retries=0) as client:
+        yield MODELS[kind]("gpt-5", client)
+    await server.assert_no_connections()
+
+
+def function(name: str, run: Callable[..., Any], *parameters: str, **more: Any) -> FunctionTool:
+    async def invoke(context: Any, arguments: str) -> Any:
+        return run(**json.loads(arguments))
+
+    schema = {"type": "object", "properties": {one: {} for one in parameters}}
+    return FunctionTool(name, name, schema, invoke, strict_json_schema=False, **more)
+
+
+def tools_of(place: Workplace, **approval: Any) -> list[FunctionTool]:
+    def tool(name: str) -> FunctionTool:
+        return function(name, lambda **arguments: place.run(name, arguments), **approval)
+
+    return [tool(one["name"]) for one in FUNCTIONS]
+
+
+def with_views(c: Compression) -> RunConfig:
+    return RunConfig(call_model_input_filter=c)
+
+
+async def whole(agent: Agent, given: Any, **more: Any) -> Any:
+    return await Runner.run(agent, given, max_turns=200, **more)
+
+
+async def streamed(agent: Agent, given: Any, **more: Any) -> Any:
+    result = Runner.run_streamed(agent, given, max_turns=200, **more)
+    async for _ in result.stream_events():
+        pass
+    return result
+
+
+def texts(messages: Any) -> str:
+    return json.dumps(messages)
+
+
+# A long task
+
+
+def outputs(items: list[Any]) -> list[str]:
+    return [item["output"] for item in items if item.get("type") == "function_call_output"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "way"), [("responses", whole), ("responses", streamed), ("chat", whole), ("chat", streamed)]
+)
+async def test_sixty_turns(kind: str, way: Way, place: Workplace) -> None:
+    worker, session = Worker(reasoning=kind == "responses"), SQLiteSession("one")
+    async with ModelServer(worker, window_tokens=WINDOW) as server, model_of(server, kind) as model:
+        c = Compression(max_total_tokens=BUDGET)
+        agent = Agent("A", instructions="Work.", model=model, tools=[*tools_of(place), *c.tools])
+        result = await way(agent, REQUEST, run_config=with_views(c), session=session)
+        assert server.refusals == []
+        assert len(server.requests) == TURNS
+    assert result.final_output.startswith("All logs are read")
+    assert worker.read_back is not None
+    stats = c.stats()
+    assert stats is not None
+    assert stats.events > 3
+    for items in (result.to_input_list(), await session.get_items()):
+        assert place.read_file(number=1) in outputs(items)
+        assert sum(map(len, outputs(items))) > 450_000
+    session.close()
+
+
+async def test_sixty_turns_without_asyncio(place: Workplace) -> None:
+    """Each run in a loop of its own, in a thread of its own."""
+    worker, c = Worker(), Compression(max_total_tokens=BUDGET)
+
+    def run(url: str) -> None:
+        given: Any = REQUEST
+        loop = asyncio.new_event_loop()
+        asyncio.set_event_loop(loop)
+        client = AsyncOpenAI(base_url=url, api_key="test", max_retries=0)
+        agent = Agent("A", model=OpenAIResponsesModel("gpt-5", client), tools=[*tools_of(place), *c.tools])
+        result = Runner.run_sync(agent, given, max_turns=200, run_config=with_views(c))
+        assert result.final_output.startswith("All logs are read")
+        loop.run_until_complete(client.close())
+        asyncio.set_event_loop(None)
+        loop.close()
+
+    async with ModelServer(worker, window_tokens=WINDOW) as server:
+        await asyncio.to_thread(run, server.url)
+        assert server.refusals == []
+    assert worker.read_back is not None
+
+
+@both
+async def test_without_views_the_same_is_refused(kind: str, place: Workplace) -> None:
+    async with ModelServer(Worker(), window_tokens=WINDOW) as server, model_of(server, kind) as model:
+        with pytest.raises(BadRequestError):
+            await whole(Agent("A", model=model, tools=tools_of(place)), REQUEST)
+        assert len(server.requests) < TURNS / 2
+
+
+# Conversations
+
+
+class Kept:
+    """States, as a database keeps them."""
+
+    def __init__(self, data: str = "{}") -> None:
+        self.data = data
+
+    async def get(self, key: str) -> Dict | None:
+        found: Dict | None = json.loads(self.data).get(key)
+        return found
+
+    async def set(self, key: str, state: Dict) -> None:
+        self.data = json.dumps({**json.loads(self.data), key: state})
+
+
+async def test_a_resumed_run_sends_the_same_view(place: Workplace) -> None:
+    """From a `RunState`, in fresh objects, with input that came meanwhile."""
+    kept = Kept()
+
+    def agent_for(c: Compression, model: Model) -> Agent:
+        asking = function("deploy", lambda: "deployed", needs_approval=True)
+        return Agent("A", model=model, tools=[*tools_of(place), asking, *c.tools])
+
+    class UntilDeployed(Worker):
+        def __call__(self, messages: list[Dict], received: Received) -> Reply:
+            if self.turn == 20:
+                return answer("Deploy?", [("deploy", {}), ("read_file", {"number": 50})])
+            return super().__call__(messages, received)
+
+    worker = UntilDeployed()
+    bodies: list[Dict] = []
+    async with ModelServer(worker, window_tokens=WINDOW) as server, model_of(server) as model:
+        first = Compression(max_total_tokens=BUDGET, states=kept)
+        paused = await whole(agent_for(first, model), REQUEST, run_config=with_views(first))
+        text = paused.to_state().to_json()
+        text, data = json.dumps(text), kept.data
+        for c in (first, Compression(max_total_tokens=BUDGET, states=Kept(data))):
+            agent = agent_for(c, model)
+            state = await RunState.from_json(agent, json.loads(text))
+            [asked] = state.get_interruptions()
+            state.approve(asked)
+            number, worker.turn = len(server.requests), 59
+            await whole(agent, state, run_config=with_views(c))
+            bodies += [received.json for received in server.requests[number:]]
+        assert server.refusals == []
+    one, other = bodies
+    assert one == other
+    assert "ctx://" in texts(one)
+    assert "deployed" in texts(one)
+
+
+async def test_two_conversations_at_once(place: Workplace) -> None:
+    talkers = Talkers(calls=3)
+    c = Compression(max_total_tokens=SMALL)
+    begun = [
+        {"role": "user", "content": "Good morning."},
+        {"role": "assistant", "content": "Good morning! Who is there?"},
+        {"role": "user", "content": "A friend."},
+    ]
+
+    async def talk(name: str, model: Model, session: SQLiteSession | None) -> None:
+        def read_file(number: int) -> str:
+            return f"for {name}: " + place.read_file(number=number)[:3_000]
+
+        reader = function("read_file", read_file, "number")
+        agent = Agent("A", instructions="Read.", model=model, tools=[reader, *c.tools])
+        said: list[Any] = list(begun)
+        for request in range(5):
+            asked: list[Any] = [*said, {"role": "user", "content": f"I am {name}, request {request}."}]
+            said = (await whole(agent, asked, run_config=with_views(c))).to_input_list()
+
+    async with ModelServer(talkers, window_tokens=2 * SMALL) as server, model_of(server) as model:
+        await asyncio.gather(*(talk(name, model, None) for name in ("Ada", "Bob")))
+        assert server.refusals == []
+    assert talkers.heard == {"Ada": 20, "Bob": 20}
+    for name, other in (("Ada", "Bob"), ("Bob", "Ada")):
+        assert not any(other in text for text in talkers.requests[name])
+        assert "ctx://" in talkers.requests[name][-1]
+
+
+def policy_of(**parts: Callable[[list[Dict]], Iterator[Reply]]) -> Any:
+    """Return a model that plays a part by what instructs it; each list of messages has its own play."""
+    plays: dict[str, Any] = {}
+
+    def play(messages: list[Dict], received: Received) -> Reply:
+        part = received.json["instructions"]
+        begins = next(texts(one) for one in messages if one.get("role") == "user")
+        if (part, begins) not in plays:
+            plays[part, begins] = parts[part](seen := [])
+            plays[part, begins, "seen"] = seen
+        plays[part, begins, "seen"][:] = messages
+        return next(plays[part, begins])
+
+    return play
+
+
+async def test_agents_as_tools_and_handoffs(place: Workplace) -> None:
+    """Agents called in parallel have conversations of their own, whose texts alone their tools find."""
+
+    def reads(seen: list[Dict], who: str, turns: int) -> Iterator[Reply]:
+        for number in range(turns):
+            yield answer(f"Turn {number}.", [("read_file", {"number": number, "who": who})])
+
+    def reads_back(seen: list[Dict], who: str) -> Iterator[Reply]:
+        [ref, *_] = re.findall(r"ctx://[0-9a-f]{16}", texts(seen))
+        yield answer(None, [("read_offloaded", {"ref": ref}), ("grep_offloaded", {"pattern": "for [a-z]+:"})])
+        assert f"for {who}:" in texts(seen[-2:])
+        assert "No line" not in texts(seen[-1:])
+
+    def inner(seen: list[Dict]) -> Iterator[Reply]:
+        who = re.findall(r"part (\w+)", texts(seen))[0]
+        yield from reads(seen, who, 8)
+        yield from reads_back(seen, who)
+        yield answer(f"Part {who} is read.")
+
+    def outer(seen: list[Dict]) -> Iterator[Reply]:
+        yield from reads(seen, "outer", 8)
+        yield from reads_back(seen, "outer")
+        calls: Any = [("ask", {"input": "Read part red."}), ("ask", {"input": "Read part blue."})]
+        yield answer("Both.", calls)
+        assert "Part red is read." in texts(seen)
+        yield from reads(seen, "outer", 2)
+        yield answer(None, [("transfer_to_last", {})])
+
+    def last(seen: list[Dict]) -> Iterator[Reply]:
+        yield from reads(seen, "last", 4)
+        yield answer("All done.")
+
+    def read_file(number: int, who: str) -> str:
+        return f"for {who}: " + place.read_file(number=number)[:3_000]
+
+    policy = policy_of(inner=inner, outer=outer, last=last)
+    c = Compression(max_total_tokens=SMALL)
+    async with ModelServer(policy, window_tokens=2 * SMALL) as server, model_of(server) as model:
+        mine = [function("read_file", read_file, "number", "who"), *c.tools]
+        ends = Agent("last", instructions="last", model=model, tools=mine)
+        called = Agent("inner", instructions="inner", model=model, tools=mine)
+        agent = Agent(
+            "outer",
+            instructions="outer",
+            model=model,
+            tools=[*mine, called.as_tool("ask", "Ask.")],
+            handoffs=[ends],
+        )
+        result = await streamed(agent, "Read all.", run_config=with_views(c))
+        assert result.final_output == "All done."
+        assert server.refusals == []
+        of = {
+            who: [texts(one.messages) for one in server.requests if f"part {who}" in texts(one.messages[:1])]
+            for who in ("red", "blue")
+        }
+        rest = [
+            texts(one.messages) for one in server.requests if one.json["instructions"] in ("outer", "last")
+        ]
+    assert len(of["red"]) == len(of["blue"]) == 10
+    assert not any("for blue:" in text or "for outer:" in text for text in of["red"])
+    assert not any("for red:" in text or "for outer:" in text for text in of["blue"])
+    assert not any("for red:" in text or "for blue:" in text for text in rest)
+    history = texts(result.to_input_list())
+    assert all(f"for outer: {place.read_file(number=n)[:20]}" in history for n in range(8))
+
+
+async def test_tools_outside_of_their_conversation_say_so(place: Workplace) -> None:
+    """A run without the filter, awaited where another run was, finds nothing of that one."""
+    c = Compression(max_total_tokens=SMALL)
+    worker = Worker(8)
+    async with ModelServer(worker, window_tokens=2 * WINDOW) as server, model_of(server) as model:
+        agent = Agent("A", model=model, tools=[*tools_of(place), *c.tools])
+        await whole(agent, REQUEST, run_config=with_views(c))
+        server.script(answer(None, [("grep_offloaded", {"pattern": "host"})]), answer("Done."))
+        result = await whole(agent, "And this?")
+    assert "not at hand yet" in outputs(result.to_input_list())[0]
+
+
+async def test_stand_ins_name_tools_that_the_agent_has(place: Workplace) -> None:
+    for has_tools in (True, False):
+        c = Compression(max_total_tokens=SMALL)
+        async with ModelServer(Worker(8), window_tokens=WINDOW) as server, model_of(server) as model:
+            agent = Agent("A", model=model, tools=[*tools_of(place), *(c.tools if has_tools else [])])
+            await whole(agent, REQUEST, run_config=with_views(c))
+            assert ("read_offloaded" in texts(server.requests[-1].messages)) == has_tools
+            assert "ctx://" in texts(server.requests[-1].messages)
+
+
+async def test_an_image_is_loaded_as_an_image(place: Workplace) -> None:
+    image = png_url(500, 500)
+
+    def play(seen: list[Dict]) -> Iterator[Reply]:
+        yield answer(None, [("photograph", {})])
+        for number in range(20):
+            if number == 0 or "data:image" in texts(seen):
+                yield answer(f"Turn {number}.", [("read_file", {"number": number})])
+        [summary] = re.findall(r"Full text: (ctx://[0-9a-f]{16})", texts(seen))
+        yield answer(None, [("read_offloaded", {"ref": summary})])
+        [ref] = re.findall(r'"data": "(ctx://[0-9a-f]{16})', seen[-1]["output"])
+        yield answer(None, [("load_offloaded", {"ref": ref})])
+        yield answer("Seen.")
+
+    c = Compression(max_total_tokens=SMALL)
+    photograph = function("photograph", lambda: ToolOutputImage(image_url=image))
+    async with ModelServer(policy_of(Look=play), window_tokens=WINDOW) as server, model_of(server) as model:
+        agent = Agent("A", instructions="Look", model=model, tools=[photograph, *tools_of(place), *c.tools])
+        result = await whole(agent, "What is there?", run_config=with_views(c))
+        assert server.refusals == []
+    [text, shown] = outputs(result.to_input_list())[-1]
+    assert shown == {"type": "input_image", "image_url": image}
+    assert "beside this text" in text["text"]
+
+
+# What goes wrong
+
+
+@pytest.mark.parametrize("way", [whole, streamed])
+@both
+async def test_a_refusal_is_answered_by_a_smaller_view(kind: str, way: Way, place: Workplace) -> None:
+    """The first requests are refused as the window is smaller than the budget; then the adapter knows."""
+    for is_wrapped in (True, False):
+        async with ModelServer(Worker(12), window_tokens=10_000) as server, model_of(server, kind) as model:
+            c = Compression(max_total_tokens=BUDGET)
+            used = c.model(model) if is_wrapped else model
+            agent = Agent("A", model=used, tools=[*tools_of(place), *c.tools])
+            if is_wrapped:
+                result = await way(agent, REQUEST, run_config=with_views(c))
+                assert result.final_output.startswith("All logs")
+                assert 1 <= len(server.refusals) <= 2
+            else:
+                with pytest.raises(APIError):
+                    await way(agent, REQUEST, run_config=with_views(c))
+
+
+async def test_a_stream_that_fails_at_once_is_asked_again(place: Workplace) -> None:
+    """OpenAI tells of a request that is too long in an event of the stream, too."""
+
+    async def failing(exchange: Exchange) -> Any:
+        head = {
+            "id": "resp_0",
+            "object": "response",
+            "created_at": 0,
+            "model": "m",
+            "output": [],
+            "tools": [],
+        }
+        head |= {"parallel_tool_calls": True, "tool_choice": "auto"}
+        error = {"code": "context_length_exceeded", "message": "Your input exceeds the context window."}
+        events = [
+            {"type": "response.created", "response": {**head, "status": "in_progress"}},
+            {"type": "response.failed", "response": {**head, "status": "failed", "error": error}},
+        ]
+        return await exchange.send_events(
+            f"event: {one['type']}\ndata: {json.dumps({**one, 'sequence_number': n})}\n\n"
+            for n, one in enumerate(events)
+        )
+
+    async with ModelServer(Worker(12), window_tokens=WINDOW) as server, model_of(server) as model:
+        c = Compression(max_total_tokens=BUDGET)
+        agent = Agent("A", model=c.model(model), tools=[*tools_of(place), *c.tools])
+        first = await whole(agent, REQUEST, run_config=with_views(c))
+        server.fail(failing)
+        said: list[Any] = [*first.to_input_list(), {"role": "user", "content": "Well?"}]
+        result = await streamed(agent, said, run_config=with_views(c))
+        assert result.final_output.startswith("All logs")
+        refused, sent = server.requests[-2:]
+        assert len(texts(sent.messages)) < len(texts(refused.messages))
+
+
+async def test_what_breaks_off_leaves_the_history_whole(place: Workplace) -> None:
+    """A tool that fails, a stream that is cut, a run that is cancelled: the session goes on behind each."""
+    worker, session = Worker(40), SQLiteSession("one")
+
+    def query(sql: str) -> str:
+        raise OSError("the disk is gone")
+
+    async with ModelServer(worker, window_tokens=WINDOW) as server, model_of(server) as model:
+        c = Compression(max_total_tokens=BUDGET)
+        failing = [one for one in tools_of(place) if one.name != "query"]
+
+        async def fails(context: Any, arguments: str) -> str:
+            try:
+                return query(arguments)
+            except OSError as error:
+                return f"Error: {error}"
+
+        failing.append(FunctionTool("query", "query", {"type": "object", "properties": {}}, fails))
+        agent = Agent("A", model=c.model(model), tools=[*failing, *c.tools])
+        more: Dict = {"session": session, "run_config": with_views(c)}
+        server.fail(half_stream())
+        with suppress(Exception):
+            await streamed(agent, REQUEST, **more)
+        task = asyncio.create_task(streamed(agent, "Once more.", **more))
+        while worker.turn < 10:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        stopped = Runner.run_streamed(agent, "And again.", max_turns=100, **more)
+        async for _ in stopped.stream_events():
+            if worker.turn > 20:
+                stopped.cancel()
+        worker.turn = max(worker.turn, 21)
+        result = await whole(agent, "Now.", **more)
+        assert result.final_output.startswith("All logs")
+        assert server.refusals == []
+        assert len([one for one in asyncio.all_tasks() if not one.done()]) < 10
+    assert any("the disk is gone" in str(one) for one in outputs(await session.get_items()))
+    session.close()
+
+
+# The rest
+
+
+@both
+async def test_the_sdks_model_writes_summaries(kind: str, place: Workplace) -> None:
+    class Writer(Worker):
+        asked = 0
+
+        def __call__(self, messages: list[Dict], received: Received) -> Reply:
+            if received.tools:
+                return super().__call__(messages, received)
+            self.asked += 1
+            return answer("## Goal\n- Go through the logs; host-1 was read, and units were lost on it.")
+
+    writer = Writer(20)
+    async with ModelServer(writer, window_tokens=WINDOW) as server, model_of(server, kind) as model:
+        c = Compression(max_total_tokens=6_000, summarizer=model)
+        agent = Agent("A", model=c.model(model), tools=[*tools_of(place), *c.tools])
+        await whole(agent, REQUEST, run_config=with_views(c))
+        assert server.refusals == []
+    stats = c.stats()
+    assert stats is not None
+    assert stats.summarizer_calls == writer.asked > 0
+    assert stats.summarizer_output_tokens > 0
+
+
+async def test_a_session_is_whole_again_behind_its_view(place: Workplace) -> None:
+    session = SQLiteSession("one")
+    bodies: list[Any] = []
+    async with ModelServer(Worker(20), window_tokens=WINDOW) as server, model_of(server) as model:
+        settings = ModelSettings(extra_args={"prompt_cache_key": "same"})
+        agent = Agent("A", model=model, model_settings=settings)
+        c = Compression(max_total_tokens=BUDGET)
+        reader = agent.clone(tools=[*tools_of(place), *c.tools])
+        await whole(reader, REQUEST, run_config=with_views(c), session=session)
+        items = await session.get_items()
+        for used, filtered in ((None, True), (c.session(session), True), (c.session(session), False)):
+            adapter = c if used else Compression(max_total_tokens=BUDGET)
+            config = with_views(adapter) if filtered else RunConfig()
+            ends = agent.clone(tools=[*tools_of(place), *adapter.tools])
+            server.script(answer("Nothing."))
+            await whole(ends, "Anything new?", run_config=config, session=used or session)
+            bodies.append(server.requests[-1].messages)
+            assert (await session.get_items())[: len(items)] == items
+            for _ in range(2):
+                await (used or session).pop_item()
+    assert sum(map(len, map(texts, bodies[0]))) < sum(map(len, map(texts, items))) / 2
+    assert "Anything new?" in texts(bodies[1])
+    assert "read_offloaded" in texts(bodies[1])
+    assert len(texts(bodies[2])) < len(texts(items)) / 2
+    session.close()
+
+
+async def test_history_at_the_provider_passes_as_it_is(
+    place: Workplace, caplog: pytest.LogCaptureFixture
+) -> None:
+    sent: list[list[Any]] = []
+    for has_views in (True, False):
+        async with ModelServer(Worker(6)) as server, model_of(server) as model:
+            c = Compression(max_total_tokens=SMALL)
+            config = with_views(c) if has_views else RunConfig()
+            agent = Agent("A", model=model, tools=[*tools_of(place), *c.tools])
+            await whole(agent, REQUEST, run_config=config, auto_previous_response_id=True)
+            sent.append([one.json["input"] for one in server.requests])
+    assert sent[0] == sent[1]
+    assert len([one for one in caplog.records if "previous_response_id" in one.message]) == 1
+
+
+async def test_states_that_fail_stop_no_run(place: Workplace, caplog: pytest.LogCaptureFixture) -> None:
+    class Down:
+        async def get(self, key: str) -> Dict | None:
+            raise ConnectionError("no database")
+
+        set: Any = get
+
+    async with ModelServer(Worker(4)) as server, model_of(server) as model:
+        c = Compression(max_total_tokens=SMALL, states=Down(), key=lambda data: data.context)
+        agent = Agent("A", model=c.model(model), tools=[*tools_of(place), *c.tools])
+        result = await whole(agent, REQUEST, run_config=with_views(c), context="ada")
+    assert result.final_output
+    assert c.stats("ada") == c.stats()
+    assert "no database" in caplog.text
+
+
+def test_what_is_wrong_is_said_at_the_door() -> None:
+    with pytest.raises(InvalidArgumentError, match="max_tokens"):
+        Compression(max_tokens=3)
+    with pytest.raises(InvalidArgumentError, match="key: expected a function"):
+        Compression(key="ada")  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgumentError, match="summarizer"):
+        Compression(summarizer="gpt-5")  # type: ignore[arg-type]
+    c = Compression()
+    with pytest.raises(InvalidArgumentError, match="model: expected a Model"):
+        c.model(3)  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgumentError, match="session"):
+        c.session("one")  # type: ignore[arg-type]
+    session = SQLiteSession("one")
+    with pytest.raises(InvalidArgumentError, match="has OpenAI keep"):
+        c.session(OpenAIResponsesCompactionSession("one", session, client=AsyncOpenAI(api_key="k")))
+    session.close()
+    assert c.stats() is None
+    assert c.model(c.model(OpenAIResponsesModel("m", AsyncOpenAI(api_key="k")))).model == "m"
+
+
+# What users read
+
+
+async def test_the_pages_code_runs() -> None:
+    page = (ROOT / "docs" / "openai-agents.md").read_text(encoding="utf-8")
+    names: Dict = {}
+    async with (
+        ModelServer(lambda messages: "Hello.") as server,
+        AsyncOpenAI(base_url=server.url, api_key="test") as client,
+    ):
+        set_default_openai_client(client, use_for_tracing=False)
+        for block in blocks("python", page):
+            made = eval(compile(block, "page", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), names)
+            if inspect.isawaitable(made):
+                await made
+    assert names["result"].final_output == "Hello."
+    assert len(server.requests) == 2
+
+
+class Reader:
+    """A model that reads a file per turn, then what left its view."""
+
+    def __init__(self, folder: Path, turns: int) -> None:
+        self.files = sorted(path.name for path in folder.glob("*.py"))
+        self.turns = iter(range(turns))
+
+    def __call__(self, messages: list[Dict]) -> Reply:
+        turn = next(self.turns, None)
+        if turn is None:
+            assert "def call_soon_threadsafe" in messages[-1]["output"]
+            return answer("All was read.")
+        if turn == 39:
+            return answer(None, [("grep_offloaded", {"pattern": "def call_soon_threadsafe"})])
+        return answer(f"Turn {turn}.", [("read_file", {"path": self.files[turn % len(self.files)]})])
+
+
+async def test_the_example_runs() -> None:
+    folder = Path(asyncio.__file__).parent
+    async with ModelServer(Reader(folder, 40), window_tokens=WINDOW) as server:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, str(ROOT / "examples" / "openai_agents_agent.py"), str(folder), "Read all."),
+            env={
+                **environment(),
+                "OPENAI_API_KEY": "test",
+                "OPENAI_BASE_URL": server.url,
+                "OPENAI_AGENTS_DISABLE_TRACING": "1",
+            },
+            stdout=-1,
+            stderr=-1,
+        )
+        output, errors = await process.communicate()
+        assert (output.decode().strip(), server.refusals) == ("All was read.", []), errors.decode()
+        assert len(server.requests) == 41
